@@ -1,0 +1,225 @@
+//! What the BPF programs write into their ring buffers, and what user space tells them.
+//!
+//! Every record begins with a [`Header`]. Process and thread ids are those of the initial PID
+//! namespace, as `bpf_get_current_pid_tgid` gives them.
+
+macro_rules! wire {
+    ($(#[$m:meta])* pub struct $name:ident { $($(#[$fm:meta])* pub $f:ident : $t:ty),* $(,)? }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[cfg_attr(feature = "user", derive(zerocopy::FromBytes, zerocopy::IntoBytes))]
+        #[cfg_attr(feature = "user", derive(zerocopy::Immutable, zerocopy::KnownLayout))]
+        #[repr(C)]
+        pub struct $name { $($(#[$fm])* pub $f: $t),* }
+    };
+}
+pub(crate) use wire;
+
+/// Values of [`Header::kind`].
+pub mod kind {
+    /// An [`ApiRecord`](super::ApiRecord).
+    pub const API: u16 = 1;
+    /// A [`LinkRecord`](super::LinkRecord).
+    pub const LINK: u16 = 2;
+    /// A [`LifeRecord`](super::LifeRecord): a traced process forked.
+    pub const FORK: u16 = 3;
+    /// A [`LifeRecord`](super::LifeRecord): a traced process executed another program.
+    pub const EXEC: u16 = 4;
+    /// A [`LifeRecord`](super::LifeRecord): a traced process ended (its last thread).
+    pub const EXIT: u16 = 5;
+}
+
+/// Bits of [`Header::flags`] of an [`ApiRecord`].
+pub mod flag {
+    /// Only the entry was probed (see `calls_back` in the operation table): `end_ns` and `ret` are 0.
+    pub const ENTRY_ONLY: u16 = 1 << 0;
+    /// The call was open when tracing began: `begin_ns` is 0 and no argument is known.
+    pub const OPEN_AT_START: u16 = 1 << 1;
+    /// The call was open when tracing ended: `end_ns` and `ret` are 0.
+    pub const OPEN_AT_END: u16 = 1 << 2;
+    /// `extra[0]` holds what the output argument pointed at when the call returned.
+    pub const OUT_VALUE: u16 = 1 << 3;
+    /// `extra` holds stack arguments.
+    pub const STACK_ARGS: u16 = 1 << 4;
+    /// The memory that `extra` was to be read from could not be read.
+    pub const UNREADABLE: u16 = 1 << 5;
+}
+
+wire! {
+    /// The first 16 bytes of every record.
+    pub struct Header {
+        /// One of [`kind`].
+        pub kind: u16,
+        /// Bits of [`flag`].
+        pub flags: u16,
+        /// API records: domain (high 16 bits) and operation id (low 16 bits), see [`Cookie`].
+        pub operation: u32,
+        /// Thread group id of the calling process.
+        pub pid: u32,
+        /// Thread id of the caller.
+        pub tid: u32,
+    }
+}
+
+wire! {
+    /// One API call, written when it returns.
+    pub struct ApiRecord {
+        /// Kind [`kind::API`].
+        pub header: Header,
+        /// Unique in the whole recording, never 0.
+        pub correlation_id: u64,
+        /// Correlation id of the call that this one was made in, 0 at the outermost.
+        pub parent_id: u64,
+        /// Entry, ns of CLOCK_BOOTTIME.
+        pub begin_ns: u64,
+        /// Return, ns of CLOCK_BOOTTIME.
+        pub end_ns: u64,
+        /// The return register (`rax`).
+        pub ret: u64,
+        /// `rdi, rsi, rdx, rcx, r8, r9` at entry.
+        pub args: [u64; 6],
+        /// Stack arguments or an output value, as the flags tell.
+        pub extra: [u64; 3],
+    }
+}
+
+wire! {
+    /// The shim enqueued GPU work: ties its sequence number to the innermost open HIP call of the
+    /// thread, else to the innermost open HSA call.
+    pub struct LinkRecord {
+        /// Kind [`kind::LINK`].
+        pub header: Header,
+        /// The shim's sequence number, unique in the process.
+        pub sequence: u64,
+        /// The call, 0 when none was open.
+        pub correlation_id: u64,
+        /// When, ns of CLOCK_BOOTTIME.
+        pub time_ns: u64,
+    }
+}
+
+wire! {
+    /// A traced process changed.
+    pub struct LifeRecord {
+        /// Kind [`kind::FORK`], [`kind::EXEC`] or [`kind::EXIT`].
+        pub header: Header,
+        /// When, ns of CLOCK_BOOTTIME.
+        pub time_ns: u64,
+        /// Fork: the child's process id.
+        pub child_pid: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 16);
+    assert!(size_of::<ApiRecord>() == 128);
+    assert!(size_of::<LinkRecord>() == 40);
+    assert!(size_of::<LifeRecord>() == 32);
+};
+
+/// Why the BPF programs could not record something: index into the per-CPU loss counters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct Loss(pub u32);
+
+impl Loss {
+    /// The CPU's ring buffer was full when a call returned.
+    pub const API_RING_FULL: Self = Self(0);
+    /// The CPU's ring buffer was full when the shim enqueued work.
+    pub const LINK_RING_FULL: Self = Self(1);
+    /// More calls nested in one thread than are kept.
+    pub const NESTING: Self = Self(2);
+    /// A call returned whose entry was not seen.
+    pub const STATE_NOT_FOUND: Self = Self(3);
+    /// The state of one more thread could not be stored.
+    pub const THREAD_TABLE_FULL: Self = Self(4);
+    /// An argument's memory could not be read; the call itself is recorded.
+    pub const UNREADABLE: Self = Self(5);
+    /// A call was left by `longjmp` or thread exit, without a return.
+    pub const ABANDONED: Self = Self(6);
+    /// The ring buffer was full when a process forked, executed or ended.
+    pub const LIFE_RING_FULL: Self = Self(7);
+    /// How many causes there are.
+    pub const COUNT: usize = 8;
+
+    /// All causes, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::API_RING_FULL,
+        Self::LINK_RING_FULL,
+        Self::NESTING,
+        Self::STATE_NOT_FOUND,
+        Self::THREAD_TABLE_FULL,
+        Self::UNREADABLE,
+        Self::ABANDONED,
+        Self::LIFE_RING_FULL,
+    ];
+
+    /// What was lost and why, for people.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::API_RING_FULL => "API calls: ring buffer full",
+            Self::LINK_RING_FULL => "dispatch links: ring buffer full",
+            Self::NESTING => "API calls: nested too deep",
+            Self::STATE_NOT_FOUND => "API calls: returned, but the entry was not seen",
+            Self::THREAD_TABLE_FULL => "API calls: thread table full",
+            Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
+            Self::ABANDONED => "API calls: left without a return",
+            Self::LIFE_RING_FULL => "process events: ring buffer full",
+            _ => "unknown cause",
+        }
+    }
+}
+
+/// What user space tells the API programs about a probed function, through the link's cookie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cookie {
+    /// [`crate::activity::Domain`] (its low 8 bits).
+    pub domain: u8,
+    /// Operation id inside the domain.
+    pub operation: u16,
+    /// How many 8-byte stack arguments to capture (0 to 3).
+    pub stack_args: u8,
+    /// Index of the register argument that points at an 8-byte output value, plus 1; 0 for none.
+    pub out_arg: u8,
+    /// The function may be unwound through: there is no return probe, record at entry.
+    pub entry_only: u8,
+}
+
+impl Cookie {
+    /// Packs the cookie.
+    #[inline(always)]
+    pub const fn to_u64(self) -> u64 {
+        self.operation as u64
+            | (self.domain as u64) << 16
+            | (self.stack_args as u64) << 32
+            | (self.out_arg as u64) << 40
+            | (self.entry_only as u64) << 48
+    }
+
+    /// Unpacks a cookie.
+    #[inline(always)]
+    pub const fn from_u64(v: u64) -> Self {
+        Self {
+            operation: v as u16,
+            domain: (v >> 16) as u8,
+            stack_args: (v >> 32) as u8,
+            out_arg: (v >> 40) as u8,
+            entry_only: (v >> 48) as u8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookie_round_trips() {
+        let cookie =
+            Cookie { domain: 3, operation: 0xBEEF, stack_args: 3, out_arg: 6, entry_only: 1 };
+        assert_eq!(Cookie::from_u64(cookie.to_u64()), cookie);
+        assert_eq!(cookie.to_u64() as u32, 3 << 16 | 0xBEEF, "the low half is Header::operation");
+    }
+}

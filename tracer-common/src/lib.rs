@@ -1,0 +1,20 @@
+//! The types that roctap's BPF programs, its injected shim and its user space agree on.
+//!
+//! * [`activity`]: the 64-byte roctracer activity record, domains and operations: the output unit.
+//! * [`bpf`]: the records that the BPF programs write into their ring buffers, and the cookie that
+//!   user space hands to every probe.
+//! * [`shim`]: the shared-memory layout and the records that the injected shim writes.
+//! * [`ring`]: the single-producer ring inside that shared memory.
+//!
+//! It is not the place for behaviour that only one side has. Everything here is `no_std`, has no
+//! dependency by default and no unsafe code; the `user` feature derives conversions from bytes.
+//!
+//! All times are nanoseconds of `CLOCK_BOOTTIME`, the clock of the HSA runtime, unless a field says
+//! otherwise.
+
+#![cfg_attr(not(any(test, loom)), no_std)]
+
+pub mod activity;
+pub mod bpf;
+pub mod ring;
+pub mod shim;

@@ -1,0 +1,328 @@
+//! The shared memory between the injected shim (producer) and `roctap` (consumer).
+//!
+//! `roctap` creates a sealed memfd of [`Layout::total_bytes`], writes the [`control`] words and
+//! hands it to the shim. It holds one page of control words, then [`Layout::rings`] rings, each a
+//! [`ring_word`] block followed by its data. A thread of the target claims a ring by swapping its
+//! thread id into [`ring_word::OWNER`]; `roctap` frees it when the thread is gone and the ring is
+//! empty. Everything is accessed as 64-bit atomics; neither side trusts the other's numbers.
+//!
+//! A frame in a ring is one word, `len_words | kind << 32`, where `len_words` counts the whole
+//! frame, and then the record.
+
+use crate::bpf::wire;
+
+/// "roctapsh", little endian.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
+/// Version of this layout and of the records. A shim refuses another version.
+pub const VERSION: u64 = 1;
+/// The environment variable that names the shared memory, as a path such as `/proc/123/fd/5`.
+pub const MEMORY_ENV: &str = "ROCTAP_SHIM_MEMORY";
+/// The exported function whose first instruction is the dispatch probe site.
+pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
+/// Size of the control block in bytes.
+pub const CONTROL_BYTES: usize = 4096;
+/// Size of a ring's control words in bytes, before its data.
+pub const RING_HEADER_BYTES: usize = 4096;
+
+/// Indices of 64-bit words in the control block.
+pub mod control {
+    /// [`super::MAGIC`].
+    pub const MAGIC: usize = 0;
+    /// [`super::VERSION`].
+    pub const VERSION: usize = 1;
+    /// Number of rings.
+    pub const RINGS: usize = 2;
+    /// Data bytes of each ring, a power of two.
+    pub const RING_BYTES: usize = 3;
+    /// Written by `roctap` at each drain: CLOCK_BOOTTIME ns. Older than
+    /// [`super::HEARTBEAT_TIMEOUT_NS`]: nobody reads.
+    pub const HEARTBEAT_NS: usize = 8;
+    /// Written by `roctap`: 1 record, 0 stop.
+    pub const RECORD: usize = 9;
+    /// Written by the shim: its state, one of [`super::state`].
+    pub const STATE: usize = 16;
+    /// Written by the shim: its process id as it sees it.
+    pub const PID: usize = 17;
+    /// Written by the shim: the error bound of GPU times, ns.
+    pub const CLOCK_ERROR_NS: usize = 18;
+    /// First of the shim's loss counters, indexed by [`super::Loss`].
+    pub const LOSSES: usize = 64;
+}
+
+/// Indices of 64-bit words in a ring's header. Producer's and consumer's words are on cache lines
+/// of their own.
+pub mod ring_word {
+    /// Thread id of the owner; 0 when free.
+    pub const OWNER: usize = 0;
+    /// Producer: words written since the beginning.
+    pub const HEAD: usize = 8;
+    /// Producer: frames dropped because the ring was full.
+    pub const DROPPED: usize = 9;
+    /// Consumer: words read since the beginning.
+    pub const TAIL: usize = 16;
+}
+
+/// Values of [`control::STATE`].
+pub mod state {
+    /// The shim has not been loaded.
+    pub const NONE: u64 = 0;
+    /// Intercepting and recording.
+    pub const ACTIVE: u64 = 1;
+    /// Loaded, passing everything through.
+    pub const DORMANT: u64 = 2;
+    /// The runtime's tables are not what the shim knows; it touched nothing.
+    pub const UNSUPPORTED: u64 = 3;
+}
+
+/// A heartbeat older than this says that nobody reads.
+pub const HEARTBEAT_TIMEOUT_NS: u64 = 3_000_000_000;
+
+/// Why the shim could not record something: index after [`control::LOSSES`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct Loss(pub u32);
+
+impl Loss {
+    /// A thread found no free ring: records lost.
+    pub const NO_RING: Self = Self(0);
+    /// A dispatch went out without a signal of ours: the pool was empty.
+    pub const SIGNAL_POOL: Self = Self(1);
+    /// Work was still running when the shim had to stop looking.
+    pub const UNFINISHED: Self = Self(2);
+    /// A completed operation had no valid times.
+    pub const NO_TIMES: Self = Self(3);
+    /// Packets that were gone before they could be instrumented.
+    pub const PACKET_PASSED: Self = Self(4);
+    /// Packets of a kind that is not recorded (vendor-specific, agent dispatch).
+    pub const PACKET_KIND: Self = Self(5);
+    /// How many causes there are.
+    pub const COUNT: usize = 6;
+
+    /// All causes, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::NO_RING,
+        Self::SIGNAL_POOL,
+        Self::UNFINISHED,
+        Self::NO_TIMES,
+        Self::PACKET_PASSED,
+        Self::PACKET_KIND,
+    ];
+
+    /// What was lost and why, for people.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::NO_RING => "shim records: no ring left for one more thread",
+            Self::SIGNAL_POOL => "GPU operations: signal pool empty",
+            Self::UNFINISHED => "GPU operations: not finished when recording ended",
+            Self::NO_TIMES => "GPU operations: completed without valid times",
+            Self::PACKET_PASSED => "GPU operations: consumed before they could be instrumented",
+            Self::PACKET_KIND => "GPU operations: packet kind not recorded",
+            _ => "unknown cause",
+        }
+    }
+}
+
+/// Sizes of one shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// How many rings.
+    pub rings: usize,
+    /// Data bytes of each ring.
+    pub ring_bytes: usize,
+}
+
+impl Layout {
+    /// 256 rings of 1 MiB; untouched pages cost nothing.
+    pub const DEFAULT: Self = Self { rings: 256, ring_bytes: 1 << 20 };
+
+    /// Whether the sizes are within what either side accepts from the other.
+    pub const fn is_sane(self) -> bool {
+        self.rings >= 1
+            && self.rings <= 4096
+            && self.ring_bytes.is_power_of_two()
+            && self.ring_bytes >= 4096
+            && self.ring_bytes <= 1 << 28
+    }
+
+    /// Bytes from the beginning of one ring's header to the next.
+    pub const fn stride(self) -> usize {
+        self.ring_bytes + RING_HEADER_BYTES
+    }
+
+    /// Offset of ring `index`'s header. Its data follow after [`RING_HEADER_BYTES`].
+    pub const fn ring_offset(self, index: usize) -> usize {
+        CONTROL_BYTES + index * self.stride()
+    }
+
+    /// Bytes of the whole memory.
+    pub const fn total_bytes(self) -> usize {
+        self.ring_offset(self.rings)
+    }
+}
+
+/// The kind of a frame, in the high half of its first word.
+pub mod kind {
+    /// A [`Dispatch`](super::Dispatch): written by the enqueueing thread.
+    pub const DISPATCH: u32 = 1;
+    /// A [`Barrier`](super::Barrier) with a completion signal: written by the enqueueing thread.
+    pub const BARRIER: u32 = 2;
+    /// A [`Copy`](super::Copy): written by the enqueueing thread.
+    pub const COPY: u32 = 3;
+    /// A [`Complete`](super::Complete): written by the thread that saw it.
+    pub const COMPLETE: u32 = 4;
+    /// A [`Symbol`](super::Symbol) followed by its name, NUL-padded to 8 bytes.
+    pub const SYMBOL: u32 = 5;
+    /// An [`Agent`](super::Agent).
+    pub const AGENT: u32 = 6;
+    /// A [`Queue`](super::Queue).
+    pub const QUEUE: u32 = 7;
+}
+
+wire! {
+    /// A kernel was enqueued.
+    pub struct Dispatch {
+        /// Unique in the process: ring index << 40 | count. Ascends on each thread.
+        pub sequence: u64,
+        /// When the doorbell was about to ring, ns of CLOCK_BOOTTIME.
+        pub enqueue_ns: u64,
+        /// Address of the kernel's descriptor in device memory: joins with [`Symbol`].
+        pub kernel_object: u64,
+        /// HSA queue id.
+        pub queue_id: u64,
+        /// Packet index in the queue.
+        pub packet_index: u64,
+        /// Agent handle.
+        pub agent: u64,
+        /// Grid size in work-items: x, y, z.
+        pub grid: [u32; 3],
+        /// Workgroup size in work-items: x, y, z.
+        pub workgroup: [u16; 3],
+        /// Packet header.
+        pub header: u16,
+        /// Bytes of group segment (LDS).
+        pub group_bytes: u32,
+        /// Bytes of private segment (scratch) per work-item.
+        pub private_bytes: u32,
+        /// 1 if the packet carried a completion signal of the application.
+        pub had_signal: u32,
+    }
+}
+
+wire! {
+    /// A barrier packet with a completion signal was enqueued.
+    pub struct Barrier {
+        /// As in [`Dispatch::sequence`].
+        pub sequence: u64,
+        /// As in [`Dispatch::enqueue_ns`].
+        pub enqueue_ns: u64,
+        /// HSA queue id.
+        pub queue_id: u64,
+        /// Packet index in the queue.
+        pub packet_index: u64,
+        /// Agent handle.
+        pub agent: u64,
+    }
+}
+
+wire! {
+    /// An asynchronous copy was requested.
+    pub struct Copy {
+        /// As in [`Dispatch::sequence`].
+        pub sequence: u64,
+        /// When it was requested, ns of CLOCK_BOOTTIME.
+        pub enqueue_ns: u64,
+        /// Destination address.
+        pub dst: u64,
+        /// Source address.
+        pub src: u64,
+        /// Destination agent handle.
+        pub dst_agent: u64,
+        /// Source agent handle.
+        pub src_agent: u64,
+        /// Bytes to copy.
+        pub size_bytes: u64,
+    }
+}
+
+wire! {
+    /// An operation completed.
+    pub struct Complete {
+        /// Of the operation.
+        pub sequence: u64,
+        /// Start on the GPU, ns of CLOCK_BOOTTIME, converted by the runtime.
+        pub start_ns: u64,
+        /// End on the GPU, ns of CLOCK_BOOTTIME, converted by the runtime.
+        pub end_ns: u64,
+    }
+}
+
+wire! {
+    /// A kernel symbol became known; its raw name follows.
+    pub struct Symbol {
+        /// Address of the kernel's descriptor in device memory.
+        pub kernel_object: u64,
+        /// From when on, ns of CLOCK_BOOTTIME: an address can be used again after an unload.
+        pub since_ns: u64,
+        /// Bytes of group segment (LDS).
+        pub group_bytes: u32,
+        /// Bytes of private segment (scratch) per work-item.
+        pub private_bytes: u32,
+        /// Vector registers per work-item; 0 when unknown.
+        pub vgpr_count: u32,
+        /// Accumulation vector registers per work-item; 0 when unknown.
+        pub accum_vgpr_count: u32,
+        /// Scalar registers per wavefront; 0 when unknown.
+        pub sgpr_count: u32,
+        /// Bytes of the name that follows.
+        pub name_bytes: u32,
+    }
+}
+
+wire! {
+    /// An agent of the runtime.
+    pub struct Agent {
+        /// Agent handle.
+        pub handle: u64,
+        /// 0 CPU, 1 GPU.
+        pub device_type: u32,
+        /// KFD node id.
+        pub node_id: u32,
+        /// Index among the agents of its type, in the runtime's order.
+        pub index: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// NUL-terminated name, such as `gfx90a`.
+        pub name: [u8; 32],
+    }
+}
+
+wire! {
+    /// A queue was created or destroyed.
+    pub struct Queue {
+        /// HSA queue id.
+        pub queue_id: u64,
+        /// Agent handle.
+        pub agent: u64,
+        /// When, ns of CLOCK_BOOTTIME.
+        pub time_ns: u64,
+        /// Packets that fit.
+        pub size: u32,
+        /// 1 created, 0 destroyed.
+        pub created: u32,
+    }
+}
+
+/// Longest kernel name that is kept, in bytes; a longer one is cut.
+pub const MAX_NAME_BYTES: usize = 4096;
+
+const _: () = {
+    assert!(size_of::<Dispatch>() == 88);
+    assert!(size_of::<Barrier>() == 40);
+    assert!(size_of::<Copy>() == 56);
+    assert!(size_of::<Complete>() == 24);
+    assert!(size_of::<Symbol>() == 40);
+    assert!(size_of::<Agent>() == 56);
+    assert!(size_of::<Queue>() == 32);
+    assert!(control::LOSSES + Loss::COUNT <= CONTROL_BYTES / 8);
+    assert!(Layout::DEFAULT.is_sane());
+};

@@ -1,0 +1,2 @@
+//! x
+#![deny(unsafe_code)]

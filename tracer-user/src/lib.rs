@@ -1,0 +1,3 @@
+//! roctap: traces AMD ROCm programs.
+#![deny(unsafe_code)]
+pub mod trace;

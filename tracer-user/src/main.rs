@@ -1,0 +1,2 @@
+//! The `roctap` program.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The trace: its model, its file format.
+pub mod model;
