@@ -316,7 +316,7 @@ wire! {
 pub const MAX_NAME_BYTES: usize = 4096;
 
 const _: () = {
-    assert!(size_of::<Dispatch>() == 88);
+    assert!(size_of::<Dispatch>() == 80);
     assert!(size_of::<Barrier>() == 40);
     assert!(size_of::<Copy>() == 56);
     assert!(size_of::<Complete>() == 24);
