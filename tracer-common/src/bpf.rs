@@ -25,8 +25,6 @@ pub mod kind {
     pub const FORK: u16 = 3;
     /// A [`LifeRecord`](super::LifeRecord): a traced process executed another program.
     pub const EXEC: u16 = 4;
-    /// A [`LifeRecord`](super::LifeRecord): a traced process ended (its last thread).
-    pub const EXIT: u16 = 5;
 }
 
 /// Bits of [`Header::flags`] of an [`ApiRecord`].
@@ -101,7 +99,7 @@ wire! {
 wire! {
     /// A traced process changed.
     pub struct LifeRecord {
-        /// Kind [`kind::FORK`], [`kind::EXEC`] or [`kind::EXIT`].
+        /// Kind [`kind::FORK`] or [`kind::EXEC`].
         pub header: Header,
         /// When, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
@@ -112,8 +110,68 @@ wire! {
     }
 }
 
+/// Calls of one thread that can be open at the same time.
+pub const MAX_DEPTH: usize = 16;
+
+wire! {
+    /// An open call, in the BPF thread table.
+    pub struct Frame {
+        /// Stack pointer at entry: where the return address is.
+        pub sp: u64,
+        /// As [`Header::operation`].
+        pub operation: u32,
+        /// As [`Cookie::out_arg`].
+        pub out_arg: u8,
+        /// Zero.
+        pub reserved: u8,
+        /// Bits of [`flag`].
+        pub flags: u16,
+        /// As [`ApiRecord::correlation_id`].
+        pub correlation_id: u64,
+        /// As [`ApiRecord::parent_id`].
+        pub parent_id: u64,
+        /// As [`ApiRecord::begin_ns`].
+        pub begin_ns: u64,
+        /// As [`ApiRecord::args`].
+        pub args: [u64; 6],
+        /// As [`ApiRecord::extra`].
+        pub extra: [u64; 3],
+    }
+}
+
+wire! {
+    /// The open calls of one thread: a value of the BPF thread table, by thread id.
+    pub struct ThreadState {
+        /// How many of `frames` are in use.
+        pub depth: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// The calls, outermost first.
+        pub frames: [Frame; MAX_DEPTH],
+    }
+}
+
+wire! {
+    /// What user space tells the BPF programs.
+    pub struct Config {
+        /// Number of possible CPUs.
+        pub cpus: u64,
+        /// Fill level of a ring that wakes the reader, bytes.
+        pub wake_mark_bytes: u64,
+        /// Offset of `tgid` in the kernel's `task_struct`.
+        pub tgid_offset: u64,
+        /// 1 once all probes are attached: a return without an entry is a loss from then on.
+        pub all_attached: u32,
+        /// 1 if children are followed.
+        pub follow: u32,
+    }
+}
+
 const _: () = {
     assert!(size_of::<Header>() == 16);
+    assert!(size_of::<Frame>() == 112);
+    assert!(size_of::<ThreadState>() == 8 + MAX_DEPTH * 112);
+    assert!(size_of::<Config>() == 32);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
     assert!(size_of::<LifeRecord>() == 32);

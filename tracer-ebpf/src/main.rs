@@ -1,1 +1,32 @@
+//! roctap's BPF programs: they record API calls, tie the shim's dispatches to them and follow
+//! processes. `cargo xtask build-ebpf` compiles them; on any other target this crate is empty, so
+//! that a plain `cargo check` needs no BPF toolchain.
+//!
+//! Data flow: a probe fires → the thread's stack of open calls in `maps::THREADS` → one record in
+//! the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
+
+#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
+#![cfg_attr(target_arch = "bpf", expect(internal_features, reason = "BPF atomic add"))]
+
+#[cfg(target_arch = "bpf")]
+mod api;
+#[cfg(target_arch = "bpf")]
+mod life;
+#[cfg(target_arch = "bpf")]
+mod maps;
+
+#[cfg(target_arch = "bpf")]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+/// The verifier lets only GPL-compatible programs call the helpers that are used here.
+#[cfg(target_arch = "bpf")]
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+#[cfg(not(target_arch = "bpf"))]
 fn main() {}

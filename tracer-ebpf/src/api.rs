@@ -1,0 +1,280 @@
+//! API calls: entry, return, and the shim's dispatch site.
+
+use aya_ebpf::{
+    bindings::pt_regs,
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_probe_read_user,
+        generated::{bpf_get_attach_cookie, bpf_ktime_get_boot_ns},
+    },
+};
+use core::ffi::c_void;
+use tracer_common::{
+    activity::Domain,
+    bpf::{
+        ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
+    },
+};
+
+use crate::maps;
+
+/// Entry of an API function.
+#[unsafe(link_section = "uprobe.multi")]
+#[unsafe(no_mangle)]
+extern "C" fn api_enter(ctx: *mut c_void) -> u32 {
+    // SAFETY: the kernel hands a uprobe program a pointer to the registers.
+    let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    // SAFETY: `ctx` is the program's context.
+    let cookie = Cookie::from_u64(unsafe { bpf_get_attach_cookie(ctx) });
+    if cookie.entry_only != 0 {
+        enter_only(regs, cookie);
+    } else {
+        enter(regs, cookie);
+    }
+    0
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_boot_ns() }
+}
+
+#[inline(always)]
+fn header(kind: u16, flags: u16, operation: u32, pid_tgid: u64) -> Header {
+    Header { kind, flags, operation, pid: (pid_tgid >> 32) as u32, tid: pid_tgid as u32 }
+}
+
+#[inline(always)]
+fn arguments(regs: &pt_regs) -> [u64; 6] {
+    [regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.r8, regs.r9]
+}
+
+/// The stack arguments of a call whose `rsp` points at the return address, if the cookie asks for
+/// them, with the flags that say what they are.
+#[inline(always)]
+fn stack_arguments(regs: &pt_regs, cookie: Cookie) -> ([u64; 3], u16) {
+    if cookie.stack_args == 0 {
+        return ([0; 3], 0);
+    }
+    // SAFETY: the helper checks the address. Reading three words even where one is asked for is
+    // safe: the caller's frame lies above.
+    match unsafe { bpf_probe_read_user((regs.rsp as *const u64).wrapping_add(1).cast()) } {
+        Ok(words) => (words, flag::STACK_ARGS),
+        Err(_) => {
+            maps::lost(Loss::UNREADABLE);
+            ([0; 3], flag::UNREADABLE)
+        }
+    }
+}
+
+#[inline(always)]
+fn enter(regs: &pt_regs, cookie: Cookie) {
+    let tid = bpf_get_current_pid_tgid() as u32;
+    let Some(thread) = maps::thread(tid) else { return };
+    // A frame below the stack pointer was left by longjmp: the kernel drops its return probe by the
+    // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
+    let mut depth = thread.depth as usize;
+    while depth > 0 && depth <= MAX_DEPTH && thread.frames[depth - 1].sp < regs.rsp {
+        depth -= 1;
+        maps::lost(Loss::ABANDONED);
+    }
+    if depth >= MAX_DEPTH {
+        maps::lost(Loss::NESTING);
+        return;
+    }
+    let parent_id = if depth > 0 { thread.frames[depth - 1].correlation_id } else { 0 };
+    let (extra, flags) = stack_arguments(regs, cookie);
+    thread.depth = depth as u32 + 1;
+    thread.frames[depth] = Frame {
+        sp: regs.rsp,
+        operation: cookie.to_u64() as u32,
+        out_arg: cookie.out_arg,
+        reserved: 0,
+        flags,
+        correlation_id: maps::next_correlation_id(),
+        parent_id,
+        args: arguments(regs),
+        extra,
+        begin_ns: now(),
+    };
+}
+
+/// A function that is not return-probed is recorded at its entry.
+#[inline(always)]
+fn enter_only(regs: &pt_regs, cookie: Cookie) {
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let parent_id = match maps::thread(pid_tgid as u32) {
+        Some(thread) => innermost(thread),
+        None => 0,
+    };
+    let (extra, flags) = stack_arguments(regs, cookie);
+    let record = ApiRecord {
+        header: header(kind::API, flags | flag::ENTRY_ONLY, cookie.to_u64() as u32, pid_tgid),
+        correlation_id: maps::next_correlation_id(),
+        parent_id,
+        begin_ns: now(),
+        end_ns: 0,
+        ret: 0,
+        args: arguments(regs),
+        extra,
+    };
+    maps::emit::<ApiRecord>(Loss::API_RING_FULL, false, |entry| {
+        // SAFETY: `entry` is a reserved record of the type.
+        unsafe { entry.write(record) }
+    });
+}
+
+#[inline(always)]
+fn innermost(thread: &ThreadState) -> u64 {
+    let depth = thread.depth as usize;
+    if depth > 0 && depth <= MAX_DEPTH { thread.frames[depth - 1].correlation_id } else { 0 }
+}
+
+/// Return of an API function.
+#[unsafe(link_section = "uretprobe.multi")]
+#[unsafe(no_mangle)]
+extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
+    let end_ns = now();
+    // SAFETY: the kernel hands a uprobe program a pointer to the registers.
+    let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    // SAFETY: `ctx` is the program's context.
+    let operation = unsafe { bpf_get_attach_cookie(ctx) } as u32;
+    let pid_tgid = bpf_get_current_pid_tgid();
+    match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
+        // SAFETY: as in `maps::thread`.
+        Some(thread) => exit(regs, operation, pid_tgid, end_ns, unsafe { &mut *thread }),
+        None => open_at_start(regs, operation, pid_tgid, end_ns),
+    }
+    0
+}
+
+#[inline(always)]
+fn exit(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64, thread: &mut ThreadState) {
+    // The return address has been popped.
+    let sp = regs.rsp.wrapping_sub(8);
+    let mut depth = thread.depth as usize;
+    while depth > 0 && depth <= MAX_DEPTH {
+        let frame = &thread.frames[depth - 1];
+        if frame.sp == sp && frame.operation == operation {
+            break;
+        }
+        if frame.sp > sp {
+            // The frame belongs to a caller further out: this call has no frame.
+            return open_at_start(regs, operation, pid_tgid, end_ns);
+        }
+        depth -= 1;
+        maps::lost(Loss::ABANDONED);
+    }
+    if depth == 0 || depth > MAX_DEPTH {
+        thread.depth = 0;
+        return open_at_start(regs, operation, pid_tgid, end_ns);
+    }
+    thread.depth = depth as u32 - 1;
+    let frame = &mut thread.frames[depth - 1];
+    if frame.out_arg != 0 {
+        out_value(frame);
+    }
+    submit(frame, header(kind::API, frame.flags, operation, pid_tgid), end_ns, regs.rax);
+}
+
+/// Reads what the output argument points at, now that the function has written it.
+#[inline(always)]
+fn out_value(frame: &mut Frame) {
+    let index = (frame.out_arg as usize).wrapping_sub(1);
+    let address = if index < frame.args.len() { frame.args[index] } else { 0 };
+    // SAFETY: the helper checks the address.
+    match unsafe { bpf_probe_read_user(address as *const u64) } {
+        Ok(value) => {
+            frame.extra[0] = value;
+            frame.flags |= flag::OUT_VALUE;
+        }
+        Err(_) => {
+            maps::lost(Loss::UNREADABLE);
+            frame.flags |= flag::UNREADABLE;
+        }
+    }
+}
+
+#[inline(always)]
+pub fn submit(frame: &Frame, header: Header, end_ns: u64, ret: u64) {
+    maps::emit::<ApiRecord>(Loss::API_RING_FULL, false, |entry| {
+        // SAFETY: `entry` is a reserved record of the type.
+        unsafe {
+            entry.write(ApiRecord {
+                header,
+                correlation_id: frame.correlation_id,
+                parent_id: frame.parent_id,
+                begin_ns: frame.begin_ns,
+                end_ns,
+                ret,
+                args: frame.args,
+                extra: frame.extra,
+            });
+        }
+    });
+}
+
+/// A return without an entry: the call was entered while the probes were being attached, or its
+/// entry could not be kept.
+#[inline(always)]
+fn open_at_start(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64) {
+    let Some(config) = maps::config() else { return };
+    if config.all_attached != 0 {
+        // Nesting that was too deep has been counted at the entry; any other cause is counted here.
+        maps::lost(Loss::STATE_NOT_FOUND);
+    }
+    let record = ApiRecord {
+        header: header(kind::API, flag::OPEN_AT_START, operation, pid_tgid),
+        correlation_id: maps::next_correlation_id(),
+        parent_id: 0,
+        begin_ns: 0,
+        end_ns,
+        ret: regs.rax,
+        args: [0; 6],
+        extra: [0; 3],
+    };
+    maps::emit::<ApiRecord>(Loss::API_RING_FULL, false, |entry| {
+        // SAFETY: `entry` is a reserved record of the type.
+        unsafe { entry.write(record) }
+    });
+}
+
+/// The shim's dispatch site: its first argument is the sequence number of the enqueued work.
+#[unsafe(link_section = "uprobe.multi")]
+#[unsafe(no_mangle)]
+extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
+    // SAFETY: the kernel hands a uprobe program a pointer to the registers.
+    let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let correlation_id = match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
+        // SAFETY: as in `maps::thread`.
+        Some(thread) => launching_call(unsafe { &*thread }),
+        None => 0,
+    };
+    let record = LinkRecord {
+        header: header(kind::LINK, 0, 0, pid_tgid),
+        sequence: regs.rdi,
+        correlation_id,
+        time_ns: now(),
+    };
+    maps::emit::<LinkRecord>(Loss::LINK_RING_FULL, false, |entry| {
+        // SAFETY: `entry` is a reserved record of the type.
+        unsafe { entry.write(record) }
+    });
+    0
+}
+
+/// The innermost open HIP call, else the innermost open HSA call, else 0.
+#[inline(always)]
+fn launching_call(thread: &ThreadState) -> u64 {
+    let depth = (thread.depth as usize).min(MAX_DEPTH);
+    let mut at = depth;
+    while at > 0 && at <= MAX_DEPTH {
+        let frame = &thread.frames[at - 1];
+        if frame.operation >> 16 == Domain::HIP_API.0 {
+            return frame.correlation_id;
+        }
+        at -= 1;
+    }
+    innermost(thread)
+}

@@ -1,0 +1,103 @@
+//! Processes: forks, exec and the end of threads, from raw tracepoints, which need no tracefs.
+
+use aya_ebpf::{
+    bindings::bpf_raw_tracepoint_args,
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_ktime_get_boot_ns,
+    },
+};
+use core::ffi::c_void;
+use tracer_common::bpf::{Header, LifeRecord, Loss, MAX_DEPTH, flag, kind};
+
+use crate::{api, maps};
+
+/// `clone(2)`: the new task is a thread of the same process.
+const CLONE_THREAD: u64 = 0x10000;
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_boot_ns() }
+}
+
+#[inline(always)]
+fn emit(kind: u16, pid_tgid: u64, child_pid: u32) {
+    let record = LifeRecord {
+        header: Header {
+            kind,
+            flags: 0,
+            operation: 0,
+            pid: (pid_tgid >> 32) as u32,
+            tid: pid_tgid as u32,
+        },
+        time_ns: now(),
+        child_pid,
+        reserved: 0,
+    };
+    maps::emit::<LifeRecord>(Loss::LIFE_RING_FULL, true, |entry| {
+        // SAFETY: `entry` is a reserved record of the type.
+        unsafe { entry.write(record) }
+    });
+}
+
+/// A task was created, before it runs: `task_newtask(task_struct *child, unsigned long flags)`.
+#[unsafe(link_section = "raw_tp/task_newtask")]
+#[unsafe(no_mangle)]
+extern "C" fn task_created(ctx: *mut c_void) -> u32 {
+    // SAFETY: the kernel hands a raw tracepoint program its argument array.
+    let args = unsafe { (*ctx.cast::<bpf_raw_tracepoint_args>()).args.as_slice(2) };
+    let (child, clone_flags) = (args[0], args[1]);
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let traced = maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some();
+    let Some(config) = maps::config() else { return 0 };
+    if !traced || clone_flags & CLONE_THREAD != 0 || config.follow == 0 {
+        return 0;
+    }
+    // SAFETY: the helper checks the address; the offset is from the running kernel's BTF.
+    if let Ok(child_pid) =
+        unsafe { bpf_probe_read_kernel((child + config.tgid_offset) as *const u32) }
+    {
+        // Traced from now on, so that the child's own children are seen whenever they come.
+        let _ = maps::PROCESSES.insert(child_pid, 0, 0);
+        emit(kind::FORK, pid_tgid, child_pid);
+    }
+    0
+}
+
+/// A process replaced its program: its other threads are gone, and so are its open calls.
+#[unsafe(link_section = "raw_tp/sched_process_exec")]
+#[unsafe(no_mangle)]
+extern "C" fn task_executed(_ctx: *mut c_void) -> u32 {
+    let pid_tgid = bpf_get_current_pid_tgid();
+    if maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some() {
+        let _ = maps::THREADS.remove(pid_tgid as u32);
+        emit(kind::EXEC, pid_tgid, 0);
+    }
+    0
+}
+
+/// A thread ends: its open calls are recorded as such and its state is dropped.
+#[unsafe(link_section = "raw_tp/sched_process_exit")]
+#[unsafe(no_mangle)]
+extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let Some(thread) = maps::THREADS.get_ptr(pid_tgid as u32) else { return 0 };
+    // SAFETY: as in `maps::thread`.
+    let thread = unsafe { &*thread };
+    let depth = (thread.depth as usize).min(MAX_DEPTH);
+    let mut at = 0;
+    while at < depth && at < MAX_DEPTH {
+        let frame = &thread.frames[at];
+        let header = Header {
+            kind: kind::API,
+            flags: frame.flags | flag::OPEN_AT_END,
+            operation: frame.operation,
+            pid: (pid_tgid >> 32) as u32,
+            tid: pid_tgid as u32,
+        };
+        api::submit(frame, header, 0, 0);
+        at += 1;
+    }
+    let _ = maps::THREADS.remove(pid_tgid as u32);
+    0
+}

@@ -1,0 +1,111 @@
+//! The maps, and how records and losses get into them.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+
+use aya_ebpf::{
+    bindings::{BPF_F_NO_PREALLOC, BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf},
+    helpers::{bpf_get_smp_processor_id, generated::bpf_ringbuf_query},
+    macros::btf_map,
+};
+use tracer_common::bpf::{Config, Loss, ThreadState};
+
+/// One ring buffer per CPU: a shared one doubles the cost of a record when two CPUs are busy. User
+/// space sets the number of entries to that of the CPUs and fills them in.
+#[btf_map]
+pub static RINGS: ArrayOfMaps<RingBuf<(), 4096>, 1> = ArrayOfMaps::new();
+
+/// Open calls of each thread, by thread id. Entries are kept between calls (inserting and deleting
+/// at each call costs 80 ns more) and removed when the thread ends.
+#[btf_map]
+pub static THREADS: HashMap<u32, ThreadState, 65536, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+
+/// An all-zero state to insert from: too large for the BPF stack.
+#[btf_map]
+static EMPTY_THREAD: Array<ThreadState, 1> = Array::new();
+
+/// Traced processes. The value is not used.
+#[btf_map]
+pub static PROCESSES: HashMap<u32, u32, 16384, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
+/// Loss counters by cause.
+#[btf_map]
+static LOSSES: PerCpuArray<u64, { Loss::COUNT }> = PerCpuArray::new();
+
+/// Calls numbered so far on each CPU.
+#[btf_map]
+static CALLS: PerCpuArray<u64, 1> = PerCpuArray::new();
+
+/// What user space sets before the programs are attached.
+#[btf_map]
+static CONFIG: Array<Config, 1> = Array::new();
+
+/// The configuration.
+#[inline(always)]
+pub fn config() -> Option<&'static Config> {
+    CONFIG.get(0)
+}
+
+/// Counts one loss. Atomic, since a uprobe can be preempted by another on the same CPU.
+#[inline(always)]
+pub fn lost(cause: Loss) {
+    if let Some(counter) = LOSSES.get_ptr_mut(cause.0) {
+        // SAFETY: the pointer is to this CPU's live map value.
+        unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1) };
+    }
+}
+
+/// A correlation id that no other call of the recording gets: the CPU's count, interleaved with
+/// the CPU's number. Never 0.
+#[inline(always)]
+pub fn next_correlation_id() -> u64 {
+    let (Some(counter), Some(config)) = (CALLS.get_ptr_mut(0), config()) else { return 0 };
+    // SAFETY: the pointer is to this CPU's live map value.
+    let count = unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1) };
+    count * config.cpus + u64::from(cpu()) + 1
+}
+
+#[inline(always)]
+fn cpu() -> u32 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_get_smp_processor_id() as u32 }
+}
+
+/// The open calls of thread `tid`, created when it is seen first.
+#[inline(always)]
+pub fn thread(tid: u32) -> Option<&'static mut ThreadState> {
+    let state = match THREADS.get_ptr_mut(tid) {
+        Some(state) => state,
+        None => {
+            let empty = EMPTY_THREAD.get(0)?;
+            // Another CPU cannot insert the same key: only the thread itself does.
+            if THREADS.insert(tid, empty, 0).is_err() {
+                lost(Loss::THREAD_TABLE_FULL);
+                return None;
+            }
+            THREADS.get_ptr_mut(tid)?
+        }
+    };
+    // SAFETY: the entry is only accessed by its own thread, which is running this program, and it
+    // is removed only when that thread ends.
+    Some(unsafe { &mut *state })
+}
+
+/// Reserves a record in this CPU's ring, lets `fill` write it, and submits it.
+///
+/// Waking the reader costs 0.3 to 1.8 µs, so it is woken only when the fill level crosses the
+/// mark; otherwise its timer drains the rings.
+#[inline(always)]
+pub fn emit<T: 'static>(full: Loss, urgent: bool, fill: impl FnOnce(*mut T)) {
+    let Some(config) = config() else { return };
+    let Some(ring) = RINGS.get(cpu()) else { return lost(full) };
+    let Some(mut entry) = ring.reserve_untyped::<T>(0) else { return lost(full) };
+    fill(entry.as_mut_ptr());
+    // SAFETY: `ring` is a live map.
+    let pending = unsafe {
+        bpf_ringbuf_query(core::ptr::from_ref(ring).cast_mut().cast(), u64::from(BPF_RB_AVAIL_DATA))
+    };
+    let crossed = pending.wrapping_sub(config.wake_mark_bytes) < 2 * size_of::<T>() as u64;
+    entry.submit(u64::from(if urgent || crossed { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP }));
+}
