@@ -1,0 +1,214 @@
+//! The thread that is the hardware: polls the doorbells and steps the queues.
+//!
+//! One round steps every queue, writes what finished to the log, then makes it visible. Between
+//! rounds the thread sleeps: briefly while there is work, longer the longer there was none, and never
+//! past the end of a running kernel.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::config::Config;
+use crate::effects::{self, CompletionTimes, Effect};
+use crate::kernels::Kernels;
+use crate::log::Log;
+use crate::platform::Platform;
+use crate::queue::aql::{AqlQueue, Place};
+use crate::queue::sdma::SdmaQueue;
+use crate::queue::{Context, Step};
+use crate::sys;
+
+/// Doorbells of one GPU: two pages of 64-bit words.
+const DOORBELLS: u64 = 1024;
+const DOORBELL_BYTES: u64 = 8;
+/// Sleep after a round that did something: long enough for producers to queue more.
+const BUSY_SLEEP_NS: u64 = 4_000;
+/// Shortest and relative sleep after rounds that did nothing.
+const MIN_IDLE_SLEEP_NS: u64 = 5_000;
+const IDLE_FRACTION: u64 = 4;
+
+#[derive(Debug)]
+enum Ring {
+    Aql(AqlQueue),
+    Sdma(SdmaQueue),
+}
+
+#[derive(Debug)]
+struct Queue {
+    place: Place,
+    // The page of an SDMA queue's read and write indices.
+    indices: Option<u64>,
+    active: bool,
+    ring: Ring,
+}
+
+/// A new queue, as the driver reports it.
+#[derive(Clone, Copy, Debug)]
+pub struct Created {
+    /// Driver's queue id.
+    pub id: u64,
+    /// Address of the doorbell.
+    pub doorbell: u64,
+    /// Address of the read index.
+    pub read_index: u64,
+    /// Address of the write index; none for AQL queues, where the runtime brings it.
+    pub write_index: Option<u64>,
+}
+
+/// All queues, and what they share.
+#[derive(Debug)]
+pub struct Engine {
+    queues: Vec<Queue>,
+    doorbell_pages: Vec<u64>,
+    next_id: u64,
+    /// Kernels dispatched so far.
+    pub kernels: Kernels,
+    log: Log,
+    effects: Vec<Effect>,
+    times: CompletionTimes,
+    running: bool,
+}
+
+/// The engine behind its lock. The engine's thread lets every caller of the driver go first.
+#[derive(Debug)]
+pub struct Shared {
+    engine: Mutex<Engine>,
+    waiting: AtomicU32,
+}
+
+impl Shared {
+    /// No queues, no thread yet.
+    pub fn new(config: &Config) -> Self {
+        let page = || sys::map_anonymous(DOORBELLS * DOORBELL_BYTES, DOORBELLS * DOORBELL_BYTES);
+        let engine = Engine {
+            queues: Vec::new(),
+            doorbell_pages: config.archs.iter().filter_map(|_| page()).collect(),
+            next_id: 1,
+            kernels: Kernels::default(),
+            log: Log::open(config),
+            effects: Vec::new(),
+            times: CompletionTimes::new(),
+            running: false,
+        };
+        Shared { engine: Mutex::new(engine), waiting: AtomicU32::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `f` on the engine between two rounds.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Engine) -> R) -> R {
+        // Relaxed: a hint only; the lock does the ordering.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut engine = self.lock();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        f(&mut engine)
+    }
+}
+
+impl Engine {
+    /// A compute queue; the runtime owns its indices. None when all doorbells are taken.
+    pub fn create_aql(&mut self, node: u32, ring: u64, ring_bytes: u64, read_index: u64) -> Option<Created> {
+        let place = self.place(node, ring, ring_bytes)?;
+        self.queues.push(Queue {
+            place,
+            indices: None,
+            active: true,
+            ring: Ring::Aql(AqlQueue::new(place, read_index)),
+        });
+        Some(Created { id: place.id, doorbell: place.doorbell, read_index, write_index: None })
+    }
+
+    /// A copy queue; its indices live here.
+    pub fn create_sdma(&mut self, node: u32, ring: u64, ring_bytes: u64, count_bits: u32) -> Option<Created> {
+        let place = self.place(node, ring, ring_bytes)?;
+        let indices = sys::map_anonymous(4096, 4096)?;
+        let (read_index, write_index) = (indices, indices + 64);
+        self.queues.push(Queue {
+            place,
+            indices: Some(indices),
+            active: true,
+            ring: Ring::Sdma(SdmaQueue::new(place, read_index, count_bits)),
+        });
+        Some(Created { id: place.id, doorbell: place.doorbell, read_index, write_index: Some(write_index) })
+    }
+
+    fn place(&mut self, node: u32, ring: u64, ring_bytes: u64) -> Option<Place> {
+        let page = *self.doorbell_pages.get((node as usize).checked_sub(1)?)?;
+        let doorbell = (0..DOORBELLS)
+            .map(|i| page + i * DOORBELL_BYTES)
+            .find(|&d| self.queues.iter().all(|q| q.place.doorbell != d))?;
+        let id = self.next_id;
+        self.next_id += 1;
+        Some(Place { id, node, ring, ring_bytes, doorbell })
+    }
+
+    /// Forgets a queue; whether there was one. What is in flight on it is lost, as on hardware.
+    pub fn destroy(&mut self, id: u64) -> bool {
+        let Some(i) = self.queues.iter().position(|q| q.place.id == id) else { return false };
+        if let Some(page) = self.queues.swap_remove(i).indices {
+            sys::unmap(page, 4096);
+        }
+        true
+    }
+
+    /// Suspends or resumes a queue; whether there is one.
+    pub fn set_active(&mut self, id: u64, active: bool) -> bool {
+        let queue = self.queues.iter_mut().find(|q| q.place.id == id);
+        queue.map(|q| q.active = active).is_some()
+    }
+
+    fn round(&mut self, platform: &Platform) -> Step {
+        let Engine { queues, kernels, log, effects, times, .. } = self;
+        let mut step = Step::default();
+        for queue in queues.iter_mut().filter(|q| q.active) {
+            let Some(gpu) = platform.gpu(queue.place.node) else { continue };
+            let (config, memory) = (&platform.config, &platform.memory);
+            let mut cx =
+                Context { config, clock: gpu.clock, memory, kernels, log, effects, times };
+            step = step.and(match &mut queue.ring {
+                Ring::Aql(ring) => ring.step(&mut cx),
+                Ring::Sdma(ring) => ring.step(&mut cx),
+            });
+        }
+        log.flush();
+        effects::apply(effects, &platform.events, times);
+        step
+    }
+}
+
+/// Starts the thread, once.
+pub fn start(platform: &'static Platform) {
+    let first = platform.shared.with(|e| !std::mem::replace(&mut e.running, true));
+    if first {
+        let thread = std::thread::Builder::new().name("emulated-gpu".into());
+        if let Err(e) = thread.spawn(|| run(platform)) {
+            crate::queue::unsupported(format_args!("a system without room for one more thread: {e}"));
+        }
+    }
+}
+
+fn run(platform: &Platform) {
+    sys::make_thread_urgent(platform.config.real_time);
+    let mut last_progress_ns = sys::boot_ns();
+    loop {
+        // Relaxed: see `Shared::with`.
+        while platform.shared.waiting.load(Ordering::Relaxed) > 0 {
+            sys::sleep_ns(MIN_IDLE_SLEEP_NS);
+        }
+        let step = platform.shared.lock().round(platform);
+        let now = sys::boot_ns();
+        let mut sleep_ns = if step.progressed {
+            last_progress_ns = now;
+            BUSY_SLEEP_NS
+        } else {
+            let idle_ns = now.saturating_sub(last_progress_ns);
+            (idle_ns / IDLE_FRACTION).clamp(MIN_IDLE_SLEEP_NS, platform.config.idle_poll_ns)
+        };
+        if let Some(wake_ns) = step.wake_ns {
+            sleep_ns = sleep_ns.min(wake_ns.saturating_sub(now));
+        }
+        // Also with nothing to wait for: at real-time priority, others would never run.
+        sys::sleep_ns(sleep_ns.max(1_000));
+    }
+}

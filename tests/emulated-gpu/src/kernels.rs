@@ -1,0 +1,316 @@
+//! What a dispatch does besides taking time.
+//!
+//! The runtimes move bytes with kernels of their own on compute queues: HIP's `__amd_rocclr_*`
+//! (arguments as in ROCclr's blit kernels, device/blitcl.cpp) and the HSA runtime's three shaders
+//! (amd_blit_kernel.cpp), which are not in the link map and have no names. Those are carried out on
+//! the host from their kernel arguments. Any other kernel is timed, and calls the function
+//! `emugpu_<kernel symbol>` if the program exports one.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+
+use crate::config::{Config, Durations};
+use crate::names::Names;
+use crate::sys;
+
+/// A program's stand-in for a kernel: kernel arguments, grid size and workgroup size in work-items.
+pub type HostKernel = unsafe extern "C" fn(*const c_void, *const u32, *const u32);
+
+/// A kernel that was dispatched at least once.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Symbol name.
+    pub name: String,
+    duration_ns: u64,
+    action: Action,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Timed,
+    Host(HostKernel),
+    CopyBuffer,
+    CopyBufferAligned,
+    CopyRect,
+    Fill,
+    Fill2d,
+    StreamWrite,
+    ShaderCopyAligned,
+    ShaderCopyMisaligned,
+    ShaderFill,
+}
+
+/// The bytes of one dispatch or SDMA packet, ready to be moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing.
+    None,
+    /// A run of bytes.
+    Copy {
+        /// From.
+        src: u64,
+        /// To.
+        dst: u64,
+        /// Length.
+        bytes: u64,
+    },
+    /// A box of bytes; pitches in bytes.
+    CopyRect {
+        /// First byte read.
+        src: u64,
+        /// From one row, and one slice, to the next.
+        src_pitch: [u64; 2],
+        /// First byte written.
+        dst: u64,
+        /// Likewise.
+        dst_pitch: [u64; 2],
+        /// Bytes in a row, rows, slices.
+        size: [u64; 3],
+    },
+    /// A repeated pattern, in rows.
+    Fill {
+        /// First byte.
+        dst: u64,
+        /// What is repeated.
+        pattern: Vec<u8>,
+        /// Patterns in a row.
+        count: u64,
+        /// Rows.
+        rows: u64,
+        /// Bytes from one row to the next.
+        pitch: u64,
+    },
+}
+
+impl Work {
+    /// Bytes written.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Work::None => 0,
+            Work::Copy { bytes, .. } => *bytes,
+            Work::CopyRect { size, .. } => size.iter().product(),
+            Work::Fill { pattern, count, rows, .. } => pattern.len() as u64 * count * rows,
+        }
+    }
+
+    /// Carries it out.
+    pub fn run(&self) {
+        match self {
+            Work::None => {}
+            Work::Copy { src, dst, bytes } => sys::copy(*src, *dst, *bytes),
+            Work::CopyRect { src, src_pitch, dst, dst_pitch, size: [x, y, z] } => {
+                for slice in 0..*z {
+                    for row in 0..*y {
+                        let at = |base: u64, pitch: &[u64; 2]| base + row * pitch[0] + slice * pitch[1];
+                        sys::copy(at(*src, src_pitch), at(*dst, dst_pitch), *x);
+                    }
+                }
+            }
+            Work::Fill { dst, pattern, count, rows, pitch } => {
+                for row in 0..*rows {
+                    sys::fill(dst + row * pitch, pattern, *count);
+                }
+            }
+        }
+    }
+}
+
+/// How long moving that many bytes takes.
+pub fn transfer_ns(config: &Config, bytes: u64) -> u64 {
+    config.copy_ns + bytes * 1_000 / config.copy_bytes_per_us
+}
+
+impl Kernel {
+    fn new(name: String, durations: &Durations) -> Self {
+        let action = match name.as_str() {
+            "__amd_rocclr_copyBuffer" => Action::CopyBuffer,
+            "__amd_rocclr_copyBufferAligned" => Action::CopyBufferAligned,
+            "__amd_rocclr_copyBufferRect" | "__amd_rocclr_copyBufferRectAligned" => Action::CopyRect,
+            "__amd_rocclr_fillBufferAligned" => Action::Fill,
+            "__amd_rocclr_fillBufferAligned2D" => Action::Fill2d,
+            "__amd_rocclr_streamOpsWrite" => Action::StreamWrite,
+            "CopyAligned" => Action::ShaderCopyAligned,
+            "CopyMisaligned" => Action::ShaderCopyMisaligned,
+            "Fill" => Action::ShaderFill,
+            other => {
+                if other.starts_with("__amd_rocclr_") && other != "__amd_rocclr_gwsInit" {
+                    eprintln!("emulated-gpu: kernel {other} is not emulated: it runs without effect");
+                }
+                sys::host_function(&format!("emugpu_{other}")).map_or(Action::Timed, Action::Host)
+            }
+        };
+        Kernel { duration_ns: durations.of(&name), name, action }
+    }
+
+    /// Reads the kernel arguments and says what there is to move and how long it takes.
+    pub fn plan(&self, kernarg: u64, config: &Config) -> (Work, u64) {
+        let work = self.work(kernarg);
+        let bytes = work.bytes();
+        let ns = if bytes > 0 { transfer_ns(config, bytes) } else { self.duration_ns };
+        (work, ns)
+    }
+
+    /// Calls the program's host function, if there is one.
+    pub fn call_host(&self, kernarg: u64, grid: [u32; 3], workgroup: [u32; 3]) {
+        if let Action::Host(f) = self.action {
+            sys::call_host(f, kernarg, grid, workgroup);
+        }
+    }
+
+    fn work(&self, kernarg: u64) -> Work {
+        let q = |offset: u64| sys::load_u64(kernarg + offset);
+        let d = |offset: u64| u64::from(sys::load_u32(kernarg + offset));
+        let copy = |src: u64, dst: u64, bytes: u64| Work::Copy { src, dst, bytes };
+        match self.action {
+            Action::Timed | Action::Host(_) => Work::None,
+            // (src, dst, srcOrigin, dstOrigin, size in dwords + 1, remaining bytes)
+            Action::CopyBuffer => copy(q(0) + q(16), q(8) + q(24), q(32).saturating_sub(1) * 4 + d(40)),
+            // (src, dst, srcOrigin, dstOrigin, size, all in units of the alignment; alignment)
+            Action::CopyBufferAligned => {
+                copy(q(0) + q(16) * d(40), q(8) + q(24) * d(40), q(32) * d(40))
+            }
+            // (src, dst, ulong4 {row pitch, slice pitch, start} of each, ulong4 {x, y, z, unit})
+            Action::CopyRect => {
+                let unit = q(120).max(1);
+                Work::CopyRect {
+                    src: q(0) + q(48) * unit,
+                    src_pitch: [q(32) * unit, q(40) * unit],
+                    dst: q(8) + q(80) * unit,
+                    dst_pitch: [q(64) * unit, q(72) * unit],
+                    size: [q(96) * unit, q(104), q(112)],
+                }
+            }
+            // (u8*, u16*, u32*, u64*: one is set; pattern*, pattern size, offset, count, in its units)
+            Action::Fill | Action::Fill2d => {
+                let Some(log2) = (0..4).find(|i| q(i * 8) != 0) else { return Work::None };
+                let pattern_bytes = d(40) << log2;
+                let pattern = (0..pattern_bytes).map(|i| sys::read_bytes::<1>(q(32) + i)[0]).collect();
+                let dst = q(log2 * 8) + (q(48) << log2);
+                if matches!(self.action, Action::Fill) {
+                    Work::Fill { dst, pattern, count: q(56), rows: 1, pitch: 0 }
+                } else {
+                    Work::Fill { dst, pattern, count: q(56), rows: q(64), pitch: q(72) << log2 }
+                }
+            }
+            // (u32*, u64*: one is set; value, size)
+            Action::StreamWrite => {
+                let (dst, bytes) = if q(0) != 0 { (q(0), 4) } else { (q(8), 8) };
+                let pattern = q(16).to_le_bytes()[..bytes].to_vec();
+                Work::Fill { dst, pattern, count: 1, rows: 1, pitch: 0 }
+            }
+            // Phases follow on one another: from the first start to the last end.
+            Action::ShaderCopyAligned => copy(q(0), q(8), q(64).wrapping_sub(q(0))),
+            Action::ShaderCopyMisaligned => copy(q(0), q(8), q(32).wrapping_sub(q(0))),
+            Action::ShaderFill => {
+                let pattern = sys::read_bytes::<4>(kernarg + 24).to_vec();
+                let count = q(16).wrapping_sub(q(0)) / 4;
+                Work::Fill { dst: q(0), pattern, count, rows: 1, pitch: 0 }
+            }
+        }
+    }
+}
+
+/// Recognises the HSA runtime's shaders by the header that it writes in front of them
+/// (`amd_kernel_code_t`): the entry follows the 256-byte header, and the register counts differ.
+fn shader_name(kernel_object: u64) -> Option<&'static str> {
+    let header = sys::read_fallible(kernel_object, 64)?;
+    let entry = i64::from_le_bytes(header[16..24].try_into().ok()?);
+    let rsrc1 = u32::from_le_bytes(header[48..52].try_into().ok()?);
+    let (vgpr_blocks, sgpr_blocks) = (rsrc1 & 0x3f, rsrc1 >> 6 & 0xf);
+    match (entry, sgpr_blocks, vgpr_blocks) {
+        (256, 3, 2) => Some("CopyAligned"),
+        (256, 2, 2) => Some("CopyMisaligned"),
+        (256, 2, 1) => Some("Fill"),
+        _ => None,
+    }
+}
+
+/// The kernels seen so far.
+#[derive(Debug, Default)]
+pub struct Kernels {
+    /// The loaded code objects.
+    pub names: Names,
+    known: Vec<Kernel>,
+    by_object: HashMap<u64, usize>,
+}
+
+impl Kernels {
+    /// Number of a kernel, for `get`.
+    pub fn find(&mut self, kernel_object: u64, durations: &Durations) -> usize {
+        if let Some(&i) = self.by_object.get(&kernel_object) {
+            return i;
+        }
+        let resolved = self.names.resolve(kernel_object);
+        let name = resolved.or_else(|| shader_name(kernel_object).map(str::to_owned));
+        let name = name.unwrap_or_else(|| {
+            eprintln!("emulated-gpu: no code object holds kernel {kernel_object:#x}");
+            format!("unknown_{kernel_object:x}")
+        });
+        self.known.push(Kernel::new(name, durations));
+        self.by_object.insert(kernel_object, self.known.len() - 1);
+        self.known.len() - 1
+    }
+
+    /// A kernel that `find` found.
+    pub fn get(&self, i: usize) -> &Kernel {
+        &self.known[i]
+    }
+
+    /// Forgets the addresses in a range: its memory goes away and may come back with other kernels.
+    pub fn forget(&mut self, base: u64, bytes: u64) {
+        self.by_object.retain(|&object, _| object.wrapping_sub(base) >= bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kernel, Work};
+    use crate::config::Durations;
+
+    fn work(name: &str, args: &[u64]) -> Work {
+        Kernel::new(name.to_owned(), &Durations::default()).work(args.as_ptr() as u64)
+    }
+
+    #[test]
+    fn hip_copies_count_dwords_and_a_rest() {
+        let expected = Work::Copy { src: 0x1008, dst: 0x2010, bytes: 4 * 10 + 3 };
+        assert_eq!(work("__amd_rocclr_copyBuffer", &[0x1000, 0x2000, 8, 16, 11, 3]), expected);
+    }
+
+    #[test]
+    fn hip_fills_move_real_bytes() {
+        let mut target = [0_u8; 32];
+        let pattern = [0xabcd_u16];
+        let args = [0, target.as_mut_ptr() as u64, 0, 0, pattern.as_ptr() as u64, 1, 2, 5];
+        let fill = work("__amd_rocclr_fillBufferAligned", &args);
+        assert_eq!(fill.bytes(), 10);
+        fill.run();
+        assert_eq!(target[..4], [0; 4]);
+        assert_eq!(target[4..14], [0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab]);
+        assert_eq!(target[14..], [0; 18]);
+    }
+
+    #[test]
+    fn rectangles_skip_the_pitch() {
+        let src: Vec<u8> = (0..64).collect();
+        let mut dst = [0_u8; 16];
+        let args = [
+            src.as_ptr() as u64, dst.as_mut_ptr() as u64, 0, 0, 8, 64, 9, 0, 4, 16, 0, 0, 3, 2, 1, 1,
+        ];
+        let rect = work("__amd_rocclr_copyBufferRect", &args);
+        assert_eq!(rect.bytes(), 6);
+        rect.run();
+        assert_eq!(dst[..8], [9, 10, 11, 0, 17, 18, 19, 0]);
+    }
+
+    #[test]
+    fn runtime_shaders_span_all_their_phases() {
+        let args = [0x1000, 0x2000, 0, 0, 0, 0, 0, 0, 0x1123, 0x2123, 64];
+        assert_eq!(work("CopyAligned", &args), Work::Copy { src: 0x1000, dst: 0x2000, bytes: 0x123 });
+        let args = [0x4000, 0x4100, 0x4140, 0xdead_beef | 64 << 32];
+        let expected = Work::Fill {
+            dst: 0x4000, pattern: vec![0xef, 0xbe, 0xad, 0xde], count: 0x50, rows: 1, pitch: 0,
+        };
+        assert_eq!(work("Fill", &args), expected);
+    }
+}

@@ -1,0 +1,196 @@
+//! Memory as the driver hands it out: device memory, pinned host memory, and registered user memory.
+//!
+//! All of it is ordinary memory of the process, at one address for the host and for every GPU.
+//! Device memory counts against the size of its GPU.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sys;
+
+/// What a range is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Allocated here.
+    Allocated,
+    /// The program's own memory, made known to the driver.
+    Registered,
+}
+
+/// A known range.
+#[derive(Clone, Debug)]
+pub struct Range {
+    /// First address.
+    pub base: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Node whose memory it is.
+    pub node: u32,
+    /// `HsaMemFlags` of the request.
+    pub flags: u32,
+    /// Nodes that have it mapped.
+    pub mapped: Vec<u32>,
+    /// The runtime's own word.
+    pub user_data: u64,
+    // How often it was registered.
+    registrations: u32,
+    // Whether it counts against a GPU's memory.
+    charged: bool,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    allocated: BTreeMap<u64, Range>,
+    registered: BTreeMap<u64, Range>,
+    used: BTreeMap<u32, u64>,
+}
+
+/// All ranges of the process.
+#[derive(Debug, Default)]
+pub struct Memory(Mutex<Tables>);
+
+/// `HsaMemFlags` bits (hsakmttypes.h).
+pub mod flags {
+    /// Reserved for scratch; never touched here.
+    pub const SCRATCH: u32 = 1 << 9;
+    /// May hold code.
+    pub const EXECUTE: u32 = 1 << 12;
+    /// The ring of an AQL queue on targets before gfx9: mapped twice in a row.
+    pub const AQL_QUEUE: u32 = 1 << 14;
+    /// At exactly the address passed in.
+    pub const FIXED_ADDRESS: u32 = 1 << 15;
+    /// Reachable by the host.
+    pub const HOST_ACCESS: u32 = 1 << 6;
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Allocates zeroed memory of a node. `limit` is the size of that GPU's memory, none for the host.
+    pub fn allocate(&self, node: u32, bytes: u64, flags: u32, limit: Option<u64>) -> Option<u64> {
+        let bytes = bytes.checked_next_multiple_of(4096).filter(|&b| b > 0)?;
+        let charged = limit.is_some() && flags & flags::SCRATCH == 0;
+        let mut t = self.lock();
+        if charged {
+            let used = t.used.entry(node).or_default();
+            if *used + bytes > limit.unwrap_or(u64::MAX) {
+                return None;
+            }
+            *used += bytes;
+        }
+        let align = if bytes >= 2 << 20 { 2 << 20 } else { 4096 };
+        let Some(base) = sys::map_anonymous(bytes, align) else {
+            if charged {
+                *t.used.entry(node).or_default() -= bytes;
+            }
+            return None;
+        };
+        let origin = Origin::Allocated;
+        let range =
+            Range { base, bytes, origin, node, flags, mapped: Vec::new(), user_data: 0, registrations: 0, charged };
+        t.allocated.insert(base, range);
+        Some(base)
+    }
+
+    /// Frees an allocation; none when there is none at `base`.
+    pub fn free(&self, base: u64) -> Option<Range> {
+        let mut t = self.lock();
+        let range = t.allocated.remove(&base)?;
+        if range.charged {
+            *t.used.entry(range.node).or_default() -= range.bytes;
+        }
+        sys::unmap(range.base, range.bytes);
+        Some(range)
+    }
+
+    /// Makes memory of the program known. The same base may be registered several times.
+    pub fn register(&self, base: u64, bytes: u64, flags: u32) {
+        let mut t = self.lock();
+        // Memory from `allocate` needs no registration.
+        if covering(&t.allocated, base).is_some() {
+            return;
+        }
+        let range = t.registered.entry(base).or_insert_with(|| Range {
+            base,
+            bytes,
+            origin: Origin::Registered,
+            node: 0,
+            flags: flags | self::flags::HOST_ACCESS,
+            mapped: Vec::new(),
+            user_data: 0,
+            registrations: 0,
+            charged: false,
+        });
+        range.bytes = range.bytes.max(bytes);
+        range.registrations += 1;
+    }
+
+    /// Undoes one registration; whether there was one.
+    pub fn deregister(&self, base: u64) -> bool {
+        let mut t = self.lock();
+        if covering(&t.allocated, base).is_some() {
+            return true;
+        }
+        let Some(range) = t.registered.get_mut(&base) else { return false };
+        range.registrations -= 1;
+        if range.registrations == 0 {
+            t.registered.remove(&base);
+        }
+        true
+    }
+
+    /// Runs `f` on the range that holds `addr`.
+    pub fn with<R>(&self, addr: u64, f: impl FnOnce(&mut Range) -> R) -> Option<R> {
+        let mut guard = self.lock();
+        let t = &mut *guard;
+        let table = if covering(&t.allocated, addr).is_some() { &mut t.allocated } else { &mut t.registered };
+        let key = covering(table, addr)?.base;
+        table.get_mut(&key).map(f)
+    }
+
+    /// The node whose memory holds `addr`; unknown memory is the host's.
+    pub fn node_of(&self, addr: u64) -> u32 {
+        self.with(addr, |r| r.node).unwrap_or(0)
+    }
+
+    /// Bytes of a GPU's memory in use.
+    pub fn used(&self, node: u32) -> u64 {
+        self.lock().used.get(&node).copied().unwrap_or(0)
+    }
+}
+
+fn covering(table: &BTreeMap<u64, Range>, addr: u64) -> Option<&Range> {
+    table.range(..=addr).next_back().map(|(_, r)| r).filter(|r| addr - r.base < r.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+
+    #[test]
+    fn device_memory_is_limited_and_comes_back() {
+        let m = Memory::default();
+        let a = m.allocate(1, 3 << 20, 0, Some(4 << 20)).unwrap();
+        assert_eq!(a % (2 << 20), 0);
+        assert!(m.allocate(1, 2 << 20, 0, Some(4 << 20)).is_none());
+        assert_eq!((m.node_of(a + 100), m.node_of(a - 1), m.used(1)), (1, 0, 3 << 20));
+        assert!(m.free(a).is_some() && m.free(a).is_none());
+        assert_eq!(m.used(1), 0);
+    }
+
+    #[test]
+    fn registrations_are_counted() {
+        let m = Memory::default();
+        let mine = vec![0_u8; 8192];
+        let base = mine.as_ptr() as u64;
+        m.register(base, 4096, 0);
+        m.register(base, 8192, 0);
+        assert_eq!(m.with(base + 8000, |r| r.bytes), Some(8192));
+        assert!(m.deregister(base) && m.with(base, |_| ()).is_some());
+        assert!(m.deregister(base) && m.with(base, |_| ()).is_none() && !m.deregister(base));
+    }
+}

@@ -1,0 +1,77 @@
+//! The machine: one for the process, from the first call on.
+
+use std::sync::OnceLock;
+
+use crate::clock::GpuClock;
+use crate::config::{Arch, Config};
+use crate::engine::Shared;
+use crate::events::Events;
+use crate::memory::Memory;
+
+/// From one GPU's epoch to the next one's: 1,000 s, so that a mix-up shows.
+const EPOCH_STEP_NS: u64 = 1_000_000_000_000;
+
+/// One GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Gpu {
+    /// Its target.
+    pub arch: Arch,
+    /// Its clock.
+    pub clock: GpuClock,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub struct Platform {
+    /// The settings.
+    pub config: Config,
+    gpus: Vec<Gpu>,
+    /// Known memory.
+    pub memory: Memory,
+    /// Driver events.
+    pub events: Events,
+    /// The queues.
+    pub shared: Shared,
+    /// A page for registers that the program may write to.
+    pub mmio_page: u64,
+}
+
+impl Platform {
+    fn new() -> Self {
+        let config = Config::from_env();
+        let gpu = |(i, &arch): (usize, &Arch)| {
+            let offset_ns = config.clock_offset_ns + i as u64 * EPOCH_STEP_NS;
+            let clock = GpuClock { frequency_hz: config.clock_hz, offset_ns, drift_ppm: config.clock_ppm };
+            Gpu { arch, clock }
+        };
+        Platform {
+            gpus: config.archs.iter().enumerate().map(gpu).collect(),
+            memory: Memory::default(),
+            events: Events::new(),
+            shared: Shared::new(&config),
+            mmio_page: crate::sys::map_anonymous(4096, 4096).unwrap_or(0),
+            config,
+        }
+    }
+
+    /// The GPU of a node; node 0 is the host.
+    pub fn gpu(&self, node: u32) -> Option<&Gpu> {
+        self.gpus.get((node as usize).checked_sub(1)?)
+    }
+
+    /// Nodes, the host's included.
+    pub fn node_count(&self) -> u32 {
+        1 + self.gpus.len() as u32
+    }
+
+    /// Nodes of all GPUs.
+    pub fn gpu_nodes(&self) -> std::ops::Range<u32> {
+        1..self.node_count()
+    }
+}
+
+/// The machine.
+pub fn platform() -> &'static Platform {
+    static PLATFORM: OnceLock<Platform> = OnceLock::new();
+    PLATFORM.get_or_init(Platform::new)
+}
