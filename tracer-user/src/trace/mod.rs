@@ -1,2 +1,26 @@
 //! The trace: its model, its file format.
+//!
+//! A recording goes through [`Writer`] into one append-only file; everything that is made of a
+//! recording (report, exports) comes out of [`Trace`]. The format is described in
+//! `docs/formats/trace-file.md`.
+//!
+//! Not for: other programs' formats (see `export`), and not an archive format: a reader reads
+//! files of its own major version only.
+
+mod chunk;
+mod compress;
+mod cursor;
+mod error;
+mod format;
 pub mod model;
+mod reader;
+mod sink;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod writer;
+
+pub use error::TraceError;
+pub use reader::{Reading, Status, Trace, fuzz_reader};
+pub use writer::Writer;

@@ -135,7 +135,7 @@ pub mod op_flag {
 }
 
 /// Everything that events refer to. Written in pieces while recording, merged when read.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Tables {
     /// Strings by id.
     pub strings: HashMap<StringId, String>,

@@ -1,0 +1,114 @@
+//! What can go wrong with a trace file.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A trace file could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The output file is already there.
+    #[error("{} exists already: give another name, or --force to replace it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The output file is already there and was not written by roctap: never replaced.
+    #[error(
+        "{} exists and is not a roctap trace: it is left alone, even with --force; \
+         give another name", path.display()
+    )]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another roctap is recording into the file.
+    #[error("{} is being recorded by another roctap: give another name", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file could not be opened or created.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A write failed; the file was cut back to its last whole chunk.
+    #[error(
+        "cannot write to {}: {source}; the trace holds everything up to its last whole chunk \
+         ({kept_bytes} bytes), {lost} events after it are lost", path.display()
+    )]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of the file that are whole.
+        kept_bytes: u64,
+        /// Events that were waiting to be written.
+        lost: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A write failed earlier, nothing more is written.
+    #[error("{} is closed after a failed write", path.display())]
+    Closed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A read failed.
+    #[error("cannot read {} at offset {offset}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file does not begin like a trace.
+    #[error("{} is not a roctap trace: {found}", path.display())]
+    NotATrace {
+        /// The file.
+        path: PathBuf,
+        /// What stands there instead.
+        found: String,
+    },
+    /// The file is of another version of the format.
+    #[error(
+        "{} is a roctap trace of format version {found}, this roctap reads version {expected}",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// The contents are damaged; everything before was delivered.
+    #[error(
+        "{} is damaged at offset {offset}: expected {expected}, found {found}; \
+         everything before was read", path.display()
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where the damaged chunk (or the header) begins.
+        offset: u64,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// Compression or encoding failed, which memory exhaustion alone can cause.
+    #[error("cannot encode a chunk of {}: {source}", path.display())]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+}

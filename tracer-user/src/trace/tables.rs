@@ -1,0 +1,75 @@
+//! The side tables in pieces: what a chunk adds to them, and how the pieces are merged.
+
+use serde::{Deserialize, Serialize};
+
+use super::model::{Agent, ClockOffsets, Kernel, Process, StringId, Tables};
+
+/// Notices that a trace keeps.
+pub const MAX_NOTICES: usize = 200;
+
+/// What a chunk adds to the [`Tables`], strings aside. Stored as JSON: small beside the events,
+/// readable, and fields can be added without a new version.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Increment {
+    /// (domain, operation id, name).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<(u32, u32, StringId)>,
+    /// (process id, process): the latest holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<(u32, Process)>,
+    /// (process id, thread id, name): the latest holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<(u32, u32, StringId)>,
+    /// (process id, node id, agent).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<(u32, u32, Agent)>,
+    /// (kernel id, kernel).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<(u32, Kernel)>,
+    /// (process id or 0, cause, count): counts are summed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<(u32, String, u64)>,
+    /// Each is kept once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+    /// In the last chunk: the clocks when recording ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_clock: Option<ClockOffsets>,
+}
+
+impl Increment {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds a loss, to the counter of the same process and cause if there is one.
+    pub fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
+        match self.losses.iter_mut().find(|(p, c, _)| *p == process_id && c == cause) {
+            Some((_, _, sum)) => *sum = sum.saturating_add(count),
+            None => self.losses.push((process_id, cause.to_owned(), count)),
+        }
+    }
+
+    /// Merges the increment into `tables`; gives the clocks of the end if it has them.
+    pub fn merge_into(self, tables: &mut Tables) -> Option<ClockOffsets> {
+        let Self { operations, processes, threads, agents, kernels, losses, notices, end_clock } =
+            self;
+        tables.operations.extend(operations.into_iter().map(|(d, o, name)| ((d, o), name)));
+        tables.processes.extend(processes);
+        tables.threads.extend(threads.into_iter().map(|(p, t, name)| ((p, t), name)));
+        tables.agents.extend(agents.into_iter().map(|(p, n, agent)| ((p, n), agent)));
+        tables.kernels.extend(kernels);
+        for (process_id, cause, count) in losses {
+            let sum = tables.losses.entry((process_id, cause)).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        for notice in notices {
+            if tables.notices.len() < MAX_NOTICES && !tables.notices.contains(&notice) {
+                tables.notices.push(notice);
+            }
+        }
+        end_clock
+    }
+}

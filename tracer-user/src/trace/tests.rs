@@ -1,0 +1,346 @@
+use std::convert::Infallible;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use tracer_common::activity::{ActivityRecord, Domain};
+
+use super::model::{
+    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Metadata, Process,
+};
+use super::sink::Sink;
+use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
+
+const CLOCK: ClockOffsets = ClockOffsets { boottime_ns: 9, monotonic_ns: 8, realtime_ns: 7 };
+
+/// A file in memory that holds `room` bytes.
+#[derive(Clone)]
+struct Memory {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    room: usize,
+}
+
+impl Memory {
+    fn new(room: usize) -> Self {
+        Self { bytes: Arc::default(), room }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+}
+
+impl Sink for Memory {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut stored = self.bytes.lock().unwrap();
+        let fits = bytes.len().min(self.room - stored.len());
+        stored.extend_from_slice(&bytes[..fits]);
+        if fits < bytes.len() { Err(io::Error::from_raw_os_error(28)) } else { Ok(()) }
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.bytes.lock().unwrap().truncate(len as usize);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn event(n: u64) -> Event {
+    let record = ActivityRecord {
+        domain: Domain::HIP_API,
+        op: n as u32 % 400,
+        correlation_id: n,
+        begin_ns: 1_000 * n,
+        end_ns: 1_000 * n + 500,
+        process_or_device: 100,
+        thread_id: 101,
+        ..Default::default()
+    };
+    match n % 4 {
+        0 => Event::Api(ApiCall {
+            record,
+            parent_id: n / 2,
+            ret: n,
+            args: [n; 6],
+            extra: [1, 2, 3],
+            flags: 9,
+        }),
+        1 => Event::Dispatch(Dispatch {
+            record,
+            process_id: 100,
+            demangled: 5,
+            kernel_id: 6,
+            dispatch_id: n,
+            enqueue_ns: n,
+            grid: [1, 2, 3],
+            workgroup: [4, 5, 6],
+            flags: 7,
+            group_bytes: 8,
+            private_bytes: 9,
+            stream: 10,
+        }),
+        2 => Event::Copy(Copy {
+            record,
+            process_id: 1,
+            src_node: 2,
+            dst_node: 3,
+            flags: 4,
+            dispatch_id: 5,
+            enqueue_ns: 6,
+            stream: 7,
+        }),
+        _ => Event::Barrier(Barrier {
+            record,
+            process_id: 1,
+            flags: 2,
+            dispatch_id: 3,
+            enqueue_ns: 4,
+        }),
+    }
+}
+
+fn writer(memory: &Memory) -> Writer {
+    let metadata = Metadata { command: "roctap record".into(), ..Default::default() };
+    Writer::with_sink(Path::new("t"), Box::new(memory.clone()), &metadata).unwrap()
+}
+
+/// `chunks` chunks of `each` events.
+fn sample(chunks: u64, each: u64, finished: bool) -> Vec<u8> {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    for chunk in 0..chunks {
+        writer.string(&format!("string {chunk}"));
+        for n in 0..each {
+            writer.push(event(chunk * each + n)).unwrap();
+        }
+        writer.loss(1, "ring full", 2);
+        writer.flush_chunk().unwrap();
+    }
+    if finished {
+        writer.finish(CLOCK).unwrap();
+    }
+    memory.bytes()
+}
+
+fn read(bytes: Vec<u8>) -> Result<(Vec<Event>, Reading), TraceError> {
+    let trace = Trace::from_bytes("t", bytes)?;
+    let mut events = Vec::new();
+    let Ok(reading) = trace.for_each_event(|event| {
+        events.push(*event);
+        Ok::<(), Infallible>(())
+    });
+    Ok((events, reading))
+}
+
+fn assert_prefix(events: &[Event]) {
+    for (n, found) in events.iter().enumerate() {
+        assert_eq!(*found, event(n as u64));
+    }
+}
+
+#[test]
+fn round_trip() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    assert_eq!(writer.string(""), 0);
+    let name = writer.string("hipMalloc");
+    assert_eq!(writer.string("hipMalloc"), name);
+    writer.operation(3, 7, "hipMalloc");
+    writer.process(100, Process { command: "old".into(), ..Default::default() });
+    writer.flush_chunk().unwrap();
+    writer.flush_chunk().unwrap();
+    let process =
+        Process { command: "./a.out".into(), gpu_tier: "tools".into(), ..Default::default() };
+    writer.process(100, process.clone());
+    writer.thread(100, 101, "main");
+    writer.agent(100, 1, Agent { name: "gfx90a".into(), gpu: true, index: 0 });
+    writer.kernel(6, Kernel { name, vgpr_count: 32, ..Default::default() });
+    writer.loss(0, "a", 0);
+    writer.loss(100, "b", 2);
+    (0..1000).for_each(|n| writer.push(event(n)).unwrap());
+    writer.flush_chunk().unwrap();
+    writer.loss(100, "b", 3);
+    writer.notice("late");
+    writer.notice("late");
+    writer.finish(CLOCK).unwrap();
+
+    let (events, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none());
+    assert!(status.complete);
+    assert_eq!((status.chunks, status.truncated_at, status.end_clock), (4, None, Some(CLOCK)));
+    assert_eq!(events.len(), 1000);
+    assert_prefix(&events);
+    assert_eq!(tables.strings[&tables.operations[&(3, 7)]], "hipMalloc");
+    assert_eq!(tables.strings[&tables.threads[&(100, 101)]], "main");
+    assert_eq!(tables.processes[&100], process);
+    assert_eq!(tables.kernels[&6].vgpr_count, 32);
+    assert!(tables.agents[&(100, 1)].gpu);
+    assert_eq!(tables.losses[&(0, "a".to_owned())], 0);
+    assert_eq!(tables.losses[&(100, "b".to_owned())], 5);
+    assert_eq!(tables.notices, ["late"]);
+}
+
+#[test]
+fn chunks_close_by_themselves_and_strings_have_limits() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let long = "é".repeat(1 << 20);
+    for n in 0..9 {
+        writer.string(&format!("{n}{long}"));
+    }
+    (0..20_000).for_each(|n| writer.push(event(n)).unwrap());
+    writer.finish(CLOCK).unwrap();
+    let (events, reading) = read(memory.bytes()).unwrap();
+    assert!(reading.damage.is_none(), "{:?}", reading.damage);
+    assert_eq!(events.len(), 20_000);
+    assert!(reading.status.chunks > 4);
+    assert_eq!(reading.tables.strings.len(), 9);
+    assert!(reading.tables.strings.values().all(|s| s.len() == (1 << 20) - 1));
+}
+
+#[test]
+fn a_full_disk_leaves_whole_chunks() {
+    let whole = sample(3, 100, false);
+    for room in [whole.len() - 1, whole.len() - 50, whole.len() + 10] {
+        let memory = Memory::new(room);
+        let mut writer = writer(&memory);
+        let mut failed = None;
+        for n in 0..5_000 {
+            writer.push(event(n)).unwrap();
+            if n % 100 == 99
+                && let Err(error) = writer.flush_chunk()
+            {
+                failed = Some(error);
+                break;
+            }
+        }
+        let error = failed.unwrap();
+        assert!(matches!(error, TraceError::Write { lost: 100, .. }), "{error}");
+        assert!(error.to_string().starts_with("cannot write to t: No space left"), "{error}");
+        assert!(matches!(writer.push(event(0)), Err(TraceError::Closed { .. })));
+        assert!(matches!(writer.finish(CLOCK), Err(TraceError::Closed { .. })));
+        let (events, reading) = read(memory.bytes()).unwrap();
+        assert!(reading.damage.is_none() && reading.status.truncated_at.is_none());
+        assert!(!reading.status.complete);
+        assert!(events.len() >= 200 && events.len() % 100 == 0);
+        assert_prefix(&events);
+    }
+}
+
+#[test]
+fn existing_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.roctap");
+    let metadata = Metadata::default();
+    let first = Writer::create(&path, &metadata, false).unwrap();
+    assert!(matches!(Writer::create(&path, &metadata, false), Err(TraceError::Exists { .. })));
+    assert!(matches!(Writer::create(&path, &metadata, true), Err(TraceError::Busy { .. })));
+    drop(first);
+    let mut second = Writer::create(&path, &metadata, true).unwrap();
+    second.push(event(0)).unwrap();
+    second.finish(CLOCK).unwrap();
+    assert!(Trace::open(&path).unwrap().tables().status.complete);
+
+    let other = dir.path().join("thesis.tex");
+    std::fs::write(&other, "years of work").unwrap();
+    assert!(matches!(Writer::create(&other, &metadata, true), Err(TraceError::NotOurs { .. })));
+    assert!(matches!(Writer::create(dir.path(), &metadata, true), Err(TraceError::NotOurs { .. })));
+    assert_eq!(std::fs::read(&other).unwrap(), b"years of work");
+    assert!(matches!(Trace::open(&other), Err(TraceError::NotATrace { .. })));
+    assert!(matches!(Trace::open(dir.path()), Err(TraceError::NotATrace { .. })));
+    let missing = dir.path().join("none/t");
+    assert!(matches!(Writer::create(&missing, &metadata, false), Err(TraceError::Open { .. })));
+}
+
+#[test]
+fn another_version_and_trailing_bytes_are_named() {
+    let mut bytes = sample(1, 10, true);
+    bytes[8] = 2;
+    assert!(matches!(read(bytes).unwrap_err(), TraceError::Version { found: 2, .. }));
+    let mut bytes = sample(1, 10, true);
+    let len = bytes.len() as u64;
+    bytes.push(0);
+    let (events, reading) = read(bytes).unwrap();
+    assert_eq!(events.len(), 10);
+    assert!(matches!(reading.damage, Some(TraceError::Corrupt { offset, .. }) if offset == len));
+}
+
+#[test]
+fn a_bomb_is_refused() {
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    for (announced, expected) in [(64 << 20, "at most 16 MiB"), (1000, "1000 bytes compressed")] {
+        let mut bytes = sample(0, 0, false);
+        let header = super::format::ChunkHeader::new(1, 0, announced, 0, &bomb);
+        bytes.extend_from_slice(zerocopy::IntoBytes::as_bytes(&header));
+        bytes.extend_from_slice(&bomb);
+        let (_, reading) = read(bytes).unwrap();
+        let message = reading.damage.unwrap().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn truncation_keeps_the_prefix(cut in 0usize..30_000, finished: bool) {
+        let mut bytes = sample(6, 50, finished);
+        let whole = bytes.len();
+        bytes.truncate(cut.min(whole));
+        let cut = bytes.len();
+        let Ok((events, reading)) = read(bytes) else {
+            prop_assert!(cut < 300);
+            return Ok(());
+        };
+        prop_assert!(reading.damage.is_none());
+        prop_assert_eq!(events.len() % 50, 0);
+        prop_assert_eq!(reading.status.complete, finished && cut == whole);
+        let at = reading.status.truncated_at.unwrap_or(cut as u64);
+        prop_assert_eq!(at, reading.status.bytes);
+        assert_prefix(&events);
+    }
+
+    #[test]
+    fn bit_flips_are_found(at in 0usize..30_000, bit in 0u8..8) {
+        let mut bytes = sample(6, 50, true);
+        let at = at % bytes.len();
+        bytes[at] ^= 1 << bit;
+        let Ok((events, reading)) = read(bytes) else {
+            prop_assert!(at < 300);
+            return Ok(());
+        };
+        prop_assert!(!reading.status.complete);
+        prop_assert!(reading.damage.is_some() || reading.status.truncated_at.is_some());
+        prop_assert_eq!(events.len() % 50, 0);
+        assert_prefix(&events);
+    }
+
+    #[test]
+    fn random_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+        fuzz_reader(&bytes);
+        let mut chunk = sample(1, 3, false);
+        chunk.extend_from_slice(&bytes);
+        fuzz_reader(&chunk);
+    }
+
+    #[test]
+    fn damaged_contents_of_a_chunk_do_no_harm(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut raw = Vec::new();
+        for n in 0..8 {
+            super::wire::encode(&mut raw, &event(n));
+        }
+        let mut bytes = vec![3, 0, 0, 0];
+        bytes.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&raw);
+        bytes.extend_from_slice(&[1, 0, 0, 0, 11, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, b'a', b'b', b'c']);
+        for (index, value) in flips {
+            let at = index.index(bytes.len());
+            bytes[at] = value;
+        }
+        fuzz_reader(&bytes);
+    }
+}

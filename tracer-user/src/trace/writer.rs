@@ -1,0 +1,280 @@
+//! Writing a trace.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use zerocopy::IntoBytes as _;
+
+use super::TraceError;
+use super::compress::Packer;
+use super::format::{
+    CHUNK_TARGET, ChunkHeader, FileHeader, MAX_METADATA, MAX_STRING, SectionHeader, StringHeader,
+    chunk_kind, section_kind,
+};
+use super::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
+use super::sink::{Sink, claim};
+use super::tables::{Increment, MAX_NOTICES};
+use super::wire;
+
+/// A batch of strings that is due for a chunk of its own.
+const STRINGS_TARGET: usize = 4 << 20;
+
+/// Writes one trace file.
+///
+/// Events and table entries are collected and go out as chunks: whenever about 1 MiB is there, and
+/// when the recorder calls [`Writer::flush_chunk`], every 250 ms or so. Whatever happens to the
+/// process afterwards, what was flushed stays readable. A writer that is dropped without
+/// [`Writer::finish`] leaves a trace like that of a recorder that was killed.
+pub struct Writer {
+    path: PathBuf,
+    sink: Box<dyn Sink>,
+    packer: Packer,
+    /// Length of the file up to the last whole chunk.
+    whole_bytes: u64,
+    sequence: u64,
+    /// Encoded events of the open chunk.
+    events: Vec<u8>,
+    event_count: u32,
+    total_events: u64,
+    ids: HashMap<Box<str>, StringId>,
+    /// Encoded strings that no chunk has yet.
+    strings: Vec<u8>,
+    /// Batches of such strings that are due for chunks of their own.
+    string_batches: Vec<Vec<u8>>,
+    increment: Increment,
+    notices: Vec<String>,
+    raw: Vec<u8>,
+    out: Vec<u8>,
+    closed: bool,
+}
+
+impl Writer {
+    /// Creates the file and writes its header.
+    ///
+    /// A file that is there already is an error, unless `force` is given and it is an older trace
+    /// (or empty): then it is replaced. Files of other kinds are never touched.
+    pub fn create(path: &Path, metadata: &Metadata, force: bool) -> Result<Self, TraceError> {
+        let file = claim(path, force)?;
+        Self::with_sink(path, Box::new(file), metadata)
+    }
+
+    /// Begins a trace in an empty `sink`; `path` is for messages.
+    pub(super) fn with_sink(
+        path: &Path,
+        mut sink: Box<dyn Sink>,
+        metadata: &Metadata,
+    ) -> Result<Self, TraceError> {
+        let encode = |source| TraceError::Encode { path: path.to_path_buf(), source };
+        let json = serde_json::to_vec(metadata).map_err(|e| encode(e.into()))?;
+        if json.len() > MAX_METADATA as usize {
+            return Err(encode(io::Error::other("the metadata are too large")));
+        }
+        let mut out = FileHeader::new(&json).as_bytes().to_vec();
+        out.extend_from_slice(&json);
+        sink.append(&out).map_err(|source| TraceError::Write {
+            path: path.to_path_buf(),
+            kept_bytes: 0,
+            lost: 0,
+            source,
+        })?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            sink,
+            packer: Packer::new().map_err(encode)?,
+            whole_bytes: out.len() as u64,
+            sequence: 0,
+            events: Vec::with_capacity(CHUNK_TARGET + 4096),
+            event_count: 0,
+            total_events: 0,
+            ids: HashMap::new(),
+            strings: Vec::new(),
+            string_batches: Vec::new(),
+            increment: Increment::default(),
+            notices: Vec::new(),
+            raw: Vec::new(),
+            out: Vec::new(),
+            closed: false,
+        })
+    }
+
+    /// Adds an event; writes a chunk when about 1 MiB of them is there.
+    pub fn push(&mut self, event: Event) -> Result<(), TraceError> {
+        if self.closed {
+            return Err(self.closed_error());
+        }
+        wire::encode(&mut self.events, &event);
+        self.event_count += 1;
+        if self.events.len() >= CHUNK_TARGET { self.flush_chunk() } else { Ok(()) }
+    }
+
+    /// The id of `text`, the same one for the same text; 0 for the empty text. What goes beyond
+    /// 1 MiB is cut off.
+    pub fn string(&mut self, text: &str) -> StringId {
+        let text = text.get(..text.floor_char_boundary(MAX_STRING)).unwrap_or_default();
+        if text.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.ids.get(text) {
+            return id;
+        }
+        let id = self.ids.len() as StringId + 1;
+        self.ids.insert(text.into(), id);
+        let header = StringHeader { id: id.into(), bytes: (text.len() as u32).into() };
+        self.strings.extend_from_slice(header.as_bytes());
+        self.strings.extend_from_slice(text.as_bytes());
+        if self.strings.len() >= STRINGS_TARGET {
+            self.string_batches.push(std::mem::take(&mut self.strings));
+        }
+        id
+    }
+
+    /// Adds a process, or replaces what is known of it.
+    pub fn process(&mut self, process_id: u32, process: Process) {
+        self.increment.processes.retain(|(p, _)| *p != process_id);
+        self.increment.processes.push((process_id, process));
+    }
+
+    /// Adds or replaces the name of a thread.
+    pub fn thread(&mut self, process_id: u32, thread_id: u32, name: &str) {
+        let name = self.string(name);
+        self.increment.threads.push((process_id, thread_id, name));
+    }
+
+    /// Adds an agent of a process.
+    pub fn agent(&mut self, process_id: u32, node_id: u32, agent: Agent) {
+        self.increment.agents.push((process_id, node_id, agent));
+    }
+
+    /// Adds a kernel symbol. Before the first event that refers to it, so that a trace that was cut
+    /// off has it too.
+    pub fn kernel(&mut self, kernel_id: u32, kernel: Kernel) {
+        self.increment.kernels.push((kernel_id, kernel));
+    }
+
+    /// Adds the name of an API operation. As with [`Writer::kernel`], before it is referred to.
+    pub fn operation(&mut self, domain: u32, operation: u32, name: &str) {
+        let name = self.string(name);
+        self.increment.operations.push((domain, operation, name));
+    }
+
+    /// Adds `count` to the losses of a process (0: of no certain one) by `cause`. A count of 0 is
+    /// kept too: it says that nothing was lost in this way.
+    pub fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
+        self.increment.loss(process_id, cause, count);
+    }
+
+    /// Adds something that the user should know. The same text is kept once.
+    pub fn notice(&mut self, text: &str) {
+        let text = text.get(..text.floor_char_boundary(4096)).unwrap_or_default();
+        if self.notices.len() < MAX_NOTICES && !self.notices.iter().any(|n| n == text) {
+            self.notices.push(text.to_owned());
+            self.increment.notices.push(text.to_owned());
+        }
+    }
+
+    /// Events that were written so far, without those of the open chunk.
+    pub fn written_events(&self) -> u64 {
+        self.total_events
+    }
+
+    /// Bytes of the file up to its last whole chunk.
+    pub fn written_bytes(&self) -> u64 {
+        self.whole_bytes
+    }
+
+    /// Writes what was collected; nothing when nothing was.
+    ///
+    /// When the write fails, the file is cut back to its last whole chunk, what was collected is
+    /// lost, and the writer takes nothing more.
+    pub fn flush_chunk(&mut self) -> Result<(), TraceError> {
+        if self.closed {
+            return Err(self.closed_error());
+        }
+        if self.events.is_empty()
+            && self.strings.is_empty()
+            && self.string_batches.is_empty()
+            && self.increment.is_empty()
+        {
+            return Ok(());
+        }
+        self.write_chunks(chunk_kind::DATA)
+    }
+
+    /// Writes the rest and the mark of a complete trace, and waits until the device has it.
+    pub fn finish(mut self, end_clock: ClockOffsets) -> Result<(), TraceError> {
+        self.flush_chunk()?;
+        self.increment.end_clock = Some(end_clock);
+        self.write_chunks(chunk_kind::END)?;
+        self.sink.sync().map_err(|source| self.write_error(source))
+    }
+
+    fn write_chunks(&mut self, kind: u16) -> Result<(), TraceError> {
+        let result = self.try_write_chunks(kind);
+        result.map_err(|source| {
+            self.closed = true;
+            let error = self.write_error(source);
+            // A failure here leaves a torn chunk at the end, which readers cope with as well.
+            let _ = self.sink.cut(self.whole_bytes);
+            (self.events, self.strings, self.string_batches) = Default::default();
+            error
+        })
+    }
+
+    fn try_write_chunks(&mut self, kind: u16) -> io::Result<()> {
+        for batch in std::mem::take(&mut self.string_batches) {
+            self.raw.clear();
+            section(&mut self.raw, section_kind::STRINGS, &batch);
+            self.write_chunk(chunk_kind::DATA, 0)?;
+        }
+        self.raw.clear();
+        if !self.strings.is_empty() {
+            section(&mut self.raw, section_kind::STRINGS, &self.strings);
+        }
+        if !self.increment.is_empty() {
+            let json = serde_json::to_vec(&std::mem::take(&mut self.increment))?;
+            section(&mut self.raw, section_kind::TABLES, &json);
+        }
+        if !self.events.is_empty() {
+            section(&mut self.raw, section_kind::EVENTS, &self.events);
+        }
+        self.write_chunk(kind, self.event_count)?;
+        self.strings.clear();
+        self.events.clear();
+        self.event_count = 0;
+        Ok(())
+    }
+
+    /// Writes `self.raw` as one chunk, in one write.
+    fn write_chunk(&mut self, kind: u16, events: u32) -> io::Result<()> {
+        let room = size_of::<ChunkHeader>();
+        self.packer.pack(&self.raw, &mut self.out, room)?;
+        let (header_bytes, packed) = self.out.split_at_mut(room);
+        let header = ChunkHeader::new(kind, self.sequence, self.raw.len() as u32, events, packed);
+        header_bytes.copy_from_slice(header.as_bytes());
+        self.sink.append(&self.out)?;
+        self.whole_bytes += self.out.len() as u64;
+        self.sequence += 1;
+        self.total_events += u64::from(events);
+        Ok(())
+    }
+
+    fn write_error(&self, source: io::Error) -> TraceError {
+        TraceError::Write {
+            path: self.path.clone(),
+            kept_bytes: self.whole_bytes,
+            lost: u64::from(self.event_count),
+            source,
+        }
+    }
+
+    fn closed_error(&self) -> TraceError {
+        TraceError::Closed { path: self.path.clone() }
+    }
+}
+
+fn section(raw: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let header = SectionHeader { kind: kind.into(), bytes: (body.len() as u32).into() };
+    raw.extend_from_slice(header.as_bytes());
+    raw.extend_from_slice(body);
+}
