@@ -1,0 +1,53 @@
+//! The API functions that roctap can trace, and the meaning of what was captured of a call.
+//!
+//! * `generated.rs`: names, ids, argument and result types, from ROCm's headers. Written by
+//!   `cargo xtask gen-api`, checked in.
+//! * [`capture`]: what the probes capture of a call, by hand: stack arguments, output values, and
+//!   the functions that must not get a return probe.
+//! * [`format_args`], [`format_return`]: a call as text.
+//! * [`launch`], [`stream`]: the parts of a call that the rest of roctap computes with.
+//!
+//! It knows nothing of libraries on disk or of probes: symbols are resolved elsewhere.
+//!
+//! Captured words come as an [`ApiRecord`](tracer_common::bpf::ApiRecord) has them: `args`, `extra`
+//! and the header's `flags`. Nothing in them is trusted: any words and flags give some text.
+
+pub mod capture;
+mod format;
+#[rustfmt::skip]
+mod generated;
+mod launch;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use tracer_common::activity::Domain;
+
+pub use capture::cookie;
+pub use format::{format_args, format_return};
+pub use launch::{Launch, launch, stream};
+pub use table::{Argument, Enumeration, Kind, Operation, Place, Type};
+
+/// Finds a function by its name, or by its symbol where that differs (C++ linkage).
+pub fn by_name(name: &str) -> Option<&'static Operation> {
+    static INDEX: LazyLock<HashMap<&str, &Operation>> = LazyLock::new(|| {
+        let symbols = operations().filter_map(|op| Some((op.symbol?, op)));
+        symbols.chain(operations().map(|op| (op.name, op))).collect()
+    });
+    INDEX.get(name).copied()
+}
+
+/// Finds a function by its id.
+pub fn by_id(domain: Domain, id: u16) -> Option<&'static Operation> {
+    let table = &generated::OPERATIONS;
+    let index = table.binary_search_by_key(&(domain, id), |op| (op.domain, op.id)).ok()?;
+    table.get(index)
+}
+
+/// All functions, by domain and id.
+pub fn operations() -> impl Iterator<Item = &'static Operation> {
+    generated::OPERATIONS.iter()
+}
