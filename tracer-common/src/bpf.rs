@@ -50,7 +50,8 @@ wire! {
         pub kind: u16,
         /// Bits of [`flag`].
         pub flags: u16,
-        /// API records: domain (high 16 bits) and operation id (low 16 bits), see [`Cookie`].
+        /// API and link records: domain (high 16 bits) and operation id (low 16 bits) of the call,
+        /// see [`Cookie`].
         pub operation: u32,
         /// Thread group id of the calling process.
         pub pid: u32,
@@ -144,8 +145,8 @@ wire! {
     pub struct ThreadState {
         /// How many of `frames` are in use.
         pub depth: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Open calls beyond `frames`, which are not kept.
+        pub skipped: u32,
         /// The calls, outermost first.
         pub frames: [Frame; MAX_DEPTH],
     }
@@ -191,7 +192,7 @@ impl Loss {
     pub const NESTING: Self = Self(2);
     /// A call returned whose entry was not seen.
     pub const STATE_NOT_FOUND: Self = Self(3);
-    /// The state of one more thread could not be stored.
+    /// The state of one more thread could not be stored; its calls are recorded at their return.
     pub const THREAD_TABLE_FULL: Self = Self(4);
     /// An argument's memory could not be read; the call itself is recorded.
     pub const UNREADABLE: Self = Self(5);
@@ -221,7 +222,7 @@ impl Loss {
             Self::LINK_RING_FULL => "dispatch links: ring buffer full",
             Self::NESTING => "API calls: nested too deep",
             Self::STATE_NOT_FOUND => "API calls: returned, but the entry was not seen",
-            Self::THREAD_TABLE_FULL => "API calls: thread table full",
+            Self::THREAD_TABLE_FULL => "API calls: recorded without begin, thread table full",
             Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
             Self::ABANDONED => "API calls: left without a return",
             Self::LIFE_RING_FULL => "process events: ring buffer full",

@@ -74,18 +74,24 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     // A frame below the stack pointer was left by longjmp: the kernel drops its return probe by the
     // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
-    while depth > 0 && depth <= MAX_DEPTH && thread.frames[depth - 1].sp < regs.rsp {
+    let mut parent_id = 0;
+    while let Some(outer) = maps::frame(thread, depth.wrapping_sub(1)) {
+        if outer.sp >= regs.rsp {
+            parent_id = outer.correlation_id;
+            break;
+        }
         depth -= 1;
         maps::lost(Loss::ABANDONED);
     }
-    if depth >= MAX_DEPTH {
-        maps::lost(Loss::NESTING);
-        return;
-    }
-    let parent_id = if depth > 0 { thread.frames[depth - 1].correlation_id } else { 0 };
     let (extra, flags) = stack_arguments(regs, cookie);
+    if depth >= MAX_DEPTH {
+        thread.skipped += 1;
+        return maps::lost(Loss::NESTING);
+    }
     thread.depth = depth as u32 + 1;
-    thread.frames[depth] = Frame {
+    thread.skipped = 0;
+    let Some(frame) = maps::frame(thread, depth) else { return };
+    *frame = Frame {
         sp: regs.rsp,
         operation: cookie.to_u64() as u32,
         out_arg: cookie.out_arg,
@@ -125,9 +131,12 @@ fn enter_only(regs: &pt_regs, cookie: Cookie) {
 }
 
 #[inline(always)]
-fn innermost(thread: &ThreadState) -> u64 {
+fn innermost(thread: &mut ThreadState) -> u64 {
     let depth = thread.depth as usize;
-    if depth > 0 && depth <= MAX_DEPTH { thread.frames[depth - 1].correlation_id } else { 0 }
+    match maps::frame(thread, depth.wrapping_sub(1)) {
+        Some(frame) => frame.correlation_id,
+        None => 0,
+    }
 }
 
 /// Return of an API function.
@@ -152,36 +161,39 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
 fn exit(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64, thread: &mut ThreadState) {
     // The return address has been popped.
     let sp = regs.rsp.wrapping_sub(8);
-    let mut depth = thread.depth as usize;
-    while depth > 0 && depth <= MAX_DEPTH {
-        let frame = &thread.frames[depth - 1];
+    let mut depth = (thread.depth as usize).wrapping_sub(1);
+    while let Some(frame) = maps::frame(thread, depth) {
         if frame.sp == sp && frame.operation == operation {
-            break;
+            if frame.out_arg != 0 {
+                out_value(frame);
+            }
+            let header = header(kind::API, frame.flags, operation, pid_tgid);
+            submit(frame, header, end_ns, regs.rax);
+            thread.depth = depth as u32;
+            return;
         }
         if frame.sp > sp {
-            // The frame belongs to a caller further out: this call has no frame.
-            return open_at_start(regs, operation, pid_tgid, end_ns);
+            // The frame belongs to a caller further out: this call has none.
+            break;
         }
-        depth -= 1;
+        thread.depth = depth as u32;
+        depth = depth.wrapping_sub(1);
         maps::lost(Loss::ABANDONED);
     }
-    if depth == 0 || depth > MAX_DEPTH {
-        thread.depth = 0;
-        return open_at_start(regs, operation, pid_tgid, end_ns);
+    if thread.skipped > 0 {
+        // Nested too deep: counted at its entry.
+        thread.skipped -= 1;
+    } else if maps::config().is_some_and(|config| config.all_attached != 0) {
+        maps::lost(Loss::STATE_NOT_FOUND);
+    } else {
+        open_at_start(regs, operation, pid_tgid, end_ns);
     }
-    thread.depth = depth as u32 - 1;
-    let frame = &mut thread.frames[depth - 1];
-    if frame.out_arg != 0 {
-        out_value(frame);
-    }
-    submit(frame, header(kind::API, frame.flags, operation, pid_tgid), end_ns, regs.rax);
 }
 
 /// Reads what the output argument points at, now that the function has written it.
 #[inline(always)]
 fn out_value(frame: &mut Frame) {
-    let index = (frame.out_arg as usize).wrapping_sub(1);
-    let address = if index < frame.args.len() { frame.args[index] } else { 0 };
+    let Some(&address) = frame.args.get((frame.out_arg as usize).wrapping_sub(1)) else { return };
     // SAFETY: the helper checks the address.
     match unsafe { bpf_probe_read_user(address as *const u64) } {
         Ok(value) => {
@@ -214,15 +226,10 @@ pub fn submit(frame: &Frame, header: Header, end_ns: u64, ret: u64) {
     });
 }
 
-/// A return without an entry: the call was entered while the probes were being attached, or its
-/// entry could not be kept.
+/// A return without an entry: the call was entered while the probes were being attached, or no
+/// state could be kept for its thread.
 #[inline(always)]
 fn open_at_start(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64) {
-    let Some(config) = maps::config() else { return };
-    if config.all_attached != 0 {
-        // Nesting that was too deep has been counted at the entry; any other cause is counted here.
-        maps::lost(Loss::STATE_NOT_FOUND);
-    }
     let record = ApiRecord {
         header: header(kind::API, flag::OPEN_AT_START, operation, pid_tgid),
         correlation_id: maps::next_correlation_id(),
@@ -246,13 +253,13 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
     let pid_tgid = bpf_get_current_pid_tgid();
-    let correlation_id = match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
+    let (correlation_id, operation) = match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
         // SAFETY: as in `maps::thread`.
-        Some(thread) => launching_call(unsafe { &*thread }),
-        None => 0,
+        Some(thread) => launching_call(unsafe { &mut *thread }),
+        None => (0, 0),
     };
     let record = LinkRecord {
-        header: header(kind::LINK, 0, 0, pid_tgid),
+        header: header(kind::LINK, 0, operation, pid_tgid),
         sequence: regs.rdi,
         correlation_id,
         time_ns: now(),
@@ -264,17 +271,20 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     0
 }
 
-/// The innermost open HIP call, else the innermost open HSA call, else 0.
+/// The innermost open HIP call, else the innermost open HSA call, else 0: its correlation id and
+/// operation.
 #[inline(always)]
-fn launching_call(thread: &ThreadState) -> u64 {
-    let depth = (thread.depth as usize).min(MAX_DEPTH);
-    let mut at = depth;
-    while at > 0 && at <= MAX_DEPTH {
-        let frame = &thread.frames[at - 1];
+fn launching_call(thread: &mut ThreadState) -> (u64, u32) {
+    let mut innermost = (0, 0);
+    let mut at = (thread.depth as usize).wrapping_sub(1);
+    while let Some(frame) = maps::frame(thread, at) {
         if frame.operation >> 16 == Domain::HIP_API.0 {
-            return frame.correlation_id;
+            return (frame.correlation_id, frame.operation);
         }
-        at -= 1;
+        if innermost.0 == 0 {
+            innermost = (frame.correlation_id, frame.operation);
+        }
+        at = at.wrapping_sub(1);
     }
-    innermost(thread)
+    innermost
 }

@@ -1,13 +1,12 @@
 //! Processes: forks, exec and the end of threads, from raw tracepoints, which need no tracefs.
 
 use aya_ebpf::{
-    bindings::bpf_raw_tracepoint_args,
     helpers::{
         bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_ktime_get_boot_ns,
     },
 };
 use core::ffi::c_void;
-use tracer_common::bpf::{Header, LifeRecord, Loss, MAX_DEPTH, flag, kind};
+use tracer_common::bpf::{Header, LifeRecord, Loss, flag, kind};
 
 use crate::{api, maps};
 
@@ -45,8 +44,7 @@ fn emit(kind: u16, pid_tgid: u64, child_pid: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn task_created(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a raw tracepoint program its argument array.
-    let args = unsafe { (*ctx.cast::<bpf_raw_tracepoint_args>()).args.as_slice(2) };
-    let (child, clone_flags) = (args[0], args[1]);
+    let [child, clone_flags] = unsafe { *ctx.cast::<[u64; 2]>() };
     let pid_tgid = bpf_get_current_pid_tgid();
     let traced = maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some();
     let Some(config) = maps::config() else { return 0 };
@@ -81,13 +79,13 @@ extern "C" fn task_executed(_ctx: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let Some(thread) = maps::THREADS.get_ptr(pid_tgid as u32) else { return 0 };
+    let Some(thread) = maps::THREADS.get_ptr_mut(pid_tgid as u32) else { return 0 };
     // SAFETY: as in `maps::thread`.
-    let thread = unsafe { &*thread };
-    let depth = (thread.depth as usize).min(MAX_DEPTH);
+    let thread = unsafe { &mut *thread };
     let mut at = 0;
-    while at < depth && at < MAX_DEPTH {
-        let frame = &thread.frames[at];
+    while at < thread.depth as usize
+        && let Some(frame) = maps::frame(thread, at)
+    {
         let header = Header {
             kind: kind::API,
             flags: frame.flags | flag::OPEN_AT_END,

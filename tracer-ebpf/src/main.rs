@@ -6,7 +6,7 @@
 //! the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
 
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
-#![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch, core_intrinsics))]
 #![cfg_attr(target_arch = "bpf", expect(internal_features, reason = "BPF atomic add"))]
 
 #[cfg(target_arch = "bpf")]

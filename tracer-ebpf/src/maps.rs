@@ -1,6 +1,9 @@
 //! The maps, and how records and losses get into them.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::{
+    arch::asm,
+    intrinsics::{AtomicOrdering, atomic_xadd},
+};
 
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
@@ -8,7 +11,7 @@ use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, generated::bpf_ringbuf_query},
     macros::btf_map,
 };
-use tracer_common::bpf::{Config, Loss, ThreadState};
+use tracer_common::bpf::{Config, Frame, Loss, MAX_DEPTH, ThreadState};
 
 /// One ring buffer per CPU: a shared one doubles the cost of a record when two CPUs are busy. User
 /// space sets the number of entries to that of the CPUs and fills them in.
@@ -61,8 +64,9 @@ pub fn lost(cause: Loss) {
 #[inline(always)]
 pub fn next_correlation_id() -> u64 {
     let (Some(counter), Some(config)) = (CALLS.get_ptr_mut(0), config()) else { return 0 };
-    // SAFETY: the pointer is to this CPU's live map value.
-    let count = unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1) };
+    // Not relaxed: LLVM 22 then emits an addition that does not fetch, and uses its operand as the
+    // result. SAFETY: the pointer is to this CPU's live map value.
+    let count = unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, 1) };
     count * config.cpus + u64::from(cpu()) + 1
 }
 
@@ -91,6 +95,24 @@ pub fn thread(tid: u32) -> Option<&'static mut ThreadState> {
     // is removed only when that thread ends.
     Some(unsafe { &mut *state })
 }
+
+/// The open call at `index` of a thread, 0 being the outermost; none outside `0..MAX_DEPTH`.
+///
+/// The mask is opaque to the compiler, which would otherwise turn a loop over indices into one over
+/// pointers, whose bounds the verifier cannot follow.
+#[inline(always)]
+pub fn frame(thread: &mut ThreadState, index: usize) -> Option<&mut Frame> {
+    if index >= MAX_DEPTH {
+        return None;
+    }
+    let mut masked = index as u64;
+    // SAFETY: computes `masked & 15`, which changes nothing after the check above.
+    unsafe { asm!("{0} &= 15", inout(reg) masked, options(pure, nomem, nostack)) };
+    // SAFETY: the index is below `MAX_DEPTH`.
+    Some(unsafe { thread.frames.get_unchecked_mut(masked as usize) })
+}
+
+const _: () = assert!(MAX_DEPTH == 16, "the mask in `frame`");
 
 /// Reserves a record in this CPU's ring, lets `fill` write it, and submits it.
 ///

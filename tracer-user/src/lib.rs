@@ -1,3 +1,12 @@
-//! roctap: traces AMD ROCm programs.
+//! roctap traces AMD ROCm programs: API calls from uprobes, GPU times from a shim inside the
+//! process, joined by correlation id into roctracer-format activity records.
+//!
+//! Data flows one way: [`discover`] finds processes and libraries, [`probe`] loads the BPF programs
+//! and attaches them, [`shim`] owns the shared memory of the injected library; [`record`] drains
+//! both, [`join`] makes events of them and [`trace`] stores these. [`report`] and [`export`] read
+//! traces.
+
 #![deny(unsafe_code)]
+
+pub mod discover;
 pub mod trace;

@@ -1,0 +1,158 @@
+//! Exported functions of an ELF library, and where they are in the file.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use object::{
+    Endianness, Object as _, ObjectSymbol as _, SymbolKind,
+    elf::FileHeader64,
+    read::{
+        ReadCache, ReadRef,
+        elf::{ElfFile64, ProgramHeader as _},
+    },
+};
+
+/// Longest function body that is read, bytes.
+const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+
+/// Why a library's functions could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    /// It cannot be opened.
+    #[error("{path}: cannot be opened: {source}")]
+    Open {
+        /// Its path.
+        path: PathBuf,
+        /// How.
+        source: std::io::Error,
+    },
+    /// It is not what it should be.
+    #[error("{path}: not a readable 64-bit x86 ELF library: {source}")]
+    Format {
+        /// Its path.
+        path: PathBuf,
+        /// How.
+        source: object::Error,
+    },
+    /// It is for another machine.
+    #[error("{path}: built for {machine:?}; roctap traces x86-64 code only")]
+    Machine {
+        /// Its path.
+        path: PathBuf,
+        /// For what.
+        machine: object::Architecture,
+    },
+}
+
+/// An exported function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its name, without a version.
+    pub name: String,
+    /// Address in the image, before relocation.
+    pub address: u64,
+    /// Size in bytes, 0 when the symbol has none.
+    pub size: u64,
+    /// Offset of its first byte in the file.
+    pub file_offset: u64,
+}
+
+/// An ELF library on disk.
+pub struct Image {
+    path: PathBuf,
+    file: ReadCache<File>,
+}
+
+struct Segment {
+    address: u64,
+    offset: u64,
+    file_size: u64,
+    executable: bool,
+}
+
+impl Image {
+    /// Opens the library at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`ElfError::Open`].
+    pub fn open(path: &Path) -> Result<Self, ElfError> {
+        let file = File::open(path)
+            .map_err(|source| ElfError::Open { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), file: ReadCache::new(file) })
+    }
+
+    fn parse(&self) -> Result<ElfFile64<'_, Endianness, &ReadCache<File>>, ElfError> {
+        let elf = ElfFile64::<Endianness, _>::parse(&self.file)
+            .map_err(|source| ElfError::Format { path: self.path.clone(), source })?;
+        match elf.architecture() {
+            object::Architecture::X86_64 => Ok(elf),
+            machine => Err(ElfError::Machine { path: self.path.clone(), machine }),
+        }
+    }
+
+    /// The exported functions whose names `wanted` accepts, by address; each name once.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not a readable x86-64 ELF library.
+    pub fn functions(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Function>, ElfError> {
+        let elf = self.parse()?;
+        let segments = segments(&elf);
+        let mut functions: Vec<Function> = elf
+            .dynamic_symbols()
+            .filter(|s| s.is_definition() && s.kind() == SymbolKind::Text)
+            .filter_map(|symbol| {
+                let name = symbol.name().ok().filter(|name| wanted(name))?;
+                let (address, size) = (symbol.address(), symbol.size());
+                let file_offset = file_offset(&segments, address)?;
+                Some(Function { name: name.to_owned(), address, size, file_offset })
+            })
+            .collect();
+        functions.sort_by(|a, b| (a.address, &a.name).cmp(&(b.address, &b.name)));
+        // A versioned symbol can be exported twice under one name.
+        functions.dedup_by(|a, b| a.name == b.name);
+        Ok(functions)
+    }
+
+    /// The address of exported symbol `name`, as an offset in the file.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not a readable x86-64 ELF library.
+    pub fn symbol_offset(&self, name: &str) -> Result<Option<u64>, ElfError> {
+        Ok(self.functions(|n| n == name)?.first().map(|f| f.file_offset))
+    }
+
+    /// The code of `function`, at most a mebibyte of it.
+    pub fn code(&self, function: &Function) -> Option<&[u8]> {
+        let size = function.size.clamp(16, MAX_FUNCTION_BYTES);
+        (&self.file).read_bytes_at(function.file_offset, size).ok()
+    }
+}
+
+fn segments<'d>(elf: &ElfFile64<'d, Endianness, &'d ReadCache<File>>) -> Vec<Segment> {
+    let endian = elf.endian();
+    elf.elf_program_headers()
+        .iter()
+        .filter(|header| header.p_type(endian) == object::elf::PT_LOAD)
+        .map(|header: &<FileHeader64<Endianness> as object::read::elf::FileHeader>::ProgramHeader| {
+            Segment {
+                address: header.p_vaddr(endian),
+                offset: header.p_offset(endian),
+                file_size: header.p_filesz(endian),
+                executable: header.p_flags(endian) & object::elf::PF_X != 0,
+            }
+        })
+        .collect()
+}
+
+/// Where `address` is in the file; none when it is not in executable file contents.
+fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
+    let segment = segments.iter().find(|s| {
+        s.executable && address >= s.address && address - s.address < s.file_size
+    })?;
+    segment.offset.checked_add(address - segment.address)
+}

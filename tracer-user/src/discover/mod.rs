@@ -1,0 +1,253 @@
+//! Finds processes and the ROCm libraries that they map.
+//!
+//! A library is identified by the inode that is mapped, never by its path: the process may live in
+//! another mount namespace, and the file may have been replaced since. It is opened through
+//! `/proc/PID/map_files`, which names the mapped inode itself, or, where that is not permitted,
+//! through `/proc/PID/root`, when device and inode agree.
+
+mod elf;
+mod predict;
+
+pub use elf::{ElfError, Function, Image};
+pub use predict::candidates;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use procfs::process::{MMapPath, Process};
+use tracer_common::activity::Domain;
+
+/// A runtime library whose API can be traced.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Runtime {
+    /// `libamdhip64`: the HIP API.
+    Hip,
+    /// `libhsa-runtime64`: the HSA API.
+    Hsa,
+}
+
+impl Runtime {
+    /// All runtimes.
+    pub const ALL: [Self; 2] = [Self::Hip, Self::Hsa];
+
+    /// Beginning of the library's file name.
+    pub const fn file_prefix(self) -> &'static str {
+        match self {
+            Self::Hip => "libamdhip64.so",
+            Self::Hsa => "libhsa-runtime64.so",
+        }
+    }
+
+    /// What the API is called on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hip => "hip",
+            Self::Hsa => "hsa",
+        }
+    }
+
+    /// Domain of its API calls.
+    pub const fn domain(self) -> Domain {
+        match self {
+            Self::Hip => Domain::HIP_API,
+            Self::Hsa => Domain::HSA_API,
+        }
+    }
+
+    /// The runtime whose library has this file name.
+    pub fn of_file_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|runtime| name.starts_with(runtime.file_prefix()))
+    }
+
+    /// Whether an exported symbol belongs to the API.
+    pub fn owns_symbol(self, symbol: &str) -> bool {
+        match self {
+            Self::Hip => symbol.starts_with("hip") || symbol.starts_with("__hip"),
+            Self::Hsa => symbol.starts_with("hsa_"),
+        }
+    }
+}
+
+/// Identity of a file: device and inode.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Identity of the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `stat`.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let meta = std::fs::metadata(path)?;
+        Ok(Self { device: meta.dev(), inode: meta.ino() })
+    }
+}
+
+/// A runtime library on disk or mapped by a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Library {
+    /// Which runtime.
+    pub runtime: Runtime,
+    /// Path for people: as the process sees it.
+    pub path: PathBuf,
+    /// Path by which this process can open the very file.
+    pub open_path: PathBuf,
+    /// Identity of the file.
+    pub id: FileId,
+}
+
+impl Library {
+    /// The release in the library's resolved file name: `5.2.50203` of `libamdhip64.so.5.2.50203`.
+    /// Empty when the name has none.
+    pub fn version(&self) -> String {
+        let real = std::fs::canonicalize(&self.open_path).unwrap_or_else(|_| self.path.clone());
+        let name = real.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let version = name.strip_prefix(self.runtime.file_prefix()).unwrap_or_default();
+        version.trim_start_matches('.').to_owned()
+    }
+}
+
+/// Why a process could not be looked into.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    /// There is none.
+    #[error("process {pid}: no such process; `roctap ps` lists the running ROCm processes")]
+    NoProcess {
+        /// The process id asked for.
+        pid: u32,
+    },
+    /// It has ended and waits for its parent.
+    #[error("process {pid} ({name}) is a zombie: it has already exited")]
+    Zombie {
+        /// The process id.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// It may not be read.
+    #[error("process {pid}: not permitted to read its memory maps; run as root or with CAP_SYS_PTRACE")]
+    NotPermitted {
+        /// The process id.
+        pid: u32,
+    },
+    /// Reading `/proc` failed.
+    #[error("process {pid}: reading {what} failed: {source}")]
+    Proc {
+        /// The process id.
+        pid: u32,
+        /// Which file.
+        what: &'static str,
+        /// How.
+        source: procfs::ProcError,
+    },
+}
+
+impl DiscoverError {
+    fn proc(pid: u32, what: &'static str, source: procfs::ProcError) -> Self {
+        match source {
+            procfs::ProcError::NotFound(_) => Self::NoProcess { pid },
+            procfs::ProcError::PermissionDenied(_) => Self::NotPermitted { pid },
+            // A process that ends while its files are read answers ESRCH.
+            procfs::ProcError::Io(ref e, _) if e.raw_os_error() == Some(3) => {
+                Self::NoProcess { pid }
+            }
+            source => Self::Proc { pid, what, source },
+        }
+    }
+}
+
+fn process(pid: u32) -> Result<Process, DiscoverError> {
+    let id = i32::try_from(pid).map_err(|_| DiscoverError::NoProcess { pid })?;
+    Process::new(id).map_err(|e| DiscoverError::proc(pid, "/proc", e))
+}
+
+/// What is known of a process by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Its command line, joined by spaces; its name in brackets when it has none.
+    pub command: String,
+}
+
+/// Looks process `pid` up.
+///
+/// # Errors
+///
+/// When it does not exist, is a zombie or cannot be read.
+pub fn process_info(pid: u32) -> Result<ProcessInfo, DiscoverError> {
+    let process = process(pid)?;
+    let stat = process.stat().map_err(|e| DiscoverError::proc(pid, "stat", e))?;
+    if matches!(stat.state, 'Z' | 'X') {
+        return Err(DiscoverError::Zombie { pid, name: stat.comm });
+    }
+    let command = process.cmdline().map_err(|e| DiscoverError::proc(pid, "cmdline", e))?;
+    let command =
+        if command.is_empty() { format!("[{}]", stat.comm) } else { command.join(" ") };
+    Ok(ProcessInfo { pid, command })
+}
+
+/// The runtime libraries that process `pid` maps now.
+///
+/// # Errors
+///
+/// When the process does not exist or its maps cannot be read.
+pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
+    let maps = process(pid)?.maps().map_err(|e| DiscoverError::proc(pid, "maps", e))?;
+    let mut found = BTreeMap::new();
+    for map in maps {
+        let MMapPath::Path(path) = &map.pathname else { continue };
+        let name = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
+        let Some(runtime) = Runtime::of_file_name(&name) else { continue };
+        let key = (map.dev, map.inode);
+        if found.contains_key(&key) {
+            continue;
+        }
+        let mapped = PathBuf::from(format!(
+            "/proc/{pid}/map_files/{:x}-{:x}",
+            map.address.0, map.address.1
+        ));
+        // The kernel marks a replaced file: "/usr/lib/libx.so (deleted)".
+        let shown = path.to_string_lossy();
+        let shown = PathBuf::from(shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned());
+        let rooted = PathBuf::from(format!("/proc/{pid}/root{}", shown.display()));
+        let opened = FileId::of(&mapped).map(|id| (mapped, id)).ok().or_else(|| {
+            FileId::of(&rooted).ok().filter(|id| id.inode == map.inode).map(|id| (rooted, id))
+        });
+        if let Some((open_path, id)) = opened {
+            found.insert(key, Library { runtime, path: shown, open_path, id });
+        } else {
+            tracing::warn!(
+                "process {pid}: {} is mapped but the mapped file cannot be opened",
+                shown.display()
+            );
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The running processes that map a runtime library, with those libraries.
+pub fn rocm_processes() -> Vec<(ProcessInfo, Vec<Library>)> {
+    let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
+    all.flatten()
+        .filter_map(|process| {
+            let pid = u32::try_from(process.pid()).ok()?;
+            let libraries = libraries(pid).ok().filter(|l| !l.is_empty())?;
+            Some((process_info(pid).ok()?, libraries))
+        })
+        .collect()
+}
+
+/// The name of a thread, or empty.
+pub fn thread_name(pid: u32, tid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}

@@ -1,0 +1,331 @@
+//! The loaded programs, their maps and their links.
+
+use std::{
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::Path,
+};
+
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, MapHandle, MapMut, MapType, Object, ObjectBuilder,
+    ProgramAttachType, ProgramMut, UprobeMultiOpts, UprobeOpts,
+    btf::{Btf, types::Struct},
+};
+use tracer_common::bpf::{ApiRecord, Config, Cookie, Header, Loss, ThreadState, flag, kind};
+use zerocopy::{FromBytes as _, IntoBytes as _};
+
+use super::ProbeError;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
+
+/// How to load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Bytes of each CPU's ring buffer, a power of two of at least a page.
+    pub ring_bytes: u32,
+    /// Follow children of traced processes.
+    pub follow: bool,
+    /// Place all probes of a library in one call (kernel 6.6 and later).
+    pub uprobe_multi: bool,
+}
+
+/// A place to probe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// The function.
+    pub symbol: String,
+    /// Offset in the file of the probed instruction.
+    pub file_offset: u64,
+    /// What the programs are told.
+    pub cookie: Cookie,
+}
+
+/// Probes that are in place; dropping it removes them.
+#[must_use]
+#[derive(Debug)]
+pub struct Attachment {
+    _links: Vec<Link>,
+}
+
+/// The loaded BPF programs.
+pub struct Programs {
+    object: Object,
+    rings: Vec<MapHandle>,
+    config: Config,
+    settings: Settings,
+}
+
+impl Programs {
+    /// Loads the programs and creates their rings.
+    ///
+    /// # Errors
+    ///
+    /// When they were not built in, or the kernel refuses them.
+    pub fn load(settings: Settings) -> Result<Self, ProbeError> {
+        if OBJECT.is_empty() {
+            return Err(ProbeError::NotBuilt);
+        }
+        let failed = |doing| move |source| ProbeError::Load { doing, source };
+        let tgid_offset = task_tgid_offset().map_err(failed("reading the kernel's BTF"))?;
+        let mut open = ObjectBuilder::default()
+            .name("roctap")
+            .and_then(|builder| builder.open_memory(OBJECT))
+            .map_err(failed("reading the programs"))?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(failed("counting CPUs"))?;
+        for mut map in open.maps_mut() {
+            if map.name() == "RINGS" {
+                map.set_max_entries(cpus as u32).map_err(failed("sizing the rings"))?;
+            }
+        }
+        if !settings.uprobe_multi {
+            for mut program in open.progs_mut() {
+                if program.section().to_string_lossy().contains(".multi") {
+                    program.set_attach_type(ProgramAttachType::CgroupInetIngress);
+                }
+            }
+        }
+        let object = open.load().map_err(failed("loading the programs into the kernel"))?;
+        let mut programs = Self {
+            object,
+            rings: Vec::new(),
+            config: Config {
+                cpus: cpus as u64,
+                wake_mark_bytes: u64::from(settings.ring_bytes / 4),
+                tgid_offset,
+                all_attached: 0,
+                follow: settings.follow.into(),
+            },
+            settings,
+        };
+        programs.create_rings(cpus).map_err(failed("creating the ring buffers"))?;
+        programs.write_config()?;
+        Ok(programs)
+    }
+
+    fn create_rings(&mut self, cpus: usize) -> libbpf_rs::Result<()> {
+        for cpu in 0..cpus as u32 {
+            let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+                sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+                ..Default::default()
+            };
+            let name = Some(format!("roctap_ring{cpu}"));
+            let ring =
+                MapHandle::create(MapType::RingBuf, name, 0, 0, self.settings.ring_bytes, &options)?;
+            let fd = ring.as_fd().as_raw_fd();
+            self.map_mut("RINGS").update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+            self.rings.push(ring);
+        }
+        Ok(())
+    }
+
+    /// The rings, one a CPU.
+    pub(super) fn rings(&self) -> &[MapHandle] {
+        &self.rings
+    }
+
+    /// Panics only if the object lacks a map that this module and the BPF crate both name.
+    fn map_mut(&mut self, name: &str) -> MapMut<'_> {
+        // SANITY: the names are constants that the object embedded above defines.
+        self.object.maps_mut().find(|m| m.name() == name).expect("map of the embedded object")
+    }
+
+    fn program_mut(&mut self, name: &str) -> ProgramMut<'_> {
+        // SANITY: as in `map_mut`.
+        self.object.progs_mut().find(|p| p.name() == name).expect("program of the embedded object")
+    }
+
+    fn write_config(&mut self) -> Result<(), ProbeError> {
+        let config = self.config;
+        self.map_mut("CONFIG")
+            .update(&0u32.to_ne_bytes(), config.as_bytes(), MapFlags::ANY)
+            .map_err(|source| ProbeError::Map { map: "CONFIG", source })
+    }
+
+    /// Says whether probes are being attached: until they all are, a return without an entry is a
+    /// call that was open at the start, later it is a loss.
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be written.
+    pub fn set_all_attached(&mut self, attached: bool) -> Result<(), ProbeError> {
+        self.config.all_attached = attached.into();
+        self.write_config()
+    }
+
+    /// Reports forks and exec of process `pid` from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be written.
+    pub fn track(&mut self, pid: u32) -> Result<(), ProbeError> {
+        self.map_mut("PROCESSES")
+            .update(&pid.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| ProbeError::Map { map: "PROCESSES", source })
+    }
+
+    /// Attaches the programs that follow processes and threads.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn attach_life(&mut self) -> Result<Attachment, ProbeError> {
+        let links = ["task_created", "task_executed", "task_ended"]
+            .map(|name| self.program_mut(name).attach())
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|source| ProbeError::Load {
+                doing: "attaching to process events",
+                source,
+            })?;
+        Ok(Attachment { _links: links })
+    }
+
+    /// Probes `sites` of the library at `path` in process `pid`.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses; nothing stays attached.
+    pub fn attach(
+        &mut self,
+        pid: u32,
+        path: &Path,
+        sites: &[Site],
+    ) -> Result<Attachment, ProbeError> {
+        let returning: Vec<&Site> = sites.iter().filter(|s| s.cookie.entry_only == 0).collect();
+        let all: Vec<&Site> = sites.iter().collect();
+        let mut links = self.attach_sites("api_exit", "return", pid, path, &returning)?;
+        links.extend(self.attach_sites("api_enter", "entry", pid, path, &all)?);
+        Ok(Attachment { _links: links })
+    }
+
+    /// Probes the shim's dispatch site at `file_offset` of the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn attach_dispatch_site(
+        &mut self,
+        pid: u32,
+        path: &Path,
+        file_offset: u64,
+    ) -> Result<Attachment, ProbeError> {
+        let site = Site {
+            symbol: tracer_common::shim::DISPATCH_SITE.to_owned(),
+            file_offset,
+            cookie: Cookie::default(),
+        };
+        let links = self.attach_sites("dispatch_site", "dispatch", pid, path, &[&site])?;
+        Ok(Attachment { _links: links })
+    }
+
+    fn attach_sites(
+        &mut self,
+        program: &str,
+        what: &'static str,
+        pid: u32,
+        path: &Path,
+        sites: &[&Site],
+    ) -> Result<Vec<Link>, ProbeError> {
+        if sites.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (multi, retprobe) = (self.settings.uprobe_multi, what == "return");
+        let program = self.program_mut(program);
+        let links = if multi {
+            let options = UprobeMultiOpts {
+                offsets: sites.iter().map(|s| s.file_offset as usize).collect(),
+                cookies: sites.iter().map(|s| s.cookie.to_u64()).collect(),
+                retprobe,
+                ..Default::default()
+            };
+            program.attach_uprobe_multi_with_opts(pid as i32, path, "", options).map(|l| vec![l])
+        } else {
+            sites
+                .iter()
+                .map(|site| {
+                    let options = UprobeOpts {
+                        cookie: site.cookie.to_u64(),
+                        retprobe,
+                        ..Default::default()
+                    };
+                    program.attach_uprobe_with_opts(
+                        pid as i32,
+                        path,
+                        site.file_offset as usize,
+                        options,
+                    )
+                })
+                .collect()
+        };
+        links.map_err(|source| ProbeError::Attach {
+            path: path.to_owned(),
+            pid,
+            count: sites.len(),
+            what,
+            source,
+        })
+    }
+
+    /// What the programs could not record so far, by [`Loss`].
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be read.
+    pub fn losses(&mut self) -> Result<[u64; Loss::COUNT], ProbeError> {
+        let map = self.map_mut("LOSSES");
+        let mut sums = [0; Loss::COUNT];
+        for (cause, sum) in sums.iter_mut().enumerate() {
+            let values = map
+                .lookup_percpu(&(cause as u32).to_ne_bytes(), MapFlags::ANY)
+                .map_err(|source| ProbeError::Map { map: "LOSSES", source })?;
+            *sum = values
+                .iter()
+                .flatten()
+                .map(|v| u64::read_from_bytes(v.as_slice()).unwrap_or(0))
+                .sum();
+        }
+        Ok(sums)
+    }
+
+    /// The calls that are open now, outermost first for each thread, with
+    /// [`flag::OPEN_AT_END`]. Their process ids are 0: the table knows only threads.
+    pub fn open_calls(&mut self) -> Vec<ApiRecord> {
+        let map = self.map_mut("THREADS");
+        let mut calls = Vec::new();
+        for key in map.keys() {
+            let Ok(tid) = u32::read_from_bytes(key.as_slice()) else { continue };
+            let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) else { continue };
+            let Ok(thread) = ThreadState::read_from_bytes(value.as_slice()) else { continue };
+            let depth = (thread.depth as usize).min(thread.frames.len());
+            calls.extend(thread.frames[..depth].iter().map(|frame| ApiRecord {
+                header: Header {
+                    kind: kind::API,
+                    flags: frame.flags | flag::OPEN_AT_END,
+                    operation: frame.operation,
+                    pid: 0,
+                    tid,
+                },
+                correlation_id: frame.correlation_id,
+                parent_id: frame.parent_id,
+                begin_ns: frame.begin_ns,
+                end_ns: 0,
+                ret: 0,
+                args: frame.args,
+                extra: frame.extra,
+            }));
+        }
+        calls
+    }
+}
+
+/// Offset of `tgid` in the running kernel's `task_struct`.
+fn task_tgid_offset() -> libbpf_rs::Result<u64> {
+    let btf = Btf::from_vmlinux()?;
+    let missing = || libbpf_rs::Error::from_raw_os_error(2);
+    let task: Struct<'_> = btf.type_by_name("task_struct").ok_or_else(missing)?;
+    let member = task.iter().find(|m| m.name.is_some_and(|n| n == "tgid")).ok_or_else(missing)?;
+    match member.attr {
+        libbpf_rs::btf::types::MemberAttr::Normal { offset } => Ok(u64::from(offset) / 8),
+        libbpf_rs::btf::types::MemberAttr::BitField { .. } => Err(missing()),
+    }
+}
+
