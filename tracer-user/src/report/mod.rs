@@ -1,0 +1,87 @@
+//! `roctap report`: a trace as summary tables.
+//!
+//! One pass over the events collects sums by operation, kernel and direction ([`summary`]); then
+//! they are shown as tables for people ([`render`]) or as JSON for programs. Both always tell what
+//! was lost and how the GPU times were had.
+
+mod render;
+pub mod summary;
+mod units;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::trace::Trace;
+use summary::Summary;
+
+/// Options of `roctap report`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  roctap report trace.roctap               the twenty longest kernels and API functions
+  roctap report trace.roctap --top 0       all of them
+  roctap report trace.roctap --wide | less -S
+  roctap report trace.roctap --format json | jq '.kernels[0]'")]
+pub struct ReportOptions {
+    /// Trace file that `roctap record` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Rows of each table; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// `table` for people, `json` for programs (times in ns, sizes in bytes)
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub format: ReportFormat,
+    /// Do not shorten names to the width of the terminal ($COLUMNS, else 120)
+    #[arg(long)]
+    pub wide: bool,
+}
+
+/// How a report is written.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportFormat {
+    /// Tables for people.
+    Table,
+    /// One JSON object.
+    Json,
+}
+
+/// Reports on standard output. A damaged trace is reported as far as it can be read; the damage is
+/// then returned as the error.
+pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
+    let trace = Trace::open(&options.file)?;
+    let mut summary = Summary::of(&trace);
+    let damage = summary.take_damage();
+    let text = match options.format {
+        ReportFormat::Json => {
+            let top = summary.top(options.top);
+            serde_json::to_string_pretty(&top).context("cannot encode the report")? + "\n"
+        }
+        ReportFormat::Table => render::tables(&summary.top(options.top), width(options.wide)),
+    };
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // The reader has seen enough: `roctap report … | head`.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+        result => result.context("cannot write to standard output")?,
+    }
+    match damage {
+        Some(damage) => Err(damage.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The report as text of at most `width` columns, unlimited without one. For tests and the live
+/// view; [`run`] is what the command line wants.
+pub fn text(summary: &Summary, width: Option<usize>) -> String {
+    render::tables(summary, width)
+}
+
+fn width(wide: bool) -> Option<usize> {
+    const DEFAULT: usize = 120;
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    (!wide).then(|| columns.unwrap_or(DEFAULT).max(60))
+}

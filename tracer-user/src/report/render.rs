@@ -1,0 +1,235 @@
+//! A summary as tables.
+
+use std::fmt::Write as _;
+
+use super::summary::{Api, ProcessRow, Row, Summary, Times};
+use super::units::{bytes, count, duration, percent, shorten};
+use crate::trace::lookup::clean;
+
+/// The whole report, names shortened so that lines have at most `width` characters.
+pub fn tables(summary: &Summary, width: Option<usize>) -> String {
+    let mut out = String::new();
+    header(&mut out, summary, width);
+    kernels(&mut out, summary, width);
+    summary.apis.iter().for_each(|api| functions(&mut out, api, width));
+    copies(&mut out, summary);
+    barriers(&mut out, &summary.barriers);
+    losses(&mut out, summary, width);
+    notices(&mut out, summary);
+    out
+}
+
+/// Appends a line. Writing into a `String` cannot fail.
+macro_rules! line {
+    ($out:expr, $($arg:tt)*) => {{
+        let _ = writeln!($out, $($arg)*);
+    }};
+}
+
+fn header(out: &mut String, summary: &Summary, width: Option<usize>) {
+    let metadata = &summary.metadata;
+    line!(
+        out,
+        "roctap {} on {}, Linux {}",
+        metadata.roctap_version,
+        metadata.host,
+        metadata.kernel
+    );
+    line!(out, "Command    {}", clean(&metadata.command));
+    let at_least = if summary.complete { "" } else { "at least " };
+    let events = count(summary.events);
+    line!(out, "Recorded   {at_least}{}, {events} events", duration(summary.duration_ns));
+    match (summary.complete, summary.truncated_at) {
+        (true, _) => {}
+        (false, Some(at)) => {
+            line!(out, "INCOMPLETE the recording was cut off: the file is whole up to byte {at}")
+        }
+        (false, None) => {
+            line!(out, "INCOMPLETE the recording goes on or was cut off: its end is missing")
+        }
+    }
+    summary.processes.iter().for_each(|row| process(out, row, width));
+}
+
+fn process(
+    out: &mut String,
+    ProcessRow { process_id, process }: &ProcessRow,
+    width: Option<usize>,
+) {
+    let prefix = format!("Process    {process_id}  ");
+    let command = clean(&process.command);
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(prefix.len()));
+    line!(out, "{prefix}{}", shorten(&command, room));
+    let tier = if process.gpu_tier.is_empty() { "none" } else { &process.gpu_tier };
+    let error = match process.clock_error_ns {
+        0 => String::new(),
+        ns => format!(" (±{})", duration(ns)),
+    };
+    line!(out, "           GPU times: {}{error}", clean(tier));
+    for library in &process.libraries {
+        let version = match library.version.as_str() {
+            "" => String::new(),
+            version => format!(" {version}"),
+        };
+        let entry_only = match library.entry_only {
+            0 => String::new(),
+            some => format!(", {some} of them at entry only"),
+        };
+        let path = clean(&library.path);
+        line!(out, "           {path}{version}: {} functions{entry_only}", library.probed);
+    }
+}
+
+fn title(out: &mut String, text: &str) {
+    line!(out, "\n{text}");
+}
+
+/// Cells of a table, numbers to the right; the last column is the name, to the left.
+fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], width: Option<usize>) {
+    let columns = head.len() - 1;
+    let chars = |text: &str| text.chars().count();
+    let widths = Vec::from_iter((0..columns).map(|column| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| chars(cell));
+        cells.chain(head.get(column).map(|cell| chars(cell))).max().unwrap_or(0)
+    }));
+    let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 2;
+    // A name is never cut below what makes it recognizable.
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(24));
+    let mut put = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut text = String::new();
+        for (column, cell) in cells.enumerate() {
+            match widths.get(column) {
+                Some(width) => {
+                    let _ = write!(text, "  {cell:>width$}");
+                }
+                None => {
+                    let _ = write!(text, "  {}", shorten(cell, room));
+                }
+            }
+        }
+        line!(out, "{}", text.trim_end());
+    };
+    put(&mut head.iter().copied());
+    for row in rows {
+        put(&mut row.iter().map(String::as_str));
+    }
+}
+
+/// Rows with times. The column of those without is there when there are any.
+fn timed_rows(
+    out: &mut String,
+    [counted, untimed, name]: [&str; 3],
+    rows: &[Row],
+    width: Option<usize>,
+) {
+    let with_untimed = rows.iter().any(|row| row.untimed() > 0);
+    let mut head = vec!["%", "total", counted, "mean", "min", "max", name];
+    if with_untimed {
+        head.insert(3, untimed);
+    }
+    let rows = Vec::from_iter(rows.iter().map(|row| {
+        let Times { count: calls, total_ns, min_ns, max_ns } = row.times;
+        let time = |ns| if calls == 0 { "-".to_owned() } else { duration(ns) };
+        let mut cells = vec![
+            format!("{:.2}", row.percent),
+            time(total_ns),
+            count(calls),
+            time(row.mean_ns),
+            time(min_ns),
+            time(max_ns),
+            clean(&row.name).into_owned(),
+        ];
+        if with_untimed {
+            cells.insert(3, count(row.untimed()));
+        }
+        cells
+    }));
+    table(out, &head, &rows, width);
+}
+
+fn more(out: &mut String, shown: usize, all: usize) {
+    if shown < all {
+        line!(out, "  … and {} more (--top 0 shows all)", all - shown);
+    }
+}
+
+fn kernels(out: &mut String, summary: &Summary, width: Option<usize>) {
+    title(out, &format!("Kernels: {} of GPU time", duration(summary.kernel_ns)));
+    if summary.kernels.is_empty() {
+        return line!(out, "  none seen");
+    }
+    timed_rows(out, ["calls", "incomplete", "kernel"], &summary.kernels, width);
+    more(out, summary.kernels.len(), summary.all_kernels);
+    let incomplete = summary.incomplete_kernels;
+    if incomplete > 0 {
+        line!(out, "  {} dispatches without a completion are in no sum", count(incomplete));
+    }
+}
+
+fn functions(out: &mut String, api: &Api, width: Option<usize>) {
+    let total = duration(api.total_ns);
+    title(out, &format!("{}: {total} inside calls, nested ones counted at each level", api.domain));
+    timed_rows(out, ["calls", "untimed", "function"], &api.functions, width);
+    more(out, api.functions.len(), api.all);
+    let untimed = [
+        (api.open_at_start, "open when tracing began"),
+        (api.open_at_end, "open when tracing ended"),
+        (api.entry_only, "recorded at entry only"),
+    ];
+    for (calls, what) in untimed.into_iter().filter(|(calls, _)| *calls > 0) {
+        line!(out, "  {} calls {what} are in no sum", count(calls));
+    }
+}
+
+fn copies(out: &mut String, summary: &Summary) {
+    title(out, "Copies");
+    if summary.copies.is_empty() {
+        return line!(out, "  none seen");
+    }
+    let all = summary.copies.iter().map(|row| row.times.total_ns).sum();
+    let head = ["%", "total", "count", "incomplete", "bytes", "mean", "GB/s", "direction"];
+    let rows = Vec::from_iter(summary.copies.iter().map(|row| {
+        vec![
+            format!("{:.2}", percent(row.times.total_ns, all)),
+            duration(row.times.total_ns),
+            count(row.times.count),
+            count(row.incomplete),
+            bytes(row.bytes),
+            duration(row.times.mean_ns()),
+            format!("{:.3}", row.gb_per_s),
+            row.direction.to_owned(),
+        ]
+    }));
+    table(out, &head, &rows, None);
+}
+
+fn barriers(out: &mut String, barriers: &Times) {
+    if barriers.count > 0 {
+        title(out, "Barriers");
+        let total = duration(barriers.total_ns);
+        line!(out, "  {} with a completion signal, {total} in all", count(barriers.count));
+    }
+}
+
+fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
+    let lost: u64 = summary.losses.iter().fold(0, |sum, loss| sum.saturating_add(loss.count));
+    title(out, &format!("Lost: {}", count(lost)));
+    if summary.losses.is_empty() {
+        return line!(out, "  the trace has no loss counters");
+    }
+    let rows = Vec::from_iter(summary.losses.iter().map(|loss| {
+        let process = match loss.process_id {
+            0 => "-".to_owned(),
+            id => id.to_string(),
+        };
+        vec![count(loss.count), process, clean(&loss.cause).into_owned()]
+    }));
+    table(out, &["count", "process", "cause"], &rows, width);
+}
+
+fn notices(out: &mut String, summary: &Summary) {
+    if !summary.notices.is_empty() {
+        title(out, "Notices");
+        summary.notices.iter().for_each(|notice| line!(out, "  {}", clean(notice)));
+    }
+}

@@ -1,0 +1,410 @@
+//! What a trace adds up to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+
+use serde::Serialize;
+use tracer_common::activity::Domain;
+use tracer_common::bpf::flag;
+
+use crate::trace::lookup::Direction;
+use crate::trace::model::{
+    ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, Tables, op_flag,
+};
+use crate::trace::{Reading, Status, Trace, TraceError};
+
+/// Durations of things of one kind, in ns.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Times {
+    /// How many there were, of those with a known duration.
+    pub count: u64,
+    /// Their sum.
+    pub total_ns: u64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Times {
+    fn add(&mut self, ns: u64) {
+        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
+        self.max_ns = self.max_ns.max(ns);
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.count += 1;
+    }
+
+    /// The mean, 0 without any.
+    pub fn mean_ns(&self) -> u64 {
+        self.total_ns.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// A row of a table.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Row {
+    /// Kernel or function.
+    pub name: String,
+    /// Durations.
+    #[serde(flatten)]
+    pub times: Times,
+    /// The mean duration.
+    pub mean_ns: u64,
+    /// Share of the table's total time, in percent.
+    pub percent: f64,
+    /// Kernels: dispatched, but no completion was seen. Not in `count`.
+    pub incomplete: u64,
+    /// Calls: open when tracing began. Not in `count`.
+    pub open_at_start: u64,
+    /// Calls: open when tracing ended. Not in `count`.
+    pub open_at_end: u64,
+    /// Calls: recorded at entry alone. Not in `count`.
+    pub entry_only: u64,
+}
+
+impl Row {
+    /// Those without a duration.
+    pub fn untimed(&self) -> u64 {
+        self.incomplete + self.open_at_start + self.open_at_end + self.entry_only
+    }
+}
+
+/// Calls of one domain.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Api {
+    /// `HIP_API`, `HSA_API`.
+    pub domain: String,
+    /// Functions, the longest total first.
+    pub functions: Vec<Row>,
+    /// Functions before the table was shortened.
+    pub all: usize,
+    /// Time inside all calls, ns. Nested calls count in each of their levels.
+    pub total_ns: u64,
+    /// Calls that were open when tracing began.
+    pub open_at_start: u64,
+    /// Calls that were open when tracing ended.
+    pub open_at_end: u64,
+    /// Calls that were recorded at entry alone.
+    pub entry_only: u64,
+}
+
+/// Copies of one direction.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CopyRow {
+    /// Direction.
+    pub direction: &'static str,
+    /// Durations.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Bytes moved by those with a known duration.
+    pub bytes: u64,
+    /// 10⁹ bytes in a second of copying.
+    pub gb_per_s: f64,
+    /// Requested, but no completion was seen. Not in `count`.
+    pub incomplete: u64,
+}
+
+/// A counter of losses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Loss {
+    /// 0 when no certain process lost something.
+    pub process_id: u32,
+    /// What, and why.
+    pub cause: String,
+    /// How often; 0 says that nothing was lost in this way.
+    pub count: u64,
+}
+
+/// A traced process.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ProcessRow {
+    /// Its id.
+    pub process_id: u32,
+    /// What is known of it.
+    #[serde(flatten)]
+    pub process: crate::trace::model::Process,
+}
+
+/// What a trace adds up to.
+#[derive(Debug, Default, Serialize)]
+pub struct Summary {
+    /// The recording's own facts.
+    pub metadata: Metadata,
+    /// From its begin to its end, or to the last event when the end is missing, ns.
+    pub duration_ns: u64,
+    /// The recording was ended properly.
+    pub complete: bool,
+    /// Where the file stops inside a chunk.
+    pub truncated_at: Option<u64>,
+    /// Events read.
+    pub events: u64,
+    /// Traced processes.
+    pub processes: Vec<ProcessRow>,
+    /// Kernels, the longest total first.
+    pub kernels: Vec<Row>,
+    /// Kernels before the table was shortened.
+    pub all_kernels: usize,
+    /// Time of all kernels, ns.
+    pub kernel_ns: u64,
+    /// Dispatches whose completion was not seen.
+    pub incomplete_kernels: u64,
+    /// Calls by domain.
+    pub apis: Vec<Api>,
+    /// Copies by direction.
+    pub copies: Vec<CopyRow>,
+    /// Barrier packets that completed.
+    pub barriers: Times,
+    /// Losses, largest first. Zero counts say that nothing was lost in this way.
+    pub losses: Vec<Loss>,
+    /// What the user should know.
+    pub notices: Vec<String>,
+    #[serde(skip)]
+    damage: Option<TraceError>,
+}
+
+#[derive(Default)]
+struct Sums {
+    last_ns: u64,
+    calls: HashMap<(u32, u32), Row>,
+    /// By the ids of the demangled and of the raw name.
+    kernels: HashMap<(StringId, StringId), (Row, Dispatch)>,
+    /// By the command, the agents and the process: what a direction is made of.
+    copies: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>,
+    barriers: Times,
+    incomplete_barriers: u64,
+    joined_by_time: u64,
+    early: u64,
+    unlinked: u64,
+}
+
+impl Summary {
+    /// Reads all of `trace`.
+    pub fn of(trace: &Trace) -> Self {
+        let mut sums = Sums::default();
+        let Ok(Reading { tables, status, damage }) = trace.for_each_event(|event| {
+            sums.add(event);
+            Ok::<(), Infallible>(())
+        });
+        let mut summary = sums.resolve(&tables, &status, trace.metadata().clone());
+        if let Some(damage) = &damage {
+            summary.notices.push(damage.to_string());
+        }
+        summary.damage = damage;
+        summary
+    }
+
+    /// The damage of the file, if there was any.
+    pub fn take_damage(&mut self) -> Option<TraceError> {
+        self.damage.take()
+    }
+
+    /// The first `rows` of every table; all for 0.
+    pub fn top(mut self, rows: usize) -> Self {
+        if rows > 0 {
+            self.kernels.truncate(rows);
+            self.apis.iter_mut().for_each(|api| api.functions.truncate(rows));
+        }
+        self
+    }
+}
+
+impl Sums {
+    fn add(&mut self, event: &Event) {
+        let record = event.record();
+        self.last_ns = self.last_ns.max(record.end_ns).max(record.begin_ns);
+        match event {
+            Event::Api(call) => self.call(call),
+            Event::Dispatch(dispatch) => self.dispatch(dispatch),
+            Event::Copy(copy) => self.copy(copy),
+            Event::Barrier(barrier) => self.barrier(barrier),
+        }
+    }
+
+    fn call(&mut self, call: &ApiCall) {
+        let record = &call.record;
+        let row = self.calls.entry((record.domain.0, record.op)).or_default();
+        if call.flags & flag::OPEN_AT_START != 0 {
+            row.open_at_start += 1;
+        } else if call.flags & flag::OPEN_AT_END != 0 {
+            row.open_at_end += 1;
+        } else if call.flags & flag::ENTRY_ONLY != 0 {
+            row.entry_only += 1;
+        } else {
+            row.times.add(record.end_ns.saturating_sub(record.begin_ns));
+        }
+    }
+
+    /// Notes how an operation was joined; tells whether it completed.
+    fn operation(&mut self, flags: u32, correlation_id: u64) -> bool {
+        let has = |bit: u16| flags & u32::from(bit) != 0;
+        self.joined_by_time += u64::from(has(op_flag::JOINED_BY_TIME));
+        self.early += u64::from(has(op_flag::STARTS_BEFORE_ENQUEUE));
+        self.unlinked += u64::from(correlation_id == 0);
+        !has(op_flag::INCOMPLETE)
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch) {
+        let record = &dispatch.record;
+        let complete = self.operation(dispatch.flags.into(), record.correlation_id);
+        let key = (dispatch.demangled, record.bytes_or_name as StringId);
+        let (row, _) = self.kernels.entry(key).or_insert_with(|| (Row::default(), *dispatch));
+        if complete {
+            row.times.add(record.end_ns.saturating_sub(record.begin_ns));
+        } else {
+            row.incomplete += 1;
+        }
+    }
+
+    fn copy(&mut self, copy: &Copy) {
+        let record = &copy.record;
+        let complete = self.operation(copy.flags, record.correlation_id);
+        let key = (record.kind, copy.process_id, copy.src_node, copy.dst_node);
+        let (row, _) = self.copies.entry(key).or_insert_with(|| (copy_row(""), *copy));
+        if complete {
+            row.times.add(record.end_ns.saturating_sub(record.begin_ns));
+            row.bytes = row.bytes.saturating_add(record.bytes_or_name);
+        } else {
+            row.incomplete += 1;
+        }
+    }
+
+    fn barrier(&mut self, barrier: &Barrier) {
+        let record = &barrier.record;
+        if u32::from(op_flag::INCOMPLETE) & barrier.flags == 0 {
+            self.barriers.add(record.end_ns.saturating_sub(record.begin_ns));
+        } else {
+            self.incomplete_barriers += 1;
+        }
+    }
+
+    fn resolve(self, tables: &Tables, status: &Status, metadata: Metadata) -> Summary {
+        let notices = self.notices(tables);
+        let begin_ns = metadata.clock.boottime_ns;
+        let end_ns = status.end_clock.map_or(self.last_ns, |clock| clock.boottime_ns);
+        let (kernels, kernel_ns) = finish(merge(
+            self.kernels
+                .into_values()
+                .map(|(row, dispatch)| (tables.kernel_name(&dispatch).into_owned(), row)),
+        ));
+        let mut domains = BTreeMap::<u32, Vec<(String, Row)>>::new();
+        for ((domain, operation), row) in self.calls {
+            let name = tables.operation(domain, operation).into_owned();
+            domains.entry(domain).or_default().push((name, row));
+        }
+        // HIP above HSA: what the program called above what that led to.
+        let apis = domains.into_iter().rev().map(|(domain, rows)| {
+            let (functions, total_ns) = finish(merge(rows.into_iter()));
+            let domain = Domain(domain).name().to_owned();
+            let sum = |of: fn(&Row) -> u64| functions.iter().map(of).sum();
+            Api {
+                domain,
+                all: functions.len(),
+                total_ns,
+                open_at_start: sum(|row| row.open_at_start),
+                open_at_end: sum(|row| row.open_at_end),
+                entry_only: sum(|row| row.entry_only),
+                functions,
+            }
+        });
+        let processes = tables
+            .processes
+            .iter()
+            .map(|(&process_id, process)| ProcessRow { process_id, process: process.clone() });
+        let mut losses =
+            Vec::from_iter(tables.losses.iter().map(|((process_id, cause), &count)| Loss {
+                process_id: *process_id,
+                cause: cause.clone(),
+                count,
+            }));
+        losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
+        Summary {
+            duration_ns: end_ns.saturating_sub(begin_ns),
+            metadata,
+            complete: status.complete,
+            truncated_at: status.truncated_at,
+            events: status.events,
+            processes: processes.collect(),
+            all_kernels: kernels.len(),
+            incomplete_kernels: kernels.iter().map(|row| row.incomplete).sum(),
+            kernels,
+            kernel_ns,
+            apis: apis.collect(),
+            copies: copies(self.copies, tables),
+            barriers: self.barriers,
+            losses,
+            notices,
+            damage: None,
+        }
+    }
+
+    fn notices(&self, tables: &Tables) -> Vec<String> {
+        let own = [
+            (self.joined_by_time, "GPU operations were joined to their call by time"),
+            (self.unlinked, "GPU operations have no call that is known"),
+            (self.early, "GPU operations began before they were enqueued, by their times"),
+            (self.incomplete_barriers, "barriers did not complete while tracing"),
+        ];
+        let own = own.iter().filter(|(count, _)| *count > 0);
+        let own = own.map(|(count, text)| format!("{count} {text}"));
+        tables.notices.iter().cloned().chain(own).collect()
+    }
+}
+
+/// Adds up rows of the same name: processes can have different ids for it.
+fn merge(rows: impl Iterator<Item = (String, Row)>) -> impl Iterator<Item = Row> {
+    let mut by_name = BTreeMap::<String, Row>::new();
+    for (name, row) in rows {
+        let sum = by_name.entry(name).or_default();
+        merge_times(&mut sum.times, &row.times);
+        sum.incomplete += row.incomplete;
+        sum.open_at_start += row.open_at_start;
+        sum.open_at_end += row.open_at_end;
+        sum.entry_only += row.entry_only;
+    }
+    by_name.into_iter().map(|(name, row)| Row { name, ..row })
+}
+
+fn merge_times(sum: &mut Times, other: &Times) {
+    if other.count == 0 {
+        return;
+    }
+    sum.min_ns = if sum.count == 0 { other.min_ns } else { sum.min_ns.min(other.min_ns) };
+    sum.max_ns = sum.max_ns.max(other.max_ns);
+    sum.total_ns = sum.total_ns.saturating_add(other.total_ns);
+    sum.count += other.count;
+}
+
+/// Sorts rows and fills in what depends on the whole table; gives its total time too.
+fn finish(rows: impl Iterator<Item = Row>) -> (Vec<Row>, u64) {
+    let mut rows = Vec::from_iter(rows);
+    let whole = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.times.total_ns));
+    for row in &mut rows {
+        row.mean_ns = row.times.mean_ns();
+        row.percent = super::units::percent(row.times.total_ns, whole);
+    }
+    // Stable: equal ones stay in order of their names.
+    rows.sort_by_key(|row| std::cmp::Reverse((row.times.total_ns, row.untimed())));
+    (rows, whole)
+}
+
+fn copy_row(direction: &'static str) -> CopyRow {
+    CopyRow { direction, times: Times::default(), bytes: 0, gb_per_s: 0.0, incomplete: 0 }
+}
+
+fn copies(sums: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>, tables: &Tables) -> Vec<CopyRow> {
+    let mut by_direction = BTreeMap::<Direction, CopyRow>::new();
+    for (row, copy) in sums.into_values() {
+        let direction = tables.direction(&copy);
+        let sum = by_direction.entry(direction).or_insert_with(|| copy_row(direction.label()));
+        merge_times(&mut sum.times, &row.times);
+        sum.bytes = sum.bytes.saturating_add(row.bytes);
+        sum.incomplete += row.incomplete;
+    }
+    let finish = |mut row: CopyRow| {
+        // Bytes in a nanosecond are 10⁹ bytes in a second.
+        let ns = row.times.total_ns;
+        row.gb_per_s = if ns == 0 { 0.0 } else { row.bytes as f64 / ns as f64 };
+        row
+    };
+    by_direction.into_values().map(finish).collect()
+}

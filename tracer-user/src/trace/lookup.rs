@@ -1,0 +1,129 @@
+//! Questions to the tables that every consumer of a trace asks.
+
+use std::borrow::Cow;
+
+use tracer_common::activity::{kind, op};
+
+use super::model::{Copy, Dispatch, StringId, Tables};
+
+/// What a kernel is called whose name is not known.
+pub const UNKNOWN_KERNEL: &str = "(unknown kernel)";
+
+/// Where a copy went.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// Host to device.
+    HostToDevice,
+    /// Device to host.
+    DeviceToHost,
+    /// Device to device, or inside one.
+    DeviceToDevice,
+    /// Host to host.
+    HostToHost,
+    /// Not a copy: memory of a device was set.
+    Fill,
+    /// Neither the command nor the agents tell.
+    Unknown,
+}
+
+impl Direction {
+    /// For people.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::HostToDevice => "host to device",
+            Self::DeviceToHost => "device to host",
+            Self::DeviceToDevice => "device to device",
+            Self::HostToHost => "host to host",
+            Self::Fill => "fill",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Tables {
+    /// The string of an id, without control characters: names come from the traced program, and
+    /// end in lines and on terminals. Empty when there is none.
+    pub fn text(&self, id: StringId) -> Cow<'_, str> {
+        self.strings.get(&id).map_or(Cow::Borrowed(""), |text| clean(text))
+    }
+
+    /// The name of an API operation, or its number when the trace has no name.
+    pub fn operation(&self, domain: u32, operation: u32) -> Cow<'_, str> {
+        match self.operations.get(&(domain, operation)).map(|&id| self.text(id)) {
+            Some(name) if !name.is_empty() => name,
+            _ => Cow::Owned(format!("operation_{domain}_{operation}")),
+        }
+    }
+
+    /// The demangled name of a dispatched kernel.
+    pub fn kernel_name(&self, dispatch: &Dispatch) -> Cow<'_, str> {
+        let demangled = self.text(dispatch.demangled);
+        if !demangled.is_empty() {
+            return demangled;
+        }
+        let raw = self.text(dispatch.record.bytes_or_name as StringId);
+        if raw.is_empty() {
+            return Cow::Borrowed(UNKNOWN_KERNEL);
+        }
+        let symbol = cpp_demangle::Symbol::new(raw.as_bytes()).ok();
+        symbol.and_then(|symbol| symbol.demangle(&Default::default()).ok()).map_or(raw, Cow::Owned)
+    }
+
+    /// Where a copy went: as its command says, else by the types of its agents.
+    pub fn direction(&self, copy: &Copy) -> Direction {
+        let by_kind = direction_of_kind(copy.record.kind);
+        let gpu = |node| self.agents.get(&(copy.process_id, node)).map(|agent| agent.gpu);
+        by_kind.unwrap_or_else(|| match (gpu(copy.src_node), gpu(copy.dst_node)) {
+            (Some(false), Some(true)) => Direction::HostToDevice,
+            (Some(true), Some(false)) => Direction::DeviceToHost,
+            (Some(true), Some(true)) => Direction::DeviceToDevice,
+            (Some(false), Some(false)) => Direction::HostToHost,
+            _ => Direction::Unknown,
+        })
+    }
+}
+
+/// ROCclr's `CL_COMMAND_*_BUFFER_RECT`: the same directions for rectangles.
+mod rect {
+    pub const DEVICE_TO_HOST: u32 = 0x1201;
+    pub const HOST_TO_DEVICE: u32 = 0x1202;
+    pub const DEVICE_TO_DEVICE: u32 = 0x1203;
+}
+
+fn direction_of_kind(command: u32) -> Option<Direction> {
+    Some(match command {
+        kind::COPY_HOST_TO_DEVICE | rect::HOST_TO_DEVICE => Direction::HostToDevice,
+        kind::COPY_DEVICE_TO_HOST | rect::DEVICE_TO_HOST => Direction::DeviceToHost,
+        kind::COPY_DEVICE_TO_DEVICE | rect::DEVICE_TO_DEVICE => Direction::DeviceToDevice,
+        kind::FILL => Direction::Fill,
+        _ => return None,
+    })
+}
+
+/// ROCclr's name of a command (`hipGetCmdName`), as far as GPU work has one; for commands that are
+/// not known, a name after the operation.
+pub fn command_name(operation: u32, command: u32) -> &'static str {
+    match (command, operation) {
+        (kind::KERNEL, _) => "KernelExecution",
+        (kind::COPY_DEVICE_TO_HOST, _) => "CopyDeviceToHost",
+        (kind::COPY_HOST_TO_DEVICE, _) => "CopyHostToDevice",
+        (kind::COPY_DEVICE_TO_DEVICE, _) => "CopyDeviceToDevice",
+        (rect::DEVICE_TO_HOST, _) => "CopyDeviceToHost2D",
+        (rect::HOST_TO_DEVICE, _) => "CopyHostToDevice2D",
+        (rect::DEVICE_TO_DEVICE, _) => "CopyDeviceToDevice2D",
+        (kind::FILL, _) => "FillBuffer",
+        (kind::MARKER, _) => "Marker",
+        (_, op::DISPATCH) => "KernelExecution",
+        (_, op::COPY) => "Copy",
+        _ => "Barrier",
+    }
+}
+
+/// `text` with every control character replaced.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if text.contains(char::is_control) {
+        Cow::Owned(text.replace(char::is_control, "?"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
