@@ -1,0 +1,263 @@
+//! rocprofv3's tables (rocprofiler-sdk 1.0, ROCm 7.0), one file each for all processes.
+//!
+//! As rocprofv3 writes them: every header and every text in double quotes, numbers bare. Unlike it,
+//! quotes inside a text are doubled, so that every CSV reader takes them, and all four files are
+//! written, even without rows.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+
+use tracer_common::activity::Domain;
+
+use super::output::Output;
+use super::{ExportError, Exported, LeftOut, call_times};
+use crate::trace::Trace;
+use crate::trace::lookup::Direction;
+use crate::trace::model::{ApiCall, Copy, Dispatch, Event, Tables, op_flag};
+
+const KERNEL_COLUMNS: &[&str] = &[
+    "Kind",
+    "Agent_Id",
+    "Queue_Id",
+    "Stream_Id",
+    "Thread_Id",
+    "Dispatch_Id",
+    "Kernel_Id",
+    "Kernel_Name",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "LDS_Block_Size",
+    "Scratch_Size",
+    "VGPR_Count",
+    "Accum_VGPR_Count",
+    "SGPR_Count",
+    "Workgroup_Size_X",
+    "Workgroup_Size_Y",
+    "Workgroup_Size_Z",
+    "Grid_Size_X",
+    "Grid_Size_Y",
+    "Grid_Size_Z",
+];
+
+const API_COLUMNS: &[&str] = &[
+    "Domain",
+    "Function",
+    "Process_Id",
+    "Thread_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
+
+const COPY_COLUMNS: &[&str] = &[
+    "Kind",
+    "Direction",
+    "Stream_Id",
+    "Source_Agent_Id",
+    "Destination_Agent_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
+
+/// The files, with their columns.
+const FILES: [(&str, &[&str]); 4] = [
+    ("kernel_trace.csv", KERNEL_COLUMNS),
+    ("hip_api_trace.csv", API_COLUMNS),
+    ("hsa_api_trace.csv", API_COLUMNS),
+    ("memory_copy_trace.csv", COPY_COLUMNS),
+];
+
+/// rocprofv3 gives LDS in the blocks that it is allocated in.
+const LDS_BLOCK: u64 = 512;
+
+struct Files {
+    kernel: Output,
+    hip: Output,
+    hsa: Output,
+    copy: Output,
+    streams: Streams,
+    left_out: LeftOut,
+}
+
+/// Numbers streams as rocprofv3 does: 0 is the default stream, others count up as they appear.
+#[derive(Default)]
+struct Streams {
+    /// By process id and handle.
+    numbers: HashMap<(u32, u64), u64>,
+}
+
+impl Streams {
+    fn number(&mut self, process_id: u32, handle: u64) -> u64 {
+        if handle == 0 {
+            return 0;
+        }
+        let next = self.numbers.len() as u64 + 1;
+        *self.numbers.entry((process_id, handle)).or_insert(next)
+    }
+}
+
+/// Exports `trace` into the directory `dir`.
+pub fn export(trace: &Trace, dir: &Path, force: bool) -> Result<Exported, ExportError> {
+    // Names may come after the events that they belong to, so the tables are read first.
+    let tables = trace.tables().tables;
+    let names = FILES.map(|(name, _)| name.to_owned());
+    let mut outputs = Output::files(dir, &names, force)?;
+    for (output, (_, columns)) in outputs.iter_mut().zip(FILES) {
+        output.write(format_args!("\"{}\"\n", columns.join("\",\"")))?;
+    }
+    let Ok([kernel, hip, hsa, copy]) = <[Output; 4]>::try_from(outputs) else {
+        unreachable!("one output for each name")
+    };
+    let (streams, left_out) = Default::default();
+    let mut files = Files { kernel, hip, hsa, copy, streams, left_out };
+    let reading = trace.for_each_event(|event| files.row(&tables, event))?;
+    let Files { kernel, hip, hsa, copy, left_out, streams: _ } = files;
+    [kernel, hip, hsa, copy].into_iter().try_for_each(Output::finish)?;
+    Ok(Exported { reading, left_out })
+}
+
+impl Files {
+    fn row(&mut self, tables: &Tables, event: &Event) -> Result<(), ExportError> {
+        let incomplete = u32::from(op_flag::INCOMPLETE);
+        match event {
+            Event::Api(call) => self.call(tables, call),
+            Event::Dispatch(e) if u32::from(e.flags) & incomplete == 0 => self.dispatch(tables, e),
+            Event::Copy(e) if e.flags & incomplete == 0 => self.copy(tables, e),
+            Event::Dispatch(_) | Event::Copy(_) => {
+                self.left_out.incomplete += 1;
+                Ok(())
+            }
+            Event::Barrier(_) => {
+                self.left_out.barriers += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn call(&mut self, tables: &Tables, call: &ApiCall) -> Result<(), ExportError> {
+        let record = &call.record;
+        let name = tables.operation(record.domain.0, record.op);
+        let (output, domain) = match record.domain {
+            Domain::HIP_API => (&mut self.hip, hip_domain(&name)),
+            Domain::HSA_API => (&mut self.hsa, hsa_domain(&name)),
+            _ => {
+                self.left_out.other_calls += 1;
+                return Ok(());
+            }
+        };
+        let untimed = record.begin_ns == 0 || record.end_ns == 0;
+        self.left_out.untimed_calls += u64::from(untimed);
+        let (begin_ns, end_ns) = call_times(call);
+        output.write(format_args!(
+            "\"{domain}\",\"{}\",{},{},{},{begin_ns},{end_ns}\n",
+            quoted(&name),
+            record.process_or_device,
+            record.thread_id,
+            record.correlation_id,
+        ))
+    }
+
+    fn dispatch(&mut self, tables: &Tables, dispatch: &Dispatch) -> Result<(), ExportError> {
+        let record = &dispatch.record;
+        let kernel = tables.kernels.get(&dispatch.kernel_id).cloned().unwrap_or_default();
+        let [wx, wy, wz] = dispatch.workgroup;
+        let [gx, gy, gz] = dispatch.grid;
+        self.kernel.write(format_args!(
+            "\"KERNEL_DISPATCH\",\"Agent {}\",{},{},{},{},{},\"{}\",{},{},{},{},{},{},{},{},\
+             {wx},{wy},{wz},{gx},{gy},{gz}\n",
+            record.process_or_device,
+            record.queue_id,
+            self.streams.number(dispatch.process_id, dispatch.stream),
+            record.thread_id,
+            dispatch.dispatch_id,
+            dispatch.kernel_id,
+            quoted(&tables.kernel_name(dispatch)),
+            record.correlation_id,
+            record.begin_ns,
+            record.end_ns,
+            u64::from(dispatch.group_bytes).next_multiple_of(LDS_BLOCK),
+            dispatch.private_bytes,
+            kernel.vgpr_count,
+            kernel.accum_vgpr_count,
+            kernel.sgpr_count,
+        ))
+    }
+
+    fn copy(&mut self, tables: &Tables, copy: &Copy) -> Result<(), ExportError> {
+        let record = &copy.record;
+        self.copy.write(format_args!(
+            "\"MEMORY_COPY\",\"{}\",{},\"Agent {}\",\"Agent {}\",{},{},{}\n",
+            direction(tables.direction(copy)),
+            self.streams.number(copy.process_id, copy.stream),
+            copy.src_node,
+            copy.dst_node,
+            record.correlation_id,
+            record.begin_ns,
+            record.end_ns,
+        ))
+    }
+}
+
+/// Calls that the compiler puts into programs have a table of their own.
+fn hip_domain(function: &str) -> &'static str {
+    if function.starts_with("__hip") { "HIP_COMPILER_API" } else { "HIP_RUNTIME_API" }
+}
+
+fn hsa_domain(function: &str) -> &'static str {
+    let starts = |prefix| function.starts_with(prefix);
+    if starts("hsa_amd_") {
+        "HSA_AMD_EXT_API"
+    } else if starts("hsa_ext_image_") || starts("hsa_ext_sampler_") {
+        "HSA_IMAGE_EXT_API"
+    } else if starts("hsa_ext_program_") {
+        "HSA_FINALIZE_EXT_API"
+    } else {
+        "HSA_CORE_API"
+    }
+}
+
+fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::HostToHost => "MEMORY_COPY_HOST_TO_HOST",
+        Direction::HostToDevice => "MEMORY_COPY_HOST_TO_DEVICE",
+        Direction::DeviceToHost => "MEMORY_COPY_DEVICE_TO_HOST",
+        Direction::DeviceToDevice => "MEMORY_COPY_DEVICE_TO_DEVICE",
+        Direction::Fill | Direction::Unknown => "MEMORY_COPY_NONE",
+    }
+}
+
+/// The inside of a quoted field.
+fn quoted(text: &str) -> Cow<'_, str> {
+    if text.contains('"') { Cow::Owned(text.replace('"', "\"\"")) } else { Cow::Borrowed(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains() {
+        assert_eq!(hip_domain("__hipRegisterFatBinary"), "HIP_COMPILER_API");
+        assert_eq!(hip_domain("hipMalloc"), "HIP_RUNTIME_API");
+        assert_eq!(hsa_domain("hsa_init"), "HSA_CORE_API");
+        assert_eq!(hsa_domain("hsa_amd_memory_async_copy"), "HSA_AMD_EXT_API");
+        assert_eq!(hsa_domain("hsa_ext_image_create"), "HSA_IMAGE_EXT_API");
+        assert_eq!(hsa_domain("hsa_ext_program_create"), "HSA_FINALIZE_EXT_API");
+    }
+
+    #[test]
+    fn streams_are_numbered_as_they_appear() {
+        let mut streams = Streams::default();
+        let numbers = [(1, 0), (1, 80), (2, 80), (1, 80), (2, 0)];
+        let numbers = numbers.map(|(process_id, handle)| streams.number(process_id, handle));
+        assert_eq!(numbers, [0, 1, 2, 1, 0]);
+    }
+
+    #[test]
+    fn quotes_are_doubled() {
+        assert_eq!(quoted("k<\"a\">"), "k<\"\"a\"\">");
+    }
+}

@@ -1,0 +1,39 @@
+//! What can go wrong with an export.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An export failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// An output file is already there.
+    #[error("{} exists already: give another directory with -o, or --force to replace it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An output file or directory could not be created.
+    #[error("cannot create {}: {source}", path.display())]
+    Create {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An output file could not be written.
+    #[error("cannot write to {}: {source}; the export is not complete", path.display())]
+    Write {
+        /// The file, `-` for standard output.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ExportError {
+    /// Whoever read our standard output has seen enough.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

@@ -1,0 +1,43 @@
+//! What an export could not show.
+
+/// Counts of events that a format has no place for, or shows in part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LeftOut {
+    /// GPU operations without a completion: they have no times.
+    pub incomplete: u64,
+    /// GPU operations whose call is not known, where the format demands one.
+    pub without_call: u64,
+    /// Kernels and barriers of HSA programs, which roctracer's text has no line for.
+    pub hsa_operations: u64,
+    /// Barriers, which rocprofv3's CSV has no table for.
+    pub barriers: u64,
+    /// Calls of other domains.
+    pub other_calls: u64,
+    /// Calls that are there, but last 0 ns, because begin or end was not seen.
+    pub untimed_calls: u64,
+}
+
+impl LeftOut {
+    /// A sentence for each that is not zero.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let &Self {
+            incomplete,
+            without_call,
+            hsa_operations,
+            barriers,
+            other_calls,
+            untimed_calls,
+        } = self;
+        let all = [
+            (incomplete, "GPU operations are left out: no completion was seen"),
+            (without_call, "GPU operations are left out: the format wants their call, none known"),
+            (hsa_operations, "kernels and barriers of HSA calls are left out: no line for them"),
+            (barriers, "barriers are left out: the format has no table for them"),
+            (other_calls, "calls are left out: the format has no place for their domain"),
+            (untimed_calls, "calls last 0 ns in the export: their begin or end was not seen"),
+        ];
+        all.into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+    }
+}

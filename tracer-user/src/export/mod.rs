@@ -1,0 +1,111 @@
+//! `roctap export`: a trace in the formats of other tools.
+//!
+//! * [`text`]: what roctracer's file plugin writes; `docs/formats/text.md`.
+//! * [`csv`]: rocprofv3's columns; `docs/formats/csv.md`.
+//!
+//! Both hold less than a trace does. What a format has no place for is left out with a warning that
+//! counts it, never in silence.
+
+pub mod csv;
+mod error;
+mod left_out;
+mod output;
+pub mod text;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::trace::model::ApiCall;
+use crate::trace::{Reading, Trace};
+
+pub use error::ExportError;
+pub use left_out::LeftOut;
+
+/// How the words that were captured of a call become text. The tables of the API know; exports
+/// only place it.
+pub trait CallFormat {
+    /// The arguments without parentheses: `ptr=0x7f0012340000, size=4096`. Empty when unknown.
+    fn args(&self, call: &ApiCall) -> String;
+    /// The result of a call that returned. Empty when there is none or it is unknown.
+    fn ret(&self, call: &ApiCall) -> String;
+}
+
+/// Options of `roctap export`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  roctap export trace.roctap -f text             roctracer's lines on standard output
+  roctap export trace.roctap -f text -o out      out/<pid>_hip_api_trace.txt and so on
+  roctap export trace.roctap -f csv -o out       out/kernel_trace.csv and so on
+All times are ns of CLOCK_BOOTTIME.")]
+pub struct ExportOptions {
+    /// Trace file that `roctap record` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Format to write
+    #[arg(short, long, value_enum)]
+    pub format: ExportFormat,
+    /// Directory to write into; it is created. `text` goes to standard output without it
+    #[arg(short, long, value_name = "DIR", required_if_eq("format", "csv"))]
+    pub output: Option<PathBuf>,
+    /// Replace files that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Formats of other tools.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportFormat {
+    /// roctracer's file plugin: hip_api_trace.txt, hsa_api_trace.txt, hcc_ops_trace.txt,
+    /// async_copy_trace.txt, each prefixed with the process id
+    Text,
+    /// rocprofv3's columns: kernel_trace.csv, hip_api_trace.csv, hsa_api_trace.csv,
+    /// memory_copy_trace.csv
+    Csv,
+}
+
+/// Exports a trace. A damaged one is exported as far as it can be read; the damage is then returned
+/// as the error.
+pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<ExitCode> {
+    let trace = Trace::open(&options.file)?;
+    let output = options.output.as_deref();
+    let result = match (options.format, output) {
+        (ExportFormat::Text, _) => text::export(&trace, calls, output, options.force),
+        (ExportFormat::Csv, Some(output)) => csv::export(&trace, output, options.force),
+        (ExportFormat::Csv, None) => {
+            anyhow::bail!("csv is several files: name a directory for them with -o")
+        }
+    };
+    let exported = match result {
+        Err(error) if error.is_broken_pipe() => return Ok(ExitCode::SUCCESS),
+        result => result?,
+    };
+    if let Some(offset) = exported.reading.status.truncated_at {
+        let file = options.file.display();
+        tracing::warn!("{file} was cut off: exported up to byte {offset}, its last whole chunk");
+    }
+    exported.left_out.warnings().for_each(|warning| tracing::warn!("{warning}"));
+    match exported.reading.damage {
+        Some(damage) => Err(damage.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What an export did.
+#[derive(Debug)]
+pub struct Exported {
+    /// How whole the trace was.
+    pub reading: Reading,
+    /// What the format had no place for.
+    pub left_out: LeftOut,
+}
+
+/// When a call returned, for formats in which every call has: a call that did not return, or whose
+/// return was not seen, lasts 0 ns there. roctracer itself writes `hsa_shut_down` in this way.
+fn call_times(call: &ApiCall) -> (u64, u64) {
+    match (call.record.begin_ns, call.record.end_ns) {
+        (0, end_ns) => (end_ns, end_ns),
+        (begin_ns, 0) => (begin_ns, begin_ns),
+        times => times,
+    }
+}

@@ -1,0 +1,284 @@
+//! The files of roctracer's file plugin, line by line as it writes them (roctracer 4.1).
+//!
+//! The trace is read twice: once for what is needed in lines before its turn comes (names of the
+//! kernels that calls launched, all tables, which files there will be), once to write. The first
+//! pass keeps 16 bytes for each dispatch.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::path::Path;
+
+use tracer_common::activity::Domain;
+
+use super::output::Output;
+use super::{CallFormat, ExportError, Exported, LeftOut, call_times};
+use crate::trace::lookup::{UNKNOWN_KERNEL, clean, command_name};
+use crate::trace::model::{ApiCall, Dispatch, Event, Tables, op_flag};
+use crate::trace::{Reading, Trace};
+
+/// Calls that roctracer names the launched kernel of. Not graph launches: these start many.
+const LAUNCHES: &[&str] = &[
+    "hipDrvLaunchKernelEx",
+    "hipExtLaunchKernel",
+    "hipExtLaunchMultiKernelMultiDevice",
+    "hipExtModuleLaunchKernel",
+    "hipHccModuleLaunchKernel",
+    "hipLaunchByPtr",
+    "hipLaunchCooperativeKernel",
+    "hipLaunchCooperativeKernelMultiDevice",
+    "hipLaunchCooperativeKernel_spt",
+    "hipLaunchKernel",
+    "hipLaunchKernelExC",
+    "hipLaunchKernel_spt",
+    "hipModuleLaunchCooperativeKernel",
+    "hipModuleLaunchCooperativeKernelMultiDevice",
+    "hipModuleLaunchKernel",
+];
+
+/// The files, of each process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    HipApi,
+    HsaApi,
+    HccOps,
+    AsyncCopy,
+}
+
+impl Kind {
+    const fn file_name(self) -> &'static str {
+        match self {
+            Self::HipApi => "hip_api_trace.txt",
+            Self::HsaApi => "hsa_api_trace.txt",
+            Self::HccOps => "hcc_ops_trace.txt",
+            Self::AsyncCopy => "async_copy_trace.txt",
+        }
+    }
+}
+
+/// Where an event goes.
+enum Place {
+    /// Into this file of this process.
+    File(u32, Kind),
+    /// Nowhere; counted here.
+    Nowhere(fn(&mut LeftOut) -> &mut u64),
+}
+
+fn place(event: &Event) -> Place {
+    let record = event.record();
+    let (process_id, flags) = match event {
+        Event::Api(_) => {
+            return match record.domain {
+                Domain::HIP_API => Place::File(record.process_or_device, Kind::HipApi),
+                Domain::HSA_API => Place::File(record.process_or_device, Kind::HsaApi),
+                _ => Place::Nowhere(|left_out| &mut left_out.other_calls),
+            };
+        }
+        Event::Dispatch(e) => (e.process_id, u32::from(e.flags)),
+        Event::Copy(e) => (e.process_id, e.flags),
+        Event::Barrier(e) => (e.process_id, e.flags),
+    };
+    if flags & u32::from(op_flag::INCOMPLETE) != 0 {
+        return Place::Nowhere(|left_out| &mut left_out.incomplete);
+    }
+    match (record.domain, event) {
+        (Domain::HSA_OPS, Event::Copy(_)) => Place::File(process_id, Kind::AsyncCopy),
+        (Domain::HSA_OPS, _) => Place::Nowhere(|left_out| &mut left_out.hsa_operations),
+        // roctracer drops these: its post-processing wants the call.
+        _ if record.correlation_id == 0 => Place::Nowhere(|left_out| &mut left_out.without_call),
+        _ => Place::File(process_id, Kind::HccOps),
+    }
+}
+
+/// What lines need to know before their turn.
+struct Index {
+    tables: Tables,
+    files: BTreeSet<(u32, Kind)>,
+    /// (correlation id, names) of dispatches that have a call, sorted.
+    kernels: Vec<(u64, (u32, u32))>,
+}
+
+impl Index {
+    fn of(trace: &Trace) -> Self {
+        let mut files = BTreeSet::new();
+        let mut kernels = Vec::new();
+        let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
+            if let Place::File(process_id, kind) = place(event) {
+                files.insert((process_id, kind));
+            }
+            if let Event::Dispatch(Dispatch { record, demangled, .. }) = event
+                && record.correlation_id != 0
+            {
+                kernels.push((record.correlation_id, (*demangled, record.bytes_or_name as u32)));
+            }
+            Ok::<(), Infallible>(())
+        });
+        // Stable: of a call's dispatches the first stays first.
+        kernels.sort_by_key(|(correlation_id, _)| *correlation_id);
+        Self { tables, files, kernels }
+    }
+
+    fn kernel_of(&self, correlation_id: u64) -> Option<Cow<'_, str>> {
+        let at = self.kernels.partition_point(|(id, _)| *id < correlation_id);
+        let (id, (demangled, raw)) = *self.kernels.get(at)?;
+        let mut dispatch = Dispatch { demangled, ..Dispatch::default() };
+        dispatch.record.bytes_or_name = raw.into();
+        (id == correlation_id).then(|| self.tables.kernel_name(&dispatch))
+    }
+}
+
+/// Exports `trace` into the directory `dir`, else to standard output.
+pub fn export(
+    trace: &Trace,
+    calls: &dyn CallFormat,
+    dir: Option<&Path>,
+    force: bool,
+) -> Result<Exported, ExportError> {
+    let index = Index::of(trace);
+    let files = Vec::from_iter(index.files.iter().copied());
+    let mut outputs = match dir {
+        Some(dir) => {
+            let name = |(id, kind): &(u32, Kind)| format!("{id}_{}", kind.file_name());
+            Output::files(dir, &Vec::from_iter(files.iter().map(name)), force)?
+        }
+        None => vec![Output::stdout()],
+    };
+    let mut left_out = LeftOut::default();
+    let reading = trace.for_each_event(|event| {
+        let file = match place(event) {
+            Place::Nowhere(counter) => {
+                *counter(&mut left_out) += 1;
+                return Ok(());
+            }
+            Place::File(process_id, kind) => (process_id, kind),
+        };
+        let at = if dir.is_none() { Ok(0) } else { files.binary_search(&file) };
+        let Some(output) = at.ok().and_then(|at| outputs.get_mut(at)) else {
+            return Ok(());
+        };
+        if let Event::Api(call) = event {
+            left_out.untimed_calls += u64::from(is_untimed(call));
+            line_of_call(output, &index, calls, call)
+        } else {
+            line_of_operation(output, &index.tables, file.0, event)
+        }
+    })?;
+    outputs.into_iter().try_for_each(Output::finish)?;
+    Ok(Exported { reading, left_out })
+}
+
+fn is_untimed(call: &ApiCall) -> bool {
+    call.record.begin_ns == 0 || call.record.end_ns == 0
+}
+
+fn line_of_call(
+    output: &mut Output,
+    index: &Index,
+    calls: &dyn CallFormat,
+    call: &ApiCall,
+) -> Result<(), ExportError> {
+    let record = &call.record;
+    let (begin_ns, end_ns) = call_times(call);
+    let (process_id, thread_id) = (record.process_or_device, record.thread_id);
+    let name = index.tables.operation(record.domain.0, record.op);
+    let args = calls.args(call);
+    let args = clean(&args);
+    output.write(format_args!("{begin_ns}:{end_ns} {process_id}:{thread_id} {name}({args})"))?;
+    let id = record.correlation_id;
+    if record.domain == Domain::HSA_API {
+        let ret = if record.end_ns == 0 { "?".to_owned() } else { calls.ret(call) };
+        let ret = if ret.is_empty() { Cow::Borrowed("void") } else { clean(&ret) };
+        return output.write(format_args!(" = {ret} :{id}\n"));
+    }
+    if LAUNCHES.contains(&&*name)
+        && let Some(kernel) = index.kernel_of(id).filter(|kernel| kernel != UNKNOWN_KERNEL)
+    {
+        output.write(format_args!(" kernel={kernel}"))?;
+    }
+    output.write(format_args!(" :{id}\n"))
+}
+
+fn line_of_operation(
+    output: &mut Output,
+    tables: &Tables,
+    process_id: u32,
+    event: &Event,
+) -> Result<(), ExportError> {
+    let record = event.record();
+    let (begin_ns, end_ns, id) = (record.begin_ns, record.end_ns, record.correlation_id);
+    if record.domain == Domain::HSA_OPS {
+        return output.write(format_args!("{begin_ns}:{end_ns} async-copy:{id}:{process_id}\n"));
+    }
+    let name = match event {
+        Event::Dispatch(dispatch) => operation_name(&tables.kernel_name(dispatch)),
+        _ => command_name(record.op, record.kind).to_owned(),
+    };
+    let (device, queue) = (record.process_or_device, record.queue_id);
+    output.write(format_args!("{begin_ns}:{end_ns} {device}:{queue} {name}:{id}:{process_id}\n"))
+}
+
+/// The name of a kernel in `hcc_ops_trace.txt`: truncated as the file plugin does, never empty,
+/// never with a colon, which would end it.
+fn operation_name(kernel: &str) -> String {
+    match truncate_name(kernel) {
+        "" if kernel == UNKNOWN_KERNEL => "KernelExecution".to_owned(),
+        "" => kernel.replace(':', "_"),
+        name => name.to_owned(),
+    }
+}
+
+/// The bare name in a demangled one: `Foo<int>::foo(a[], int (int))` → `foo`. From the right, what
+/// stands in brackets is skipped, then the name goes to the next space or colon.
+pub fn truncate_name(name: &str) -> &str {
+    let mut depth = 0_u32;
+    let mut pair = ('\0', '\0');
+    let mut end = name.len();
+    for (at, c) in name.char_indices().rev() {
+        if depth > 0 {
+            depth += u32::from(c == pair.1);
+            depth -= u32::from(c == pair.0);
+        } else {
+            pair = match c {
+                ')' => ('(', ')'),
+                '>' => ('<', '>'),
+                ']' => ('[', ']'),
+                ' ' => pair,
+                _ => break,
+            };
+            depth = u32::from(c != ' ');
+        }
+        end = at;
+    }
+    let bare = name.get(..end).unwrap_or_default();
+    bare.rsplit([' ', ':']).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_truncated_as_by_the_file_plugin() {
+        for (name, bare) in [
+            ("Foo<int>::foo(a[], int (int))", "foo"),
+            ("void kernel<float, 4>(float*)", "kernel"),
+            ("kernel", "kernel"),
+            ("k (int) ", "k"),
+            ("ns::Op<A>::operator()<B>(C) const", "const"),
+            ("(anonymous namespace)::k(int)", "k"),
+            ("(int)", ""),
+            ("", ""),
+            ("a>b)", ""),
+            ("größe(int)", "größe"),
+        ] {
+            assert_eq!(truncate_name(name), bare, "{name}");
+        }
+        assert_eq!(operation_name("(a::b)"), "(a__b)");
+        assert_eq!(operation_name(UNKNOWN_KERNEL), "KernelExecution");
+    }
+
+    #[test]
+    fn launches_are_sorted() {
+        assert!(LAUNCHES.is_sorted());
+    }
+}
