@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 
 use crate::config::{Config, Durations};
+use crate::memory::Memory;
 use crate::names::Names;
 use crate::sys;
 
@@ -94,19 +95,23 @@ impl Work {
     }
 
     /// Carries it out.
-    pub fn run(&self) {
+    pub fn run(&self, memory: &Memory) {
         match self {
             Work::None => {}
-            Work::Copy { src, dst, bytes } => sys::copy(*src, *dst, *bytes),
+            Work::Copy { src, dst, bytes } => {
+                sys::copy(memory.host_address(*src), memory.host_address(*dst), *bytes);
+            }
             Work::CopyRect { src, src_pitch, dst, dst_pitch, size: [x, y, z] } => {
+                let (src, dst) = (memory.host_address(*src), memory.host_address(*dst));
                 for slice in 0..*z {
                     for row in 0..*y {
                         let at = |base: u64, pitch: &[u64; 2]| base + row * pitch[0] + slice * pitch[1];
-                        sys::copy(at(*src, src_pitch), at(*dst, dst_pitch), *x);
+                        sys::copy(at(src, src_pitch), at(dst, dst_pitch), *x);
                     }
                 }
             }
             Work::Fill { dst, pattern, count, rows, pitch } => {
+                let dst = memory.host_address(*dst);
                 for row in 0..*rows {
                     sys::fill(dst + row * pitch, pattern, *count);
                 }
@@ -143,8 +148,8 @@ impl Kernel {
     }
 
     /// Reads the kernel arguments and says what there is to move and how long it takes.
-    pub fn plan(&self, kernarg: u64, config: &Config) -> (Work, u64) {
-        let work = self.work(kernarg);
+    pub fn plan(&self, kernarg: u64, config: &Config, memory: &Memory) -> (Work, u64) {
+        let work = self.work(kernarg, memory);
         let bytes = work.bytes();
         let ns = if bytes > 0 { transfer_ns(config, bytes) } else { self.duration_ns };
         (work, ns)
@@ -157,7 +162,7 @@ impl Kernel {
         }
     }
 
-    fn work(&self, kernarg: u64) -> Work {
+    fn work(&self, kernarg: u64, memory: &Memory) -> Work {
         let q = |offset: u64| sys::load_u64(kernarg + offset);
         let d = |offset: u64| u64::from(sys::load_u32(kernarg + offset));
         let copy = |src: u64, dst: u64, bytes: u64| Work::Copy { src, dst, bytes };
@@ -184,7 +189,8 @@ impl Kernel {
             Action::Fill | Action::Fill2d => {
                 let Some(log2) = (0..4).find(|i| q(i * 8) != 0) else { return Work::None };
                 let pattern_bytes = d(40) << log2;
-                let pattern = (0..pattern_bytes).map(|i| sys::read_bytes::<1>(q(32) + i)[0]).collect();
+                let from = memory.host_address(q(32));
+                let pattern = (0..pattern_bytes).map(|i| sys::read_bytes::<1>(from + i)[0]).collect();
                 let dst = q(log2 * 8) + (q(48) << log2);
                 if matches!(self.action, Action::Fill) {
                     Work::Fill { dst, pattern, count: q(56), rows: 1, pitch: 0 }
@@ -246,9 +252,12 @@ impl Kernels {
             eprintln!("emulated-gpu: no code object holds kernel {kernel_object:#x}");
             format!("unknown_{kernel_object:x}")
         });
-        self.known.push(Kernel::new(name, durations));
-        self.by_object.insert(kernel_object, self.known.len() - 1);
-        self.known.len() - 1
+        let i = self.known.iter().position(|k| k.name == name).unwrap_or_else(|| {
+            self.known.push(Kernel::new(name, durations));
+            self.known.len() - 1
+        });
+        self.by_object.insert(kernel_object, i);
+        i
     }
 
     /// A kernel that `find` found.
@@ -256,9 +265,10 @@ impl Kernels {
         &self.known[i]
     }
 
-    /// Forgets the addresses in a range: its memory goes away and may come back with other kernels.
-    pub fn forget(&mut self, base: u64, bytes: u64) {
-        self.by_object.retain(|&object, _| object.wrapping_sub(base) >= bytes);
+    /// Forgets all addresses. The runtime invalidates the instruction caches after it has loaded code,
+    /// possibly to where other code was; names are cached just as long.
+    pub fn invalidate(&mut self) {
+        self.by_object.clear();
     }
 }
 
@@ -266,9 +276,10 @@ impl Kernels {
 mod tests {
     use super::{Kernel, Work};
     use crate::config::Durations;
+    use crate::memory::Memory;
 
     fn work(name: &str, args: &[u64]) -> Work {
-        Kernel::new(name.to_owned(), &Durations::default()).work(args.as_ptr() as u64)
+        Kernel::new(name.to_owned(), &Durations::default()).work(args.as_ptr() as u64, &Memory::default())
     }
 
     #[test]
@@ -284,7 +295,7 @@ mod tests {
         let args = [0, target.as_mut_ptr() as u64, 0, 0, pattern.as_ptr() as u64, 1, 2, 5];
         let fill = work("__amd_rocclr_fillBufferAligned", &args);
         assert_eq!(fill.bytes(), 10);
-        fill.run();
+        fill.run(&Memory::default());
         assert_eq!(target[..4], [0; 4]);
         assert_eq!(target[4..14], [0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab]);
         assert_eq!(target[14..], [0; 18]);
@@ -299,7 +310,7 @@ mod tests {
         ];
         let rect = work("__amd_rocclr_copyBufferRect", &args);
         assert_eq!(rect.bytes(), 6);
-        rect.run();
+        rect.run(&Memory::default());
         assert_eq!(dst[..8], [9, 10, 11, 0, 17, 18, 19, 0]);
     }
 

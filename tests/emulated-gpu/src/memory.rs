@@ -1,7 +1,9 @@
 //! Memory as the driver hands it out: device memory, pinned host memory, and registered user memory.
 //!
-//! All of it is ordinary memory of the process, at one address for the host and for every GPU.
-//! Device memory counts against the size of its GPU.
+//! All of it is ordinary memory of the process. What is allocated here has one address for the host
+//! and for every GPU. Registered memory has another one for the GPUs, as with the real driver (HIP
+//! 5.2.3 aborts in hipHostUnregister if they are equal): a reserved range that is translated when a
+//! copy touches it. Device memory counts against the size of its GPU.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,8 +36,9 @@ pub struct Range {
     pub mapped: Vec<u32>,
     /// The runtime's own word.
     pub user_data: u64,
-    // How often it was registered.
+    // How often it was registered, and its GPU addresses so far: the last one has the full length.
     registrations: u32,
+    aliases: Vec<u64>,
     // Whether it counts against a GPU's memory.
     charged: bool,
 }
@@ -44,6 +47,8 @@ pub struct Range {
 struct Tables {
     allocated: BTreeMap<u64, Range>,
     registered: BTreeMap<u64, Range>,
+    // GPU address of registered memory → (length, host address).
+    aliases: BTreeMap<u64, (u64, u64)>,
     used: BTreeMap<u32, u64>,
 }
 
@@ -51,12 +56,12 @@ struct Tables {
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<Tables>);
 
+const PAGE: u64 = 4096;
+
 /// `HsaMemFlags` bits (hsakmttypes.h).
 pub mod flags {
     /// Reserved for scratch; never touched here.
     pub const SCRATCH: u32 = 1 << 9;
-    /// May hold code.
-    pub const EXECUTE: u32 = 1 << 12;
     /// The ring of an AQL queue on targets before gfx9: mapped twice in a row.
     pub const AQL_QUEUE: u32 = 1 << 14;
     /// At exactly the address passed in.
@@ -90,76 +95,104 @@ impl Memory {
             return None;
         };
         let origin = Origin::Allocated;
-        let range =
-            Range { base, bytes, origin, node, flags, mapped: Vec::new(), user_data: 0, registrations: 0, charged };
-        t.allocated.insert(base, range);
+        t.allocated.insert(base, Range { charged, node, ..Range::new(base, bytes, origin, flags) });
         Some(base)
     }
 
-    /// Frees an allocation; none when there is none at `base`.
-    pub fn free(&self, base: u64) -> Option<Range> {
+    /// Frees an allocation; whether there was one at `base`.
+    pub fn free(&self, base: u64) -> bool {
         let mut t = self.lock();
-        let range = t.allocated.remove(&base)?;
+        let Some(range) = t.allocated.remove(&base) else { return false };
         if range.charged {
             *t.used.entry(range.node).or_default() -= range.bytes;
         }
         sys::unmap(range.base, range.bytes);
-        Some(range)
+        true
     }
 
-    /// Makes memory of the program known. The same base may be registered several times.
-    pub fn register(&self, base: u64, bytes: u64, flags: u32) {
-        let mut t = self.lock();
+    /// Makes memory of the program known; false when it has no GPU address. The same base may be
+    /// registered several times.
+    pub fn register(&self, base: u64, bytes: u64, flags: u32) -> bool {
+        let mut guard = self.lock();
+        let t = &mut *guard;
         // Memory from `allocate` needs no registration.
-        if covering(&t.allocated, base).is_some() {
-            return;
-        }
-        let range = t.registered.entry(base).or_insert_with(|| Range {
-            base,
-            bytes,
-            origin: Origin::Registered,
-            node: 0,
-            flags: flags | self::flags::HOST_ACCESS,
-            mapped: Vec::new(),
-            user_data: 0,
-            registrations: 0,
-            charged: false,
-        });
-        range.bytes = range.bytes.max(bytes);
-        range.registrations += 1;
-    }
-
-    /// Undoes one registration; whether there was one.
-    pub fn deregister(&self, base: u64) -> bool {
-        let mut t = self.lock();
         if covering(&t.allocated, base).is_some() {
             return true;
         }
+        let flags = flags | self::flags::HOST_ACCESS;
+        let known = t.registered.entry(base);
+        let range = known.or_insert_with(|| Range::new(base, 0, Origin::Registered, flags));
+        range.registrations += 1;
+        if bytes > range.bytes {
+            let Some(reserved) = sys::reserve(base % PAGE + bytes) else { return false };
+            let alias = reserved + base % PAGE;
+            range.bytes = bytes;
+            range.aliases.push(alias);
+            t.aliases.insert(alias, (bytes, base));
+        }
+        true
+    }
+
+    /// Undoes one registration; whether there was one.
+    pub fn deregister(&self, addr: u64) -> bool {
+        let mut guard = self.lock();
+        let t = &mut *guard;
+        if covering(&t.allocated, addr).is_some() {
+            return true;
+        }
+        let base = t.host_address(addr);
         let Some(range) = t.registered.get_mut(&base) else { return false };
         range.registrations -= 1;
         if range.registrations == 0 {
+            for alias in std::mem::take(&mut range.aliases) {
+                if let Some((bytes, _)) = t.aliases.remove(&alias) {
+                    sys::unmap(alias - alias % PAGE, alias % PAGE + bytes);
+                }
+            }
             t.registered.remove(&base);
         }
         true
     }
 
-    /// Runs `f` on the range that holds `addr`.
+    /// Runs `f` on the range that holds `addr`, the host's address or the GPU's.
     pub fn with<R>(&self, addr: u64, f: impl FnOnce(&mut Range) -> R) -> Option<R> {
         let mut guard = self.lock();
         let t = &mut *guard;
+        let addr = t.host_address(addr);
         let table = if covering(&t.allocated, addr).is_some() { &mut t.allocated } else { &mut t.registered };
         let key = covering(table, addr)?.base;
         table.get_mut(&key).map(f)
+    }
+
+    /// Where the bytes at a GPU's address are.
+    pub fn host_address(&self, addr: u64) -> u64 {
+        self.lock().host_address(addr)
     }
 
     /// The node whose memory holds `addr`; unknown memory is the host's.
     pub fn node_of(&self, addr: u64) -> u32 {
         self.with(addr, |r| r.node).unwrap_or(0)
     }
+}
 
-    /// Bytes of a GPU's memory in use.
-    pub fn used(&self, node: u32) -> u64 {
-        self.lock().used.get(&node).copied().unwrap_or(0)
+impl Tables {
+    fn host_address(&self, addr: u64) -> u64 {
+        match self.aliases.range(..=addr).next_back() {
+            Some((alias, (bytes, host))) if addr - alias < *bytes => host + (addr - alias),
+            _ => addr,
+        }
+    }
+}
+
+impl Range {
+    fn new(base: u64, bytes: u64, origin: Origin, flags: u32) -> Self {
+        let (mapped, aliases) = (Vec::new(), Vec::new());
+        Range { base, bytes, origin, node: 0, flags, mapped, user_data: 0, registrations: 0, aliases, charged: false }
+    }
+
+    /// Address of the first byte for the GPUs.
+    pub fn gpu_base(&self) -> u64 {
+        self.aliases.last().copied().unwrap_or(self.base)
     }
 }
 
@@ -177,9 +210,9 @@ mod tests {
         let a = m.allocate(1, 3 << 20, 0, Some(4 << 20)).unwrap();
         assert_eq!(a % (2 << 20), 0);
         assert!(m.allocate(1, 2 << 20, 0, Some(4 << 20)).is_none());
-        assert_eq!((m.node_of(a + 100), m.node_of(a - 1), m.used(1)), (1, 0, 3 << 20));
-        assert!(m.free(a).is_some() && m.free(a).is_none());
-        assert_eq!(m.used(1), 0);
+        assert_eq!((m.node_of(a + 100), m.node_of(a - 1)), (1, 0));
+        assert!(m.free(a) && !m.free(a));
+        assert!(m.allocate(1, 4 << 20, 0, Some(4 << 20)).is_some());
     }
 
     #[test]
@@ -187,8 +220,10 @@ mod tests {
         let m = Memory::default();
         let mine = vec![0_u8; 8192];
         let base = mine.as_ptr() as u64;
-        m.register(base, 4096, 0);
-        m.register(base, 8192, 0);
+        assert!(m.register(base, 4096, 0) && m.register(base, 8192, 0));
+        let alias = m.with(base, |r| r.gpu_base()).unwrap();
+        assert_eq!((alias % 4096, m.host_address(alias + 5000)), (base % 4096, base + 5000));
+        assert_ne!(alias, base);
         assert_eq!(m.with(base + 8000, |r| r.bytes), Some(8192));
         assert!(m.deregister(base) && m.with(base, |_| ()).is_some());
         assert!(m.deregister(base) && m.with(base, |_| ()).is_none() && !m.deregister(base));

@@ -136,7 +136,15 @@ pub fn map_anonymous(bytes: u64, align: u64) -> Option<u64> {
     Some(start)
 }
 
-/// Unmaps what `map_anonymous` mapped.
+/// Reserves addresses that nothing can be read from or written to.
+pub fn reserve(bytes: u64) -> Option<u64> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping of our own, at an address that the kernel picks.
+    let p = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, libc::PROT_NONE, flags, -1, 0) };
+    (p != libc::MAP_FAILED).then_some(p as u64)
+}
+
+/// Unmaps what the functions above mapped.
 pub fn unmap(addr: u64, bytes: u64) {
     // SAFETY: only ranges of our own mappings are passed, once each.
     unsafe { libc::munmap(addr as *mut libc::c_void, bytes as usize) };

@@ -37,19 +37,16 @@ unsafe extern "C" fn hsaKmtAllocMemory(
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtFreeMemory(address: *mut c_void, _bytes: u64) -> Status {
-    let p = platform();
-    let Some(range) = p.memory.free(address as u64) else { return Status::INVALID_PARAMETER };
-    if range.flags & flags::EXECUTE != 0 {
-        // Other code may come to lie here.
-        p.shared.with(|e| e.kernels.forget(range.base, range.bytes));
-    }
-    Status::SUCCESS
+    if platform().memory.free(address as u64) { Status::SUCCESS } else { Status::INVALID_PARAMETER }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtRegisterMemoryWithFlags(address: *mut c_void, bytes: u64, mem_flags: u32) -> Status {
-    platform().memory.register(address as u64, bytes, mem_flags);
-    Status::SUCCESS
+    if platform().memory.register(address as u64, bytes, mem_flags) {
+        Status::SUCCESS
+    } else {
+        Status::NO_MEMORY
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -61,7 +58,7 @@ extern "C" fn hsaKmtDeregisterMemory(address: *mut c_void) -> Status {
     }
 }
 
-/// Maps for `nodes`: the GPU address is the host address.
+/// Maps for `nodes`; the address for the GPU.
 fn map(address: *mut c_void, nodes: &[u32]) -> Option<u64> {
     platform().memory.with(address as u64, |range| {
         for node in nodes {
@@ -69,7 +66,7 @@ fn map(address: *mut c_void, nodes: &[u32]) -> Option<u64> {
                 range.mapped.push(*node);
             }
         }
-        address as u64
+        range.gpu_base() + (address as u64).saturating_sub(range.base).min(range.bytes)
     })
 }
 
@@ -135,7 +132,7 @@ unsafe extern "C" fn hsaKmtQueryPointerInfo(pointer: *const c_void, out: *mut Po
         info.node = range.node;
         info.mem_flags = range.flags;
         info.cpu_address = if range.flags & flags::HOST_ACCESS != 0 { range.base } else { 0 };
-        info.gpu_address = range.base;
+        info.gpu_address = range.gpu_base();
         info.size_bytes = range.bytes;
         // The runtime copies the list under the lock that it also maps and frees under.
         info.num_mapped_nodes = range.mapped.len() as u32;
@@ -145,6 +142,13 @@ unsafe extern "C" fn hsaKmtQueryPointerInfo(pointer: *const c_void, out: *mut Po
     // SAFETY: the caller passes a structure to fill.
     unsafe { out.write(info) };
     if known.is_some() { Status::SUCCESS } else { Status::ERROR }
+}
+
+/// Not part of the driver's interface: where the host finds what a GPU's pointer points to. Host
+/// functions that stand in for kernels need it for pointers to registered memory.
+#[unsafe(no_mangle)]
+extern "C" fn emugpu_host_address(pointer: *const c_void) -> *mut c_void {
+    platform().memory.host_address(pointer as u64) as *mut c_void
 }
 
 #[unsafe(no_mangle)]

@@ -196,7 +196,7 @@ impl AqlQueue {
         let (kind, object, name) = match op.slot.packet {
             Packet::Dispatch { kernel_object, kernarg, grid, workgroup } => {
                 let kernel = cx.kernels.get(op.kernel);
-                op.work.run();
+                op.work.run(cx.memory);
                 kernel.call_host(kernarg, grid, workgroup);
                 (Kind::Dispatch, kernel_object, kernel.name.as_str())
             }
@@ -266,8 +266,12 @@ impl AqlQueue {
         let (kernel, work, ns) = match slot.packet {
             Packet::Dispatch { kernel_object, kernarg, .. } => {
                 let kernel = cx.kernels.find(kernel_object, &cx.config.durations);
-                let (work, ns) = cx.kernels.get(kernel).plan(kernarg, cx.config);
+                let (work, ns) = cx.kernels.get(kernel).plan(kernarg, cx.config, cx.memory);
                 (kernel, work, ns)
+            }
+            Packet::Pm4 => {
+                cx.kernels.invalidate();
+                (0, Work::None, cx.config.barrier_ns)
             }
             _ => (0, Work::None, cx.config.barrier_ns),
         };

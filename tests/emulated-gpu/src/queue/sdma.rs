@@ -79,7 +79,7 @@ impl SdmaQueue {
                 wake_ns = Some(self.time_ns);
                 break;
             }
-            std::mem::replace(&mut self.moving, Work::None).run();
+            std::mem::replace(&mut self.moving, Work::None).run(cx.memory);
             if self.next >= self.released || !self.run_packet(now, cx) {
                 break;
             }

@@ -1,0 +1,79 @@
+// Launches until the time is up or SIGTERM comes: something to attach to.
+//   loop [seconds, 0 for ever] [threads ≤ 4] [launches per second and thread, 0 for flat out]
+// Prints "ready <pid>" once all threads have launched, and the counts at the end.
+#include "common.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <thread>
+
+#define EACH(X) X(0) X(1) X(2) X(3)
+#define KERNEL(T)                                                             \
+  extern "C" __global__ void loop_t##T(unsigned long* x) {                    \
+    if (threadIdx.x == 0) *x += 1;                                            \
+  }                                                                           \
+  HOST_KERNEL(loop_t##T) { *argument<unsigned long*>(args, 0) += 1; }
+EACH(KERNEL)
+
+static std::atomic<bool> stop{false};
+static std::atomic<int> started{0};
+
+static double now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void launch(int thread, hipStream_t stream, unsigned long* x) {
+  switch (thread) {
+#define CASE(T) case T: LAUNCH(loop_t##T, 1, 64, stream, x); break;
+    EACH(CASE)
+  }
+}
+
+static void run(int thread, double seconds, double rate) {
+  unsigned long *x = nullptr, result = 0, launched = 0;
+  hipStream_t stream;
+  if (HIP(hipMalloc, (void**)&x, sizeof *x) || HIP(hipStreamCreate, &stream)) return;
+  HIP(hipMemset, x, 0, sizeof *x);
+  COPIED("fill", sizeof *x);
+  HIP(hipDeviceSynchronize);
+  const double begin = now();
+  while (!stop && (seconds <= 0 || now() - begin < seconds)) {
+    launch(thread, stream, x);
+    if (++launched == 1) started++;
+    if (rate > 0) {
+      HIP(hipStreamSynchronize, stream);
+      double left = begin + launched / rate - now();
+      if (left > 0) usleep((useconds_t)(left * 1e6));
+    } else if (launched % 100 == 0) {
+      HIP(hipStreamSynchronize, stream);
+    }
+  }
+  HIP(hipStreamSynchronize, stream);
+  HIP(hipMemcpy, &result, x, sizeof *x, hipMemcpyDeviceToHost);
+  COPIED("D2H", sizeof *x);
+  EXPECT(result == launched, "thread %d ran %lu of %lu", thread, result, launched);
+  HIP(hipStreamDestroy, stream);
+  HIP(hipFree, x);
+}
+
+int main(int argc, char** argv) {
+  double seconds = argc > 1 ? atof(argv[1]) : 2, rate = argc > 3 ? atof(argv[3]) : 0;
+  int threads = (int)number(argc, argv, 2, 1);
+  if (threads < 1 || threads > 4) {
+    fprintf(stderr, "usage: loop [seconds] [threads 1..4] [rate]\n");
+    return 2;
+  }
+  signal(SIGTERM, [](int) { stop = true; });
+  if (HIP(hipSetDevice, 0)) return common::report();
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; t++) all.emplace_back(run, t, seconds, rate);
+  while (started < threads && common::failure().empty()) usleep(1000);
+  printf("ready %d\n", getpid());
+  fflush(stdout);
+  for (auto& t : all) t.join();
+  return common::report();
+}

@@ -1,0 +1,7 @@
+// No ROCm at all.
+#include <stdio.h>
+
+int main(void) {
+  puts("result ok");
+  return 0;
+}
