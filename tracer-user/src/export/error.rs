@@ -14,26 +14,26 @@ pub enum ExportError {
         path: PathBuf,
     },
     /// An output file or directory could not be created.
-    #[error("cannot create {}: {source}", path.display())]
+    #[error("cannot create {}: {cause}", path.display())]
     Create {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. Part of the message, hence no `source`.
+        cause: io::Error,
     },
     /// An output file could not be written.
-    #[error("cannot write to {}: {source}; the export is not complete", path.display())]
+    #[error("cannot write to {}: {cause}; the export is not complete", path.display())]
     Write {
-        /// The file, `-` for standard output.
+        /// The file, or "standard output".
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. Part of the message, hence no `source`.
+        cause: io::Error,
     },
 }
 
 impl ExportError {
     /// Whoever read our standard output has seen enough.
     pub fn is_broken_pipe(&self) -> bool {
-        matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+        matches!(self, Self::Write { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe)
     }
 }

@@ -29,15 +29,17 @@ impl LeftOut {
             untimed_calls,
         } = self;
         let all = [
-            (incomplete, "GPU operations are left out: no completion was seen"),
-            (without_call, "GPU operations are left out: the format wants their call, none known"),
-            (hsa_operations, "kernels and barriers of HSA calls are left out: no line for them"),
-            (barriers, "barriers are left out: the format has no table for them"),
-            (other_calls, "calls are left out: the format has no place for their domain"),
-            (untimed_calls, "calls last 0 ns in the export: their begin or end was not seen"),
+            (incomplete, "GPU operations left out, no completion was seen"),
+            (
+                without_call,
+                "GPU operations left out, the format wants their call and none is known",
+            ),
+            (hsa_operations, "kernels and barriers of HSA calls left out, no line for them"),
+            (barriers, "barriers left out, the format has no table for them"),
+            (other_calls, "calls left out, the format has no place for their domain"),
+            (untimed_calls, "calls that last 0 ns in the export, begin or end was not seen"),
         ];
-        all.into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
+        let some = all.into_iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, what)| format!("{what}: {count}"))
     }
 }

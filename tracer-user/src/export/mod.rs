@@ -6,6 +6,7 @@
 //! Both hold less than a trace does. What a format has no place for is left out with a warning that
 //! counts it, never in silence.
 
+mod calls;
 pub mod csv;
 mod error;
 mod left_out;
@@ -18,15 +19,16 @@ use std::process::ExitCode;
 use crate::trace::model::ApiCall;
 use crate::trace::{Reading, Trace};
 
+pub use calls::ApiTables;
 pub use error::ExportError;
 pub use left_out::LeftOut;
 
 /// How the words that were captured of a call become text. The tables of the API know; exports
-/// only place it.
+/// only place it. [`ApiTables`] is what the program uses.
 pub trait CallFormat {
     /// The arguments without parentheses: `ptr=0x7f0012340000, size=4096`. Empty when unknown.
     fn args(&self, call: &ApiCall) -> String;
-    /// The result of a call that returned. Empty when there is none or it is unknown.
+    /// The result of a call that returned. Empty when the function returns nothing.
     fn ret(&self, call: &ApiCall) -> String;
 }
 
@@ -80,9 +82,10 @@ pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<Ex
         Err(error) if error.is_broken_pipe() => return Ok(ExitCode::SUCCESS),
         result => result?,
     };
-    if let Some(offset) = exported.reading.status.truncated_at {
-        let file = options.file.display();
-        tracing::warn!("{file} was cut off: exported up to byte {offset}, its last whole chunk");
+    let status = &exported.reading.status;
+    if !status.complete && exported.reading.damage.is_none() {
+        let (file, bytes) = (options.file.display(), status.bytes);
+        tracing::warn!("{file}: the end of the recording is missing, exported up to byte {bytes}");
     }
     exported.left_out.warnings().for_each(|warning| tracing::warn!("{warning}"));
     match exported.reading.damage {

@@ -18,7 +18,7 @@ pub struct Output {
 impl Output {
     /// Standard output.
     pub fn stdout() -> Self {
-        Self::new(PathBuf::from("-"), Box::new(io::stdout().lock()))
+        Self::new(PathBuf::from("standard output"), Box::new(io::stdout().lock()))
     }
 
     fn new(path: PathBuf, out: Box<dyn Write>) -> Self {
@@ -29,7 +29,7 @@ impl Output {
     /// them is there already and `force` is not given, none is created.
     pub fn files(dir: &Path, names: &[String], force: bool) -> Result<Vec<Self>, ExportError> {
         std::fs::create_dir_all(dir)
-            .map_err(|source| ExportError::Create { path: dir.to_path_buf(), source })?;
+            .map_err(|cause| ExportError::Create { path: dir.to_path_buf(), cause })?;
         let paths = Vec::from_iter(names.iter().map(|name| dir.join(name)));
         if let Some(path) = paths.iter().find(|path| !force && path.symlink_metadata().is_ok()) {
             return Err(ExportError::Exists { path: path.clone() });
@@ -38,7 +38,7 @@ impl Output {
             Ok(file) => Ok(Self::new(path, Box::new(file))),
             // Somebody else was faster.
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(ExportError::Exists { path }),
-            Err(source) => Err(ExportError::Create { path, source }),
+            Err(cause) => Err(ExportError::Create { path, cause }),
         };
         paths.into_iter().map(create).collect()
     }
@@ -46,13 +46,13 @@ impl Output {
     /// Writes formatted text: `output.write(format_args!(…))`.
     pub fn write(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), ExportError> {
         let result = self.out.write_fmt(text);
-        result.map_err(|source| ExportError::Write { path: self.path.clone(), source })
+        result.map_err(|cause| ExportError::Write { path: self.path.clone(), cause })
     }
 
     /// Writes what is left. To drop an output without this would lose errors.
     pub fn finish(mut self) -> Result<(), ExportError> {
         let result = self.out.flush();
-        result.map_err(|source| ExportError::Write { path: self.path.clone(), source })
+        result.map_err(|cause| ExportError::Write { path: self.path.clone(), cause })
     }
 }
 

@@ -5,6 +5,7 @@
 //! was lost and how the GPU times were had.
 
 mod render;
+mod rows;
 pub mod summary;
 mod units;
 

@@ -162,7 +162,7 @@ fn kernels(out: &mut String, summary: &Summary, width: Option<usize>) {
     more(out, summary.kernels.len(), summary.all_kernels);
     let incomplete = summary.incomplete_kernels;
     if incomplete > 0 {
-        line!(out, "  {} dispatches without a completion are in no sum", count(incomplete));
+        line!(out, "  without a completion, in no sum: {}", count(incomplete));
     }
 }
 
@@ -177,7 +177,7 @@ fn functions(out: &mut String, api: &Api, width: Option<usize>) {
         (api.entry_only, "recorded at entry only"),
     ];
     for (calls, what) in untimed.into_iter().filter(|(calls, _)| *calls > 0) {
-        line!(out, "  {} calls {what} are in no sum", count(calls));
+        line!(out, "  {what}, in no sum: {}", count(calls));
     }
 }
 

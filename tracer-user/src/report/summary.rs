@@ -7,123 +7,12 @@ use serde::Serialize;
 use tracer_common::activity::Domain;
 use tracer_common::bpf::flag;
 
+pub use super::rows::{Api, CopyRow, Loss, ProcessRow, Row, Times};
 use crate::trace::lookup::Direction;
 use crate::trace::model::{
     ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, Tables, op_flag,
 };
 use crate::trace::{Reading, Status, Trace, TraceError};
-
-/// Durations of things of one kind, in ns.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
-pub struct Times {
-    /// How many there were, of those with a known duration.
-    pub count: u64,
-    /// Their sum.
-    pub total_ns: u64,
-    /// The shortest.
-    pub min_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
-}
-
-impl Times {
-    fn add(&mut self, ns: u64) {
-        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
-        self.max_ns = self.max_ns.max(ns);
-        self.total_ns = self.total_ns.saturating_add(ns);
-        self.count += 1;
-    }
-
-    /// The mean, 0 without any.
-    pub fn mean_ns(&self) -> u64 {
-        self.total_ns.checked_div(self.count).unwrap_or(0)
-    }
-}
-
-/// A row of a table.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Row {
-    /// Kernel or function.
-    pub name: String,
-    /// Durations.
-    #[serde(flatten)]
-    pub times: Times,
-    /// The mean duration.
-    pub mean_ns: u64,
-    /// Share of the table's total time, in percent.
-    pub percent: f64,
-    /// Kernels: dispatched, but no completion was seen. Not in `count`.
-    pub incomplete: u64,
-    /// Calls: open when tracing began. Not in `count`.
-    pub open_at_start: u64,
-    /// Calls: open when tracing ended. Not in `count`.
-    pub open_at_end: u64,
-    /// Calls: recorded at entry alone. Not in `count`.
-    pub entry_only: u64,
-}
-
-impl Row {
-    /// Those without a duration.
-    pub fn untimed(&self) -> u64 {
-        self.incomplete + self.open_at_start + self.open_at_end + self.entry_only
-    }
-}
-
-/// Calls of one domain.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Api {
-    /// `HIP_API`, `HSA_API`.
-    pub domain: String,
-    /// Functions, the longest total first.
-    pub functions: Vec<Row>,
-    /// Functions before the table was shortened.
-    pub all: usize,
-    /// Time inside all calls, ns. Nested calls count in each of their levels.
-    pub total_ns: u64,
-    /// Calls that were open when tracing began.
-    pub open_at_start: u64,
-    /// Calls that were open when tracing ended.
-    pub open_at_end: u64,
-    /// Calls that were recorded at entry alone.
-    pub entry_only: u64,
-}
-
-/// Copies of one direction.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct CopyRow {
-    /// Direction.
-    pub direction: &'static str,
-    /// Durations.
-    #[serde(flatten)]
-    pub times: Times,
-    /// Bytes moved by those with a known duration.
-    pub bytes: u64,
-    /// 10⁹ bytes in a second of copying.
-    pub gb_per_s: f64,
-    /// Requested, but no completion was seen. Not in `count`.
-    pub incomplete: u64,
-}
-
-/// A counter of losses.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Loss {
-    /// 0 when no certain process lost something.
-    pub process_id: u32,
-    /// What, and why.
-    pub cause: String,
-    /// How often; 0 says that nothing was lost in this way.
-    pub count: u64,
-}
-
-/// A traced process.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct ProcessRow {
-    /// Its id.
-    pub process_id: u32,
-    /// What is known of it.
-    #[serde(flatten)]
-    pub process: crate::trace::model::Process,
-}
 
 /// What a trace adds up to.
 #[derive(Debug, Default, Serialize)]
@@ -259,7 +148,7 @@ impl Sums {
         let record = &copy.record;
         let complete = self.operation(copy.flags, record.correlation_id);
         let key = (record.kind, copy.process_id, copy.src_node, copy.dst_node);
-        let (row, _) = self.copies.entry(key).or_insert_with(|| (copy_row(""), *copy));
+        let (row, _) = self.copies.entry(key).or_insert_with(|| (CopyRow::new(""), *copy));
         if complete {
             row.times.add(record.end_ns.saturating_sub(record.begin_ns));
             row.bytes = row.bytes.saturating_add(record.bytes_or_name);
@@ -339,13 +228,13 @@ impl Sums {
 
     fn notices(&self, tables: &Tables) -> Vec<String> {
         let own = [
-            (self.joined_by_time, "GPU operations were joined to their call by time"),
-            (self.unlinked, "GPU operations have no call that is known"),
-            (self.early, "GPU operations began before they were enqueued, by their times"),
-            (self.incomplete_barriers, "barriers did not complete while tracing"),
+            (self.joined_by_time, "GPU operations joined to their call by time"),
+            (self.unlinked, "GPU operations whose call is not known"),
+            (self.early, "GPU operations that began before they were enqueued, by their times"),
+            (self.incomplete_barriers, "barriers without a completion"),
         ];
         let own = own.iter().filter(|(count, _)| *count > 0);
-        let own = own.map(|(count, text)| format!("{count} {text}"));
+        let own = own.map(|(count, text)| format!("{text}: {count}"));
         tables.notices.iter().cloned().chain(own).collect()
     }
 }
@@ -355,23 +244,13 @@ fn merge(rows: impl Iterator<Item = (String, Row)>) -> impl Iterator<Item = Row>
     let mut by_name = BTreeMap::<String, Row>::new();
     for (name, row) in rows {
         let sum = by_name.entry(name).or_default();
-        merge_times(&mut sum.times, &row.times);
+        sum.times.merge(&row.times);
         sum.incomplete += row.incomplete;
         sum.open_at_start += row.open_at_start;
         sum.open_at_end += row.open_at_end;
         sum.entry_only += row.entry_only;
     }
     by_name.into_iter().map(|(name, row)| Row { name, ..row })
-}
-
-fn merge_times(sum: &mut Times, other: &Times) {
-    if other.count == 0 {
-        return;
-    }
-    sum.min_ns = if sum.count == 0 { other.min_ns } else { sum.min_ns.min(other.min_ns) };
-    sum.max_ns = sum.max_ns.max(other.max_ns);
-    sum.total_ns = sum.total_ns.saturating_add(other.total_ns);
-    sum.count += other.count;
 }
 
 /// Sorts rows and fills in what depends on the whole table; gives its total time too.
@@ -387,16 +266,12 @@ fn finish(rows: impl Iterator<Item = Row>) -> (Vec<Row>, u64) {
     (rows, whole)
 }
 
-fn copy_row(direction: &'static str) -> CopyRow {
-    CopyRow { direction, times: Times::default(), bytes: 0, gb_per_s: 0.0, incomplete: 0 }
-}
-
 fn copies(sums: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>, tables: &Tables) -> Vec<CopyRow> {
     let mut by_direction = BTreeMap::<Direction, CopyRow>::new();
     for (row, copy) in sums.into_values() {
         let direction = tables.direction(&copy);
-        let sum = by_direction.entry(direction).or_insert_with(|| copy_row(direction.label()));
-        merge_times(&mut sum.times, &row.times);
+        let sum = by_direction.entry(direction).or_insert_with(|| CopyRow::new(direction.label()));
+        sum.times.merge(&row.times);
         sum.bytes = sum.bytes.saturating_add(row.bytes);
         sum.incomplete += row.incomplete;
     }

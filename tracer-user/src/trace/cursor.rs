@@ -54,11 +54,7 @@ impl<'a> Cursor<'a> {
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), TraceError> {
         let (path, offset) = (self.path.to_path_buf(), self.offset);
-        self.input.read_exact(buffer).map_err(|source| TraceError::Read {
-            path,
-            offset,
-            source,
-        })?;
+        self.input.read_exact(buffer).map_err(|cause| TraceError::Read { path, offset, cause })?;
         self.offset += buffer.len() as u64;
         Ok(())
     }
@@ -118,7 +114,7 @@ impl<'a> Cursor<'a> {
         reading: &mut Reading,
         mut on_event: impl FnMut(&Event) -> Result<(), E>,
     ) -> Result<(), Stop<E>> {
-        let read = |source| TraceError::Read { path: self.path.into(), offset: 0, source };
+        let read = |cause| TraceError::Read { path: self.path.into(), offset: 0, cause };
         let mut unpacker = Unpacker::new().map_err(read)?;
         let (mut packed, mut raw) = (Vec::new(), Vec::new());
         let mut table_bytes = 0;

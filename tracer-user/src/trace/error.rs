@@ -29,16 +29,16 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The file could not be opened or created.
-    #[error("cannot open {}: {source}", path.display())]
+    #[error("cannot open {}: {cause}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. Part of the message, hence no `source`.
+        cause: io::Error,
     },
     /// A write failed; the file was cut back to its last whole chunk.
     #[error(
-        "cannot write to {}: {source}; the trace holds everything up to its last whole chunk \
+        "cannot write to {}: {cause}; the trace holds everything up to its last whole chunk \
          ({kept_bytes} bytes), {lost} events after it are lost", path.display()
     )]
     Write {
@@ -48,8 +48,8 @@ pub enum TraceError {
         kept_bytes: u64,
         /// Events that were waiting to be written.
         lost: u64,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. Part of the message, hence no `source`.
+        cause: io::Error,
     },
     /// A write failed earlier, nothing more is written.
     #[error("{} is closed after a failed write", path.display())]
@@ -58,14 +58,14 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// A read failed.
-    #[error("cannot read {} at offset {offset}: {source}", path.display())]
+    #[error("cannot read {} at offset {offset}: {cause}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Where.
         offset: u64,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. Part of the message, hence no `source`.
+        cause: io::Error,
     },
     /// The file does not begin like a trace.
     #[error("{} is not a roctap trace: {found}", path.display())]
@@ -104,11 +104,11 @@ pub enum TraceError {
         found: String,
     },
     /// Compression or encoding failed, which memory exhaustion alone can cause.
-    #[error("cannot encode a chunk of {}: {source}", path.display())]
+    #[error("cannot encode a chunk of {}: {cause}", path.display())]
     Encode {
         /// The file.
         path: PathBuf,
         /// What went wrong.
-        source: io::Error,
+        cause: io::Error,
     },
 }

@@ -56,7 +56,7 @@ pub struct Reading {
 impl Trace {
     /// Opens a trace and reads its header.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let open = |source| TraceError::Open { path: path.to_path_buf(), source };
+        let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
         // Asked of the path first: to open a FIFO would wait for its other end.
         let attributes = std::fs::metadata(path).map_err(open)?;
         if !attributes.is_file() {
@@ -126,7 +126,7 @@ impl Trace {
             Source::File(file) => Box::new(BufReader::with_capacity(256 << 10, file)),
             Source::Bytes(bytes) => Box::new(io::Cursor::new(bytes.as_slice())),
         };
-        let read = |source| TraceError::Read { path: self.path.clone(), offset, source };
+        let read = |cause| TraceError::Read { path: self.path.clone(), offset, cause };
         input.seek(SeekFrom::Start(offset)).map_err(read)?;
         Ok(Cursor::new(&self.path, input, offset, self.len))
     }

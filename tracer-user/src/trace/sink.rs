@@ -38,7 +38,7 @@ impl Sink for File {
 /// as root. The file stays locked while it is open, so that two recorders cannot share it.
 pub fn claim(path: &Path, force: bool) -> Result<File, TraceError> {
     let path_buf = || path.to_path_buf();
-    let open = |source| TraceError::Open { path: path_buf(), source };
+    let open = |cause| TraceError::Open { path: path_buf(), cause };
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     let mut file = match options.clone().create_new(true).open(path) {

@@ -65,18 +65,18 @@ impl Writer {
         mut sink: Box<dyn Sink>,
         metadata: &Metadata,
     ) -> Result<Self, TraceError> {
-        let encode = |source| TraceError::Encode { path: path.to_path_buf(), source };
+        let encode = |cause| TraceError::Encode { path: path.to_path_buf(), cause };
         let json = serde_json::to_vec(metadata).map_err(|e| encode(e.into()))?;
         if json.len() > MAX_METADATA as usize {
             return Err(encode(io::Error::other("the metadata are too large")));
         }
         let mut out = FileHeader::new(&json).as_bytes().to_vec();
         out.extend_from_slice(&json);
-        sink.append(&out).map_err(|source| TraceError::Write {
+        sink.append(&out).map_err(|cause| TraceError::Write {
             path: path.to_path_buf(),
             kept_bytes: 0,
             lost: 0,
-            source,
+            cause,
         })?;
         Ok(Self {
             path: path.to_path_buf(),
@@ -206,14 +206,14 @@ impl Writer {
         self.flush_chunk()?;
         self.increment.end_clock = Some(end_clock);
         self.write_chunks(chunk_kind::END)?;
-        self.sink.sync().map_err(|source| self.write_error(source))
+        self.sink.sync().map_err(|cause| self.write_error(cause))
     }
 
     fn write_chunks(&mut self, kind: u16) -> Result<(), TraceError> {
         let result = self.try_write_chunks(kind);
-        result.map_err(|source| {
+        result.map_err(|cause| {
             self.closed = true;
-            let error = self.write_error(source);
+            let error = self.write_error(cause);
             // A failure here leaves a torn chunk at the end, which readers cope with as well.
             let _ = self.sink.cut(self.whole_bytes);
             (self.events, self.strings, self.string_batches) = Default::default();
@@ -259,12 +259,12 @@ impl Writer {
         Ok(())
     }
 
-    fn write_error(&self, source: io::Error) -> TraceError {
+    fn write_error(&self, cause: io::Error) -> TraceError {
         TraceError::Write {
             path: self.path.clone(),
             kept_bytes: self.whole_bytes,
             lost: u64::from(self.event_count),
-            source,
+            cause,
         }
     }
 

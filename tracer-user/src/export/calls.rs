@@ -1,0 +1,28 @@
+//! Calls as text, by the tables of the API.
+
+use super::CallFormat;
+use crate::api::{self, Kind, Operation};
+use crate::trace::model::ApiCall;
+
+/// Formats calls by [`crate::api`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApiTables;
+
+fn operation(call: &ApiCall) -> Option<&'static Operation> {
+    api::by_id(call.record.domain, u16::try_from(call.record.op).ok()?)
+}
+
+impl CallFormat for ApiTables {
+    fn args(&self, call: &ApiCall) -> String {
+        operation(call)
+            .map(|op| api::format_args(op, &call.args, &call.extra, call.flags))
+            .unwrap_or_default()
+    }
+
+    fn ret(&self, call: &ApiCall) -> String {
+        match operation(call) {
+            Some(op) if !matches!(op.ret.kind, Kind::Unknown) => api::format_return(op, call.ret),
+            _ => "?".to_owned(),
+        }
+    }
+}
