@@ -89,6 +89,12 @@ impl<'a> Consumer<'a> {
         Self { head, tail, data }
     }
 
+    /// Whether everything that was pushed has been taken.
+    pub fn is_empty(&self) -> bool {
+        // Acquire as in `pop`; `tail` is ours.
+        self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Relaxed)
+    }
+
     /// Takes the oldest frame: its words without the first go into `frame`, its kind is returned.
     ///
     /// # Errors

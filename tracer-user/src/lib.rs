@@ -8,5 +8,14 @@
 
 #![deny(unsafe_code)]
 
+pub mod api;
+mod clock;
 pub mod discover;
+pub mod doctor;
+pub mod export;
+pub mod join;
+pub mod probe;
+pub mod record;
+pub mod report;
+pub mod shim;
 pub mod trace;

@@ -1,2 +1,75 @@
 //! The `roctap` program.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use roctap::{doctor, export, record, report};
+use tracing_subscriber::EnvFilter;
+
+/// Traces AMD ROCm programs: API calls and GPU work, joined
+#[derive(Parser)]
+#[command(name = "roctap", version, arg_required_else_help = true)]
+#[command(after_help = "A first session:
+  sudo roctap record -o run.rtrace -- ./my_hip_app
+  roctap report run.rtrace
+  roctap export run.rtrace -f csv -o csv/
+
+`roctap doctor` says what this machine allows.")]
+struct Cli {
+    /// More messages (-v, -vv)
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Record(record::Options),
+    Report(report::ReportOptions),
+    Export(export::ExportOptions),
+    /// Say what this machine and its ROCm processes allow, and why not
+    Doctor,
+    /// List the running ROCm processes
+    Ps,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == record::HOLD) {
+        let rest: Vec<_> = arguments.collect();
+        // Comes back only when the command cannot be run.
+        return match record::hold(&rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 127),
+        };
+    }
+    let cli = Cli::parse();
+    let level = ["roctap=warn", "roctap=info", "roctap=debug"][usize::from(cli.verbose.min(2))];
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            EnvFilter::try_from_env("ROCTAP_LOG").unwrap_or_else(|_| EnvFilter::new(level)),
+        )
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
+    let result = match &cli.verb {
+        Verb::Record(options) => record::run(options),
+        Verb::Report(options) => report::run(options),
+        Verb::Export(options) => export::run(options, &export::ApiTables),
+        Verb::Doctor => Ok(doctor::run()),
+        Verb::Ps => Ok(doctor::ps()),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if error.is::<record::Usage>() => fail(&error, 2),
+        Err(error) => fail(&error, 1),
+    }
+}
+
+fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
+    eprintln!("roctap: {error:#}");
+    ExitCode::from(code)
+}

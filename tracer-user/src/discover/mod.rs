@@ -9,7 +9,7 @@ mod elf;
 mod predict;
 
 pub use elf::{ElfError, Function, Image};
-pub use predict::candidates;
+pub use predict::{candidates, find_executable};
 
 use std::{
     collections::BTreeMap,

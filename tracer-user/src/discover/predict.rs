@@ -41,7 +41,7 @@ pub fn candidates(command: &OsStr) -> Vec<Library> {
 }
 
 /// Finds `command` as `execvp` does.
-fn find_executable(command: &OsStr) -> Option<PathBuf> {
+pub fn find_executable(command: &OsStr) -> Option<PathBuf> {
     let path = Path::new(command);
     if path.components().count() > 1 {
         return path.canonicalize().ok();

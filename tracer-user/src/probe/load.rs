@@ -6,7 +6,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Link, MapCore as _, MapFlags, MapHandle, MapMut, MapType, Object, ObjectBuilder,
+    Link, MapCore as _, MapFlags, MapHandle, Map, MapType, Object, ObjectBuilder,
     ProgramAttachType, ProgramMut, UprobeMultiOpts, UprobeOpts,
     btf::{Btf, types::Struct},
 };
@@ -111,7 +111,7 @@ impl Programs {
             let ring =
                 MapHandle::create(MapType::RingBuf, name, 0, 0, self.settings.ring_bytes, &options)?;
             let fd = ring.as_fd().as_raw_fd();
-            self.map_mut("RINGS").update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+            self.map("RINGS").update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
             self.rings.push(ring);
         }
         Ok(())
@@ -123,19 +123,19 @@ impl Programs {
     }
 
     /// Panics only if the object lacks a map that this module and the BPF crate both name.
-    fn map_mut(&mut self, name: &str) -> MapMut<'_> {
+    fn map(&self, name: &str) -> Map<'_> {
         // SANITY: the names are constants that the object embedded above defines.
-        self.object.maps_mut().find(|m| m.name() == name).expect("map of the embedded object")
+        self.object.maps().find(|m| m.name() == name).expect("map of the embedded object")
     }
 
-    fn program_mut(&mut self, name: &str) -> ProgramMut<'_> {
-        // SANITY: as in `map_mut`.
+    fn program(&self, name: &str) -> ProgramMut<'_> {
+        // SANITY: as in `map`.
         self.object.progs_mut().find(|p| p.name() == name).expect("program of the embedded object")
     }
 
-    fn write_config(&mut self) -> Result<(), ProbeError> {
+    fn write_config(&self) -> Result<(), ProbeError> {
         let config = self.config;
-        self.map_mut("CONFIG")
+        self.map("CONFIG")
             .update(&0u32.to_ne_bytes(), config.as_bytes(), MapFlags::ANY)
             .map_err(|source| ProbeError::Map { map: "CONFIG", source })
     }
@@ -156,8 +156,8 @@ impl Programs {
     /// # Errors
     ///
     /// When the map cannot be written.
-    pub fn track(&mut self, pid: u32) -> Result<(), ProbeError> {
-        self.map_mut("PROCESSES")
+    pub fn track(&self, pid: u32) -> Result<(), ProbeError> {
+        self.map("PROCESSES")
             .update(&pid.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(|source| ProbeError::Map { map: "PROCESSES", source })
     }
@@ -167,9 +167,9 @@ impl Programs {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn attach_life(&mut self) -> Result<Attachment, ProbeError> {
+    pub fn attach_life(&self) -> Result<Attachment, ProbeError> {
         let links = ["task_created", "task_executed", "task_ended"]
-            .map(|name| self.program_mut(name).attach())
+            .map(|name| self.program(name).attach())
             .into_iter()
             .collect::<Result<_, _>>()
             .map_err(|source| ProbeError::Load {
@@ -185,7 +185,7 @@ impl Programs {
     ///
     /// When the kernel refuses; nothing stays attached.
     pub fn attach(
-        &mut self,
+        &self,
         pid: u32,
         path: &Path,
         sites: &[Site],
@@ -203,7 +203,7 @@ impl Programs {
     ///
     /// When the kernel refuses.
     pub fn attach_dispatch_site(
-        &mut self,
+        &self,
         pid: u32,
         path: &Path,
         file_offset: u64,
@@ -218,7 +218,7 @@ impl Programs {
     }
 
     fn attach_sites(
-        &mut self,
+        &self,
         program: &str,
         what: &'static str,
         pid: u32,
@@ -229,7 +229,7 @@ impl Programs {
             return Ok(Vec::new());
         }
         let (multi, retprobe) = (self.settings.uprobe_multi, what == "return");
-        let program = self.program_mut(program);
+        let program = self.program(program);
         let links = if multi {
             let options = UprobeMultiOpts {
                 offsets: sites.iter().map(|s| s.file_offset as usize).collect(),
@@ -270,8 +270,8 @@ impl Programs {
     /// # Errors
     ///
     /// When the map cannot be read.
-    pub fn losses(&mut self) -> Result<[u64; Loss::COUNT], ProbeError> {
-        let map = self.map_mut("LOSSES");
+    pub fn losses(&self) -> Result<[u64; Loss::COUNT], ProbeError> {
+        let map = self.map("LOSSES");
         let mut sums = [0; Loss::COUNT];
         for (cause, sum) in sums.iter_mut().enumerate() {
             let values = map
@@ -288,8 +288,8 @@ impl Programs {
 
     /// The calls that are open now, outermost first for each thread, with
     /// [`flag::OPEN_AT_END`]. Their process ids are 0: the table knows only threads.
-    pub fn open_calls(&mut self) -> Vec<ApiRecord> {
-        let map = self.map_mut("THREADS");
+    pub fn open_calls(&self) -> Vec<ApiRecord> {
+        let map = self.map("THREADS");
         let mut calls = Vec::new();
         for key in map.keys() {
             let Ok(tid) = u32::read_from_bytes(key.as_slice()) else { continue };

@@ -1,0 +1,119 @@
+//! Recent API calls, to look up by correlation id or by time.
+
+use std::collections::{HashMap, VecDeque};
+
+use tracer_common::{
+    activity::Domain,
+    bpf::{ApiRecord, flag},
+};
+
+/// Calls that are kept for each thread.
+const KEPT_PER_THREAD: usize = 4096;
+/// A generation of streams is given up after this, ns.
+const GENERATION_NS: u64 = 10_000_000_000;
+
+/// The call that launched an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Caller {
+    /// Its correlation id, 0 for none.
+    pub correlation_id: u64,
+    /// Its domain and operation, as in `Header::operation`.
+    pub operation: u32,
+}
+
+impl Caller {
+    /// Whether it is a HIP call.
+    pub fn is_hip(self) -> bool {
+        self.correlation_id != 0 && self.operation >> 16 == Domain::HIP_API.0
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Interval {
+    begin_ns: u64,
+    end_ns: u64,
+    caller: Caller,
+}
+
+/// Recent calls.
+#[derive(Default)]
+pub struct Calls {
+    /// HIP streams by the correlation id of the call that named one: two generations.
+    streams: [HashMap<u64, u64>; 2],
+    generation_began_ns: u64,
+    threads: HashMap<u32, VecDeque<Interval>>,
+}
+
+impl Calls {
+    /// Remembers a call and the stream that it named.
+    pub fn add(&mut self, call: &ApiRecord, stream: Option<u64>) {
+        let caller =
+            Caller { correlation_id: call.correlation_id, operation: call.header.operation };
+        if caller.is_hip() {
+            self.streams[0].insert(call.correlation_id, stream.unwrap_or(0));
+        }
+        if call.header.flags & (flag::OPEN_AT_START | flag::OPEN_AT_END | flag::ENTRY_ONLY) != 0 {
+            return;
+        }
+        let thread = self.threads.entry(call.header.tid).or_default();
+        if thread.len() >= KEPT_PER_THREAD {
+            thread.pop_front();
+        }
+        thread.push_back(Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller });
+    }
+
+    /// Forgets calls that nothing can refer to any more.
+    pub fn age(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.generation_began_ns) > GENERATION_NS {
+            self.generation_began_ns = now_ns;
+            self.streams.swap(0, 1);
+            self.streams[0] = HashMap::new();
+            self.threads.retain(|_, calls| {
+                calls.back().is_some_and(|c| c.end_ns.saturating_add(GENERATION_NS) > now_ns)
+            });
+        }
+    }
+
+    /// The stream that a HIP call named, 0 if it named none; none when the call is not known (yet).
+    pub fn stream(&self, correlation_id: u64) -> Option<u64> {
+        self.streams.iter().find_map(|streams| streams.get(&correlation_id).copied())
+    }
+
+    /// The call of thread `tid` that was open at `time_ns`: the innermost HIP call, else the
+    /// innermost HSA call.
+    pub fn at(&self, tid: u32, time_ns: u64) -> Option<Caller> {
+        // Calls are remembered in the order in which they return, so an inner one comes before
+        // those around it.
+        let open = |c: &&Interval| c.begin_ns <= time_ns && time_ns <= c.end_ns;
+        let calls = self.threads.get(&tid)?;
+        let first_after = calls.partition_point(|c| c.end_ns < time_ns);
+        let mut open = calls.range(first_after..).filter(open);
+        let innermost = open.clone().next()?;
+        Some(open.find(|c| c.caller.is_hip()).unwrap_or(innermost).caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracer_common::bpf::Header;
+
+    fn call(domain: Domain, id: u64, begin_ns: u64, end_ns: u64) -> ApiRecord {
+        let header = Header { operation: domain.0 << 16 | 1, tid: 7, ..Default::default() };
+        ApiRecord { header, correlation_id: id, begin_ns, end_ns, ..Default::default() }
+    }
+
+    #[test]
+    fn the_innermost_hip_call_around_the_time_is_found() {
+        let mut calls = Calls::default();
+        calls.add(&call(Domain::HIP_API, 1, 10, 20), Some(5));
+        calls.add(&call(Domain::HSA_API, 4, 35, 37), None);
+        calls.add(&call(Domain::HIP_API, 3, 32, 38), None);
+        calls.add(&call(Domain::HIP_API, 2, 30, 50), None);
+        calls.add(&call(Domain::HSA_API, 5, 60, 70), None);
+        let at = |time| calls.at(7, time).map(|c| c.correlation_id);
+        assert_eq!([at(15), at(36), at(33), at(45), at(65)], [1, 3, 3, 2, 5].map(Some));
+        assert_eq!([at(25), at(80), calls.at(8, 15).map(|c| c.correlation_id)], [None; 3]);
+        assert_eq!([calls.stream(1), calls.stream(2), calls.stream(4)], [Some(5), Some(0), None]);
+    }
+}

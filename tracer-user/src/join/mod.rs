@@ -1,0 +1,271 @@
+//! Joins the streams: API calls and dispatch links from BPF, GPU operations from the shims.
+//!
+//! A GPU operation is complete when four things are known, which arrive in any order from different
+//! rings: that it was enqueued, that it ran, which call launched it (the *link*), and the names and
+//! agents it refers to. Whatever is still missing [`PATIENCE_NS`] after the operation ran has been
+//! lost on the way (and counted there): the operation is then written without it, the call being
+//! looked for by time on the same thread.
+
+mod calls;
+mod operation;
+mod process;
+
+use std::collections::{BTreeMap, HashMap};
+
+use tracer_common::{
+    activity::{ActivityRecord, Domain},
+    bpf::{ApiRecord, LinkRecord, flag},
+};
+
+use crate::{
+    api,
+    shim::Frame,
+    trace::{
+        TraceError, Writer,
+        model::{ApiCall, Event},
+    },
+};
+use calls::Calls;
+pub use calls::Caller;
+use operation::Operation;
+use process::Process;
+
+/// How long an operation that ran waits for what belongs to it, ns.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// How operations find the calls that launched them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum Mode {
+    /// By the dispatch probe; by time where a link was lost.
+    #[default]
+    Exact,
+    /// By time alone.
+    Time,
+    /// By the dispatch probe, comparing each answer with that by time.
+    Check,
+}
+
+/// What has been joined so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// API calls.
+    pub calls: u64,
+    /// HIP calls that launch kernels.
+    pub launches: u64,
+    /// Kernel dispatches.
+    pub dispatches: u64,
+    /// Copies.
+    pub copies: u64,
+    /// Barriers.
+    pub barriers: u64,
+    /// Operations that were enqueued and never seen to complete.
+    pub incomplete: u64,
+    /// Completions whose operation is not known: its record was lost.
+    pub orphans: u64,
+    /// Operations that were joined by time.
+    pub by_time: u64,
+    /// Operations without a call.
+    pub without_call: u64,
+    /// Of the mode [`Mode::Check`]: answers that were compared, and those that differed.
+    pub compared: u64,
+    /// See `compared`.
+    pub differing: u64,
+}
+
+/// Joins records into events and writes these.
+pub struct Joiner {
+    mode: Mode,
+    counts: Counts,
+    calls: Calls,
+    processes: BTreeMap<u32, Process>,
+    pending: HashMap<(u32, u64), Operation>,
+    /// Operations that ran and wait for something, oldest first.
+    waiting: Vec<(u32, u64)>,
+    /// Operation names that the trace has.
+    named: HashMap<u32, ()>,
+    next_kernel_id: u32,
+}
+
+impl Joiner {
+    /// A joiner.
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            counts: Counts::default(),
+            calls: Calls::default(),
+            processes: BTreeMap::new(),
+            pending: HashMap::new(),
+            waiting: Vec::new(),
+            named: HashMap::new(),
+            next_kernel_id: 1,
+        }
+    }
+
+    /// What has been joined.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// An API call from BPF.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn api(&mut self, call: &ApiRecord, trace: &mut Writer) -> Result<(), TraceError> {
+        let domain = Domain(call.header.operation >> 16);
+        let operation_id = call.header.operation as u16;
+        let operation = api::by_id(domain, operation_id);
+        if let Some(operation) = operation
+            && self.named.insert(call.header.operation, ()).is_none()
+        {
+            trace.operation(domain.0, operation_id.into(), operation.name);
+        }
+        self.counts.calls += 1;
+        let mut stream = None;
+        if let Some(operation) = operation.filter(|_| call.header.flags & flag::OPEN_AT_START == 0)
+        {
+            stream = api::stream(operation, &call.args, &call.extra, call.header.flags);
+            let launch = api::launch(operation, &call.args, &call.extra, call.header.flags);
+            self.counts.launches += u64::from(launch.is_some());
+        }
+        self.calls.add(call, stream);
+        trace.push(Event::Api(ApiCall {
+            record: ActivityRecord {
+                domain,
+                op: operation_id.into(),
+                correlation_id: call.correlation_id,
+                begin_ns: call.begin_ns,
+                end_ns: call.end_ns,
+                process_or_device: call.header.pid,
+                thread_id: call.header.tid,
+                ..Default::default()
+            },
+            parent_id: call.parent_id,
+            ret: call.ret,
+            args: call.args,
+            extra: call.extra,
+            flags: call.header.flags,
+        }))
+    }
+
+    /// A dispatch link from BPF.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn link(&mut self, link: &LinkRecord, trace: &mut Writer) -> Result<(), TraceError> {
+        let key = (link.header.pid, link.sequence);
+        self.pending.entry(key).or_default().link =
+            Some(Caller { correlation_id: link.correlation_id, operation: link.header.operation });
+        self.settle(key, trace)
+    }
+
+    /// A frame that thread `tid` of process `pid` wrote.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn frame(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        frame: Frame,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let process = self.processes.entry(pid).or_default();
+        let key = |sequence| (pid, sequence);
+        match frame {
+            Frame::Agent(agent) => process.agent(pid, &agent, trace),
+            Frame::Symbol(symbol, name) => {
+                let id = self.next_kernel_id;
+                self.next_kernel_id += 1;
+                process.symbol(id, &symbol, &name, trace);
+            }
+            Frame::Queue(_) => {}
+            Frame::Complete(complete) => {
+                let key = key(complete.sequence);
+                self.pending.entry(key).or_default().complete = Some(complete);
+                return self.settle(key, trace);
+            }
+            Frame::Dispatch(dispatch) => {
+                return self.enqueued(key(dispatch.sequence), tid, dispatch.into(), trace);
+            }
+            Frame::Copy(copy) => {
+                return self.enqueued(key(copy.sequence), tid, copy.into(), trace);
+            }
+            Frame::Barrier(barrier) => {
+                return self.enqueued(key(barrier.sequence), tid, barrier.into(), trace);
+            }
+        }
+        Ok(())
+    }
+
+    fn enqueued(
+        &mut self,
+        key: (u32, u64),
+        tid: u32,
+        work: operation::Work,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let operation = self.pending.entry(key).or_default();
+        operation.enqueued = Some((tid, work));
+        self.settle(key, trace)
+    }
+
+    /// Writes the operation if nothing is missing; remembers it if it ran and waits.
+    fn settle(&mut self, key: (u32, u64), trace: &mut Writer) -> Result<(), TraceError> {
+        let Some(operation) = self.pending.get_mut(&key) else { return Ok(()) };
+        if operation.complete.is_none() {
+            return Ok(());
+        }
+        if !operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
+            if !std::mem::replace(&mut operation.waits, true) {
+                self.waiting.push(key);
+            }
+            return Ok(());
+        }
+        self.write(key, trace)
+    }
+
+    fn write(&mut self, key: (u32, u64), trace: &mut Writer) -> Result<(), TraceError> {
+        let Some(operation) = self.pending.remove(&key) else { return Ok(()) };
+        let process = self.processes.entry(key.0).or_default();
+        match operation.event(key, self.mode, process, &self.calls, &mut self.counts) {
+            Some(event) => trace.push(event),
+            None => Ok(()),
+        }
+    }
+
+    /// Settles what waited; call it every 100 ms or so, with the time of CLOCK_BOOTTIME.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn tick(&mut self, now_ns: u64, trace: &mut Writer) -> Result<(), TraceError> {
+        self.calls.age(now_ns);
+        for key in std::mem::take(&mut self.waiting) {
+            let Some(operation) = self.pending.get_mut(&key) else { continue };
+            let overdue =
+                operation.complete.is_some_and(|c| c.end_ns.saturating_add(PATIENCE_NS) < now_ns);
+            if overdue
+                || operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls)
+            {
+                self.write(key, trace)?;
+            } else {
+                self.waiting.push(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes everything that is left: what is not complete now never will be.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn finish(&mut self, trace: &mut Writer) -> Result<(), TraceError> {
+        let mut keys: Vec<_> = self.pending.keys().copied().collect();
+        keys.sort_unstable();
+        keys.into_iter().try_for_each(|key| self.write(key, trace))
+    }
+}

@@ -1,0 +1,209 @@
+//! One GPU operation on its way to becoming an event.
+
+use tracer_common::{
+    activity::{ActivityRecord, Domain, kind, op},
+    shim,
+};
+
+use super::{Calls, Counts, Mode, calls::Caller, process::Process};
+use crate::trace::model::{Barrier, Copy, Dispatch, Event, op_flag};
+
+/// What was enqueued.
+pub enum Work {
+    Dispatch(shim::Dispatch),
+    Copy(shim::Copy),
+    Barrier(shim::Barrier),
+}
+
+impl From<shim::Dispatch> for Work {
+    fn from(dispatch: shim::Dispatch) -> Self {
+        Self::Dispatch(dispatch)
+    }
+}
+
+impl From<shim::Copy> for Work {
+    fn from(copy: shim::Copy) -> Self {
+        Self::Copy(copy)
+    }
+}
+
+impl From<shim::Barrier> for Work {
+    fn from(barrier: shim::Barrier) -> Self {
+        Self::Barrier(barrier)
+    }
+}
+
+impl Work {
+    fn enqueue_ns(&self) -> u64 {
+        match self {
+            Self::Dispatch(w) => w.enqueue_ns,
+            Self::Copy(w) => w.enqueue_ns,
+            Self::Barrier(w) => w.enqueue_ns,
+        }
+    }
+}
+
+/// What is known of an operation so far.
+#[derive(Default)]
+pub struct Operation {
+    /// The enqueueing thread, and what it enqueued.
+    pub enqueued: Option<(u32, Work)>,
+    /// That it ran.
+    pub complete: Option<shim::Complete>,
+    /// Which call launched it.
+    pub link: Option<Caller>,
+    /// It ran and waits for the rest.
+    pub waits: bool,
+}
+
+impl Operation {
+    /// Whether everything is known that will ever be.
+    pub fn is_settled(&self, mode: Mode, process: Option<&Process>, calls: &Calls) -> bool {
+        let (Some((_, work)), Some(_), Some(link)) = (&self.enqueued, self.complete, self.link)
+        else {
+            return false;
+        };
+        let Some(process) = process else { return false };
+        // The call's own record comes when it returns; it carries the stream, and its times.
+        let call = match mode {
+            Mode::Exact => !link.is_hip() || calls.stream(link.correlation_id).is_some(),
+            // By time any call can be the answer: wait until the patience is over.
+            Mode::Time | Mode::Check => link.correlation_id == 0,
+        };
+        call && match work {
+            Work::Dispatch(d) => {
+                process.known_agent(d.agent).is_some()
+                    && process.kernel(d.kernel_object, d.enqueue_ns).is_some()
+            }
+            Work::Copy(c) => {
+                process.known_agent(c.dst_agent).is_some()
+                    && process.known_agent(c.src_agent).is_some()
+            }
+            Work::Barrier(b) => process.known_agent(b.agent).is_some(),
+        }
+    }
+
+    /// The call that launched it, with the flags that say how it was found.
+    fn caller(&self, tid: u32, time_ns: u64, mode: Mode, calls: &Calls, counts: &mut Counts) -> (Caller, u16) {
+        let by_time = || calls.at(tid, time_ns);
+        let (caller, flags) = match (mode, self.link) {
+            (Mode::Exact, Some(link)) => (Some(link), 0),
+            (Mode::Check, Some(link)) => {
+                counts.compared += 1;
+                counts.differing += u64::from(by_time().unwrap_or_default() != link);
+                (Some(link), 0)
+            }
+            (_, _) => (by_time(), op_flag::JOINED_BY_TIME),
+        };
+        let caller = caller.filter(|c| c.correlation_id != 0);
+        counts.by_time += u64::from(flags != 0 && caller.is_some());
+        counts.without_call += u64::from(caller.is_none());
+        match caller {
+            Some(caller) => (caller, flags),
+            None => (Caller::default(), 0),
+        }
+    }
+
+    /// The event, with what is known; none when only a completion or a link is.
+    pub fn event(
+        self,
+        (pid, sequence): (u32, u64),
+        mode: Mode,
+        process: &Process,
+        calls: &Calls,
+        counts: &mut Counts,
+    ) -> Option<Event> {
+        let Some((tid, work)) = &self.enqueued else {
+            counts.orphans += u64::from(self.complete.is_some());
+            return None;
+        };
+        let enqueue_ns = work.enqueue_ns();
+        let (caller, mut flags) = self.caller(*tid, enqueue_ns, mode, calls, counts);
+        let complete = self.complete.unwrap_or_default();
+        if self.complete.is_none() {
+            flags |= op_flag::INCOMPLETE;
+            counts.incomplete += 1;
+        } else if complete.start_ns < enqueue_ns {
+            flags |= op_flag::STARTS_BEFORE_ENQUEUE;
+        }
+        let stream = calls.stream(caller.correlation_id).unwrap_or(0);
+        let node = |handle| process.known_agent(handle).map_or(0, |agent| agent.node_id);
+        let record = ActivityRecord {
+            domain: if caller.is_hip() { Domain::HIP_OPS } else { Domain::HSA_OPS },
+            correlation_id: caller.correlation_id,
+            begin_ns: complete.start_ns,
+            end_ns: complete.end_ns,
+            thread_id: *tid,
+            ..Default::default()
+        };
+        Some(match work {
+            Work::Dispatch(d) => {
+                counts.dispatches += 1;
+                let kernel = process.kernel(d.kernel_object, d.enqueue_ns);
+                Event::Dispatch(Dispatch {
+                    record: ActivityRecord {
+                        kind: kind::KERNEL,
+                        op: op::DISPATCH,
+                        process_or_device: node(d.agent),
+                        queue_id: d.queue_id,
+                        bytes_or_name: kernel.map_or(0, |k| k.name.into()),
+                        ..record
+                    },
+                    process_id: pid,
+                    demangled: kernel.map_or(0, |k| k.demangled),
+                    kernel_id: kernel.map_or(0, |k| k.id),
+                    dispatch_id: sequence,
+                    enqueue_ns,
+                    grid: d.grid,
+                    workgroup: d.workgroup,
+                    flags,
+                    group_bytes: d.group_bytes,
+                    private_bytes: d.private_bytes,
+                    stream,
+                })
+            }
+            Work::Copy(c) => {
+                counts.copies += 1;
+                let is_gpu = |handle| process.known_agent(handle).is_some_and(|agent| agent.gpu);
+                let (from, to) = (is_gpu(c.src_agent), is_gpu(c.dst_agent));
+                Event::Copy(Copy {
+                    record: ActivityRecord {
+                        kind: match (from, to) {
+                            (true, true) => kind::COPY_DEVICE_TO_DEVICE,
+                            (true, false) => kind::COPY_DEVICE_TO_HOST,
+                            (false, true) => kind::COPY_HOST_TO_DEVICE,
+                            (false, false) => 0,
+                        },
+                        op: op::COPY,
+                        process_or_device: node(if to { c.dst_agent } else { c.src_agent }),
+                        bytes_or_name: c.size_bytes,
+                        ..record
+                    },
+                    process_id: pid,
+                    src_node: node(c.src_agent),
+                    dst_node: node(c.dst_agent),
+                    flags: flags.into(),
+                    dispatch_id: sequence,
+                    enqueue_ns,
+                    stream,
+                })
+            }
+            Work::Barrier(b) => {
+                counts.barriers += 1;
+                Event::Barrier(Barrier {
+                    record: ActivityRecord {
+                        kind: kind::MARKER,
+                        op: op::BARRIER,
+                        process_or_device: node(b.agent),
+                        queue_id: b.queue_id,
+                        ..record
+                    },
+                    process_id: pid,
+                    flags: flags.into(),
+                    dispatch_id: sequence,
+                    enqueue_ns,
+                })
+            }
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! What the shim of one process told about agents and kernels.
+
+use std::collections::HashMap;
+
+use tracer_common::shim::{self, Symbol};
+
+use crate::trace::{
+    Writer,
+    model::{Agent, Kernel, StringId},
+};
+
+/// A kernel symbol from some moment on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownKernel {
+    since_ns: u64,
+    /// Key of the trace's kernel table.
+    pub id: u32,
+    /// Raw name.
+    pub name: StringId,
+    /// Demangled name.
+    pub demangled: StringId,
+}
+
+/// An agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownAgent {
+    /// KFD node id.
+    pub node_id: u32,
+    /// Whether it is a GPU.
+    pub gpu: bool,
+}
+
+/// Agents and kernels of one process.
+#[derive(Default)]
+pub struct Process {
+    agents: HashMap<u64, KnownAgent>,
+    kernels: HashMap<u64, Vec<KnownKernel>>,
+}
+
+impl Process {
+    /// Takes an agent.
+    pub fn agent(&mut self, pid: u32, agent: &shim::Agent, trace: &mut Writer) {
+        let gpu = agent.device_type == 1;
+        self.agents.insert(agent.handle, KnownAgent { node_id: agent.node_id, gpu });
+        let length = agent.name.iter().position(|&b| b == 0).unwrap_or(agent.name.len());
+        let name = String::from_utf8_lossy(&agent.name[..length]).into_owned();
+        trace.agent(pid, agent.node_id, Agent { name, gpu, index: agent.index });
+    }
+
+    /// Takes a kernel symbol, under a new id.
+    pub fn symbol(&mut self, id: u32, symbol: &Symbol, raw: &str, trace: &mut Writer) {
+        let raw = raw.strip_suffix(".kd").unwrap_or(raw);
+        let (name, demangled) = (trace.string(raw), trace.string(&demangle(raw)));
+        trace.kernel(
+            id,
+            Kernel {
+                name,
+                vgpr_count: symbol.vgpr_count,
+                accum_vgpr_count: symbol.accum_vgpr_count,
+                sgpr_count: symbol.sgpr_count,
+            },
+        );
+        let known = self.kernels.entry(symbol.kernel_object).or_default();
+        known.push(KnownKernel { since_ns: symbol.since_ns, id, name, demangled });
+        known.sort_by_key(|k| k.since_ns);
+    }
+
+    /// The agent of a handle.
+    pub fn known_agent(&self, handle: u64) -> Option<KnownAgent> {
+        self.agents.get(&handle).copied()
+    }
+
+    /// The kernel whose descriptor was at an address at some time: an address can be used again.
+    pub fn kernel(&self, kernel_object: u64, time_ns: u64) -> Option<KnownKernel> {
+        let known = self.kernels.get(&kernel_object)?;
+        // A symbol that was seen only after its first launch counts for that launch too.
+        known.iter().rev().find(|k| k.since_ns <= time_ns).or(known.first()).copied()
+    }
+}
+
+/// The demangled name, or the name itself when it is not mangled.
+fn demangle(raw: &str) -> String {
+    cpp_demangle::Symbol::new(raw)
+        .ok()
+        .and_then(|symbol| symbol.demangle(&cpp_demangle::DemangleOptions::default()).ok())
+        .unwrap_or_else(|| raw.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_address_resolves_by_time() {
+        let mut process = Process::default();
+        let kernel = |since_ns, id| KnownKernel { since_ns, id, name: id, demangled: id };
+        process.kernels.insert(64, vec![kernel(100, 1), kernel(200, 2)]);
+        let at = |time| process.kernel(64, time).map(|k| k.id);
+        assert_eq!([at(50), at(150), at(250)], [Some(1), Some(1), Some(2)]);
+        assert_eq!(process.kernel(65, 150), None);
+    }
+
+    #[test]
+    fn names_are_demangled_when_they_are_mangled() {
+        assert_eq!(demangle("_Z3fooILi3EEvPf"), "void foo<3>(float*)");
+        assert_eq!(demangle("__amd_rocclr_copyBuffer"), "__amd_rocclr_copyBuffer");
+    }
+}

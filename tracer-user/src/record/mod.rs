@@ -1,0 +1,127 @@
+//! `roctap record`: attaches, drains and joins until the end, and writes the trace.
+
+mod command;
+mod options;
+mod progress;
+mod select;
+mod session;
+mod summary;
+mod target;
+
+pub use command::{HOLD, hold};
+pub use options::{Gpu, Options};
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+
+use command::{Held, Running};
+use progress::Progress;
+use session::Session;
+
+/// How long the rings are left alone when nobody wakes the reader.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Counts the wishes to stop: the first ends the recording, the second the program.
+struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    fn install() -> anyhow::Result<Self> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // In this order: the second signal finds the flag set and ends the program at once.
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))?;
+            signal_hook::flag::register(signal, Arc::clone(&asked))?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&count), 1)?;
+        }
+        Ok(Self(count))
+    }
+
+    fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Runs `roctap record`.
+///
+/// # Errors
+///
+/// When nothing could be recorded, or the trace could not be written.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.pids.is_empty() == options.command.is_empty() {
+        bail!(Usage("give either -p PID or -- CMD ARGS…"));
+    }
+    if options.gpu == Gpu::Tools && options.command.is_empty() {
+        bail!(Usage("--gpu tools works for a command that roctap starts: roctap record -- CMD"));
+    }
+    if let Some(command) = options.command.first() {
+        command::check(command)?;
+    }
+    for &pid in &options.pids {
+        crate::discover::process_info(pid)?;
+    }
+    let stop = Stop::install()?;
+    let mut session = Session::open(options)?;
+    let command = match options.command.first() {
+        Some(program) => Some(start_command(options, program, &mut session)?),
+        None => {
+            for &pid in &options.pids {
+                session.attach_running(pid)?;
+            }
+            None
+        }
+    };
+    session.all_attached()?;
+    record(options, session, command, &stop)
+}
+
+/// A mistake on the command line that clap cannot see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; see `roctap record --help`")]
+pub struct Usage(&'static str);
+
+fn start_command(
+    options: &Options,
+    program: &std::ffi::OsStr,
+    session: &mut Session,
+) -> anyhow::Result<Running> {
+    let held = Held::start(&options.command, &session.environment())?;
+    let shown: Vec<_> = options.command.iter().map(|part| part.to_string_lossy()).collect();
+    session.attach_held(held.pid(), program, &shown.join(" "))?;
+    held.release()
+}
+
+fn record(
+    options: &Options,
+    mut session: Session,
+    mut command: Option<Running>,
+    stop: &Stop,
+) -> anyhow::Result<ExitCode> {
+    let progress = Progress::new();
+    let began = Instant::now();
+    let deadline = options.duration.map(|seconds| began + Duration::from_secs_f64(seconds));
+    let mut status = None;
+    loop {
+        session.drain(DRAIN_INTERVAL)?;
+        progress.show(began, &session);
+        if let Some(command) = &mut command
+            && let Some(ended) = command.ended().context("waiting for the command")?
+        {
+            status = Some(ended);
+        }
+        let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if over || stop.asked() || session.targets_gone(command.is_none() || status.is_some()) {
+            break;
+        }
+    }
+    progress.end();
+    session.finish(options, status)
+}

@@ -1,0 +1,111 @@
+//! The command line of `roctap record`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use globset::Glob;
+
+use crate::{discover::Runtime, join::Mode};
+
+/// Which GPU times are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Gpu {
+    /// The best that this way of starting allows.
+    #[default]
+    Auto,
+    /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
+    Tools,
+    /// None: API calls alone.
+    Off,
+}
+
+/// Record API calls and GPU work of a command or of running processes.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  roctap record -- ./my_app --size 4096       a command, API calls and GPU times
+  roctap record -p 4711 -d 10 -o out.rtrace   a running process, its API calls, 10 seconds
+  roctap record --include 'hipMemcpy*' -- ./my_app
+
+Exit status: 0 recorded; 1 failed; 2 wrong usage; 3 a source that was asked for delivered nothing.")]
+pub struct Options {
+    /// Attach to a running process (may be given several times)
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pids: Vec<u32>,
+
+    /// Stop after so many seconds
+    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    pub duration: Option<f64>,
+
+    /// Trace file to write
+    #[arg(short, long, value_name = "FILE", default_value = "roctap.rtrace")]
+    pub output: PathBuf,
+
+    /// Replace an older trace of that name
+    #[arg(long)]
+    pub force: bool,
+
+    /// APIs whose calls are recorded
+    #[arg(long, value_name = "API", value_delimiter = ',', default_value = "hip", value_parser = runtime)]
+    pub api: Vec<Runtime>,
+
+    /// Record only functions that match one of these globs
+    #[arg(long, value_name = "GLOB")]
+    pub include: Vec<Glob>,
+
+    /// Do not record functions that match one of these globs
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<Glob>,
+
+    /// Where GPU times come from
+    #[arg(long, value_enum, default_value_t)]
+    pub gpu: Gpu,
+
+    /// Do not follow child processes
+    #[arg(long)]
+    pub no_follow: bool,
+
+    /// Bytes of each CPU's ring buffer for API calls; a power of two
+    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, value_parser = ring_bytes)]
+    pub ring_bytes: u32,
+
+    /// Bytes of each thread's ring in the shim's shared memory; a power of two
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = ring_bytes)]
+    pub shim_ring_bytes: u32,
+
+    /// How many processes can have GPU times
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub processes: u32,
+
+    /// How GPU work finds its call
+    #[arg(long, value_enum, default_value_t, hide = true)]
+    pub join: Mode,
+
+    /// Place probes one by one, as kernels before 6.6 need it
+    #[arg(long, hide = true)]
+    pub single_uprobes: bool,
+
+    /// The command to run and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+fn runtime(name: &str) -> Result<Runtime, String> {
+    Runtime::ALL
+        .into_iter()
+        .find(|runtime| runtime.name() == name)
+        .ok_or_else(|| "the APIs are hip and hsa".to_owned())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(seconds),
+        _ => Err("a number of seconds above 0".to_owned()),
+    }
+}
+
+fn ring_bytes(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(bytes) if bytes.is_power_of_two() && (4096..=1 << 28).contains(&bytes) => Ok(bytes),
+        _ => Err("a power of two from 4096 to 268435456".to_owned()),
+    }
+}

@@ -1,0 +1,94 @@
+//! The shim's library file, and the environment that makes a new process load it.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use tracer_common::shim::{DISPATCH_SITE, MEMORY_ENV};
+
+use super::Memory;
+use crate::discover::{ElfError, Image};
+
+/// File name of the shim.
+const FILE_NAME: &str = "libroctap_shim.so";
+/// The HSA runtime's list of tool libraries, separated by spaces.
+const TOOLS_ENV: &str = "HSA_TOOLS_LIB";
+/// Names another shim file.
+const SHIM_ENV: &str = "ROCTAP_SHIM";
+
+/// Why the shim cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ShimError {
+    /// It is not where it should be.
+    #[error("{FILE_NAME} not found beside {roctap} or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)")]
+    NotFound {
+        /// This program.
+        roctap: PathBuf,
+    },
+    /// Its path cannot stand in a list separated by spaces.
+    #[error("{path}: {TOOLS_ENV} is a list separated by spaces, so the shim's path must not have one")]
+    Space {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It is not a shim.
+    #[error("{path}: exports no function {DISPATCH_SITE}: not the shim of this roctap")]
+    NotAShim {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It cannot be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+}
+
+/// The shim's library.
+#[derive(Clone, Debug)]
+pub struct Shim {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Where its dispatch site is in the file.
+    pub site_offset: u64,
+}
+
+impl Shim {
+    /// Finds the shim: where `ROCTAP_SHIM` says, beside this program, or in `../lib/roctap`.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there or not usable.
+    pub fn find() -> Result<Self, ShimError> {
+        let roctap = std::env::current_exe().unwrap_or_default();
+        let directory = roctap.parent().unwrap_or(Path::new("."));
+        let named = std::env::var_os(SHIM_ENV).map(PathBuf::from);
+        let places = [directory.join(FILE_NAME), directory.join("../lib/roctap").join(FILE_NAME)];
+        let path = named
+            .into_iter()
+            .chain(places)
+            .find_map(|place| place.canonicalize().ok())
+            .ok_or(ShimError::NotFound { roctap })?;
+        if path.to_string_lossy().contains(' ') {
+            return Err(ShimError::Space { path });
+        }
+        let Some(site_offset) = Image::open(&path)?.symbol_offset(DISPATCH_SITE)? else {
+            return Err(ShimError::NotAShim { path });
+        };
+        Ok(Self { path, site_offset })
+    }
+
+    /// The environment that makes a process and its children load the shim and find the memories.
+    /// What `HSA_TOOLS_LIB` named already stays, behind the shim.
+    pub fn environment<'a>(
+        &self,
+        memories: impl Iterator<Item = &'a Memory>,
+    ) -> [(&'static str, OsString); 2] {
+        let mut tools = self.path.clone().into_os_string();
+        if let Some(others) = std::env::var_os(TOOLS_ENV).filter(|v| !v.is_empty()) {
+            tools.push(" ");
+            tools.push(others);
+        }
+        let paths: Vec<OsString> = memories.map(Memory::path).collect();
+        [(TOOLS_ENV, tools), (MEMORY_ENV, paths.join(OsStr::new(":")))]
+    }
+}

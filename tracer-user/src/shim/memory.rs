@@ -1,0 +1,138 @@
+//! One sealed memfd that a shim writes to.
+#![expect(unsafe_code, reason = "maps the shared memory")]
+
+use std::{
+    ffi::OsString,
+    os::fd::{AsRawFd as _, OwnedFd},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    io::Errno,
+    mm::{MapFlags, ProtFlags},
+};
+use tracer_common::{
+    ring::Consumer,
+    shim::{self, Layout, Loss, RING_HEADER_BYTES, control, ring_word},
+};
+
+/// Creating the shared memory failed.
+#[derive(Debug, thiserror::Error)]
+#[error("shared memory of {bytes} bytes for the shim: {call} failed: {source}")]
+pub struct MemoryError {
+    bytes: usize,
+    call: &'static str,
+    source: Errno,
+}
+
+/// A shared memory, mapped. The peer is not trusted: it may write anything at any time, which is
+/// why all access is atomic.
+pub struct Memory {
+    fd: OwnedFd,
+    words: &'static [AtomicU64],
+    layout: Layout,
+}
+
+impl Memory {
+    /// Creates a memory and its control block.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn create(layout: Layout) -> Result<Self, MemoryError> {
+        let bytes = layout.total_bytes();
+        let failed = |call| move |source| MemoryError { bytes, call, source };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd =
+            rustix::fs::memfd_create("roctap-shim", flags).map_err(failed("memfd_create"))?;
+        rustix::fs::ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
+        // A peer that shrank the memory would kill us with SIGBUS.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &fd, 0)
+        }
+        .map_err(failed("mmap"))?;
+        // SAFETY: the mapping is `bytes` long, page-aligned and never unmapped; the size is sealed;
+        // every bit pattern is a valid AtomicU64.
+        let words =
+            unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), bytes / 8) };
+        let memory = Self { fd, words, layout };
+        memory.word(control::VERSION).store(shim::VERSION, Ordering::Relaxed);
+        memory.word(control::RINGS).store(layout.rings as u64, Ordering::Relaxed);
+        memory.word(control::RING_BYTES).store(layout.ring_bytes as u64, Ordering::Relaxed);
+        memory.word(control::RECORD).store(1, Ordering::Relaxed);
+        // Release: whoever sees the magic sees the rest (the shim loads it with Acquire).
+        memory.word(control::MAGIC).store(shim::MAGIC, Ordering::Release);
+        Ok(memory)
+    }
+
+    /// A path by which processes that may look into this one can open the memory.
+    pub fn path(&self) -> OsString {
+        format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()).into()
+    }
+
+    /// A word of the control block, an index of [`control`].
+    pub fn word(&self, index: usize) -> &AtomicU64 {
+        &self.words[index]
+    }
+
+    /// The process that claimed the memory, as that process sees itself.
+    pub fn owner(&self) -> Option<u32> {
+        let pid = self.word(control::PID).load(Ordering::Acquire);
+        u32::try_from(pid).ok().filter(|&pid| pid != 0)
+    }
+
+    /// What the shim could not record so far.
+    pub fn losses(&self) -> [u64; Loss::COUNT] {
+        std::array::from_fn(|i| self.word(control::LOSSES + i).load(Ordering::Relaxed))
+    }
+
+    /// How many rings there are.
+    pub fn rings(&self) -> usize {
+        self.layout.rings
+    }
+
+    fn ring_words(&self, ring: usize) -> &'static [AtomicU64] {
+        let start = self.layout.ring_offset(ring) / 8;
+        &self.words[start..start + self.layout.stride() / 8]
+    }
+
+    /// The thread id that owns a ring, 0 when it is free.
+    pub fn ring_owner(&self, ring: usize) -> &'static AtomicU64 {
+        &self.ring_words(ring)[ring_word::OWNER]
+    }
+
+    /// Frames that a ring's producer had to drop.
+    pub fn ring_dropped(&self, ring: usize) -> u64 {
+        self.ring_words(ring)[ring_word::DROPPED].load(Ordering::Relaxed)
+    }
+
+    /// The reading end of a ring.
+    pub fn consumer(&self, ring: usize) -> Consumer<'static> {
+        let words = self.ring_words(ring);
+        let data = &words[RING_HEADER_BYTES / 8..];
+        Consumer::new(&words[ring_word::HEAD], &words[ring_word::TAIL], data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_is_laid_out_as_the_shim_expects() {
+        let layout = Layout { rings: 3, ring_bytes: 4096 };
+        let memory = Memory::create(layout).unwrap();
+        assert_eq!(memory.words.len() * 8, layout.total_bytes());
+        assert_eq!(memory.word(control::MAGIC).load(Ordering::Relaxed), shim::MAGIC);
+        assert_eq!(memory.owner(), None);
+        let mut frame = [0; tracer_common::ring::MAX_FRAME_WORDS];
+        for ring in 0..layout.rings {
+            assert_eq!(memory.consumer(ring).pop(&mut frame), Ok(None));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The tracer's side of the injected shim: the shared memory it writes to, and what comes out.
+
+mod library;
+mod memory;
+mod reader;
+
+pub use library::{Shim, ShimError};
+pub use memory::{Memory, MemoryError};
+pub use reader::{Frame, Reader};

@@ -1,0 +1,151 @@
+//! Takes frames out of a shim's rings and makes records of them.
+
+use std::sync::atomic::Ordering;
+
+use tracer_common::{
+    ring::{Corrupt, MAX_FRAME_WORDS},
+    shim::{Agent, Barrier, Complete, Copy, Dispatch, MAX_NAME_BYTES, Queue, Symbol, kind},
+};
+use zerocopy::{FromBytes, IntoBytes as _};
+
+use super::Memory;
+
+/// A record of the shim.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Frame {
+    /// A kernel was enqueued.
+    Dispatch(Dispatch),
+    /// A barrier packet with a signal was enqueued.
+    Barrier(Barrier),
+    /// A copy was requested.
+    Copy(Copy),
+    /// An operation completed.
+    Complete(Complete),
+    /// A kernel symbol and its raw name.
+    Symbol(Symbol, String),
+    /// An agent.
+    Agent(Agent),
+    /// A queue came or went.
+    Queue(Queue),
+}
+
+/// Reads one memory.
+pub struct Reader {
+    memory: Memory,
+    /// Rings whose producer wrote nonsense: not read again.
+    broken: Vec<bool>,
+    /// Frames that were not understood.
+    malformed: u64,
+    frame: Box<[u64; MAX_FRAME_WORDS]>,
+}
+
+impl Reader {
+    /// A reader of `memory`.
+    pub fn new(memory: Memory) -> Self {
+        let broken = vec![false; memory.rings()];
+        Self { memory, broken, malformed: 0, frame: Box::new([0; MAX_FRAME_WORDS]) }
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Gives every frame that is there now to `sink`, with the id of the thread that wrote it.
+    pub fn drain(&mut self, mut sink: impl FnMut(u32, Frame)) {
+        for ring in 0..self.memory.rings() {
+            let owner = self.memory.ring_owner(ring).load(Ordering::Acquire) as u32;
+            if owner == 0 || self.broken[ring] {
+                continue;
+            }
+            let consumer = self.memory.consumer(ring);
+            // Bounded, so that one busy ring does not starve the others.
+            for _ in 0..1 << 16 {
+                match consumer.pop(&mut self.frame) {
+                    Ok(None) => break,
+                    Ok(Some((kind, words))) => match parse(kind, &self.frame[..words]) {
+                        Some(frame) => sink(owner, frame),
+                        None => self.malformed += 1,
+                    },
+                    Err(Corrupt) => {
+                        self.broken[ring] = true;
+                        tracing::warn!("the shim's ring {ring} (thread {owner}) is corrupt; it is not read any more");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Frees the rings of threads that are gone.
+    pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool) {
+        for ring in 0..self.memory.rings() {
+            let word = self.memory.ring_owner(ring);
+            let owner = word.load(Ordering::Acquire);
+            if owner == 0 || alive(owner as u32) {
+                continue;
+            }
+            // The thread was gone before this look, so an empty ring stays empty. Release: the next
+            // owner (who swaps with Acquire) sees the ring as it was left.
+            if self.memory.consumer(ring).is_empty() {
+                word.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Frames that were dropped by full rings, and frames that could not be understood.
+    pub fn dropped(&self) -> (u64, u64) {
+        let full = (0..self.memory.rings()).map(|ring| self.memory.ring_dropped(ring)).sum();
+        let corrupt = self.broken.iter().filter(|&&broken| broken).count() as u64;
+        (full, self.malformed + corrupt)
+    }
+}
+
+fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
+    let bytes = words.as_bytes();
+    fn whole<T: FromBytes>(bytes: &[u8]) -> Option<T> {
+        T::read_from_bytes(bytes).ok()
+    }
+    Some(match kind {
+        kind::DISPATCH => Frame::Dispatch(whole(bytes)?),
+        kind::BARRIER => Frame::Barrier(whole(bytes)?),
+        kind::COPY => Frame::Copy(whole(bytes)?),
+        kind::COMPLETE => Frame::Complete(whole(bytes)?),
+        kind::AGENT => Frame::Agent(whole(bytes)?),
+        kind::QUEUE => Frame::Queue(whole(bytes)?),
+        kind::SYMBOL => {
+            let (symbol, name) = Symbol::read_from_prefix(bytes).ok()?;
+            let length = symbol.name_bytes as usize;
+            let name = name.get(..length).filter(|_| length <= MAX_NAME_BYTES)?;
+            Frame::Symbol(symbol, String::from_utf8_lossy(name).into_owned())
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_words_parse_or_do_not(kind in 0u32..10, words in prop::collection::vec(any::<u64>(), 0..64)) {
+            let _ = parse(kind, &words);
+        }
+    }
+
+    #[test]
+    fn a_symbol_carries_its_name() {
+        let symbol = Symbol { kernel_object: 5, name_bytes: 3, ..Default::default() };
+        let mut words: Vec<u64> = symbol
+            .as_bytes()
+            .chunks(8)
+            .map(|c| u64::from_ne_bytes(c.try_into().unwrap()))
+            .collect();
+        words.push(u64::from_le_bytes(*b"abc\0\0\0\0\0"));
+        assert_eq!(parse(kind::SYMBOL, &words), Some(Frame::Symbol(symbol, "abc".into())));
+        words.pop();
+        assert_eq!(parse(kind::SYMBOL, &words), None, "the name is missing");
+    }
+}
