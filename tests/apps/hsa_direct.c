@@ -1,10 +1,12 @@
 // The HSA runtime alone, in C: queues, AQL packets, signals and copies by hand.
-//   hsa_direct [parts] [n]
+//   hsa_direct [parts] [n] [times]
 // Parts, each run with n packets (200 when not given); all of them when none are given:
 //   s  a signal of its own for each dispatch      n  no signals but on the last
 //   r  one signal, used again and again           a  barrier-AND packets between dispatches
 //   b  batches of packets with one doorbell       p  four producers on one queue
 //   q  queues created and destroyed               c  asynchronous copies, there and back
+// With "times", each time that the runtime gives for a dispatch or a copy is printed as a line
+// "time dispatch|copy <start ns> <end ns>".
 #include <hsa/hsa.h>
 #include <hsa/hsa_ext_amd.h>
 
@@ -196,6 +198,8 @@ static void ring(hsa_queue_t* q, uint64_t index) {
   CALL(hsa_signal_store_screlease, q->doorbell_signal, index);
 }
 
+static int print_times;
+
 static void check_times(hsa_signal_t signal, uint64_t from) {
   hsa_amd_profiling_dispatch_time_t t = {0, 0};
   uint64_t to = 0;
@@ -204,6 +208,7 @@ static void check_times(hsa_signal_t signal, uint64_t from) {
   // The two clocks are related to within a microsecond or so.
   EXPECT(t.start + 5000 >= from && t.start <= t.end && t.end <= to + 5000,
          "times %lu to %lu are not within %lu to %lu", t.start, t.end, from, to);
+  if (print_times) printf("time dispatch %lu %lu\n", t.start, t.end);
 }
 
 static hsa_signal_t none;
@@ -327,6 +332,7 @@ static void part_copies(long n) {
     OK(hsa_system_get_info, HSA_SYSTEM_INFO_TIMESTAMP, &to);
     EXPECT(t.start + 5000 >= from && t.start <= t.end && t.end <= to + 5000,
            "copy times %lu to %lu are not within %lu to %lu", t.start, t.end, from, to);
+    if (print_times) printf("time copy %lu %lu\n", t.start, t.end);
     OK(hsa_signal_destroy, there);
     OK(hsa_signal_destroy, back);
   }
@@ -387,6 +393,7 @@ static int run(const char* program, const char* parts, long n) {
 
 int main(int argc, char** argv) {
   if (CALL(hsa_init) != HSA_STATUS_SUCCESS) return fail("hsa_init"), report();
+  print_times = argc > 3 && strcmp(argv[3], "times") == 0;
   int status = run(argv[0], argc > 1 ? argv[1] : "snrabpqc", argc > 2 ? atol(argv[2]) : 200);
   hsa_shut_down();
   return status;

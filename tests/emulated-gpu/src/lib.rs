@@ -30,3 +30,4 @@ mod platform;
 mod queue;
 mod sys;
 mod topology;
+pub mod truth;

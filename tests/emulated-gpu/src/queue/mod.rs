@@ -19,6 +19,9 @@ pub mod aql_packet;
 pub mod sdma;
 pub mod sdma_packet;
 
+#[cfg(test)]
+mod bench;
+
 /// What stepping a queue needs from its surroundings.
 #[derive(Debug)]
 pub struct Context<'a> {
