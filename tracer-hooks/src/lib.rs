@@ -1,2 +1,47 @@
-//! x
+//! In-process interception of the HSA runtime.
+//!
+//! It patches the runtime's API tables, so that every doorbell, copy, queue and code object passes
+//! by; gives packets completion signals of its own; and tells a [`Sink`] what was enqueued and when
+//! it ran, in the GPU's time converted by the runtime itself. It is mechanism only: what is recorded
+//! where, and when, is the business of whoever embeds it (`tracer-shim`, and the libraries that look
+//! like AMD's).
+//!
+//! It lives in somebody else's process. What ranks above every feature: the process never crashes,
+//! never hangs and never gets other results because of us. See the modules for how:
+//!
+//! * [`queue`]: doorbells, held back so that nothing is lost, with no way to lose one;
+//! * [`harvest`]: completions and how the application's own signals get theirs;
+//! * [`copies`]: the same for asynchronous copies;
+//! * [`worker`]: the one thread, and what it costs;
+//! * [`lifecycle`]: begin, end, shutdown, exit, fork;
+//! * [`lock`], [`track`], [`pool`], [`registry`]: what they are made of.
+//!
+//! Facts about the runtime are those of ROCm 5.2.3, read in its source and tried on it.
+
 #![deny(unsafe_code)]
+
+#[expect(missing_docs, reason = "the runtime's names")]
+pub mod abi;
+mod announce;
+pub mod copies;
+pub mod harvest;
+mod hooks;
+pub mod lifecycle;
+pub mod lock;
+pub mod pool;
+pub mod queue;
+pub mod registry;
+pub mod runtime;
+pub mod sink;
+pub mod state;
+mod symbols;
+pub mod sys;
+#[cfg(test)]
+mod testing;
+pub mod track;
+pub mod view;
+pub mod worker;
+
+pub use hooks::contained;
+pub use lifecycle::{InstallError, Timing, close, finish, install};
+pub use sink::Sink;

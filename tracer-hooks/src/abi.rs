@@ -1,0 +1,326 @@
+//! The HSA runtime's structures, as far as they are needed.
+//!
+//! Source: the headers of ROCm 5.2.3 (`hsa_api_trace.h`, `amd_hsa_signal.h`, `amd_hsa_queue.h`,
+//! `hsa_ven_amd_loader.h`), compared release by release with the runtime's history: the core table
+//! is the same from 4.5 to 6.2. The AMD extension table is the same, up to and including
+//! `hsa_amd_memory_async_copy_rect`, from 4.5 to 5.5 (400 to 424 bytes). **Release 5.6 inserted two
+//! entries in the middle and left the major version at 1**; only its size of 456 bytes tells. That
+//! is why [`AMD_EXT_KNOWN_BYTES`] bounds the size from above as well.
+//!
+//! Memory that the runtime or the GPU writes while we look is made of atomics here. Handles are
+//! structures of one 64-bit word in C, which the ABI passes exactly like `u64`.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
+
+/// `hsa_status_t`; 0 is success.
+pub type Status = u32;
+/// `HSA_STATUS_SUCCESS`.
+pub const SUCCESS: Status = 0;
+/// `hsa_status_t HSA_STATUS_ERROR`.
+pub const ERROR: Status = 0x1000;
+
+/// Major version of every table that this code knows.
+pub const MAJOR: u32 = 1;
+/// Sizes of the AMD extension table whose beginning is as [`AmdExtTable`] says.
+pub const AMD_EXT_KNOWN_BYTES: core::ops::RangeInclusive<u32> = 328..=424;
+
+/// One function pointer of a table. Others may call through it at any time.
+#[repr(transparent)]
+pub struct Entry<F>(pub(crate) AtomicUsize, PhantomData<F>);
+
+/// `ApiTableVersion`. `minor` is the table's size in bytes.
+#[repr(C)]
+pub struct Version {
+    pub major: u32,
+    pub minor: u32,
+    pub step: u32,
+    pub reserved: u32,
+}
+
+/// `HsaApiTable`, what `OnLoad` receives.
+#[repr(C)]
+pub struct ApiTable {
+    pub version: Version,
+    pub core: *const CoreTable,
+    pub amd_ext: *const AmdExtTable,
+}
+
+pub type SignalStore = unsafe extern "C" fn(u64, i64);
+pub type ShutDown = unsafe extern "C" fn() -> Status;
+pub type AgentCallback = unsafe extern "C" fn(u64, *mut c_void) -> Status;
+pub type IterateAgents = unsafe extern "C" fn(AgentCallback, *mut c_void) -> Status;
+pub type GetInfo = unsafe extern "C" fn(u64, u32, *mut c_void) -> Status;
+pub type QueueCreate = unsafe extern "C" fn(
+    agent: u64,
+    size: u32,
+    queue_type: u32,
+    callback: *const c_void,
+    data: *mut c_void,
+    private_segment_size: u32,
+    group_segment_size: u32,
+    queue: *mut *const AmdQueue,
+) -> Status;
+pub type QueueDestroy = unsafe extern "C" fn(*const AmdQueue) -> Status;
+pub type SignalDestroy = unsafe extern "C" fn(u64) -> Status;
+pub type ExecutableFreeze = unsafe extern "C" fn(u64, *const c_char) -> Status;
+pub type MajorExtensionTable = unsafe extern "C" fn(u16, u16, usize, *mut c_void) -> Status;
+pub type AgentSymbolCallback = unsafe extern "C" fn(u64, u64, u64, *mut c_void) -> Status;
+pub type IterateAgentSymbols =
+    unsafe extern "C" fn(u64, u64, AgentSymbolCallback, *mut c_void) -> Status;
+pub type SetProfiler = unsafe extern "C" fn(*const AmdQueue, c_int) -> Status;
+pub type CopyProfiling = unsafe extern "C" fn(bool) -> Status;
+pub type DispatchTime = unsafe extern "C" fn(u64, u64, *mut Times) -> Status;
+pub type CopyTime = unsafe extern "C" fn(u64, *mut Times) -> Status;
+pub type SignalCreate = unsafe extern "C" fn(i64, u32, *const u64, u64, *mut u64) -> Status;
+pub type AsyncCopy = unsafe extern "C" fn(
+    dst: *mut c_void,
+    dst_agent: u64,
+    src: *const c_void,
+    src_agent: u64,
+    size: usize,
+    dependencies: u32,
+    dependency: *const u64,
+    completion: u64,
+) -> Status;
+pub type AsyncCopyRect = unsafe extern "C" fn(
+    dst: *const PitchedPtr,
+    dst_offset: *const Dim3,
+    src: *const PitchedPtr,
+    src_offset: *const Dim3,
+    range: *const Dim3,
+    copy_agent: u64,
+    direction: u32,
+    dependencies: u32,
+    dependency: *const u64,
+    completion: u64,
+) -> Status;
+
+/// `hsa_amd_profiling_dispatch_time_t`, `hsa_amd_profiling_async_copy_time_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// Ns of the HSA system clock, which is CLOCK_BOOTTIME.
+    pub start: u64,
+    /// As `start`.
+    pub end: u64,
+}
+
+/// `hsa_pitched_ptr_t`.
+#[repr(C)]
+pub struct PitchedPtr {
+    pub base: u64,
+    pub pitch: u64,
+    pub slice: u64,
+}
+
+/// `hsa_dim3_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Dim3 {
+    pub x: u32,
+    pub y: u32,
+    pub z: u32,
+}
+
+/// `CoreApiTable`.
+#[repr(C)]
+pub struct CoreTable {
+    pub version: Version,
+    pub init: Entry<ShutDown>,
+    pub shut_down: Entry<ShutDown>,
+    _a: [usize; 3],
+    pub iterate_agents: Entry<IterateAgents>,
+    pub agent_get_info: Entry<GetInfo>,
+    pub queue_create: Entry<QueueCreate>,
+    _b: [usize; 1],
+    pub queue_destroy: Entry<QueueDestroy>,
+    _c: [usize; 28],
+    pub signal_destroy: Entry<SignalDestroy>,
+    _d: [usize; 2],
+    pub signal_store_relaxed: Entry<SignalStore>,
+    pub signal_store_screlease: Entry<SignalStore>,
+    _e: [usize; 24],
+    pub signal_subtract_screlease: Entry<SignalStore>,
+    _f: [usize; 18],
+    pub executable_freeze: Entry<ExecutableFreeze>,
+    _g: [usize; 6],
+    pub executable_symbol_get_info: Entry<GetInfo>,
+    _h: [usize; 4],
+    pub system_get_major_extension_table: Entry<MajorExtensionTable>,
+    _i: [usize; 3],
+    pub signal_silent_store_relaxed: Entry<SignalStore>,
+    pub signal_silent_store_screlease: Entry<SignalStore>,
+    _j: [usize; 19],
+    pub executable_iterate_agent_symbols: Entry<IterateAgentSymbols>,
+    _k: [usize; 1],
+}
+
+/// `AmdExtTable`, its beginning.
+#[repr(C)]
+pub struct AmdExtTable {
+    pub version: Version,
+    _a: [usize; 2],
+    pub profiling_set_profiler_enabled: Entry<SetProfiler>,
+    pub profiling_async_copy_enable: Entry<CopyProfiling>,
+    pub profiling_get_dispatch_time: Entry<DispatchTime>,
+    pub profiling_get_async_copy_time: Entry<CopyTime>,
+    _b: [usize; 9],
+    pub memory_async_copy: Entry<AsyncCopy>,
+    _c: [usize; 15],
+    pub signal_create: Entry<SignalCreate>,
+    _d: [usize; 6],
+    pub memory_async_copy_rect: Entry<AsyncCopyRect>,
+}
+
+/// `amd_signal_t`, which a signal handle points at. The packet processors write it too.
+#[repr(C, align(64))]
+pub struct AmdSignal {
+    pub kind: AtomicI64,
+    /// Value; in a doorbell the address of the hardware register.
+    pub value: AtomicI64,
+    pub event_mailbox: AtomicU64,
+    pub event_id: AtomicU32,
+    pub reserved1: u32,
+    /// GPU ticks.
+    pub start_ts: AtomicU64,
+    /// GPU ticks.
+    pub end_ts: AtomicU64,
+    /// Of a doorbell: address of its [`AmdQueue`].
+    pub queue: AtomicUsize,
+    pub reserved3: [u32; 2],
+}
+
+/// Values of [`AmdSignal::kind`].
+pub mod signal_kind {
+    /// `AMD_SIGNAL_KIND_USER`.
+    pub const USER: i64 = 1;
+    /// `AMD_SIGNAL_KIND_DOORBELL`.
+    pub const DOORBELL: i64 = -1;
+    /// `AMD_SIGNAL_KIND_LEGACY_DOORBELL`.
+    pub const LEGACY_DOORBELL: i64 = -2;
+}
+
+/// `amd_queue_t`, which begins with `hsa_queue_t`.
+#[repr(C, align(64))]
+pub struct AmdQueue {
+    pub queue_type: u32,
+    pub features: u32,
+    /// Address of the packets.
+    pub base_address: AtomicUsize,
+    pub doorbell_signal: AtomicU64,
+    /// Packets, a power of two.
+    pub size: AtomicU32,
+    pub reserved0: u32,
+    pub id: AtomicU64,
+    pub reserved1: [u32; 4],
+    pub write_dispatch_id: AtomicU64,
+    _a: [u32; 16],
+    pub read_dispatch_id: AtomicU64,
+    _b: [u32; 11],
+    pub queue_properties: AtomicU32,
+    _c: [u32; 18],
+}
+
+/// Bit of [`AmdQueue::queue_properties`]: completion signals get their times.
+pub const QUEUE_PROFILING: u32 = 1 << 3;
+
+/// One AQL packet. The header is the low half of the first word's low half.
+#[repr(C, align(64))]
+pub struct Packet(pub [AtomicU64; 8]);
+
+/// Packet types, the low 8 bits of a header.
+pub mod packet_type {
+    /// Vendor-specific.
+    pub const VENDOR: u8 = 0;
+    /// The slot is free, or not published yet.
+    pub const INVALID: u8 = 1;
+    /// Kernel dispatch.
+    pub const DISPATCH: u8 = 2;
+    /// Barrier-AND.
+    pub const BARRIER_AND: u8 = 3;
+    /// Agent dispatch.
+    pub const AGENT_DISPATCH: u8 = 4;
+    /// Barrier-OR.
+    pub const BARRIER_OR: u8 = 5;
+}
+
+/// Header bit: starts only when every packet before it has completed.
+pub const HEADER_BARRIER: u16 = 1 << 8;
+
+/// `hsa_ven_amd_loader_1_03_pfn_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LoaderTable {
+    pub query_host_address:
+        Option<unsafe extern "C" fn(*const c_void, *mut *const c_void) -> Status>,
+    pub unused: [usize; 5],
+    pub iterate_executables:
+        Option<unsafe extern "C" fn(AgentCallback, *mut c_void) -> Status>,
+}
+
+/// Attributes that are asked for.
+pub mod info {
+    /// `HSA_AGENT_INFO_NAME`: 64 bytes.
+    pub const AGENT_NAME: u32 = 0;
+    /// `HSA_AGENT_INFO_DEVICE`: u32, 0 CPU, 1 GPU.
+    pub const AGENT_DEVICE: u32 = 17;
+    /// `HSA_AMD_AGENT_INFO_DRIVER_NODE_ID`: u32.
+    pub const AGENT_NODE: u32 = 0xA004;
+    /// `HSA_EXECUTABLE_SYMBOL_INFO_TYPE`: u32.
+    pub const SYMBOL_TYPE: u32 = 0;
+    /// `HSA_EXECUTABLE_SYMBOL_INFO_NAME_LENGTH`: u32.
+    pub const SYMBOL_NAME_LENGTH: u32 = 1;
+    /// `HSA_EXECUTABLE_SYMBOL_INFO_NAME`: bytes without NUL.
+    pub const SYMBOL_NAME: u32 = 2;
+    /// `HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT`: u64.
+    pub const SYMBOL_KERNEL_OBJECT: u32 = 22;
+    /// `HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE`: u32.
+    pub const SYMBOL_GROUP_BYTES: u32 = 13;
+    /// `HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE`: u32.
+    pub const SYMBOL_PRIVATE_BYTES: u32 = 14;
+    /// `HSA_SYMBOL_KIND_KERNEL`.
+    pub const KIND_KERNEL: u32 = 1;
+    /// `HSA_EXTENSION_AMD_LOADER`.
+    pub const EXTENSION_LOADER: u16 = 0x201;
+    /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`.
+    pub const SIGNAL_GPU_ONLY: u64 = 1;
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(ApiTable, core) == 16 && offset_of!(ApiTable, amd_ext) == 24);
+    assert!(offset_of!(CoreTable, shut_down) == 24);
+    assert!(offset_of!(CoreTable, iterate_agents) == 56);
+    assert!(offset_of!(CoreTable, agent_get_info) == 64);
+    assert!(offset_of!(CoreTable, queue_create) == 72);
+    assert!(offset_of!(CoreTable, queue_destroy) == 88);
+    assert!(offset_of!(CoreTable, signal_destroy) == 320);
+    assert!(offset_of!(CoreTable, signal_store_relaxed) == 344);
+    assert!(offset_of!(CoreTable, signal_store_screlease) == 352);
+    assert!(offset_of!(CoreTable, signal_subtract_screlease) == 552);
+    assert!(offset_of!(CoreTable, executable_freeze) == 704);
+    assert!(offset_of!(CoreTable, executable_symbol_get_info) == 760);
+    assert!(offset_of!(CoreTable, system_get_major_extension_table) == 800);
+    assert!(offset_of!(CoreTable, signal_silent_store_relaxed) == 832);
+    assert!(offset_of!(CoreTable, signal_silent_store_screlease) == 840);
+    assert!(offset_of!(CoreTable, executable_iterate_agent_symbols) == 1000);
+    assert!(size_of::<CoreTable>() == 1016);
+    assert!(offset_of!(AmdExtTable, profiling_set_profiler_enabled) == 32);
+    assert!(offset_of!(AmdExtTable, profiling_get_async_copy_time) == 56);
+    assert!(offset_of!(AmdExtTable, memory_async_copy) == 136);
+    assert!(offset_of!(AmdExtTable, signal_create) == 264);
+    assert!(offset_of!(AmdExtTable, memory_async_copy_rect) == 320);
+    assert!(size_of::<AmdExtTable>() == *AMD_EXT_KNOWN_BYTES.start() as usize);
+    assert!(size_of::<AmdSignal>() == 64);
+    assert!(offset_of!(AmdSignal, value) == 8 && offset_of!(AmdSignal, event_mailbox) == 16);
+    assert!(offset_of!(AmdSignal, start_ts) == 32 && offset_of!(AmdSignal, queue) == 48);
+    assert!(size_of::<AmdQueue>() == 256);
+    assert!(offset_of!(AmdQueue, doorbell_signal) == 16 && offset_of!(AmdQueue, id) == 32);
+    assert!(offset_of!(AmdQueue, write_dispatch_id) == 56);
+    assert!(offset_of!(AmdQueue, read_dispatch_id) == 128);
+    assert!(offset_of!(AmdQueue, queue_properties) == 180);
+    assert!(size_of::<Packet>() == 64);
+    assert!(size_of::<LoaderTable>() == 56);
+};

@@ -1,0 +1,144 @@
+//! Agents and queues: what is there, and when it becomes known.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tracer_common::shim;
+
+use crate::abi::info;
+use crate::queue::{Queue, life};
+use crate::runtime::{self, RUNTIME};
+use crate::state::STATE;
+use crate::{lifecycle, symbols, sys, view};
+
+/// First CPU agent, for the host's end of a rectangular copy.
+static HOST: AtomicU64 = AtomicU64::new(0);
+/// The GPU agent if there is exactly one, for queues whose creation was not seen; `u64::MAX`
+/// while unknown.
+static ONLY_GPU: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// The application uses the runtime, which therefore is initialized.
+///
+/// `OnLoad` is called inside of `hsa_init`; nothing of the runtime is called before this.
+pub fn first_use() {
+    if !STATE.ready.load(Ordering::Acquire) && lifecycle::installed() {
+        learn_agents();
+        if !STATE.ready.swap(true, Ordering::AcqRel) && STATE.active() {
+            everything();
+        }
+    }
+}
+
+fn learn_agents() {
+    let mut gpus = 0;
+    RUNTIME.agents(|agent| match RUNTIME.agent_u32(agent, info::AGENT_DEVICE) {
+        Some(0) => {
+            let _ = HOST.compare_exchange(0, agent, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Some(1) => {
+            gpus += 1;
+            ONLY_GPU.store(if gpus == 1 { agent } else { 0 }, Ordering::Relaxed);
+        }
+        _ => {}
+    });
+}
+
+/// Tells the sink all that is there: recording begins.
+pub fn everything() {
+    let Some(&sink) = STATE.sink.get() else { return };
+    learn_agents();
+    let mut count = [0u32; 2];
+    RUNTIME.agents(|handle| {
+        let Some(device_type @ 0..=1) = RUNTIME.agent_u32(handle, info::AGENT_DEVICE) else {
+            return;
+        };
+        let mut name = [0u8; 32];
+        if let Some(full) = RUNTIME.agent_name(handle) {
+            let bytes = runtime::c_bytes(&full);
+            // One byte stays NUL.
+            for (to, from) in name.iter_mut().take(31).zip(bytes) {
+                *to = *from;
+            }
+        }
+        let index = count.get_mut(device_type as usize).map_or(0, |n| {
+            *n += 1;
+            *n - 1
+        });
+        sink.agent(shim::Agent {
+            handle,
+            device_type,
+            node_id: RUNTIME.agent_u32(handle, info::AGENT_NODE).unwrap_or(0),
+            index,
+            reserved: 0,
+            name,
+        });
+    });
+    for queue in STATE.registry.objects() {
+        if queue.life.load(Ordering::Acquire) == life::LIVE {
+            sink.queue(record(queue, true));
+        }
+    }
+    symbols::of_everything();
+}
+
+fn record(queue: &Queue, created: bool) -> shim::Queue {
+    shim::Queue {
+        queue_id: queue.id.load(Ordering::Relaxed),
+        agent: queue.agent.load(Ordering::Relaxed),
+        time_ns: sys::now_ns(),
+        size: queue.size.load(Ordering::Relaxed),
+        created: u32::from(created),
+    }
+}
+
+/// The runtime created the queue at `address`. Done also while nothing is recorded: only here the
+/// agent of a queue can be learned.
+pub fn created(address: usize, agent: u64) {
+    if !lifecycle::installed() {
+        return;
+    }
+    let Some(amd) = view::queue(address) else { return };
+    let Some(queue) = STATE.registry.insert(address, agent) else { return };
+    if STATE.active() {
+        RUNTIME.profile_queue(amd);
+        queue.begin(STATE.epoch.load(Ordering::Acquire));
+        if let Some(sink) = STATE.sink.get() {
+            sink.queue(record(queue, true));
+        }
+    }
+}
+
+/// A doorbell rings whose queue was created before the tables were patched.
+pub fn stranger(address: usize) -> Option<&'static Queue> {
+    first_use();
+    let agent = ONLY_GPU.load(Ordering::Relaxed);
+    let agent = if agent == u64::MAX { 0 } else { agent };
+    let queue = STATE.registry.insert(address, agent)?;
+    if let Some(sink) = STATE.sink.get() {
+        sink.queue(record(queue, true));
+    }
+    Some(queue)
+}
+
+/// The runtime destroyed a queue.
+pub fn destroyed(queue: &'static Queue, address: usize) {
+    if STATE.active()
+        && let Some(sink) = STATE.sink.get()
+    {
+        sink.queue(record(queue, false));
+    }
+    STATE.registry.remove(address);
+    // The worker, or whoever looks next, discards what is left.
+    queue.life.store(life::DEAD, Ordering::Release);
+}
+
+/// Destination and source agent of a rectangular copy by `agent` in `hsa_amd_copy_direction_t`.
+pub fn ends(agent: u64, direction: u32) -> (u64, u64) {
+    const HOST_TO_DEVICE: u32 = 1;
+    const DEVICE_TO_HOST: u32 = 2;
+    let host = HOST.load(Ordering::Relaxed);
+    match direction {
+        HOST_TO_DEVICE => (agent, host),
+        DEVICE_TO_HOST => (host, agent),
+        _ => (agent, agent),
+    }
+}

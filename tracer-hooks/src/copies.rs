@@ -1,0 +1,261 @@
+//! Asynchronous copies, observed through a completion signal of ours.
+//!
+//! Two quirks of the runtime (5.2.3) shape this:
+//!
+//! * A copy of 0 bytes returns success and **never touches its completion signal**; it passes
+//!   through untouched.
+//! * `hsa_amd_profiling_get_async_copy_time` needs the copy's agent, which the runtime notes in the
+//!   C++ object of the signal that it was given, i.e. ours. HIP asks for its own signal's times to
+//!   answer `hipEventElapsedTime`. That is why the answers are kept here ([`Copies::times_of`]) and
+//!   the function is intercepted.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use tracer_common::shim::{Copy, Loss};
+
+use crate::abi::{Status, Times};
+use crate::lock::Lock;
+use crate::queue::Context;
+use crate::runtime::RUNTIME;
+use crate::track::{CAPACITY, Entry, Track};
+use crate::{abi, sys, view};
+
+const WAIT_NS: u64 = 1_000_000_000;
+/// Copies that may be between [`Copies::begin`] and [`Copies::started`] at once.
+const MARGIN: u64 = 1024;
+/// Answers that are kept.
+const ANSWERS: usize = 16 << 10;
+/// Places that an answer may be at.
+const PROBES: usize = 8;
+
+/// What the application last asked of `hsa_amd_profiling_async_copy_enable`.
+mod wish {
+    pub const NONE: u8 = 0;
+    pub const OFF: u8 = 1;
+    pub const ON: u8 = 2;
+}
+
+/// Copies in flight.
+pub struct Copies {
+    /// Those in flight.
+    pub track: Track,
+    cache: Lock<Vec<u64>>,
+    /// The recording for which the runtime was told to time copies.
+    profiled: AtomicU32,
+    wish: AtomicU8,
+    answers: Answers,
+}
+
+/// A copy that is about to be requested with `signal` instead of the application's.
+pub struct Ticket {
+    /// Ours.
+    pub signal: u64,
+    /// The application's.
+    pub original: u64,
+    /// Of the record.
+    pub sequence: u64,
+}
+
+impl Copies {
+    /// None in flight.
+    pub const fn new() -> Self {
+        Self {
+            track: Track::new(),
+            cache: Lock::new(Vec::new()),
+            profiled: AtomicU32::new(0),
+            wish: AtomicU8::new(wish::NONE),
+            answers: Answers::new(),
+        }
+    }
+
+    /// Records a copy and takes a signal for it; `None`: request it as it is.
+    pub fn begin(&self, context: &Context<'_>, mut record: Copy, original: u64) -> Option<Ticket> {
+        let amd = view::signal(original)?;
+        if amd.kind.load(Ordering::Relaxed) != abi::signal_kind::USER {
+            return None;
+        }
+        let epoch = context.recording()?;
+        if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
+            RUNTIME.profile_copies();
+        }
+        if !context.sink.copy(&mut record) {
+            return None;
+        }
+        let signal = self.take(context);
+        if signal.is_none() {
+            context.sink.lost(Loss::SIGNAL_POOL, 1);
+        }
+        Some(Ticket { signal: signal?, original, sequence: record.sequence })
+    }
+
+    fn take(&self, context: &Context<'_>) -> Option<u64> {
+        let mut cache = self.cache.lock_for(WAIT_NS)?;
+        // Under the lock: whoever ends the recording empties the cache after this.
+        context.recording()?;
+        if self.track.used() + MARGIN > CAPACITY as u64 || !self.track.has_room() {
+            return None;
+        }
+        if cache.is_empty() {
+            context.pool.take(&mut cache, || RUNTIME.create_signal());
+        }
+        cache.pop()
+    }
+
+    /// The runtime accepted the copy.
+    pub fn started(&self, ticket: &Ticket) {
+        let Ticket { signal, original, sequence } = *ticket;
+        loop {
+            // Unlike everywhere else there is no way out: the application's signal must get its
+            // decrement, and only this entry remembers it. The margin makes waiting a theory.
+            if let Some(_producer) = self.cache.lock_for(WAIT_NS)
+                && self.track.push(Entry { signal, original, sequence, barrier: false })
+            {
+                return;
+            }
+            sys::sleep_ns(100_000);
+        }
+    }
+
+    /// The runtime refused the copy.
+    pub fn cancelled(&self, ticket: &Ticket) {
+        if let Some(mut cache) = self.cache.lock_for(WAIT_NS) {
+            cache.push(ticket.signal);
+        }
+    }
+
+    /// Recording stopped: gives the cached signals back.
+    pub fn release(&self, pool: &crate::pool::Pool) {
+        if let Some(mut cache) = self.cache.lock_for(WAIT_NS) {
+            pool.give(&mut cache);
+        }
+        if self.profiled.swap(0, Ordering::AcqRel) != 0
+            && self.wish.load(Ordering::Relaxed) == wish::OFF
+        {
+            RUNTIME.set_copy_profiling(false);
+        }
+    }
+
+    /// The application switches the timing of copies; true when that must not happen now. A copy
+    /// that is not timed leaves the times of the one before it in the signal.
+    pub fn wishes(&self, enable: bool, active: bool) -> bool {
+        self.wish.store(if enable { wish::ON } else { wish::OFF }, Ordering::Relaxed);
+        active && !enable && self.profiled.load(Ordering::Acquire) != 0
+    }
+
+    /// Keeps the answer for an application's signal.
+    pub fn answer(&self, original: u64, times: Times) {
+        self.answers.put(original, Some(times));
+    }
+
+    /// The application's signal is about to complete a copy that we do not observe.
+    #[inline]
+    pub fn forget(&self, original: u64) {
+        if self.answers.used() {
+            self.answers.put(original, None);
+        }
+    }
+
+    /// The times of the copy that last completed an application's signal, if we observed it.
+    pub fn times_of(&self, original: u64) -> Option<Times> {
+        self.answers.get(original)
+    }
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(Default)]
+struct Answer([AtomicU64; 3]);
+
+#[expect(unsafe_code, reason = "promises that atomics may begin as zeros")]
+// SAFETY: three atomics, for which zeros are valid, without a destructor.
+unsafe impl sys::Zeroed for Answer {}
+
+/// Times by signal handle: a small cache; what is old is overwritten.
+struct Answers {
+    table: OnceLock<&'static [Answer]>,
+    lock: Lock<usize>,
+}
+
+impl Answers {
+    const fn new() -> Self {
+        Self { table: OnceLock::new(), lock: Lock::new(0) }
+    }
+
+    fn used(&self) -> bool {
+        self.table.get().is_some()
+    }
+
+    fn places(&self, signal: u64) -> impl Iterator<Item = &'static [AtomicU64; 3]> {
+        let table = self.table.get().copied().unwrap_or_default();
+        let first = ((signal >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize;
+        (0..PROBES).filter_map(move |i| table.get((first + i) & (ANSWERS - 1)).map(|a| &a.0))
+    }
+
+    fn put(&self, signal: u64, times: Option<Times>) {
+        if !self.used()
+            && let Some(fresh) = sys::zeroed_slice(ANSWERS)
+        {
+            let _ = self.table.set(fresh);
+        }
+        let Some(mut victim) = self.lock.lock_for(WAIT_NS) else { return };
+        let by = |key: u64| self.places(signal).find(|p| p[0].load(Ordering::Relaxed) == key);
+        let place = match (by(signal), times) {
+            (Some(place), _) => Some(place),
+            (None, None) => None,
+            (None, Some(_)) => by(0).or_else(|| {
+                *victim = (*victim + 1) % PROBES;
+                self.places(signal).nth(*victim)
+            }),
+        };
+        if let Some(place) = place {
+            place[0].store(times.map_or(0, |_| signal), Ordering::Relaxed);
+            place[1].store(times.map_or(0, |t| t.start), Ordering::Relaxed);
+            place[2].store(times.map_or(0, |t| t.end), Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self, signal: u64) -> Option<Times> {
+        if signal == 0 || !self.used() {
+            return None;
+        }
+        let _held = self.lock.lock_for(WAIT_NS)?;
+        let place = self.places(signal).find(|p| p[0].load(Ordering::Relaxed) == signal)?;
+        let [_, start, end] = place;
+        Some(Times { start: start.load(Ordering::Relaxed), end: end.load(Ordering::Relaxed) })
+    }
+}
+
+/// Answers `hsa_amd_profiling_get_async_copy_time` for a copy that we observed.
+#[expect(unsafe_code, reason = "writes where the application asked for it")]
+pub fn answer_into(times: Times, out: *mut Times) -> Status {
+    // SAFETY: the application's pointer, as the runtime would write through it; it was checked.
+    unsafe { out.write(times) };
+    abi::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_kept_replaced_and_forgotten() {
+        let copies: Box<Copies> = Box::default();
+        let times = |n| Times { start: n, end: n + 1 };
+        copies.forget(64);
+        assert_eq!(copies.times_of(64), None);
+        for signal in 1..2000u64 {
+            copies.answer(signal * 64, times(signal));
+        }
+        let kept = (1..2000u64).filter(|s| copies.times_of(s * 64) == Some(times(*s))).count();
+        assert!(kept > 1990, "{kept}");
+        copies.answer(64, times(9));
+        assert_eq!(copies.times_of(64), Some(times(9)));
+        copies.forget(64);
+        assert_eq!(copies.times_of(64), None);
+    }
+}

@@ -1,0 +1,323 @@
+//! The functions that stand in the runtime's tables.
+//!
+//! Each one asks first whether anything is to be done at all, contains whatever our own code might
+//! do wrong, and calls the runtime's own function exactly as often as the application called it
+//! (a copy that the runtime refuses is asked for a second time, as the application meant it).
+
+#![expect(unsafe_code, reason = "called by the application, calls the runtime")]
+
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tracer_common::shim::Copy;
+
+use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
+use crate::copies::{self, Ticket};
+use crate::queue::{Rung, life};
+use crate::runtime::RUNTIME;
+use crate::state::{STATE, sleep};
+use crate::track::Look;
+use crate::{announce, lifecycle, symbols, sys, view};
+
+/// How long a queue that is being destroyed is given to complete what it was given.
+const DESTROY_WAIT_NS: u64 = 20_000_000;
+/// How long a hook waits for the worker's lock.
+const WORK_WAIT_NS: u64 = 200_000_000;
+
+/// Runs our own code: a panic, which is a bug, ends here and switches everything off.
+#[inline]
+pub fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
+    let result = catch_unwind(AssertUnwindSafe(run)).ok();
+    if result.is_none() {
+        lifecycle::give_up();
+    }
+    result
+}
+
+macro_rules! signal_store {
+    ($($name:ident)*) => {$(
+        pub unsafe extern "C" fn $name(signal: u64, value: i64) {
+            if STATE.active() && doorbell(signal, value) {
+                return;
+            }
+            if let Some(store) = RUNTIME.$name.get() {
+                // SAFETY: the application's own call.
+                unsafe { store(signal, value) };
+            }
+        }
+    )*};
+}
+signal_store!(store_relaxed store_screlease silent_store_relaxed silent_store_screlease);
+
+/// Handles the store if it rings the doorbell of a queue; false: it is still to be done.
+#[inline]
+fn doorbell(signal: u64, value: i64) -> bool {
+    let Some(amd) = view::signal(signal).filter(|amd| view::is_doorbell(amd)) else {
+        return false;
+    };
+    let address = amd.queue.load(Ordering::Relaxed);
+    contained(|| {
+        let Some(queue) = STATE.registry.find(address).or_else(|| announce::stranger(address))
+        else {
+            return false;
+        };
+        let Some(context) = STATE.context() else { return false };
+        let rung = queue.ring(&context, signal, value);
+        after(rung, context.sink);
+        if queue.held.load(Ordering::Relaxed) {
+            STATE.wake_beyond(sleep::SLOW);
+        }
+        true
+    })
+    .unwrap_or(false)
+}
+
+/// What follows a doorbell outside of the queue's lock.
+#[inline]
+pub fn after(rung: Rung, sink: &dyn crate::Sink) {
+    if rung.tracked {
+        STATE.wake_beyond(if rung.chained { sleep::AWAKE } else { sleep::SLOW });
+    }
+    if let Some((first, last)) = rung.sequences {
+        sink.enqueued(first, last);
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
+pub unsafe extern "C" fn queue_create(
+    agent: u64,
+    size: u32,
+    queue_type: u32,
+    callback: *const c_void,
+    data: *mut c_void,
+    private_segment_size: u32,
+    group_segment_size: u32,
+    queue: *mut *const AmdQueue,
+) -> Status {
+    contained(announce::first_use);
+    let Some(create) = RUNTIME.queue_create.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    let status = unsafe {
+        create(
+            agent,
+            size,
+            queue_type,
+            callback,
+            data,
+            private_segment_size,
+            group_segment_size,
+            queue,
+        )
+    };
+    if status == abi::SUCCESS && !queue.is_null() {
+        // SAFETY: the runtime has just written it.
+        let address = unsafe { *queue } as usize;
+        contained(|| announce::created(address, agent));
+    }
+    status
+}
+
+pub unsafe extern "C" fn queue_destroy(queue: *const AmdQueue) -> Status {
+    let address = queue as usize;
+    let find = || STATE.registry.find(address).filter(|_| lifecycle::installed());
+    let ours = contained(find).flatten();
+    if let Some(ours) = ours {
+        contained(|| {
+            settle(ours);
+            // The worker must not look at the runtime's memory from now on.
+            let _producer = ours.lock_for(WORK_WAIT_NS);
+            ours.life.store(life::CLOSING, Ordering::Release);
+        });
+    }
+    let Some(destroy) = RUNTIME.queue_destroy.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    let status = unsafe { destroy(queue) };
+    if let Some(ours) = ours {
+        contained(|| {
+            if status == abi::SUCCESS {
+                announce::destroyed(ours, address);
+            } else {
+                ours.life.store(life::LIVE, Ordering::Release);
+            }
+        });
+    }
+    status
+}
+
+/// Collects what a queue has completed, waiting a little for the rest.
+fn settle(queue: &'static crate::queue::Queue) {
+    let deadline = sys::now_ns() + DESTROY_WAIT_NS;
+    while !queue.track.is_empty() && lifecycle::installed() {
+        if let (Some(mut work), Some(&sink)) =
+            (STATE.work.lock_for(WORK_WAIT_NS), STATE.sink.get())
+        {
+            work.queue(&STATE, sink, queue, Look::Full);
+        }
+        if queue.track.is_empty() || sys::now_ns() > deadline {
+            break;
+        }
+        sys::sleep_ns(50_000);
+    }
+}
+
+pub unsafe extern "C" fn executable_freeze(executable: u64, options: *const c_char) -> Status {
+    contained(announce::first_use);
+    let Some(freeze) = RUNTIME.executable_freeze.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    let status = unsafe { freeze(executable, options) };
+    if status == abi::SUCCESS && STATE.active() {
+        contained(|| symbols::of_executable(executable));
+    }
+    status
+}
+
+#[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
+pub unsafe extern "C" fn async_copy(
+    dst: *mut c_void,
+    dst_agent: u64,
+    src: *const c_void,
+    src_agent: u64,
+    size: usize,
+    dependencies: u32,
+    dependency: *const u64,
+    completion: u64,
+) -> Status {
+    let Some(copy) = RUNTIME.async_copy.get() else { return abi::ERROR };
+    let record = || Copy {
+        sequence: 0,
+        enqueue_ns: sys::now_ns(),
+        dst: dst as u64,
+        src: src as u64,
+        dst_agent,
+        src_agent,
+        size_bytes: size as u64,
+    };
+    observed_copy(record, size == 0, completion, |completion| {
+        // SAFETY: the application's own call; the completion signal is its own or one of ours.
+        unsafe {
+            copy(dst, dst_agent, src, src_agent, size, dependencies, dependency, completion)
+        }
+    })
+}
+
+#[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
+pub unsafe extern "C" fn async_copy_rect(
+    dst: *const PitchedPtr,
+    dst_offset: *const Dim3,
+    src: *const PitchedPtr,
+    src_offset: *const Dim3,
+    range: *const Dim3,
+    copy_agent: u64,
+    direction: u32,
+    dependencies: u32,
+    dependency: *const u64,
+    completion: u64,
+) -> Status {
+    let Some(copy) = RUNTIME.async_copy_rect.get() else { return abi::ERROR };
+    // SAFETY: the application's pointers; the runtime refuses null ones, as we do.
+    let parts = unsafe {
+        (dst.as_ref(), dst_offset.as_ref(), src.as_ref(), src_offset.as_ref(), range.as_ref())
+    };
+    let (bytes, record) = match parts {
+        (Some(to), Some(to_at), Some(from), Some(from_at), Some(range)) => {
+            let bytes = u64::from(range.x) * u64::from(range.y) * u64::from(range.z);
+            let at = |p: &PitchedPtr, o: &Dim3| {
+                let rows = p.pitch.wrapping_mul(u64::from(o.y));
+                let slices = p.slice.wrapping_mul(u64::from(o.z));
+                p.base.wrapping_add(u64::from(o.x)).wrapping_add(rows).wrapping_add(slices)
+            };
+            let (dst_agent, src_agent) = announce::ends(copy_agent, direction);
+            let record = Copy {
+                sequence: 0,
+                enqueue_ns: sys::now_ns(),
+                dst: at(to, to_at),
+                src: at(from, from_at),
+                dst_agent,
+                src_agent,
+                size_bytes: bytes,
+            };
+            (bytes, record)
+        }
+        _ => (0, Copy::default()),
+    };
+    observed_copy(|| record, bytes == 0, completion, |completion| {
+        // SAFETY: the application's own call; the completion signal is its own or one of ours.
+        unsafe {
+            copy(
+                dst, dst_offset, src, src_offset, range, copy_agent, direction, dependencies,
+                dependency, completion,
+            )
+        }
+    })
+}
+
+/// Requests a copy with `request`, with a signal of ours if it is to be observed.
+fn observed_copy(
+    record: impl FnOnce() -> Copy,
+    empty: bool,
+    original: u64,
+    request: impl Fn(u64) -> Status,
+) -> Status {
+    let ticket: Option<Ticket> = if STATE.active() && !empty && original != 0 {
+        contained(|| {
+            announce::first_use();
+            STATE.copies.begin(&STATE.context()?, record(), original)
+        })
+        .flatten()
+    } else {
+        None
+    };
+    let Some(ticket) = ticket else {
+        contained(|| STATE.copies.forget(original));
+        return request(original);
+    };
+    let status = request(ticket.signal);
+    if status != abi::SUCCESS {
+        contained(|| STATE.copies.cancelled(&ticket));
+        return request(original);
+    }
+    contained(|| {
+        STATE.copies.started(&ticket);
+        STATE.wake_beyond(sleep::AWAKE);
+        if let Some(sink) = STATE.sink.get() {
+            sink.enqueued(ticket.sequence, ticket.sequence);
+        }
+    });
+    status
+}
+
+pub unsafe extern "C" fn get_async_copy_time(signal: u64, times: *mut Times) -> Status {
+    if !times.is_null()
+        && let Some(known) = contained(|| STATE.copies.times_of(signal)).flatten()
+    {
+        return copies::answer_into(known, times);
+    }
+    let Some(get) = RUNTIME.copy_time.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    unsafe { get(signal, times) }
+}
+
+pub unsafe extern "C" fn async_copy_enable(enable: bool) -> Status {
+    if contained(|| STATE.copies.wishes(enable, STATE.active())).unwrap_or(false) {
+        return abi::SUCCESS;
+    }
+    let Some(set) = RUNTIME.copy_profiling.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    unsafe { set(enable) }
+}
+
+pub unsafe extern "C" fn shut_down() -> Status {
+    let late = STATE.late.load(Ordering::Relaxed);
+    if late {
+        contained(lifecycle::close);
+    }
+    let Some(shut_down) = RUNTIME.shut_down.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    let status = unsafe { shut_down() };
+    if late {
+        // The runtime counts its users: this may not have been the last one.
+        contained(lifecycle::reopen);
+    }
+    status
+}

@@ -1,0 +1,368 @@
+//! Queues, and what happens when a doorbell rings.
+//!
+//! A doorbell's value is the index of the last packet that its caller published, but with several
+//! producers packets below it may not be published yet, and packets above it may. The rule: **the
+//! real doorbell is held back** to the last packet of the contiguous published ones that somebody
+//! has rung for, all of which have been instrumented by then. Handling only the caller's own packet loses some: another
+//! producer's doorbell lets the packet processor consume a published packet that nobody has looked
+//! at (2 of 31,000 when it was tried). Nothing is held back for ever: the producer of the missing
+//! packet rings later, and if it rang too early the worker looks again. And nothing is rung that
+//! nobody asked for: a slot above every doorbell may hold anything (programs clear a slot with
+//! zeros before they fill it, and a header of 0 is a vendor-specific packet).
+//!
+//! Whatever goes wrong, the application is safe: a packet is changed by one aligned 8-byte store
+//! of its completion signal, so the packet processor completes either the application's signal or
+//! ours, and the application's is decremented by us only when ours was.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use tracer_common::shim::{Barrier, Dispatch, Loss};
+
+use crate::abi::{self, AmdQueue, Packet, packet_type};
+use crate::lock::{Guard, Lock};
+use crate::pool::{self, Pool};
+use crate::runtime::RUNTIME;
+use crate::sink::Sink;
+use crate::state::phase;
+use crate::track::{Entry, Track};
+use crate::{sys, view};
+
+/// How long a doorbell waits for the queue's lock before it is rung as it is.
+pub const DOORBELL_WAIT_NS: u64 = 1_000_000_000;
+
+/// Life of a [`Queue`] object, which is used again and again.
+pub mod life {
+    /// Unused.
+    pub const FREE: u32 = 0;
+    /// Stands for a queue of the runtime.
+    pub const LIVE: u32 = 1;
+    /// The runtime's queue is gone; what was in flight is to be discarded.
+    pub const DEAD: u32 = 2;
+    /// The runtime's queue is being destroyed: it must not be touched, its packets may complete.
+    pub const CLOSING: u32 = 3;
+}
+
+/// One queue of the runtime.
+pub struct Queue {
+    /// One of [`life`].
+    pub life: AtomicU32,
+    /// Address of its [`AmdQueue`].
+    pub address: AtomicUsize,
+    /// Handle of its agent; 0 when unknown.
+    pub agent: AtomicU64,
+    /// HSA queue id.
+    pub id: AtomicU64,
+    /// Packets that fit.
+    pub size: AtomicU32,
+    /// Its packets in flight.
+    pub track: Track,
+    /// A doorbell is held back for a packet that is reserved and not published.
+    pub held: AtomicBool,
+    producer: Lock<Producer>,
+}
+
+/// What the holder of the queue's lock works with.
+pub struct Producer {
+    /// The recording that the indices belong to; any other says that they are stale.
+    epoch: u32,
+    /// First packet that was instrumented in this recording.
+    start: u64,
+    /// First packet that was not looked at.
+    next: u64,
+    /// Largest doorbell value seen.
+    asked: Option<u64>,
+    /// Signals at hand.
+    pub cache: Vec<u64>,
+}
+
+/// What ringing a doorbell did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rung {
+    /// Sequence numbers given, first and last.
+    pub sequences: Option<(u64, u64)>,
+    /// Something is in flight that was not before.
+    pub tracked: bool,
+    /// Something with a signal of the application is.
+    pub chained: bool,
+}
+
+/// What instrumenting needs besides the queue.
+pub struct Context<'a> {
+    /// Receives the records.
+    pub sink: &'a dyn Sink,
+    /// Gives signals.
+    pub pool: &'a Pool,
+    /// One of [`crate::state::phase`].
+    pub phase: &'a AtomicU32,
+    /// Counts recordings.
+    pub epoch: &'a AtomicU32,
+}
+
+impl Context<'_> {
+    /// The recording, if one is going on. Whoever asks holds the lock that the end of a recording
+    /// takes once (a queue's, or that of the copies), so the answer stays true until it lets go.
+    #[inline]
+    pub fn recording(&self) -> Option<u32> {
+        // Acquire pairs with the Release in `activate`: the epoch is this recording's.
+        (self.phase.load(Ordering::Acquire) == phase::ACTIVE)
+            .then(|| self.epoch.load(Ordering::Acquire))
+    }
+}
+
+impl Queue {
+    /// A free object.
+    pub const fn new() -> Self {
+        Self {
+            life: AtomicU32::new(life::FREE),
+            address: AtomicUsize::new(0),
+            agent: AtomicU64::new(0),
+            id: AtomicU64::new(0),
+            size: AtomicU32::new(0),
+            track: Track::new(),
+            held: AtomicBool::new(false),
+            producer: Lock::new(Producer {
+                epoch: 0,
+                start: 0,
+                next: 0,
+                asked: None,
+                cache: Vec::new(),
+            }),
+        }
+    }
+
+    /// The runtime's queue, while this one is live. Valid only as long as the lock is held.
+    fn amd(&self) -> Option<&'static AmdQueue> {
+        match self.life.load(Ordering::Acquire) {
+            life::LIVE => view::queue(self.address.load(Ordering::Relaxed)),
+            _ => None,
+        }
+    }
+
+    /// Takes the queue's lock.
+    pub fn lock_for(&self, timeout_ns: u64) -> Option<Guard<'_, Producer>> {
+        self.producer.lock_for(timeout_ns)
+    }
+
+    /// Begins recording a queue that was just created: whatever it gets from now on is seen.
+    pub fn begin(&self, epoch: u32) {
+        if let Some(mut producer) = self.lock_for(DOORBELL_WAIT_NS)
+            && let Some(amd) = self.amd()
+        {
+            producer.begin(epoch, amd.write_dispatch_id.load(Ordering::Acquire));
+        }
+    }
+
+    /// The application rings `doorbell` with `value`.
+    pub fn ring(&self, context: &Context<'_>, doorbell: u64, value: i64) -> Rung {
+        let locked = self.lock_for(DOORBELL_WAIT_NS);
+        let (Some(mut producer), Some(amd), Some(epoch)) =
+            (locked, self.amd(), context.recording())
+        else {
+            RUNTIME.ring(doorbell, value);
+            return Rung::default();
+        };
+        let value = value as u64;
+        if producer.epoch != epoch {
+            producer.meet(epoch, amd, value);
+        }
+        if value < producer.start {
+            // From before this queue was recorded: its producer alone knows when to ring.
+            RUNTIME.ring(doorbell, value as i64);
+        }
+        producer.asked = producer.asked.max(Some(value));
+        let rung = self.advance(&mut producer, context, amd);
+        if producer.next > producer.start {
+            // Also when nothing is new: an application may ring twice, and a doorbell that is
+            // rung too often does no harm.
+            RUNTIME.ring(doorbell, (producer.next - 1) as i64);
+        }
+        self.note_held(&producer, amd);
+        rung
+    }
+
+    /// Looks again at a queue whose doorbell is held back; called by the worker.
+    pub fn retry(&self, context: &Context<'_>) -> Rung {
+        let Some(mut producer) = self.producer.try_lock() else { return Rung::default() };
+        let same = context.recording() == Some(producer.epoch);
+        let Some(amd) = self.amd().filter(|_| same) else {
+            self.held.store(false, Ordering::Relaxed);
+            return Rung::default();
+        };
+        let before = producer.next;
+        let rung = self.advance(&mut producer, context, amd);
+        if producer.next > before {
+            let doorbell = amd.doorbell_signal.load(Ordering::Relaxed);
+            RUNTIME.ring(doorbell, (producer.next - 1) as i64);
+        }
+        self.note_held(&producer, amd);
+        rung
+    }
+
+    /// Rings what is held back and forgets where we are; recording stopped. Gives the cached
+    /// signals to `pool`.
+    pub fn release(&self, pool: &Pool) {
+        let Some(mut producer) = self.lock_for(DOORBELL_WAIT_NS) else { return };
+        if let Some(asked) = producer.asked
+            && asked >= producer.next
+            && producer.epoch != 0
+            && let Some(amd) = self.amd()
+        {
+            RUNTIME.ring(amd.doorbell_signal.load(Ordering::Relaxed), asked as i64);
+        }
+        self.held.store(false, Ordering::Relaxed);
+        producer.epoch = 0;
+        producer.asked = None;
+        pool.give(&mut producer.cache);
+    }
+
+    fn note_held(&self, producer: &Producer, amd: &AmdQueue) {
+        let write = amd.write_dispatch_id.load(Ordering::Relaxed);
+        let held = producer.asked.is_some_and(|asked| asked >= producer.next) && producer.next < write;
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Instruments the contiguous published packets from the first one that was not looked at.
+    fn advance(&self, producer: &mut Producer, context: &Context<'_>, amd: &'static AmdQueue) -> Rung {
+        let mut rung = Rung::default();
+        let Some(packets) = view::packets(amd) else { return rung };
+        // Acquire: packets up to the write index belong to producers, those below the read index
+        // are consumed.
+        let read = amd.read_dispatch_id.load(Ordering::Acquire);
+        let write = amd.write_dispatch_id.load(Ordering::Acquire);
+        if read > producer.next {
+            context.sink.lost(Loss::PACKET_PASSED, read - producer.next);
+            producer.next = read;
+        }
+        let asked = producer.asked.map_or(0, |asked| asked.saturating_add(1));
+        let end = asked.min(write).min(read.saturating_add(packets.len() as u64));
+        let mut now = 0;
+        while producer.next < end {
+            let Some(packet) = packets.get(producer.next as usize & (packets.len() - 1)) else { break };
+            // Acquire pairs with the Release store of the header that publishes the packet.
+            let first = packet.0[0].load(Ordering::Acquire);
+            if first as u8 == packet_type::INVALID {
+                break;
+            }
+            if now == 0 {
+                now = sys::now_ns();
+                if amd.queue_properties.load(Ordering::Relaxed) & abi::QUEUE_PROFILING == 0 {
+                    RUNTIME.profile_queue(amd);
+                }
+            }
+            self.instrument(producer, context, packet, first, now, &mut rung);
+            producer.next += 1;
+        }
+        rung
+    }
+
+    fn instrument(
+        &self,
+        producer: &mut Producer,
+        context: &Context<'_>,
+        packet: &Packet,
+        first: u64,
+        enqueue_ns: u64,
+        rung: &mut Rung,
+    ) {
+        let original = packet.0[7].load(Ordering::Relaxed);
+        let sequence = match first as u8 {
+            packet_type::DISPATCH => {
+                let mut record = self.dispatch_record(packet, first, original);
+                record.enqueue_ns = enqueue_ns;
+                record.packet_index = producer.next;
+                context.sink.dispatch(&mut record).then_some(record.sequence)
+            }
+            packet_type::BARRIER_AND | packet_type::BARRIER_OR => {
+                if original == 0 {
+                    return;
+                }
+                let mut record = Barrier {
+                    sequence: 0,
+                    enqueue_ns,
+                    queue_id: self.id.load(Ordering::Relaxed),
+                    packet_index: producer.next,
+                    agent: self.agent.load(Ordering::Relaxed),
+                };
+                context.sink.barrier(&mut record).then_some(record.sequence)
+            }
+            _ => {
+                context.sink.lost(Loss::PACKET_KIND, 1);
+                return;
+            }
+        };
+        let Some(sequence) = sequence else { return };
+        let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
+        rung.sequences = Some((first_sequence, sequence));
+        if producer.cache.is_empty() {
+            context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
+        }
+        let barrier = (first as u16) & abi::HEADER_BARRIER != 0;
+        let signal = producer.cache.last().copied().filter(|_| may_replace(original));
+        let tracked = signal.filter(|&signal| {
+            self.track.push(Entry { signal, original, sequence, barrier })
+        });
+        let Some(signal) = tracked else {
+            context.sink.lost(Loss::SIGNAL_POOL, 1);
+            return;
+        };
+        producer.cache.pop();
+        // Release: the signal's value and the entry were written before.
+        packet.0[7].store(signal, Ordering::Release);
+        rung.tracked = true;
+        rung.chained |= original != 0;
+    }
+
+    fn dispatch_record(&self, packet: &Packet, first: u64, original: u64) -> Dispatch {
+        let word = |i: usize| packet.0.get(i).map_or(0, |w| w.load(Ordering::Relaxed));
+        let (second, third, fourth) = (word(1), word(2), word(3));
+        Dispatch {
+            sequence: 0,
+            enqueue_ns: 0,
+            kernel_object: word(4),
+            queue_id: self.id.load(Ordering::Relaxed),
+            packet_index: 0,
+            agent: self.agent.load(Ordering::Relaxed),
+            grid: [(second >> 32) as u32, third as u32, (third >> 32) as u32],
+            workgroup: [(first >> 32) as u16, (first >> 48) as u16, second as u16],
+            header: first as u16,
+            private_bytes: fourth as u32,
+            group_bytes: (fourth >> 32) as u32,
+            had_signal: u32::from(original != 0),
+        }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether a packet's completion signal may be replaced by one of ours: there is none, or it is an
+/// ordinary signal that can be decremented for it.
+fn may_replace(original: u64) -> bool {
+    original == 0
+        || view::signal(original)
+            .is_some_and(|s| s.kind.load(Ordering::Relaxed) == abi::signal_kind::USER)
+}
+
+impl Producer {
+    fn begin(&mut self, epoch: u32, at: u64) {
+        self.epoch = epoch;
+        self.start = at;
+        self.next = at;
+        self.asked = None;
+        if self.cache.capacity() == 0 {
+            self.cache.reserve(pool::BATCH);
+        }
+    }
+
+    /// First doorbell of this recording on a queue that was there before it: packets that were
+    /// reserved earlier may be published, rung and consumed at any moment. Only the last reserved
+    /// one is known not to be covered by anybody else's doorbell.
+    fn meet(&mut self, epoch: u32, amd: &AmdQueue, value: u64) {
+        let write = amd.write_dispatch_id.load(Ordering::Acquire);
+        let start = if value.wrapping_add(1) == write { value } else { write };
+        self.begin(epoch, start);
+    }
+}

@@ -1,0 +1,402 @@
+//! The runtime's own functions, saved from its tables before they were patched.
+//!
+//! Every call into the runtime goes through here. A function that the runtime implements as `void`
+//! aborts the process when it is handed an invalid signal (`CATCHRET` in its `hsa.cpp`), so handles
+//! that the application owns are checked before.
+
+#![expect(unsafe_code, reason = "calls through the runtime's function pointers")]
+
+use core::ffi::{CStr, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
+use crate::hooks;
+
+/// What [`save_and_patch`] found wrong; nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsupported {
+    /// A table is missing, or of a major version or size that is not known.
+    Version,
+    /// An entry that is needed is empty.
+    Entry,
+}
+
+impl<F: Copy> Entry<F> {
+    pub(crate) const EMPTY: Self = {
+        assert!(size_of::<F>() == size_of::<usize>());
+        // SAFETY: an entry is an atomic word and nothing; zero is valid for it.
+        unsafe { core::mem::zeroed() }
+    };
+
+    #[inline]
+    fn address(&self) -> usize {
+        // Acquire pairs with the Release in `set`: a tool's state is ready before its function.
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self, address: usize) {
+        self.0.store(address, Ordering::Release);
+    }
+
+    /// The function, if there is one.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<F> {
+        let address = self.address();
+        // SAFETY: `F` is a function pointer type (the size was asserted, the types of the tables
+        // say which), and a nonzero word in such an entry is a function of that type.
+        (address != 0).then(|| unsafe { core::mem::transmute_copy::<usize, F>(&address) })
+    }
+
+    /// Saves this table entry in `saved` and puts `hook` in its place; nothing if it is there.
+    fn patch(&self, saved: &Self, hook: usize) {
+        let current = self.address();
+        if current != 0 && current != hook {
+            saved.set(current);
+            self.set(hook);
+        }
+    }
+}
+
+/// The saved functions.
+pub struct Runtime {
+    pub(crate) shut_down: Entry<abi::ShutDown>,
+    iterate_agents: Entry<abi::IterateAgents>,
+    agent_get_info: Entry<abi::GetInfo>,
+    pub(crate) queue_create: Entry<abi::QueueCreate>,
+    pub(crate) queue_destroy: Entry<abi::QueueDestroy>,
+    signal_destroy: Entry<abi::SignalDestroy>,
+    pub(crate) store_relaxed: Entry<abi::SignalStore>,
+    pub(crate) store_screlease: Entry<abi::SignalStore>,
+    pub(crate) silent_store_relaxed: Entry<abi::SignalStore>,
+    pub(crate) silent_store_screlease: Entry<abi::SignalStore>,
+    subtract_screlease: Entry<abi::SignalStore>,
+    pub(crate) executable_freeze: Entry<abi::ExecutableFreeze>,
+    symbol_get_info: Entry<abi::GetInfo>,
+    major_extension_table: Entry<abi::MajorExtensionTable>,
+    iterate_agent_symbols: Entry<abi::IterateAgentSymbols>,
+    set_profiler: Entry<abi::SetProfiler>,
+    pub(crate) copy_profiling: Entry<abi::CopyProfiling>,
+    dispatch_time: Entry<abi::DispatchTime>,
+    pub(crate) copy_time: Entry<abi::CopyTime>,
+    pub(crate) async_copy: Entry<abi::AsyncCopy>,
+    pub(crate) async_copy_rect: Entry<abi::AsyncCopyRect>,
+    signal_create: Entry<abi::SignalCreate>,
+}
+
+/// The one runtime of the process.
+pub static RUNTIME: Runtime = Runtime {
+    shut_down: Entry::EMPTY,
+    iterate_agents: Entry::EMPTY,
+    agent_get_info: Entry::EMPTY,
+    queue_create: Entry::EMPTY,
+    queue_destroy: Entry::EMPTY,
+    signal_destroy: Entry::EMPTY,
+    store_relaxed: Entry::EMPTY,
+    store_screlease: Entry::EMPTY,
+    silent_store_relaxed: Entry::EMPTY,
+    silent_store_screlease: Entry::EMPTY,
+    subtract_screlease: Entry::EMPTY,
+    executable_freeze: Entry::EMPTY,
+    symbol_get_info: Entry::EMPTY,
+    major_extension_table: Entry::EMPTY,
+    iterate_agent_symbols: Entry::EMPTY,
+    set_profiler: Entry::EMPTY,
+    copy_profiling: Entry::EMPTY,
+    dispatch_time: Entry::EMPTY,
+    copy_time: Entry::EMPTY,
+    async_copy: Entry::EMPTY,
+    async_copy_rect: Entry::EMPTY,
+    signal_create: Entry::EMPTY,
+};
+
+/// Saves what is needed of `tables` in [`RUNTIME`] and patches the entries that are intercepted.
+///
+/// It does not matter whether the tables are about to be used for the first time or live: an
+/// entry's original is saved before its hook can be called.
+///
+/// # Errors
+///
+/// [`Unsupported`] when the tables are not what this code knows; nothing was changed.
+///
+/// # Safety
+///
+/// `tables` is null or points at the runtime's own tables, which live as long as the runtime.
+pub unsafe fn save_and_patch(tables: *const ApiTable) -> Result<(), Unsupported> {
+    // SAFETY: by the contract; versions are read before anything behind them.
+    let (core, amd) = unsafe {
+        let root = tables.as_ref().ok_or(Unsupported::Version)?;
+        if root.version.major != abi::MAJOR || root.version.minor < 32 {
+            return Err(Unsupported::Version);
+        }
+        let core = root.core.as_ref().ok_or(Unsupported::Version)?;
+        let amd = root.amd_ext.as_ref().ok_or(Unsupported::Version)?;
+        (core, amd)
+    };
+    if core.version.major != abi::MAJOR
+        || (core.version.minor as usize) < size_of::<abi::CoreTable>()
+        || amd.version.major != abi::MAJOR
+        || !abi::AMD_EXT_KNOWN_BYTES.contains(&amd.version.minor)
+    {
+        return Err(Unsupported::Version);
+    }
+    let to = &RUNTIME;
+    macro_rules! pairs {
+        ($($table:ident . $entry:ident => $saved:ident $(, $hook:path)?;)*) => {
+            if $($table.$entry.address() == 0)||* {
+                return Err(Unsupported::Entry);
+            }
+            // What is only called goes first, so that it is there when the first hook runs.
+            $(pairs!(@save $table.$entry, $saved $(, $hook)?);)*
+            $(pairs!(@patch $table.$entry, $saved $(, $hook)?);)*
+        };
+        (@save $from:expr, $saved:ident) => { to.$saved.set($from.address()); };
+        (@save $from:expr, $saved:ident, $hook:path) => {};
+        (@patch $from:expr, $saved:ident) => {};
+        (@patch $from:expr, $saved:ident, $hook:path) => {
+            $from.patch(&to.$saved, $hook as *const () as usize);
+        };
+    }
+    pairs! {
+        core.iterate_agents => iterate_agents;
+        core.agent_get_info => agent_get_info;
+        core.signal_destroy => signal_destroy;
+        core.signal_subtract_screlease => subtract_screlease;
+        core.executable_symbol_get_info => symbol_get_info;
+        core.system_get_major_extension_table => major_extension_table;
+        core.executable_iterate_agent_symbols => iterate_agent_symbols;
+        amd.profiling_set_profiler_enabled => set_profiler;
+        amd.profiling_get_dispatch_time => dispatch_time;
+        amd.signal_create => signal_create;
+        amd.profiling_get_async_copy_time => copy_time, hooks::get_async_copy_time;
+        amd.profiling_async_copy_enable => copy_profiling, hooks::async_copy_enable;
+        core.shut_down => shut_down, hooks::shut_down;
+        core.queue_create => queue_create, hooks::queue_create;
+        core.queue_destroy => queue_destroy, hooks::queue_destroy;
+        core.executable_freeze => executable_freeze, hooks::executable_freeze;
+        amd.memory_async_copy => async_copy, hooks::async_copy;
+        amd.memory_async_copy_rect => async_copy_rect, hooks::async_copy_rect;
+        core.signal_store_relaxed => store_relaxed, hooks::store_relaxed;
+        core.signal_store_screlease => store_screlease, hooks::store_screlease;
+        core.signal_silent_store_relaxed => silent_store_relaxed, hooks::silent_store_relaxed;
+        core.signal_silent_store_screlease => silent_store_screlease, hooks::silent_store_screlease;
+    }
+    Ok(())
+}
+
+impl Runtime {
+    /// Rings a doorbell.
+    #[inline]
+    pub fn ring(&self, doorbell: u64, value: i64) {
+        if let Some(store) = self.store_screlease.get() {
+            // SAFETY: the handle is the doorbell that the application rings, or its queue's.
+            unsafe { store(doorbell, value) };
+        }
+    }
+
+    /// Decrements an application's signal and wakes its waiters, through the runtime.
+    pub fn decrement(&self, signal: u64) {
+        if let Some(subtract) = self.subtract_screlease.get() {
+            // SAFETY: the caller checked that the signal is alive.
+            unsafe { subtract(signal, 1) };
+        }
+    }
+
+    /// A new signal of value 1 that only the GPU and we look at.
+    pub fn create_signal(&self) -> Option<u64> {
+        let create = self.signal_create.get()?;
+        let mut signal = 0;
+        // SAFETY: no consumers are named; `signal` is valid for writes.
+        let status =
+            unsafe { create(1, 0, ptr::null(), abi::info::SIGNAL_GPU_ONLY, &raw mut signal) };
+        (status == abi::SUCCESS && signal != 0).then_some(signal)
+    }
+
+    /// Destroys a signal made by [`Runtime::create_signal`].
+    pub fn destroy_signal(&self, signal: u64) {
+        if let Some(destroy) = self.signal_destroy.get() {
+            // SAFETY: the signal is ours, and its last user is gone.
+            unsafe { destroy(signal) };
+        }
+    }
+
+    /// When the packet that completed `signal` ran on `agent`.
+    pub fn dispatch_times(&self, agent: u64, signal: u64) -> Option<Times> {
+        let get = self.dispatch_time.get()?;
+        let mut times = Times::default();
+        // SAFETY: the signal is ours and alive, `times` is valid for writes. The runtime checks
+        // the agent.
+        let status = unsafe { get(agent, signal, &raw mut times) };
+        (status == abi::SUCCESS).then_some(times)
+    }
+
+    /// When the copy that completed `signal` ran.
+    pub fn copy_times(&self, signal: u64) -> Option<Times> {
+        let get = self.copy_time.get()?;
+        let mut times = Times::default();
+        // SAFETY: the signal is ours and alive, `times` is valid for writes.
+        let status = unsafe { get(signal, &raw mut times) };
+        (status == abi::SUCCESS).then_some(times)
+    }
+
+    /// Makes packets of `queue` write their times.
+    pub fn profile_queue(&self, queue: &AmdQueue) {
+        if let Some(set) = self.set_profiler.get() {
+            // SAFETY: the queue is alive: it is being created, or its doorbell rung.
+            unsafe { set(ptr::from_ref(queue), 1) };
+        }
+    }
+
+    /// Makes copies write their times.
+    pub fn profile_copies(&self) {
+        self.set_copy_profiling(true);
+    }
+
+    /// Switches the timing of copies.
+    pub fn set_copy_profiling(&self, on: bool) {
+        if let Some(enable) = self.copy_profiling.get() {
+            // SAFETY: takes a flag only.
+            unsafe { enable(on) };
+        }
+    }
+
+    /// Calls `each` with every agent.
+    pub fn agents(&self, mut each: impl FnMut(u64)) {
+        if let Some(iterate) = self.iterate_agents.get() {
+            let (callback, data) = one_handle(&mut each);
+            // SAFETY: `data` is `each`, which outlives the call.
+            unsafe { iterate(callback, data) };
+        }
+    }
+
+    /// A 4-byte attribute of an agent.
+    pub fn agent_u32(&self, agent: u64, attribute: u32) -> Option<u32> {
+        let mut value = 0u32;
+        // SAFETY: the attributes that are asked for this way have 4 bytes.
+        let status =
+            unsafe { self.agent_get_info.get()?(agent, attribute, (&raw mut value).cast()) };
+        (status == abi::SUCCESS).then_some(value)
+    }
+
+    /// The name of an agent, with NULs to its end.
+    pub fn agent_name(&self, agent: u64) -> Option<[u8; 64]> {
+        let mut name = [0u8; 64];
+        // SAFETY: the attribute has 64 bytes.
+        let status = unsafe {
+            self.agent_get_info.get()?(agent, abi::info::AGENT_NAME, (&raw mut name).cast())
+        };
+        (status == abi::SUCCESS).then_some(name)
+    }
+
+    /// Calls `each` with every symbol of `executable` on `agent`.
+    pub fn agent_symbols(&self, executable: u64, agent: u64, mut each: impl FnMut(u64)) {
+        unsafe extern "C" fn call<F: FnMut(u64)>(
+            _executable: u64,
+            _agent: u64,
+            symbol: u64,
+            data: *mut c_void,
+        ) -> Status {
+            // SAFETY: `data` is the closure that was handed to the runtime below.
+            unsafe { (*data.cast::<F>())(symbol) };
+            abi::SUCCESS
+        }
+        fn of<F: FnMut(u64)>(_: &F) -> abi::AgentSymbolCallback {
+            call::<F>
+        }
+        if let Some(iterate) = self.iterate_agent_symbols.get() {
+            let callback = of(&each);
+            // SAFETY: `each` outlives the call; the executable is alive: it was just frozen or is
+            // being iterated over.
+            unsafe { iterate(executable, agent, callback, (&raw mut each).cast()) };
+        }
+    }
+
+    /// A 4-byte attribute of a symbol.
+    pub fn symbol_u32(&self, symbol: u64, attribute: u32) -> Option<u32> {
+        let mut value = 0u32;
+        // SAFETY: the attributes that are asked for this way have 4 bytes.
+        let status =
+            unsafe { self.symbol_get_info.get()?(symbol, attribute, (&raw mut value).cast()) };
+        (status == abi::SUCCESS).then_some(value)
+    }
+
+    /// Address of a kernel symbol's descriptor.
+    pub fn symbol_kernel_object(&self, symbol: u64) -> Option<u64> {
+        let mut value = 0u64;
+        // SAFETY: the attribute has 8 bytes.
+        let status = unsafe {
+            self.symbol_get_info.get()?(
+                symbol,
+                abi::info::SYMBOL_KERNEL_OBJECT,
+                (&raw mut value).cast(),
+            )
+        };
+        (status == abi::SUCCESS).then_some(value)
+    }
+
+    /// Name of a symbol.
+    pub fn symbol_name(&self, symbol: u64) -> Option<Vec<u8>> {
+        let length = self.symbol_u32(symbol, abi::info::SYMBOL_NAME_LENGTH)?;
+        // One byte more than the runtime says that it writes.
+        let mut name = vec![0u8; usize::try_from(length).ok()?.checked_add(1)?];
+        // SAFETY: the buffer holds the length that the runtime reported.
+        let status = unsafe {
+            self.symbol_get_info.get()?(symbol, abi::info::SYMBOL_NAME, name.as_mut_ptr().cast())
+        };
+        name.pop();
+        (status == abi::SUCCESS).then_some(name)
+    }
+
+    /// The loader extension, or an empty table.
+    pub fn loader(&self) -> abi::LoaderTable {
+        let mut table =
+            abi::LoaderTable { query_host_address: None, unused: [0; 5], iterate_executables: None };
+        if let Some(get) = self.major_extension_table.get() {
+            let size = size_of::<abi::LoaderTable>();
+            // SAFETY: the runtime writes at most the size that it is told.
+            unsafe { get(abi::info::EXTENSION_LOADER, 1, size, (&raw mut table).cast()) };
+        }
+        table
+    }
+}
+
+impl abi::LoaderTable {
+    /// Calls `each` with every executable of the process.
+    pub fn executables(&self, mut each: impl FnMut(u64)) {
+        if let Some(iterate) = self.iterate_executables {
+            let (callback, data) = one_handle(&mut each);
+            // SAFETY: `data` is `each`, which outlives the call.
+            unsafe { iterate(callback, data) };
+        }
+    }
+
+    /// The 64 bytes of the kernel descriptor at `kernel_object`, if the host can read them.
+    ///
+    /// The descriptor is in device memory; the loader knows the host's copy of it, if any.
+    pub fn kernel_descriptor(&self, kernel_object: u64) -> Option<[u32; 16]> {
+        let mut host = ptr::null();
+        // SAFETY: `host` is valid for writes.
+        let status =
+            unsafe { self.query_host_address?(kernel_object as *const c_void, &raw mut host) };
+        if status != abi::SUCCESS || host.is_null() {
+            return None;
+        }
+        // SAFETY: the loader says that the contents are readable there while the executable lives;
+        // a kernel descriptor has 64 bytes.
+        Some(unsafe { host.cast::<[u32; 16]>().read_unaligned() })
+    }
+}
+
+fn one_handle<F: FnMut(u64)>(each: &mut F) -> (abi::AgentCallback, *mut c_void) {
+    unsafe extern "C" fn call<F: FnMut(u64)>(handle: u64, data: *mut c_void) -> Status {
+        // SAFETY: `data` is the closure that was handed to the runtime with this function.
+        unsafe { (*data.cast::<F>())(handle) };
+        abi::SUCCESS
+    }
+    (call::<F>, ptr::from_mut(each).cast())
+}
+
+/// Bytes of an agent's name up to its NUL.
+pub fn c_bytes(name: &[u8]) -> &[u8] {
+    CStr::from_bytes_until_nul(name).map_or(name, CStr::to_bytes)
+}

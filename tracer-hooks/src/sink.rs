@@ -1,0 +1,48 @@
+//! What the mechanism tells whoever embeds it.
+
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol};
+
+/// Receives events and decides whether there should be any.
+///
+/// Everything is called in the traced process, on the thread that is named, so nothing may panic,
+/// wait or call the HSA runtime. Records come without a sequence number where one is to be filled
+/// in: the sink numbers them.
+pub trait Sink: Sync {
+    /// Whether to record, asked by the worker a few times a second.
+    fn wanted(&self, now_ns: u64) -> bool;
+
+    /// A kernel is being enqueued by the calling thread. Fills in the sequence number and takes
+    /// the record, or returns false: the packet is then left as it is.
+    fn dispatch(&self, record: &mut Dispatch) -> bool;
+
+    /// As [`Sink::dispatch`], for a barrier packet with a completion signal.
+    fn barrier(&self, record: &mut Barrier) -> bool;
+
+    /// As [`Sink::dispatch`], for an asynchronous copy.
+    fn copy(&self, record: &mut Copy) -> bool;
+
+    /// The calling thread has enqueued everything that got a number from `first` to `last`. No
+    /// lock is held.
+    fn enqueued(&self, first: u64, last: u64);
+
+    /// An operation completed. Called on any thread, on one at a time.
+    fn complete(&self, record: Complete);
+
+    /// A kernel symbol became known; the name has no `.kd` at its end.
+    fn symbol(&self, record: Symbol, name: &[u8]);
+
+    /// An agent became known.
+    fn agent(&self, record: Agent);
+
+    /// A queue was created, destroyed, or existed when recording began.
+    fn queue(&self, record: Queue);
+
+    /// Something could not be recorded.
+    fn lost(&self, cause: Loss, count: u64);
+
+    /// The mechanism is now active or dormant (one of [`tracer_common::shim::state`]).
+    fn state(&self, state: u64);
+
+    /// Called by the worker after each of its rounds; true to be called again soon.
+    fn housekeeping(&self, now_ns: u64) -> bool;
+}

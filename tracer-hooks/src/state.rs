@@ -1,0 +1,106 @@
+//! The one state of the process: the tables are global, so is what patches them.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::OnceLock;
+
+use crate::copies::Copies;
+use crate::harvest::Work;
+use crate::lock::Lock;
+use crate::pool::Pool;
+use crate::queue::Context;
+use crate::registry::Registry;
+use crate::sink::Sink;
+use crate::sys;
+
+/// What the hooks do.
+pub mod phase {
+    /// Nothing is installed.
+    pub const NONE: u32 = 0;
+    /// Everything passes through; nothing is in flight.
+    pub const DORMANT: u32 = 1;
+    /// Intercepting.
+    pub const ACTIVE: u32 = 2;
+    /// Everything passes through; what is in flight is still looked after.
+    pub const DRAINING: u32 = 3;
+    /// The runtime is gone or going, no function of it may be called.
+    pub const CLOSED: u32 = 4;
+    /// A forked child: the worker does not exist here, nothing may ever be done again.
+    pub const INERT: u32 = 5;
+}
+
+/// How soundly the worker sleeps; value of [`State::sleep`].
+pub mod sleep {
+    /// It looks by itself soon enough for everybody.
+    pub const AWAKE: u32 = 0;
+    /// It looks by itself soon enough for work that nobody waits for.
+    pub const SLOW: u32 = 1;
+    /// It has nothing to look at.
+    pub const IDLE: u32 = 2;
+}
+
+/// Everything that the hooks and the worker share.
+pub struct State {
+    /// One of [`phase`].
+    pub phase: AtomicU32,
+    /// Counts recordings.
+    pub epoch: AtomicU32,
+    /// One of [`sleep`]; the worker's futex.
+    pub sleep: AtomicU32,
+    /// The runtime has finished its initialization, its functions may be called.
+    pub ready: AtomicBool,
+    /// The tables were patched live: nobody tells us when the runtime shuts down.
+    pub late: AtomicBool,
+    /// Whoever embeds us.
+    pub sink: OnceLock<&'static dyn Sink>,
+    /// Signals.
+    pub pool: Pool,
+    /// Queues.
+    pub registry: Registry,
+    /// Copies.
+    pub copies: Copies,
+    /// The right to look at what is in flight and to call the runtime for it.
+    pub work: Lock<Work>,
+}
+
+/// The state.
+pub static STATE: State = State {
+    phase: AtomicU32::new(phase::NONE),
+    epoch: AtomicU32::new(0),
+    sleep: AtomicU32::new(sleep::AWAKE),
+    ready: AtomicBool::new(false),
+    late: AtomicBool::new(false),
+    sink: OnceLock::new(),
+    pool: Pool::new(),
+    registry: Registry::new(),
+    copies: Copies::new(),
+    work: Lock::new(Work::new()),
+};
+
+impl State {
+    /// Whether to intercept: the one branch that a dormant hook costs.
+    #[inline]
+    pub fn active(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == phase::ACTIVE
+    }
+
+    /// What instrumenting needs, once there is a sink.
+    #[inline]
+    pub fn context(&'static self) -> Option<Context<'static>> {
+        let sink = *self.sink.get()?;
+        Some(Context { sink, pool: &self.pool, phase: &self.phase, epoch: &self.epoch })
+    }
+
+    /// Wakes the worker if it sleeps more soundly than `level`.
+    ///
+    /// The caller made something visible that the worker is to find. The fence pairs with the one
+    /// in the worker between announcing its sleep and looking once more: one of both sees the other.
+    #[inline]
+    pub fn wake_beyond(&self, level: u32) {
+        fence(Ordering::SeqCst);
+        if self.sleep.load(Ordering::Relaxed) > level
+            && self.sleep.swap(sleep::AWAKE, Ordering::AcqRel) != sleep::AWAKE
+        {
+            sys::futex_wake(&self.sleep);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Kernel symbols of code objects.
+
+use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
+
+use crate::abi::{LoaderTable, info};
+use crate::runtime::{self, RUNTIME};
+use crate::state::STATE;
+use crate::{Sink, sys};
+
+/// Tells the sink the kernels of an executable that was just frozen.
+pub fn of_executable(executable: u64) {
+    if let Some(&sink) = STATE.sink.get() {
+        scan(sink, &RUNTIME.loader(), executable, sys::now_ns());
+    }
+}
+
+/// Tells the sink the kernels of everything that is loaded.
+pub fn of_everything() {
+    if let Some(&sink) = STATE.sink.get() {
+        let loader = RUNTIME.loader();
+        let now = sys::now_ns();
+        loader.executables(|executable| scan(sink, &loader, executable, now));
+    }
+}
+
+fn scan(sink: &dyn Sink, loader: &LoaderTable, executable: u64, since_ns: u64) {
+    RUNTIME.agents(|agent| {
+        if RUNTIME.agent_u32(agent, info::AGENT_DEVICE) != Some(1) {
+            return;
+        }
+        let target = RUNTIME.agent_name(agent).unwrap_or([0; 64]);
+        let target = runtime::c_bytes(&target);
+        RUNTIME.agent_symbols(executable, agent, |symbol| {
+            if let Some((mut record, name)) = kernel(loader, symbol, target) {
+                record.since_ns = since_ns;
+                sink.symbol(record, &name);
+            }
+        });
+    });
+}
+
+fn kernel(loader: &LoaderTable, symbol: u64, target: &[u8]) -> Option<(Symbol, Vec<u8>)> {
+    if RUNTIME.symbol_u32(symbol, info::SYMBOL_TYPE) != Some(info::KIND_KERNEL) {
+        return None;
+    }
+    let kernel_object = RUNTIME.symbol_kernel_object(symbol).filter(|&k| k != 0)?;
+    let mut name = RUNTIME.symbol_name(symbol)?;
+    if name.ends_with(b".kd") {
+        name.truncate(name.len() - 3);
+    }
+    name.truncate(MAX_NAME_BYTES);
+    let registers = loader
+        .kernel_descriptor(kernel_object)
+        .map_or(Registers::default(), |descriptor| Registers::of(&descriptor, target));
+    let record = Symbol {
+        kernel_object,
+        since_ns: 0,
+        group_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_GROUP_BYTES).unwrap_or(0),
+        private_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_PRIVATE_BYTES).unwrap_or(0),
+        vgpr_count: registers.vector,
+        accum_vgpr_count: registers.accumulation,
+        sgpr_count: registers.scalar,
+        name_bytes: name.len() as u32,
+    };
+    Some((record, name))
+}
+
+/// Register counts, decoded from a kernel descriptor (code object v3 and later).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Registers {
+    vector: u32,
+    accumulation: u32,
+    scalar: u32,
+}
+
+impl Registers {
+    /// Source: "Kernel Descriptor" in LLVM's AMDGPU usage guide. The counts are what the hardware
+    /// allocates, as AMD's own tools report them, not what the compiler used.
+    fn of(descriptor: &[u32; 16], target: &[u8]) -> Self {
+        let [.., rsrc3, rsrc1, _rsrc2, properties, _kernarg] = descriptor;
+        let vector_granules = (rsrc1 & 0x3F) + 1;
+        let scalar_granules = ((rsrc1 >> 6) & 0xF) / 2 + 1;
+        let wave32 = properties & (1 << 10) != 0;
+        let generation = target.strip_prefix(b"gfx").unwrap_or_default();
+        match generation {
+            // Vector and accumulation registers share one file.
+            [b'9', b'0', b'a'] | [b'9', b'4' | b'5', _] => {
+                let vector = ((rsrc3 & 0x3F) + 1) * 4;
+                Self {
+                    vector,
+                    accumulation: (vector_granules * 8).saturating_sub(vector),
+                    scalar: scalar_granules * 16,
+                }
+            }
+            [b'9', b'0', b'8'] => Self {
+                vector: vector_granules * 4,
+                accumulation: vector_granules * 4,
+                scalar: scalar_granules * 16,
+            },
+            [b'9', _, _] => Self {
+                vector: vector_granules * 4,
+                accumulation: 0,
+                scalar: scalar_granules * 16,
+            },
+            // gfx10 and later: every wave gets 128 scalar registers.
+            [b'1', _, _, _] => Self {
+                vector: vector_granules * if wave32 { 8 } else { 4 },
+                accumulation: 0,
+                scalar: 128,
+            },
+            _ => Self::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptor(rsrc3: u32, rsrc1: u32, properties: u32) -> [u32; 16] {
+        let mut words = [0; 16];
+        [words[11], words[12], words[14]] = [rsrc3, rsrc1, properties];
+        words
+    }
+
+    #[test]
+    fn register_counts_by_target() {
+        let words = descriptor(3, 5 | 7 << 6, 0);
+        let of = |target: &str, words: &[u32; 16]| {
+            let r = Registers::of(words, target.as_bytes());
+            (r.vector, r.accumulation, r.scalar)
+        };
+        assert_eq!(of("gfx900", &words), (24, 0, 64));
+        assert_eq!(of("gfx908", &words), (24, 24, 64));
+        assert_eq!(of("gfx90a", &words), (16, 32, 64));
+        assert_eq!(of("gfx942", &words), (16, 32, 64));
+        assert_eq!(of("gfx1030", &words), (24, 0, 128));
+        assert_eq!(of("gfx1030", &descriptor(0, 5, 1 << 10)), (48, 0, 128));
+        assert_eq!(of("something", &words), (0, 0, 0));
+    }
+}

@@ -1,0 +1,187 @@
+//! The operating system, as far as it is needed: clock, futex, thread, pages.
+//!
+//! Everything goes through libc and nothing through `std::thread` or `std::sync`: a standard thread
+//! brings thread-locals with destructors, which must not exist in a library that lives in somebody
+//! else's process until the very end of it.
+
+#![expect(unsafe_code, reason = "system calls")]
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Now, ns of CLOCK_BOOTTIME, the HSA system clock. The vDSO serves it without a system call.
+#[inline]
+pub fn now_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is valid for writes; the clock exists since Linux 2.6.39.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
+/// Sleeps for about `ns`; returns early on a signal.
+pub fn sleep_ns(ns: u64) {
+    let t = timespec(ns);
+    // SAFETY: `t` is valid for reads; no remainder is asked for.
+    unsafe { libc::nanosleep(&raw const t, ptr::null_mut()) };
+}
+
+/// Waits until `word` is woken, differs from `expected`, or `timeout_ns` have passed.
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+    let t = timespec(timeout_ns);
+    // SAFETY: the word and the timeout are valid for the whole call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            expected,
+            &raw const t,
+        )
+    };
+}
+
+/// Wakes one waiter of `word`.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: waking touches no memory of ours.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            1,
+        )
+    };
+}
+
+/// Thread id of the caller.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Process id of the caller, as it sees it.
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::getpid() as u32 }
+}
+
+/// How many CPUs the process may run on; 1 when unknown.
+pub fn cpus() -> usize {
+    // SAFETY: all zeros is a valid cpu_set_t, which the call fills.
+    let count = unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
+            0 => libc::CPU_COUNT(&set),
+            _ => 1,
+        }
+    };
+    usize::try_from(count).unwrap_or(1).max(1)
+}
+
+/// A type for which memory full of zeros is a valid value and that has no destructor.
+///
+/// # Safety
+///
+/// Only for such types.
+pub unsafe trait Zeroed {}
+
+/// `count` zeroed values that live for ever; their pages cost nothing until they are touched.
+pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
+    let bytes = count.checked_mul(size_of::<T>())?;
+    // SAFETY: an anonymous private mapping of fresh pages, aligned to a page.
+    let at = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the pages hold `count` zeroed `T`, valid by `Zeroed`, and are never unmapped.
+    Some(unsafe { core::slice::from_raw_parts(at.cast::<T>(), count) })
+}
+
+/// Starts a thread named `name` with every signal blocked; false when that failed.
+///
+/// It is detached and must never return: what it runs lives as long as the process.
+pub fn spawn(name: &'static core::ffi::CStr, run: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+    // SAFETY: every pointer is valid for its call; the attributes are destroyed after use; the
+    // signal mask of the calling thread is restored.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        if libc::pthread_attr_init(&raw mut attributes) != 0 {
+            return false;
+        }
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&raw mut attributes, 512 << 10);
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        let mut old: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
+        let mut thread: libc::pthread_t = 0;
+        let failed =
+            libc::pthread_create(&raw mut thread, &raw const attributes, run, ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut());
+        libc::pthread_attr_destroy(&raw mut attributes);
+        if failed == 0 {
+            libc::pthread_setname_np(thread, name.as_ptr());
+        }
+        failed == 0
+    }
+}
+
+/// Makes the calling thread's timed sleeps end when they should: the default slack of 50 µs would
+/// be added to every one of them.
+pub fn precise_timers() {
+    // SAFETY: takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
+}
+
+/// Calls `child` in every forked child, before anything else of the child runs.
+pub fn at_fork(child: unsafe extern "C" fn()) {
+    // SAFETY: the handler is a function of a library that is never unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) };
+}
+
+/// Calls `exit` when the process exits, before everything that was registered earlier.
+pub fn at_exit(exit: extern "C" fn()) {
+    // SAFETY: as in `at_fork`.
+    unsafe { libc::atexit(exit) };
+}
+
+/// Spins for a moment.
+#[inline]
+pub fn relax(times: u32) {
+    for _ in 0..times {
+        core::hint::spin_loop();
+    }
+}
+
+/// A one-way switch.
+#[derive(Default)]
+pub struct Once(AtomicU32);
+
+impl Once {
+    /// A switch that is off.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Switches on; true for the one caller that did.
+    pub fn set(&self) -> bool {
+        self.0.swap(1, Ordering::AcqRel) == 0
+    }
+}

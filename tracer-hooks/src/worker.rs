@@ -1,0 +1,223 @@
+//! The one thread: waits for completions, keeps the pool filled, begins and ends recording.
+//!
+//! How it waits decides what we cost. While the application may be waiting for a signal that we
+//! relay, it looks again after a small part of the time that has passed since something last
+//! happened ([`Pace::prompt`]): a completion is late by a few per cent of what it took at most, and
+//! a long kernel costs few looks. Work that nobody waits for is looked at every 200 µs to 2 ms. With
+//! nothing in flight the thread sleeps, and asks a few times a second whether somebody records.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering, fence};
+
+use crate::harvest::Round;
+use crate::hooks::{self, contained};
+use crate::queue::life;
+use crate::runtime::RUNTIME;
+use crate::state::{STATE, phase, sleep};
+use crate::track::Look;
+use crate::{lifecycle, sys};
+
+/// How often the sink is asked whether to record.
+const ASK_EVERY_NS: u64 = 50_000_000;
+/// Least time between two looks at everything.
+const FULL_LOOK_EVERY_NS: u64 = 2_000_000;
+/// Signals made in one round.
+const TOP_UP: usize = 128;
+/// After a relayed completion the next one is expected soon.
+const LINGER_NS: u64 = 300_000;
+
+static BROKEN: AtomicBool = AtomicBool::new(false);
+
+/// Starts the thread.
+pub fn start() -> bool {
+    sys::spawn(c"roctap-shim", run)
+}
+
+/// Never begin to record again.
+pub fn give_up() {
+    BROKEN.store(true, Ordering::Release);
+}
+
+extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    sys::precise_timers();
+    let mut pace = Pace::new(sys::cpus());
+    loop {
+        let pause = contained(|| one_round(&mut pace)).unwrap_or(Pause::Slow(1_000_000));
+        match pause {
+            Pause::Spin => sys::relax(64),
+            Pause::Nap(ns) => sys::sleep_ns(ns),
+            Pause::Slow(ns) => doze(sleep::SLOW, ns, &pace),
+            Pause::Idle(ns) => doze(sleep::IDLE, ns, &pace),
+        }
+    }
+}
+
+/// What to do until the next round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pause {
+    Spin,
+    Nap(u64),
+    /// Whoever enqueues something that it will wait for wakes us.
+    Slow(u64),
+    /// Whoever enqueues anything wakes us.
+    Idle(u64),
+}
+
+struct Pace {
+    may_spin: bool,
+    last_progress_ns: u64,
+    last_chained_ns: u64,
+    next_ask_ns: u64,
+    next_full_ns: u64,
+    /// What had been enqueued before the last look: everything, and what is waited for.
+    seen: (u64, u64),
+}
+
+impl Pace {
+    const fn new(cpus: usize) -> Self {
+        Self {
+            // On fewer CPUs spinning takes one from those that we wait for.
+            may_spin: cpus > 2,
+            last_progress_ns: 0,
+            last_chained_ns: 0,
+            next_ask_ns: 0,
+            next_full_ns: 0,
+            seen: (0, 0),
+        }
+    }
+
+    fn pause(&mut self, now: u64, round: Round, more: bool) -> Pause {
+        if round.done > 0 {
+            self.last_progress_ns = now;
+        }
+        if round.chained {
+            if round.done > 0 || self.last_chained_ns == 0 {
+                self.last_chained_ns = now;
+            }
+            return self.prompt(now.saturating_sub(self.last_progress_ns));
+        }
+        if now.saturating_sub(self.last_chained_ns) < LINGER_NS {
+            return Pause::Nap(20_000);
+        }
+        let idle = now.saturating_sub(self.last_progress_ns);
+        if round.pending {
+            Pause::Slow((idle / 16).clamp(200_000, 2_000_000))
+        } else if round.held || more {
+            Pause::Slow(500_000)
+        } else {
+            Pause::Idle(self.next_ask_ns.saturating_sub(now).max(1_000_000))
+        }
+    }
+
+    fn prompt(&self, since_ns: u64) -> Pause {
+        match since_ns {
+            0..20_000 if self.may_spin => Pause::Spin,
+            _ => Pause::Nap((since_ns / 32).clamp(5_000, 200_000)),
+        }
+    }
+}
+
+/// Sleeps at `level` for at most `ns`, unless something arrived after the last look.
+fn doze(level: u32, ns: u64, pace: &Pace) {
+    STATE.sleep.store(level, Ordering::Relaxed);
+    // Pairs with the fence in `State::wake_beyond`.
+    fence(Ordering::SeqCst);
+    let (all, chained) = enqueued();
+    let arrived = if level == sleep::IDLE {
+        all != pace.seen.0 || held()
+    } else {
+        chained != pace.seen.1
+    };
+    if !arrived {
+        sys::futex_wait(&STATE.sleep, level, ns);
+    }
+    STATE.sleep.store(sleep::AWAKE, Ordering::Relaxed);
+}
+
+/// How much was ever enqueued, and how much of it with a signal of the application.
+fn enqueued() -> (u64, u64) {
+    let tracks = STATE.registry.objects().map(|q| &q.track);
+    tracks.chain([&STATE.copies.track]).map(|track| track.pushed()).fold(
+        (0, 0),
+        |sum: (u64, u64), pushed| (sum.0.wrapping_add(pushed.0), sum.1.wrapping_add(pushed.1)),
+    )
+}
+
+fn held() -> bool {
+    STATE.registry.objects().any(|q| q.held.load(Ordering::Relaxed))
+}
+
+fn one_round(pace: &mut Pace) -> Pause {
+    if !lifecycle::installed() {
+        return Pause::Idle(1_000_000_000);
+    }
+    let now = sys::now_ns();
+    let before = pace.seen;
+    pace.seen = enqueued();
+    if pace.seen != before {
+        pace.last_progress_ns = now;
+    }
+    let Some(mut work) = STATE.work.try_lock() else { return Pause::Nap(50_000) };
+    // Again: whoever closes the runtime does so under this lock.
+    if !lifecycle::installed() {
+        return Pause::Idle(1_000_000_000);
+    }
+    let look = if now >= pace.next_full_ns { Look::Full } else { Look::Near };
+    let round = work.round(&STATE, look);
+    if look == Look::Full {
+        let cost = sys::now_ns().saturating_sub(now);
+        pace.next_full_ns = now + FULL_LOOK_EVERY_NS.max(cost * 32);
+    }
+    if now >= pace.next_ask_ns {
+        pace.next_ask_ns = now + ASK_EVERY_NS;
+        ask(now);
+    }
+    lifecycle::finish_draining();
+    drop(work);
+    let active = STATE.active();
+    if active && STATE.ready.load(Ordering::Acquire) {
+        if round.held {
+            retry();
+        }
+        if pace.seen.0 > 0 || any_queue() {
+            STATE.pool.top_up(TOP_UP, || RUNTIME.create_signal());
+        }
+    }
+    let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
+    let pause = pace.pause(now, round, more);
+    match pause {
+        // Draining ends here, not by anybody's waking.
+        Pause::Idle(_) if STATE.phase.load(Ordering::Relaxed) == phase::DRAINING => {
+            Pause::Slow(1_000_000)
+        }
+        _ => pause,
+    }
+}
+
+fn any_queue() -> bool {
+    STATE.registry.objects().any(|q| q.life.load(Ordering::Relaxed) == life::LIVE)
+}
+
+fn ask(now: u64) {
+    let broken = BROKEN.load(Ordering::Acquire);
+    if broken {
+        lifecycle::release_after_failure();
+    }
+    let wanted = !broken && STATE.sink.get().is_some_and(|sink| sink.wanted(now));
+    match (STATE.phase.load(Ordering::Acquire), wanted) {
+        (phase::DORMANT | phase::DRAINING, true) => lifecycle::activate(),
+        (phase::ACTIVE, false) => lifecycle::deactivate(),
+        _ => {}
+    }
+}
+
+/// Looks again at queues whose doorbell is held back.
+fn retry() {
+    for queue in STATE.registry.objects() {
+        if queue.held.load(Ordering::Relaxed)
+            && let Some(context) = STATE.context()
+        {
+            hooks::after(queue.retry(&context), context.sink);
+        }
+    }
+}

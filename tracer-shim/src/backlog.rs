@@ -1,0 +1,101 @@
+//! Records that must not be dropped: agents, queues, kernel symbols.
+//!
+//! A module of a big library brings thousands of kernels at once, more than a ring holds, and a
+//! kernel whose name was dropped has none for the rest of the recording. They wait here for room,
+//! and the shim's thread moves them into its ring.
+
+use std::collections::VecDeque;
+
+use tracer_common::ring::MAX_FRAME_WORDS;
+use tracer_hooks::lock::Lock;
+
+/// Most bytes that wait; a hundred thousand kernels with long names.
+const MAX_WORDS: usize = 8 << 20;
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// Frames in order.
+pub struct Backlog(Lock<Frames>);
+
+struct Frames {
+    waiting: VecDeque<(u32, Vec<u64>)>,
+    words: usize,
+}
+
+impl Backlog {
+    /// Nothing waits.
+    pub const fn new() -> Self {
+        Self(Lock::new(Frames { waiting: VecDeque::new(), words: 0 }))
+    }
+
+    /// Puts a frame at the end; false when too much waits already.
+    pub fn push(&self, kind: u32, words: Vec<u64>) -> bool {
+        let Some(mut frames) = self.0.lock_for(WAIT_NS) else { return false };
+        if frames.words + words.len() > MAX_WORDS || words.len() >= MAX_FRAME_WORDS {
+            return false;
+        }
+        frames.words += words.len();
+        frames.waiting.push_back((kind, words));
+        true
+    }
+
+    /// Hands frames to `write` as long as they fit into `room` words; true if some still wait.
+    pub fn drain(&self, mut room: impl FnMut() -> u64, mut write: impl FnMut(u32, &[u64])) -> bool {
+        let Some(mut frames) = self.0.try_lock() else { return true };
+        while let Some((kind, words)) = frames.waiting.front() {
+            if room() < words.len() as u64 + 1 {
+                return true;
+            }
+            write(*kind, words);
+            frames.words -= words.len();
+            frames.waiting.pop_front();
+        }
+        frames.waiting.shrink_to(64);
+        false
+    }
+
+    /// Forgets everything that waits: recording begins anew and tells all of it again.
+    pub fn clear(&self) {
+        if let Some(mut frames) = self.0.lock_for(WAIT_NS) {
+            frames.waiting = VecDeque::new();
+            frames.words = 0;
+        }
+    }
+}
+
+impl Default for Backlog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn frames_wait_for_room_and_keep_their_order() {
+        let backlog = Backlog::new();
+        for i in 0..10u64 {
+            assert!(backlog.push(5, vec![i; 3]));
+        }
+        let room = Cell::new(9);
+        let mut seen = Vec::new();
+        let mut step = |free| {
+            room.set(free);
+            backlog.drain(
+                || room.get(),
+                |kind, words| {
+                    assert_eq!(kind, 5);
+                    seen.push(words[0]);
+                    room.set(room.get() - 4);
+                },
+            )
+        };
+        assert!(step(9));
+        assert!(step(0));
+        assert!(!step(1000));
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+        assert!(!backlog.push(5, vec![0; MAX_FRAME_WORDS]), "no frame is that long");
+    }
+}

@@ -1,0 +1,87 @@
+//! The exported functions, all of them.
+
+#![expect(unsafe_code, reason = "exports, and the runtime's pointers")]
+
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use tracer_common::shim::{control, state};
+use tracer_hooks::{InstallError, Timing, abi::ApiTable, contained};
+
+use crate::recorder::{self, RECORDER};
+
+/// Runtimes from ROCm 5.3 on load every mapped library that exports this, lower values first; the
+/// last one loaded sees calls first.
+#[unsafe(no_mangle)]
+pub static HSA_AMD_TOOL_PRIORITY: u32 = 1100;
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Called by the runtime inside of `hsa_init`.
+///
+/// It always returns true: a tool that returns false is closed but not forgotten by ROCm 5.2.3,
+/// whose `hsa_shut_down` then crashes.
+///
+/// # Safety
+///
+/// `table` is null or the runtime's own table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn OnLoad(
+    table: *const c_void,
+    _runtime_version: u64,
+    _failed_tool_count: u64,
+    _failed_tool_names: *const *const c_char,
+) -> bool {
+    be_quiet();
+    contained(|| {
+        if !recorder::connect() {
+            return;
+        }
+        // SAFETY: the caller's promise.
+        let installed = unsafe {
+            tracer_hooks::install(table.cast::<ApiTable>(), &RECORDER, Timing::AtStart)
+        };
+        if let (Err(InstallError::Unsupported(_)), Some(memory)) = (installed, RECORDER.memory()) {
+            memory.set_control(control::STATE, state::UNSUPPORTED);
+        }
+    });
+    true
+}
+
+/// Called by the runtime inside of the last `hsa_shut_down`.
+#[unsafe(no_mangle)]
+pub extern "C" fn OnUnload() {
+    contained(tracer_hooks::close);
+}
+
+/// A panic is a bug of ours and is contained; its message must not appear on the target's stderr.
+fn be_quiet() {
+    if !QUIET.swap(true, Ordering::Relaxed) {
+        contained(|| std::panic::set_hook(Box::new(|_| {})));
+    }
+}
+
+/// Runs when the process ends, after the destructors of everything else. `OnUnload` does not: HIP
+/// programs exit without `hsa_shut_down`.
+extern "C" fn at_end() {
+    contained(tracer_hooks::finish);
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = at_end;
+
+/// The probe site: fires for every sequence number on the thread that enqueued the operation.
+///
+/// Its first instruction is a 5-byte no-op, which a uprobe replaces without single-stepping.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C" fn roctap_dispatch_site(sequence: u64) {
+    core::arch::naked_asm!(".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret")
+}
+
+/// Fires the probe site.
+#[inline]
+pub fn fire(sequence: u64) {
+    roctap_dispatch_site(sequence);
+}

@@ -1,0 +1,104 @@
+//! Which thread writes into which ring, and the numbers of records.
+//!
+//! A thread claims a free ring with its first record and keeps it; `roctap` frees it when the
+//! thread is gone. What a thread knows of its ring is in thread-locals without destructors: a
+//! destructor would run in the middle of the target's thread exit.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tracer_hooks::sys;
+
+use crate::memory::Memory;
+
+/// Most rings that are used; as many as a sane layout has.
+const MAX_RINGS: usize = 4096;
+/// A thread that found no ring looks again after this.
+const RETRY_NS: u64 = 100_000_000;
+/// No ring.
+const NONE: usize = usize::MAX;
+
+/// Records numbered so far in each ring. They outlive its owners: a number is never given twice.
+static NUMBERS: [AtomicU64; MAX_RINGS] = [const { AtomicU64::new(0) }; MAX_RINGS];
+
+thread_local! {
+    static RING: Cell<usize> = const { Cell::new(NONE) };
+    static RETRY_AFTER_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The calling thread's ring, claimed if it has none; `None` if none is free.
+#[inline]
+pub fn mine(memory: &Memory, now_ns: u64) -> Option<usize> {
+    match RING.get() {
+        NONE => claim(memory, now_ns),
+        ring => Some(ring),
+    }
+}
+
+#[cold]
+fn claim(memory: &Memory, now_ns: u64) -> Option<usize> {
+    if now_ns < RETRY_AFTER_NS.get() {
+        return None;
+    }
+    let tid = u64::from(sys::gettid());
+    let free = (0..memory.rings().min(MAX_RINGS)).find(|&ring| {
+        memory.owner(ring).is_some_and(|owner| {
+            // Acquire pairs with the Release by which `roctap` frees a ring: what the last owner
+            // wrote is before what we write.
+            owner.load(Ordering::Relaxed) == 0
+                && owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    });
+    match free {
+        Some(ring) => RING.set(ring),
+        None => RETRY_AFTER_NS.set(now_ns + RETRY_NS),
+    }
+    free
+}
+
+/// The number that the next record of `ring` gets: ring << 40 | count, counted from 1.
+#[inline]
+pub fn next_number(ring: usize) -> u64 {
+    // Only the ring's owner counts.
+    (ring as u64) << 40 | (NUMBERS.get(ring).map_or(0, |n| n.load(Ordering::Relaxed)) + 1)
+}
+
+/// The number was given.
+#[inline]
+pub fn used_number(ring: usize) {
+    if let Some(n) = NUMBERS.get(ring) {
+        n.store(n.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::tests::memory;
+
+    #[test]
+    fn a_thread_keeps_its_ring_and_finds_one_that_is_freed() {
+        let memory = memory(2);
+        let here = mine(&memory, 1).expect("free");
+        assert_eq!(mine(&memory, 1), Some(here));
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| mine(&memory, 1)).join().expect("no panic");
+            assert_eq!(there, Some(1 - here));
+            scope.spawn(|| {
+                assert_eq!(mine(&memory, 1), None, "both are taken");
+                memory.owner(1 - here).expect("exists").store(0, Ordering::Release);
+                assert_eq!(mine(&memory, RETRY_NS), None, "not asked again at once");
+                assert_eq!(mine(&memory, RETRY_NS + 1), Some(1 - here));
+            });
+        });
+    }
+
+    #[test]
+    fn numbers_ascend() {
+        let first = next_number(7);
+        assert_eq!(first >> 40, 7);
+        assert_eq!(next_number(7), first);
+        used_number(7);
+        assert_eq!(next_number(7), first + 1);
+    }
+}
