@@ -1,1 +1,47 @@
-fn main() {}
+//! roctap's chores. `cargo xtask help` lists them.
+
+#![deny(unsafe_code)]
+
+mod artifacts;
+mod demo;
+mod dist;
+mod gen_api;
+mod run;
+mod setup;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "roctap's chores")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what building and testing needs: apt packages, rust-src, bpf-linker
+    Setup,
+    /// Compile the BPF programs
+    BuildEbpf,
+    /// Trace a real HIP program on the emulated GPU and show the result
+    Demo,
+    /// Run all tests; the tagged ones need root
+    Test(test::Options),
+    /// Pack roctap, the shim and the licences into target/dist
+    Dist,
+    /// Generate the table of API functions from the installed headers
+    GenApi,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Setup => setup::run_setup(),
+        Task::BuildEbpf => setup::bpf_toolchain().and_then(|bin| artifacts::build_ebpf(&bin)),
+        Task::Demo => demo::run_demo(),
+        Task::Test(options) => test::run_tests(&options),
+        Task::Dist => dist::run_dist(),
+        Task::GenApi => gen_api::run(),
+    }
+}

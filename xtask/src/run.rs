@@ -1,0 +1,66 @@
+//! Runs commands, saying which.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, bail};
+
+/// The workspace's root directory.
+pub fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    manifest.and_then(|dir| dir.parent().map(Path::to_owned)).unwrap_or_else(|| ".".into())
+}
+
+/// A cargo of this toolchain, in the workspace.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+fn show(command: &Command) -> String {
+    let parts = std::iter::once(command.get_program()).chain(command.get_args());
+    parts.map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a command, its output going where ours goes.
+pub fn run(command: &mut Command) -> anyhow::Result<()> {
+    let shown = show(command);
+    println!("\n$ {shown}");
+    let status = command.status().with_context(|| format!("cannot run: {shown}"))?;
+    if !status.success() {
+        bail!("failed with {status}: {shown}");
+    }
+    Ok(())
+}
+
+/// Runs a command, passing its standard output through and returning it too.
+pub fn run_and_read(command: &mut Command) -> anyhow::Result<String> {
+    let shown = show(command);
+    println!("\n$ {shown}");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run: {shown}"))?;
+    let mut output = String::new();
+    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
+        let line = line?;
+        println!("{line}");
+        output.push_str(&line);
+        output.push('\n');
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("failed with {status}: {shown}");
+    }
+    Ok(output)
+}
+
+/// What a command prints, or nothing when it fails or is not there.
+pub fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}

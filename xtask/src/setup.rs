@@ -1,0 +1,206 @@
+//! Installs what building and testing needs, once.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::run::{cargo, output, run};
+
+/// Debian packages, and what each is for.
+const PACKAGES: [(&str, &str); 11] = [
+    ("gcc", "links programs"),
+    ("make", "builds libbpf and the test programs"),
+    ("pkg-config", "finds libelf"),
+    ("libelf-dev", "libbpf reads ELF with it"),
+    ("zlib1g-dev", "libelf's compression"),
+    ("libamdhip64-5", "the HIP runtime (ROCm 5.2.3)"),
+    ("libamdhip64-dev", "its headers"),
+    ("libhsa-runtime64-1", "the HSA runtime"),
+    ("libhsa-runtime-dev", "its headers"),
+    ("libhsakmt-dev", "headers of the layer that the emulated GPU replaces"),
+    ("hipcc", "compiles the test programs"),
+];
+
+/// bpf-linker's release line that goes with the programs.
+const BPF_LINKER: &str = "0.13";
+
+/// Runs `cargo xtask setup`.
+pub fn run_setup() -> anyhow::Result<()> {
+    packages()?;
+    bpf_toolchain()?;
+    println!("setup: everything is in place");
+    Ok(())
+}
+
+
+
+/// Installs the missing Debian packages.
+pub fn packages() -> anyhow::Result<()> {
+    if output("apt-get", &["--version"]).is_none() {
+        println!("setup: this system has no apt-get. Install the equivalents of these Debian packages:");
+        for (name, purpose) in PACKAGES {
+            println!("  {name:20} {purpose}");
+        }
+        println!("then rust-src (`rustup component add rust-src`), and run the command again with ROCTAP_SKIP_PACKAGES=1.");
+        if std::env::var_os("ROCTAP_SKIP_PACKAGES").is_some() {
+            return Ok(());
+        }
+        bail!("cannot install packages without apt-get");
+    }
+    let missing: Vec<&str> =
+        PACKAGES.iter().map(|&(name, _)| name).filter(|name| !is_installed(name)).collect();
+    install(&missing)
+}
+
+fn is_installed(package: &str) -> bool {
+    output("dpkg-query", &["-W", "-f", "${db:Status-Status}", package])
+        .is_some_and(|status| status == "installed")
+}
+
+/// Installs Debian packages by name; nothing when there are none to install.
+pub fn install(packages: &[&str]) -> anyhow::Result<()> {
+    let missing: Vec<&&str> = packages.iter().filter(|name| !is_installed(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("setup: installing {missing:?} with apt-get");
+    if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
+        bail!("installing packages needs root; run as root, or install them yourself: {missing:?}");
+    }
+    run(Command::new("apt-get").args(["update", "-qq"]))?;
+    run(Command::new("apt-get")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["install", "-y", "-qq", "--no-install-recommends"])
+        .args(missing))
+}
+
+/// Makes rust-src and bpf-linker available; returns the directory of bpf-linker.
+pub fn bpf_toolchain() -> anyhow::Result<PathBuf> {
+    let sysroot = output("rustc", &["--print", "sysroot"]).context("rustc is not installed")?;
+    let sysroot = PathBuf::from(sysroot.trim());
+    rust_src(&sysroot)?;
+    bpf_linker(&sysroot)
+}
+
+fn rust_src(sysroot: &Path) -> anyhow::Result<()> {
+    let library = sysroot.join("lib/rustlib/src/rust/library/core/Cargo.toml");
+    if library.exists() {
+        return Ok(());
+    }
+    println!("setup: rust-src is missing; `rustup component add rust-src`");
+    if run(Command::new("rustup").args(["component", "add", "rust-src"])).is_ok()
+        && library.exists()
+    {
+        return Ok(());
+    }
+    rust_src_from_debian(sysroot)?;
+    if !library.exists() {
+        bail!("rust-src is still missing: {} does not exist", library.display());
+    }
+    Ok(())
+}
+
+/// Debian's backports have the sources of the same release.
+fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
+    let version = rustc_field("release")?;
+    println!("setup: trying the package rust-src {version} of Debian trixie-backports");
+    let sources = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
+    let mirror = sources
+        .lines()
+        .find_map(|line| line.strip_prefix("URIs:"))
+        .map_or("http://deb.debian.org/debian", str::trim)
+        .to_owned();
+    let home = data_directory()?.join("rust-src");
+    fs::create_dir_all(home.join("lists/partial"))?;
+    let list = home.join("backports.list");
+    fs::write(&list, format!("deb [trusted=yes] {mirror} trixie-backports main\n"))?;
+    let options = [
+        format!("Dir::Etc::sourcelist={}", list.display()),
+        "Dir::Etc::sourceparts=-".to_owned(),
+        format!("Dir::State::Lists={}", home.join("lists").display()),
+        "APT::Sandbox::User=root".to_owned(),
+    ];
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.current_dir(&home).args(options.iter().flat_map(|o| ["-o", o])).args(arguments);
+        run(&mut command)
+    };
+    let hint = format!("install the sources of Rust {version}: `rustup component add rust-src`, or Debian's package rust-src of that version linked to lib/rustlib/src/rust below `rustc --print sysroot`");
+    apt(&["update"]).and_then(|()| apt(&["download", "rust-src"])).with_context(|| hint.clone())?;
+    let package = fs::read_dir(&home)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.starts_with(&format!("rust-src_{version}")) && name.ends_with(".deb")
+        })
+        .with_context(|| format!("trixie-backports has another version; {hint}"))?;
+    run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&home))?;
+    let extracted = home.join(format!("usr/src/rustc-{version}"));
+    let place = sysroot.join("lib/rustlib/src");
+    fs::create_dir_all(&place)?;
+    symlink(&extracted, place.join("rust")).with_context(|| format!("linking {}", extracted.display()))
+}
+
+/// A field of `rustc -vV`.
+fn rustc_field(name: &str) -> anyhow::Result<String> {
+    let version = output("rustc", &["-vV"]).context("rustc is not installed")?;
+    version
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        .map(str::to_owned)
+        .with_context(|| format!("rustc -vV names no {name}"))
+}
+
+/// Where tools are kept: they outlive `cargo clean` and clones of the repository.
+fn data_directory() -> anyhow::Result<PathBuf> {
+    let xdg = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    Ok(xdg.or_else(home).context("neither XDG_DATA_HOME nor HOME is set")?.join("roctap"))
+}
+
+/// bpf-linker links against LLVM, and must understand the bitcode of this rustc: so it is built
+/// against the LLVM that rustc brings, once for each release of rustc.
+fn bpf_linker(sysroot: &Path) -> anyhow::Result<PathBuf> {
+    let release = rustc_field("release")?;
+    let prefix = data_directory()?.join(format!("bpf-linker-{BPF_LINKER}-rust-{release}"));
+    let bin = prefix.join("bin");
+    let linker = bin.join("bpf-linker");
+    if Command::new(&linker).arg("--version").output().is_ok_and(|o| o.status.success()) {
+        return Ok(bin);
+    }
+    println!("setup: building bpf-linker {BPF_LINKER} in {} (about a minute)", prefix.display());
+    link_llvm(sysroot, &prefix.join("lib"))?;
+    let llvm = rustc_field("LLVM version")?;
+    let feature = format!("llvm-{}", llvm.split('.').next().unwrap_or(&llvm));
+    run(cargo()
+        .env("LLVM_PREFIX", &prefix)
+        .env_remove("CARGO_TARGET_DIR")
+        .args(["install", "bpf-linker", "--version", &format!("^{BPF_LINKER}")])
+        .args(["--no-default-features", "--features", &feature, "--locked", "--force", "--root"])
+        .arg(&prefix))?;
+    Ok(bin)
+}
+
+/// Links the toolchain's libLLVM into `lib`, by its own name (which the loader looks for) and as
+/// `libLLVM.so` (which the build looks for).
+fn link_llvm(sysroot: &Path, lib: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(lib)?;
+    // Next to the library lies a linker script of a few bytes under a similar name.
+    let library = fs::read_dir(sysroot.join("lib"))?
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("libLLVM"))
+        .max_by_key(|entry| entry.metadata().map_or(0, |meta| meta.len()))
+        .context("the Rust toolchain has no libLLVM")?;
+    for name in [library.file_name(), "libLLVM.so".into()] {
+        let link = lib.join(name);
+        let _ = fs::remove_file(&link);
+        symlink(library.path(), &link).with_context(|| format!("linking {}", link.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! `cargo xtask test`: every test, and a check that none of the tagged sets was empty.
+
+use std::{path::Path, process::Command};
+
+use anyhow::bail;
+use clap::Args;
+
+use crate::{
+    artifacts::{self, Artifacts},
+    run::{cargo, output, run, run_and_read},
+};
+
+/// Options of `cargo xtask test`.
+#[derive(Args)]
+pub struct Options {
+    /// Only the tests that need no root, no ROCm and no BPF toolchain
+    #[arg(long)]
+    unprivileged: bool,
+}
+
+/// A set of tests that must not be empty: a tag in the test's name, and where it is.
+struct Tagged {
+    tag: &'static str,
+    package: &'static str,
+    what: &'static str,
+}
+
+const TAGGED: [Tagged; 3] = [
+    Tagged { tag: "rocm_", package: "emulated-gpu", what: "the ROCm runtime on the emulated GPU" },
+    Tagged { tag: "rocm_", package: "tracer-shim", what: "the shim in the ROCm runtime" },
+    Tagged { tag: "root_", package: "e2e", what: "roctap as root, end to end" },
+];
+
+/// Runs the tests.
+pub fn run_tests(options: &Options) -> anyhow::Result<()> {
+    run(cargo().args(["test"]))?;
+    if options.unprivileged {
+        return Ok(());
+    }
+    if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
+        bail!("the tests that trace need root; run as root, or with --unprivileged for the others");
+    }
+    loom()?;
+    let built = artifacts::build()?;
+    for set in TAGGED {
+        println!("\nTests of {}:", set.what);
+        let printed = run_and_read(
+            with_artifacts(cargo().args(["test", "--release", "--package", set.package]), &built)
+                .args(["--", "--test-threads=1", set.tag]),
+        )?;
+        let passed = passed(&printed);
+        if passed == 0 {
+            bail!("no test of {} ran (tag {} in package {})", set.what, set.tag, set.package);
+        }
+        println!("{passed} tests of {} passed", set.what);
+    }
+    Ok(())
+}
+
+/// The ring of the shared memory, under every interleaving that loom finds.
+fn loom() -> anyhow::Result<()> {
+    let printed = run_and_read(
+        cargo()
+            .env("RUSTFLAGS", "--cfg loom")
+            .args(["test", "--release", "--package", "tracer-common", "--lib"])
+            .args(["--target-dir", "target/loom", "--", "loom_tests"]),
+    )?;
+    if passed(&printed) == 0 {
+        bail!("no loom test ran");
+    }
+    Ok(())
+}
+
+fn with_artifacts<'c>(command: &'c mut Command, built: &Artifacts) -> &'c mut Command {
+    let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    command
+        .env("ROCTAP_BIN", absolute(&built.roctap))
+        .env("ROCTAP_TEST_GPU", absolute(&built.gpu))
+        .env("ROCTAP_TEST_APPS", absolute(&built.apps))
+}
+
+/// The sum of what the test runner's closing lines say.
+fn passed(printed: &str) -> u64 {
+    printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. "))
+        .filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn closing_lines_are_summed() {
+        let printed = "running\ntest result: ok. 3 passed; 0 failed\nx\ntest result: ok. 4 passed; 1";
+        assert_eq!(super::passed(printed), 7);
+        assert_eq!(super::passed("test result: FAILED. 3 passed"), 0);
+    }
+}
