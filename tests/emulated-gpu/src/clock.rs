@@ -55,7 +55,9 @@ mod tests {
 
     #[test]
     fn ticks_survive_the_round_trip() {
-        for c in [clock(100_000_000, 77, 0), clock(25_000_000, 1 << 40, -250), clock(27_000_000, 3, 999)] {
+        for c in
+            [clock(100_000_000, 77, 0), clock(25_000_000, 1 << 40, -250), clock(27_000_000, 3, 999)]
+        {
             for ns in [0, 1, 999, 123_456_789, 86_400_000_000_000, 1 << 55] {
                 let t = c.ticks(ns);
                 assert_eq!(c.ticks(c.boot_ns(t)), t, "{c:?} at {ns}");

@@ -60,18 +60,34 @@ impl FromStr for Arch {
     /// Reads `gfx` + decimal major + one hexadecimal digit each of minor and stepping.
     fn from_str(s: &str) -> Result<Self, String> {
         let bad = || format!("{s:?} is not a target like gfx90a");
-        let body = s.trim().strip_prefix("gfx").filter(|b| b.is_ascii() && b.len() >= 3).ok_or_else(bad)?;
+        let body = s
+            .trim()
+            .strip_prefix("gfx")
+            .filter(|b| b.is_ascii() && b.len() >= 3)
+            .ok_or_else(bad)?;
         let (major, rest) = body.split_at(body.len() - 2);
         let digit = |i: usize| u32::from_str_radix(&rest[i..=i], 16).map_err(|_| bad());
-        let arch = Arch { major: major.parse().map_err(|_| bad())?, minor: digit(0)?, stepping: digit(1)? };
-        if matches!(arch.major, 9 | 10) { Ok(arch) } else { Err(format!("{s:?}: only gfx9 and gfx10 targets")) }
+        let arch = Arch {
+            major: major.parse().map_err(|_| bad())?,
+            minor: digit(0)?,
+            stepping: digit(1)?,
+        };
+        if matches!(arch.major, 9 | 10) {
+            Ok(arch)
+        } else {
+            Err(format!("{s:?}: only gfx9 and gfx10 targets"))
+        }
     }
 }
 
 impl Arch {
     /// Width in bits of the byte count in an SDMA linear copy or fill packet.
     pub fn sdma_count_bits(self) -> u32 {
-        if (self.major, self.minor, self.stepping) == (9, 0, 10) || self.major >= 10 { 30 } else { 22 }
+        if (self.major, self.minor, self.stepping) == (9, 0, 10) || self.major >= 10 {
+            30
+        } else {
+            22
+        }
     }
 }
 
@@ -88,8 +104,12 @@ impl FromStr for Durations {
     /// Reads `pattern=ns,pattern=ns`.
     fn from_str(s: &str) -> Result<Self, String> {
         let entry = |e: &str| {
-            let (glob, ns) = e.rsplit_once('=').ok_or_else(|| format!("{e:?} is not pattern=ns"))?;
-            Ok((glob.trim().to_owned(), ns.trim().parse().map_err(|_| format!("{ns:?} is not a number"))?))
+            let (glob, ns) =
+                e.rsplit_once('=').ok_or_else(|| format!("{e:?} is not pattern=ns"))?;
+            Ok((
+                glob.trim().to_owned(),
+                ns.trim().parse().map_err(|_| format!("{ns:?} is not a number"))?,
+            ))
         };
         s.split(',').filter(|e| !e.trim().is_empty()).map(entry).collect::<Result<_, _>>().map(Self)
     }
@@ -108,7 +128,9 @@ fn matches_glob(glob: &[u8], name: &[u8]) -> bool {
     match glob.split_first() {
         None => name.is_empty(),
         Some((b'*', rest)) => (0..=name.len()).any(|i| matches_glob(rest, &name[i..])),
-        Some((c, rest)) => name.split_first().is_some_and(|(n, tail)| n == c && matches_glob(rest, tail)),
+        Some((c, rest)) => {
+            name.split_first().is_some_and(|(n, tail)| n == c && matches_glob(rest, tail))
+        }
     }
 }
 

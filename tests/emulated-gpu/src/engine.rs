@@ -108,7 +108,13 @@ impl Shared {
 
 impl Engine {
     /// A compute queue; the runtime owns its indices. None when all doorbells are taken.
-    pub fn create_aql(&mut self, node: u32, ring: u64, ring_bytes: u64, read_index: u64) -> Option<Created> {
+    pub fn create_aql(
+        &mut self,
+        node: u32,
+        ring: u64,
+        ring_bytes: u64,
+        read_index: u64,
+    ) -> Option<Created> {
         let place = self.place(node, ring, ring_bytes)?;
         self.queues.push(Queue {
             place,
@@ -120,7 +126,13 @@ impl Engine {
     }
 
     /// A copy queue; its indices live here.
-    pub fn create_sdma(&mut self, node: u32, ring: u64, ring_bytes: u64, count_bits: u32) -> Option<Created> {
+    pub fn create_sdma(
+        &mut self,
+        node: u32,
+        ring: u64,
+        ring_bytes: u64,
+        count_bits: u32,
+    ) -> Option<Created> {
         let place = self.place(node, ring, ring_bytes)?;
         let indices = sys::map_anonymous(4096, 4096)?;
         let (read_index, write_index) = (indices, indices + 64);
@@ -130,7 +142,12 @@ impl Engine {
             active: true,
             ring: Ring::Sdma(SdmaQueue::new(place, read_index, count_bits)),
         });
-        Some(Created { id: place.id, doorbell: place.doorbell, read_index, write_index: Some(write_index) })
+        Some(Created {
+            id: place.id,
+            doorbell: place.doorbell,
+            read_index,
+            write_index: Some(write_index),
+        })
     }
 
     fn place(&mut self, node: u32, ring: u64, ring_bytes: u64) -> Option<Place> {
@@ -164,8 +181,7 @@ impl Engine {
         for queue in queues.iter_mut().filter(|q| q.active) {
             let Some(gpu) = platform.gpu(queue.place.node) else { continue };
             let (config, memory) = (&platform.config, &platform.memory);
-            let mut cx =
-                Context { config, clock: gpu.clock, memory, kernels, log, effects, times };
+            let mut cx = Context { config, clock: gpu.clock, memory, kernels, log, effects, times };
             step = step.and(match &mut queue.ring {
                 Ring::Aql(ring) => ring.step(&mut cx),
                 Ring::Sdma(ring) => ring.step(&mut cx),
@@ -183,7 +199,9 @@ pub fn start(platform: &'static Platform) {
     if first {
         let thread = std::thread::Builder::new().name("emulated-gpu".into());
         if let Err(e) = thread.spawn(|| run(platform)) {
-            crate::queue::unsupported(format_args!("a system without room for one more thread: {e}"));
+            crate::queue::unsupported(format_args!(
+                "a system without room for one more thread: {e}"
+            ));
         }
     }
 }

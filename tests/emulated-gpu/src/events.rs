@@ -1,6 +1,6 @@
 //! The driver's events: what a thread of the runtime sleeps on until a signal changes.
 //!
-//! An auto-reset event stays signalled until one wait consumes it. The mailbox of an event is a
+//! An auto-reset event that nobody waits for stays signalled until one wait consumes it. The mailbox of an event is a
 //! 64-bit word that the GPU writes the event's id to.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,18 +31,74 @@ pub enum Want {
     All,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Event {
     manual_reset: bool,
     signalled: bool,
-    waiters: u32,
+    // Threads that sleep on it, and whether it was raised for them.
+    waiters: Vec<Waiter>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    id: u64,
+    activated: bool,
+}
+
+impl Event {
+    /// Gives the event to all that wait for it now, or keeps it for the next one. A thread that comes
+    /// later cannot take it from one that was already waiting, as in the driver's `set_event`.
+    fn raise(&mut self) -> bool {
+        for waiter in &mut self.waiters {
+            waiter.activated = true;
+        }
+        self.signalled = self.manual_reset || self.waiters.is_empty();
+        !self.waiters.is_empty()
+    }
+
+    fn add_waiter(&mut self, id: u64) {
+        self.waiters.push(Waiter { id, activated: self.signalled });
+        self.signalled &= self.manual_reset;
+    }
+
+    fn is_activated(&self, id: u64) -> bool {
+        self.waiters.iter().any(|w| w.id == id && w.activated)
+    }
+}
+
+#[derive(Debug)]
+struct Table {
+    // Slot 0 stays empty: no event has id 0.
+    events: Vec<Option<Event>>,
+    next_waiter: u64,
+}
+
+impl Table {
+    fn get(&mut self, id: u32) -> Option<&mut Event> {
+        self.events.get_mut(id as usize)?.as_mut()
+    }
+
+    /// How a wait stands; none while it has to go on.
+    fn outcome(&mut self, ids: &[u32], waiter: u64, want: Want) -> Option<Waited> {
+        let mut activated = 0;
+        for &id in ids {
+            match self.get(id) {
+                None => return Some(Waited::BadEvent),
+                Some(event) => activated += usize::from(event.is_activated(waiter)),
+            }
+        }
+        let enough = match want {
+            Want::Any => activated > 0,
+            Want::All => activated == ids.len(),
+        };
+        enough.then_some(Waited::Signalled)
+    }
 }
 
 /// All events of the process.
 #[derive(Debug)]
 pub struct Events {
-    // Slot 0 stays empty: no event has id 0.
-    table: Mutex<Vec<Option<Event>>>,
+    table: Mutex<Table>,
     raised: Condvar,
     mailboxes: u64,
 }
@@ -51,30 +107,35 @@ impl Events {
     /// No events yet.
     pub fn new() -> Self {
         let mailboxes = sys::map_anonymous(MAX_EVENTS as u64 * 8, 4096).unwrap_or(0);
-        Events { table: Mutex::new(vec![None]), raised: Condvar::new(), mailboxes }
+        let table = Table { events: vec![None], next_waiter: 0 };
+        Events { table: Mutex::new(table), raised: Condvar::new(), mailboxes }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Event>>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new event's id and the address of its mailbox; none when there are too many.
     pub fn create(&self, manual_reset: bool, signalled: bool) -> Option<(u32, u64)> {
-        let mut table = self.lock();
-        let free = (1..table.len()).find(|&i| table[i].is_none());
-        let id = free.unwrap_or(table.len());
+        let events = &mut self.lock().events;
+        let free = (1..events.len()).find(|&i| events[i].is_none());
+        let id = free.unwrap_or(events.len());
         if id >= MAX_EVENTS || self.mailboxes == 0 {
             return None;
         }
-        let event = Some(Event { manual_reset, signalled, waiters: 0 });
-        if id == table.len() { table.push(event) } else { table[id] = event }
+        let event = Some(Event { manual_reset, signalled, waiters: Vec::new() });
+        if id == events.len() {
+            events.push(event)
+        } else {
+            events[id] = event
+        }
         Some((id as u32, self.mailboxes + id as u64 * 8))
     }
 
     /// Forgets an event; whether there was one.
     pub fn destroy(&self, id: u32) -> bool {
-        let gone = self.lock().get_mut(id as usize).and_then(Option::take);
-        if gone.is_some_and(|e| e.waiters > 0) {
+        let gone = self.lock().events.get_mut(id as usize).and_then(Option::take);
+        if gone.as_ref().is_some_and(|e| !e.waiters.is_empty()) {
             self.raised.notify_all();
         }
         gone.is_some()
@@ -82,13 +143,7 @@ impl Events {
 
     /// Signals an event. Unknown ids are ignored: the event may just have been destroyed.
     pub fn raise(&self, id: u32) {
-        let waiting = match self.lock().get_mut(id as usize) {
-            Some(Some(event)) => {
-                event.signalled = true;
-                event.waiters > 0
-            }
-            _ => false,
-        };
+        let waiting = self.lock().get(id).is_some_and(Event::raise);
         if waiting {
             self.raised.notify_all();
         }
@@ -99,14 +154,19 @@ impl Events {
         let deadline = (timeout_ms != u32::MAX)
             .then(|| Instant::now() + Duration::from_millis(u64::from(timeout_ms)));
         let mut table = self.lock();
-        if !self.add_waiter(&mut table, ids) {
-            return Waited::BadEvent;
+        let waiter = table.next_waiter;
+        table.next_waiter += 1;
+        for &id in ids {
+            if let Some(event) = table.get(id) {
+                event.add_waiter(waiter);
+            }
         }
         let outcome = loop {
-            if let Some(outcome) = try_consume(&mut table, ids, want) {
+            if let Some(outcome) = table.outcome(ids, waiter, want) {
                 break outcome;
             }
-            let left = deadline.map_or(Duration::from_secs(3600), |d| d.saturating_duration_since(Instant::now()));
+            let left = deadline
+                .map_or(Duration::from_secs(3600), |d| d.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break Waited::TimedOut;
             }
@@ -114,45 +174,12 @@ impl Events {
             table = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         for &id in ids {
-            if let Some(Some(event)) = table.get_mut(id as usize) {
-                event.waiters = event.waiters.saturating_sub(1);
+            if let Some(event) = table.get(id) {
+                event.waiters.retain(|w| w.id != waiter);
             }
         }
         outcome
     }
-
-    fn add_waiter(&self, table: &mut [Option<Event>], ids: &[u32]) -> bool {
-        let known = ids.iter().all(|&id| matches!(table.get(id as usize), Some(Some(_))));
-        for &id in ids.iter().filter(|_| known) {
-            if let Some(Some(event)) = table.get_mut(id as usize) {
-                event.waiters += 1;
-            }
-        }
-        known
-    }
-}
-
-/// Consumes the events if the condition holds.
-fn try_consume(table: &mut [Option<Event>], ids: &[u32], want: Want) -> Option<Waited> {
-    let state = |table: &[Option<Event>], id: u32| table.get(id as usize).copied().flatten();
-    if ids.iter().any(|&id| state(table, id).is_none()) {
-        return Some(Waited::BadEvent);
-    }
-    let signalled = |id: &&u32| state(table, **id).is_some_and(|e| e.signalled);
-    let n = ids.iter().filter(signalled).count();
-    let enough = match want {
-        Want::Any => n > 0,
-        Want::All => n == ids.len(),
-    };
-    if !enough {
-        return None;
-    }
-    for &id in ids {
-        if let Some(Some(event)) = table.get_mut(id as usize) {
-            event.signalled &= event.manual_reset;
-        }
-    }
-    Some(Waited::Signalled)
 }
 
 #[cfg(test)]
@@ -190,6 +217,21 @@ mod tests {
             let sleeper = s.spawn(|| events.wait(&[a, b], Want::All, 10_000));
             events.raise(b);
             events.raise(a);
+            assert_eq!(sleeper.join().unwrap(), Waited::Signalled);
+        });
+    }
+
+    #[test]
+    fn a_latecomer_does_not_take_the_event_from_a_sleeper() {
+        let events = Events::new();
+        let (id, _) = events.create(false, false).unwrap();
+        std::thread::scope(|s| {
+            let sleeper = s.spawn(|| events.wait(&[id], Want::Any, 10_000));
+            while events.lock().get(id).unwrap().waiters.is_empty() {
+                std::thread::yield_now();
+            }
+            events.raise(id);
+            assert_eq!(events.wait(&[id], Want::Any, 0), Waited::TimedOut);
             assert_eq!(sleeper.join().unwrap(), Waited::Signalled);
         });
     }

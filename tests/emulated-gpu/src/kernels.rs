@@ -105,7 +105,8 @@ impl Work {
                 let (src, dst) = (memory.host_address(*src), memory.host_address(*dst));
                 for slice in 0..*z {
                     for row in 0..*y {
-                        let at = |base: u64, pitch: &[u64; 2]| base + row * pitch[0] + slice * pitch[1];
+                        let at =
+                            |base: u64, pitch: &[u64; 2]| base + row * pitch[0] + slice * pitch[1];
                         sys::copy(at(src, src_pitch), at(dst, dst_pitch), *x);
                     }
                 }
@@ -130,7 +131,9 @@ impl Kernel {
         let action = match name.as_str() {
             "__amd_rocclr_copyBuffer" => Action::CopyBuffer,
             "__amd_rocclr_copyBufferAligned" => Action::CopyBufferAligned,
-            "__amd_rocclr_copyBufferRect" | "__amd_rocclr_copyBufferRectAligned" => Action::CopyRect,
+            "__amd_rocclr_copyBufferRect" | "__amd_rocclr_copyBufferRectAligned" => {
+                Action::CopyRect
+            }
             "__amd_rocclr_fillBufferAligned" => Action::Fill,
             "__amd_rocclr_fillBufferAligned2D" => Action::Fill2d,
             "__amd_rocclr_streamOpsWrite" => Action::StreamWrite,
@@ -139,7 +142,9 @@ impl Kernel {
             "Fill" => Action::ShaderFill,
             other => {
                 if other.starts_with("__amd_rocclr_") && other != "__amd_rocclr_gwsInit" {
-                    eprintln!("emulated-gpu: kernel {other} is not emulated: it runs without effect");
+                    eprintln!(
+                        "emulated-gpu: kernel {other} is not emulated: it runs without effect"
+                    );
                 }
                 sys::host_function(&format!("emugpu_{other}")).map_or(Action::Timed, Action::Host)
             }
@@ -169,7 +174,9 @@ impl Kernel {
         match self.action {
             Action::Timed | Action::Host(_) => Work::None,
             // (src, dst, srcOrigin, dstOrigin, size in dwords + 1, remaining bytes)
-            Action::CopyBuffer => copy(q(0) + q(16), q(8) + q(24), q(32).saturating_sub(1) * 4 + d(40)),
+            Action::CopyBuffer => {
+                copy(q(0) + q(16), q(8) + q(24), q(32).saturating_sub(1) * 4 + d(40))
+            }
             // (src, dst, srcOrigin, dstOrigin, size, all in units of the alignment; alignment)
             Action::CopyBufferAligned => {
                 copy(q(0) + q(16) * d(40), q(8) + q(24) * d(40), q(32) * d(40))
@@ -190,7 +197,8 @@ impl Kernel {
                 let Some(log2) = (0..4).find(|i| q(i * 8) != 0) else { return Work::None };
                 let pattern_bytes = d(40) << log2;
                 let from = memory.host_address(q(32));
-                let pattern = (0..pattern_bytes).map(|i| sys::read_bytes::<1>(from + i)[0]).collect();
+                let pattern =
+                    (0..pattern_bytes).map(|i| sys::read_bytes::<1>(from + i)[0]).collect();
                 let dst = q(log2 * 8) + (q(48) << log2);
                 if matches!(self.action, Action::Fill) {
                     Work::Fill { dst, pattern, count: q(56), rows: 1, pitch: 0 }
@@ -279,7 +287,8 @@ mod tests {
     use crate::memory::Memory;
 
     fn work(name: &str, args: &[u64]) -> Work {
-        Kernel::new(name.to_owned(), &Durations::default()).work(args.as_ptr() as u64, &Memory::default())
+        Kernel::new(name.to_owned(), &Durations::default())
+            .work(args.as_ptr() as u64, &Memory::default())
     }
 
     #[test]
@@ -306,7 +315,22 @@ mod tests {
         let src: Vec<u8> = (0..64).collect();
         let mut dst = [0_u8; 16];
         let args = [
-            src.as_ptr() as u64, dst.as_mut_ptr() as u64, 0, 0, 8, 64, 9, 0, 4, 16, 0, 0, 3, 2, 1, 1,
+            src.as_ptr() as u64,
+            dst.as_mut_ptr() as u64,
+            0,
+            0,
+            8,
+            64,
+            9,
+            0,
+            4,
+            16,
+            0,
+            0,
+            3,
+            2,
+            1,
+            1,
         ];
         let rect = work("__amd_rocclr_copyBufferRect", &args);
         assert_eq!(rect.bytes(), 6);
@@ -317,10 +341,17 @@ mod tests {
     #[test]
     fn runtime_shaders_span_all_their_phases() {
         let args = [0x1000, 0x2000, 0, 0, 0, 0, 0, 0, 0x1123, 0x2123, 64];
-        assert_eq!(work("CopyAligned", &args), Work::Copy { src: 0x1000, dst: 0x2000, bytes: 0x123 });
+        assert_eq!(
+            work("CopyAligned", &args),
+            Work::Copy { src: 0x1000, dst: 0x2000, bytes: 0x123 }
+        );
         let args = [0x4000, 0x4100, 0x4140, 0xdead_beef | 64 << 32];
         let expected = Work::Fill {
-            dst: 0x4000, pattern: vec![0xef, 0xbe, 0xad, 0xde], count: 0x50, rows: 1, pitch: 0,
+            dst: 0x4000,
+            pattern: vec![0xef, 0xbe, 0xad, 0xde],
+            count: 0x50,
+            rows: 1,
+            pitch: 0,
         };
         assert_eq!(work("Fill", &args), expected);
     }

@@ -127,7 +127,15 @@ impl Log {
         let _ = writeln!(
             out,
             ",{},{},{:#x},{},{},{},{},{},{:#x}",
-            r.index, r.name, r.kernel_object, r.start_ns, r.end_ns, r.start_ticks, r.end_ticks, r.bytes, r.signal
+            r.index,
+            r.name,
+            r.kernel_object,
+            r.start_ns,
+            r.end_ns,
+            r.start_ticks,
+            r.end_ticks,
+            r.bytes,
+            r.signal
         );
     }
 

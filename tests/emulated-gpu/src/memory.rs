@@ -159,7 +159,11 @@ impl Memory {
         let mut guard = self.lock();
         let t = &mut *guard;
         let addr = t.host_address(addr);
-        let table = if covering(&t.allocated, addr).is_some() { &mut t.allocated } else { &mut t.registered };
+        let table = if covering(&t.allocated, addr).is_some() {
+            &mut t.allocated
+        } else {
+            &mut t.registered
+        };
         let key = covering(table, addr)?.base;
         table.get_mut(&key).map(f)
     }
@@ -187,7 +191,18 @@ impl Tables {
 impl Range {
     fn new(base: u64, bytes: u64, origin: Origin, flags: u32) -> Self {
         let (mapped, aliases) = (Vec::new(), Vec::new());
-        Range { base, bytes, origin, node: 0, flags, mapped, user_data: 0, registrations: 0, aliases, charged: false }
+        Range {
+            base,
+            bytes,
+            origin,
+            node: 0,
+            flags,
+            mapped,
+            user_data: 0,
+            registrations: 0,
+            aliases,
+            charged: false,
+        }
     }
 
     /// Address of the first byte for the GPUs.

@@ -51,7 +51,8 @@ impl Names {
             match old.iter().position(|m| m.load_addr == load_addr && m.uri == uri) {
                 Some(i) => self.modules.push(old.swap_remove(i)),
                 None => {
-                    let kernels = read_uri(&uri).map(|elf| kernels_of(&elf, load_addr)).unwrap_or_default();
+                    let kernels =
+                        read_uri(&uri).map(|elf| kernels_of(&elf, load_addr)).unwrap_or_default();
                     if kernels.is_empty() {
                         eprintln!("emulated-gpu: no kernels found in code object {uri}");
                     }
@@ -73,7 +74,9 @@ fn link_map(r_debug: u64) -> Vec<(u64, String)> {
     let mut next = if r_debug == 0 { None } else { word(r_debug + R_MAP) };
     while let Some(entry) = next.filter(|&e| e != 0 && out.len() < MAX_MODULES) {
         // struct link_map: l_addr, l_name, l_ld, l_next.
-        if let (Some(addr), Some(name)) = (word(entry), word(entry + 8).and_then(sys::read_fallible_str)) {
+        if let (Some(addr), Some(name)) =
+            (word(entry), word(entry + 8).and_then(sys::read_fallible_str))
+        {
             out.push((addr, name));
         }
         next = word(entry + 24);
@@ -96,7 +99,9 @@ fn read_uri(uri: &str) -> Option<Vec<u8>> {
         let mut file = File::open(percent_decoded(path)).ok()?;
         file.seek(SeekFrom::Start(offset)).ok()?;
         let mut out = Vec::new();
-        file.take(size.unwrap_or(MAX_OBJECT_BYTES).min(MAX_OBJECT_BYTES)).read_to_end(&mut out).ok()?;
+        file.take(size.unwrap_or(MAX_OBJECT_BYTES).min(MAX_OBJECT_BYTES))
+            .read_to_end(&mut out)
+            .ok()?;
         Some(out)
     } else if location.starts_with("memory://") {
         sys::read_fallible(offset, usize::try_from(size.filter(|&s| s <= MAX_OBJECT_BYTES)?).ok()?)

@@ -41,7 +41,8 @@ impl Platform {
         let config = Config::from_env();
         let gpu = |(i, &arch): (usize, &Arch)| {
             let offset_ns = config.clock_offset_ns + i as u64 * EPOCH_STEP_NS;
-            let clock = GpuClock { frequency_hz: config.clock_hz, offset_ns, drift_ppm: config.clock_ppm };
+            let clock =
+                GpuClock { frequency_hz: config.clock_hz, offset_ns, drift_ppm: config.clock_ppm };
             Gpu { arch, clock }
         };
         Platform {

@@ -140,7 +140,8 @@ pub fn map_anonymous(bytes: u64, align: u64) -> Option<u64> {
 pub fn reserve(bytes: u64) -> Option<u64> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping of our own, at an address that the kernel picks.
-    let p = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, libc::PROT_NONE, flags, -1, 0) };
+    let p =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, libc::PROT_NONE, flags, -1, 0) };
     (p != libc::MAP_FAILED).then_some(p as u64)
 }
 
@@ -164,7 +165,10 @@ pub fn make_thread_urgent(real_time: bool) {
 
 /// Sleeps for `ns` nanoseconds (an early return on a signal is fine to every caller).
 pub fn sleep_ns(ns: u64) {
-    let t = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+    let t = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    };
     // SAFETY: `t` is ours; the remaining time is not asked for.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &t, std::ptr::null_mut()) };
 }
@@ -194,6 +198,7 @@ pub fn cpu_count() -> u32 {
 /// Physical memory of the machine in bytes.
 pub fn physical_memory_bytes() -> u64 {
     // SAFETY: sysconf reads constants of the system.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     pages.max(1) as u64 * size.max(4096) as u64
 }

@@ -61,9 +61,13 @@ fn model(arch: Arch) -> Model {
     };
     match (arch.major, arch.minor, arch.stepping) {
         (9, 0, 6) => Model { name: "Emulated MI50", device_id: 0x66a1, compute_units: 60, ..gfx9 },
-        (9, 0, 8) => {
-            Model { name: "Emulated MI100", device_id: 0x738c, compute_units: 120, sram_edc: true, ..gfx9 }
-        }
+        (9, 0, 8) => Model {
+            name: "Emulated MI100",
+            device_id: 0x738c,
+            compute_units: 120,
+            sram_edc: true,
+            ..gfx9
+        },
         (9, 0, 10) => Model {
             name: "Emulated MI250",
             device_id: 0x7408,
@@ -253,7 +257,11 @@ pub fn links(p: &Platform, node: u32) -> Option<Vec<IoLinkProperties>> {
     }
     p.gpu(node)?;
     let peers = p.gpu_nodes().filter(|&to| large_bar && to != node);
-    Some(std::iter::once(link(0, WEIGHT_HOST)).chain(peers.map(|to| link(to, WEIGHT_PEER))).collect())
+    Some(
+        std::iter::once(link(0, WEIGHT_HOST))
+            .chain(peers.map(|to| link(to, WEIGHT_PEER)))
+            .collect(),
+    )
 }
 
 #[cfg(test)]

@@ -27,14 +27,30 @@ pub fn read(path: &Path) -> Result<Vec<Operation>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let lines = whole.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
-    lines.map(|l| parse(l).ok_or_else(|| format!("{}: cannot read {l:?}", path.display()))).collect()
+    lines
+        .map(|l| parse(l).ok_or_else(|| format!("{}: cannot read {l:?}", path.display())))
+        .collect()
 }
 
 /// Parses a line that is not a comment.
 pub fn parse(line: &str) -> Option<Operation> {
     let fields: Vec<&str> = line.split(',').collect();
-    let [kind, pid, node, queue, hsa_queue, index, name, object, start, end, start_ticks, end_ticks, bytes, signal] =
-        fields.try_into().ok()?;
+    let [
+        kind,
+        pid,
+        node,
+        queue,
+        hsa_queue,
+        index,
+        name,
+        object,
+        start,
+        end,
+        start_ticks,
+        end_ticks,
+        bytes,
+        signal,
+    ] = fields.try_into().ok()?;
     let hex = |s: &str| u64::from_str_radix(s.strip_prefix("0x")?, 16).ok();
     Some(Operation {
         kind: kind.to_owned(),

@@ -103,8 +103,13 @@ fn finish(mut child: Child, what: &str) -> String {
         std::thread::sleep(Duration::from_millis(5));
     }
     let out = child.wait_with_output().expect("output");
-    let (text, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success() && text.contains("result ok"), "{what}: {}\n{text}{errors}", out.status);
+    let (text, errors) =
+        (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success() && text.contains("result ok"),
+        "{what}: {}\n{text}{errors}",
+        out.status
+    );
     text.into_owned()
 }
 
@@ -152,7 +157,14 @@ fn reported_bytes(report: &str, direction: &str) -> u64 {
 }
 
 const PROGRAMS: [&str; 9] = [
-    "basic", "graph 50", "module 8 20", "copies", "callbacks 40", "throwing", "hsa_direct", "storm 2 2 200 10",
+    "basic",
+    "graph 50",
+    "module 8 20",
+    "copies",
+    "callbacks 40",
+    "throwing",
+    "hsa_direct",
+    "storm 2 2 200 10",
     "nogpu",
 ];
 
@@ -183,7 +195,11 @@ fn rocm_other_settings_run() {
         &[("EMUGPU_LARGE_BAR", "1")],
         &[("EMUGPU_COUNT", "4"), ("EMUGPU_ARCH", "gfx900,gfx906,gfx90a,gfx1030")],
         &[("EMUGPU_COUNT", "2"), ("EMUGPU_LARGE_BAR", "1")],
-        &[("EMUGPU_FIFO", "0"), ("EMUGPU_KERNEL_NS", "storm_t1=50000,*=0"), ("EMUGPU_OVERLAP", "1")],
+        &[
+            ("EMUGPU_FIFO", "0"),
+            ("EMUGPU_KERNEL_NS", "storm_t1=50000,*=0"),
+            ("EMUGPU_OVERLAP", "1"),
+        ],
         &[("EMUGPU_ARCH", "gfx1030"), ("HSA_ENABLE_SDMA", "0"), ("HSA_ENABLE_INTERRUPT", "0")],
     ];
     for env in settings {
@@ -220,14 +236,20 @@ fn rocm_the_runtime_reads_the_times_of_the_log() {
     let settings: [&[(&str, &str)]; 4] = [
         &[],
         &[("EMUGPU_CLOCK_OFFSET_NS", "123456789012345"), ("EMUGPU_CLOCK_PPM", "250")],
-        &[("EMUGPU_CLOCK_OFFSET_NS", "0"), ("EMUGPU_CLOCK_PPM", "-90"), ("EMUGPU_CLOCK_HZ", "25000000")],
+        &[
+            ("EMUGPU_CLOCK_OFFSET_NS", "0"),
+            ("EMUGPU_CLOCK_PPM", "-90"),
+            ("EMUGPU_CLOCK_HZ", "25000000"),
+        ],
         &[("EMUGPU_KERNEL_NS", "*=150000"), ("EMUGPU_CLOCK_HZ", "1000000000")],
     ];
     for env in settings {
         let (report, operations) = s.check("times", "hsa_direct sc 300 times", env);
         let mut n = 0;
         for line in report.lines() {
-            let ["time", kind, start, end] = line.split_whitespace().collect::<Vec<_>>()[..] else { continue };
+            let ["time", kind, start, end] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+                continue;
+            };
             let (start, end): (i64, i64) = (start.parse().expect("ns"), end.parse().expect("ns"));
             let near = |a: u64, b: i64| (a as i64 - b).abs() <= 1000;
             let found = operations

@@ -29,7 +29,9 @@ unsafe extern "C" fn hsaKmtAllocMemory(
         }
     }
     let limit = p.gpu(node).map(|_| p.config.vram_bytes);
-    let Some(base) = p.memory.allocate(node, bytes, mem_flags, limit) else { return Status::NO_MEMORY };
+    let Some(base) = p.memory.allocate(node, bytes, mem_flags, limit) else {
+        return Status::NO_MEMORY;
+    };
     // SAFETY: the caller passes a pointer to fill.
     unsafe { address.write(base as *mut c_void) };
     Status::SUCCESS
@@ -41,7 +43,11 @@ extern "C" fn hsaKmtFreeMemory(address: *mut c_void, _bytes: u64) -> Status {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hsaKmtRegisterMemoryWithFlags(address: *mut c_void, bytes: u64, mem_flags: u32) -> Status {
+extern "C" fn hsaKmtRegisterMemoryWithFlags(
+    address: *mut c_void,
+    bytes: u64,
+    mem_flags: u32,
+) -> Status {
     if platform().memory.register(address as u64, bytes, mem_flags) {
         Status::SUCCESS
     } else {
@@ -110,7 +116,10 @@ extern "C" fn hsaKmtUnmapMemoryToGPU(address: *mut c_void) -> Status {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hsaKmtQueryPointerInfo(pointer: *const c_void, out: *mut PointerInfo) -> Status {
+unsafe extern "C" fn hsaKmtQueryPointerInfo(
+    pointer: *const c_void,
+    out: *mut PointerInfo,
+) -> Status {
     let mut info = PointerInfo {
         pointer_type: 0,
         node: 0,

@@ -4,11 +4,11 @@
 
 use std::ffi::c_void;
 
+use super::refuse;
 use super::types::{
     CacheProperties, ClockCounters, IoLinkProperties, MemoryProperties, NodeProperties, Status,
     SystemProperties, TileConfig, VersionInfo,
 };
-use super::refuse;
 use crate::platform::platform;
 use crate::{engine, sys, topology};
 
@@ -34,7 +34,8 @@ unsafe extern "C" fn hsaKmtGetVersion(out: *mut VersionInfo) -> Status {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtAcquireSystemProperties(out: *mut SystemProperties) -> Status {
     let num_nodes = platform().node_count();
-    let properties = SystemProperties { num_nodes, platform_oem: 0, platform_id: 0, platform_rev: 0 };
+    let properties =
+        SystemProperties { num_nodes, platform_oem: 0, platform_id: 0, platform_rev: 0 };
     // SAFETY: the caller passes a structure to fill.
     unsafe { out.write(properties) };
     Status::SUCCESS
@@ -127,7 +128,8 @@ unsafe extern "C" fn hsaKmtGetClockCounters(node: u32, out: *mut ClockCounters) 
     let system = sys::boot_ns();
     let read_at = system.saturating_add_signed(noise(system, p.config.clock_noise_ns));
     let gpu = p.gpu(node).map_or(0, |gpu| gpu.clock.ticks(read_at));
-    let counters = ClockCounters { gpu, cpu: sys::raw_ns(), system, system_frequency_hz: 1_000_000_000 };
+    let counters =
+        ClockCounters { gpu, cpu: sys::raw_ns(), system, system_frequency_hz: 1_000_000_000 };
     // SAFETY: the caller passes a structure to fill.
     unsafe { out.write(counters) };
     Status::SUCCESS

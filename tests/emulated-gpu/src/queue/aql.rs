@@ -148,7 +148,8 @@ impl AqlQueue {
         }
         let end = self.running.peek().map(|Reverse(op)| op.end_ns);
         let grace = self.grace.map(|(_, due)| due);
-        step.and(Step { progressed: false, wake_ns: end }).and(Step { progressed: false, wake_ns: grace })
+        step.and(Step { progressed: false, wake_ns: end })
+            .and(Step { progressed: false, wake_ns: grace })
     }
 
     /// Takes note of the doorbell; the index up to which packets may be launched.
@@ -239,7 +240,8 @@ impl AqlQueue {
             // Reserved by a producer that has not written it yet.
             return Launch::Blocked;
         }
-        let earlier = if packet::has_barrier_bit(header) { self.last_end_ns } else { self.last_start_ns };
+        let earlier =
+            if packet::has_barrier_bit(header) { self.last_end_ns } else { self.last_start_ns };
         let mut start = self.arrivals.at(self.next).max(earlier).max(self.not_before_ns);
         if start > now {
             return Launch::At(start);
@@ -250,7 +252,9 @@ impl AqlQueue {
         }
         let slot = match packet::decode(&sys::read_bytes(at)) {
             Ok(slot) => slot,
-            Err(what) => unsupported(format_args!("{what} at index {} of queue {}", self.next, self.id)),
+            Err(what) => {
+                unsupported(format_args!("{what} at index {} of queue {}", self.next, self.id))
+            }
         };
         if !slot.packet.is_satisfied() {
             self.was_blocked = true;
@@ -260,7 +264,8 @@ impl AqlQueue {
             // Something happened while the packet was waiting: the end of an operation of ours, as
             // far as it is known, or else something that the program did just now.
             let value = |s: u64| cx.times.get(s + signal::VALUE);
-            let happened = slot.packet.dependencies().filter_map(value).filter(|&ns| ns >= start).max();
+            let happened =
+                slot.packet.dependencies().filter_map(value).filter(|&ns| ns >= start).max();
             start = happened.unwrap_or(now).min(now);
         }
         let (kernel, work, ns) = match slot.packet {

@@ -142,12 +142,23 @@ mod tests {
 
     #[test]
     fn a_dispatch_is_read() {
-        let words = [64 | 0x0d02 | 3 << 16 | 64 << 32 | 2 << 48, 1 | 1024 << 32, 4 | 5 << 32, 0, 0xabc0, 0xdef0, 9, 7];
+        let words = [
+            64 | 0x0d02 | 3 << 16 | 64 << 32 | 2 << 48,
+            1 | 1024 << 32,
+            4 | 5 << 32,
+            0,
+            0xabc0,
+            0xdef0,
+            9,
+            7,
+        ];
         let mut raw = bytes(words);
         raw[0] = 2;
         let slot = decode(&raw).unwrap();
         assert_eq!(slot.completion, 7);
-        let Packet::Dispatch { kernel_object, kernarg, grid, workgroup } = slot.packet else { panic!() };
+        let Packet::Dispatch { kernel_object, kernarg, grid, workgroup } = slot.packet else {
+            panic!()
+        };
         assert_eq!((kernel_object, kernarg), (0xabc0, 0xdef0));
         assert_eq!((grid, workgroup), ([1024, 4, 5], [64, 2, 1]));
     }

@@ -23,15 +23,23 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let (ring, control, signals) = (page(), page(), page());
-        let place =
-            Place { id: 1, node: 1, ring: word(&ring, 0), ring_bytes: 4096, doorbell: word(&control, 100) };
+        let place = Place {
+            id: 1,
+            node: 1,
+            ring: word(&ring, 0),
+            ring_bytes: 4096,
+            doorbell: word(&control, 100),
+        };
         let queue = AqlQueue::new(place, word(&control, 0) + amd_queue::READ_DISPATCH_ID);
         let bench = Bench::new();
         let m = Machine { ring, control, signals, queue, bench };
         for i in 0..64 {
             sys::store_u16(m.slot(i), 1);
         }
-        sys::store_u32(word(&m.control, 0) + amd_queue::QUEUE_PROPERTIES, amd_queue::ENABLE_PROFILING);
+        sys::store_u32(
+            word(&m.control, 0) + amd_queue::QUEUE_PROPERTIES,
+            amd_queue::ENABLE_PROFILING,
+        );
         m
     }
 

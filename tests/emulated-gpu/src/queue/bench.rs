@@ -68,7 +68,11 @@ impl Bench {
     }
 
     /// Rounds until the condition holds; panics after ten seconds.
-    pub fn until(&mut self, mut step: impl FnMut(&mut Context<'_>) -> Step, done: impl Fn() -> bool) {
+    pub fn until(
+        &mut self,
+        mut step: impl FnMut(&mut Context<'_>) -> Step,
+        done: impl Fn() -> bool,
+    ) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while !done() {
             self.round(&mut step);

@@ -105,7 +105,9 @@ impl SdmaQueue {
         }
         let (packet, words) = match packet::decode(&self.words(), self.count_bits) {
             Ok(decoded) => decoded,
-            Err(what) => unsupported(format_args!("{what} at byte {} of queue {}", self.next, self.place.id)),
+            Err(what) => {
+                unsupported(format_args!("{what} at byte {} of queue {}", self.next, self.place.id))
+            }
         };
         match packet {
             Packet::Nop => {}

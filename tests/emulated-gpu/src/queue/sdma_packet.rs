@@ -67,7 +67,12 @@ pub fn decode(w: &[u32; MAX_WORDS], count_bits: u32) -> Result<(Packet, usize), 
         (6, 0) => (Packet::Trap(w[1] & 0x0fff_ffff), 2),
         (8, 0) if w[0] >> 31 == 0 => (Packet::Nop, 6),
         (8, 0) => {
-            let poll = Packet::Poll { addr: addr(1), reference: w[3], mask: w[4], function: w[0] >> 28 & 7 };
+            let poll = Packet::Poll {
+                addr: addr(1),
+                reference: w[3],
+                mask: w[4],
+                function: w[0] >> 28 & 7,
+            };
             (poll, 6)
         }
         (10, 0) if w[0] >> 25 == 47 => (Packet::Add64(addr(1), addr(3) as i64), 8),
@@ -78,7 +83,9 @@ pub fn decode(w: &[u32; MAX_WORDS], count_bits: u32) -> Result<(Packet, usize), 
         }
         (13, 2) => (Packet::Timestamp(addr(1)), 3),
         (17, 1) => (Packet::Nop, 5),
-        (op, sub) => return Err(format!("SDMA operation {op} (sub-operation {sub}, word {:#010x})", w[0])),
+        (op, sub) => {
+            return Err(format!("SDMA operation {op} (sub-operation {sub}, word {:#010x})", w[0]));
+        }
     })
 }
 
@@ -141,8 +148,24 @@ mod tests {
     #[test]
     fn a_rectangle_in_dwords() {
         // 8 × 3 bytes in rows of 64 from an offset of one dword to rows of 32.
-        let w = [1 | 4 << 8 | 2 << 29, 0x1000, 0, 1, 15 << 13, 0, 0x2000, 0, 0, 7 << 13, 0, 1 | 2 << 16, 0];
-        let (Packet::Copy(Work::CopyRect { src, src_pitch, dst, dst_pitch, size }), 13) = packet(&w) else {
+        let w = [
+            1 | 4 << 8 | 2 << 29,
+            0x1000,
+            0,
+            1,
+            15 << 13,
+            0,
+            0x2000,
+            0,
+            0,
+            7 << 13,
+            0,
+            1 | 2 << 16,
+            0,
+        ];
+        let (Packet::Copy(Work::CopyRect { src, src_pitch, dst, dst_pitch, size }), 13) =
+            packet(&w)
+        else {
             panic!()
         };
         assert_eq!((src, dst, size), (0x1004, 0x2000, [8, 3, 1]));

@@ -11,7 +11,13 @@ fn run(words: &[u32], dep: Option<u64>, signal: u64) -> Bench {
     for (i, w) in (0..).zip(words) {
         sys::store_u32(word(&ring, 0) + 4 * i, *w);
     }
-    let place = Place { id: 1, node: 1, ring: word(&ring, 0), ring_bytes: 8192, doorbell: word(&control, 0) };
+    let place = Place {
+        id: 1,
+        node: 1,
+        ring: word(&ring, 0),
+        ring_bytes: 8192,
+        doorbell: word(&control, 0),
+    };
     let mut queue = SdmaQueue::new(place, word(&control, 1), 22);
     let mut bench = Bench::new();
     sys::store_u64(place.doorbell, 4 * words.len() as u64);
@@ -35,7 +41,8 @@ fn split(addr: u64) -> [u32; 2] {
 fn a_copy_command_moves_bytes_takes_times_and_signals() {
     let data = page();
     let src: Vec<u8> = (0..=255).collect();
-    let (dst, times, signal, dep) = (word(&data, 0), word(&data, 100), word(&data, 200), word(&data, 300));
+    let (dst, times, signal, dep) =
+        (word(&data, 0), word(&data, 100), word(&data, 200), word(&data, 300));
     sys::store_u64(signal, 1);
     sys::store_u64(dep, 1 << 32 | 1);
     let mut words = Vec::new();
