@@ -206,8 +206,19 @@ pub fn start(platform: &'static Platform) {
     }
 }
 
+/// Ends the process if the thread unwinds: without it, the program would wait for ever.
+struct NoHang;
+
+impl Drop for NoHang {
+    fn drop(&mut self) {
+        eprintln!("emulated-gpu: the emulator failed");
+        std::process::abort();
+    }
+}
+
 fn run(platform: &Platform) {
-    sys::make_thread_urgent(platform.config.real_time);
+    let _no_hang = NoHang;
+    sys::set_up_hardware_thread(platform.config.real_time);
     let mut last_progress_ns = sys::boot_ns();
     loop {
         // Relaxed: see `Shared::with`.

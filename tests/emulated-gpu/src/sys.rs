@@ -151,11 +151,16 @@ pub fn unmap(addr: u64, bytes: u64) {
     unsafe { libc::munmap(addr as *mut libc::c_void, bytes as usize) };
 }
 
-/// Makes the calling thread preempt spinning ones, when permitted, and sleep precisely.
-pub fn make_thread_urgent(real_time: bool) {
+/// Makes the calling thread preempt spinning ones, when permitted, sleep precisely, and leave the
+/// process's signals to the program's threads.
+pub fn set_up_hardware_thread(real_time: bool) {
     let param = libc::sched_param { sched_priority: 1 };
-    // SAFETY: both calls touch only the calling thread; a refusal (no privilege) is fine.
+    // SAFETY: all calls touch only the calling thread; a refusal (no privilege) is fine. The signal
+    // set is filled before it is used.
     unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
         libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64);
         if real_time {
             libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param);

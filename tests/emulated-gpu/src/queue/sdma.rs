@@ -179,7 +179,7 @@ impl SdmaQueue {
             start_ticks,
             end_ticks,
             bytes: op.bytes,
-            signal: signal_value - crate::effects::signal::VALUE,
+            signal: signal_value.wrapping_sub(crate::effects::signal::VALUE),
         });
     }
 }
