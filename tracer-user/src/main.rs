@@ -1,6 +1,6 @@
 //! The `roctap` program.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use roctap::{doctor, export, record, report};
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
             EnvFilter::try_from_env("ROCTAP_LOG").unwrap_or_else(|_| EnvFilter::new(level)),
         )
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .with_target(false)
         .init();

@@ -84,6 +84,8 @@ pub struct Joiner {
     /// Operation names that the trace has.
     named: HashMap<u32, ()>,
     next_kernel_id: u32,
+    /// Operations that were given a number.
+    numbered: u64,
 }
 
 impl Joiner {
@@ -98,6 +100,7 @@ impl Joiner {
             waiting: Vec::new(),
             named: HashMap::new(),
             next_kernel_id: 1,
+            numbered: 0,
         }
     }
 
@@ -207,8 +210,10 @@ impl Joiner {
         work: operation::Work,
         trace: &mut Writer,
     ) -> Result<(), TraceError> {
+        self.numbered += 1;
         let operation = self.pending.entry(key).or_default();
         operation.enqueued = Some((tid, work));
+        operation.number = self.numbered;
         self.settle(key, trace)
     }
 
@@ -230,7 +235,7 @@ impl Joiner {
     fn write(&mut self, key: (u32, u64), trace: &mut Writer) -> Result<(), TraceError> {
         let Some(operation) = self.pending.remove(&key) else { return Ok(()) };
         let process = self.processes.entry(key.0).or_default();
-        match operation.event(key, self.mode, process, &self.calls, &mut self.counts) {
+        match operation.event(key.0, self.mode, process, &self.calls, &mut self.counts) {
             Some(event) => trace.push(event),
             None => Ok(()),
         }

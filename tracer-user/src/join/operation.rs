@@ -52,6 +52,8 @@ pub struct Operation {
     pub complete: Option<shim::Complete>,
     /// Which call launched it.
     pub link: Option<Caller>,
+    /// Its number in the trace, ascending on each thread.
+    pub number: u64,
     /// It ran and waits for the rest.
     pub waits: bool,
 }
@@ -107,7 +109,7 @@ impl Operation {
     /// The event, with what is known; none when only a completion or a link is.
     pub fn event(
         self,
-        (pid, sequence): (u32, u64),
+        pid: u32,
         mode: Mode,
         process: &Process,
         calls: &Calls,
@@ -152,7 +154,7 @@ impl Operation {
                     process_id: pid,
                     demangled: kernel.map_or(0, |k| k.demangled),
                     kernel_id: kernel.map_or(0, |k| k.id),
-                    dispatch_id: sequence,
+                    dispatch_id: self.number,
                     enqueue_ns,
                     grid: d.grid,
                     workgroup: d.workgroup,
@@ -183,7 +185,7 @@ impl Operation {
                     src_node: node(c.src_agent),
                     dst_node: node(c.dst_agent),
                     flags: flags.into(),
-                    dispatch_id: sequence,
+                    dispatch_id: self.number,
                     enqueue_ns,
                     stream,
                 })
@@ -200,7 +202,7 @@ impl Operation {
                     },
                     process_id: pid,
                     flags: flags.into(),
-                    dispatch_id: sequence,
+                    dispatch_id: self.number,
                     enqueue_ns,
                 })
             }

@@ -80,7 +80,16 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     session.all_attached()?;
+    hurry();
     record(options, session, command, &stop)
+}
+
+/// A reader that is scheduled late loses records, and it needs little: prefer it to the target. After
+/// the command was started, which would inherit it.
+fn hurry() {
+    if let Err(error) = rustix::process::setpriority_process(None, -10) {
+        tracing::debug!("keeping the normal priority: {error}");
+    }
 }
 
 /// A mistake on the command line that clap cannot see.

@@ -64,9 +64,10 @@ pub struct Options {
     #[arg(long)]
     pub no_follow: bool,
 
-    /// Bytes of each CPU's ring buffer for API calls; a power of two
-    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, value_parser = ring_bytes)]
-    pub ring_bytes: u32,
+    /// Bytes of each CPU's ring buffer for API calls; a power of two [default: 256 MiB shared out
+    /// among the CPUs, 1 to 32 MiB each]
+    #[arg(long, value_name = "BYTES", value_parser = ring_bytes)]
+    pub ring_bytes: Option<u32>,
 
     /// Bytes of each thread's ring in the shim's shared memory; a power of two
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = ring_bytes)]
@@ -87,6 +88,16 @@ pub struct Options {
     /// The command to run and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+impl Options {
+    /// Bytes of each CPU's ring: as asked for, else by the number of CPUs.
+    pub fn ring_bytes(&self) -> u32 {
+        let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1).max(1) as u32;
+        let share = ((256 << 20) / cpus).clamp(1 << 20, 32 << 20);
+        // The largest power of two that is not above the share.
+        self.ring_bytes.unwrap_or(1 << share.ilog2())
+    }
 }
 
 fn runtime(name: &str) -> Result<Runtime, String> {

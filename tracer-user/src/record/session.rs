@@ -69,7 +69,7 @@ impl Session {
             .map(|_| Memory::create(layout).map(crate::shim::Reader::new))
             .collect::<Result<_, _>>()?;
         let programs = Programs::load(Settings {
-            ring_bytes: options.ring_bytes,
+            ring_bytes: options.ring_bytes(),
             follow: !options.no_follow,
             uprobe_multi: !options.single_uprobes && crate::doctor::has_uprobe_multi(),
         })?;
@@ -430,7 +430,8 @@ impl Session {
             for (cause, count) in shim::Loss::ALL.into_iter().zip(reader.memory().losses()) {
                 losses.push((pid, cause.describe().to_owned(), count));
             }
-            let (_, malformed) = reader.dropped();
+            let (full, malformed) = reader.dropped();
+            losses.push((pid, "shim records: ring full".to_owned(), full));
             losses.push((pid, "shim records: not understood".to_owned(), malformed));
         }
         let counts = self.joiner.counts();

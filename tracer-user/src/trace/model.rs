@@ -69,7 +69,7 @@ pub struct Dispatch {
     pub demangled: StringId,
     /// Key of [`Tables::kernels`]; 0 when unknown.
     pub kernel_id: u32,
-    /// The packet's number in the process (the shim's sequence).
+    /// The operation's number in the trace, ascending in the order of enqueueing on each thread.
     pub dispatch_id: u64,
     /// When it was enqueued.
     pub enqueue_ns: u64,
@@ -101,7 +101,7 @@ pub struct Copy {
     pub dst_node: u32,
     /// Bits of [`op_flag`].
     pub flags: u32,
-    /// The operation's number in the process (the shim's sequence).
+    /// As [`Dispatch::dispatch_id`].
     pub dispatch_id: u64,
     /// When it was requested.
     pub enqueue_ns: u64,
