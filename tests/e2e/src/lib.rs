@@ -1,0 +1,336 @@
+//! What the end-to-end tests share: running programs under `roctap record` on the emulated GPU, and
+//! reading what came of it.
+//!
+//! The tests are named `root_…` and run by `cargo xtask test`, which builds everything and says in
+//! the environment where it is. Nothing here skips: without that environment they fail.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+pub use emulated_gpu::truth::{self, Operation};
+use roctap::trace::{
+    Reading, Trace,
+    model::{ApiCall, Copy, Dispatch, Event, Tables},
+};
+
+/// Longest time that anything here may take.
+pub const DEADLINE: Duration = Duration::from_secs(180);
+
+fn built(variable: &str) -> PathBuf {
+    std::env::var_os(variable)
+        .map(PathBuf::from)
+        .unwrap_or_else(|| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
+}
+
+/// A test program of `tests/apps`.
+pub fn app(name: &str) -> PathBuf {
+    built("ROCTAP_TEST_APPS").join(name)
+}
+
+/// A place for one test's files, and the environment of its programs.
+pub struct Scene {
+    directory: tempfile::TempDir,
+    environment: Vec<(String, String)>,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
+impl Scene {
+    /// A scene whose emulated GPU has the given settings.
+    pub fn new(settings: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let environment = settings.iter().copied().map(own).collect();
+        Self { directory, environment }
+    }
+
+    /// A file of the scene.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The trace file that [`Scene::record`] writes.
+    pub fn trace_path(&self) -> PathBuf {
+        self.path("test.rtrace")
+    }
+
+    /// A program in the scene's environment: the emulated GPU, its log, no standard input.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("LD_LIBRARY_PATH", built("ROCTAP_TEST_GPU"))
+            .env("EMUGPU_LOG", self.path("truth"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// `roctap` with arguments.
+    pub fn roctap(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(built("ROCTAP_BIN"));
+        command.args(arguments);
+        command
+    }
+
+    /// `roctap record OPTIONS -o TRACE`, to which the rest can be added.
+    pub fn record(&self, options: &[&str]) -> Command {
+        let mut command = self.roctap(&["record"]);
+        command.args(options).arg("-o").arg(self.trace_path());
+        command
+    }
+
+    /// Records a test program.
+    pub fn record_app(&self, options: &[&str], name: &str, arguments: &[&str]) -> Ran {
+        let mut command = self.record(options);
+        run(command.arg("--").arg(app(name)).args(arguments))
+    }
+
+    /// Reads the trace.
+    pub fn trace(&self) -> Recorded {
+        Recorded::read(&self.trace_path())
+    }
+
+    /// What the emulated GPU did.
+    pub fn truth(&self) -> Vec<Operation> {
+        truth::read(&self.path("truth")).expect("ground truth")
+    }
+
+    /// The dispatches that a tracer can see: not those of the runtime's own queues.
+    pub fn true_dispatches(&self) -> Vec<Operation> {
+        const INTERNAL: [&str; 3] = ["CopyAligned", "CopyMisaligned", "Fill"];
+        let mut all = self.truth();
+        all.retain(|o| o.kind == "dispatch" && !INTERNAL.contains(&o.name.as_str()));
+        all
+    }
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit status, none when killed by a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Ran {
+    /// Asserts the exit status, and that the program found its data right.
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert!(!self.stdout.contains("FAILED"), "{self:#?}");
+        self
+    }
+
+    /// Asserts one line on standard error that contains all of `parts`.
+    pub fn complains(&self, parts: &[&str]) {
+        let found = self.stderr.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(found, "no line has all of {parts:?}: {self:#?}");
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+    }
+
+    /// The `count`s that the program printed, by function.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.table("count")
+    }
+
+    /// The `launches` that the program printed, by kernel symbol.
+    pub fn launches(&self) -> BTreeMap<String, u64> {
+        self.table("launches")
+    }
+
+    fn table(&self, word: &str) -> BTreeMap<String, u64> {
+        let mut table = BTreeMap::new();
+        for line in self.stdout.lines() {
+            let mut words = line.split_whitespace();
+            if words.next() == Some(word)
+                && let (Some(name), Some(count)) = (words.next(), words.next())
+            {
+                *table.entry(name.to_owned()).or_default() += count.parse().unwrap_or(0);
+            }
+        }
+        table
+    }
+}
+
+/// Runs a command to its end, within the deadline.
+pub fn run(command: &mut Command) -> Ran {
+    let shown = format!("{command:?}");
+    let child = command.spawn().unwrap_or_else(|e| panic!("{shown}: {e}"));
+    let pid = rustix::process::Pid::from_child(&child);
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if wait.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    });
+    let output = child.wait_with_output().expect("output");
+    drop(done);
+    watch.join().expect("watchdog");
+    output.into()
+}
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < DEADLINE, "timed out waiting until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A running test program, killed when dropped.
+pub struct Running(pub Child);
+
+impl Running {
+    /// Starts a program and waits for its line `ready`.
+    pub fn start(command: &mut Command) -> (Self, std::io::BufReader<std::process::ChildStdout>) {
+        use std::io::BufRead as _;
+        let mut child = command.spawn().expect("start");
+        let mut output = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.starts_with("ready") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).expect("output"), 0, "ended before ready");
+        }
+        (Self(child), output)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A trace, read.
+pub struct Recorded {
+    /// The side tables and how whole the file is.
+    pub reading: Reading,
+    /// API calls.
+    pub calls: Vec<ApiCall>,
+    /// Dispatches.
+    pub dispatches: Vec<Dispatch>,
+    /// Copies.
+    pub copies: Vec<Copy>,
+    /// Barriers.
+    pub barriers: usize,
+}
+
+impl Recorded {
+    /// Reads the trace at `path`.
+    pub fn read(path: &Path) -> Self {
+        let trace = Trace::open(path).expect("trace");
+        let (mut calls, mut dispatches, mut copies, mut barriers) = (vec![], vec![], vec![], 0);
+        let reading = trace
+            .for_each_event(|event| -> Result<(), std::convert::Infallible> {
+                match event {
+                    Event::Api(call) => calls.push(*call),
+                    Event::Dispatch(dispatch) => dispatches.push(*dispatch),
+                    Event::Copy(copy) => copies.push(*copy),
+                    Event::Barrier(_) => barriers += 1,
+                }
+                Ok(())
+            })
+            .expect("infallible");
+        Self { reading, calls, dispatches, copies, barriers }
+    }
+
+    /// The side tables.
+    pub fn tables(&self) -> &Tables {
+        &self.reading.tables
+    }
+
+    /// A call's function.
+    pub fn function(&self, call: &ApiCall) -> String {
+        self.tables().operation(call.record.domain.0, call.record.op).into_owned()
+    }
+
+    /// A dispatch's raw kernel name.
+    pub fn kernel(&self, dispatch: &Dispatch) -> String {
+        self.tables().text(dispatch.record.bytes_or_name as u32).into_owned()
+    }
+
+    /// Calls by function.
+    pub fn call_counts(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for call in &self.calls {
+            *counts.entry(self.function(call)).or_default() += 1;
+        }
+        counts
+    }
+
+    /// What was lost, by cause, zeros left out.
+    pub fn losses(&self) -> BTreeMap<String, u64> {
+        let mut losses = BTreeMap::new();
+        for ((_, cause), &count) in &self.tables().losses {
+            if count > 0 {
+                *losses.entry(cause.clone()).or_default() += count;
+            }
+        }
+        losses
+    }
+
+    /// Asserts that nothing was lost.
+    pub fn expect_complete(&self) {
+        assert_eq!(self.losses(), BTreeMap::new());
+        assert!(self.reading.status.complete && self.reading.damage.is_none());
+    }
+
+    /// Asserts that every function that the program counted was called as often as it says.
+    pub fn expect_counts(&self, ran: &Ran) {
+        let traced = self.call_counts();
+        for (function, count) in ran.counts() {
+            if function.starts_with("hip") || function.starts_with("__hip") {
+                assert_eq!(traced.get(&function).copied().unwrap_or(0), count, "{function}");
+            }
+        }
+    }
+
+    /// Asserts that the dispatches of the trace are those of the ground truth: each exactly once,
+    /// under its name, with start and end within `tolerance_ns`.
+    pub fn expect_dispatches(&self, truth: &[Operation], tolerance_ns: u64) {
+        let key = |queue: u64, start: u64| (queue, start);
+        let mut expected: Vec<&Operation> = truth.iter().collect();
+        expected.sort_by_key(|o| key(o.hsa_queue.unwrap_or(0), o.start_ns));
+        let mut seen: Vec<&Dispatch> = self.dispatches.iter().collect();
+        seen.sort_by_key(|d| key(d.record.queue_id, d.record.begin_ns));
+        assert_eq!(seen.len(), expected.len(), "dispatches; lost: {:?}", self.losses());
+        for (seen, expected) in seen.into_iter().zip(expected) {
+            assert_eq!(Some(seen.record.queue_id), expected.hsa_queue);
+            assert_eq!(self.kernel(seen), expected.name);
+            let (begin, end) = (seen.record.begin_ns, seen.record.end_ns);
+            let close = begin.abs_diff(expected.start_ns) <= tolerance_ns
+                && end.abs_diff(expected.end_ns) <= tolerance_ns;
+            assert!(close, "{seen:?} differs from {expected:?}");
+        }
+    }
+}

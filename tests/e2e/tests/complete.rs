@@ -1,0 +1,188 @@
+//! What ran is in the trace: every call, every dispatch, every copy, joined.
+
+use std::collections::{BTreeMap, HashMap};
+
+use e2e::{Recorded, Scene};
+use roctap::trace::model::{ApiCall, Dispatch};
+
+/// Every launch call has exactly one dispatch, on the call's own thread, and the dispatches of a
+/// thread in a queue run in the order of their calls.
+fn expect_launches_joined(trace: &Recorded) {
+    let calls: HashMap<u64, &ApiCall> =
+        trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();
+    assert_eq!(calls.len(), trace.calls.len(), "correlation ids are unique");
+    let mut by_call: HashMap<u64, u32> = HashMap::new();
+    let mut by_thread_and_queue: BTreeMap<(u32, u64), Vec<(&Dispatch, &ApiCall)>> = BTreeMap::new();
+    for dispatch in &trace.dispatches {
+        if trace.kernel(dispatch).starts_with("__amd_rocclr") {
+            continue;
+        }
+        let id = dispatch.record.correlation_id;
+        let call = calls.get(&id).unwrap_or_else(|| panic!("no call for {dispatch:?}"));
+        assert_eq!(trace.function(call), "hipLaunchKernel");
+        assert_eq!(call.record.thread_id, dispatch.record.thread_id);
+        assert!(call.record.begin_ns <= dispatch.enqueue_ns);
+        assert!(dispatch.enqueue_ns <= call.record.end_ns);
+        *by_call.entry(id).or_default() += 1;
+        let key = (dispatch.record.thread_id, dispatch.record.queue_id);
+        by_thread_and_queue.entry(key).or_default().push((dispatch, call));
+    }
+    assert!(by_call.values().all(|&count| count == 1), "one dispatch a launch");
+    for pairs in by_thread_and_queue.values_mut() {
+        pairs.sort_by_key(|(dispatch, _)| dispatch.record.begin_ns);
+        assert!(pairs.is_sorted_by_key(|(_, call)| call.record.begin_ns), "in the order of calls");
+    }
+}
+
+fn storm(settings: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> Recorded {
+    let scene = Scene::new(settings);
+    let ran = scene.record_app(options, "storm", arguments).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_counts(&ran);
+    trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    expect_launches_joined(&trace);
+    let launched: u64 = ran.launches().values().sum();
+    let kernels = trace.dispatches.iter().filter(|d| trace.kernel(d).starts_with("storm")).count();
+    assert_eq!(kernels as u64, launched);
+    // One thread, one kernel name.
+    let mut names: HashMap<u32, String> = HashMap::new();
+    for dispatch in trace.dispatches.iter().filter(|d| trace.kernel(d).starts_with("storm")) {
+        let name = trace.kernel(dispatch);
+        assert_eq!(*names.entry(dispatch.record.thread_id).or_insert_with(|| name.clone()), name);
+    }
+    trace
+}
+
+#[test]
+fn root_storm_of_8_threads_4_streams_5000_launches() {
+    storm(&[], &[], &["8", "4", "5000"]);
+}
+
+#[test]
+fn root_storm_with_clock_offset_and_drift() {
+    let settings = [("EMUGPU_CLOCK_OFFSET_NS", "123456789012345"), ("EMUGPU_CLOCK_PPM", "40")];
+    storm(&settings, &[], &["8", "4", "5000"]);
+}
+
+#[test]
+fn root_join_by_probe_and_by_time_agree() {
+    let trace = storm(&[], &["--join", "check"], &["4", "2", "500"]);
+    let checks = |n: &&String| n.starts_with("join check:");
+    let check = trace.tables().notices.iter().find(checks).expect("a check");
+    assert!(check.ends_with(" 0 differing"), "{check}");
+    let compared: u64 =
+        check.split_whitespace().nth(2).and_then(|word| word.parse().ok()).expect("a number");
+    assert!(compared >= 4000, "{check}");
+}
+
+#[test]
+fn root_copies_have_their_bytes_and_directions() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&[], "copies", &["2048"]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_counts(&ran);
+    trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    let truth: Vec<_> = scene.truth().into_iter().filter(|o| o.kind == "copy").collect();
+    assert!(!truth.is_empty());
+    // The runtime splits large copies into several of the engine's; the bytes stay.
+    let sum = |from: u32| -> u64 {
+        trace.copies.iter().filter(|c| c.src_node == from).map(|c| c.record.bytes_or_name).sum()
+    };
+    let truth_sum = |name: &str| -> u64 {
+        truth.iter().filter(|o| o.name == name).map(|o| o.bytes).sum()
+    };
+    assert_eq!([sum(0), sum(1)], [truth_sum("H2D"), truth_sum("D2H")]);
+    let calls: HashMap<u64, &ApiCall> =
+        trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();
+    for copy in &trace.copies {
+        let call = calls.get(&copy.record.correlation_id).expect("a call");
+        assert!(trace.function(call).starts_with("hip"), "{}", trace.function(call));
+    }
+}
+
+#[test]
+fn root_graphs_modules_and_callbacks() {
+    for (app, arguments) in [("graph", &["20"][..]), ("module", &[][..]), ("callbacks", &["20"])] {
+        let scene = Scene::default();
+        let ran = scene.record_app(&[], app, arguments).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        trace.expect_counts(&ran);
+        trace.expect_dispatches(&scene.true_dispatches(), 1000);
+        let mut kernels: BTreeMap<String, u64> = BTreeMap::new();
+        for dispatch in &trace.dispatches {
+            *kernels.entry(trace.kernel(dispatch)).or_default() += 1;
+            assert_ne!(dispatch.record.correlation_id, 0, "{app}: {dispatch:?}");
+        }
+        for (kernel, count) in ran.launches() {
+            assert_eq!(kernels.get(&kernel).copied().unwrap_or(0), count, "{app}: {kernel}");
+        }
+    }
+}
+
+#[test]
+fn root_pure_hsa_program() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&["--api", "hsa"], "hsa_direct", &[]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    let traced = trace.call_counts();
+    for (function, count) in ran.counts() {
+        assert_eq!(traced.get(&function).copied().unwrap_or(0), count, "{function}");
+    }
+}
+
+#[test]
+fn root_exceptions_pass_through_probed_functions() {
+    let scene = Scene::default();
+    scene.record_app(&["--api", "hip,hsa"], "throwing", &[]).expect(0);
+    scene.trace().expect_complete();
+}
+
+#[test]
+fn root_every_setting_of_the_runtime() {
+    let settings: [&[(&str, &str)]; 6] = [
+        &[("EMUGPU_COUNT", "4"), ("EMUGPU_ARCH", "gfx906,gfx90a,gfx1030,gfx900")],
+        &[("EMUGPU_ARCH", "gfx90a")],
+        &[("EMUGPU_ARCH", "gfx1030")],
+        &[("EMUGPU_LARGE_BAR", "1")],
+        &[("HSA_ENABLE_SDMA", "0")],
+        &[("HSA_ENABLE_INTERRUPT", "0")],
+    ];
+    for setting in settings {
+        let scene = Scene::new(setting);
+        let ran = scene.record_app(&[], "basic", &[]).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        trace.expect_counts(&ran);
+        trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    }
+}
+
+#[test]
+fn root_children_are_followed_with_their_gpu_work() {
+    let scene = Scene::default();
+    let child = e2e::app("storm").display().to_string();
+    let ran = scene.record_app(&[], "fork_exec", &[&child, "2", "2", "100"]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_counts(&ran);
+    let launched: u64 = ran.launches().values().sum();
+    let own = |d: &&Dispatch| !trace.kernel(d).starts_with("__amd_rocclr");
+    assert_eq!(trace.dispatches.iter().filter(own).count() as u64, launched);
+    assert_eq!(trace.tables().processes.len(), 2);
+}
+
+#[test]
+fn root_no_follow_leaves_children_alone() {
+    let scene = Scene::default();
+    let child = e2e::app("basic").display().to_string();
+    scene.record_app(&["--no-follow"], "fork_exec", &[&child]).expect(0);
+    let trace = scene.trace();
+    assert_eq!(trace.tables().processes.len(), 1);
+    let pid = *trace.tables().processes.keys().next().expect("one");
+    assert!(trace.calls.iter().all(|call| call.record.process_or_device == pid));
+}

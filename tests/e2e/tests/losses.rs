@@ -1,0 +1,150 @@
+//! What is lost is counted, by cause, exactly; and killing either side spoils nothing.
+
+use std::process::Command;
+
+use e2e::{Running, Scene, app, run, wait_until};
+use roctap::trace::Trace;
+
+const RING_FULL: &str = "API calls: ring buffer full";
+
+#[test]
+fn root_tiny_api_rings_lose_what_they_count() {
+    let scene = Scene::default();
+    let options = ["--ring-bytes", "4096", "--gpu", "off"];
+    let ran = scene.record_app(&options, "storm", &["4", "2", "2000"]).expect(0);
+    let trace = scene.trace();
+    // What the program counted, and what it could not: registration of its code objects.
+    let counted: u64 = ran.counts().values().sum();
+    let whole = Scene::default();
+    let all = whole.record_app(&["--gpu", "off"], "storm", &["4", "2", "2000"]).expect(0);
+    whole.trace().expect_complete();
+    let uncounted = whole.trace().calls.len() as u64 - all.counts().values().sum::<u64>();
+    let lost = trace.losses();
+    assert!(lost[RING_FULL] > 0);
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!(trace.calls.len() as u64 + lost[RING_FULL], counted + uncounted);
+}
+
+#[test]
+fn root_tiny_shim_rings_lose_what_they_count() {
+    let scene = Scene::default();
+    let options = ["--shim-ring-bytes", "4096"];
+    scene.record_app(&options, "storm", &["4", "2", "2000"]).expect(0);
+    let trace = scene.trace();
+    let lost = trace.losses();
+    let dropped = lost.get("GPU operations: the thread's ring was full").copied().unwrap_or(0);
+    assert!(dropped > 0, "{lost:?}");
+    let truth = scene.truth();
+    let barriers =
+        truth.iter().filter(|o| o.kind.starts_with("barrier") && o.signal != 0).count();
+    let expected = scene.true_dispatches().len() + barriers;
+    let seen = trace.dispatches.len() + trace.barriers;
+    let copies = truth.iter().filter(|o| o.kind == "copy").count() - trace.copies.len();
+    assert_eq!(seen as u64 + dropped, (expected + copies) as u64, "{lost:?}");
+}
+
+#[test]
+fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
+    let scene = Scene::default();
+    let mut record = scene.record(&[]);
+    let command = record.arg("--").arg(app("storm")).args(["4", "2", "20000"]);
+    let child = command.spawn().expect("roctap");
+    let pid = rustix::process::Pid::from_child(&child);
+    wait_until("two chunks are written", || {
+        std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 200_000)
+    });
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+    // The program inherited the pipe: its end is the end of the output.
+    let output = child.wait_with_output().expect("output");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("result ok"), "the target finished: {stdout}");
+    let trace = scene.trace();
+    assert!(!trace.reading.status.complete && trace.reading.damage.is_none());
+    assert!(!trace.calls.is_empty() && !trace.dispatches.is_empty());
+    run(scene.roctap(&["report"]).arg(scene.trace_path())).expect(0);
+}
+
+#[test]
+fn root_killing_the_target_keeps_everything_up_to_then() {
+    let scene = Scene::default();
+    let mut record = scene.record(&[]);
+    let child = record.arg("--").arg(app("loop")).args(["0", "2"]).spawn().expect("roctap");
+    let target = || -> Option<i32> {
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        std::fs::read_to_string(children).ok()?.split_whitespace().next()?.parse().ok()
+    };
+    wait_until("kernels ran", || {
+        std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 1_000_000)
+    });
+    let pid = target().and_then(rustix::process::Pid::from_raw).expect("the target");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+    let ran: e2e::Ran = child.wait_with_output().expect("output").into();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    ran.complains(&["the command ended with signal: 9"]);
+    let trace = scene.trace();
+    assert!(trace.reading.status.complete);
+    // Every dispatch that the GPU finished is there, finished or not seen to finish; what finished
+    // in the last moment may not have been read by the shim any more, and is marked.
+    let loops = |name: &str| name.starts_with("loop_t");
+    let truth = scene.true_dispatches().iter().filter(|o| loops(&o.name)).count();
+    let seen = trace.dispatches.iter().filter(|d| loops(&trace.kernel(d))).count();
+    assert!(seen >= truth, "{seen} of {truth}");
+}
+
+#[test]
+fn root_attach_and_detach_leave_no_trace_in_the_target() {
+    let scene = Scene::default();
+    let (mut target, mut output) = Running::start(scene.command(app("loop")).args(["0", "2"]));
+    let state = |pid: u32| {
+        let text = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+        let count = |name: &str| std::fs::read_dir(format!("/proc/{pid}/{name}")).unwrap().count();
+        let libraries: Vec<String> = text("maps")
+            .lines()
+            .filter(|line| line.contains(".so"))
+            .map(str::to_owned)
+            .collect();
+        (count("fd"), count("task"), libraries)
+    };
+    let pid = target.pid();
+    let before = state(pid);
+    for round in 0..3 {
+        let options = ["-p", &pid.to_string(), "-d", "0.3", "--force"];
+        let ran = run(&mut scene.record(&options)).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        let launches = trace.call_counts()["hipLaunchKernel"];
+        assert!(launches > 10, "round {round}: {launches}, {ran:?}");
+        assert_eq!(state(pid), before, "round {round}");
+    }
+    let signal = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(signal, rustix::process::Signal::TERM).unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
+    assert!(rest.contains("result ok"), "{rest}");
+    assert!(target.0.wait().unwrap().success());
+}
+
+#[test]
+fn root_ctrl_c_ends_cleanly() {
+    let scene = Scene::default();
+    let (target, _output) = Running::start(scene.command(app("loop")).args(["0", "1"]));
+    let child = scene.record(&["-p", &target.pid().to_string()]).spawn().expect("roctap");
+    wait_until("something is recorded", || {
+        std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 10_000)
+    });
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupt");
+    let ran: e2e::Ran = child.wait_with_output().expect("output").into();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    assert!(Trace::open(&scene.trace_path()).expect("trace").tables().status.complete);
+}
+
+/// Not a test of ours, but the ground that the others stand on: the programs run untraced.
+#[test]
+fn root_programs_run_untraced() {
+    let scene = Scene::default();
+    for name in ["basic", "graph", "plain"] {
+        run(&mut scene.command(app(name))).expect(0);
+    }
+    assert!(Command::new("true").status().expect("true").success());
+}
