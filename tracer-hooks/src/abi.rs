@@ -47,12 +47,12 @@ pub struct ApiTable {
     pub amd_ext: *const AmdExtTable,
 }
 
-pub type SignalStore = unsafe extern "C" fn(u64, i64);
-pub type ShutDown = unsafe extern "C" fn() -> Status;
-pub type AgentCallback = unsafe extern "C" fn(u64, *mut c_void) -> Status;
-pub type IterateAgents = unsafe extern "C" fn(AgentCallback, *mut c_void) -> Status;
-pub type GetInfo = unsafe extern "C" fn(u64, u32, *mut c_void) -> Status;
-pub type QueueCreate = unsafe extern "C" fn(
+pub type SignalStore = unsafe extern "C-unwind" fn(u64, i64);
+pub type ShutDown = unsafe extern "C-unwind" fn() -> Status;
+pub type AgentCallback = unsafe extern "C-unwind" fn(u64, *mut c_void) -> Status;
+pub type IterateAgents = unsafe extern "C-unwind" fn(AgentCallback, *mut c_void) -> Status;
+pub type GetInfo = unsafe extern "C-unwind" fn(u64, u32, *mut c_void) -> Status;
+pub type QueueCreate = unsafe extern "C-unwind" fn(
     agent: u64,
     size: u32,
     queue_type: u32,
@@ -62,19 +62,19 @@ pub type QueueCreate = unsafe extern "C" fn(
     group_segment_size: u32,
     queue: *mut *const AmdQueue,
 ) -> Status;
-pub type QueueDestroy = unsafe extern "C" fn(*const AmdQueue) -> Status;
-pub type SignalDestroy = unsafe extern "C" fn(u64) -> Status;
-pub type ExecutableFreeze = unsafe extern "C" fn(u64, *const c_char) -> Status;
-pub type MajorExtensionTable = unsafe extern "C" fn(u16, u16, usize, *mut c_void) -> Status;
-pub type AgentSymbolCallback = unsafe extern "C" fn(u64, u64, u64, *mut c_void) -> Status;
+pub type QueueDestroy = unsafe extern "C-unwind" fn(*const AmdQueue) -> Status;
+pub type SignalDestroy = unsafe extern "C-unwind" fn(u64) -> Status;
+pub type ExecutableFreeze = unsafe extern "C-unwind" fn(u64, *const c_char) -> Status;
+pub type MajorExtensionTable = unsafe extern "C-unwind" fn(u16, u16, usize, *mut c_void) -> Status;
+pub type AgentSymbolCallback = unsafe extern "C-unwind" fn(u64, u64, u64, *mut c_void) -> Status;
 pub type IterateAgentSymbols =
-    unsafe extern "C" fn(u64, u64, AgentSymbolCallback, *mut c_void) -> Status;
-pub type SetProfiler = unsafe extern "C" fn(*const AmdQueue, c_int) -> Status;
-pub type CopyProfiling = unsafe extern "C" fn(bool) -> Status;
-pub type DispatchTime = unsafe extern "C" fn(u64, u64, *mut Times) -> Status;
-pub type CopyTime = unsafe extern "C" fn(u64, *mut Times) -> Status;
-pub type SignalCreate = unsafe extern "C" fn(i64, u32, *const u64, u64, *mut u64) -> Status;
-pub type AsyncCopy = unsafe extern "C" fn(
+    unsafe extern "C-unwind" fn(u64, u64, AgentSymbolCallback, *mut c_void) -> Status;
+pub type SetProfiler = unsafe extern "C-unwind" fn(*const AmdQueue, c_int) -> Status;
+pub type CopyProfiling = unsafe extern "C-unwind" fn(bool) -> Status;
+pub type DispatchTime = unsafe extern "C-unwind" fn(u64, u64, *mut Times) -> Status;
+pub type CopyTime = unsafe extern "C-unwind" fn(u64, *mut Times) -> Status;
+pub type SignalCreate = unsafe extern "C-unwind" fn(i64, u32, *const u64, u64, *mut u64) -> Status;
+pub type AsyncCopy = unsafe extern "C-unwind" fn(
     dst: *mut c_void,
     dst_agent: u64,
     src: *const c_void,
@@ -84,7 +84,7 @@ pub type AsyncCopy = unsafe extern "C" fn(
     dependency: *const u64,
     completion: u64,
 ) -> Status;
-pub type AsyncCopyRect = unsafe extern "C" fn(
+pub type AsyncCopyRect = unsafe extern "C-unwind" fn(
     dst: *const PitchedPtr,
     dst_offset: *const Dim3,
     src: *const PitchedPtr,
@@ -254,10 +254,10 @@ pub const HEADER_BARRIER: u16 = 1 << 8;
 #[derive(Clone, Copy)]
 pub struct LoaderTable {
     pub query_host_address:
-        Option<unsafe extern "C" fn(*const c_void, *mut *const c_void) -> Status>,
+        Option<unsafe extern "C-unwind" fn(*const c_void, *mut *const c_void) -> Status>,
     pub unused: [usize; 5],
     pub iterate_executables:
-        Option<unsafe extern "C" fn(AgentCallback, *mut c_void) -> Status>,
+        Option<unsafe extern "C-unwind" fn(AgentCallback, *mut c_void) -> Status>,
 }
 
 /// Attributes that are asked for.

@@ -37,7 +37,7 @@ pub fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
 
 macro_rules! signal_store {
     ($($name:ident)*) => {$(
-        pub unsafe extern "C" fn $name(signal: u64, value: i64) {
+        pub unsafe extern "C-unwind" fn $name(signal: u64, value: i64) {
             if STATE.active() && doorbell(signal, value) {
                 return;
             }
@@ -85,7 +85,7 @@ pub fn after(rung: Rung, sink: &dyn crate::Sink) {
 }
 
 #[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
-pub unsafe extern "C" fn queue_create(
+pub unsafe extern "C-unwind" fn queue_create(
     agent: u64,
     size: u32,
     queue_type: u32,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn queue_create(
     status
 }
 
-pub unsafe extern "C" fn queue_destroy(queue: *const AmdQueue) -> Status {
+pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status {
     let address = queue as usize;
     let find = || STATE.registry.find(address).filter(|_| lifecycle::installed());
     let ours = contained(find).flatten();
@@ -161,7 +161,7 @@ fn settle(queue: &'static crate::queue::Queue) {
     }
 }
 
-pub unsafe extern "C" fn executable_freeze(executable: u64, options: *const c_char) -> Status {
+pub unsafe extern "C-unwind" fn executable_freeze(executable: u64, options: *const c_char) -> Status {
     contained(announce::first_use);
     let Some(freeze) = RUNTIME.executable_freeze.get() else { return abi::ERROR };
     // SAFETY: the application's own call.
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn executable_freeze(executable: u64, options: *const c_ch
 }
 
 #[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
-pub unsafe extern "C" fn async_copy(
+pub unsafe extern "C-unwind" fn async_copy(
     dst: *mut c_void,
     dst_agent: u64,
     src: *const c_void,
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn async_copy(
 }
 
 #[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
-pub unsafe extern "C" fn async_copy_rect(
+pub unsafe extern "C-unwind" fn async_copy_rect(
     dst: *const PitchedPtr,
     dst_offset: *const Dim3,
     src: *const PitchedPtr,
@@ -287,7 +287,7 @@ fn observed_copy(
     status
 }
 
-pub unsafe extern "C" fn get_async_copy_time(signal: u64, times: *mut Times) -> Status {
+pub unsafe extern "C-unwind" fn get_async_copy_time(signal: u64, times: *mut Times) -> Status {
     if !times.is_null()
         && let Some(known) = contained(|| STATE.copies.times_of(signal)).flatten()
     {
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn get_async_copy_time(signal: u64, times: *mut Times) -> 
     unsafe { get(signal, times) }
 }
 
-pub unsafe extern "C" fn async_copy_enable(enable: bool) -> Status {
+pub unsafe extern "C-unwind" fn async_copy_enable(enable: bool) -> Status {
     if contained(|| STATE.copies.wishes(enable, STATE.active())).unwrap_or(false) {
         return abi::SUCCESS;
     }
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn async_copy_enable(enable: bool) -> Status {
     unsafe { set(enable) }
 }
 
-pub unsafe extern "C" fn shut_down() -> Status {
+pub unsafe extern "C-unwind" fn shut_down() -> Status {
     let late = STATE.late.load(Ordering::Relaxed);
     if late {
         contained(lifecycle::close);

@@ -11,7 +11,7 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
-use crate::hooks;
+use crate::{hooks, sys};
 
 /// What [`save_and_patch`] found wrong; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -290,7 +290,7 @@ impl Runtime {
 
     /// Calls `each` with every symbol of `executable` on `agent`.
     pub fn agent_symbols(&self, executable: u64, agent: u64, mut each: impl FnMut(u64)) {
-        unsafe extern "C" fn call<F: FnMut(u64)>(
+        unsafe extern "C-unwind" fn call<F: FnMut(u64)>(
             _executable: u64,
             _agent: u64,
             symbol: u64,
@@ -372,7 +372,8 @@ impl abi::LoaderTable {
 
     /// The 64 bytes of the kernel descriptor at `kernel_object`, if the host can read them.
     ///
-    /// The descriptor is in device memory; the loader knows the host's copy of it, if any.
+    /// The descriptor is in device memory; the loader knows the host's copy of it, if any. Not to
+    /// be called from one of the loader's callbacks: they hold its locks.
     pub fn kernel_descriptor(&self, kernel_object: u64) -> Option<[u32; 16]> {
         let mut host = ptr::null();
         // SAFETY: `host` is valid for writes.
@@ -381,14 +382,13 @@ impl abi::LoaderTable {
         if status != abi::SUCCESS || host.is_null() {
             return None;
         }
-        // SAFETY: the loader says that the contents are readable there while the executable lives;
-        // a kernel descriptor has 64 bytes.
-        Some(unsafe { host.cast::<[u32; 16]>().read_unaligned() })
+        // The executable may be destroyed by another thread meanwhile.
+        sys::read_words(host as usize)
     }
 }
 
 fn one_handle<F: FnMut(u64)>(each: &mut F) -> (abi::AgentCallback, *mut c_void) {
-    unsafe extern "C" fn call<F: FnMut(u64)>(handle: u64, data: *mut c_void) -> Status {
+    unsafe extern "C-unwind" fn call<F: FnMut(u64)>(handle: u64, data: *mut c_void) -> Status {
         // SAFETY: `data` is the closure that was handed to the runtime with this function.
         unsafe { (*data.cast::<F>())(handle) };
         abi::SUCCESS

@@ -1,45 +1,56 @@
 //! Kernel symbols of code objects.
+//!
+//! The loader of ROCm 5.2.3 holds locks while it calls back: `iterate_executables` its own for
+//! *writing*, so that `query_host_address`, which takes it for reading, never returns when it is
+//! called from there; `iterate_agent_symbols` the executable's, which others take after the
+//! loader's. So the callbacks only collect, and descriptors are read afterwards.
 
 use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
 
-use crate::abi::{LoaderTable, info};
+use crate::abi::info;
 use crate::runtime::{self, RUNTIME};
 use crate::state::STATE;
-use crate::{Sink, sys};
+use crate::sys;
+
+/// A kernel as the runtime knows it, on an agent.
+struct Kernel {
+    record: Symbol,
+    name: Vec<u8>,
+    agent: u64,
+}
 
 /// Tells the sink the kernels of an executable that was just frozen.
 pub fn of_executable(executable: u64) {
-    if let Some(&sink) = STATE.sink.get() {
-        scan(sink, &RUNTIME.loader(), executable, sys::now_ns());
-    }
+    let mut kernels = Vec::new();
+    collect(executable, &gpus(), &mut kernels);
+    tell(kernels);
 }
 
 /// Tells the sink the kernels of everything that is loaded.
 pub fn of_everything() {
-    if let Some(&sink) = STATE.sink.get() {
-        let loader = RUNTIME.loader();
-        let now = sys::now_ns();
-        loader.executables(|executable| scan(sink, &loader, executable, now));
+    let gpus = gpus();
+    let mut kernels = Vec::new();
+    RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
+    tell(kernels);
+}
+
+fn gpus() -> Vec<u64> {
+    let mut gpus = Vec::new();
+    RUNTIME.agents(|agent| {
+        if RUNTIME.agent_u32(agent, info::AGENT_DEVICE) == Some(1) {
+            gpus.push(agent);
+        }
+    });
+    gpus
+}
+
+fn collect(executable: u64, gpus: &[u64], kernels: &mut Vec<Kernel>) {
+    for &agent in gpus {
+        RUNTIME.agent_symbols(executable, agent, |symbol| kernels.extend(kernel(symbol, agent)));
     }
 }
 
-fn scan(sink: &dyn Sink, loader: &LoaderTable, executable: u64, since_ns: u64) {
-    RUNTIME.agents(|agent| {
-        if RUNTIME.agent_u32(agent, info::AGENT_DEVICE) != Some(1) {
-            return;
-        }
-        let target = RUNTIME.agent_name(agent).unwrap_or([0; 64]);
-        let target = runtime::c_bytes(&target);
-        RUNTIME.agent_symbols(executable, agent, |symbol| {
-            if let Some((mut record, name)) = kernel(loader, symbol, target) {
-                record.since_ns = since_ns;
-                sink.symbol(record, &name);
-            }
-        });
-    });
-}
-
-fn kernel(loader: &LoaderTable, symbol: u64, target: &[u8]) -> Option<(Symbol, Vec<u8>)> {
+fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
     if RUNTIME.symbol_u32(symbol, info::SYMBOL_TYPE) != Some(info::KIND_KERNEL) {
         return None;
     }
@@ -49,20 +60,31 @@ fn kernel(loader: &LoaderTable, symbol: u64, target: &[u8]) -> Option<(Symbol, V
         name.truncate(name.len() - 3);
     }
     name.truncate(MAX_NAME_BYTES);
-    let registers = loader
-        .kernel_descriptor(kernel_object)
-        .map_or(Registers::default(), |descriptor| Registers::of(&descriptor, target));
     let record = Symbol {
         kernel_object,
-        since_ns: 0,
         group_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_GROUP_BYTES).unwrap_or(0),
         private_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_PRIVATE_BYTES).unwrap_or(0),
-        vgpr_count: registers.vector,
-        accum_vgpr_count: registers.accumulation,
-        sgpr_count: registers.scalar,
         name_bytes: name.len() as u32,
+        ..Symbol::default()
     };
-    Some((record, name))
+    Some(Kernel { record, name, agent })
+}
+
+fn tell(kernels: Vec<Kernel>) {
+    let Some(&sink) = STATE.sink.get() else { return };
+    let loader = RUNTIME.loader();
+    let since_ns = sys::now_ns();
+    for Kernel { mut record, name, agent } in kernels {
+        let target = RUNTIME.agent_name(agent).unwrap_or([0; 64]);
+        let registers = loader
+            .kernel_descriptor(record.kernel_object)
+            .map_or(Registers::default(), |d| Registers::of(&d, runtime::c_bytes(&target)));
+        record.since_ns = since_ns;
+        record.vgpr_count = registers.vector;
+        record.accum_vgpr_count = registers.accumulation;
+        record.sgpr_count = registers.scalar;
+        sink.symbol(record, &name);
+    }
 }
 
 /// Register counts, decoded from a kernel descriptor (code object v3 and later).

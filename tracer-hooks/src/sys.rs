@@ -86,6 +86,19 @@ pub fn cpus() -> usize {
     usize::try_from(count).unwrap_or(1).max(1)
 }
 
+/// The words at `address` of this process, or `None` if there is no memory: it cannot fault.
+pub fn read_words<const N: usize>(address: usize) -> Option<[u32; N]> {
+    let mut words = [0u32; N];
+    let bytes = size_of_val(&words);
+    let to = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: bytes };
+    let from = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes };
+    // SAFETY: `words` is valid for writes; whatever is at `address` is checked by the kernel.
+    let read = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0)
+    };
+    (usize::try_from(read) == Ok(bytes)).then_some(words)
+}
+
 /// A type for which memory full of zeros is a valid value and that has no destructor.
 ///
 /// # Safety
@@ -183,5 +196,18 @@ impl Once {
     /// Switches on; true for the one caller that did.
     pub fn set(&self) -> bool {
         self.0.swap(1, Ordering::AcqRel) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_what_is_not_there_is_no_crash() {
+        let words = [1u32, 2, 3, 4];
+        assert_eq!(read_words(words.as_ptr() as usize), Some(words));
+        assert_eq!(read_words::<4>(0), None);
+        assert_eq!(read_words::<4>(usize::MAX - 64), None);
     }
 }

@@ -1,0 +1,231 @@
+//! The consumer's side of the shared memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
+use tracer_common::shim::{
+    Agent, Barrier, Complete, Copy, Dispatch, Layout, Loss, MAGIC, Queue, RING_HEADER_BYTES,
+    Symbol, VERSION, control, kind, ring_word,
+};
+use zerocopy::{FromBytes, IntoBytes as _};
+
+/// Everything that came out of the rings.
+#[derive(Default, Debug)]
+pub struct Trace {
+    pub dispatches: BTreeMap<u64, Dispatch>,
+    pub barriers: BTreeMap<u64, Barrier>,
+    pub copies: BTreeMap<u64, Copy>,
+    pub completes: BTreeMap<u64, Complete>,
+    pub symbols: Vec<(Symbol, String)>,
+    pub agents: Vec<Agent>,
+    pub queues: Vec<Queue>,
+    /// Frames dropped in all rings.
+    pub dropped: u64,
+    pub losses: [u64; Loss::COUNT],
+    pub state: u64,
+    /// Threads that wrote.
+    pub threads: usize,
+}
+
+/// Shared memory with somebody who reads it.
+pub struct Recording {
+    shared: Arc<Shared>,
+    reader: Option<std::thread::JoinHandle<Trace>>,
+}
+
+struct Shared {
+    file: i32,
+    words: &'static [AtomicU64],
+    layout: Layout,
+    stop: AtomicBool,
+    /// Read nothing and send no heartbeat.
+    stall: AtomicBool,
+}
+
+impl Recording {
+    /// A memory of these sizes, recording, drained every millisecond.
+    pub fn new(rings: usize, ring_bytes: usize) -> Self {
+        let mut recording = Self::unread(rings, ring_bytes);
+        recording.read();
+        recording
+    }
+
+    /// The same that nobody reads yet.
+    pub fn unread(rings: usize, ring_bytes: usize) -> Self {
+        let layout = Layout { rings, ring_bytes };
+        assert!(layout.is_sane());
+        // SAFETY: plain system calls; the mapping is never unmapped.
+        let (file, words) = unsafe {
+            let file = libc::memfd_create(c"roctap-test".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(file >= 0);
+            assert_eq!(libc::ftruncate(file, layout.total_bytes() as i64), 0);
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                layout.total_bytes(),
+                protection,
+                libc::MAP_SHARED,
+                file,
+                0,
+            );
+            assert_ne!(at, libc::MAP_FAILED);
+            (file, std::slice::from_raw_parts(at.cast::<AtomicU64>(), layout.total_bytes() / 8))
+        };
+        for (index, value) in [
+            (control::RINGS, rings as u64),
+            (control::RING_BYTES, ring_bytes as u64),
+            (control::VERSION, VERSION),
+            (control::MAGIC, MAGIC),
+        ] {
+            words[index].store(value, Ordering::Release);
+        }
+        let stop = AtomicBool::new(false);
+        let stall = AtomicBool::new(false);
+        let shared = Arc::new(Shared { file, words, layout, stop, stall });
+        Self { shared, reader: None }
+    }
+
+    /// Begins to read.
+    pub fn read(&mut self) {
+        self.set(control::RECORD, 1);
+        self.shared.beat();
+        let shared = Arc::clone(&self.shared);
+        self.reader = Some(std::thread::spawn(move || shared.read_on()));
+    }
+
+    /// What `ROCTAP_SHIM_MEMORY` is to be.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.shared.file)
+    }
+
+    /// Writes a control word.
+    pub fn set(&self, word: usize, value: u64) {
+        self.shared.words[word].store(value, Ordering::Release);
+    }
+
+    /// Reads a control word.
+    pub fn get(&self, word: usize) -> u64 {
+        self.shared.words[word].load(Ordering::Acquire)
+    }
+
+    /// Stops reading and beating, or goes on.
+    pub fn stall(&self, stall: bool) {
+        self.shared.stall.store(stall, Ordering::Release);
+    }
+
+    /// Waits until the shim's state is `state`.
+    pub fn wait_for_state(&self, state: u64) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while self.get(control::STATE) != state {
+            assert!(std::time::Instant::now() < deadline, "state stays {}", self.get(control::STATE));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reads to the end; the process is gone.
+    pub fn stop(mut self) -> Trace {
+        self.shared.stop.store(true, Ordering::Release);
+        self.reader.take().map_or_else(Trace::default, |r| r.join().expect("the reader ends well"))
+    }
+}
+
+impl Shared {
+    fn beat(&self) {
+        self.words[control::HEARTBEAT_NS].store(tracer_hooks::sys::now_ns(), Ordering::Release);
+    }
+
+    fn read_on(&self) -> Trace {
+        let mut trace = Trace::default();
+        loop {
+            let last = self.stop.load(Ordering::Acquire);
+            if !self.stall.load(Ordering::Acquire) || last {
+                self.beat();
+                for ring in 0..self.layout.rings {
+                    self.drain(ring, &mut trace);
+                }
+            }
+            if last {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for ring in 0..self.layout.rings {
+            let first = self.layout.ring_offset(ring) / 8;
+            trace.dropped += self.words[first + ring_word::DROPPED].load(Ordering::Acquire);
+            trace.threads += usize::from(self.words[first + ring_word::HEAD].load(Ordering::Acquire) > 0);
+        }
+        for (cause, lost) in trace.losses.iter_mut().enumerate() {
+            *lost = self.words[control::LOSSES + cause].load(Ordering::Acquire);
+        }
+        trace.state = self.words[control::STATE].load(Ordering::Acquire);
+        trace
+    }
+
+    fn drain(&self, ring: usize, trace: &mut Trace) {
+        let first = self.layout.ring_offset(ring) / 8;
+        let words = &self.words[first..first + self.layout.stride() / 8];
+        let owner = words[ring_word::OWNER].load(Ordering::Acquire);
+        if owner == 0 {
+            return;
+        }
+        let pid = self.words[control::PID].load(Ordering::Acquire);
+        // Before the last look at the ring.
+        let gone = !std::path::Path::new(&format!("/proc/{pid}/task/{owner}")).exists();
+        let consumer = Consumer::new(
+            &words[ring_word::HEAD],
+            &words[ring_word::TAIL],
+            &words[RING_HEADER_BYTES / 8..],
+        );
+        let mut frame = [0; MAX_FRAME_WORDS];
+        while let Some((kind, len)) = consumer.pop(&mut frame).expect("never corrupt") {
+            trace.take(kind, frame[..len].as_bytes());
+        }
+        if gone {
+            words[ring_word::OWNER].store(0, Ordering::Release);
+        }
+    }
+}
+
+fn record<T: FromBytes>(bytes: &[u8]) -> (T, &[u8]) {
+    T::read_from_prefix(bytes).ok().expect("a whole record")
+}
+
+impl Trace {
+    fn take(&mut self, kind: u32, bytes: &[u8]) {
+        match kind {
+            kind::DISPATCH => {
+                let (r, _) = record::<Dispatch>(bytes);
+                assert!(self.dispatches.insert(r.sequence, r).is_none(), "a number given twice");
+            }
+            kind::BARRIER => {
+                let (r, _) = record::<Barrier>(bytes);
+                assert!(self.barriers.insert(r.sequence, r).is_none(), "a number given twice");
+            }
+            kind::COPY => {
+                let (r, _) = record::<Copy>(bytes);
+                assert!(self.copies.insert(r.sequence, r).is_none(), "a number given twice");
+            }
+            kind::COMPLETE => {
+                let (r, _) = record::<Complete>(bytes);
+                assert!(self.completes.insert(r.sequence, r).is_none(), "completed twice");
+            }
+            kind::SYMBOL => {
+                let (r, name) = record::<Symbol>(bytes);
+                let name = String::from_utf8_lossy(&name[..r.name_bytes as usize]).into_owned();
+                self.symbols.push((r, name));
+            }
+            kind::AGENT => self.agents.push(record(bytes).0),
+            kind::QUEUE => self.queues.push(record(bytes).0),
+            other => panic!("frame of kind {other}"),
+        }
+    }
+
+    /// Losses other than packets of a kind that is not recorded (HIP sends one vendor packet
+    /// after it loads code).
+    pub fn lost(&self) -> u64 {
+        self.losses.iter().sum::<u64>() - self.losses[Loss::PACKET_KIND.0 as usize]
+    }
+}
