@@ -40,10 +40,20 @@ pub struct Site {
 }
 
 /// Probes that are in place; dropping it removes them.
+///
+/// Entries go first (fields are dropped in order): without a return probe, entries would pile up.
 #[must_use]
 #[derive(Debug)]
 pub struct Attachment {
-    _links: Vec<Link>,
+    entries: Vec<Link>,
+    _returns: Vec<Link>,
+}
+
+impl Attachment {
+    /// Removes the entry probes: calls that are open may still return, but no new one is seen.
+    pub fn remove_entries(&mut self) {
+        self.entries.clear();
+    }
 }
 
 /// The loaded BPF programs.
@@ -176,7 +186,7 @@ impl Programs {
                 doing: "attaching to process events",
                 source,
             })?;
-        Ok(Attachment { _links: links })
+        Ok(Attachment { entries: links, _returns: Vec::new() })
     }
 
     /// Probes `sites` of the library at `path` in process `pid`.
@@ -192,9 +202,9 @@ impl Programs {
     ) -> Result<Attachment, ProbeError> {
         let returning: Vec<&Site> = sites.iter().filter(|s| s.cookie.entry_only == 0).collect();
         let all: Vec<&Site> = sites.iter().collect();
-        let mut links = self.attach_sites("api_exit", "return", pid, path, &returning)?;
-        links.extend(self.attach_sites("api_enter", "entry", pid, path, &all)?);
-        Ok(Attachment { _links: links })
+        let returns = self.attach_sites("api_exit", "return", pid, path, &returning)?;
+        let entries = self.attach_sites("api_enter", "entry", pid, path, &all)?;
+        Ok(Attachment { entries, _returns: returns })
     }
 
     /// Probes the shim's dispatch site at `file_offset` of the file at `path`.
@@ -213,8 +223,8 @@ impl Programs {
             file_offset,
             cookie: Cookie::default(),
         };
-        let links = self.attach_sites("dispatch_site", "dispatch", pid, path, &[&site])?;
-        Ok(Attachment { _links: links })
+        let entries = self.attach_sites("dispatch_site", "dispatch", pid, path, &[&site])?;
+        Ok(Attachment { entries, _returns: Vec::new() })
     }
 
     fn attach_sites(

@@ -8,7 +8,7 @@ use tracer_common::{activity::Domain, bpf::Cookie};
 use super::Options;
 use crate::{
     api,
-    discover::{ElfError, Image, Library, Runtime},
+    discover::{ElfError, Function, Image, Library, Runtime},
     probe::Site,
 };
 
@@ -67,8 +67,7 @@ impl Selection {
         let runtime = library.runtime;
         let image = Image::open(&library.open_path)?;
         let functions = image.functions(|name| self.accepts(runtime, name))?;
-        Ok(functions
-            .into_iter()
+        Ok(without_aliases(runtime, functions)
             .map(|function| Site {
                 cookie: self.cookie(runtime.domain(), &function.name),
                 file_offset: function.file_offset,
@@ -89,5 +88,49 @@ impl Selection {
     /// Functions that got ids of their own: domain, id, name.
     pub fn foreign(&self) -> impl Iterator<Item = (Domain, u16, &str)> {
         self.foreign.iter().map(|((domain, name), &id)| (*domain, id, name.as_str()))
+    }
+}
+
+/// Names that share an address cannot be told apart by a probe there, and two probes at one place
+/// would count each call twice: one name is kept, if possible one of the runtime's own table.
+fn without_aliases(
+    runtime: Runtime,
+    mut functions: Vec<Function>,
+) -> impl Iterator<Item = Function> {
+    let rank = |name: &str| {
+        let known = api::by_name(name).filter(|o| o.domain == runtime.domain());
+        known.map_or(u16::MAX, |operation| operation.id)
+    };
+    functions.sort_by_cached_key(|f| (f.file_offset, rank(&f.name), f.name.clone()));
+    functions.dedup_by(|alias, kept| {
+        let same = alias.file_offset == kept.file_offset;
+        if same {
+            tracing::info!("{} has the code of {} and is recorded as that", alias.name, kept.name);
+        }
+        same
+    });
+    functions.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_name_is_kept_for_each_address() {
+        let function = |name: &str, file_offset| Function {
+            name: name.to_owned(),
+            address: file_offset,
+            size: 8,
+            file_offset,
+        };
+        let functions = vec![
+            function("hsa_signal_store_release", 16),
+            function("hsa_signal_store_screlease", 16),
+            function("hsa_init", 32),
+        ];
+        let kept: Vec<String> =
+            without_aliases(Runtime::Hsa, functions).map(|f| f.name).collect();
+        assert_eq!(kept, ["hsa_signal_store_screlease", "hsa_init"]);
     }
 }

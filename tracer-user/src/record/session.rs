@@ -1,7 +1,7 @@
 //! Everything that is open while recording.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ffi::{OsStr, OsString},
     process::{ExitCode, ExitStatus},
     time::{Duration, Instant},
@@ -221,7 +221,7 @@ impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
         let records = self.reader.take(timeout)?;
-        self.take_records(&records)?;
+        self.take_records(&records, |_| {})?;
         self.take_frames()?;
         self.beat();
         let now = Instant::now();
@@ -237,12 +237,17 @@ impl Session {
         Ok(())
     }
 
-    fn take_records(&mut self, mut bytes: &[u8]) -> anyhow::Result<()> {
+    fn take_records(
+        &mut self,
+        mut bytes: &[u8],
+        mut on_call: impl FnMut(&ApiRecord),
+    ) -> anyhow::Result<()> {
         while let Ok((header, _)) = Header::read_from_prefix(bytes) {
             let rest = match header.kind {
                 kind::API => {
                     let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
                     self.see_thread(header.pid, header.tid);
+                    on_call(&call);
                     self.joiner.api(&call, &mut self.trace)?;
                     rest
                 }
@@ -368,15 +373,9 @@ impl Session {
             let word = shim.memory().word(control::RECORD);
             word.store(0, std::sync::atomic::Ordering::Release);
         }
-        for target in self.targets.values_mut() {
-            target.attached.clear();
-        }
+        self.remove_entries()?;
         self.let_shims_drain()?;
-        for call in self.programs.open_calls() {
-            let Some(&pid) = self.threads.get(&call.header.tid) else { continue };
-            let header = Header { pid, ..call.header };
-            self.joiner.api(&ApiRecord { header, ..call }, &mut self.trace)?;
-        }
+        self.remove_returns()?;
         self.joiner.finish(&mut self.trace)?;
         let losses = self.write_losses()?;
         let report = summary::Report {
@@ -396,6 +395,37 @@ impl Session {
         self.trace.finish(clock::offsets())?;
         report.print(&notices);
         Ok(report.exit_code())
+    }
+
+    fn attachments(&mut self) -> impl Iterator<Item = &mut Attachment> {
+        self.targets.values_mut().flat_map(|target| target.attached.values_mut())
+    }
+
+    fn remove_entries(&mut self) -> anyhow::Result<()> {
+        self.attachments().for_each(Attachment::remove_entries);
+        self.drain(Duration::ZERO)
+    }
+
+    /// Records what is open, then removes the return probes. A call that returns in between has
+    /// both an open and a whole record: the whole one counts.
+    fn remove_returns(&mut self) -> anyhow::Result<()> {
+        let open = self.programs.open_calls();
+        for target in self.targets.values_mut() {
+            target.attached.clear();
+        }
+        let mut returned = HashSet::new();
+        let records = self.reader.take(Duration::ZERO)?;
+        self.take_records(&records, |call| {
+            returned.insert(call.correlation_id);
+        })?;
+        for call in open.into_iter().filter(|call| !returned.contains(&call.correlation_id)) {
+            let tid = call.header.tid;
+            let known = self.threads.get(&tid).copied();
+            let pid = known.or_else(|| discover::process_of_thread(tid)).unwrap_or(0);
+            let header = Header { pid, ..call.header };
+            self.joiner.api(&ApiRecord { header, ..call }, &mut self.trace)?;
+        }
+        Ok(())
     }
 
     /// Waits, for a bounded time, until living shims have written what was in flight.
