@@ -7,6 +7,12 @@ use super::types::{Event, EventDescriptor, Status};
 use crate::events::{Waited, Want};
 use crate::platform::platform;
 
+/// No wait takes longer. Two threads that sleep on one auto-reset event can take a wake-up from each
+/// other: ROCr 5.2.3 shares one event among the internal signals of all queues, and loses a wake-up
+/// when a thread is preempted between its last look at a signal and its sleep (later drivers count an
+/// event's age for that reason). It looks at its signals after every wait, however that ended.
+const LONGEST_WAIT_MS: u32 = 20;
+
 impl From<Waited> for Status {
     fn from(w: Waited) -> Status {
         match w {
@@ -67,7 +73,7 @@ unsafe extern "C" fn hsaKmtSetEvent(event: *const Event) -> Status {
 unsafe extern "C" fn hsaKmtWaitOnEvent(event: *const Event, timeout_ms: u32) -> Status {
     // SAFETY: the caller passes an event of ours.
     let id = unsafe { id_of(event) };
-    platform().events.wait(&[id], Want::Any, timeout_ms).into()
+    platform().events.wait(&[id], Want::Any, timeout_ms.min(LONGEST_WAIT_MS)).into()
 }
 
 #[unsafe(no_mangle)]
@@ -80,5 +86,5 @@ unsafe extern "C" fn hsaKmtWaitOnMultipleEvents(
     // SAFETY: the caller passes that many events of ours.
     let ids: Vec<u32> = (0..count as usize).map(|i| unsafe { id_of(*events.add(i)) }).collect();
     let want = if all { Want::All } else { Want::Any };
-    platform().events.wait(&ids, want, timeout_ms).into()
+    platform().events.wait(&ids, want, timeout_ms.min(LONGEST_WAIT_MS)).into()
 }
