@@ -13,6 +13,7 @@ use crate::config::{Config, Durations};
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::sys;
+use crate::work::{Work, transfer_ns};
 
 /// A program's stand-in for a kernel: kernel arguments, grid size and workgroup size in work-items.
 pub type HostKernel = unsafe extern "C" fn(*const c_void, *const u32, *const u32);
@@ -36,94 +37,10 @@ enum Action {
     Fill,
     Fill2d,
     StreamWrite,
+    StreamWait,
     ShaderCopyAligned,
     ShaderCopyMisaligned,
     ShaderFill,
-}
-
-/// The bytes of one dispatch or SDMA packet, ready to be moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Nothing.
-    None,
-    /// A run of bytes.
-    Copy {
-        /// From.
-        src: u64,
-        /// To.
-        dst: u64,
-        /// Length.
-        bytes: u64,
-    },
-    /// A box of bytes; pitches in bytes.
-    CopyRect {
-        /// First byte read.
-        src: u64,
-        /// From one row, and one slice, to the next.
-        src_pitch: [u64; 2],
-        /// First byte written.
-        dst: u64,
-        /// Likewise.
-        dst_pitch: [u64; 2],
-        /// Bytes in a row, rows, slices.
-        size: [u64; 3],
-    },
-    /// A repeated pattern, in rows.
-    Fill {
-        /// First byte.
-        dst: u64,
-        /// What is repeated.
-        pattern: Vec<u8>,
-        /// Patterns in a row.
-        count: u64,
-        /// Rows.
-        rows: u64,
-        /// Bytes from one row to the next.
-        pitch: u64,
-    },
-}
-
-impl Work {
-    /// Bytes written.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Work::None => 0,
-            Work::Copy { bytes, .. } => *bytes,
-            Work::CopyRect { size, .. } => size.iter().product(),
-            Work::Fill { pattern, count, rows, .. } => pattern.len() as u64 * count * rows,
-        }
-    }
-
-    /// Carries it out.
-    pub fn run(&self, memory: &Memory) {
-        match self {
-            Work::None => {}
-            Work::Copy { src, dst, bytes } => {
-                sys::copy(memory.host_address(*src), memory.host_address(*dst), *bytes);
-            }
-            Work::CopyRect { src, src_pitch, dst, dst_pitch, size: [x, y, z] } => {
-                let (src, dst) = (memory.host_address(*src), memory.host_address(*dst));
-                for slice in 0..*z {
-                    for row in 0..*y {
-                        let at =
-                            |base: u64, pitch: &[u64; 2]| base + row * pitch[0] + slice * pitch[1];
-                        sys::copy(at(src, src_pitch), at(dst, dst_pitch), *x);
-                    }
-                }
-            }
-            Work::Fill { dst, pattern, count, rows, pitch } => {
-                let dst = memory.host_address(*dst);
-                for row in 0..*rows {
-                    sys::fill(dst + row * pitch, pattern, *count);
-                }
-            }
-        }
-    }
-}
-
-/// How long moving that many bytes takes.
-pub fn transfer_ns(config: &Config, bytes: u64) -> u64 {
-    config.copy_ns + bytes * 1_000 / config.copy_bytes_per_us
 }
 
 impl Kernel {
@@ -137,6 +54,7 @@ impl Kernel {
             "__amd_rocclr_fillBufferAligned" => Action::Fill,
             "__amd_rocclr_fillBufferAligned2D" => Action::Fill2d,
             "__amd_rocclr_streamOpsWrite" => Action::StreamWrite,
+            "__amd_rocclr_streamOpsWait" => Action::StreamWait,
             "CopyAligned" => Action::ShaderCopyAligned,
             "CopyMisaligned" => Action::ShaderCopyMisaligned,
             "Fill" => Action::ShaderFill,
@@ -160,6 +78,31 @@ impl Kernel {
         (work, ns)
     }
 
+    /// Whether the kernel, once started, would not just wait for memory to change: (u32*, u64*: one is
+    /// set; value, condition, mask), all as wide as the word.
+    pub fn is_ready(&self, kernarg: u64) -> bool {
+        if !matches!(self.action, Action::StreamWait) {
+            return true;
+        }
+        let wide = sys::load_u64(kernarg) == 0;
+        let arg = |i: u64| {
+            let at = kernarg + 8 * i;
+            if wide { sys::load_u64(at) } else { u64::from(sys::load_u32(at)) }
+        };
+        let word = if wide {
+            sys::load_u64(sys::load_u64(kernarg + 8))
+        } else {
+            u64::from(sys::load_u32(sys::load_u64(kernarg)))
+        };
+        let (value, masked) = (arg(2), word & arg(4));
+        match sys::load_u32(kernarg + 24) {
+            0 => masked >= value,
+            1 => masked == value,
+            2 => masked & value != 0,
+            _ => !(masked | value) & if wide { u64::MAX } else { u64::from(u32::MAX) } != 0,
+        }
+    }
+
     /// Calls the program's host function, if there is one.
     pub fn call_host(&self, kernarg: u64, grid: [u32; 3], workgroup: [u32; 3]) {
         if let Action::Host(f) = self.action {
@@ -172,7 +115,7 @@ impl Kernel {
         let d = |offset: u64| u64::from(sys::load_u32(kernarg + offset));
         let copy = |src: u64, dst: u64, bytes: u64| Work::Copy { src, dst, bytes };
         match self.action {
-            Action::Timed | Action::Host(_) => Work::None,
+            Action::Timed | Action::Host(_) | Action::StreamWait => Work::None,
             // (src, dst, srcOrigin, dstOrigin, size in dwords + 1, remaining bytes)
             Action::CopyBuffer => {
                 copy(q(0) + q(16), q(8) + q(24), q(32).saturating_sub(1) * 4 + d(40))
@@ -354,5 +297,18 @@ mod tests {
             pitch: 0,
         };
         assert_eq!(work("Fill", &args), expected);
+    }
+
+    #[test]
+    fn a_stream_wait_looks_at_its_word() {
+        let ready = |word: u64, value: u64, condition: u64, mask: u64| {
+            let args = [&raw const word as u64, 0, value, condition, mask];
+            Kernel::new("__amd_rocclr_streamOpsWait".to_owned(), &Durations::default())
+                .is_ready(args.as_ptr() as u64)
+        };
+        assert!(ready(7, 7, 0, !0) && ready(8, 7, 0, !0) && !ready(6, 7, 0, !0));
+        assert!(ready(0xf7, 7, 1, 0xf) && !ready(0xf7, 7, 1, !0));
+        assert!(ready(4, 6, 2, !0) && !ready(8, 6, 2, !0));
+        assert!(ready(4, 6, 3, !0) && !ready(0xffff_fff0, 0xf, 3, !0));
     }
 }

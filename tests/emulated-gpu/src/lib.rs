@@ -31,3 +31,4 @@ mod queue;
 mod sys;
 mod topology;
 pub mod truth;
+mod work;

@@ -11,9 +11,9 @@ use std::collections::BinaryHeap;
 use super::aql_packet::{self as packet, PACKET_BYTES, Packet, Slot};
 use super::{Arrivals, Context, Step, unsupported};
 use crate::effects::{Effect, signal};
-use crate::kernels::Work;
 use crate::log::{Kind, Record};
 use crate::sys;
+use crate::work::Work;
 
 /// Offsets in `amd_queue_t` (amd_hsa_queue.h; frozen ABI).
 mod amd_queue {
@@ -256,7 +256,17 @@ impl AqlQueue {
                 unsupported(format_args!("{what} at index {} of queue {}", self.next, self.id))
             }
         };
-        if !slot.packet.is_satisfied() {
+        let kernel = match slot.packet {
+            Packet::Dispatch { kernel_object, .. } => {
+                cx.kernels.find(kernel_object, &cx.config.durations)
+            }
+            _ => 0,
+        };
+        let ready = match slot.packet {
+            Packet::Dispatch { kernarg, .. } => cx.kernels.get(kernel).is_ready(kernarg),
+            barrier => barrier.is_satisfied(),
+        };
+        if !ready {
             self.was_blocked = true;
             return Launch::Blocked;
         }
@@ -268,17 +278,15 @@ impl AqlQueue {
                 slot.packet.dependencies().filter_map(value).filter(|&ns| ns >= start).max();
             start = happened.unwrap_or(now).min(now);
         }
-        let (kernel, work, ns) = match slot.packet {
-            Packet::Dispatch { kernel_object, kernarg, .. } => {
-                let kernel = cx.kernels.find(kernel_object, &cx.config.durations);
-                let (work, ns) = cx.kernels.get(kernel).plan(kernarg, cx.config, cx.memory);
-                (kernel, work, ns)
+        let (work, ns) = match slot.packet {
+            Packet::Dispatch { kernarg, .. } => {
+                cx.kernels.get(kernel).plan(kernarg, cx.config, cx.memory)
             }
             Packet::Pm4 => {
                 cx.kernels.invalidate();
-                (0, Work::None, cx.config.barrier_ns)
+                (Work::None, cx.config.barrier_ns)
             }
-            _ => (0, Work::None, cx.config.barrier_ns),
+            _ => (Work::None, cx.config.barrier_ns),
         };
         let (index, end_ns) = (self.next, start + ns);
         self.running.push(Reverse(Running { end_ns, index, start_ns: start, slot, kernel, work }));

@@ -8,9 +8,9 @@ use super::aql::Place;
 use super::sdma_packet::{self as packet, MAX_WORDS, Packet};
 use super::{Arrivals, Context, Step, unsupported};
 use crate::effects::Effect;
-use crate::kernels::{Work, transfer_ns};
 use crate::log::{Kind, Record};
 use crate::sys;
+use crate::work::{Work, transfer_ns};
 
 /// Most packets in one round.
 const BATCH: usize = 512;

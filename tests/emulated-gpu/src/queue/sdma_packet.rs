@@ -1,7 +1,7 @@
 //! SDMA packets as ROCr writes them for gfx9 and gfx10 (its sdma_registers.h): 32-bit words, the
 //! operation in bits 0–7 of the first, the sub-operation in bits 8–15.
 
-use crate::kernels::Work;
+use crate::work::Work;
 
 /// Most words that any known packet has.
 pub const MAX_WORDS: usize = 13;
@@ -108,7 +108,7 @@ fn rectangle(w: &[u32; MAX_WORDS]) -> Work {
 #[cfg(test)]
 mod tests {
     use super::{MAX_WORDS, Packet, decode};
-    use crate::kernels::Work;
+    use crate::work::Work;
 
     fn packet(words: &[u32]) -> (Packet, usize) {
         let mut w = [0; MAX_WORDS];
