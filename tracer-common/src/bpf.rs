@@ -111,6 +111,16 @@ wire! {
     }
 }
 
+/// Values of [`Config::phase`]: what a return without an entry is.
+pub mod phase {
+    /// Probes are being attached: a call that was open at the start.
+    pub const ATTACHING: u32 = 0;
+    /// All probes are attached: a loss.
+    pub const ATTACHED: u32 = 1;
+    /// Entry probes are being removed: a call after the end.
+    pub const DETACHING: u32 = 2;
+}
+
 /// Calls of one thread that can be open at the same time.
 pub const MAX_DEPTH: usize = 16;
 
@@ -161,8 +171,8 @@ wire! {
         pub wake_mark_bytes: u64,
         /// Offset of `tgid` in the kernel's `task_struct`.
         pub tgid_offset: u64,
-        /// 1 once all probes are attached: a return without an entry is a loss from then on.
-        pub all_attached: u32,
+        /// One of [`phase`].
+        pub phase: u32,
         /// 1 if children are followed.
         pub follow: u32,
     }
@@ -192,7 +202,7 @@ impl Loss {
     pub const NESTING: Self = Self(2);
     /// A call returned whose entry was not seen.
     pub const STATE_NOT_FOUND: Self = Self(3);
-    /// The state of one more thread could not be stored; its calls are recorded at their return.
+    /// The state of one more thread could not be stored.
     pub const THREAD_TABLE_FULL: Self = Self(4);
     /// An argument's memory could not be read; the call itself is recorded.
     pub const UNREADABLE: Self = Self(5);
@@ -222,7 +232,7 @@ impl Loss {
             Self::LINK_RING_FULL => "dispatch links: ring buffer full",
             Self::NESTING => "API calls: nested too deep",
             Self::STATE_NOT_FOUND => "API calls: returned, but the entry was not seen",
-            Self::THREAD_TABLE_FULL => "API calls: recorded without begin, thread table full",
+            Self::THREAD_TABLE_FULL => "API calls: thread table full",
             Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
             Self::ABANDONED => "API calls: left without a return",
             Self::LIFE_RING_FULL => "process events: ring buffer full",

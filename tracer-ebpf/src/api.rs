@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use tracer_common::{
     activity::Domain,
     bpf::{
-        ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
+        ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind, phase,
     },
 };
 
@@ -152,7 +152,9 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
         // SAFETY: as in `maps::thread`.
         Some(thread) => exit(regs, operation, pid_tgid, end_ns, unsafe { &mut *thread }),
-        None => open_at_start(regs, operation, pid_tgid, end_ns),
+        // The entry would have stored a state, or counted that it could not.
+        None if attaching() => open_at_start(regs, operation, pid_tgid, end_ns),
+        None => {}
     }
     0
 }
@@ -183,10 +185,10 @@ fn exit(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64, thread: &mut
     if thread.skipped > 0 {
         // Nested too deep: counted at its entry.
         thread.skipped -= 1;
-    } else if maps::config().is_some_and(|config| config.all_attached != 0) {
-        maps::lost(Loss::STATE_NOT_FOUND);
-    } else {
+    } else if attaching() {
         open_at_start(regs, operation, pid_tgid, end_ns);
+    } else if maps::config().is_some_and(|config| config.phase == phase::ATTACHED) {
+        maps::lost(Loss::STATE_NOT_FOUND);
     }
 }
 
@@ -226,8 +228,13 @@ pub fn submit(frame: &Frame, header: Header, end_ns: u64, ret: u64) {
     });
 }
 
-/// A return without an entry: the call was entered while the probes were being attached, or no
-/// state could be kept for its thread.
+/// Whether probes are still being attached.
+#[inline(always)]
+fn attaching() -> bool {
+    maps::config().is_some_and(|config| config.phase == phase::ATTACHING)
+}
+
+/// A call that was entered before its probe was there.
 #[inline(always)]
 fn open_at_start(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64) {
     let record = ApiRecord {
@@ -287,4 +294,18 @@ fn launching_call(thread: &mut ThreadState) -> (u64, u32) {
         at = at.wrapping_sub(1);
     }
     innermost
+}
+
+/// The least that a probe can do: what the kernel itself costs. Entry.
+#[unsafe(link_section = "uprobe.multi")]
+#[unsafe(no_mangle)]
+extern "C" fn floor_enter(_ctx: *mut c_void) -> u32 {
+    0
+}
+
+/// The least that a probe can do. Return.
+#[unsafe(link_section = "uretprobe.multi")]
+#[unsafe(no_mangle)]
+extern "C" fn floor_exit(_ctx: *mut c_void) -> u32 {
+    0
 }

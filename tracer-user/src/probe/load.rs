@@ -10,7 +10,7 @@ use libbpf_rs::{
     ProgramAttachType, ProgramMut, UprobeMultiOpts, UprobeOpts,
     btf::{Btf, types::Struct},
 };
-use tracer_common::bpf::{ApiRecord, Config, Cookie, Header, Loss, ThreadState, flag, kind};
+use tracer_common::bpf::{ApiRecord, Config, Cookie, Header, Loss, ThreadState, flag, kind, phase};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::ProbeError;
@@ -101,7 +101,7 @@ impl Programs {
                 cpus: cpus as u64,
                 wake_mark_bytes: u64::from(settings.ring_bytes / 4),
                 tgid_offset,
-                all_attached: 0,
+                phase: phase::ATTACHING,
                 follow: settings.follow.into(),
             },
             settings,
@@ -150,14 +150,13 @@ impl Programs {
             .map_err(|source| ProbeError::Map { map: "CONFIG", source })
     }
 
-    /// Says whether probes are being attached: until they all are, a return without an entry is a
-    /// call that was open at the start, later it is a loss.
+    /// Says what a return without an entry is from now on: one of [`tracer_common::bpf::phase`].
     ///
     /// # Errors
     ///
     /// When the map cannot be written.
-    pub fn set_all_attached(&mut self, attached: bool) -> Result<(), ProbeError> {
-        self.config.all_attached = attached.into();
+    pub fn set_phase(&mut self, phase: u32) -> Result<(), ProbeError> {
+        self.config.phase = phase;
         self.write_config()
     }
 
@@ -204,6 +203,23 @@ impl Programs {
         let all: Vec<&Site> = sites.iter().collect();
         let returns = self.attach_sites("api_exit", "return", pid, path, &returning)?;
         let entries = self.attach_sites("api_enter", "entry", pid, path, &all)?;
+        Ok(Attachment { entries, _returns: returns })
+    }
+
+    /// Probes `sites` with programs that do nothing: what the kernel alone costs, to measure against.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn attach_floor(
+        &self,
+        pid: u32,
+        path: &Path,
+        sites: &[Site],
+    ) -> Result<Attachment, ProbeError> {
+        let sites: Vec<&Site> = sites.iter().collect();
+        let returns = self.attach_sites("floor_exit", "return", pid, path, &sites)?;
+        let entries = self.attach_sites("floor_enter", "entry", pid, path, &sites)?;
         Ok(Attachment { entries, _returns: returns })
     }
 

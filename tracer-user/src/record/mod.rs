@@ -79,7 +79,6 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
             None
         }
     };
-    session.all_attached()?;
     hurry();
     record(options, session, command, &stop)
 }

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use tracer_common::{
-    bpf::{ApiRecord, Header, LifeRecord, LinkRecord, Loss, kind},
+    bpf::{ApiRecord, Header, LifeRecord, LinkRecord, Loss, kind, phase},
     shim::{self, Layout, control},
 };
 use zerocopy::FromBytes as _;
@@ -171,7 +171,10 @@ impl Session {
         if target.attached.contains_key(&id) || planned.sites.is_empty() {
             return Ok(());
         }
-        let attachment = self.programs.attach(pid, &library.open_path, &planned.sites)?;
+        self.programs.set_phase(phase::ATTACHING)?;
+        let attachment = self.programs.attach(pid, &library.open_path, &planned.sites);
+        self.programs.set_phase(phase::ATTACHED)?;
+        let attachment = attachment?;
         let entry_only = planned.sites.iter().filter(|s| s.cookie.entry_only != 0).count();
         let shown = model::Library {
             path: planned.library.path.display().to_string(),
@@ -182,11 +185,6 @@ impl Session {
         target.add_library(id, shown, attachment);
         self.trace.process(pid, target.info.clone());
         Ok(())
-    }
-
-    /// From now on a return without an entry is a loss.
-    pub fn all_attached(&mut self) -> anyhow::Result<()> {
-        Ok(self.programs.set_all_attached(true)?)
     }
 
     /// What has been joined.
@@ -402,6 +400,7 @@ impl Session {
     }
 
     fn remove_entries(&mut self) -> anyhow::Result<()> {
+        self.programs.set_phase(phase::DETACHING)?;
         self.attachments().for_each(Attachment::remove_entries);
         self.drain(Duration::ZERO)
     }

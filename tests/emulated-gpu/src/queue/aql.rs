@@ -26,9 +26,11 @@ mod amd_queue {
 
 /// Most packets of one queue in one round, so that completions become visible in between.
 const BATCH: usize = 512;
-/// How long after a doorbell a valid packet beyond it is taken all the same: of two producers that
-/// ring at once, only the later value can be read from memory.
-const LOST_DOORBELL_NS: u64 = 20_000;
+/// How long after the last doorbell a valid packet beyond it is taken all the same: of two producers
+/// that ring at once, only the later value can be read from memory. Much longer than a producer needs
+/// from the packet to its doorbell, on a busy machine too: who counts on the doorbell holding a
+/// packet back must not be let down.
+const LOST_DOORBELL_NS: u64 = 50_000_000;
 
 /// An operation that has started.
 #[derive(Debug)]

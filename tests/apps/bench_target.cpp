@@ -1,0 +1,56 @@
+// What the benchmarks measure: repeats a call as told on standard input, and answers with the time.
+//   hip N            N calls of hipGetErrorName
+//   hsa N            N calls of hsa_status_string, through the exported function
+//   launch N         N launches of an empty kernel, synchronised after each 512
+//   rate PER_S SECS  calls of hipGetErrorName at a steady rate
+// Each answer is one line: calls, wall ns, ns of the thread's CPU time.
+#include "common.h"
+
+#include <hsa/hsa.h>
+#include <time.h>
+#include <unistd.h>
+
+extern "C" __global__ void bench_empty() {}
+
+static uint64_t ns(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static void rate(uint64_t per_second, uint64_t seconds, uint64_t& calls) {
+  const uint64_t began = ns(CLOCK_MONOTONIC), end = began + seconds * 1000000000ull;
+  for (uint64_t now = began; now < end; now = ns(CLOCK_MONOTONIC)) {
+    const uint64_t due = (now - began) * per_second / 1000000000ull;
+    for (; calls < due; calls++) hipGetErrorName(hipSuccess);
+    timespec pause{0, 200000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+int main() {
+  char what[16];
+  unsigned long long n, seconds;
+  printf("ready %d\n", getpid());
+  fflush(stdout);
+  while (scanf("%15s %llu", what, &n) == 2) {
+    uint64_t calls = 0;
+    const bool at_rate = !strcmp(what, "rate");
+    if (at_rate && scanf("%llu", &seconds) != 1) return 2;
+    const uint64_t wall = ns(CLOCK_MONOTONIC), cpu = ns(CLOCK_THREAD_CPUTIME_ID);
+    if (at_rate) rate(n, seconds, calls);
+    else if (!strcmp(what, "hip")) for (; calls < n; calls++) hipGetErrorName(hipSuccess);
+    else if (!strcmp(what, "hsa")) for (const char* s; calls < n; calls++) hsa_status_string(HSA_STATUS_SUCCESS, &s);
+    else if (!strcmp(what, "launch")) {
+      for (; calls < n; calls++) {
+        hipLaunchKernelGGL(bench_empty, 1, 64, 0, 0);
+        if (calls % 512 == 511) (void)hipDeviceSynchronize();
+      }
+    } else return 2;
+    const uint64_t cpu_ns = ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    printf("%llu %llu %llu\n", (unsigned long long)calls, (unsigned long long)(ns(CLOCK_MONOTONIC) - wall),
+           (unsigned long long)cpu_ns);
+    fflush(stdout);
+  }
+  return 0;
+}
