@@ -18,6 +18,7 @@ use crate::abi::{Status, Times};
 use crate::lock::Lock;
 use crate::queue::Context;
 use crate::runtime::RUNTIME;
+use crate::sink::Sink;
 use crate::track::{CAPACITY, Entry, Track};
 use crate::{abi, sys, view};
 
@@ -53,8 +54,8 @@ pub struct Ticket {
     pub signal: u64,
     /// The application's.
     pub original: u64,
-    /// Of the record.
-    pub sequence: u64,
+    /// What is being requested.
+    pub record: Copy,
 }
 
 impl Copies {
@@ -69,8 +70,8 @@ impl Copies {
         }
     }
 
-    /// Records a copy and takes a signal for it; `None`: request it as it is.
-    pub fn begin(&self, context: &Context<'_>, mut record: Copy, original: u64) -> Option<Ticket> {
+    /// Takes a signal for a copy that is about to be requested; `None`: request it as it is.
+    pub fn begin(&self, context: &Context<'_>, record: Copy, original: u64) -> Option<Ticket> {
         let amd = view::signal(original)?;
         if amd.kind.load(Ordering::Relaxed) != abi::signal_kind::USER {
             return None;
@@ -79,14 +80,11 @@ impl Copies {
         if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
             RUNTIME.profile_copies();
         }
-        if !context.sink.copy(&mut record) {
-            return None;
-        }
         let signal = self.take(context);
         if signal.is_none() {
             context.sink.lost(Loss::SIGNAL_POOL, 1);
         }
-        Some(Ticket { signal: signal?, original, sequence: record.sequence })
+        Some(Ticket { signal: signal?, original, record })
     }
 
     fn take(&self, context: &Context<'_>) -> Option<u64> {
@@ -102,16 +100,20 @@ impl Copies {
         cache.pop()
     }
 
-    /// The runtime accepted the copy.
-    pub fn started(&self, ticket: &Ticket) {
-        let Ticket { signal, original, sequence } = *ticket;
+    /// The runtime accepted the copy: records it; its sequence number.
+    ///
+    /// Not before: HIP tries rectangular copies that the runtime refuses (`HSA_ENABLE_SDMA=0`).
+    pub fn started(&self, sink: &dyn Sink, ticket: Ticket) -> Option<u64> {
+        let Ticket { signal, original, mut record } = ticket;
+        let sequence = sink.copy(&mut record).then_some(record.sequence);
+        let entry = Entry { signal, original, sequence: sequence.unwrap_or(0), barrier: false };
         loop {
             // Unlike everywhere else there is no way out: the application's signal must get its
             // decrement, and only this entry remembers it. The margin makes waiting a theory.
             if let Some(_producer) = self.cache.lock_for(WAIT_NS)
-                && self.track.push(Entry { signal, original, sequence, barrier: false })
+                && self.track.push(entry)
             {
-                return;
+                return sequence;
             }
             sys::sleep_ns(100_000);
         }

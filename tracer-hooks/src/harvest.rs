@@ -116,6 +116,7 @@ impl Work {
                     return Fate::Pending;
                 }
                 match finish(entry, signal) {
+                    _ if entry.sequence == 0 => {}
                     Some(times) => sink.complete(Complete {
                         sequence: entry.sequence,
                         start_ns: times.start,

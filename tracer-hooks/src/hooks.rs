@@ -278,10 +278,11 @@ fn observed_copy(
         return request(original);
     }
     contained(|| {
-        STATE.copies.started(&ticket);
+        let Some(&sink) = STATE.sink.get() else { return };
+        let sequence = STATE.copies.started(sink, ticket);
         STATE.wake_beyond(sleep::AWAKE);
-        if let Some(sink) = STATE.sink.get() {
-            sink.enqueued(ticket.sequence, ticket.sequence);
+        if let Some(sequence) = sequence {
+            sink.enqueued(sequence, sequence);
         }
     });
     status

@@ -26,7 +26,7 @@ pub struct Entry {
     pub signal: u64,
     /// Handle of the application's signal, 0 for none.
     pub original: u64,
-    /// Sequence number of its record.
+    /// Sequence number of its record, 0 when that was dropped.
     pub sequence: u64,
     /// Its header has the barrier bit: whatever was before it is done when it starts.
     pub barrier: bool,

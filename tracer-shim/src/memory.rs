@@ -31,23 +31,40 @@ pub enum ConnectError {
     Taken,
 }
 
-/// Connects to the memory that the environment names.
+/// Longest path of a memory, bytes.
+const MAX_PATH: usize = 256;
+
+/// Connects to the first memory of the environment's list that no other process has.
 ///
 /// # Errors
 ///
-/// [`ConnectError`]; nothing was changed then.
+/// That of the last memory of the list; nothing was changed then.
 pub fn connect() -> Result<Memory, ConnectError> {
     // SAFETY: the name is NUL-terminated; the result is used before the environment can change.
-    let path = unsafe {
-        let path = libc::getenv(c"ROCTAP_SHIM_MEMORY".as_ptr());
-        if path.is_null() {
+    let list = unsafe {
+        let list = libc::getenv(c"ROCTAP_SHIM_MEMORY".as_ptr());
+        if list.is_null() {
             return Err(ConnectError::NotNamed);
         }
-        CStr::from_ptr(path)
+        CStr::from_ptr(list)
     };
-    let memory = map(path)?;
-    memory.claim(tracer_hooks::sys::getpid())?;
-    Ok(memory)
+    let pid = tracer_hooks::sys::getpid();
+    let mut result = Err(ConnectError::NotNamed);
+    for path in list.to_bytes().split(|&byte| byte == b':') {
+        result = open(path).and_then(|memory| memory.claim(pid).map(|()| memory));
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+/// [`map`], of a path without its terminating NUL.
+fn open(path: &[u8]) -> Result<Memory, ConnectError> {
+    let mut buffer = [0; MAX_PATH];
+    let room = buffer.get_mut(..path.len()).filter(|room| room.len() < MAX_PATH);
+    room.ok_or(ConnectError::NotMapped)?.copy_from_slice(path);
+    map(CStr::from_bytes_until_nul(&buffer).map_err(|_| ConnectError::NotMapped)?)
 }
 
 /// Maps the memory at `path` and checks its control words.

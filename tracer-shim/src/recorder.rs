@@ -72,6 +72,8 @@ impl Recorder {
         let taken = producer.push(kind, [&words::<N, T>(record), &[]]);
         if taken {
             rings::used_number(ring);
+        } else {
+            memory.lost(Loss::OPERATION_RING_FULL, 1);
         }
         taken
     }
@@ -121,7 +123,9 @@ impl Sink for Recorder {
         let Some(memory) = self.memory() else { return };
         match rings::mine(memory, record.end_ns).and_then(|ring| memory.producer(ring)) {
             Some(producer) => {
-                producer.push(kind::COMPLETE, [&words::<COMPLETE_WORDS, _>(&record), &[]]);
+                if !producer.push(kind::COMPLETE, [&words::<COMPLETE_WORDS, _>(&record), &[]]) {
+                    memory.lost(Loss::COMPLETION_RING_FULL, 1);
+                }
             }
             None => memory.lost(Loss::NO_RING, 1),
         }

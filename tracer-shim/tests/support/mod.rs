@@ -15,6 +15,23 @@ use std::time::{Duration, Instant};
 use memory::Recording;
 
 const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
+/// What is built of `tests/apps`.
+const FILES: [&str; 14] = [
+    "basic",
+    "storm",
+    "graph",
+    "module",
+    "module_a.co",
+    "module_b.co",
+    "copies",
+    "callbacks",
+    "throwing",
+    "fork_exec",
+    "loop",
+    "nogpu",
+    "hsa_direct",
+    "plain",
+];
 /// Longest that a program may run.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -58,13 +75,17 @@ fn prepare() -> Option<Setup> {
     let link = library_dir.join("libhsakmt.so.1");
     let _ = std::fs::remove_file(&link);
     // Test programs of this crate run side by side: whoever comes second finds the link.
-    let _ = std::os::unix::fs::symlink(library("libemulated_gpu.so"), &link);
+    let emulator = std::env::var_os("ROCTAP_TEST_HSAKMT")
+        .map_or_else(|| library("libemulated_gpu.so"), PathBuf::from);
+    let _ = std::os::unix::fs::symlink(emulator, &link);
     let apps = profile.join("shim-test-apps");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/apps");
     let make = Command::new("make")
         .args(["-j2", "-s", "ARCHS=gfx900 gfx90a", "-C"])
         .arg(&source)
         .arg(format!("OUT={}", apps.display()))
+        .args(FILES.map(|file| format!("{}/{file}", apps.display())))
+        .args(["gfx900", "gfx90a"].map(|a| format!("{}/hsa_kernels.{a}.co", apps.display())))
         .env_remove("LD_LIBRARY_PATH")
         .status()
         .expect("make");

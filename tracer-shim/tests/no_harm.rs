@@ -1,0 +1,167 @@
+//! The shim in the real ROCm runtimes on the emulated GPU: what it must not do to the program.
+//!
+//! Every test is named `rocm_…`. Where ROCm is not installed they have nothing to run, and say so.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::memory::Recording;
+use support::{finish, setup, verify};
+use tracer_common::shim::{HEARTBEAT_TIMEOUT_NS, MAGIC, control, state};
+
+#[test]
+fn rocm_programs_that_test_callbacks_and_exceptions() {
+    let Some(s) = setup() else { return };
+    for program in ["callbacks 40", "throwing"] {
+        let log = s.log("native");
+        let (native, native_errors) =
+            finish(s.command(program, &[], &log).spawn().expect("start"), program);
+        let outcome = s.run("through", program, &[]);
+        assert_eq!(outcome.errors, native_errors, "{program}");
+        assert_eq!(
+            outcome.report.lines().count(),
+            native.lines().count(),
+            "{program}: {}",
+            outcome.report
+        );
+    }
+}
+
+#[test]
+fn rocm_without_a_usable_memory_nothing_happens() {
+    let Some(s) = setup() else { return };
+    let strange = Recording::unread(4, 4096);
+    strange.set(control::MAGIC, MAGIC + 1);
+    let taken = Recording::unread(4, 4096);
+    taken.set(control::PID, 1);
+    taken.set(control::RECORD, 1);
+    for path in ["", "/nowhere", "/dev/zero", &strange.path(), &taken.path()] {
+        let log = s.log("inert");
+        let mut command = s.command("storm 2 2 100 10", &[], &log);
+        command.env("HSA_TOOLS_LIB", &s.shim).env("ROCTAP_SHIM_MEMORY", path);
+        let (_, errors) = finish(command.spawn().expect("start"), path);
+        assert_eq!(errors, "", "{path}");
+    }
+    assert_eq!(taken.get(control::STATE), state::NONE);
+    assert_eq!(strange.get(control::PID), 0);
+}
+
+#[test]
+fn rocm_nobody_ever_reads() {
+    let Some(s) = setup() else { return };
+    let recording = Recording::unread(8, 1 << 16);
+    let log = s.log("unread");
+    for program in ["hsa_direct", "storm 4 2 500"] {
+        recording.set(control::PID, 0);
+        let command = s.traced(program, &[], &log, &recording).spawn();
+        let (_, errors) = finish(command.expect("start"), program);
+        assert_eq!(errors, "");
+        assert_eq!(recording.get(control::STATE), state::DORMANT);
+    }
+    let trace = recording.stop();
+    assert!(trace.dispatches.is_empty() && trace.completes.is_empty());
+}
+
+/// The reader stops in the middle: the rings run full, then the shim goes dormant; when the reader
+/// comes back it records again.
+#[test]
+fn rocm_the_reader_stalls_and_returns() {
+    let Some(s) = setup() else { return };
+    let recording = Recording::new(16, 1 << 16);
+    let log = s.log("stall");
+    let child = s.traced("loop 9 2 3000", &[], &log, &recording).spawn().expect("start");
+    recording.wait_for_state(state::ACTIVE);
+    std::thread::sleep(Duration::from_millis(300));
+    recording.stall(true);
+    let began = Instant::now();
+    recording.wait_for_state(state::DORMANT);
+    assert!(began.elapsed().as_nanos() as u64 >= HEARTBEAT_TIMEOUT_NS - 100_000_000);
+    recording.stall(false);
+    recording.wait_for_state(state::ACTIVE);
+    let (_, errors) = finish(child, "loop");
+    assert_eq!(errors, "");
+    let trace = recording.stop();
+    assert!(trace.dropped > 0, "the rings ran full");
+    let last = trace.dispatches.values().map(|d| d.enqueue_ns).max().expect("some");
+    let truth = emulated_gpu::truth::read(&log).expect("log");
+    let end = truth.iter().map(|o| o.end_ns).max().expect("some");
+    assert!(end - last < 1_000_000_000, "it recorded until the end");
+    assert!(trace.agents.len() >= 4, "told again after waking");
+}
+
+/// Recording is switched on and off while many threads launch: the program's results are right, and
+/// whatever was recorded is true.
+#[test]
+fn rocm_switched_on_and_off_under_load() {
+    let Some(s) = setup() else { return };
+    for program in ["storm 4 2 40000 100", "hsa_direct psrab 10000"] {
+        let mut recording = Recording::unread(32, 1 << 22);
+        let log = s.log("toggle");
+        let child = s.traced(program, &[], &log, &recording).spawn().expect("start");
+        recording.read();
+        let mut child = child;
+        let mut switched = 0;
+        while child.try_wait().expect("wait").is_none() {
+            recording.set(control::RECORD, u64::from(switched % 2 == 1));
+            switched += 1;
+            std::thread::sleep(Duration::from_millis(70));
+        }
+        recording.set(control::RECORD, 1);
+        let (report, errors) = finish(child, program);
+        assert_eq!(errors, "");
+        let trace = recording.stop();
+        let truth = emulated_gpu::truth::read(&log).expect("log");
+        let outcome = support::Outcome { report, errors, trace, truth, took: Duration::ZERO };
+        let recorded = verify::subset(program, &outcome);
+        eprintln!("{program}: {switched} times switched, {recorded} of {}", outcome.truth.len());
+        assert!(recorded > 0 && switched > 3);
+    }
+}
+
+#[test]
+fn rocm_forks_and_children() {
+    let Some(s) = setup() else { return };
+    for child in ["$APPS/plain", "$APPS/basic", "$APPS/hsa_direct"] {
+        let line = format!("fork_exec {child}");
+        let outcome = s.run("fork", &line, &[]);
+        assert_eq!(outcome.errors, "");
+        let parent = outcome.trace.dispatches.len();
+        assert!(parent >= 200, "{parent} dispatches of the parent");
+        // The child's own are not recorded: the memory is the parent's.
+        let kernels = outcome.truth.iter().filter(|o| o.name == "parent_kernel").count();
+        assert_eq!(kernels, 200);
+    }
+}
+
+#[test]
+fn rocm_a_killed_program_leaves_a_readable_memory() {
+    let Some(s) = setup() else { return };
+    let recording = Recording::new(16, 1 << 20);
+    let log = s.log("killed");
+    let mut child = s.traced("loop 0 4 0", &[], &log, &recording).spawn().expect("start");
+    recording.wait_for_state(state::ACTIVE);
+    std::thread::sleep(Duration::from_millis(500));
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    let trace = recording.stop();
+    assert!(trace.dispatches.len() > 100);
+}
+
+/// Another tool in the same process, before and after us in the list.
+#[test]
+fn rocm_the_list_of_tools_may_be_long() {
+    let Some(s) = setup() else { return };
+    let shim = s.shim.display();
+    for list in [format!("libmissing.so {shim}"), format!("{shim} {shim}")] {
+        let recording = Recording::new(32, 1 << 20);
+        let log = s.log("list");
+        let mut command = s.traced("hsa_direct", &[], &log, &recording);
+        command.env("HSA_TOOLS_LIB", &list);
+        let (report, errors) = finish(command.spawn().expect("start"), &list);
+        let trace = recording.stop();
+        let truth = emulated_gpu::truth::read(&log).expect("log");
+        let outcome = support::Outcome { report, errors, trace, truth, took: Duration::ZERO };
+        assert!(verify::counted(&list, &outcome) < 100);
+    }
+}
