@@ -15,7 +15,9 @@ use crate::bpf::wire;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
 pub const VERSION: u64 = 1;
-/// The environment variable that names the shared memory, as a path such as `/proc/123/fd/5`.
+/// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
+/// colons. A process takes the first that no other process has claimed, so that children of a traced
+/// process, which inherit the variable, get memories of their own.
 pub const MEMORY_ENV: &str = "ROCTAP_SHIM_MEMORY";
 /// The exported function whose first instruction is the dispatch probe site.
 pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
@@ -95,8 +97,12 @@ impl Loss {
     pub const PACKET_PASSED: Self = Self(4);
     /// Packets of a kind that is not recorded (vendor-specific, agent dispatch).
     pub const PACKET_KIND: Self = Self(5);
+    /// An operation was not recorded: the enqueueing thread's ring was full.
+    pub const OPERATION_RING_FULL: Self = Self(6);
+    /// An operation's times were not recorded: the ring of the thread that saw its end was full.
+    pub const COMPLETION_RING_FULL: Self = Self(7);
     /// How many causes there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 8;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -106,6 +112,8 @@ impl Loss {
         Self::NO_TIMES,
         Self::PACKET_PASSED,
         Self::PACKET_KIND,
+        Self::OPERATION_RING_FULL,
+        Self::COMPLETION_RING_FULL,
     ];
 
     /// What was lost and why, for people.
@@ -117,6 +125,8 @@ impl Loss {
             Self::NO_TIMES => "GPU operations: completed without valid times",
             Self::PACKET_PASSED => "GPU operations: consumed before they could be instrumented",
             Self::PACKET_KIND => "GPU operations: packet kind not recorded",
+            Self::OPERATION_RING_FULL => "GPU operations: the enqueueing thread's ring full",
+            Self::COMPLETION_RING_FULL => "GPU operations: times lost, the shim's own ring full",
             _ => "unknown cause",
         }
     }

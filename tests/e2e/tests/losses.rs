@@ -32,8 +32,14 @@ fn root_tiny_shim_rings_lose_what_they_count() {
     scene.record_app(&options, "storm", &["4", "2", "2000"]).expect(0);
     let trace = scene.trace();
     let lost = trace.losses();
-    let dropped = lost.get("GPU operations: the thread's ring was full").copied().unwrap_or(0);
+    let count = |cause: &str| lost.get(cause).copied().unwrap_or(0);
+    let dropped = count("GPU operations: the enqueueing thread's ring full");
     assert!(dropped > 0, "{lost:?}");
+    // An operation whose times were lost is in the trace, without them.
+    assert_eq!(
+        count("GPU operations: times lost, the shim's own ring full"),
+        count("GPU operations: no completion seen")
+    );
     let truth = scene.truth();
     let barriers =
         truth.iter().filter(|o| o.kind.starts_with("barrier") && o.signal != 0).count();

@@ -456,11 +456,12 @@ impl Session {
         }
         for reader in &self.shims {
             let Some(pid) = reader.memory().owner() else { continue };
-            for (cause, count) in shim::Loss::ALL.into_iter().zip(reader.memory().losses()) {
+            let causes = shim::Loss::ALL.into_iter().zip(reader.memory().losses());
+            // What the shim saw unfinished is in the trace, and counted by the join.
+            for (cause, count) in causes.filter(|&(c, _)| c != shim::Loss::UNFINISHED) {
                 losses.push((pid, cause.describe().to_owned(), count));
             }
-            let (full, malformed) = reader.dropped();
-            losses.push((pid, "shim records: ring full".to_owned(), full));
+            let (_, malformed) = reader.dropped();
             losses.push((pid, "shim records: not understood".to_owned(), malformed));
         }
         let counts = self.joiner.counts();
