@@ -71,17 +71,18 @@ extern "C" fn at_end() {
 #[unsafe(link_section = ".fini_array")]
 static AT_END: extern "C" fn() = at_end;
 
-/// The probe site: fires for every sequence number on the thread that enqueued the operation.
+/// The probe site: fires for every sequence number on the thread that enqueued the operation; `own` is
+/// 0 when that may have been another thread.
 ///
 /// Its first instruction is a 5-byte no-op, which a uprobe replaces without single-stepping.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-pub extern "C" fn roctap_dispatch_site(sequence: u64) {
+pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64) {
     core::arch::naked_asm!(".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret")
 }
 
 /// Fires the probe site.
 #[inline]
-pub fn fire(sequence: u64) {
-    roctap_dispatch_site(sequence);
+pub fn fire(sequence: u64, own: bool) {
+    roctap_dispatch_site(sequence, own.into());
 }

@@ -36,6 +36,9 @@ const MAX_PATH: usize = 256;
 
 /// Connects to the first memory of the environment's list that no other process has.
 ///
+/// A process that executes another program keeps its id, and the new program finds the memory of
+/// the old one claimed by that id: it takes another, because it counts from the beginning.
+///
 /// # Errors
 ///
 /// That of the last memory of the list; nothing was changed then.
@@ -129,12 +132,10 @@ impl Memory {
     /// [`ConnectError::Taken`].
     pub fn claim(&self, pid: u32) -> Result<(), ConnectError> {
         let Some(word) = self.words.get(control::PID) else { return Err(ConnectError::NotOurs) };
-        match word.compare_exchange(0, u64::from(pid), Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(()),
-            // After `hsa_shut_down` and another `hsa_init` it is still ours.
-            Err(owner) if owner == u64::from(pid) => Ok(()),
-            Err(_) => Err(ConnectError::Taken),
-        }
+        // What a program left that had our id before us is not ours either.
+        word.compare_exchange(0, u64::from(pid), Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+            .map_err(|_| ConnectError::Taken)
     }
 
     /// How many rings.
@@ -242,7 +243,7 @@ pub(crate) mod tests {
     fn one_process_has_it() {
         let memory = memory(1);
         assert_eq!(memory.claim(7), Ok(()));
-        assert_eq!(memory.claim(7), Ok(()));
+        assert_eq!(memory.claim(7), Err(ConnectError::Taken));
         assert_eq!(memory.claim(8), Err(ConnectError::Taken));
     }
 }

@@ -7,7 +7,7 @@ use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_TIMEOUT_NS, Loss, Queue, Symbol, control,
     kind, state,
 };
-use tracer_hooks::{Sink, sys};
+use tracer_hooks::Sink;
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
 use crate::backlog::Backlog;
@@ -113,10 +113,8 @@ impl Sink for Recorder {
     }
 
     #[inline]
-    fn enqueued(&self, first: u64, last: u64) {
-        for sequence in first..=last {
-            entry::fire(sequence);
-        }
+    fn enqueued(&self, sequence: u64, own: bool) {
+        entry::fire(sequence, own);
     }
 
     fn complete(&self, record: Complete) {
@@ -183,7 +181,8 @@ impl Sink for Recorder {
 /// Uses the environment's memory; see [`crate::memory::connect`].
 pub fn connect() -> bool {
     if RECORDER.memory().is_some() {
-        return RECORDER.memory().is_some_and(|m| m.claim(sys::getpid()).is_ok());
+        // After `hsa_shut_down` and another `hsa_init`. A forked child installs nothing.
+        return true;
     }
     match crate::memory::connect() {
         Ok(memory) => {

@@ -135,6 +135,9 @@ fn rocm_a_full_ring_drops_and_counts_exactly() {
     let passed = trace.losses[Loss::PACKET_PASSED.0 as usize];
     assert!(seen > 0 && trace.dropped > 0);
     let lost = dispatches_dropped + completes_dropped;
+    let loss = |cause: Loss| trace.losses[cause.0 as usize];
+    let counted = loss(Loss::OPERATION_RING_FULL) + loss(Loss::COMPLETION_RING_FULL);
+    assert_eq!(counted, trace.dropped);
     assert!(
         lost >= trace.dropped && lost <= trace.dropped + passed,
         "{lost} lost, {} dropped, {:?}",

@@ -223,9 +223,11 @@ impl Trace {
         }
     }
 
-    /// Losses other than packets of a kind that is not recorded (HIP sends one vendor packet
-    /// after it loads code).
+    /// Operations that were lost other than to full rings and for their kind (HIP sends one vendor
+    /// packet after it loads code).
     pub fn lost(&self) -> u64 {
-        self.losses.iter().sum::<u64>() - self.losses[Loss::PACKET_KIND.0 as usize]
+        let other = [Loss::PACKET_KIND, Loss::OPERATION_RING_FULL, Loss::COMPLETION_RING_FULL];
+        let other: u64 = other.iter().map(|l| self.losses[l.0 as usize]).sum();
+        self.losses.iter().sum::<u64>() - other
     }
 }
