@@ -41,6 +41,9 @@ pub mod flag {
     pub const STACK_ARGS: u16 = 1 << 4;
     /// The memory that `extra` was to be read from could not be read.
     pub const UNREADABLE: u16 = 1 << 5;
+    /// Of a link: the thread surely enqueued the work. Without it, another thread may have, and
+    /// sends a link with it.
+    pub const OWN: u16 = 1 << 6;
 }
 
 wire! {
@@ -86,7 +89,7 @@ wire! {
     /// The shim enqueued GPU work: ties its sequence number to the innermost open HIP call of the
     /// thread, else to the innermost open HSA call.
     pub struct LinkRecord {
-        /// Kind [`kind::LINK`].
+        /// Kind [`kind::LINK`], flag [`flag::OWN`] or none.
         pub header: Header,
         /// The shim's sequence number, unique in the process.
         pub sequence: u64,
@@ -115,7 +118,7 @@ wire! {
 pub mod phase {
     /// Probes are being attached: a call that was open at the start.
     pub const ATTACHING: u32 = 0;
-    /// All probes are attached: a loss.
+    /// All probes are attached: a loss, unless the call is around all that the thread did since.
     pub const ATTACHED: u32 = 1;
     /// Entry probes are being removed: a call after the end.
     pub const DETACHING: u32 = 2;
@@ -157,6 +160,9 @@ wire! {
         pub depth: u32,
         /// Open calls beyond `frames`, which are not kept.
         pub skipped: u32,
+        /// Highest stack pointer that a probe of this thread saw since all probes are attached. A
+        /// return from above it is that of a call around all since: one that was open at the start.
+        pub highest_sp: u64,
         /// The calls, outermost first.
         pub frames: [Frame; MAX_DEPTH],
     }
@@ -181,7 +187,7 @@ wire! {
 const _: () = {
     assert!(size_of::<Header>() == 16);
     assert!(size_of::<Frame>() == 112);
-    assert!(size_of::<ThreadState>() == 8 + MAX_DEPTH * 112);
+    assert!(size_of::<ThreadState>() == 16 + MAX_DEPTH * 112);
     assert!(size_of::<Config>() == 32);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
@@ -202,7 +208,7 @@ impl Loss {
     pub const NESTING: Self = Self(2);
     /// A call returned whose entry was not seen.
     pub const STATE_NOT_FOUND: Self = Self(3);
-    /// The state of one more thread could not be stored.
+    /// The state of one more thread could not be stored; its calls are recorded at their return.
     pub const THREAD_TABLE_FULL: Self = Self(4);
     /// An argument's memory could not be read; the call itself is recorded.
     pub const UNREADABLE: Self = Self(5);
@@ -232,7 +238,7 @@ impl Loss {
             Self::LINK_RING_FULL => "dispatch links: ring buffer full",
             Self::NESTING => "API calls: nested too deep",
             Self::STATE_NOT_FOUND => "API calls: returned, but the entry was not seen",
-            Self::THREAD_TABLE_FULL => "API calls: thread table full",
+            Self::THREAD_TABLE_FULL => "API calls: recorded without begin, thread table full",
             Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
             Self::ABANDONED => "API calls: left without a return",
             Self::LIFE_RING_FULL => "process events: ring buffer full",

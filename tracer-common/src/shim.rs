@@ -188,6 +188,16 @@ pub mod kind {
     pub const QUEUE: u32 = 7;
 }
 
+/// Bits of [`Dispatch::flags`] and [`Barrier::flags`].
+pub mod packet_flag {
+    /// The packet carried a completion signal of the application.
+    pub const HAD_SIGNAL: u32 = 1 << 0;
+    /// The packet was found when another packet's doorbell rang: a thread that publishes several
+    /// packets rings once, but threads that share a queue each ring for their own. The dispatch site
+    /// then fires for it again, on the thread that enqueued it, with [`crate::bpf::flag::OWN`].
+    pub const FOREIGN_DOORBELL: u32 = 1 << 1;
+}
+
 wire! {
     /// A kernel was enqueued.
     pub struct Dispatch {
@@ -213,8 +223,8 @@ wire! {
         pub group_bytes: u32,
         /// Bytes of private segment (scratch) per work-item.
         pub private_bytes: u32,
-        /// 1 if the packet carried a completion signal of the application.
-        pub had_signal: u32,
+        /// Bits of [`packet_flag`].
+        pub flags: u32,
     }
 }
 
@@ -231,6 +241,10 @@ wire! {
         pub packet_index: u64,
         /// Agent handle.
         pub agent: u64,
+        /// Bits of [`packet_flag`].
+        pub flags: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -327,7 +341,7 @@ pub const MAX_NAME_BYTES: usize = 4096;
 
 const _: () = {
     assert!(size_of::<Dispatch>() == 80);
-    assert!(size_of::<Barrier>() == 40);
+    assert!(size_of::<Barrier>() == 48);
     assert!(size_of::<Copy>() == 56);
     assert!(size_of::<Complete>() == 24);
     assert!(size_of::<Symbol>() == 40);

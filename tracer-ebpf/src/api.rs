@@ -90,6 +90,7 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     }
     thread.depth = depth as u32 + 1;
     thread.skipped = 0;
+    see_stack(thread, regs.rsp);
     let Some(frame) = maps::frame(thread, depth) else { return };
     *frame = Frame {
         sp: regs.rsp,
@@ -152,9 +153,7 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
         // SAFETY: as in `maps::thread`.
         Some(thread) => exit(regs, operation, pid_tgid, end_ns, unsafe { &mut *thread }),
-        // The entry would have stored a state, or counted that it could not.
-        None if attaching() => open_at_start(regs, operation, pid_tgid, end_ns),
-        None => {}
+        None => open_at_start(regs, operation, pid_tgid, end_ns),
     }
     0
 }
@@ -185,9 +184,10 @@ fn exit(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64, thread: &mut
     if thread.skipped > 0 {
         // Nested too deep: counted at its entry.
         thread.skipped -= 1;
-    } else if attaching() {
+    } else if sp > thread.highest_sp || phase() == phase::ATTACHING {
+        see_stack(thread, sp);
         open_at_start(regs, operation, pid_tgid, end_ns);
-    } else if maps::config().is_some_and(|config| config.phase == phase::ATTACHED) {
+    } else if phase() == phase::ATTACHED {
         maps::lost(Loss::STATE_NOT_FOUND);
     }
 }
@@ -228,15 +228,26 @@ pub fn submit(frame: &Frame, header: Header, end_ns: u64, ret: u64) {
     });
 }
 
-/// Whether probes are still being attached.
+/// One of [`phase`].
 #[inline(always)]
-fn attaching() -> bool {
-    maps::config().is_some_and(|config| config.phase == phase::ATTACHING)
+fn phase() -> u32 {
+    maps::config().map_or(phase::ATTACHING, |config| config.phase)
+}
+
+/// Takes note of a stack pointer.
+#[inline(always)]
+fn see_stack(thread: &mut ThreadState, sp: u64) {
+    if sp > thread.highest_sp && phase() == phase::ATTACHED {
+        thread.highest_sp = sp;
+    }
 }
 
 /// A call that was entered before its probe was there.
 #[inline(always)]
 fn open_at_start(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64) {
+    if phase() == phase::DETACHING {
+        return;
+    }
     let record = ApiRecord {
         header: header(kind::API, flag::OPEN_AT_START, operation, pid_tgid),
         correlation_id: maps::next_correlation_id(),
@@ -253,7 +264,8 @@ fn open_at_start(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64) {
     });
 }
 
-/// The shim's dispatch site: its first argument is the sequence number of the enqueued work.
+/// The shim's dispatch site: its first argument is the sequence number of the enqueued work, its
+/// second whether this thread surely enqueued it.
 #[unsafe(link_section = "uprobe.multi")]
 #[unsafe(no_mangle)]
 extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
@@ -265,8 +277,9 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         Some(thread) => launching_call(unsafe { &mut *thread }),
         None => (0, 0),
     };
+    let own = if regs.rsi != 0 { flag::OWN } else { 0 };
     let record = LinkRecord {
-        header: header(kind::LINK, 0, operation, pid_tgid),
+        header: header(kind::LINK, own, operation, pid_tgid),
         sequence: regs.rdi,
         correlation_id,
         time_ns: now(),

@@ -80,7 +80,12 @@ pub fn after(rung: Rung, sink: &dyn crate::Sink) {
         STATE.wake_beyond(if rung.chained { sleep::AWAKE } else { sleep::SLOW });
     }
     if let Some((first, last)) = rung.sequences {
-        sink.enqueued(first, last);
+        for sequence in first..=last {
+            sink.enqueued(sequence, rung.own == Some(sequence));
+        }
+    }
+    if let Some(sequence) = rung.claimed {
+        sink.enqueued(sequence, true);
     }
 }
 
@@ -282,7 +287,7 @@ fn observed_copy(
         let sequence = STATE.copies.started(sink, ticket);
         STATE.wake_beyond(sleep::AWAKE);
         if let Some(sequence) = sequence {
-            sink.enqueued(sequence, sequence);
+            sink.enqueued(sequence, true);
         }
     });
     status

@@ -16,7 +16,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use tracer_common::shim::{Barrier, Dispatch, Loss};
+use tracer_common::shim::{Barrier, Dispatch, Loss, packet_flag};
 
 use crate::abi::{self, AmdQueue, Packet, packet_type};
 use crate::lock::{Guard, Lock};
@@ -73,13 +73,37 @@ pub struct Producer {
     asked: Option<u64>,
     /// Signals at hand.
     pub cache: Vec<u64>,
+    /// Numbers of packets whose doorbell and whose finding fell apart, in the slots of their indices.
+    /// Below `next`: found by another packet's doorbell; their own will tell who enqueued them. From
+    /// `next` on: rung for, and not yet found.
+    numbers: Vec<Number>,
 }
+
+/// The number of a packet.
+#[derive(Clone, Copy)]
+struct Number {
+    index: u64,
+    sequence: u64,
+    /// When it was rung for, or found.
+    time_ns: u64,
+}
+
+impl Number {
+    const NONE: Self = Self { index: u64::MAX, sequence: 0, time_ns: 0 };
+}
+
+/// Slots of [`Producer::numbers`]: how far the producers of a queue can be apart.
+const NUMBERS: usize = 1024;
 
 /// What ringing a doorbell did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rung {
     /// Sequence numbers given, first and last.
     pub sequences: Option<(u64, u64)>,
+    /// That of the caller's own packet, if it is among them.
+    pub own: Option<u64>,
+    /// The number of the caller's own packet, when another doorbell has found it or will.
+    pub claimed: Option<u64>,
     /// Something is in flight that was not before.
     pub tracked: bool,
     /// Something with a signal of the application is.
@@ -126,6 +150,7 @@ impl Queue {
                 next: 0,
                 asked: None,
                 cache: Vec::new(),
+                numbers: Vec::new(),
             }),
         }
     }
@@ -170,7 +195,19 @@ impl Queue {
             RUNTIME.ring(doorbell, value as i64);
         }
         producer.asked = producer.asked.max(Some(value));
-        let rung = self.advance(&mut producer, context, amd);
+        let found_before = value < producer.next;
+        let mut rung = self.advance(&mut producer, context, amd, Some(value));
+        if found_before {
+            rung.claimed = producer.take_number(value).map(|number| number.sequence);
+        } else if value >= producer.next {
+            // Another producer has yet to publish its packet below ours: whoever rings for that one
+            // will find ours too.
+            let time_ns = sys::now_ns();
+            rung.claimed = context.sink.reserve(time_ns);
+            if let Some(sequence) = rung.claimed {
+                producer.keep_number(Number { index: value, sequence, time_ns });
+            }
+        }
         if producer.next > producer.start {
             // Also when nothing is new: an application may ring twice, and a doorbell that is
             // rung too often does no harm.
@@ -189,7 +226,7 @@ impl Queue {
             return Rung::default();
         };
         let before = producer.next;
-        let rung = self.advance(&mut producer, context, amd);
+        let rung = self.advance(&mut producer, context, amd, None);
         if producer.next > before {
             let doorbell = amd.doorbell_signal.load(Ordering::Relaxed);
             RUNTIME.ring(doorbell, (producer.next - 1) as i64);
@@ -221,8 +258,15 @@ impl Queue {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Instruments the contiguous published packets from the first one that was not looked at.
-    fn advance(&self, producer: &mut Producer, context: &Context<'_>, amd: &'static AmdQueue) -> Rung {
+    /// Instruments the contiguous published packets from the first one that was not looked at; `own`
+    /// is the caller's.
+    fn advance(
+        &self,
+        producer: &mut Producer,
+        context: &Context<'_>,
+        amd: &'static AmdQueue,
+        own: Option<u64>,
+    ) -> Rung {
         let mut rung = Rung::default();
         let Some(packets) = view::packets(amd) else { return rung };
         // Acquire: packets up to the write index belong to producers, those below the read index
@@ -243,13 +287,16 @@ impl Queue {
             if first as u8 == packet_type::INVALID {
                 break;
             }
-            if now == 0 {
+            let own = own == Some(producer.next);
+            if !own || now == 0 {
+                // Each time anew for others' packets: they may have been published just now.
                 now = sys::now_ns();
                 if amd.queue_properties.load(Ordering::Relaxed) & abi::QUEUE_PROFILING == 0 {
                     RUNTIME.profile_queue(amd);
                 }
             }
-            self.instrument(producer, context, packet, first, now, &mut rung);
+            let found = Found { first, enqueue_ns: now, own };
+            self.instrument(producer, context, packet, found, &mut rung);
             producer.next += 1;
         }
         rung
@@ -260,16 +307,21 @@ impl Queue {
         producer: &mut Producer,
         context: &Context<'_>,
         packet: &Packet,
-        first: u64,
-        enqueue_ns: u64,
+        Found { first, enqueue_ns, own }: Found,
         rung: &mut Rung,
     ) {
         let original = packet.0[7].load(Ordering::Relaxed);
+        let reserved = producer.take_number(producer.next);
+        let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
+        let number = reserved.map_or(0, |number| number.sequence);
+        let shared = if own || reserved.is_some() { 0 } else { packet_flag::FOREIGN_DOORBELL };
         let sequence = match first as u8 {
             packet_type::DISPATCH => {
                 let mut record = self.dispatch_record(packet, first, original);
                 record.enqueue_ns = enqueue_ns;
                 record.packet_index = producer.next;
+                record.flags |= shared;
+                record.sequence = number;
                 context.sink.dispatch(&mut record).then_some(record.sequence)
             }
             packet_type::BARRIER_AND | packet_type::BARRIER_OR => {
@@ -277,11 +329,13 @@ impl Queue {
                     return;
                 }
                 let mut record = Barrier {
-                    sequence: 0,
+                    sequence: number,
                     enqueue_ns,
                     queue_id: self.id.load(Ordering::Relaxed),
                     packet_index: producer.next,
                     agent: self.agent.load(Ordering::Relaxed),
+                    flags: packet_flag::HAD_SIGNAL | shared,
+                    reserved: 0,
                 };
                 context.sink.barrier(&mut record).then_some(record.sequence)
             }
@@ -291,8 +345,16 @@ impl Queue {
             }
         };
         let Some(sequence) = sequence else { return };
-        let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
-        rung.sequences = Some((first_sequence, sequence));
+        if reserved.is_none() {
+            let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
+            rung.sequences = Some((first_sequence, sequence));
+            if own {
+                rung.own = Some(sequence);
+            } else {
+                let index = producer.next;
+                producer.keep_number(Number { index, sequence, time_ns: enqueue_ns });
+            }
+        }
         if producer.cache.is_empty() {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
         }
@@ -327,7 +389,7 @@ impl Queue {
             header: first as u16,
             private_bytes: fourth as u32,
             group_bytes: (fourth >> 32) as u32,
-            had_signal: u32::from(original != 0),
+            flags: if original != 0 { packet_flag::HAD_SIGNAL } else { 0 },
         }
     }
 }
@@ -346,12 +408,39 @@ fn may_replace(original: u64) -> bool {
             .is_some_and(|s| s.kind.load(Ordering::Relaxed) == abi::signal_kind::USER)
 }
 
+/// A published packet.
+struct Found {
+    /// Its first word.
+    first: u64,
+    /// When it was found.
+    enqueue_ns: u64,
+    /// Whether the doorbell is its own.
+    own: bool,
+}
+
 impl Producer {
+    /// Takes the number that was kept for the packet at `index`.
+    fn take_number(&mut self, index: u64) -> Option<Number> {
+        let slot = self.numbers.get_mut(index as usize % NUMBERS)?;
+        (slot.index == index).then(|| core::mem::replace(slot, Number::NONE))
+    }
+
+    /// Keeps the number of a packet.
+    fn keep_number(&mut self, number: Number) {
+        if self.numbers.is_empty() {
+            self.numbers.resize(NUMBERS, Number::NONE);
+        }
+        if let Some(slot) = self.numbers.get_mut(number.index as usize % NUMBERS) {
+            *slot = number;
+        }
+    }
+
     fn begin(&mut self, epoch: u32, at: u64) {
         self.epoch = epoch;
         self.start = at;
         self.next = at;
         self.asked = None;
+        self.numbers.fill(Number::NONE);
         if self.cache.capacity() == 0 {
             self.cache.reserve(pool::BATCH);
         }

@@ -11,7 +11,11 @@ pub trait Sink: Sync {
     /// Whether to record, asked by the worker a few times a second.
     fn wanted(&self, now_ns: u64) -> bool;
 
-    /// A kernel is being enqueued by the calling thread. Fills in the sequence number and takes
+    /// A number for an operation of the calling thread that is recorded later, maybe by another
+    /// thread.
+    fn reserve(&self, now_ns: u64) -> Option<u64>;
+
+    /// A kernel is being enqueued. Fills in the sequence number, unless one was reserved, and takes
     /// the record, or returns false: the packet is then left as it is.
     fn dispatch(&self, record: &mut Dispatch) -> bool;
 
@@ -21,9 +25,9 @@ pub trait Sink: Sync {
     /// As [`Sink::dispatch`], for an asynchronous copy.
     fn copy(&self, record: &mut Copy) -> bool;
 
-    /// The calling thread has enqueued everything that got a number from `first` to `last`. No
-    /// lock is held.
-    fn enqueued(&self, first: u64, last: u64);
+    /// The operation of this number has been enqueued: by the calling thread if it is its `own`, else
+    /// maybe by another one, which then calls this for its own. No lock is held.
+    fn enqueued(&self, sequence: u64, own: bool);
 
     /// An operation completed. Called on any thread, on one at a time.
     fn complete(&self, record: Complete);

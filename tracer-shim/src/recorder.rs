@@ -53,14 +53,14 @@ impl Recorder {
         self.memory.get()
     }
 
-    /// Numbers a record with `fill` and writes it into the calling thread's ring.
+    /// Writes a record into the calling thread's ring, numbering it unless it has a number.
     #[inline]
     fn record<const N: usize, T: IntoBytes + Immutable>(
         &self,
         kind: u32,
         now_ns: u64,
         record: &mut T,
-        fill: impl FnOnce(&mut T, u64),
+        number: impl FnOnce(&mut T) -> &mut u64,
     ) -> bool {
         let Some(memory) = self.memory() else { return false };
         let Some(ring) = rings::mine(memory, now_ns) else {
@@ -68,12 +68,16 @@ impl Recorder {
             return false;
         };
         let Some(producer) = memory.producer(ring) else { return false };
-        fill(record, rings::next_number(ring));
+        let number = number(record);
+        let fresh = *number == 0;
+        if fresh {
+            *number = rings::next_number(ring);
+        }
         let taken = producer.push(kind, [&words::<N, T>(record), &[]]);
-        if taken {
-            rings::used_number(ring);
-        } else {
+        if !taken {
             memory.lost(Loss::OPERATION_RING_FULL, 1);
+        } else if fresh {
+            rings::used_number(ring);
         }
         taken
     }
@@ -96,20 +100,27 @@ impl Sink for Recorder {
         wanted
     }
 
+    fn reserve(&self, now_ns: u64) -> Option<u64> {
+        let ring = rings::mine(self.memory()?, now_ns)?;
+        let number = rings::next_number(ring);
+        rings::used_number(ring);
+        Some(number)
+    }
+
     #[inline]
     fn dispatch(&self, record: &mut Dispatch) -> bool {
         let now = record.enqueue_ns;
-        self.record::<DISPATCH_WORDS, _>(kind::DISPATCH, now, record, |r, n| r.sequence = n)
+        self.record::<DISPATCH_WORDS, _>(kind::DISPATCH, now, record, |r| &mut r.sequence)
     }
 
     fn barrier(&self, record: &mut Barrier) -> bool {
         let now = record.enqueue_ns;
-        self.record::<BARRIER_WORDS, _>(kind::BARRIER, now, record, |r, n| r.sequence = n)
+        self.record::<BARRIER_WORDS, _>(kind::BARRIER, now, record, |r| &mut r.sequence)
     }
 
     fn copy(&self, record: &mut Copy) -> bool {
         let now = record.enqueue_ns;
-        self.record::<COPY_WORDS, _>(kind::COPY, now, record, |r, n| r.sequence = n)
+        self.record::<COPY_WORDS, _>(kind::COPY, now, record, |r| &mut r.sequence)
     }
 
     #[inline]

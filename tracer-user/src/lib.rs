@@ -14,6 +14,7 @@ pub mod discover;
 pub mod doctor;
 pub mod export;
 pub mod join;
+pub mod plan;
 pub mod probe;
 pub mod record;
 pub mod report;

@@ -158,8 +158,14 @@ impl Joiner {
     /// When the trace cannot be written.
     pub fn link(&mut self, link: &LinkRecord, trace: &mut Writer) -> Result<(), TraceError> {
         let key = (link.header.pid, link.sequence);
-        self.pending.entry(key).or_default().link =
-            Some(Caller { correlation_id: link.correlation_id, operation: link.header.operation });
+        let caller =
+            Caller { correlation_id: link.correlation_id, operation: link.header.operation };
+        let operation = self.pending.entry(key).or_default();
+        let owned = link.header.flags & flag::OWN != 0;
+        if owned || !operation.owned {
+            operation.link = Some((link.header.tid, caller));
+            operation.owned = owned;
+        }
         self.settle(key, trace)
     }
 

@@ -50,8 +50,10 @@ pub struct Operation {
     pub enqueued: Option<(u32, Work)>,
     /// That it ran.
     pub complete: Option<shim::Complete>,
-    /// Which call launched it.
-    pub link: Option<Caller>,
+    /// Which call launched it, and on which thread.
+    pub link: Option<(u32, Caller)>,
+    /// The link is from the thread that surely enqueued it.
+    pub owned: bool,
     /// Its number in the trace, ascending on each thread.
     pub number: u64,
     /// It ran and waits for the rest.
@@ -61,10 +63,14 @@ pub struct Operation {
 impl Operation {
     /// Whether everything is known that will ever be.
     pub fn is_settled(&self, mode: Mode, process: Option<&Process>, calls: &Calls) -> bool {
-        let (Some((_, work)), Some(_), Some(link)) = (&self.enqueued, self.complete, self.link)
+        let (Some((_, work)), Some(_), Some((_, link))) =
+            (&self.enqueued, self.complete, self.link)
         else {
             return false;
         };
+        if !self.owned {
+            return false;
+        }
         let Some(process) = process else { return false };
         // The call's own record comes when it returns; it carries the stream, and its times.
         let call = match mode {
@@ -88,7 +94,7 @@ impl Operation {
     /// The call that launched it, with the flags that say how it was found.
     fn caller(&self, tid: u32, time_ns: u64, mode: Mode, calls: &Calls, counts: &mut Counts) -> (Caller, u16) {
         let by_time = || calls.at(tid, time_ns);
-        let (caller, flags) = match (mode, self.link) {
+        let (caller, flags) = match (mode, self.link.map(|(_, link)| link)) {
             (Mode::Exact, Some(link)) => (Some(link), 0),
             (Mode::Check, Some(link)) => {
                 counts.compared += 1;
@@ -120,7 +126,8 @@ impl Operation {
             return None;
         };
         let enqueue_ns = work.enqueue_ns();
-        let (caller, mut flags) = self.caller(*tid, enqueue_ns, mode, calls, counts);
+        let tid = self.link.map_or(*tid, |(tid, _)| tid);
+        let (caller, mut flags) = self.caller(tid, enqueue_ns, mode, calls, counts);
         let complete = self.complete.unwrap_or_default();
         if self.complete.is_none() {
             flags |= op_flag::INCOMPLETE;
@@ -135,7 +142,7 @@ impl Operation {
             correlation_id: caller.correlation_id,
             begin_ns: complete.start_ns,
             end_ns: complete.end_ns,
-            thread_id: *tid,
+            thread_id: tid,
             ..Default::default()
         };
         Some(match work {

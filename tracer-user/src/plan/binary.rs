@@ -1,0 +1,302 @@
+//! An ELF library as the planner sees it: executable segments and unwind tables.
+//!
+//! The file is not trusted: every length that it states is bounded, every range checked.
+
+use std::{
+    fs::File,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
+use object::{
+    Endianness, elf,
+    elf::FileHeader64,
+    read::{
+        ReadCache, ReadRef,
+        elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _},
+    },
+};
+
+use super::unwind::Unwind;
+
+/// Segments that are considered; libraries have four to six.
+const MAX_SEGMENTS: usize = 64;
+/// Unwind tables that are read, bytes; large libraries have a few mebibytes.
+const MAX_UNWIND_BYTES: u64 = 64 << 20;
+/// Longest function that is read, bytes.
+pub(super) const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+
+/// Why a library cannot be planned for.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// It cannot be opened.
+    #[error("{path}: cannot be opened: {source}")]
+    Open {
+        /// Its path.
+        path: PathBuf,
+        /// How.
+        source: std::io::Error,
+    },
+    /// It is not a 64-bit ELF file with program headers.
+    #[error("{path}: not a readable 64-bit ELF file: {source}")]
+    Format {
+        /// Its path.
+        path: PathBuf,
+        /// How.
+        source: object::Error,
+    },
+    /// It is for another machine.
+    #[error("{path}: for another machine (ELF machine {machine}); roctap plans x86-64 code only")]
+    Machine {
+        /// Its path.
+        path: PathBuf,
+        /// The ELF header's machine number.
+        machine: u16,
+    },
+    /// No part of it is executable.
+    #[error("{path}: has no executable segment")]
+    NoCode {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A process's mappings cannot be read.
+    #[error("process {pid}: its memory cannot be read: {source}")]
+    Process {
+        /// Which process.
+        pid: u32,
+        /// How.
+        source: std::io::Error,
+    },
+}
+
+/// A loadable segment with contents in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Segment {
+    /// Address in the image, before relocation.
+    pub address: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub file_size: u64,
+    /// It can be executed.
+    pub executable: bool,
+    /// It can be written to. The kernel places no probes in such mappings (`valid_vma`).
+    pub writable: bool,
+}
+
+impl Segment {
+    fn contains(&self, address: u64) -> bool {
+        address >= self.address && address - self.address < self.file_size
+    }
+}
+
+/// Which file a library is: what `/proc/PID/maps` names it by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Identity {
+    /// Device number, major.
+    pub device_major: u32,
+    /// Device number, minor.
+    pub device_minor: u32,
+    /// Inode number.
+    pub inode: u64,
+}
+
+enum Source {
+    File(File),
+    Bytes(Vec<u8>),
+}
+
+/// A library whose functions are to be probed.
+pub struct Binary {
+    source: Source,
+    path: PathBuf,
+    identity: Option<Identity>,
+    segments: Vec<Segment>,
+    unwind: Unwind,
+}
+
+impl Binary {
+    /// Opens the library at `path`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or is no x86-64 ELF file with code in it.
+    pub fn open(path: &Path) -> Result<Self, PlanError> {
+        let opened = |source| PlanError::Open { path: path.to_owned(), source };
+        let file = File::open(path).map_err(opened)?;
+        let meta = file.metadata().map_err(opened)?;
+        let identity = Identity {
+            device_major: rustix::fs::major(meta.dev()),
+            device_minor: rustix::fs::minor(meta.dev()),
+            inode: meta.ino(),
+        };
+        let layout = Layout::read(&ReadCache::new(&file), path)?;
+        Ok(Self::new(Source::File(file), path, Some(identity), layout))
+    }
+
+    /// A library in memory, known by `path`.
+    ///
+    /// # Errors
+    ///
+    /// When it is no x86-64 ELF file with code in it.
+    pub fn from_bytes(
+        bytes: Vec<u8>,
+        path: &Path,
+        identity: Option<Identity>,
+    ) -> Result<Self, PlanError> {
+        let layout = Layout::read(bytes.as_slice(), path)?;
+        Ok(Self::new(Source::Bytes(bytes), path, identity, layout))
+    }
+
+    fn new(source: Source, path: &Path, identity: Option<Identity>, layout: Layout) -> Self {
+        let Layout { segments, unwind } = layout;
+        Self { source, path: path.to_owned(), identity, segments, unwind }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+
+    pub(super) fn unwind(&self) -> &Unwind {
+        &self.unwind
+    }
+
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The executable segment that holds `address`.
+    pub(super) fn code_segment(&self, address: u64) -> Option<&Segment> {
+        self.segments.iter().find(|s| s.executable && s.contains(address))
+    }
+
+    /// Where `address`, of code, is in the file.
+    pub(super) fn file_offset(&self, address: u64) -> Option<u64> {
+        let segment = self.code_segment(address)?;
+        segment.offset.checked_add(address - segment.address)
+    }
+
+    /// Which code is at `offset` in the file.
+    pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
+        let segment = self.segments.iter().find(|s| {
+            s.executable && offset >= s.offset && offset - s.offset < s.file_size
+        })?;
+        segment.address.checked_add(offset - segment.offset)
+    }
+
+    /// Code from `address` on, at most `size` bytes and not past its segment's end.
+    pub(super) fn code(&self, address: u64, size: u64) -> Option<Vec<u8>> {
+        self.contents(self.code_segment(address)?, address, size)
+    }
+
+    /// `size` bytes at `address` that no program can change.
+    pub(super) fn constant(&self, address: u64, size: u64) -> Option<Vec<u8>> {
+        let segment = self.segments.iter().find(|s| s.contains(address) && !s.writable)?;
+        self.contents(segment, address, size).filter(|bytes| bytes.len() as u64 == size)
+    }
+
+    fn contents(&self, segment: &Segment, address: u64, size: u64) -> Option<Vec<u8>> {
+        let skipped = address - segment.address;
+        let rest = segment.file_size - skipped;
+        let size = usize::try_from(size.min(rest).min(MAX_FUNCTION_BYTES)).ok()?;
+        let offset = segment.offset.checked_add(skipped)?;
+        match &self.source {
+            Source::File(file) => {
+                let mut bytes = vec![0; size];
+                file.read_exact_at(&mut bytes, offset).ok()?;
+                Some(bytes)
+            }
+            Source::Bytes(bytes) => {
+                let start = usize::try_from(offset).ok()?;
+                bytes.get(start..start.checked_add(size)?).map(<[u8]>::to_vec)
+            }
+        }
+    }
+}
+
+struct Layout {
+    segments: Vec<Segment>,
+    unwind: Unwind,
+}
+
+impl Layout {
+    fn read<'d, R: ReadRef<'d>>(data: R, path: &Path) -> Result<Self, PlanError> {
+        let format = |source| PlanError::Format { path: path.to_owned(), source };
+        let header = FileHeader64::<Endianness>::parse(data).map_err(format)?;
+        let endian = header.endian().map_err(format)?;
+        let machine = header.e_machine(endian);
+        if machine != elf::EM_X86_64 || endian != Endianness::Little {
+            return Err(PlanError::Machine { path: path.to_owned(), machine });
+        }
+        let headers = header.program_headers(endian, data).map_err(format)?;
+        let size = data.len().unwrap_or(0);
+        let segments: Vec<Segment> = headers
+            .iter()
+            .filter(|h| h.p_type(endian) == elf::PT_LOAD)
+            .take(MAX_SEGMENTS)
+            .map(|h| Segment {
+                address: h.p_vaddr(endian),
+                offset: h.p_offset(endian),
+                file_size: h.p_filesz(endian).min(size.saturating_sub(h.p_offset(endian))),
+                executable: h.p_flags(endian) & elf::PF_X != 0,
+                writable: h.p_flags(endian) & elf::PF_W != 0,
+            })
+            .collect();
+        if !segments.iter().any(|s| s.executable && s.file_size > 0) {
+            return Err(PlanError::NoCode { path: path.to_owned() });
+        }
+        let index = headers
+            .iter()
+            .find(|h| h.p_type(endian) == elf::PT_GNU_EH_FRAME)
+            .and_then(|h| unwind_by_index(data, &segments, h.p_vaddr(endian), h.p_filesz(endian)));
+        let found = index.or_else(|| unwind_by_section(header, endian, data));
+        let unwind = found.map(|(at, bytes)| Unwind::new(at, bytes)).unwrap_or_default();
+        Ok(Self { segments, unwind })
+    }
+}
+
+/// Contents at `address` of the image, at most `limit` bytes, fewer where its segment ends.
+fn contents<'d, R: ReadRef<'d>>(
+    data: R,
+    segments: &[Segment],
+    address: u64,
+    limit: u64,
+) -> Option<&'d [u8]> {
+    let segment = segments.iter().find(|s| s.contains(address))?;
+    let skipped = address - segment.address;
+    let size = limit.min(segment.file_size - skipped);
+    data.read_bytes_at(segment.offset.checked_add(skipped)?, size).ok()
+}
+
+/// `.eh_frame` by way of `.eh_frame_hdr`, which is at `address`: its own address, and what is there
+/// up to the segment's end (an entry of length zero ends it before).
+fn unwind_by_index<'d, R: ReadRef<'d>>(
+    data: R,
+    segments: &[Segment],
+    address: u64,
+    size: u64,
+) -> Option<(u64, Vec<u8>)> {
+    let bytes = contents(data, segments, address, size.min(MAX_UNWIND_BYTES))?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(address);
+    let parsed = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
+    let Pointer::Direct(at) = parsed.eh_frame_ptr() else { return None };
+    Some((at, contents(data, segments, at, MAX_UNWIND_BYTES)?.to_vec()))
+}
+
+fn unwind_by_section<'d, R: ReadRef<'d>>(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    data: R,
+) -> Option<(u64, Vec<u8>)> {
+    let sections = header.sections(endian, data).ok()?;
+    let (_, section) = sections.section_by_name(endian, b".eh_frame")?;
+    let bytes = section.data(endian, data).ok()?;
+    let size = bytes.len().min(usize::try_from(MAX_UNWIND_BYTES).ok()?);
+    Some((section.sh_addr(endian), bytes[..size].to_vec()))
+}

@@ -1,0 +1,209 @@
+//! Plans where probes go: for each function the cheapest correct site.
+//!
+//! A probe costs 0.2, 0.4 or 16 µs by the instruction that it is on ([`Class`]), and the first
+//! instruction of a function is often the wrong one. `docs/probe-sites.md` has the whole story; this
+//! is what the planner promises.
+//!
+//! # The proof obligation
+//!
+//! A **site** is a place in a function such that every call which enters the function at its entry
+//! executes the instruction at the site **exactly once**, before anything else that matters, with
+//!
+//! 1. the argument registers `rdi rsi rdx rcx r8 r9` and all memory, the arguments on the stack among
+//!    it, as they were at the entry, and
+//! 2. `rsp` as it was at the entry, pointing at the return address: only then is the argument `n` of
+//!    the stack where the record looks for it, and only then may a return probe be placed there.
+//!
+//! The entry itself is one, trivially. A place behind it is one if
+//!
+//! - (a) each instruction before it goes on to the next (no branch, call, return, trap), writes none of
+//!   those registers and no memory: so (1) and (2) hold, and who enters at the entry arrives;
+//! - (b) no branch of the function lands between the entry and the site or on either: so who has
+//!   passed does not pass again. Direct branches are decoded, all of them; indirect jumps are ruled
+//!   out by the unwind tables (`branches`);
+//! - (c) the unwind tables, which the compiler wrote independently of the code, say that a function
+//!   begins at the entry and that the CFA is `rsp + 8` from there to the site.
+//!
+//! Where (b) or (c) cannot be shown, tables are missing or disagree with the symbol, the site is the
+//! entry, and a [`Note`] says why. What is assumed and not shown: nobody outside jumps into the middle
+//! of a function, and no exception handler begins there (its frame is set up, so (c) excludes it as it
+//! does indirect jumps). A property test executes random functions against all of this.
+//!
+//! # Stubs
+//!
+//! Exported functions that only pass the call on (all of `hsa_*`, most of HIP 6 and 7's) are followed
+//! to their implementations through the process's live table, and planned there.
+
+mod binary;
+mod branches;
+mod fuzz;
+mod kernel;
+mod model;
+mod process;
+mod prologue;
+mod stub;
+mod switch;
+mod unwind;
+
+#[cfg(test)]
+mod tests;
+
+pub use binary::{Binary, Identity, PlanError};
+pub use fuzz::fuzz_plan;
+pub use kernel::{Class, KernelVersion, Refusal, classify};
+pub use model::{NotMoved, Note, Plan, Reached, ReturnProbe, Site, Slot, Stop, Target};
+pub use process::{MappedFile, Mapping, Process, ProcessMemory};
+
+use std::collections::BTreeMap;
+
+use process::{Leads, Loaded};
+
+use crate::discover::Function;
+
+/// Plans for one kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Planner {
+    kernel: KernelVersion,
+}
+
+impl Planner {
+    /// Plans for `kernel`.
+    pub const fn new(kernel: KernelVersion) -> Self {
+        Self { kernel }
+    }
+
+    /// Plans for the running kernel; for the oldest with `uprobe_multi` if that cannot be told.
+    pub fn for_running_kernel() -> Self {
+        Self::new(KernelVersion::running().unwrap_or(KernelVersion::new(6, 6)))
+    }
+
+    /// The plan for one exported function, probed where it is exported.
+    pub fn plan_function(&self, binary: &Binary, function: &Function) -> Plan {
+        self.plan_at(binary, &function.name, function.address, function.size)
+    }
+
+    /// The plan for the function at `address` of the image, called `symbol`: for the target of a
+    /// redirected table entry, say, or any function known by address. `size` is 0 when not known.
+    pub fn plan_at(&self, binary: &Binary, symbol: &str, address: u64, size: u64) -> Plan {
+        let (site, notes) = prologue::choose(binary, self.kernel, address, size);
+        let mut plan = Plan {
+            symbol: symbol.to_owned(),
+            aliases: Vec::new(),
+            reached: Reached::Exported,
+            site,
+            notes,
+        };
+        restrict_return(&mut plan);
+        plan
+    }
+
+    /// The plans for a library's functions, by site; functions that share a site share a plan.
+    ///
+    /// With a `process` stubs are followed through its tables. Plans without a site come last.
+    pub fn plan_library(
+        &self,
+        binary: &Binary,
+        functions: &[Function],
+        process: Option<&dyn ProcessMemory>,
+    ) -> Vec<Plan> {
+        let loaded = process.map(|process| Loaded::find(process, binary));
+        let mut by_address: BTreeMap<u64, Plan> = BTreeMap::new();
+        let mut plans: Vec<(u64, Plan)> = Vec::new();
+        let mut by_site: BTreeMap<u64, usize> = BTreeMap::new();
+        for function in functions {
+            let plan = match by_address.get(&function.address) {
+                Some(plan) => Plan { symbol: function.name.clone(), ..plan.clone() },
+                None => {
+                    let plan = self.plan_exported(binary, function, loaded.as_ref());
+                    by_address.insert(function.address, plan.clone());
+                    plan
+                }
+            };
+            let Some(offset) = plan.site.as_ref().map(|site| site.file_offset) else {
+                plans.push((u64::MAX, plan));
+                continue;
+            };
+            match by_site.get(&offset) {
+                Some(&index) => plans[index].1.aliases.push(plan.symbol),
+                None => {
+                    by_site.insert(offset, plans.len());
+                    plans.push((offset, plan));
+                }
+            }
+        }
+        plans.sort_by_key(|(offset, _)| *offset);
+        plans.into_iter().map(|(_, plan)| name(plan)).collect()
+    }
+
+    fn plan_exported(
+        &self,
+        binary: &Binary,
+        function: &Function,
+        loaded: Option<&Option<Loaded<'_>>>,
+    ) -> Plan {
+        let Some(slot) = stub::recognise(binary, function.address) else {
+            return self.plan_function(binary, function);
+        };
+        let leads = match loaded {
+            None => Leads::Nowhere("no process to read its table in"),
+            Some(None) => Leads::Nowhere("the process has not mapped the library"),
+            Some(Some(loaded)) => loaded.follow(slot),
+        };
+        if let Leads::Inside(address) = leads {
+            // The symbol's size is the stub's.
+            let mut plan = self.plan_at(binary, &function.name, address, 0);
+            let file_offset = binary.file_offset(address).unwrap_or_default();
+            plan.reached = Reached::Implementation { file_offset, slot };
+            return plan;
+        }
+        let mut plan = self.plan_function(binary, function);
+        match leads {
+            Leads::Outside(target) => plan.reached = Reached::Redirected { target, slot },
+            Leads::Nowhere(reason) => {
+                plan.reached = Reached::Stub { slot };
+                plan.notes.push(Note::NotFollowed(reason));
+            }
+            Leads::Inside(_) => {}
+        }
+        plan
+    }
+}
+
+/// Chooses the primary one of a plan's names, and checks them all.
+///
+/// HSA 1.1 renamed the memory orders: `hsa_signal_store_screlease` was `hsa_signal_store_release`,
+/// and programs that were built since call the new name. `silent_store` promises less than `store`.
+fn name(mut plan: Plan) -> Plan {
+    let mut names: Vec<String> = std::mem::take(&mut plan.aliases);
+    names.push(std::mem::take(&mut plan.symbol));
+    let renamed = |name: &str| {
+        ["_scacquire", "_screlease", "_scacq_screl"].iter().any(|order| name.contains(order))
+    };
+    names.sort_by(|a, b| {
+        let key = |n: &String| (n.contains("_silent_"), !renamed(n), n.len());
+        (key(a), a).cmp(&(key(b), b))
+    });
+    names.dedup();
+    plan.symbol = names.remove(0);
+    plan.aliases = names;
+    restrict_return(&mut plan);
+    plan
+}
+
+/// Forbids return probes on functions that call the caller's code back on the caller's thread.
+fn restrict_return(plan: &mut Plan) {
+    let calls_back = plan.names().any(calls_back);
+    if let Some(site) = &mut plan.site
+        && calls_back
+        && site.return_probe == ReturnProbe::Allowed
+    {
+        site.return_probe = ReturnProbe::CallsBack;
+    }
+}
+
+/// By the API's documentation: the iterations, and what asks the caller for memory. HIP's callbacks
+/// come on threads of the runtime.
+fn calls_back(name: &str) -> bool {
+    let asks_for_memory = ["hsa_amd_pointer_info", "hsa_code_object_serialize"];
+    name.starts_with("hsa_") && name.contains("_iterate_") || asks_for_memory.contains(&name)
+}

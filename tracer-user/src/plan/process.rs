@@ -1,0 +1,217 @@
+//! A running process's memory: the live tables, and what is mapped where.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
+
+use procfs::process::{MMPermissions, MMapPath};
+
+use super::{
+    binary::{Binary, Identity, PlanError},
+    model::{Slot, Target},
+};
+
+/// A process whose memory can be read.
+pub trait ProcessMemory {
+    /// Fills `buffer` from `address` on.
+    ///
+    /// # Errors
+    ///
+    /// When not all of it can be read.
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Its mappings, as they were when it was opened.
+    fn mappings(&self) -> &[Mapping];
+}
+
+/// A range of a process's memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Address past the last.
+    pub end: u64,
+    /// Where in its file it begins.
+    pub file_offset: u64,
+    /// It can be executed.
+    pub executable: bool,
+    /// Its file; none for anonymous memory.
+    pub file: Option<MappedFile>,
+}
+
+/// The file behind a mapping.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MappedFile {
+    /// Path as the process sees it.
+    pub path: PathBuf,
+    /// Which file it is.
+    pub identity: Identity,
+}
+
+impl MappedFile {
+    /// Device and inode decide. Where the device differs (overlay and btrfs report one to `stat` and
+    /// another in `maps`) inode and file name do.
+    fn is(&self, identity: Identity, path: &Path) -> bool {
+        let name = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(name)
+        };
+        self.identity == identity
+            || self.identity.inode == identity.inode && name(&self.path) == name(path)
+    }
+}
+
+/// A process, through `/proc/PID/mem` and `/proc/PID/maps`.
+pub struct Process {
+    memory: File,
+    mappings: Vec<Mapping>,
+}
+
+impl Process {
+    /// Opens process `pid`. Its mappings are read once: open it again after it has loaded a library.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it may not be read (this needs the permission to trace it).
+    pub fn open(pid: u32) -> Result<Self, PlanError> {
+        let failed = |source| PlanError::Process { pid, source };
+        let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
+        let maps = i32::try_from(pid)
+            .map_err(|_| procfs::ProcError::NotFound(None))
+            .and_then(procfs::process::Process::new)
+            .and_then(|process| process.maps())
+            .map_err(|e| failed(io::Error::other(e)))?;
+        let mappings = maps.into_iter().map(mapping).collect();
+        Ok(Self { memory, mappings })
+    }
+}
+
+fn mapping(map: procfs::process::MemoryMap) -> Mapping {
+    let file = match map.pathname {
+        MMapPath::Path(path) => Some(MappedFile {
+            path,
+            identity: Identity {
+                device_major: u32::try_from(map.dev.0).unwrap_or_default(),
+                device_minor: u32::try_from(map.dev.1).unwrap_or_default(),
+                inode: map.inode,
+            },
+        }),
+        _ => None,
+    };
+    Mapping {
+        start: map.address.0,
+        end: map.address.1,
+        file_offset: map.offset,
+        executable: map.perms.contains(MMPermissions::EXECUTE),
+        file,
+    }
+}
+
+impl ProcessMemory for Process {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.memory.read_exact_at(buffer, address)
+    }
+
+    fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+}
+
+/// Where a stub leads in a process.
+pub(super) enum Leads {
+    /// To code of the library itself, at this address of the image.
+    Inside(u64),
+    /// To other executable memory.
+    Outside(Target),
+    /// That cannot be told.
+    Nowhere(&'static str),
+}
+
+/// A library as a process has it mapped.
+pub(super) struct Loaded<'a> {
+    process: &'a dyn ProcessMemory,
+    binary: &'a Binary,
+    /// Address in the process minus address in the image.
+    bias: u64,
+}
+
+impl<'a> Loaded<'a> {
+    /// Finds `binary` in `process`.
+    ///
+    /// Where it is mapped more than once (`dlmopen`) the first one is taken: a probe belongs to the
+    /// file and fires in all.
+    pub fn find(process: &'a dyn ProcessMemory, binary: &'a Binary) -> Option<Self> {
+        let bias = process.mappings().iter().find_map(|mapping| {
+            let wanted = mapping.executable && is_of(mapping, binary);
+            // Mappings begin at page boundaries, segments anywhere in a page.
+            let segment = binary.segments().iter().find(|s| {
+                s.executable && s.offset & !0xfff == mapping.file_offset && s.file_size > 0
+            })?;
+            let at_start = segment.address.wrapping_sub(segment.offset & 0xfff);
+            wanted.then(|| mapping.start.wrapping_sub(at_start))
+        })?;
+        Some(Self { process, binary, bias })
+    }
+
+    /// Follows a stub's slot.
+    pub fn follow(&self, slot: Slot) -> Leads {
+        let (first, offset) = match slot {
+            Slot::Variable { address } => (address, None),
+            Slot::Table { pointer, offset } => (pointer, Some(offset)),
+        };
+        let Some(mut value) = self.word(self.bias.wrapping_add(first)) else {
+            return Leads::Nowhere("the variable cannot be read in the process");
+        };
+        if let Some(offset) = offset {
+            if value == 0 {
+                return Leads::Nowhere("the process has not set up the table yet");
+            }
+            match self.word(value.wrapping_add(offset)) {
+                Some(entry) => value = entry,
+                None => return Leads::Nowhere("the table cannot be read in the process"),
+            }
+        }
+        if value == 0 {
+            return Leads::Nowhere("the table's entry is empty");
+        }
+        self.locate(value)
+    }
+
+    fn locate(&self, address: u64) -> Leads {
+        let mapping = self
+            .process
+            .mappings()
+            .iter()
+            .find(|m| m.executable && m.start <= address && address < m.end);
+        let Some(mapping) = mapping else {
+            return Leads::Nowhere("the table's entry leads to no executable memory");
+        };
+        let offset = mapping.file_offset.checked_add(address - mapping.start);
+        if is_of(mapping, self.binary) {
+            let inside = offset.and_then(|offset| self.binary.address_of(offset));
+            return inside.map_or(
+                Leads::Nowhere("the table's entry leads to no code of the file"),
+                Leads::Inside,
+            );
+        }
+        let path = mapping.file.as_ref().map(|file| file.path.clone());
+        let file_offset = offset.filter(|_| path.is_some());
+        Leads::Outside(Target { path, file_offset, address })
+    }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.process.read(address, &mut word).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+}
+
+fn is_of(mapping: &Mapping, binary: &Binary) -> bool {
+    let identity = binary.identity();
+    identity.is_some_and(|identity| {
+        mapping.file.as_ref().is_some_and(|file| file.is(identity, binary.path()))
+    })
+}

@@ -1,0 +1,220 @@
+//! The planner on the ROCm libraries of Debian 12 (ROCm 5.2.3), where they are installed.
+//!
+//! Expected figures were measured by independent means before the planner existed.
+
+use std::{
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::super::{
+    Binary, KernelVersion, Note, Plan, Planner, Process, Reached, ReturnProbe, Stop,
+};
+use crate::discover::{Function, Image, Runtime};
+
+const DIRECTORY: &str = "/usr/lib/x86_64-linux-gnu";
+const KERNEL: KernelVersion = KernelVersion::new(6, 18);
+
+/// The library's real path; none where it is not installed.
+fn installed(name: &str) -> Option<PathBuf> {
+    let path = Path::new(DIRECTORY).join(name);
+    if path.exists() {
+        return Some(path.canonicalize().unwrap());
+    }
+    assert!(!path.is_symlink(), "{} is a broken link", path.display());
+    eprintln!("skipped: {} is not installed", path.display());
+    None
+}
+
+fn open(path: &Path, runtime: Runtime) -> (Binary, Vec<Function>) {
+    let image = Image::open(path).unwrap();
+    let functions = image.functions(|name| runtime.owns_symbol(name)).unwrap();
+    (Binary::open(path).unwrap(), functions)
+}
+
+/// A program that has the library loaded and waits; its stdin is kept open.
+struct Waiting(Child);
+
+impl Waiting {
+    fn with(library: &Path) -> Self {
+        Self::start(Command::new("cat").env("LD_PRELOAD", library))
+    }
+
+    /// A program that has initialised the library; none where the emulated GPU is not built.
+    fn initialised() -> Option<Self> {
+        let profile = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
+        let emulator = std::env::var_os("ROCTAP_TEST_HSAKMT")
+            .map_or_else(|| profile.join("libemulated_gpu.so"), PathBuf::from);
+        if !emulator.exists() {
+            eprintln!("skipped in part: {} is not built", emulator.display());
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(&emulator, directory.path().join("libhsakmt.so.1")).unwrap();
+        let source = "import ctypes, sys\n\
+            hsa = ctypes.CDLL('libhsa-runtime64.so.1')\n\
+            assert hsa.hsa_init() == 0\n\
+            sys.stdout.write('x'); sys.stdout.flush(); sys.stdin.read()";
+        let mut command = Command::new("python3");
+        command.args(["-c", source]).env("LD_LIBRARY_PATH", directory.path());
+        Some(Self::start(&mut command))
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // An echo: the program runs, so its libraries' constructors have run.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Names by what their plans say.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Counts {
+    cheap_at_entry: usize,
+    cheap_after_moving: usize,
+    argument_lost: usize,
+    not_cheap: usize,
+}
+
+fn count(plans: &[Plan]) -> Counts {
+    let mut counts = Counts::default();
+    for plan in plans {
+        let names = plan.names().count();
+        let lost = plan.notes.iter().any(|note| {
+            matches!(note, Note::NoCheapSite(Stop::Argument { cheap_behind: true, .. }))
+        });
+        match &plan.site {
+            Some(site) if site.class.is_cheap() && site.function_offset == 0 => {
+                counts.cheap_at_entry += names;
+            }
+            Some(site) if site.class.is_cheap() => counts.cheap_after_moving += names,
+            _ if lost => counts.argument_lost += names,
+            _ => counts.not_cheap += names,
+        }
+    }
+    counts
+}
+
+fn find<'a>(plans: &'a [Plan], name: &str) -> &'a Plan {
+    plans.iter().find(|plan| plan.names().any(|n| n == name)).unwrap()
+}
+
+#[test]
+fn rocm_hip_sites() {
+    let Some(path) = installed("libamdhip64.so.5") else { return };
+    let (binary, functions) = open(&path, Runtime::Hip);
+    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, None);
+    let expected =
+        Counts { cheap_at_entry: 390, cheap_after_moving: 4, argument_lost: 0, not_cheap: 5 };
+    assert_eq!(count(&plans), expected);
+    // The unwind tables agree with every function.
+    for plan in &plans {
+        let good = plan.notes.iter().all(|note| matches!(note, Note::NoCheapSite(_)));
+        assert!(good, "{plan:?}");
+        let site = plan.site.as_ref().unwrap();
+        assert!(site.function_offset <= 10 && site.return_probe == ReturnProbe::Allowed);
+    }
+    let launch = find(&plans, "hipLaunchKernel").site.clone().unwrap();
+    assert_eq!((launch.instruction.as_str(), launch.function_offset), ("push %rbp", 0));
+}
+
+#[test]
+fn rocm_hsa_sites() {
+    let Some(path) = installed("libhsa-runtime64.so.1") else { return };
+    let (binary, functions) = open(&path, Runtime::Hsa);
+    let Some(waiting) = Waiting::initialised() else { return };
+    let process = Process::open(waiting.0.id()).unwrap();
+    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
+    let expected =
+        Counts { cheap_at_entry: 209, cheap_after_moving: 7, argument_lost: 2, not_cheap: 6 };
+    assert_eq!(count(&plans), expected);
+    assert_eq!((plans.len(), functions.len()), (188, 224));
+    for plan in &plans {
+        assert!(matches!(plan.reached, Reached::Implementation { .. }), "{plan:?}");
+        assert!(plan.site.as_ref().unwrap().function_offset <= 10);
+    }
+    let store = find(&plans, "hsa_signal_store_release");
+    assert_eq!(store.symbol, "hsa_signal_store_screlease");
+    assert!(store.aliases.iter().any(|n| n == "hsa_signal_silent_store_screlease"));
+    let agents = find(&plans, "hsa_iterate_agents");
+    assert_eq!(agents.site.as_ref().unwrap().return_probe, ReturnProbe::CallsBack);
+}
+
+/// The core and AMD tables are filled when the library is loaded, but for images' entries, which
+/// `hsa_init` fills.
+#[test]
+fn rocm_hsa_tables_before_initialisation() {
+    let Some(path) = installed("libhsa-runtime64.so.1") else { return };
+    let (binary, functions) = open(&path, Runtime::Hsa);
+    let waiting = Waiting::with(&path);
+    let process = Process::open(waiting.0.id()).unwrap();
+    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
+    let (followed, left): (Vec<_>, Vec<_>) =
+        plans.iter().partition(|p| matches!(p.reached, Reached::Implementation { .. }));
+    let names = |plans: &[&Plan]| plans.iter().map(|p| p.names().count()).sum::<usize>();
+    assert_eq!((names(&followed), names(&left)), (203, 21));
+    for plan in left {
+        assert!(plan.symbol.starts_with("hsa_ext_") || plan.symbol.contains("image"), "{plan:?}");
+        assert!(matches!(plan.reached, Reached::Stub { .. }));
+    }
+}
+
+/// Without a process the stubs themselves are all that can be probed.
+#[test]
+fn rocm_hsa_stubs() {
+    let Some(path) = installed("libhsa-runtime64.so.1") else { return };
+    let (binary, functions) = open(&path, Runtime::Hsa);
+    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, None);
+    assert_eq!(plans.len(), functions.len());
+    for plan in &plans {
+        assert!(matches!(plan.reached, Reached::Stub { .. }), "{plan:?}");
+        assert!(!plan.is_cheap());
+    }
+    // Another process has other libraries.
+    let own = Process::open(std::process::id()).unwrap();
+    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&own));
+    assert!(plans.iter().all(|plan| matches!(plan.reached, Reached::Stub { .. })));
+}
+
+/// 623 functions; run with `--release --nocapture` for the figure of `docs/probe-sites.md`.
+#[test]
+fn rocm_planning_is_fast() {
+    let (Some(hip), Some(hsa)) =
+        (installed("libamdhip64.so.5"), installed("libhsa-runtime64.so.1"))
+    else {
+        return;
+    };
+    let waiting = Waiting::with(&hsa);
+    let process = Process::open(waiting.0.id()).unwrap();
+    let begin = Instant::now();
+    for (path, runtime) in [(&hip, Runtime::Hip), (&hsa, Runtime::Hsa)] {
+        let image = Image::open(path).unwrap();
+        let functions = image.functions(|name| runtime.owns_symbol(name)).unwrap();
+        let read = begin.elapsed();
+        let binary = Binary::open(path).unwrap();
+        let opened = begin.elapsed();
+        let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
+        eprintln!(
+            "{runtime:?}: symbols read by {read:?}, tables by {opened:?}, {} planned by {:?}",
+            plans.len(),
+            begin.elapsed()
+        );
+    }
+    let limit = if cfg!(debug_assertions) { 2000 } else { 60 };
+    assert!(begin.elapsed() < Duration::from_millis(limit));
+}
