@@ -59,7 +59,15 @@ impl Calls {
         if thread.len() >= KEPT_PER_THREAD {
             thread.pop_front();
         }
-        thread.push_back(Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller });
+        // In the order in which they returned. They mostly come in it, but not when the thread has
+        // moved to another CPU, whose ring is read at another time.
+        let place = match thread.back() {
+            Some(last) if last.end_ns > call.end_ns => {
+                thread.partition_point(|c| c.end_ns <= call.end_ns)
+            }
+            _ => thread.len(),
+        };
+        thread.insert(place, Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller });
     }
 
     /// Forgets calls that nothing can refer to any more.
@@ -82,8 +90,8 @@ impl Calls {
     /// The call of thread `tid` that was open at `time_ns`: the innermost HIP call, else the
     /// innermost HSA call.
     pub fn at(&self, tid: u32, time_ns: u64) -> Option<Caller> {
-        // Calls are remembered in the order in which they return, so an inner one comes before
-        // those around it.
+        // Calls are kept in the order in which they return, so an inner one comes before those
+        // around it.
         let open = |c: &&Interval| c.begin_ns <= time_ns && time_ns <= c.end_ns;
         let calls = self.threads.get(&tid)?;
         let first_after = calls.partition_point(|c| c.end_ns < time_ns);
@@ -106,11 +114,12 @@ mod tests {
     #[test]
     fn the_innermost_hip_call_around_the_time_is_found() {
         let mut calls = Calls::default();
-        calls.add(&call(Domain::HIP_API, 1, 10, 20), Some(5));
+        // Not in order: the thread moved between CPUs.
         calls.add(&call(Domain::HSA_API, 4, 35, 37), None);
-        calls.add(&call(Domain::HIP_API, 3, 32, 38), None);
         calls.add(&call(Domain::HIP_API, 2, 30, 50), None);
         calls.add(&call(Domain::HSA_API, 5, 60, 70), None);
+        calls.add(&call(Domain::HIP_API, 3, 32, 38), None);
+        calls.add(&call(Domain::HIP_API, 1, 10, 20), Some(5));
         let at = |time| calls.at(7, time).map(|c| c.correlation_id);
         assert_eq!([at(15), at(36), at(33), at(45), at(65)], [1, 3, 3, 2, 5].map(Some));
         assert_eq!([at(25), at(80), calls.at(8, 15).map(|c| c.correlation_id)], [None; 3]);

@@ -98,7 +98,14 @@ impl Operation {
             (Mode::Exact, Some(link)) => (Some(link), 0),
             (Mode::Check, Some(link)) => {
                 counts.compared += 1;
-                counts.differing += u64::from(by_time().unwrap_or_default() != link);
+                let timed = by_time();
+                if timed.unwrap_or_default() != link {
+                    counts.differing += 1;
+                    tracing::debug!(
+                        "thread {tid}, {time_ns} ns, owned {}: probe says {link:?}, time {timed:?}",
+                        self.owned
+                    );
+                }
                 (Some(link), 0)
             }
             (_, _) => (by_time(), op_flag::JOINED_BY_TIME),

@@ -1,1 +1,4 @@
+mod image;
+mod kernel;
 mod rocm;
+mod stubs;
