@@ -1,4 +1,5 @@
 mod image;
 mod kernel;
+mod property;
 mod rocm;
 mod stubs;

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use iced_x86::code_asm::{
-    CodeAssembler, al, dword_ptr, eax, ecx, edi, di, ptr, qword_ptr, r9, rax, rbx, rcx, rdi, rdx,
-    rsi, rsp,
+use iced_x86::{
+    Code, Instruction, MemoryOperand, Register,
+    code_asm::{
+        CodeAssembler, al, di, dword_ptr, ecx, edi, qword_ptr, r9, rax, rbx, rcx, rdi, rdx, rsi,
+        rsp,
+    },
 };
 
 use super::{
@@ -19,6 +22,17 @@ const OFFSET: u64 = 0x138;
 const SLOT: Slot = Slot::Table { pointer: POINTER, offset: OFFSET };
 /// Second function of every library here, `push %rbx; pop %rbx; ret`: the implementation.
 const BODY: &[u8] = &[0x53, 0x5b, 0xc3];
+
+/// `address(%rip)`.
+fn relative(address: u64) -> MemoryOperand {
+    MemoryOperand::with_base_displ(Register::RIP, address as i64)
+}
+
+/// `mov address(%rip),%rax`.
+fn load(a: &mut CodeAssembler, address: u64) {
+    let load = Instruction::with2(Code::Mov_r64_rm64, Register::RAX, relative(address));
+    a.add_instruction(load.unwrap()).unwrap();
+}
 
 fn assemble(at: u64, write: impl Fn(&mut CodeAssembler)) -> Vec<u8> {
     let mut a = CodeAssembler::new(64).unwrap();
@@ -66,7 +80,7 @@ fn assert_not_a_stub(stub: &[u8], more: &[u8]) {
 
 fn hsa(at: u64) -> Vec<u8> {
     assemble(at, |a| {
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
     })
 }
@@ -76,12 +90,13 @@ fn hsa_shapes() {
     assert_followed(&hsa(CODE), &[]);
     assert_followed(&assemble(CODE, |a| {
         a.endbr64().unwrap();
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.movzx(edi, di).unwrap();
         a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
     }), &[]);
     assert_followed(&assemble(CODE, |a| {
-        a.lea(rax, qword_ptr(POINTER)).unwrap();
+        let lea = Instruction::with2(Code::Lea_r64_m, Register::RAX, relative(POINTER));
+        a.add_instruction(lea.unwrap()).unwrap();
         a.mov(rax, qword_ptr(rax)).unwrap();
         a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
     }), &[]);
@@ -89,7 +104,10 @@ fn hsa_shapes() {
 
 #[test]
 fn linkage_stub() {
-    let code = assemble(CODE, |a| a.jmp(qword_ptr(POINTER)).unwrap());
+    let code = assemble(CODE, |a| {
+        let jump = Instruction::with1(Code::Jmp_rm64, relative(POINTER)).unwrap();
+        a.add_instruction(jump).unwrap();
+    });
     let plan = plan(&code, &[], &[(BIAS + POINTER, BIAS + 0x1100)]);
     let slot = Slot::Variable { address: POINTER };
     assert_eq!(plan.reached, Reached::Implementation { file_offset: 0x1100, slot });
@@ -116,7 +134,7 @@ fn wrapper(saved: i32, restored: i32, add: i32) -> Vec<u8> {
 fn getter() -> Vec<u8> {
     assemble(0x1200, |a| {
         a.endbr64().unwrap();
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.ret().unwrap();
     })
 }
@@ -140,11 +158,12 @@ fn hip_wrapper() {
     let guarded = assemble(0x1200, |a| {
         let mut slow = a.create_label();
         let mut done = a.create_label();
-        a.movzx(eax, ptr(DATA)).unwrap_or_else(|_| a.mov(al, ptr(DATA)).unwrap());
+        let flag = Instruction::with2(Code::Movzx_r32_rm8, Register::EAX, relative(DATA)).unwrap();
+        a.add_instruction(flag).unwrap();
         a.test(al, al).unwrap();
         a.je(slow).unwrap();
         a.set_label(&mut done).unwrap();
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.ret().unwrap();
         a.set_label(&mut slow).unwrap();
         a.push(rbx).unwrap();
@@ -164,12 +183,12 @@ fn what_is_not_a_stub() {
     // A getter that does more, or returns one of two things.
     let two = assemble(0x1200, |a| {
         let mut other = a.create_label();
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.test(al, al).unwrap();
         a.je(other).unwrap();
         a.ret().unwrap();
         a.set_label(&mut other).unwrap();
-        a.mov(rax, qword_ptr(POINTER + 8)).unwrap();
+        load(a, POINTER + 8);
         a.ret().unwrap();
     });
     assert_not_a_stub(&wrapper(0x10, 0x10, 0x28), &two);
@@ -177,18 +196,18 @@ fn what_is_not_a_stub() {
     assert_not_a_stub(&wrapper(0x10, 0x10, 0x28), &[0xeb, 0xfe]);
     // An argument is changed on the way.
     assert_not_a_stub(&assemble(CODE, |a| {
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.mov(rdi, rsi).unwrap();
         a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
     }), &[]);
     assert_not_a_stub(&assemble(CODE, |a| {
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.xor(r9, r9).unwrap();
         a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
     }), &[]);
     // Memory is written, a virtual call, a conditional one.
     assert_not_a_stub(&assemble(CODE, |a| {
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.mov(qword_ptr(rdi), rdx).unwrap();
         a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
     }), &[]);
@@ -197,7 +216,7 @@ fn what_is_not_a_stub() {
         a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
     }), &[]);
     assert_not_a_stub(&assemble(CODE, |a| {
-        a.mov(rax, qword_ptr(POINTER)).unwrap();
+        load(a, POINTER);
         a.jmp(qword_ptr(rax + rcx * 8 + OFFSET as i32)).unwrap();
     }), &[]);
 }
