@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use tracer_common::shim::{Copy, Loss};
 
-use crate::abi::{Status, Times};
+use crate::abi::Times;
 use crate::lock::Lock;
 use crate::queue::Context;
 use crate::runtime::RUNTIME;
@@ -230,14 +230,6 @@ impl Answers {
         let [_, start, end] = place;
         Some(Times { start: start.load(Ordering::Relaxed), end: end.load(Ordering::Relaxed) })
     }
-}
-
-/// Answers `hsa_amd_profiling_get_async_copy_time` for a copy that we observed.
-#[expect(unsafe_code, reason = "writes where the application asked for it")]
-pub fn answer_into(times: Times, out: *mut Times) -> Status {
-    // SAFETY: the application's pointer, as the runtime would write through it; it was checked.
-    unsafe { out.write(times) };
-    abi::SUCCESS
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracer_common::shim::Copy;
 
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
-use crate::copies::{self, Ticket};
+use crate::copies::Ticket;
 use crate::queue::{Rung, life};
 use crate::runtime::RUNTIME;
 use crate::state::{STATE, sleep};
@@ -89,7 +89,6 @@ pub fn after(rung: Rung, sink: &dyn crate::Sink) {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
 pub unsafe extern "C-unwind" fn queue_create(
     agent: u64,
     size: u32,
@@ -154,8 +153,7 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
 fn settle(queue: &'static crate::queue::Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
     while !queue.track.is_empty() && lifecycle::installed() {
-        if let (Some(mut work), Some(&sink)) =
-            (STATE.work.lock_for(WORK_WAIT_NS), STATE.sink.get())
+        if let (Some(mut work), Some(&sink)) = (STATE.work.lock_for(WORK_WAIT_NS), STATE.sink.get())
         {
             work.queue(&STATE, sink, queue, Look::Full);
         }
@@ -166,7 +164,10 @@ fn settle(queue: &'static crate::queue::Queue) {
     }
 }
 
-pub unsafe extern "C-unwind" fn executable_freeze(executable: u64, options: *const c_char) -> Status {
+pub unsafe extern "C-unwind" fn executable_freeze(
+    executable: u64,
+    options: *const c_char,
+) -> Status {
     contained(announce::first_use);
     let Some(freeze) = RUNTIME.executable_freeze.get() else { return abi::ERROR };
     // SAFETY: the application's own call.
@@ -177,7 +178,6 @@ pub unsafe extern "C-unwind" fn executable_freeze(executable: u64, options: *con
     status
 }
 
-#[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
 pub unsafe extern "C-unwind" fn async_copy(
     dst: *mut c_void,
     dst_agent: u64,
@@ -200,13 +200,10 @@ pub unsafe extern "C-unwind" fn async_copy(
     };
     observed_copy(record, size == 0, completion, |completion| {
         // SAFETY: the application's own call; the completion signal is its own or one of ours.
-        unsafe {
-            copy(dst, dst_agent, src, src_agent, size, dependencies, dependency, completion)
-        }
+        unsafe { copy(dst, dst_agent, src, src_agent, size, dependencies, dependency, completion) }
     })
 }
 
-#[expect(clippy::too_many_arguments, reason = "the runtime's signature")]
 pub unsafe extern "C-unwind" fn async_copy_rect(
     dst: *const PitchedPtr,
     dst_offset: *const Dim3,
@@ -246,15 +243,28 @@ pub unsafe extern "C-unwind" fn async_copy_rect(
         }
         _ => (0, Copy::default()),
     };
-    observed_copy(|| record, bytes == 0, completion, |completion| {
-        // SAFETY: the application's own call; the completion signal is its own or one of ours.
-        unsafe {
-            copy(
-                dst, dst_offset, src, src_offset, range, copy_agent, direction, dependencies,
-                dependency, completion,
-            )
-        }
-    })
+    observed_copy(
+        || record,
+        bytes == 0,
+        completion,
+        |completion| {
+            // SAFETY: the application's own call; the completion signal is its own or one of ours.
+            unsafe {
+                copy(
+                    dst,
+                    dst_offset,
+                    src,
+                    src_offset,
+                    range,
+                    copy_agent,
+                    direction,
+                    dependencies,
+                    dependency,
+                    completion,
+                )
+            }
+        },
+    )
 }
 
 /// Requests a copy with `request`, with a signal of ours if it is to be observed.
@@ -297,7 +307,9 @@ pub unsafe extern "C-unwind" fn get_async_copy_time(signal: u64, times: *mut Tim
     if !times.is_null()
         && let Some(known) = contained(|| STATE.copies.times_of(signal)).flatten()
     {
-        return copies::answer_into(known, times);
+        // SAFETY: the application's pointer, as the runtime would write through it; not null.
+        unsafe { times.write(known) };
+        return abi::SUCCESS;
     }
     let Some(get) = RUNTIME.copy_time.get() else { return abi::ERROR };
     // SAFETY: the application's own call.

@@ -24,6 +24,8 @@
 pub mod abi;
 mod announce;
 pub mod copies;
+#[cfg(test)]
+mod fake;
 pub mod harvest;
 mod hooks;
 pub mod lifecycle;
@@ -32,6 +34,8 @@ pub mod pool;
 pub mod queue;
 pub mod registry;
 pub mod runtime;
+#[cfg(test)]
+mod scenarios;
 pub mod sink;
 pub mod state;
 mod symbols;

@@ -91,10 +91,7 @@ pub unsafe fn install(
 
 /// Whether the hooks are in place and the runtime is open.
 pub fn installed() -> bool {
-    matches!(
-        STATE.phase.load(Ordering::Acquire),
-        phase::DORMANT | phase::ACTIVE | phase::DRAINING
-    )
+    matches!(STATE.phase.load(Ordering::Acquire), phase::DORMANT | phase::ACTIVE | phase::DRAINING)
 }
 
 /// Begins to record.

@@ -254,7 +254,8 @@ impl Queue {
 
     fn note_held(&self, producer: &Producer, amd: &AmdQueue) {
         let write = amd.write_dispatch_id.load(Ordering::Relaxed);
-        let held = producer.asked.is_some_and(|asked| asked >= producer.next) && producer.next < write;
+        let held =
+            producer.asked.is_some_and(|asked| asked >= producer.next) && producer.next < write;
         self.held.store(held, Ordering::Relaxed);
     }
 
@@ -281,7 +282,9 @@ impl Queue {
         let end = asked.min(write).min(read.saturating_add(packets.len() as u64));
         let mut now = 0;
         while producer.next < end {
-            let Some(packet) = packets.get(producer.next as usize & (packets.len() - 1)) else { break };
+            let Some(packet) = packets.get(producer.next as usize & (packets.len() - 1)) else {
+                break;
+            };
             // Acquire pairs with the Release store of the header that publishes the packet.
             let first = packet.0[0].load(Ordering::Acquire);
             if first as u8 == packet_type::INVALID {
@@ -360,9 +363,8 @@ impl Queue {
         }
         let barrier = (first as u16) & abi::HEADER_BARRIER != 0;
         let signal = producer.cache.last().copied().filter(|_| may_replace(original));
-        let tracked = signal.filter(|&signal| {
-            self.track.push(Entry { signal, original, sequence, barrier })
-        });
+        let tracked =
+            signal.filter(|&signal| self.track.push(Entry { signal, original, sequence, barrier }));
         let Some(signal) = tracked else {
             context.sink.lost(Loss::SIGNAL_POOL, 1);
             return;

@@ -23,6 +23,7 @@ pub enum Unsupported {
 }
 
 impl<F: Copy> Entry<F> {
+    #[expect(clippy::declare_interior_mutable_const, reason = "only initializes statics")]
     pub(crate) const EMPTY: Self = {
         assert!(size_of::<F>() == size_of::<usize>());
         // SAFETY: an entry is an atomic word and nothing; zero is valid for it.
@@ -349,8 +350,11 @@ impl Runtime {
 
     /// The loader extension, or an empty table.
     pub fn loader(&self) -> abi::LoaderTable {
-        let mut table =
-            abi::LoaderTable { query_host_address: None, unused: [0; 5], iterate_executables: None };
+        let mut table = abi::LoaderTable {
+            query_host_address: None,
+            unused: [0; 5],
+            iterate_executables: None,
+        };
         if let Some(get) = self.major_extension_table.get() {
             let size = size_of::<abi::LoaderTable>();
             // SAFETY: the runtime writes at most the size that it is told.

@@ -119,11 +119,9 @@ impl Registers {
                 accumulation: vector_granules * 4,
                 scalar: scalar_granules * 16,
             },
-            [b'9', _, _] => Self {
-                vector: vector_granules * 4,
-                accumulation: 0,
-                scalar: scalar_granules * 16,
-            },
+            [b'9', _, _] => {
+                Self { vector: vector_granules * 4, accumulation: 0, scalar: scalar_granules * 16 }
+            }
             // gfx10 and later: every wave gets 128 scalar registers.
             [b'1', _, _, _] => Self {
                 vector: vector_granules * if wave32 { 8 } else { 4 },

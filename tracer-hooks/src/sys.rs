@@ -93,9 +93,8 @@ pub fn read_words<const N: usize>(address: usize) -> Option<[u32; N]> {
     let to = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: bytes };
     let from = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes };
     // SAFETY: `words` is valid for writes; whatever is at `address` is checked by the kernel.
-    let read = unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0)
-    };
+    let read =
+        unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
     (usize::try_from(read) == Ok(bytes)).then_some(words)
 }
 
@@ -130,7 +129,10 @@ pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
 /// Starts a thread named `name` with every signal blocked; false when that failed.
 ///
 /// It is detached and must never return: what it runs lives as long as the process.
-pub fn spawn(name: &'static core::ffi::CStr, run: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
+pub fn spawn(
+    name: &'static core::ffi::CStr,
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+) -> bool {
     // SAFETY: every pointer is valid for its call; the attributes are destroyed after use; the
     // signal mask of the calling thread is restored.
     unsafe {

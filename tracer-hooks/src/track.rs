@@ -39,18 +39,32 @@ struct Slot([AtomicU64; 4]);
 // SAFETY: four atomics, for which zeros are valid, without a destructor.
 unsafe impl sys::Zeroed for Slot {}
 
-/// The list.
+/// The list. What either side writes is on cache lines of its own.
 #[derive(Default)]
 pub struct Track {
     slots: std::sync::OnceLock<&'static [Slot]>,
-    head: AtomicU64,
+    by_producer: ByProducer,
+    by_consumer: ByConsumer,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct ByProducer {
     tail: AtomicU64,
     /// Entries with an original, ever pushed.
     chained: AtomicU64,
-    /// Consumer: entries with an original that are gone.
+    /// What `head` was when it was last read.
+    head_seen: AtomicU64,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct ByConsumer {
+    head: AtomicU64,
+    /// Entries with an original that are gone.
     chained_gone: AtomicU64,
-    /// Consumer: what was below this index and not done at the last full look, while something
-    /// with the barrier bit behind it was.
+    /// What was below this index and not done at the last full look, while something with the
+    /// barrier bit behind it was.
     suspects: AtomicU64,
 }
 
@@ -88,11 +102,16 @@ impl Track {
     pub const fn new() -> Self {
         Self {
             slots: std::sync::OnceLock::new(),
-            head: AtomicU64::new(0),
-            tail: AtomicU64::new(0),
-            chained: AtomicU64::new(0),
-            chained_gone: AtomicU64::new(0),
-            suspects: AtomicU64::new(0),
+            by_producer: ByProducer {
+                tail: AtomicU64::new(0),
+                chained: AtomicU64::new(0),
+                head_seen: AtomicU64::new(0),
+            },
+            by_consumer: ByConsumer {
+                head: AtomicU64::new(0),
+                chained_gone: AtomicU64::new(0),
+                suspects: AtomicU64::new(0),
+            },
         }
     }
 
@@ -106,11 +125,20 @@ impl Track {
         }
     }
 
-    /// Entries, holes included, as the producer sees them.
+    /// Entries, holes included, as the producer sees them; at least as many as there are.
     #[inline]
     pub fn used(&self) -> u64 {
-        // Only the producer writes `tail`. Acquire pairs with the Release in `harvest`.
-        self.tail.load(Ordering::Relaxed).wrapping_sub(self.head.load(Ordering::Acquire))
+        let ByProducer { tail, head_seen, .. } = &self.by_producer;
+        // Only the producer writes these two.
+        let tail = tail.load(Ordering::Relaxed);
+        let used = tail.wrapping_sub(head_seen.load(Ordering::Relaxed));
+        if used < CAPACITY as u64 / 2 {
+            return used;
+        }
+        // Acquire pairs with the Release in `harvest`.
+        let head = self.by_consumer.head.load(Ordering::Acquire);
+        head_seen.store(head, Ordering::Relaxed);
+        tail.wrapping_sub(head)
     }
 
     /// Whether [`Track::push`] would succeed.
@@ -125,17 +153,19 @@ impl Track {
         if !self.has_room() {
             return false;
         }
-        let tail = self.tail.load(Ordering::Relaxed);
+        let tail = self.by_producer.tail.load(Ordering::Relaxed);
         let Some(slot) = self.slot(tail) else { return false };
         slot[0].store(entry.signal, Ordering::Relaxed);
         slot[1].store(entry.original, Ordering::Relaxed);
         slot[2].store(entry.sequence, Ordering::Relaxed);
         slot[3].store(u64::from(entry.barrier), Ordering::Relaxed);
         if entry.original != 0 {
-            self.chained.store(self.chained.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.by_producer
+                .chained
+                .store(self.by_producer.chained.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         // Pairs with the Acquire load in `harvest`.
-        self.tail.store(tail + 1, Ordering::Release);
+        self.by_producer.tail.store(tail + 1, Ordering::Release);
         true
     }
 
@@ -160,27 +190,36 @@ impl Track {
             slot[0].store(0, Ordering::Relaxed);
         }
         if entry.original != 0 {
-            self.chained_gone
-                .store(self.chained_gone.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.by_consumer.chained_gone.store(
+                self.by_consumer.chained_gone.load(Ordering::Relaxed) + 1,
+                Ordering::Relaxed,
+            );
         }
     }
 
     /// Nothing is in flight.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.head.load(Ordering::Relaxed) == self.tail.load(Ordering::Acquire)
+        self.by_consumer.head.load(Ordering::Relaxed)
+            == self.by_producer.tail.load(Ordering::Acquire)
     }
 
     /// How many entries are in flight, holes excluded.
     pub fn pending(&self) -> usize {
-        let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Acquire));
+        let (head, tail) = (
+            self.by_consumer.head.load(Ordering::Relaxed),
+            self.by_producer.tail.load(Ordering::Acquire),
+        );
         (head..tail).filter(|&at| self.read(at).signal != 0).count()
     }
 
     /// How many entries, and how many entries with an original, were ever pushed.
     #[inline]
     pub fn pushed(&self) -> (u64, u64) {
-        (self.tail.load(Ordering::Acquire), self.chained.load(Ordering::Relaxed))
+        (
+            self.by_producer.tail.load(Ordering::Acquire),
+            self.by_producer.chained.load(Ordering::Relaxed),
+        )
     }
 
     /// Shows entries to `done`, oldest first, and drops those that it says are done.
@@ -195,9 +234,9 @@ impl Track {
         mut done: impl FnMut(&Entry) -> Fate,
         mut lost: impl FnMut(&Entry),
     ) -> Found {
-        let first = self.head.load(Ordering::Relaxed);
-        let tail = self.tail.load(Ordering::Acquire);
-        let suspects = self.suspects.load(Ordering::Relaxed);
+        let first = self.by_consumer.head.load(Ordering::Relaxed);
+        let tail = self.by_producer.tail.load(Ordering::Acquire);
+        let suspects = self.by_consumer.suspects.load(Ordering::Relaxed);
         let mut found = Found::default();
         let mut head = first;
         let mut pending = 0;
@@ -228,27 +267,28 @@ impl Track {
             }
         }
         if look == Look::Full {
-            self.suspects.store(overtaken_below, Ordering::Relaxed);
+            self.by_consumer.suspects.store(overtaken_below, Ordering::Relaxed);
         }
         found.left = (tail - head) as usize;
-        found.chained_left = self.chained_gone.load(Ordering::Relaxed) < self.pushed().1;
+        found.chained_left =
+            self.by_consumer.chained_gone.load(Ordering::Relaxed) < self.pushed().1;
         // Pairs with the Acquire load in `has_room`: the slots may be written again.
-        self.head.store(head, Ordering::Release);
+        self.by_consumer.head.store(head, Ordering::Release);
         found
     }
 
     /// Empties the list, handing every entry that is left to `each`.
     pub fn discard(&self, mut each: impl FnMut(&Entry)) {
-        let tail = self.tail.load(Ordering::Acquire);
-        for at in self.head.load(Ordering::Relaxed)..tail {
+        let tail = self.by_producer.tail.load(Ordering::Acquire);
+        for at in self.by_consumer.head.load(Ordering::Relaxed)..tail {
             let entry = self.read(at);
             if entry.signal != 0 {
                 each(&entry);
                 self.hole(at, &entry);
             }
         }
-        self.suspects.store(0, Ordering::Relaxed);
-        self.head.store(tail, Ordering::Release);
+        self.by_consumer.suspects.store(0, Ordering::Relaxed);
+        self.by_consumer.head.store(tail, Ordering::Release);
     }
 }
 
@@ -286,8 +326,11 @@ mod tests {
                     1 => {
                         for _ in 0..random.below(20) {
                             // One that may run: nothing with or behind a barrier bit before it.
-                            let limit =
-                                flight.iter().skip(1).position(|f| f.1).map_or(flight.len(), |p| p + 1);
+                            let limit = flight
+                                .iter()
+                                .skip(1)
+                                .position(|f| f.1)
+                                .map_or(flight.len(), |p| p + 1);
                             if limit > 0 {
                                 let (done, _) = flight.remove(random.below(limit as u64) as usize);
                                 completed.insert(done);

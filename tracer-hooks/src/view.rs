@@ -15,7 +15,7 @@ use crate::abi::{AmdQueue, AmdSignal, Packet, signal_kind};
 /// destroyed (its kind is 0 then), so looking is safe whatever the application did.
 #[inline]
 pub fn signal(handle: u64) -> Option<&'static AmdSignal> {
-    if handle == 0 || handle % 8 != 0 {
+    if handle == 0 || !handle.is_multiple_of(8) {
         return None;
     }
     // SAFETY: a signal handle is the address of an `amd_signal_t`; all its fields are atomics. Its
@@ -33,7 +33,7 @@ pub fn is_doorbell(signal: &AmdSignal) -> bool {
 /// The queue at `address`.
 #[inline]
 pub fn queue(address: usize) -> Option<&'static AmdQueue> {
-    if address == 0 || address % 8 != 0 {
+    if address == 0 || !address.is_multiple_of(8) {
         return None;
     }
     // SAFETY: the address comes from the runtime: a queue that it returned, or the queue of a
@@ -46,7 +46,7 @@ pub fn queue(address: usize) -> Option<&'static AmdQueue> {
 pub fn packets(queue: &'static AmdQueue) -> Option<&'static [Packet]> {
     let base = queue.base_address.load(Ordering::Relaxed);
     let size = queue.size.load(Ordering::Relaxed);
-    if base == 0 || base % 64 != 0 || !size.is_power_of_two() {
+    if base == 0 || !base.is_multiple_of(64) || !size.is_power_of_two() {
         return None;
     }
     // SAFETY: the runtime says that `size` packets are at `base` as long as the queue lives; they

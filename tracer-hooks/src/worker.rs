@@ -123,11 +123,8 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
     // Pairs with the fence in `State::wake_beyond`.
     fence(Ordering::SeqCst);
     let (all, chained) = enqueued();
-    let arrived = if level == sleep::IDLE {
-        all != pace.seen.0 || held()
-    } else {
-        chained != pace.seen.1
-    };
+    let arrived =
+        if level == sleep::IDLE { all != pace.seen.0 || held() } else { chained != pace.seen.1 };
     if !arrived {
         sys::futex_wait(&STATE.sleep, level, ns);
     }
@@ -137,10 +134,12 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
 /// How much was ever enqueued, and how much of it with a signal of the application.
 fn enqueued() -> (u64, u64) {
     let tracks = STATE.registry.objects().map(|q| &q.track);
-    tracks.chain([&STATE.copies.track]).map(|track| track.pushed()).fold(
-        (0, 0),
-        |sum: (u64, u64), pushed| (sum.0.wrapping_add(pushed.0), sum.1.wrapping_add(pushed.1)),
-    )
+    tracks
+        .chain([&STATE.copies.track])
+        .map(|track| track.pushed())
+        .fold((0, 0), |sum: (u64, u64), pushed| {
+            (sum.0.wrapping_add(pushed.0), sum.1.wrapping_add(pushed.1))
+        })
 }
 
 fn held() -> bool {

@@ -38,9 +38,8 @@ pub unsafe extern "C" fn OnLoad(
             return;
         }
         // SAFETY: the caller's promise.
-        let installed = unsafe {
-            tracer_hooks::install(table.cast::<ApiTable>(), &RECORDER, Timing::AtStart)
-        };
+        let installed =
+            unsafe { tracer_hooks::install(table.cast::<ApiTable>(), &RECORDER, Timing::AtStart) };
         if let (Err(InstallError::Unsupported(_)), Some(memory)) = (installed, RECORDER.memory()) {
             memory.set_control(control::STATE, state::UNSUPPORTED);
         }

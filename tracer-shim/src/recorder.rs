@@ -170,6 +170,7 @@ impl Sink for Recorder {
             self.backlog.clear();
         }
         if let Some(memory) = self.memory() {
+            memory.set_control(control::CLOCK_ERROR_NS, RUNTIME_CLOCK_ERROR_NS);
             memory.set_control(control::STATE, state);
         }
     }

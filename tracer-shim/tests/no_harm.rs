@@ -140,8 +140,11 @@ fn rocm_a_killed_program_leaves_a_readable_memory() {
     let recording = Recording::new(16, 1 << 20);
     let log = s.log("killed");
     let mut child = s.traced("loop 0 4 0", &[], &log, &recording).spawn().expect("start");
-    recording.wait_for_state(state::ACTIVE);
-    std::thread::sleep(Duration::from_millis(500));
+    let deadline = Instant::now() + support::DEADLINE;
+    while recording.written_words() < 20_000 {
+        assert!(Instant::now() < deadline, "nothing is recorded");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     child.kill().expect("kill");
     child.wait().expect("wait");
     let trace = recording.stop();

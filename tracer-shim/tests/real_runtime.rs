@@ -188,3 +188,46 @@ fn rocm_one_line() {
     );
     eprintln!("{} imperfect", verify::counted(&line, &outcome));
 }
+
+/// What a launch costs: `cargo test --release … -- --ignored --nocapture launch_cost`.
+#[test]
+#[ignore = "a measurement, not a test"]
+fn rocm_launch_cost() {
+    use std::io::{BufRead as _, Write as _};
+    let Some(s) = setup() else { return };
+    for (what, traced, record) in
+        [("native", false, 0), ("dormant", true, 0), ("recording", true, 1), ("native", false, 0)]
+    {
+        let recording = Recording::new(8, 1 << 22);
+        recording.discard();
+        recording.set(tracer_common::shim::control::RECORD, record);
+        let log = s.log("cost");
+        let env = [("EMUGPU_KERNEL_NS", "*=100")];
+        let mut command = if traced {
+            s.traced("bench_target", &env, &log, &recording)
+        } else {
+            s.command("bench_target", &env, &log)
+        };
+        command.env_remove("EMUGPU_LOG");
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().expect("start");
+        let mut to = child.stdin.take().expect("pipe");
+        let mut from = std::io::BufReader::new(child.stdout.take().expect("pipe"));
+        let mut line = String::new();
+        from.read_line(&mut line).expect("ready");
+        let mut best = (f64::MAX, f64::MAX);
+        for _ in 0..15 {
+            writeln!(to, "launch 51200").expect("asked");
+            line.clear();
+            from.read_line(&mut line).expect("answered");
+            let n: Vec<f64> = line.split_whitespace().map(|w| w.parse().expect("number")).collect();
+            best = (best.0.min(n[1] / n[0]), best.1.min(n[2] / n[0]));
+        }
+        drop(to);
+        child.wait().expect("ends");
+        let trace = recording.stop();
+        eprintln!(
+            "{what}: {:.0} ns wall, {:.0} ns CPU a launch; {} frames, {} dropped",
+            best.0, best.1, trace.discarded, trace.dropped
+        );
+    }
+}

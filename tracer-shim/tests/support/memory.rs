@@ -28,6 +28,8 @@ pub struct Trace {
     pub state: u64,
     /// Threads that wrote.
     pub threads: usize,
+    /// Frames that were read and not kept.
+    pub discarded: u64,
 }
 
 /// Shared memory with somebody who reads it.
@@ -43,6 +45,8 @@ struct Shared {
     stop: AtomicBool,
     /// Read nothing and send no heartbeat.
     stall: AtomicBool,
+    /// Keep nothing of what is read.
+    discard: AtomicBool,
 }
 
 impl Recording {
@@ -84,7 +88,8 @@ impl Recording {
         }
         let stop = AtomicBool::new(false);
         let stall = AtomicBool::new(false);
-        let shared = Arc::new(Shared { file, words, layout, stop, stall });
+        let discard = AtomicBool::new(false);
+        let shared = Arc::new(Shared { file, words, layout, stop, stall, discard });
         Self { shared, reader: None }
     }
 
@@ -116,11 +121,27 @@ impl Recording {
         self.shared.stall.store(stall, Ordering::Release);
     }
 
+    /// Keeps nothing of what is read from now on.
+    pub fn discard(&self) {
+        self.shared.discard.store(true, Ordering::Release);
+    }
+
+    /// Words written into all rings so far.
+    pub fn written_words(&self) -> u64 {
+        let Shared { words, layout, .. } = &*self.shared;
+        let head = |ring| &words[layout.ring_offset(ring) / 8 + ring_word::HEAD];
+        (0..layout.rings).map(|ring| head(ring).load(Ordering::Acquire)).sum()
+    }
+
     /// Waits until the shim's state is `state`.
     pub fn wait_for_state(&self, state: u64) {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while self.get(control::STATE) != state {
-            assert!(std::time::Instant::now() < deadline, "state stays {}", self.get(control::STATE));
+            assert!(
+                std::time::Instant::now() < deadline,
+                "state stays {}",
+                self.get(control::STATE)
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -155,7 +176,8 @@ impl Shared {
         for ring in 0..self.layout.rings {
             let first = self.layout.ring_offset(ring) / 8;
             trace.dropped += self.words[first + ring_word::DROPPED].load(Ordering::Acquire);
-            trace.threads += usize::from(self.words[first + ring_word::HEAD].load(Ordering::Acquire) > 0);
+            trace.threads +=
+                usize::from(self.words[first + ring_word::HEAD].load(Ordering::Acquire) > 0);
         }
         for (cause, lost) in trace.losses.iter_mut().enumerate() {
             *lost = self.words[control::LOSSES + cause].load(Ordering::Acquire);
@@ -181,7 +203,11 @@ impl Shared {
         );
         let mut frame = [0; MAX_FRAME_WORDS];
         while let Some((kind, len)) = consumer.pop(&mut frame).expect("never corrupt") {
-            trace.take(kind, frame[..len].as_bytes());
+            if self.discard.load(Ordering::Relaxed) {
+                trace.discarded += 1;
+            } else {
+                trace.take(kind, frame[..len].as_bytes());
+            }
         }
         if gone {
             words[ring_word::OWNER].store(0, Ordering::Release);
@@ -190,7 +216,7 @@ impl Shared {
 }
 
 fn record<T: FromBytes>(bytes: &[u8]) -> (T, &[u8]) {
-    T::read_from_prefix(bytes).ok().expect("a whole record")
+    T::read_from_prefix(bytes).unwrap_or_else(|_| panic!("not a whole record"))
 }
 
 impl Trace {

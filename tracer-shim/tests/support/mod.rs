@@ -16,7 +16,8 @@ use memory::Recording;
 
 const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
 /// What is built of `tests/apps`.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
+    "bench_target",
     "basic",
     "storm",
     "graph",
@@ -172,7 +173,10 @@ pub fn finish(mut child: Child, what: &str) -> (String, String) {
     while child.try_wait().expect("wait").is_none() {
         if Instant::now() > deadline {
             let _ = Command::new("sh")
-                .args(["-c", &format!("cat /proc/{0}/task/*/stack /proc/{0}/task/*/comm", child.id())])
+                .args([
+                    "-c",
+                    &format!("cat /proc/{0}/task/*/stack /proc/{0}/task/*/comm", child.id()),
+                ])
                 .status();
             if std::env::var_os("ROCTAP_TEST_KEEP").is_some() {
                 eprintln!("{what} hangs: pid {}", child.id());

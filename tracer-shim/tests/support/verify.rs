@@ -29,7 +29,12 @@ pub fn complete(what: &str, outcome: &Outcome) {
 pub fn counted(what: &str, outcome: &Outcome) -> usize {
     let Outcome { trace, truth, errors, .. } = outcome;
     let passed = trace.losses[Loss::PACKET_PASSED.0 as usize];
-    assert_eq!((trace.dropped, trace.lost() - passed), (0, 0), "{what}: {:?} {errors}", trace.losses);
+    assert_eq!(
+        (trace.dropped, trace.lost() - passed),
+        (0, 0),
+        "{what}: {:?} {errors}",
+        trace.losses
+    );
     let (missing, early) = packets(what, trace, truth);
     assert_eq!(missing as u64, passed, "{what}: losses are counted exactly");
     copies(what, trace, truth);
@@ -48,7 +53,8 @@ pub fn subset(what: &str, outcome: &Outcome) -> usize {
     let barriers = trace.barriers.values().map(|r| (r.queue_id, r.packet_index, r.sequence));
     let mut incomplete = 0;
     for (queue, index, sequence) in dispatches.chain(barriers) {
-        let o = by_place.get(&(queue, index)).unwrap_or_else(|| panic!("{what}: {index} on {queue}"));
+        let o =
+            by_place.get(&(queue, index)).unwrap_or_else(|| panic!("{what}: {index} on {queue}"));
         match trace.completes.get(&sequence) {
             Some(complete) => times(what, o, complete),
             None => incomplete += 1,
@@ -124,7 +130,10 @@ fn copies(what: &str, trace: &Trace, truth: &[Operation]) {
             .completes
             .get(&r.sequence)
             .unwrap_or_else(|| panic!("{what}: no completion of {r:?}"));
-        assert!(c.start_ns <= c.end_ns && r.enqueue_ns <= c.start_ns + NEAR_NS, "{what}: {r:?} {c:?}");
+        assert!(
+            c.start_ns <= c.end_ns && r.enqueue_ns <= c.start_ns + NEAR_NS,
+            "{what}: {r:?} {c:?}"
+        );
         let at = expected.iter().position(|o| {
             o.bytes == r.size_bytes && near(o.start_ns, c.start_ns) && near(o.end_ns, c.end_ns)
         });

@@ -1,0 +1,380 @@
+//! A runtime and a packet processor for tests: tables of functions, queues in plain memory, and a
+//! thread for each queue that runs packets in whatever order the barrier bits allow.
+
+#![allow(unsafe_code, reason = "plays the runtime's part")]
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use crate::abi::{
+    self, AmdExtTable, AmdQueue, AmdSignal, ApiTable, CoreTable, Packet, Status, Times,
+};
+use crate::testing::Random;
+
+/// The GPU's ticks are ns of CLOCK_BOOTTIME plus this.
+pub const TICKS: u64 = 1 << 40;
+/// Handle of the only agent.
+pub const AGENT: u64 = 0x1000;
+
+/// Signals of ours that exist.
+pub static SIGNALS: AtomicI64 = AtomicI64::new(0);
+/// Signals decremented through the runtime.
+pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
+static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
+
+/// A value that lives for ever.
+pub fn forever<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+fn zeroed<T>() -> &'static mut T {
+    let layout = std::alloc::Layout::new::<T>();
+    // SAFETY: used for tables, queues and signals only: atomics and integers.
+    unsafe { &mut *std::alloc::alloc_zeroed(layout).cast::<T>() }
+}
+
+/// A signal of the application.
+pub fn signal(value: i64, mailbox: bool) -> &'static AmdSignal {
+    let signal: &'static AmdSignal = zeroed();
+    signal.kind.store(abi::signal_kind::USER, Ordering::Relaxed);
+    signal.value.store(value, Ordering::Relaxed);
+    signal.event_mailbox.store(u64::from(mailbox), Ordering::Relaxed);
+    signal
+}
+
+/// Handle of a signal.
+pub fn handle(signal: &AmdSignal) -> u64 {
+    core::ptr::from_ref(signal) as u64
+}
+
+fn at<T>(handle: u64) -> &'static T {
+    // SAFETY: tests hand over their own leaked objects.
+    unsafe { &*(handle as *const T) }
+}
+
+unsafe extern "C-unwind" fn store(signal: u64, value: i64) {
+    let signal = at::<AmdSignal>(signal);
+    if crate::view::is_doorbell(signal) {
+        // Hardware sees every write; of producers that ring out of order the largest counts.
+        signal.value.fetch_max(value, Ordering::AcqRel);
+    } else {
+        signal.value.store(value, Ordering::Release);
+    }
+}
+unsafe extern "C-unwind" fn subtract(signal: u64, value: i64) {
+    DECREMENTED.fetch_add(1, Ordering::Relaxed);
+    at::<AmdSignal>(signal).value.fetch_sub(value, Ordering::AcqRel);
+}
+unsafe extern "C-unwind" fn create(
+    value: i64,
+    _: u32,
+    _: *const u64,
+    _: u64,
+    out: *mut u64,
+) -> Status {
+    SIGNALS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: valid for writes.
+    unsafe { *out = handle(signal(value, false)) };
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn destroy(signal: u64) -> Status {
+    SIGNALS.fetch_sub(1, Ordering::Relaxed);
+    at::<AmdSignal>(signal).kind.store(0, Ordering::Relaxed);
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn agents(each: abi::AgentCallback, data: *mut c_void) -> Status {
+    // SAFETY: as the caller promises.
+    unsafe { each(AGENT, data) }
+}
+unsafe extern "C-unwind" fn info(_: u64, attribute: u32, value: *mut c_void) -> Status {
+    if attribute == abi::info::AGENT_DEVICE {
+        // SAFETY: valid for 4 bytes.
+        unsafe { *value.cast::<u32>() = 1 };
+    }
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn loader(_: u16, _: u16, _: usize, _: *mut c_void) -> Status {
+    abi::ERROR
+}
+unsafe extern "C-unwind" fn symbols(
+    _: u64,
+    _: u64,
+    _: abi::AgentSymbolCallback,
+    _: *mut c_void,
+) -> Status {
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn profile(queue: *const AmdQueue, on: c_int) -> Status {
+    let bit = if on == 0 { 0 } else { abi::QUEUE_PROFILING };
+    at::<AmdQueue>(queue as u64).queue_properties.store(bit, Ordering::Relaxed);
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn profile_copies(_: bool) -> Status {
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn dispatch_time(agent: u64, signal: u64, out: *mut Times) -> Status {
+    assert_eq!(agent, AGENT);
+    let signal = at::<AmdSignal>(signal);
+    let ns = |ticks: &AtomicU64| ticks.load(Ordering::Relaxed) - TICKS;
+    // SAFETY: valid for writes.
+    unsafe { *out = Times { start: ns(&signal.start_ts), end: ns(&signal.end_ts) } };
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
+    // SAFETY: as the caller promises.
+    unsafe { dispatch_time(AGENT, signal, out) }
+}
+unsafe extern "C-unwind" fn shut_down() -> Status {
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn freeze(_: u64, _: *const c_char) -> Status {
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn queue_create(
+    _: u64,
+    size: u32,
+    _: u32,
+    _: *const c_void,
+    _: *mut c_void,
+    _: u32,
+    _: u32,
+    out: *mut *const AmdQueue,
+) -> Status {
+    let queue: &'static AmdQueue = zeroed();
+    let packets: Vec<Packet> = (0..size)
+        .map(|_| {
+            let packet = Packet([const { AtomicU64::new(0) }; 8]);
+            packet.0[0].store(u64::from(abi::packet_type::INVALID), Ordering::Relaxed);
+            packet
+        })
+        .collect();
+    queue.base_address.store(packets.leak().as_ptr() as usize, Ordering::Relaxed);
+    queue.size.store(size, Ordering::Relaxed);
+    queue.id.store(NEXT_QUEUE.fetch_add(1, Ordering::Relaxed) as u64, Ordering::Relaxed);
+    let doorbell = signal(-1, false);
+    doorbell.kind.store(abi::signal_kind::DOORBELL, Ordering::Relaxed);
+    doorbell.queue.store(core::ptr::from_ref(queue) as usize, Ordering::Relaxed);
+    queue.doorbell_signal.store(handle(doorbell), Ordering::Relaxed);
+    // SAFETY: valid for writes.
+    unsafe { *out = queue };
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn queue_destroy(_: *const AmdQueue) -> Status {
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn copy(
+    _: *mut c_void,
+    _: u64,
+    _: *const c_void,
+    _: u64,
+    size: usize,
+    _: u32,
+    _: *const u64,
+    completion: u64,
+) -> Status {
+    if size == 13 {
+        return abi::ERROR;
+    }
+    complete(at(completion), 5, 6);
+    abi::SUCCESS
+}
+
+/// The runtime's tables.
+pub struct Fake {
+    /// What `OnLoad` gets.
+    pub root: ApiTable,
+    /// The core table.
+    pub core: &'static CoreTable,
+    /// The extension's.
+    pub amd: &'static AmdExtTable,
+}
+
+impl Fake {
+    /// Fresh tables.
+    pub fn new() -> &'static Self {
+        let core: &'static mut CoreTable = zeroed();
+        let amd: &'static mut AmdExtTable = zeroed();
+        let version = |minor| abi::Version { major: 1, minor, step: 0, reserved: 0 };
+        core.version = version(size_of::<CoreTable>() as u32);
+        amd.version = version(400);
+        let (core, amd) = (&*core, &*amd);
+        macro_rules! set {
+            ($($entry:expr => $function:expr),* $(,)?) => {
+                $($entry.0.store($function as *const () as usize, Ordering::Relaxed);)*
+            };
+        }
+        set! {
+            core.shut_down => shut_down, core.iterate_agents => agents,
+            core.agent_get_info => info, core.queue_create => queue_create,
+            core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
+            core.signal_store_relaxed => store, core.signal_store_screlease => store,
+            core.signal_subtract_screlease => subtract, core.executable_freeze => freeze,
+            core.executable_symbol_get_info => info,
+            core.system_get_major_extension_table => loader,
+            core.signal_silent_store_relaxed => store,
+            core.signal_silent_store_screlease => store,
+            core.executable_iterate_agent_symbols => symbols,
+            amd.profiling_set_profiler_enabled => profile,
+            amd.profiling_async_copy_enable => profile_copies,
+            amd.profiling_get_dispatch_time => dispatch_time,
+            amd.profiling_get_async_copy_time => copy_time,
+            amd.memory_async_copy => copy, amd.signal_create => create,
+            amd.memory_async_copy_rect => copy,
+        }
+        forever(Self { root: ApiTable { version: version(48), core, amd_ext: amd }, core, amd })
+    }
+
+    /// A new queue, through the tables, with a packet processor.
+    pub fn queue(&self, size: u32) -> FakeQueue {
+        let mut out = core::ptr::null();
+        let create = self.core.queue_create.get().expect("there");
+        // SAFETY: the arguments are as the runtime wants them.
+        let status = unsafe {
+            create(AGENT, size, 0, core::ptr::null(), core::ptr::null_mut(), 0, 0, &raw mut out)
+        };
+        assert_eq!(status, abi::SUCCESS);
+        FakeQueue { amd: at(out as u64), core: self.core, processor: None, stop: Arc::default() }
+    }
+}
+
+/// A queue and its packet processor.
+pub struct FakeQueue {
+    /// The queue.
+    pub amd: &'static AmdQueue,
+    core: &'static CoreTable,
+    processor: Option<std::thread::JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What every packet's kernel needs to begin, by packet index; nothing when not listed.
+pub type Gates = Arc<Mutex<BTreeMap<u64, &'static AtomicBool>>>;
+
+impl FakeQueue {
+    /// Reserves a packet.
+    pub fn reserve(&self) -> u64 {
+        let index = self.amd.write_dispatch_id.fetch_add(1, Ordering::AcqRel);
+        let size = u64::from(self.amd.size.load(Ordering::Relaxed));
+        while index >= self.amd.read_dispatch_id.load(Ordering::Acquire) + size {
+            std::thread::yield_now();
+        }
+        index
+    }
+
+    /// Publishes a reserved packet.
+    pub fn publish(&self, index: u64, kind: u8, barrier: bool, kernel: u64, completion: u64) {
+        let packet = &packets(self.amd)[index as usize % packets(self.amd).len()];
+        packet.0[4].store(kernel, Ordering::Relaxed);
+        packet.0[7].store(completion, Ordering::Relaxed);
+        let header = u64::from(kind) | if barrier { u64::from(abi::HEADER_BARRIER) } else { 0 };
+        packet.0[0].store(header, Ordering::Release);
+    }
+
+    /// Rings the doorbell through the tables.
+    pub fn ring(&self, index: u64) {
+        let store = self.core.signal_store_screlease.get().expect("there");
+        // SAFETY: the queue's own doorbell.
+        unsafe { store(self.amd.doorbell_signal.load(Ordering::Relaxed), index as i64) };
+    }
+
+    /// Reserves, publishes and rings a dispatch.
+    pub fn dispatch(&self, barrier: bool, completion: u64) -> u64 {
+        let index = self.reserve();
+        self.publish(index, abi::packet_type::DISPATCH, barrier, index + 1, completion);
+        self.ring(index);
+        index
+    }
+
+    /// Runs everything that was rung for, on the calling thread.
+    pub fn consume(&self) {
+        let ring = packets(self.amd);
+        let doorbell: &AmdSignal = at(self.amd.doorbell_signal.load(Ordering::Relaxed));
+        let first = self.amd.read_dispatch_id.load(Ordering::Relaxed);
+        let end = doorbell.value.load(Ordering::Acquire) as u64 + 1;
+        for index in first..end {
+            let packet = &ring[index as usize % ring.len()];
+            let completion = packet.0[7].load(Ordering::Acquire);
+            packet.0[0].store(u64::from(abi::packet_type::INVALID), Ordering::Release);
+            if completion != 0 {
+                complete(at(completion), 2 * index + 1, 2 * index + 2);
+            }
+        }
+        self.amd.read_dispatch_id.store(end, Ordering::Release);
+    }
+
+    /// Starts the packet processor.
+    pub fn start(&mut self, seed: u64, gates: &Gates) {
+        let (amd, stop, gates) = (self.amd, Arc::clone(&self.stop), Arc::clone(gates));
+        self.processor = Some(std::thread::spawn(move || process(amd, &stop, seed, &gates)));
+    }
+
+    /// Destroys the queue through the tables and stops its processor.
+    pub fn destroy(mut self) {
+        self.halt();
+        let destroy = self.core.queue_destroy.get().expect("there");
+        // SAFETY: its own queue.
+        assert_eq!(unsafe { destroy(self.amd) }, abi::SUCCESS);
+    }
+
+    /// Stops its processor.
+    pub fn halt(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(processor) = self.processor.take() {
+            processor.join().expect("the processor ends well");
+        }
+    }
+}
+
+fn packets(amd: &'static AmdQueue) -> &'static [Packet] {
+    crate::view::packets(amd).expect("valid")
+}
+
+/// What the hardware does when a packet is done.
+fn complete(signal: &AmdSignal, start: u64, end: u64) {
+    signal.start_ts.store(start + TICKS, Ordering::Relaxed);
+    signal.end_ts.store(end + TICKS, Ordering::Relaxed);
+    signal.value.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// Runs packets up to the doorbell, some at once, until told to stop.
+fn process(amd: &'static AmdQueue, stop: &AtomicBool, seed: u64, gates: &Gates) {
+    let mut random = Random::new(seed);
+    let ring = packets(amd);
+    let doorbell: &AmdSignal = at(amd.doorbell_signal.load(Ordering::Relaxed));
+    let mut running: Vec<(u64, u64)> = Vec::new();
+    let mut next = 0;
+    while !stop.load(Ordering::Acquire) {
+        let rung = doorbell.value.load(Ordering::Acquire);
+        let mut idle = true;
+        while (next as i64) <= rung && running.len() < 16 {
+            let packet = &ring[next as usize % ring.len()];
+            let header = packet.0[0].load(Ordering::Acquire) as u16;
+            let barrier = header & abi::HEADER_BARRIER != 0 && !running.is_empty();
+            if header as u8 == abi::packet_type::INVALID || barrier {
+                break;
+            }
+            running.push((next, packet.0[7].load(Ordering::Acquire)));
+            packet.0[0].store(u64::from(abi::packet_type::INVALID), Ordering::Release);
+            next += 1;
+            amd.read_dispatch_id.store(next, Ordering::Release);
+            idle = false;
+        }
+        if !running.is_empty() {
+            let at_random = random.below(running.len() as u64) as usize;
+            let (index, completion) = running[at_random];
+            let gate = gates.lock().expect("whole").get(&index).copied();
+            if gate.is_none_or(|gate| gate.load(Ordering::Acquire)) {
+                running.swap_remove(at_random);
+                if completion != 0 {
+                    // Times by which a test knows the packet.
+                    complete(at(completion), 2 * index + 1, 2 * index + 2);
+                }
+                idle = false;
+            }
+        }
+        if idle {
+            std::thread::yield_now();
+        }
+    }
+}

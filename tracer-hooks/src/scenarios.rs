@@ -1,0 +1,442 @@
+//! The whole mechanism over a fake runtime: one test, because there is one state in a process.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
+
+use crate::abi::{AmdSignal, SUCCESS, packet_type};
+use crate::fake::{Fake, FakeQueue, Gates, SIGNALS, forever, handle, signal};
+use crate::lifecycle::{self, InstallError, Timing};
+use crate::runtime::Unsupported;
+use crate::sink::Sink;
+use crate::testing::Random;
+
+#[derive(Default)]
+struct Told {
+    /// Sequence number by queue and packet.
+    packets: BTreeMap<(u64, u64), u64>,
+    copies: BTreeMap<u64, Copy>,
+    completed: BTreeMap<u64, Complete>,
+    fired: u64,
+    queues: Vec<Queue>,
+    losses: [u64; Loss::COUNT],
+    state: u64,
+}
+
+struct Recorder {
+    told: Mutex<Told>,
+    on: AtomicBool,
+    count: AtomicU64,
+}
+
+impl Recorder {
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().expect("whole")
+    }
+
+    fn number(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn lost(&self, cause: Loss) -> u64 {
+        self.told().losses[cause.0 as usize]
+    }
+}
+
+impl Sink for Recorder {
+    fn wanted(&self, _: u64) -> bool {
+        self.on.load(Ordering::Acquire)
+    }
+    fn reserve(&self, _: u64) -> Option<u64> {
+        Some(self.number())
+    }
+    fn dispatch(&self, record: &mut Dispatch) -> bool {
+        assert_eq!(record.kernel_object, record.packet_index + 1);
+        if record.sequence == 0 {
+            record.sequence = self.number();
+        }
+        let place = (record.queue_id, record.packet_index);
+        assert!(self.told().packets.insert(place, record.sequence).is_none(), "{record:?} twice");
+        true
+    }
+    fn barrier(&self, record: &mut Barrier) -> bool {
+        if record.sequence == 0 {
+            record.sequence = self.number();
+        }
+        let place = (record.queue_id, record.packet_index);
+        assert!(self.told().packets.insert(place, record.sequence).is_none(), "{record:?} twice");
+        true
+    }
+    fn copy(&self, record: &mut Copy) -> bool {
+        record.sequence = self.number();
+        self.told().copies.insert(record.sequence, *record);
+        true
+    }
+    fn enqueued(&self, _: u64, _: bool) {
+        self.told().fired += 1;
+    }
+    fn complete(&self, record: Complete) {
+        assert!(
+            self.told().completed.insert(record.sequence, record).is_none(),
+            "{record:?} twice"
+        );
+    }
+    fn symbol(&self, _: Symbol, _: &[u8]) {}
+    fn agent(&self, _: Agent) {}
+    fn queue(&self, record: Queue) {
+        self.told().queues.push(record);
+    }
+    fn lost(&self, cause: Loss, count: u64) {
+        self.told().losses[cause.0 as usize] += count;
+    }
+    fn state(&self, state: u64) {
+        self.told().state = state;
+    }
+    fn housekeeping(&self, _: u64) -> bool {
+        false
+    }
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+fn value(signal: &AmdSignal) -> i64 {
+    signal.value.load(Ordering::Acquire)
+}
+
+struct Bench {
+    fake: &'static Fake,
+    recorder: &'static Recorder,
+}
+
+impl Bench {
+    fn queue(&self, size: u32, seed: u64) -> FakeQueue {
+        let mut queue = self.fake.queue(size);
+        queue.start(seed, &Gates::default());
+        queue
+    }
+
+    fn switch(&self, on: bool) {
+        self.recorder.on.store(on, Ordering::Release);
+        let wanted = if on { state::ACTIVE } else { state::DORMANT };
+        until("the state", || self.recorder.told().state == wanted);
+    }
+
+    /// Every packet of `queue` up to `count` was recorded and completed, with its own times.
+    fn check(&self, queue: &FakeQueue, count: u64) {
+        let id = queue.amd.id.load(Ordering::Relaxed);
+        until("completions", || {
+            let told = self.recorder.told();
+            let of = |i| told.packets.get(&(id, i)).and_then(|s| told.completed.get(s));
+            (0..count).all(|i| of(i).is_some())
+        });
+        let told = self.recorder.told();
+        for index in 0..count {
+            let complete = told.completed[&told.packets[&(id, index)]];
+            assert_eq!((complete.start_ns, complete.end_ns), (2 * index + 1, 2 * index + 2));
+        }
+    }
+}
+
+/// Threads on one queue, with every way to use signals.
+fn storm(queue: &FakeQueue, threads: u64, each: u64) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let mut random = Random::new(thread + 1);
+                let shared = signal(each as i64, thread % 2 == 0);
+                let own = signal(0, thread % 2 == 1);
+                let mut with_shared = 0;
+                for _ in 0..each {
+                    let barrier = random.below(2) == 0;
+                    match random.below(4) {
+                        0 => drop(queue.dispatch(barrier, 0)),
+                        1 => {
+                            own.value.store(1, Ordering::Release);
+                            let index = queue.dispatch(barrier, handle(own));
+                            until("the own signal", || value(own) == 0);
+                            let start = own.start_ts.load(Ordering::Relaxed);
+                            assert_eq!(start - crate::fake::TICKS, 2 * index + 1, "its own times");
+                        }
+                        2 => {
+                            // Several packets with one doorbell.
+                            let first = queue.reserve();
+                            let second = queue.reserve();
+                            let kind = packet_type::DISPATCH;
+                            queue.publish(second, kind, barrier, second + 1, 0);
+                            queue.publish(first, kind, barrier, first + 1, 0);
+                            queue.ring(first);
+                            queue.ring(second);
+                        }
+                        _ => {
+                            with_shared += 1;
+                            queue.dispatch(barrier, handle(shared));
+                        }
+                    }
+                }
+                until("the shared signal", || value(shared) == each as i64 - with_shared);
+            });
+        }
+    });
+}
+
+fn installing(recorder: &'static Recorder) -> &'static Fake {
+    let fake = Fake::new();
+    let strange = Fake::new();
+    let of = |fake: &'static Fake, major, minor| {
+        // SAFETY: not used by anybody yet.
+        #[expect(unsafe_code, reason = "changes a table of ours")]
+        unsafe {
+            let amd = core::ptr::from_ref(fake.amd).cast_mut();
+            (*amd).version.major = major;
+            (*amd).version.minor = minor;
+        }
+    };
+    let install = |fake: &'static Fake| {
+        // SAFETY: tables of ours.
+        #[expect(unsafe_code, reason = "tables of ours")]
+        unsafe {
+            lifecycle::install(&raw const fake.root, recorder, Timing::AtStart)
+        }
+    };
+    let unsupported = Err(InstallError::Unsupported(Unsupported::Version));
+    for (major, minor) in [(2, 400), (1, 456), (1, 100)] {
+        of(strange, major, minor);
+        let before = strange.core.signal_store_relaxed.get();
+        assert_eq!(install(strange), unsupported);
+        assert!(before.is_some());
+    }
+    assert_eq!(install(fake), Ok(()));
+    assert_eq!(install(fake), Ok(()), "twice is once");
+    fake
+}
+
+#[test]
+fn the_whole_mechanism_over_a_fake_runtime() {
+    let recorder: &'static Recorder = forever(Recorder {
+        told: Mutex::default(),
+        on: AtomicBool::new(true),
+        count: AtomicU64::new(0),
+    });
+    let bench = Bench { fake: installing(recorder), recorder };
+    every_packet(&bench);
+    a_packet_that_waits_for_a_later_one(&bench);
+    a_doorbell_before_its_packet(&bench);
+    switched_under_load(&bench);
+    destroyed_with_work(&bench);
+    copies(&bench);
+    closing(&bench);
+    assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
+    assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
+}
+
+fn every_packet(bench: &Bench) {
+    for (size, threads, seed) in [(64, 1, 1), (64, 4, 2), (1024, 4, 3)] {
+        let queue = bench.queue(size, seed);
+        storm(&queue, threads, 2000);
+        bench.check(&queue, queue.amd.write_dispatch_id.load(Ordering::Relaxed));
+        queue.destroy();
+    }
+    let queues = bench.recorder.told().queues.clone();
+    assert_eq!(queues.iter().filter(|q| q.created == 0).count(), 3);
+}
+
+/// A kernel that runs until the host has seen a later kernel end: nothing may be relayed in order
+/// only.
+fn a_packet_that_waits_for_a_later_one(bench: &Bench) {
+    let mut queue = bench.fake.queue(64);
+    let gates = Gates::default();
+    let gate: &'static AtomicBool = forever(AtomicBool::new(false));
+    gates.lock().expect("whole").insert(0, gate);
+    queue.start(9, &gates);
+    queue.dispatch(false, 0);
+    let later = signal(1, true);
+    queue.dispatch(false, handle(later));
+    until("the later one", || value(later) == 0);
+    gate.store(true, Ordering::Release);
+    bench.check(&queue, 2);
+    queue.destroy();
+}
+
+/// The hardware would wait for the packet; so must we, without another doorbell.
+fn a_doorbell_before_its_packet(bench: &Bench) {
+    let queue = bench.queue(64, 5);
+    let done = signal(1, true);
+    let index = queue.reserve();
+    queue.ring(index);
+    std::thread::sleep(Duration::from_millis(5));
+    queue.publish(index, packet_type::DISPATCH, true, index + 1, handle(done));
+    until("the packet", || value(done) == 0);
+    bench.check(&queue, 1);
+    // Rung for more than there is.
+    queue.ring(index + 5);
+    let again = signal(1, false);
+    queue.dispatch(true, handle(again));
+    until("the next packet", || value(again) == 0);
+    queue.destroy();
+}
+
+fn switched_under_load(bench: &Bench) {
+    let queue = bench.queue(256, 6);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..20 {
+                bench.recorder.on.store(i % 2 == 1, Ordering::Release);
+                std::thread::sleep(Duration::from_millis(60));
+            }
+            stop.store(true, Ordering::Release);
+        });
+        while !stop.load(Ordering::Acquire) {
+            storm(&queue, 3, 200);
+        }
+    });
+    bench.switch(false);
+    assert_eq!(SIGNALS.load(Ordering::Relaxed), 0, "a dormant mechanism keeps no signals");
+    let told = bench.recorder.told();
+    let id = queue.amd.id.load(Ordering::Relaxed);
+    let of_queue = told.packets.range((id, 0)..(id + 1, 0));
+    let open = of_queue.filter(|(_, s)| !told.completed.contains_key(s)).count();
+    assert_eq!(open, 0, "whatever was recorded completed");
+    drop(told);
+    bench.switch(true);
+    queue.destroy();
+}
+
+fn destroyed_with_work(bench: &Bench) {
+    let before = bench.recorder.lost(Loss::UNFINISHED);
+    let queue = bench.fake.queue(64);
+    for _ in 0..5 {
+        queue.dispatch(true, 0);
+    }
+    let began = Instant::now();
+    queue.destroy();
+    assert!(began.elapsed() < Duration::from_secs(1), "no packet processor, no hang");
+    until("giving up", || bench.recorder.lost(Loss::UNFINISHED) == before + 5);
+}
+
+fn copies(bench: &Bench) {
+    let copy = bench.fake.amd.memory_async_copy.get().expect("there");
+    let time = bench.fake.amd.profiling_get_async_copy_time.get().expect("there");
+    let none = core::ptr::null_mut();
+    let request = |size: usize, done: &AmdSignal| {
+        // SAFETY: the fake copies nothing.
+        #[expect(unsafe_code, reason = "the runtime's function")]
+        unsafe {
+            copy(none, 1, none, 2, size, 0, core::ptr::null(), handle(done))
+        }
+    };
+    let done = signal(1, true);
+    assert_eq!(request(100, done), SUCCESS);
+    until("the copy", || value(done) == 0);
+    let mut times = crate::abi::Times::default();
+    // SAFETY: `times` is valid for writes.
+    #[expect(unsafe_code, reason = "the runtime's function")]
+    let status = unsafe { time(handle(done), &raw mut times) };
+    assert_eq!((status, times.start), (SUCCESS, 5));
+    let refused = signal(1, true);
+    assert_ne!(request(13, refused), SUCCESS);
+    assert_eq!(value(refused), 1, "the application's signal is untouched");
+    let told = bench.recorder.told();
+    assert_eq!(told.copies.values().map(|c| c.size_bytes).collect::<Vec<_>>(), [100]);
+}
+
+fn closing(bench: &Bench) {
+    let queue = bench.queue(64, 8);
+    let done = signal(1, true);
+    queue.dispatch(true, handle(done));
+    lifecycle::close();
+    assert_eq!(value(done), 0, "what was in flight completed");
+    assert_eq!(SIGNALS.load(Ordering::Relaxed), 0);
+    let after = signal(1, true);
+    queue.dispatch(true, handle(after));
+    until("passing through", || value(after) == 0);
+    // As after another `hsa_init`.
+    #[expect(unsafe_code, reason = "tables of ours")]
+    // SAFETY: tables of ours.
+    let again =
+        unsafe { lifecycle::install(&raw const bench.fake.root, bench.recorder, Timing::AtStart) };
+    assert_eq!(again, Ok(()));
+    let queue = bench.queue(64, 9);
+    queue.dispatch(true, 0);
+    bench.check(&queue, 1);
+    queue.destroy();
+    lifecycle::close();
+}
+
+/// What a packet costs its producer: `cargo test --release … -- --ignored --nocapture doorbell_cost`.
+#[test]
+#[ignore = "a measurement, not a test"]
+fn doorbell_cost() {
+    struct Quiet(AtomicU64, AtomicBool);
+    impl Sink for Quiet {
+        fn wanted(&self, _: u64) -> bool {
+            self.1.load(Ordering::Relaxed)
+        }
+        fn reserve(&self, _: u64) -> Option<u64> {
+            None
+        }
+        fn dispatch(&self, record: &mut Dispatch) -> bool {
+            record.sequence = self.0.load(Ordering::Relaxed) + 1;
+            self.0.store(record.sequence, Ordering::Relaxed);
+            true
+        }
+        fn barrier(&self, _: &mut Barrier) -> bool {
+            true
+        }
+        fn copy(&self, _: &mut Copy) -> bool {
+            true
+        }
+        fn enqueued(&self, _: u64, _: bool) {}
+        fn complete(&self, _: Complete) {}
+        fn symbol(&self, _: Symbol, _: &[u8]) {}
+        fn agent(&self, _: Agent) {}
+        fn queue(&self, _: Queue) {}
+        fn lost(&self, cause: Loss, _: u64) {
+            panic!("{}", cause.describe());
+        }
+        fn state(&self, _: u64) {}
+        fn housekeeping(&self, _: u64) -> bool {
+            false
+        }
+    }
+    const BATCH: u64 = 256;
+    let measure = |queue: &FakeQueue| {
+        let mut best = u64::MAX;
+        for _ in 0..2000 {
+            let indices: Vec<u64> = (0..BATCH).map(|_| queue.reserve()).collect();
+            for &index in &indices {
+                queue.publish(index, packet_type::DISPATCH, true, 1, 0);
+            }
+            let began = crate::sys::now_ns();
+            for &index in &indices {
+                queue.ring(index);
+            }
+            best = best.min(crate::sys::now_ns() - began);
+            queue.consume();
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        best as f64 / BATCH as f64
+    };
+    let sink: &'static Quiet = forever(Quiet(AtomicU64::new(0), AtomicBool::new(true)));
+    let fake = Fake::new();
+    let native = measure(&fake.queue(1024));
+    // SAFETY: tables of ours.
+    #[expect(unsafe_code, reason = "tables of ours")]
+    let installed = unsafe { lifecycle::install(&raw const fake.root, sink, Timing::AtStart) };
+    assert_eq!(installed, Ok(()));
+    let queue = fake.queue(1024);
+    let active = measure(&queue);
+    sink.1.store(false, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(300));
+    let dormant = measure(&queue);
+    println!("native {native:.1} ns, recording {active:.1} ns, dormant {dormant:.1} ns a doorbell");
+}
