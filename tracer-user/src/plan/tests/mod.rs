@@ -1,5 +1,7 @@
+mod hostile;
 mod image;
 mod kernel;
+mod prologue;
 mod property;
 mod rocm;
 mod stubs;
