@@ -214,7 +214,7 @@ impl Loss {
     pub const UNREADABLE: Self = Self(5);
     /// A call was left by `longjmp` or thread exit, without a return.
     pub const ABANDONED: Self = Self(6);
-    /// The ring buffer was full when a process forked, executed or ended.
+    /// The ring buffer, or the table of processes, was full when a process forked or executed.
     pub const LIFE_RING_FULL: Self = Self(7);
     /// How many causes there are.
     pub const COUNT: usize = 8;
@@ -241,7 +241,7 @@ impl Loss {
             Self::THREAD_TABLE_FULL => "API calls: recorded without begin, thread table full",
             Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
             Self::ABANDONED => "API calls: left without a return",
-            Self::LIFE_RING_FULL => "process events: ring buffer full",
+            Self::LIFE_RING_FULL => "process events: ring buffer or table full",
             _ => "unknown cause",
         }
     }

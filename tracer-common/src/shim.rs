@@ -79,6 +79,10 @@ pub mod state {
 /// A heartbeat older than this says that nobody reads.
 pub const HEARTBEAT_TIMEOUT_NS: u64 = 3_000_000_000;
 
+/// Error bound of GPU times, ns. The HSA runtime converts GPU ticks by interpolating between pairs of
+/// clock readings that it takes at least 16 times a second (ROCr `GpuAgent::TranslateTime`).
+pub const RUNTIME_CLOCK_ERROR_NS: u64 = 500;
+
 /// Why the shim could not record something: index after [`control::LOSSES`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]

@@ -11,7 +11,8 @@ use core::ffi::c_void;
 use tracer_common::{
     activity::Domain,
     bpf::{
-        ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind, phase,
+        ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
+        phase,
     },
 };
 

@@ -1,9 +1,7 @@
 //! Processes: forks, exec and the end of threads, from raw tracepoints, which need no tracefs.
 
-use aya_ebpf::{
-    helpers::{
-        bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_ktime_get_boot_ns,
-    },
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_ktime_get_boot_ns,
 };
 use core::ffi::c_void;
 use tracer_common::bpf::{Header, LifeRecord, Loss, flag, kind};
@@ -56,19 +54,26 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
         unsafe { bpf_probe_read_kernel((child + config.tgid_offset) as *const u32) }
     {
         // Traced from now on, so that the child's own children are seen whenever they come.
-        let _ = maps::PROCESSES.insert(child_pid, 0, 0);
+        if maps::PROCESSES.insert(child_pid, 0, 0).is_err() {
+            maps::lost(Loss::LIFE_RING_FULL);
+        }
         emit(kind::FORK, pid_tgid, child_pid);
     }
     0
 }
 
-/// A process replaced its program: its other threads are gone, and so are its open calls.
+/// A process replaced its program: `sched_process_exec(task_struct *, pid_t old_pid, linux_binprm *)`.
+/// Its other threads are gone, and so are its open calls. A thread that was not the first one now has
+/// the process's number.
 #[unsafe(link_section = "raw_tp/sched_process_exec")]
 #[unsafe(no_mangle)]
-extern "C" fn task_executed(_ctx: *mut c_void) -> u32 {
+extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
+    // SAFETY: the kernel hands a raw tracepoint program its argument array.
+    let [_, old_tid] = unsafe { *ctx.cast::<[u64; 2]>() };
     let pid_tgid = bpf_get_current_pid_tgid();
     if maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some() {
         let _ = maps::THREADS.remove(pid_tgid as u32);
+        let _ = maps::THREADS.remove(old_tid as u32);
         emit(kind::EXEC, pid_tgid, 0);
     }
     0

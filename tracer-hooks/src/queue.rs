@@ -92,8 +92,9 @@ impl Number {
     const NONE: Self = Self { index: u64::MAX, sequence: 0, time_ns: 0 };
 }
 
-/// Slots of [`Producer::numbers`]: how far the producers of a queue can be apart.
-const NUMBERS: usize = 1024;
+/// Slots of [`Producer::numbers`]: how far the producers of a queue can be apart. One that is not
+/// scheduled for 100 ms can be thousands of packets behind.
+const NUMBERS: usize = 16384;
 
 /// What ringing a doorbell did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

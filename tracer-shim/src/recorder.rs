@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use tracer_common::shim::{
-    Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_TIMEOUT_NS, Loss, Queue, Symbol, control,
-    kind, state,
+    Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_TIMEOUT_NS, Loss, Queue,
+    RUNTIME_CLOCK_ERROR_NS, Symbol, control, kind, state,
 };
 use tracer_hooks::Sink;
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};

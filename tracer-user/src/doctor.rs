@@ -1,6 +1,10 @@
 //! `roctap doctor` and `roctap ps`: what this machine and its processes allow.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+};
 
 use crate::discover::{self, Runtime};
 
@@ -22,25 +26,50 @@ pub fn has_uprobe_multi() -> bool {
 }
 
 enum Finding {
+    /// All is well.
     Good,
+    /// Something is not possible.
     Limited,
+    /// Nothing is possible.
     Bad,
 }
 
-fn line(finding: &Finding, what: &str, meaning: &str) {
-    let mark = match finding {
-        Finding::Good => "ok     ",
-        Finding::Limited => "limited",
-        Finding::Bad => "MISSING",
-    };
-    println!("{mark}  {what}\n         {meaning}");
+/// What `roctap doctor` prints. A reader that went away is no error.
+#[derive(Default)]
+struct Findings {
+    text: String,
+    impossible: bool,
+}
+
+impl Findings {
+    fn line(&mut self, finding: &Finding, what: &str, meaning: &str) {
+        let mark = match finding {
+            Finding::Good => "ok     ",
+            Finding::Limited => "limited",
+            Finding::Bad => "MISSING",
+        };
+        self.impossible |= matches!(finding, Finding::Bad);
+        self.text.push_str(&format!("{mark}  {what}\n         {meaning}\n"));
+    }
+}
+
+/// Prints to standard output; a closed pipe is no error.
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
 }
 
 /// Bits of the capabilities that are asked after (`linux/capability.h`).
 const CAPABILITIES: [(&str, u32, &str); 4] = [
     ("CAP_BPF", 39, "load BPF programs"),
     ("CAP_PERFMON", 38, "attach uprobes by uprobe_multi"),
-    ("CAP_SYS_ADMIN", 21, "attach uprobes on kernels before 6.6; open mapped files that were replaced"),
+    (
+        "CAP_SYS_ADMIN",
+        21,
+        "attach uprobes on kernels before 6.6; open mapped files that were replaced",
+    ),
     ("CAP_SYS_PTRACE", 19, "look into processes of other users"),
 ];
 
@@ -55,86 +84,118 @@ fn effective_capabilities() -> u64 {
 }
 
 /// Runs `roctap doctor`: exit status 1 when recording is impossible.
-pub fn run() -> ExitCode {
-    let mut possible = true;
-    let (major, minor) = kernel_version();
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let kernel = format!("kernel {release}");
-    if has_uprobe_multi() {
-        line(&Finding::Good, &kernel, "probes of a library are attached and removed in one call");
-    } else {
-        let meaning = "no uprobe_multi before 6.6: probes are attached one by one, and removing 400 of them takes about 90 s; choose few with --include";
-        line(&Finding::Limited, &kernel, meaning);
-    }
-    if (major, minor) >= NOP5_SINCE {
-        line(&Finding::Good, "fast nop probes", "the shim's dispatch probe costs about 200 ns");
-    } else {
-        line(&Finding::Limited, "no fast nop probes before 6.18", "the shim's dispatch probe costs about 450 ns");
-    }
-    if Path::new("/sys/kernel/btf/vmlinux").exists() {
-        line(&Finding::Good, "BTF", "the BPF programs find the kernel's structures");
-    } else {
-        possible = false;
-        line(&Finding::Bad, "BTF", "the kernel needs CONFIG_DEBUG_INFO_BTF; nothing can be recorded");
-    }
-    let effective = effective_capabilities();
-    for (name, bit, meaning) in CAPABILITIES {
-        if effective >> bit & 1 == 1 {
-            line(&Finding::Good, name, meaning);
-        } else if matches!(name, "CAP_BPF" | "CAP_PERFMON") && effective >> 21 & 1 == 0 {
-            possible = false;
-            line(&Finding::Bad, name, &format!("needed to {meaning}; run with sudo"));
-        } else {
-            line(&Finding::Limited, name, &format!("not held: cannot {meaning}"));
-        }
-    }
+///
+/// # Errors
+///
+/// When standard output cannot be written.
+pub fn run() -> anyhow::Result<ExitCode> {
+    let mut findings = Findings::default();
+    kernel(&mut findings);
+    capabilities(&mut findings);
     match crate::shim::Shim::find() {
-        Ok(shim) => line(
+        Ok(shim) => findings.line(
             &Finding::Good,
             &format!("shim {}", shim.path.display()),
             "commands started by roctap record have GPU times",
         ),
-        Err(error) => line(&Finding::Limited, "shim", &error.to_string()),
+        Err(error) => findings.line(&Finding::Limited, "shim", &error.to_string()),
     }
-    libraries();
+    libraries(&mut findings);
     let running = discover::rocm_processes();
-    println!("\n{} running ROCm process(es){}", running.len(), if running.is_empty() { "" } else { ":" });
-    print_processes(&running);
-    if possible { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let colon = if running.is_empty() { "" } else { ":" };
+    let processes = process_table(&running);
+    print(&format!(
+        "{}\n{} running ROCm process(es){colon}\n{processes}",
+        findings.text,
+        running.len()
+    ))?;
+    Ok(if findings.impossible { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn libraries() {
+fn kernel(findings: &mut Findings) {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let kernel = format!("kernel {release}");
+    if has_uprobe_multi() {
+        let meaning = "probes of a library are attached and removed in one call";
+        findings.line(&Finding::Good, &kernel, meaning);
+    } else {
+        let meaning = "no uprobe_multi before 6.6: probes are attached one by one, and removing 400 of them takes about 90 s; choose few with --include";
+        findings.line(&Finding::Limited, &kernel, meaning);
+    }
+    if kernel_version() >= NOP5_SINCE {
+        let meaning = "the shim's dispatch probe costs about 200 ns";
+        findings.line(&Finding::Good, "fast nop probes", meaning);
+    } else {
+        let meaning = "the shim's dispatch probe costs about 450 ns";
+        findings.line(&Finding::Limited, "no fast nop probes before 6.18", meaning);
+    }
+    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        findings.line(&Finding::Good, "BTF", "the BPF programs find the kernel's structures");
+    } else {
+        let meaning = "the kernel needs CONFIG_DEBUG_INFO_BTF; nothing can be recorded";
+        findings.line(&Finding::Bad, "BTF", meaning);
+    }
+    // The initial PID namespace has this fixed inode number.
+    let initial =
+        std::fs::read_link("/proc/self/ns/pid").is_ok_and(|ns| ns.ends_with("pid:[4026531836]"));
+    if !initial {
+        let meaning = "roctap runs in a PID namespace of its own: GPU work cannot be joined to calls; run it on the host";
+        findings.line(&Finding::Limited, "PID namespace", meaning);
+    }
+}
+
+fn capabilities(findings: &mut Findings) {
+    let effective = effective_capabilities();
+    let admin = effective >> 21 & 1 == 1;
+    for (name, bit, meaning) in CAPABILITIES {
+        if effective >> bit & 1 == 1 {
+            findings.line(&Finding::Good, name, meaning);
+        } else if matches!(name, "CAP_BPF" | "CAP_PERFMON") && !admin {
+            findings.line(&Finding::Bad, name, &format!("needed to {meaning}; run with sudo"));
+        } else {
+            findings.line(&Finding::Limited, name, &format!("not held: cannot {meaning}"));
+        }
+    }
+}
+
+fn libraries(findings: &mut Findings) {
     let found = discover::candidates(std::ffi::OsStr::new(""));
     for runtime in Runtime::ALL {
         let mut of_runtime = found.iter().filter(|l| l.runtime == runtime).peekable();
         if of_runtime.peek().is_none() {
             let what = format!("{}*", runtime.file_prefix());
             let meaning = "not in the linker's cache, LD_LIBRARY_PATH or /opt/rocm*; programs that bring their own copy are found when they run";
-            line(&Finding::Limited, &what, meaning);
+            findings.line(&Finding::Limited, &what, meaning);
         }
         for library in of_runtime {
             let what = format!("{} {}", library.path.display(), library.version());
-            line(&Finding::Good, &what, &format!("calls of the {} API can be recorded", runtime.name()));
+            let meaning = format!("calls of the {} API can be recorded", runtime.name());
+            findings.line(&Finding::Good, &what, &meaning);
         }
     }
 }
 
-fn print_processes(running: &[(discover::ProcessInfo, Vec<discover::Library>)]) {
-    for (process, libraries) in running {
-        let names: Vec<String> = libraries
-            .iter()
-            .map(|l| format!("{} {}", l.runtime.name(), l.version()))
-            .collect();
-        println!("{:>8}  {}  [{}]", process.pid, process.command, names.join(", "));
-    }
+fn process_table(running: &[(discover::ProcessInfo, Vec<discover::Library>)]) -> String {
+    let line = |(process, libraries): &(discover::ProcessInfo, Vec<discover::Library>)| {
+        let names: Vec<String> =
+            libraries.iter().map(|l| format!("{} {}", l.runtime.name(), l.version())).collect();
+        format!("{:>8}  {}  [{}]\n", process.pid, process.command, names.join(", "))
+    };
+    running.iter().map(line).collect()
 }
 
 /// Runs `roctap ps`.
-pub fn ps() -> ExitCode {
+///
+/// # Errors
+///
+/// When standard output cannot be written.
+pub fn ps() -> anyhow::Result<ExitCode> {
     let running = discover::rocm_processes();
     if running.is_empty() {
-        eprintln!("roctap: no running process maps libamdhip64 or libhsa-runtime64 (as far as this user may look)");
+        eprintln!(
+            "roctap: no running process maps libamdhip64 or libhsa-runtime64 (as far as this user may look)"
+        );
     }
-    print_processes(&running);
-    ExitCode::SUCCESS
+    print(&process_table(&running))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -26,8 +26,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Record API calls and GPU work of a command or of running processes
     Record(record::Options),
+    /// Summarise a trace: kernels, API calls, copies, losses
     Report(report::ReportOptions),
+    /// Write a trace in the formats of other tools
     Export(export::ExportOptions),
     /// Say what this machine and its ROCm processes allow, and why not
     Doctor,
@@ -60,8 +63,8 @@ fn main() -> ExitCode {
         Verb::Record(options) => record::run(options),
         Verb::Report(options) => report::run(options),
         Verb::Export(options) => export::run(options, &export::ApiTables),
-        Verb::Doctor => Ok(doctor::run()),
-        Verb::Ps => Ok(doctor::ps()),
+        Verb::Doctor => doctor::run(),
+        Verb::Ps => doctor::ps(),
     };
     match result {
         Ok(code) => code,

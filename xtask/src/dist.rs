@@ -15,6 +15,7 @@ const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICEN
 
 /// Builds and packs.
 pub fn run_dist() -> anyhow::Result<()> {
+    setup::packages()?;
     artifacts::build_ebpf(&setup::bpf_toolchain()?)?;
     run(cargo().args(["build", "--release", "--package", "roctap", "--package", "tracer-shim"]))?;
     let name = format!("roctap-{}-x86_64-linux", env!("CARGO_PKG_VERSION"));

@@ -41,10 +41,8 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
 pub fn run_and_read(command: &mut Command) -> anyhow::Result<String> {
     let shown = show(command);
     println!("\n$ {shown}");
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot run: {shown}"))?;
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run: {shown}"))?;
     let mut output = String::new();
     for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
         let line = line?;

@@ -37,16 +37,18 @@ pub fn run_setup() -> anyhow::Result<()> {
     Ok(())
 }
 
-
-
 /// Installs the missing Debian packages.
 pub fn packages() -> anyhow::Result<()> {
     if output("apt-get", &["--version"]).is_none() {
-        println!("setup: this system has no apt-get. Install the equivalents of these Debian packages:");
+        println!(
+            "setup: this system has no apt-get. Install the equivalents of these Debian packages:"
+        );
         for (name, purpose) in PACKAGES {
             println!("  {name:20} {purpose}");
         }
-        println!("then rust-src (`rustup component add rust-src`), and run the command again with ROCTAP_SKIP_PACKAGES=1.");
+        println!(
+            "then rust-src (`rustup component add rust-src`), and run the command again with ROCTAP_SKIP_PACKAGES=1."
+        );
         if std::env::var_os("ROCTAP_SKIP_PACKAGES").is_some() {
             return Ok(());
         }
@@ -130,7 +132,9 @@ fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
         command.current_dir(&home).args(options.iter().flat_map(|o| ["-o", o])).args(arguments);
         run(&mut command)
     };
-    let hint = format!("install the sources of Rust {version}: `rustup component add rust-src`, or Debian's package rust-src of that version linked to lib/rustlib/src/rust below `rustc --print sysroot`");
+    let hint = format!(
+        "install the sources of Rust {version}: `rustup component add rust-src`, or Debian's package rust-src of that version linked to lib/rustlib/src/rust below `rustc --print sysroot`"
+    );
     apt(&["update"]).and_then(|()| apt(&["download", "rust-src"])).with_context(|| hint.clone())?;
     let package = fs::read_dir(&home)?
         .flatten()
@@ -144,7 +148,8 @@ fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
     let extracted = home.join(format!("usr/src/rustc-{version}"));
     let place = sysroot.join("lib/rustlib/src");
     fs::create_dir_all(&place)?;
-    symlink(&extracted, place.join("rust")).with_context(|| format!("linking {}", extracted.display()))
+    symlink(&extracted, place.join("rust"))
+        .with_context(|| format!("linking {}", extracted.display()))
 }
 
 /// A field of `rustc -vV`.

@@ -8,6 +8,7 @@ use clap::Args;
 use crate::{
     artifacts::{self, Artifacts},
     run::{cargo, output, run, run_and_read},
+    setup,
 };
 
 /// Options of `cargo xtask test`.
@@ -33,13 +34,14 @@ const TAGGED: [Tagged; 3] = [
 
 /// Runs the tests.
 pub fn run_tests(options: &Options) -> anyhow::Result<()> {
-    run(cargo().args(["test"]))?;
     if options.unprivileged {
-        return Ok(());
+        return run(cargo().args(["test"]));
     }
     if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
         bail!("the tests that trace need root; run as root, or with --unprivileged for the others");
     }
+    setup::packages()?;
+    run(cargo().args(["test"]))?;
     loom()?;
     let built = artifacts::build()?;
     for set in TAGGED {
@@ -92,7 +94,8 @@ fn passed(printed: &str) -> u64 {
 mod tests {
     #[test]
     fn closing_lines_are_summed() {
-        let printed = "running\ntest result: ok. 3 passed; 0 failed\nx\ntest result: ok. 4 passed; 1";
+        let printed =
+            "running\ntest result: ok. 3 passed; 0 failed\nx\ntest result: ok. 4 passed; 1";
         assert_eq!(super::passed(printed), 7);
         assert_eq!(super::passed("test result: FAILED. 3 passed"), 0);
     }

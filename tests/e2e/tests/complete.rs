@@ -90,9 +90,8 @@ fn root_copies_have_their_bytes_and_directions() {
     let sum = |from: u32| -> u64 {
         trace.copies.iter().filter(|c| c.src_node == from).map(|c| c.record.bytes_or_name).sum()
     };
-    let truth_sum = |name: &str| -> u64 {
-        truth.iter().filter(|o| o.name == name).map(|o| o.bytes).sum()
-    };
+    let truth_sum =
+        |name: &str| -> u64 { truth.iter().filter(|o| o.name == name).map(|o| o.bytes).sum() };
     assert_eq!([sum(0), sum(1)], [truth_sum("H2D"), truth_sum("D2H")]);
     let calls: HashMap<u64, &ApiCall> =
         trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();

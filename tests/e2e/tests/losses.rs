@@ -41,8 +41,7 @@ fn root_tiny_shim_rings_lose_what_they_count() {
         count("GPU operations: no completion seen")
     );
     let truth = scene.truth();
-    let barriers =
-        truth.iter().filter(|o| o.kind.starts_with("barrier") && o.signal != 0).count();
+    let barriers = truth.iter().filter(|o| o.kind.starts_with("barrier") && o.signal != 0).count();
     let expected = scene.true_dispatches().len() + barriers;
     let seen = trace.dispatches.len() + trace.barriers;
     let copies = truth.iter().filter(|o| o.kind == "copy").count() - trace.copies.len();
@@ -104,11 +103,8 @@ fn root_attach_and_detach_leave_no_trace_in_the_target() {
     let state = |pid: u32| {
         let text = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
         let count = |name: &str| std::fs::read_dir(format!("/proc/{pid}/{name}")).unwrap().count();
-        let libraries: Vec<String> = text("maps")
-            .lines()
-            .filter(|line| line.contains(".so"))
-            .map(str::to_owned)
-            .collect();
+        let libraries: Vec<String> =
+            text("maps").lines().filter(|line| line.contains(".so")).map(str::to_owned).collect();
         (count("fd"), count("task"), libraries)
     };
     let pid = target.pid();

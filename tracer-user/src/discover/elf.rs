@@ -79,8 +79,8 @@ impl Image {
     ///
     /// [`ElfError::Open`].
     pub fn open(path: &Path) -> Result<Self, ElfError> {
-        let file = File::open(path)
-            .map_err(|source| ElfError::Open { path: path.to_owned(), source })?;
+        let file =
+            File::open(path).map_err(|source| ElfError::Open { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), file: ReadCache::new(file) })
     }
 
@@ -151,8 +151,8 @@ fn segments<'d>(elf: &ElfFile64<'d, Endianness, &'d ReadCache<File>>) -> Vec<Seg
 
 /// Where `address` is in the file; none when it is not in executable file contents.
 fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
-    let segment = segments.iter().find(|s| {
-        s.executable && address >= s.address && address - s.address < s.file_size
-    })?;
+    let segment = segments
+        .iter()
+        .find(|s| s.executable && address >= s.address && address - s.address < s.file_size)?;
     segment.offset.checked_add(address - segment.address)
 }

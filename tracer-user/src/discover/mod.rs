@@ -133,7 +133,9 @@ pub enum DiscoverError {
         name: String,
     },
     /// It may not be read.
-    #[error("process {pid}: not permitted to read its memory maps; run as root or with CAP_SYS_PTRACE")]
+    #[error(
+        "process {pid}: not permitted to read its memory maps; run as root or with CAP_SYS_PTRACE"
+    )]
     NotPermitted {
         /// The process id.
         pid: u32,
@@ -190,8 +192,7 @@ pub fn process_info(pid: u32) -> Result<ProcessInfo, DiscoverError> {
         return Err(DiscoverError::Zombie { pid, name: stat.comm });
     }
     let command = process.cmdline().map_err(|e| DiscoverError::proc(pid, "cmdline", e))?;
-    let command =
-        if command.is_empty() { format!("[{}]", stat.comm) } else { command.join(" ") };
+    let command = if command.is_empty() { format!("[{}]", stat.comm) } else { command.join(" ") };
     Ok(ProcessInfo { pid, command })
 }
 
@@ -211,10 +212,8 @@ pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
         if found.contains_key(&key) {
             continue;
         }
-        let mapped = PathBuf::from(format!(
-            "/proc/{pid}/map_files/{:x}-{:x}",
-            map.address.0, map.address.1
-        ));
+        let mapped =
+            PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", map.address.0, map.address.1));
         // The kernel marks a replaced file: "/usr/lib/libx.so (deleted)".
         let shown = path.to_string_lossy();
         let shown = PathBuf::from(shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned());

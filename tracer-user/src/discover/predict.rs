@@ -84,8 +84,7 @@ fn read_run_path(executable: &Path) -> Option<Vec<PathBuf>> {
     let elf = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
     let (endian, data) = (elf.endian(), elf.data());
     let sections = elf.elf_section_table();
-    let (entries, strings_index) =
-        sections.dynamic(endian, data).ok().flatten()?;
+    let (entries, strings_index) = sections.dynamic(endian, data).ok().flatten()?;
     let strings = sections.strings(endian, data, strings_index).ok()?;
     let origin = executable.parent()?;
     let mut directories = Vec::new();
@@ -115,7 +114,9 @@ fn linker_cache() -> Vec<PathBuf> {
         .lines()
         .filter_map(|line| line.rsplit_once(" => ").map(|(_, path)| PathBuf::from(path.trim())))
         .filter(|path| {
-            path.file_name().and_then(OsStr::to_str).is_some_and(|n| Runtime::of_file_name(n).is_some())
+            path.file_name()
+                .and_then(OsStr::to_str)
+                .is_some_and(|n| Runtime::of_file_name(n).is_some())
         })
         .collect()
 }

@@ -36,9 +36,9 @@ pub trait CallFormat {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  roctap export trace.roctap -f text             roctracer's lines on standard output
-  roctap export trace.roctap -f text -o out      out/<pid>_hip_api_trace.txt and so on
-  roctap export trace.roctap -f csv -o out       out/kernel_trace.csv and so on
+  roctap export run.rtrace -f text             roctracer's lines on standard output
+  roctap export run.rtrace -f text -o out      out/<pid>_hip_api_trace.txt and so on
+  roctap export run.rtrace -f csv -o out       out/kernel_trace.csv and so on
 All times are ns of CLOCK_BOOTTIME.")]
 pub struct ExportOptions {
     /// Trace file that `roctap record` wrote

@@ -25,8 +25,8 @@ use crate::{
         model::{ApiCall, Event},
     },
 };
-use calls::Calls;
 pub use calls::Caller;
+use calls::Calls;
 use operation::Operation;
 use process::Process;
 
@@ -258,9 +258,7 @@ impl Joiner {
             let Some(operation) = self.pending.get_mut(&key) else { continue };
             let overdue =
                 operation.complete.is_some_and(|c| c.end_ns.saturating_add(PATIENCE_NS) < now_ns);
-            if overdue
-                || operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls)
-            {
+            if overdue || operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
                 self.write(key, trace)?;
             } else {
                 self.waiting.push(key);

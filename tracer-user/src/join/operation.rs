@@ -92,7 +92,14 @@ impl Operation {
     }
 
     /// The call that launched it, with the flags that say how it was found.
-    fn caller(&self, tid: u32, time_ns: u64, mode: Mode, calls: &Calls, counts: &mut Counts) -> (Caller, u16) {
+    fn caller(
+        &self,
+        tid: u32,
+        time_ns: u64,
+        mode: Mode,
+        calls: &Calls,
+        counts: &mut Counts,
+    ) -> (Caller, u16) {
         let by_time = || calls.at(tid, time_ns);
         let (caller, flags) = match (mode, self.link.map(|(_, link)| link)) {
             (Mode::Exact, Some(link)) => (Some(link), 0),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Link, MapCore as _, MapFlags, MapHandle, Map, MapType, Object, ObjectBuilder,
+    Link, Map, MapCore as _, MapFlags, MapHandle, MapType, Object, ObjectBuilder,
     ProgramAttachType, ProgramMut, UprobeMultiOpts, UprobeOpts,
     btf::{Btf, types::Struct},
 };
@@ -89,6 +89,7 @@ impl Programs {
         if !settings.uprobe_multi {
             for mut program in open.progs_mut() {
                 if program.section().to_string_lossy().contains(".multi") {
+                    // Attach type 0: an ordinary uprobe, in libbpf's name for the number.
                     program.set_attach_type(ProgramAttachType::CgroupInetIngress);
                 }
             }
@@ -118,8 +119,14 @@ impl Programs {
                 ..Default::default()
             };
             let name = Some(format!("roctap_ring{cpu}"));
-            let ring =
-                MapHandle::create(MapType::RingBuf, name, 0, 0, self.settings.ring_bytes, &options)?;
+            let ring = MapHandle::create(
+                MapType::RingBuf,
+                name,
+                0,
+                0,
+                self.settings.ring_bytes,
+                &options,
+            )?;
             let fd = ring.as_fd().as_raw_fd();
             self.map("RINGS").update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
             self.rings.push(ring);
@@ -171,6 +178,12 @@ impl Programs {
             .map_err(|source| ProbeError::Map { map: "PROCESSES", source })
     }
 
+    /// Forgets process `pid`, which has ended: its number can be given to another.
+    pub fn forget(&self, pid: u32) {
+        // It is not there when its creation could not be noted.
+        let _ = self.map("PROCESSES").delete(&pid.to_ne_bytes());
+    }
+
     /// Attaches the programs that follow processes and threads.
     ///
     /// # Errors
@@ -181,10 +194,7 @@ impl Programs {
             .map(|name| self.program(name).attach())
             .into_iter()
             .collect::<Result<_, _>>()
-            .map_err(|source| ProbeError::Load {
-                doing: "attaching to process events",
-                source,
-            })?;
+            .map_err(|source| ProbeError::Load { doing: "attaching to process events", source })?;
         Ok(Attachment { entries: links, _returns: Vec::new() })
     }
 
@@ -193,12 +203,7 @@ impl Programs {
     /// # Errors
     ///
     /// When the kernel refuses; nothing stays attached.
-    pub fn attach(
-        &self,
-        pid: u32,
-        path: &Path,
-        sites: &[Site],
-    ) -> Result<Attachment, ProbeError> {
+    pub fn attach(&self, pid: u32, path: &Path, sites: &[Site]) -> Result<Attachment, ProbeError> {
         let returning: Vec<&Site> = sites.iter().filter(|s| s.cookie.entry_only == 0).collect();
         let all: Vec<&Site> = sites.iter().collect();
         let returns = self.attach_sites("api_exit", "return", pid, path, &returning)?;
@@ -268,11 +273,8 @@ impl Programs {
             sites
                 .iter()
                 .map(|site| {
-                    let options = UprobeOpts {
-                        cookie: site.cookie.to_u64(),
-                        retprobe,
-                        ..Default::default()
-                    };
+                    let options =
+                        UprobeOpts { cookie: site.cookie.to_u64(), retprobe, ..Default::default() };
                     program.attach_uprobe_with_opts(
                         pid as i32,
                         path,
@@ -354,4 +356,3 @@ fn task_tgid_offset() -> libbpf_rs::Result<u64> {
         libbpf_rs::btf::types::MemberAttr::BitField { .. } => Err(missing()),
     }
 }
-

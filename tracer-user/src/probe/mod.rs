@@ -17,10 +17,14 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// This `roctap` was built without the BPF programs.
-    #[error("this roctap was built without its BPF programs; run `cargo xtask build-ebpf` and build it again")]
+    #[error(
+        "this roctap was built without its BPF programs; run `cargo xtask build-ebpf` and build it again"
+    )]
     NotBuilt,
     /// The kernel or the caller's privileges do not allow it.
-    #[error("loading the BPF programs failed while {doing}: {source}; this needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (`roctap doctor` tells)")]
+    #[error(
+        "loading the BPF programs failed while {doing}: {source}; this needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (`roctap doctor` tells)"
+    )]
     Load {
         /// What was being done.
         doing: &'static str,
@@ -40,6 +44,12 @@ pub enum ProbeError {
         what: &'static str,
         /// How it failed.
         source: libbpf_rs::Error,
+    },
+    /// The thread that drains the rings could not be started.
+    #[error("starting the thread that drains the rings failed: {source}")]
+    Thread {
+        /// How it failed.
+        source: std::io::Error,
     },
     /// A map operation failed.
     #[error("BPF map {map}: {source}")]

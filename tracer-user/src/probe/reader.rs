@@ -1,53 +1,187 @@
-//! Drains the rings.
+//! Drains the rings, on a thread of its own: joining and writing may take their time, and the rings
+//! are only as large as they are.
+//!
+//! The thread hands over what it took in batches, through a bounded queue. When that is full it
+//! leaves the records in the rings, where losses are counted by their producers.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
 
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use ringbuf::{
+    HeapCons, HeapProd, HeapRb,
+    traits::{Consumer as _, Observer as _, Producer as _, Split as _},
+};
 
 use super::{ProbeError, Programs};
 
+/// How long the rings are left alone when nobody wakes the reader.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
+/// Batches that can wait to be joined.
+const QUEUED_BATCHES: usize = 64;
+
 /// Takes records out of the rings of all CPUs.
 pub struct Reader {
-    rings: RingBuffer<'static>,
-    taken: Rc<RefCell<Vec<u8>>>,
+    batches: HeapCons<Vec<u8>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Result<(), ProbeError>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// How often a complete drain was asked for, and up to which request one is done.
+    asked: AtomicU64,
+    done: AtomicU64,
+}
+
+fn failed(source: libbpf_rs::Error) -> ProbeError {
+    ProbeError::Map { map: "RINGS", source }
 }
 
 impl Reader {
-    /// A reader of the programs' rings.
+    /// Starts reading the programs' rings.
     ///
     /// # Errors
     ///
-    /// When the rings cannot be mapped.
+    /// When the rings cannot be reached.
     pub fn new(programs: &Programs) -> Result<Self, ProbeError> {
-        let failed = |source| ProbeError::Map { map: "RINGS", source };
-        let taken = Rc::new(RefCell::new(Vec::new()));
-        let mut builder = RingBufferBuilder::new();
-        for ring in programs.rings() {
-            let taken = Rc::clone(&taken);
-            builder
-                .add(ring, move |record| {
-                    taken.borrow_mut().extend_from_slice(record);
-                    0
-                })
-                .map_err(failed)?;
-        }
-        Ok(Self { rings: builder.build().map_err(failed)?, taken })
+        let rings = programs
+            .rings()
+            .iter()
+            .map(MapHandle::try_from)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(failed)?;
+        let (queue, batches) = HeapRb::new(QUEUED_BATCHES).split();
+        let shared = Arc::new(Shared::default());
+        let (theirs, reader) = (Arc::clone(&shared), thread::current());
+        let thread = thread::Builder::new()
+            .name("roctap-drain".to_owned())
+            .spawn(move || drain(&rings, queue, &theirs, &reader))
+            .map_err(|source| ProbeError::Thread { source })?;
+        Ok(Self { batches, shared, thread: Some(thread) })
     }
 
-    /// Waits until a ring crosses its mark or `timeout` passes, then takes everything. The records
-    /// stand one behind the other; each tells its kind, which tells its size.
+    /// The next batch of records, waiting at most `timeout` for it; empty when there is none. The
+    /// records stand one behind the other; each tells its kind, which tells its size. To be called by
+    /// the thread that made the reader.
     ///
     /// # Errors
     ///
-    /// When waiting fails.
-    pub fn take(&self, timeout: Duration) -> Result<Vec<u8>, ProbeError> {
-        let failed = |source| ProbeError::Map { map: "RINGS", source };
-        match self.rings.poll(timeout) {
+    /// When draining failed.
+    pub fn take(&mut self, timeout: Duration) -> Result<Vec<u8>, ProbeError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(batch) = self.batches.try_pop() {
+                return Ok(batch);
+            }
+            self.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Vec::new());
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Everything that was recorded before the call.
+    ///
+    /// # Errors
+    ///
+    /// When draining failed.
+    pub fn take_all(&mut self) -> Result<Vec<u8>, ProbeError> {
+        let request = self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut all = Vec::new();
+        loop {
+            // Before the batches are looked at: what comes with the answer is then among them.
+            let done = self.shared.done.load(Ordering::Acquire) >= request;
+            while let Some(batch) = self.batches.try_pop() {
+                all.extend(batch);
+            }
+            if done {
+                return Ok(all);
+            }
+            self.check()?;
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+
+    /// Tells how the thread ended, if it has: it does so only when it fails.
+    fn check(&mut self) -> Result<(), ProbeError> {
+        match self.thread.take_if(|thread| thread.is_finished()) {
+            Some(thread) => thread.join().unwrap_or(Ok(())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A failure was told by `take`, or nobody wants to know any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread does.
+fn drain(
+    rings: &[MapHandle],
+    mut queue: HeapProd<Vec<u8>>,
+    shared: &Shared,
+    reader: &thread::Thread,
+) -> Result<(), ProbeError> {
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let rings = open(rings, &taken)?;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let asked = shared.asked.load(Ordering::Acquire);
+        match rings.poll(DRAIN_INTERVAL) {
             Err(e) if e.kind() == libbpf_rs::ErrorKind::Interrupted => {}
             result => result.map_err(failed)?,
         }
         // The timer's part: nobody was woken for what lies below the mark.
-        self.rings.consume().map_err(failed)?;
-        Ok(std::mem::take(&mut *self.taken.borrow_mut()))
+        rings.consume().map_err(failed)?;
+        let mut batch = taken.take();
+        while !batch.is_empty() {
+            match queue.try_push(batch) {
+                Ok(()) => batch = Vec::new(),
+                Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
+                Err(back) => {
+                    batch = back;
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        // Release: whoever sees the answer sees the batches.
+        shared.done.store(asked, Ordering::Release);
+        if !queue.is_empty() || asked > 0 {
+            reader.unpark();
+        }
     }
+    Ok(())
+}
+
+fn open(
+    rings: &[MapHandle],
+    taken: &Rc<RefCell<Vec<u8>>>,
+) -> Result<RingBuffer<'static>, ProbeError> {
+    let mut builder = RingBufferBuilder::new();
+    for ring in rings {
+        let taken = Rc::clone(taken);
+        let keep = move |record: &[u8]| {
+            taken.borrow_mut().extend_from_slice(record);
+            0
+        };
+        builder.add(ring, keep).map_err(failed)?;
+    }
+    builder.build().map_err(failed)
 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod options;
+mod pause;
 mod progress;
 mod select;
 mod session;

@@ -129,8 +129,7 @@ mod tests {
             function("hsa_signal_store_screlease", 16),
             function("hsa_init", 32),
         ];
-        let kept: Vec<String> =
-            without_aliases(Runtime::Hsa, functions).map(|f| f.name).collect();
+        let kept: Vec<String> = without_aliases(Runtime::Hsa, functions).map(|f| f.name).collect();
         assert_eq!(kept, ["hsa_signal_store_screlease", "hsa_init"]);
     }
 }

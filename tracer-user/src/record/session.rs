@@ -14,7 +14,7 @@ use tracer_common::{
 };
 use zerocopy::FromBytes as _;
 
-use super::{Gpu, Options, select::Selection, summary, target::Target};
+use super::{Gpu, Options, pause::Pause, select::Selection, summary, target::Target};
 use crate::{
     clock,
     discover::{self, FileId, Library},
@@ -235,6 +235,13 @@ impl Session {
         Ok(())
     }
 
+    /// Takes everything that is there.
+    fn drain_all(&mut self) -> anyhow::Result<()> {
+        let records = self.reader.take_all()?;
+        self.take_records(&records, |_| {})?;
+        self.take_frames()
+    }
+
     fn take_records(
         &mut self,
         mut bytes: &[u8],
@@ -288,7 +295,9 @@ impl Session {
     /// A fork or an exec of a traced process.
     fn life(&mut self, life: &LifeRecord) -> anyhow::Result<()> {
         match life.header.kind {
-            kind::FORK if self.follow => self.follow_child(life.header.pid, life.child_pid),
+            kind::FORK if self.follow => {
+                self.follow_child(life.header.pid, life.child_pid, life.time_ns)
+            }
             kind::EXEC => {
                 let pid = life.header.pid;
                 if let (Ok(info), Some(target)) =
@@ -304,7 +313,9 @@ impl Session {
     }
 
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
-    fn follow_child(&mut self, parent: u32, child: u32) -> anyhow::Result<()> {
+    fn follow_child(&mut self, parent: u32, child: u32, born_ns: u64) -> anyhow::Result<()> {
+        // Stopped at once, so that it does not get far without probes.
+        let pause = Pause::of(child);
         let Some(parent) = self.targets.get(&parent) else { return Ok(()) };
         let command = parent.info.command.clone();
         let libraries: Vec<Library> = parent
@@ -314,10 +325,16 @@ impl Session {
             .collect();
         self.add_target(child, command);
         let attached = self.attach_all(child, libraries).and_then(|()| self.attach_site(child));
+        drop(pause);
         if let Err(error) = attached
             && self.targets.get(&child).is_some_and(Target::is_alive)
         {
             self.notice(format!("child process {child} is not traced: {error:#}"));
+        } else if discover::libraries(child).is_ok_and(|mapped| !mapped.is_empty()) {
+            let late_ms = (clock::now_ns() - born_ns) / 1_000_000;
+            self.notice(format!(
+                "child process {child} was forked with ROCm loaded and is traced {late_ms} ms later; calls in between are not in the trace"
+            ));
         }
         Ok(())
     }
@@ -345,11 +362,12 @@ impl Session {
                 }
             }
         }
-        for target in self.targets.values_mut().filter(|t| !t.is_alive()) {
+        for (&pid, target) in self.targets.iter_mut().filter(|(_, t)| !t.is_alive()) {
             target.attached.clear();
             target.dispatch_site = None;
             if target.info.detached_ns == 0 {
                 target.info.detached_ns = clock::now_ns();
+                self.programs.forget(pid);
             }
         }
         for reader in &self.shims {
@@ -383,7 +401,7 @@ impl Session {
             losses,
             rocm_seen: self.targets.values().any(|t| !t.info.libraries.is_empty())
                 && self.joiner.counts().calls > 0,
-            shim_active: self.shims.iter().any(|s| s.memory().owner().is_some()),
+            shim: self.shim_presence(),
         };
         let notices = report.notices();
         for text in &notices {
@@ -402,7 +420,7 @@ impl Session {
     fn remove_entries(&mut self) -> anyhow::Result<()> {
         self.programs.set_phase(phase::DETACHING)?;
         self.attachments().for_each(Attachment::remove_entries);
-        self.drain(Duration::ZERO)
+        self.drain_all()
     }
 
     /// Records what is open, then removes the return probes. A call that returns in between has
@@ -413,7 +431,7 @@ impl Session {
             target.attached.clear();
         }
         let mut returned = HashSet::new();
-        let records = self.reader.take(Duration::ZERO)?;
+        let records = self.reader.take_all()?;
         self.take_records(&records, |call| {
             returned.insert(call.correlation_id);
         })?;
@@ -425,6 +443,18 @@ impl Session {
             self.joiner.api(&ApiRecord { header, ..call }, &mut self.trace)?;
         }
         Ok(())
+    }
+
+    fn shim_presence(&self) -> summary::Shim {
+        let loaded: Vec<&Memory> =
+            self.shims.iter().map(|s| s.memory()).filter(|m| m.owner().is_some()).collect();
+        if loaded.is_empty() {
+            summary::Shim::NotLoaded
+        } else if loaded.iter().all(|m| m.is_unsupported()) {
+            summary::Shim::Unsupported
+        } else {
+            summary::Shim::Loaded
+        }
     }
 
     /// Waits, for a bounded time, until living shims have written what was in flight.
@@ -442,8 +472,7 @@ impl Session {
                 living && state.load(std::sync::atomic::Ordering::Acquire) == shim::state::ACTIVE
             });
             if !busy || Instant::now() > deadline {
-                // Once more: what was written between the last drain and the look at the state.
-                return self.drain(Duration::ZERO);
+                return self.drain_all();
             }
         }
     }
@@ -479,10 +508,12 @@ impl Session {
         let shims: BTreeMap<u32, u64> = self
             .shims
             .iter()
-            .filter_map(|shim| {
-                let error = shim.memory().word(control::CLOCK_ERROR_NS);
+            .map(crate::shim::Reader::memory)
+            .filter(|memory| !memory.is_unsupported())
+            .filter_map(|memory| {
+                let error = memory.word(control::CLOCK_ERROR_NS);
                 let error = error.load(std::sync::atomic::Ordering::Relaxed);
-                shim.memory().owner().map(|pid| (pid, error))
+                memory.owner().map(|pid| (pid, error))
             })
             .collect();
         for (&pid, target) in &mut self.targets {
@@ -510,4 +541,3 @@ fn metadata() -> Metadata {
         clock: clock::offsets(),
     }
 }
-

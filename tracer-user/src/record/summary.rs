@@ -20,8 +20,19 @@ pub struct Report<'a> {
     pub losses: Vec<(String, u64)>,
     /// A ROCm library was probed and called.
     pub rocm_seen: bool,
-    /// A shim reported in.
-    pub shim_active: bool,
+    /// What became of the shim.
+    pub shim: Shim,
+}
+
+/// What became of the shim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shim {
+    /// No process loaded it.
+    NotLoaded,
+    /// It does not know this release's tables.
+    Unsupported,
+    /// At least one process runs it.
+    Loaded,
 }
 
 impl Report<'_> {
@@ -39,12 +50,16 @@ impl Report<'_> {
                     .to_owned(),
             );
         } else if self.gpu_missing() {
-            notices.push(if self.shim_active {
-                "kernels were launched, but the shim recorded none of them".to_owned()
-            } else {
-                "kernels were launched, but the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
-                    .to_owned()
-            });
+            let why = match self.shim {
+                Shim::Loaded => "the shim recorded none of them",
+                Shim::Unsupported => {
+                    "the shim does not know the API tables of this HSA runtime (it knows those of ROCm 4.5 to 5.5)"
+                }
+                Shim::NotLoaded => {
+                    "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
+                }
+            };
+            notices.push(format!("kernels were launched, but {why}"));
         } else if self.counts.launches == 0 && self.counts.dispatches == 0 {
             notices.push("no kernel was launched while recording".to_owned());
         }

@@ -22,10 +22,10 @@ use summary::Summary;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  roctap report trace.roctap               the twenty longest kernels and API functions
-  roctap report trace.roctap --top 0       all of them
-  roctap report trace.roctap --wide | less -S
-  roctap report trace.roctap --format json | jq '.kernels[0]'")]
+  roctap report run.rtrace               the twenty longest kernels and API functions
+  roctap report run.rtrace --top 0       all of them
+  roctap report run.rtrace --wide | less -S
+  roctap report run.rtrace --format json | jq '.kernels[0]'")]
 pub struct ReportOptions {
     /// Trace file that `roctap record` wrote
     #[arg(value_name = "FILE")]

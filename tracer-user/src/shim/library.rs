@@ -14,6 +14,8 @@ use crate::discover::{ElfError, Image};
 const FILE_NAME: &str = "libroctap_shim.so";
 /// The HSA runtime's list of tool libraries, separated by spaces.
 const TOOLS_ENV: &str = "HSA_TOOLS_LIB";
+/// Without it, an HSA runtime that was built with rocprofiler-register ignores [`TOOLS_ENV`].
+const V1_TOOLS_ENV: &str = "HSA_TOOLS_ROCPROFILER_V1_TOOLS";
 /// Names another shim file.
 const SHIM_ENV: &str = "ROCTAP_SHIM";
 
@@ -21,13 +23,17 @@ const SHIM_ENV: &str = "ROCTAP_SHIM";
 #[derive(Debug, thiserror::Error)]
 pub enum ShimError {
     /// It is not where it should be.
-    #[error("{FILE_NAME} not found beside {roctap} or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)")]
+    #[error(
+        "{FILE_NAME} not found beside {roctap} or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)"
+    )]
     NotFound {
         /// This program.
         roctap: PathBuf,
     },
     /// Its path cannot stand in a list separated by spaces.
-    #[error("{path}: {TOOLS_ENV} is a list separated by spaces, so the shim's path must not have one")]
+    #[error(
+        "{path}: {TOOLS_ENV} is a list separated by spaces, so the shim's path must not have one"
+    )]
     Space {
         /// The path.
         path: PathBuf,
@@ -82,13 +88,13 @@ impl Shim {
     pub fn environment<'a>(
         &self,
         memories: impl Iterator<Item = &'a Memory>,
-    ) -> [(&'static str, OsString); 2] {
+    ) -> [(&'static str, OsString); 3] {
         let mut tools = self.path.clone().into_os_string();
         if let Some(others) = std::env::var_os(TOOLS_ENV).filter(|v| !v.is_empty()) {
             tools.push(" ");
             tools.push(others);
         }
         let paths: Vec<OsString> = memories.map(Memory::path).collect();
-        [(TOOLS_ENV, tools), (MEMORY_ENV, paths.join(OsStr::new(":")))]
+        [(TOOLS_ENV, tools), (MEMORY_ENV, paths.join(OsStr::new(":"))), (V1_TOOLS_ENV, "1".into())]
     }
 }

@@ -44,8 +44,7 @@ impl Memory {
         let bytes = layout.total_bytes();
         let failed = |call| move |source| MemoryError { bytes, call, source };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd =
-            rustix::fs::memfd_create("roctap-shim", flags).map_err(failed("memfd_create"))?;
+        let fd = rustix::fs::memfd_create("roctap-shim", flags).map_err(failed("memfd_create"))?;
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
         // A peer that shrank the memory would kill us with SIGBUS.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
@@ -58,8 +57,7 @@ impl Memory {
         .map_err(failed("mmap"))?;
         // SAFETY: the mapping is `bytes` long, page-aligned and never unmapped; the size is sealed;
         // every bit pattern is a valid AtomicU64.
-        let words =
-            unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), bytes / 8) };
+        let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), bytes / 8) };
         let memory = Self { fd, words, layout };
         memory.word(control::VERSION).store(shim::VERSION, Ordering::Relaxed);
         memory.word(control::RINGS).store(layout.rings as u64, Ordering::Relaxed);
@@ -84,6 +82,11 @@ impl Memory {
     pub fn owner(&self) -> Option<u32> {
         let pid = self.word(control::PID).load(Ordering::Acquire);
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
+    }
+
+    /// Whether the shim found tables that it does not know, and touched nothing.
+    pub fn is_unsupported(&self) -> bool {
+        self.word(control::STATE).load(Ordering::Relaxed) == shim::state::UNSUPPORTED
     }
 
     /// What the shim could not record so far.

@@ -69,7 +69,9 @@ impl Reader {
                     },
                     Err(Corrupt) => {
                         self.broken[ring] = true;
-                        tracing::warn!("the shim's ring {ring} (thread {owner}) is corrupt; it is not read any more");
+                        tracing::warn!(
+                            "the shim's ring {ring} (thread {owner}) is corrupt; it is not read any more"
+                        );
                         break;
                     }
                 }
