@@ -48,6 +48,13 @@ pub struct ApiTable {
 }
 
 pub type SignalStore = unsafe extern "C-unwind" fn(u64, i64);
+pub type SignalWait = unsafe extern "C-unwind" fn(
+    signal: u64,
+    condition: u32,
+    compare: i64,
+    timeout: u64,
+    wait_state: u32,
+) -> i64;
 pub type ShutDown = unsafe extern "C-unwind" fn() -> Status;
 pub type AgentCallback = unsafe extern "C-unwind" fn(u64, *mut c_void) -> Status;
 pub type IterateAgents = unsafe extern "C-unwind" fn(AgentCallback, *mut c_void) -> Status;
@@ -141,7 +148,9 @@ pub struct CoreTable {
     _d: [usize; 2],
     pub signal_store_relaxed: Entry<SignalStore>,
     pub signal_store_screlease: Entry<SignalStore>,
-    _e: [usize; 24],
+    pub signal_wait_relaxed: Entry<SignalWait>,
+    pub signal_wait_scacquire: Entry<SignalWait>,
+    _e: [usize; 22],
     pub signal_subtract_screlease: Entry<SignalStore>,
     _f: [usize; 18],
     pub executable_freeze: Entry<ExecutableFreeze>,
@@ -226,6 +235,18 @@ pub struct AmdQueue {
 /// Bit of [`AmdQueue::queue_properties`]: completion signals get their times.
 pub const QUEUE_PROFILING: u32 = 1 << 3;
 
+/// Whether `value` satisfies `hsa_signal_condition_t` against `compare`.
+pub fn is_satisfied(condition: u32, value: i64, compare: i64) -> bool {
+    match condition {
+        0 => value == compare,
+        1 => value != compare,
+        2 => value < compare,
+        3 => value >= compare,
+        // The runtime returns at once.
+        _ => true,
+    }
+}
+
 /// One AQL packet. The header is the low half of the first word's low half.
 #[repr(C, align(64))]
 pub struct Packet(pub [AtomicU64; 8]);
@@ -299,6 +320,8 @@ const _: () = {
     assert!(offset_of!(CoreTable, signal_destroy) == 320);
     assert!(offset_of!(CoreTable, signal_store_relaxed) == 344);
     assert!(offset_of!(CoreTable, signal_store_screlease) == 352);
+    assert!(offset_of!(CoreTable, signal_wait_relaxed) == 360);
+    assert!(offset_of!(CoreTable, signal_wait_scacquire) == 368);
     assert!(offset_of!(CoreTable, signal_subtract_screlease) == 552);
     assert!(offset_of!(CoreTable, executable_freeze) == 704);
     assert!(offset_of!(CoreTable, executable_symbol_get_info) == 760);

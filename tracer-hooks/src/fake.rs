@@ -63,6 +63,23 @@ unsafe extern "C-unwind" fn store(signal: u64, value: i64) {
         signal.value.store(value, Ordering::Release);
     }
 }
+unsafe extern "C-unwind" fn wait(
+    signal: u64,
+    condition: u32,
+    compare: i64,
+    timeout: u64,
+    _: u32,
+) -> i64 {
+    let signal = at::<AmdSignal>(signal);
+    let deadline = crate::sys::now_ns().saturating_add(timeout);
+    loop {
+        let value = signal.value.load(Ordering::Acquire);
+        if abi::is_satisfied(condition, value, compare) || crate::sys::now_ns() > deadline {
+            return value;
+        }
+        std::thread::yield_now();
+    }
+}
 unsafe extern "C-unwind" fn subtract(signal: u64, value: i64) {
     DECREMENTED.fetch_add(1, Ordering::Relaxed);
     at::<AmdSignal>(signal).value.fetch_sub(value, Ordering::AcqRel);
@@ -191,6 +208,9 @@ pub struct Fake {
     pub amd: &'static AmdExtTable,
 }
 
+// SAFETY: tables of atomics that live for ever.
+unsafe impl Sync for Fake {}
+
 impl Fake {
     /// Fresh tables.
     pub fn new() -> &'static Self {
@@ -213,6 +233,7 @@ impl Fake {
             core.signal_subtract_screlease => subtract, core.executable_freeze => freeze,
             core.executable_symbol_get_info => info,
             core.system_get_major_extension_table => loader,
+            core.signal_wait_relaxed => wait, core.signal_wait_scacquire => wait,
             core.signal_silent_store_relaxed => store,
             core.signal_silent_store_screlease => store,
             core.executable_iterate_agent_symbols => symbols,
@@ -224,6 +245,13 @@ impl Fake {
             amd.memory_async_copy_rect => copy,
         }
         forever(Self { root: ApiTable { version: version(48), core, amd_ext: amd }, core, amd })
+    }
+
+    /// Waits through the tables until `signal` is below `compare`.
+    pub fn wait(&self, signal: &AmdSignal, compare: i64) -> i64 {
+        let wait = self.core.signal_wait_scacquire.get().expect("there");
+        // SAFETY: a signal of the test's.
+        unsafe { wait(handle(signal), 2, compare, 30_000_000_000, 0) }
     }
 
     /// A new queue, through the tables, with a packet processor.

@@ -69,6 +69,8 @@ pub struct Runtime {
     signal_destroy: Entry<abi::SignalDestroy>,
     pub(crate) store_relaxed: Entry<abi::SignalStore>,
     pub(crate) store_screlease: Entry<abi::SignalStore>,
+    pub(crate) wait_relaxed: Entry<abi::SignalWait>,
+    pub(crate) wait_scacquire: Entry<abi::SignalWait>,
     pub(crate) silent_store_relaxed: Entry<abi::SignalStore>,
     pub(crate) silent_store_screlease: Entry<abi::SignalStore>,
     subtract_screlease: Entry<abi::SignalStore>,
@@ -95,6 +97,8 @@ pub static RUNTIME: Runtime = Runtime {
     signal_destroy: Entry::EMPTY,
     store_relaxed: Entry::EMPTY,
     store_screlease: Entry::EMPTY,
+    wait_relaxed: Entry::EMPTY,
+    wait_scacquire: Entry::EMPTY,
     silent_store_relaxed: Entry::EMPTY,
     silent_store_screlease: Entry::EMPTY,
     subtract_screlease: Entry::EMPTY,
@@ -177,6 +181,8 @@ pub unsafe fn save_and_patch(tables: *const ApiTable) -> Result<(), Unsupported>
         core.executable_freeze => executable_freeze, hooks::executable_freeze;
         amd.memory_async_copy => async_copy, hooks::async_copy;
         amd.memory_async_copy_rect => async_copy_rect, hooks::async_copy_rect;
+        core.signal_wait_relaxed => wait_relaxed, hooks::wait_relaxed;
+        core.signal_wait_scacquire => wait_scacquire, hooks::wait_scacquire;
         core.signal_store_relaxed => store_relaxed, hooks::store_relaxed;
         core.signal_store_screlease => store_screlease, hooks::store_screlease;
         core.signal_silent_store_relaxed => silent_store_relaxed, hooks::silent_store_relaxed;

@@ -112,6 +112,7 @@ fn value(signal: &AmdSignal) -> i64 {
     signal.value.load(Ordering::Acquire)
 }
 
+#[derive(Clone, Copy)]
 struct Bench {
     fake: &'static Fake,
     recorder: &'static Recorder,
@@ -147,7 +148,7 @@ impl Bench {
 }
 
 /// Threads on one queue, with every way to use signals.
-fn storm(queue: &FakeQueue, threads: u64, each: u64) {
+fn storm(bench: &Bench, queue: &FakeQueue, threads: u64, each: u64) {
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
@@ -162,7 +163,8 @@ fn storm(queue: &FakeQueue, threads: u64, each: u64) {
                         1 => {
                             own.value.store(1, Ordering::Release);
                             let index = queue.dispatch(barrier, handle(own));
-                            until("the own signal", || value(own) == 0);
+                            let waited = random.below(2) == 0 && bench.fake.wait(own, 1) == 0;
+                            until("the own signal", || waited || value(own) == 0);
                             let start = own.start_ts.load(Ordering::Relaxed);
                             assert_eq!(start - crate::fake::TICKS, 2 * index + 1, "its own times");
                         }
@@ -241,7 +243,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
 fn every_packet(bench: &Bench) {
     for (size, threads, seed) in [(64, 1, 1), (64, 4, 2), (1024, 4, 3)] {
         let queue = bench.queue(size, seed);
-        storm(&queue, threads, 2000);
+        storm(bench, &queue, threads, 2000);
         bench.check(&queue, queue.amd.write_dispatch_id.load(Ordering::Relaxed));
         queue.destroy();
     }
@@ -296,7 +298,7 @@ fn switched_under_load(bench: &Bench) {
             stop.store(true, Ordering::Release);
         });
         while !stop.load(Ordering::Acquire) {
-            storm(&queue, 3, 200);
+            storm(bench, &queue, 3, 200);
         }
     });
     bench.switch(false);

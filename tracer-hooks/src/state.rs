@@ -60,6 +60,8 @@ pub struct State {
     pub copies: Copies,
     /// The right to look at what is in flight and to call the runtime for it.
     pub work: Lock<Work>,
+    /// Threads of the application that look for themselves while they wait.
+    pub helpers: AtomicU32,
 }
 
 /// The state.
@@ -74,6 +76,7 @@ pub static STATE: State = State {
     registry: Registry::new(),
     copies: Copies::new(),
     work: Lock::new(Work::new()),
+    helpers: AtomicU32::new(0),
 };
 
 impl State {
@@ -88,6 +91,13 @@ impl State {
     pub fn context(&'static self) -> Option<Context<'static>> {
         let sink = *self.sink.get()?;
         Some(Context { sink, pool: &self.pool, phase: &self.phase, epoch: &self.epoch })
+    }
+
+    /// Something is in flight that the application may be waiting for.
+    pub fn chained(&self) -> bool {
+        let phase = self.phase.load(Ordering::Acquire);
+        (phase == phase::ACTIVE || phase == phase::DRAINING)
+            && (self.copies.track.chained() || self.registry.objects().any(|q| q.track.chained()))
     }
 
     /// Wakes the worker if it sleeps more soundly than `level`.

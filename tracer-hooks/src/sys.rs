@@ -73,6 +73,12 @@ pub fn getpid() -> u32 {
     unsafe { libc::getpid() as u32 }
 }
 
+/// Lets others run, if there are any that wait for this CPU.
+pub fn yield_now() {
+    // SAFETY: no arguments.
+    unsafe { libc::sched_yield() };
+}
+
 /// How many CPUs the process may run on; 1 when unknown.
 pub fn cpus() -> usize {
     // SAFETY: all zeros is a valid cpu_set_t, which the call fills.

@@ -204,6 +204,13 @@ impl Track {
             == self.by_producer.tail.load(Ordering::Acquire)
     }
 
+    /// Some entry that is in flight has an original.
+    #[inline]
+    pub fn chained(&self) -> bool {
+        self.by_consumer.chained_gone.load(Ordering::Relaxed)
+            != self.by_producer.chained.load(Ordering::Relaxed)
+    }
+
     /// How many entries are in flight, holes excluded.
     pub fn pending(&self) -> usize {
         let (head, tail) = (
