@@ -184,9 +184,10 @@ impl Binary {
 
     /// Which code is at `offset` in the file.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
-        let segment = self.segments.iter().find(|s| {
-            s.executable && offset >= s.offset && offset - s.offset < s.file_size
-        })?;
+        let segment = self
+            .segments
+            .iter()
+            .find(|s| s.executable && offset >= s.offset && offset - s.offset < s.file_size)?;
         segment.address.checked_add(offset - segment.offset)
     }
 

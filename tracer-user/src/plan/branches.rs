@@ -108,12 +108,14 @@ fn scan(
                     guarded.push((from, switch.guarded));
                 }
             }
-            FlowControl::Call | FlowControl::XbeginXabortXend | FlowControl::UnconditionalBranch
+            FlowControl::Call
+            | FlowControl::XbeginXabortXend
+            | FlowControl::UnconditionalBranch
             | FlowControl::ConditionalBranch => {
                 // Zero for far branches and what has no target; no code is there.
                 let target = instruction.near_branch_target();
-                let new_call = instruction.flow_control() == FlowControl::Call
-                    && target == *region.start();
+                let new_call =
+                    instruction.flow_control() == FlowControl::Call && target == *region.start();
                 if region.contains(&target) && !new_call {
                     return Err(NotMoved::JumpTarget { from });
                 }
@@ -122,8 +124,11 @@ fn scan(
                     exits.push(target);
                 }
             }
-            FlowControl::Next | FlowControl::Return | FlowControl::IndirectCall
-            | FlowControl::Interrupt | FlowControl::Exception => {}
+            FlowControl::Next
+            | FlowControl::Return
+            | FlowControl::IndirectCall
+            | FlowControl::Interrupt
+            | FlowControl::Exception => {}
         }
         if before.len() == switch::WINDOW {
             before.pop_front();

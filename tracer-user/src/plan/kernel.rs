@@ -133,7 +133,7 @@ pub enum Refusal {
     Opcode,
     /// The kernel would emulate another instruction in its place: before 6.19 `xchg %r8,%rax` as a
     /// nop; and it compares the opcode byte of VEX, EVEX and XOP instructions with those of jumps
-    /// and calls.
+    /// and calls. Tried on 6.18: a probe on `vmovdqa %ymm0,(%rdi)`, taken for `jg`, loses the store.
     #[error("the kernel would mistake the instruction for another")]
     Misread,
 }
@@ -182,11 +182,7 @@ const fn is_legacy_prefix(byte: u8) -> bool {
 /// # Errors
 ///
 /// When the kernel refuses it or would misread it.
-pub fn classify(
-    bytes: &[u8],
-    page_offset: u64,
-    kernel: KernelVersion,
-) -> Result<Class, Refusal> {
+pub fn classify(bytes: &[u8], page_offset: u64, kernel: KernelVersion) -> Result<Class, Refusal> {
     let parts = Parts::of(bytes).ok_or(Refusal::Invalid)?;
     check(&parts, kernel)?;
     let optimised = bytes.len() == 5

@@ -167,7 +167,8 @@ fn search(code: &[u8], address: u64, kernel: KernelVersion) -> Search {
         if instruction.is_invalid() {
             break;
         }
-        let bytes = usize::try_from(offset).ok().and_then(|at| code.get(at..at + instruction.len()));
+        let bytes =
+            usize::try_from(offset).ok().and_then(|at| code.get(at..at + instruction.len()));
         let class = bytes
             .ok_or(Refusal::Invalid)
             .and_then(|bytes| classify(bytes, instruction.ip(), kernel));

@@ -196,7 +196,9 @@ impl State {
                 if let Value::From(slot) = value { Step::Jump(slot) } else { Step::Other }
             }
             FlowControl::Return => Step::Return,
-            FlowControl::IndirectCall | FlowControl::Interrupt | FlowControl::Exception
+            FlowControl::IndirectCall
+            | FlowControl::Interrupt
+            | FlowControl::Exception
             | FlowControl::XbeginXabortXend => Step::Other,
         }
     }
@@ -205,9 +207,11 @@ impl State {
         let (to, from) = (i.op0_kind(), i.op1_kind());
         match (i.mnemonic(), to, from) {
             (Mnemonic::Endbr64 | Mnemonic::Nop, ..) => {}
-            (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Register, _)
-                if i.op0_register().is_gpr() && matches!(from, OpKind::Register | OpKind::Memory) =>
-            {
+            (
+                Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx,
+                OpKind::Register,
+                _,
+            ) if i.op0_register().is_gpr() && matches!(from, OpKind::Register | OpKind::Memory) => {
                 let value = match from {
                     OpKind::Register => self.register(i.op1_register()),
                     _ => self.load(i),
@@ -262,7 +266,10 @@ impl State {
         let writes = |access| {
             matches!(
                 access,
-                OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+                OpAccess::Write
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadWrite
+                    | OpAccess::ReadCondWrite
             )
         };
         let info = factory.info(i);

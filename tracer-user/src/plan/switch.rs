@@ -68,7 +68,9 @@ pub(super) fn read(binary: &Binary, before: &[Instruction], jump: &Instruction) 
         && (compare.op0_register().is_gpr32() || compare.op0_register().is_gpr64())
         && matches!(
             compare.op1_kind(),
-            OpKind::Immediate8to32 | OpKind::Immediate8to64 | OpKind::Immediate32
+            OpKind::Immediate8to32
+                | OpKind::Immediate8to64
+                | OpKind::Immediate32
                 | OpKind::Immediate32to64
         );
     let entries = compare.immediate(1).checked_add(1).filter(|n| compares && *n <= MAX_ENTRIES)?;

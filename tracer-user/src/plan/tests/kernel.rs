@@ -32,30 +32,30 @@ fn versions() {
 fn classes() {
     use Class::{Emulated, Nop5, SingleStep};
     let emulated: &[&[u8]] = &[
-        &[0x55],                         // push %rbp
-        &[0x41, 0x57],                   // push %r15
-        &[0x54],                         // push %rsp
-        &[0x90],                         // nop
-        &[0xeb, 2],                      // jmp
-        &[0xe9, 0, 1, 0, 0],             // jmp
-        &[0xf2, 0xe9, 0, 1, 0, 0],       // bnd jmp
-        &[0xe8, 0, 1, 0, 0],             // call
-        &[0x74, 2],                      // je
-        &[0x0f, 0x84, 0, 1, 0, 0],       // je
+        &[0x55],                   // push %rbp
+        &[0x41, 0x57],             // push %r15
+        &[0x54],                   // push %rsp
+        &[0x90],                   // nop
+        &[0xeb, 2],                // jmp
+        &[0xe9, 0, 1, 0, 0],       // jmp
+        &[0xf2, 0xe9, 0, 1, 0, 0], // bnd jmp
+        &[0xe8, 0, 1, 0, 0],       // call
+        &[0x74, 2],                // je
+        &[0x0f, 0x84, 0, 1, 0, 0], // je
     ];
     let stepped: &[&[u8]] = &[
-        &[0xf3, 0x0f, 0x1e, 0xfa],       // endbr64
-        &[0x48, 0x89, 0xe5],             // mov %rsp,%rbp
-        &[0x48, 0x83, 0xec, 8],          // sub $8,%rsp
-        &[0x6a, 1],                      // push $1
-        &[0xff, 0x30],                   // push (%rax)
-        &[0x5d],                         // pop %rbp: only push is emulated
-        &[0x48, 0x55],                   // push %rbp with a needless prefix
-        &[0x66, 0x55],                   // push %bp
-        &[0xc3],                         // ret
-        &[0xe3, 2],                      // jrcxz
-        &[0xff, 0xe0],                   // jmp *%rax
-        &[0x31, 0xc0],                   // xor %eax,%eax
+        &[0xf3, 0x0f, 0x1e, 0xfa], // endbr64
+        &[0x48, 0x89, 0xe5],       // mov %rsp,%rbp
+        &[0x48, 0x83, 0xec, 8],    // sub $8,%rsp
+        &[0x6a, 1],                // push $1
+        &[0xff, 0x30],             // push (%rax)
+        &[0x5d],                   // pop %rbp: only push is emulated
+        &[0x48, 0x55],             // push %rbp with a needless prefix
+        &[0x66, 0x55],             // push %bp
+        &[0xc3],                   // ret
+        &[0xe3, 2],                // jrcxz
+        &[0xff, 0xe0],             // jmp *%rax
+        &[0x31, 0xc0],             // xor %eax,%eax
     ];
     for kernel in [V6_6, V6_16, V6_18, V6_19, V7_3] {
         for bytes in emulated {
@@ -100,20 +100,20 @@ fn refusals() {
     let cases: &[(&[u8], Refusal)] = &[
         (&[], Refusal::Invalid),
         (&[0x66], Refusal::Invalid),
-        (&[0xf0, 0x48, 0xff, 0x00], Refusal::Prefix),       // lock incq (%rax)
-        (&[0x3e, 0xff, 0xe0], Refusal::Prefix),             // notrack jmp *%rax
+        (&[0xf0, 0x48, 0xff, 0x00], Refusal::Prefix), // lock incq (%rax)
+        (&[0x3e, 0xff, 0xe0], Refusal::Prefix),       // notrack jmp *%rax
         (&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], Refusal::Prefix), // long nop, cs
         (&[0xcc], Refusal::Opcode),
         (&[0xcd, 0x80], Refusal::Opcode),
         (&[0xf4], Refusal::Opcode),
-        (&[0x0f, 0x05], Refusal::Opcode),                   // syscall
-        (&[0x0f, 0x0b], Refusal::Opcode),                   // ud2
-        (&[0x66, 0xe9, 0, 0], Refusal::Opcode),             // jmpw
-        (&[0x8e, 0xd0], Refusal::Opcode),                   // mov %eax,%ss
-        (&[0xc5, 0xf8, 0x77], Refusal::Misread),            // vzeroupper: ja
-        (&[0xc5, 0xfd, 0x7f, 0x07], Refusal::Misread),      // vmovdqa %ymm0,(%rdi): jg
+        (&[0x0f, 0x05], Refusal::Opcode),              // syscall
+        (&[0x0f, 0x0b], Refusal::Opcode),              // ud2
+        (&[0x66, 0xe9, 0, 0], Refusal::Opcode),        // jmpw
+        (&[0x8e, 0xd0], Refusal::Opcode),              // mov %eax,%ss
+        (&[0xc5, 0xf8, 0x77], Refusal::Misread),       // vzeroupper: ja
+        (&[0xc5, 0xfd, 0x7f, 0x07], Refusal::Misread), // vmovdqa %ymm0,(%rdi): jg
         (&[0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc0], Refusal::Misread),
-        (&[0x49, 0x90], Refusal::Misread),                  // xchg %r8,%rax
+        (&[0x49, 0x90], Refusal::Misread), // xchg %r8,%rax
     ];
     for (bytes, refusal) in cases {
         assert_eq!(classify(bytes, 0, V6_18), Err(*refusal), "{bytes:x?}");

@@ -218,15 +218,10 @@ fn switch(break_it: bool) -> Vec<u8> {
         let mut out = a.create_label();
         a.cmp(edi, if break_it { 300 } else { 3 }).unwrap();
         a.ja(out).unwrap();
-        let table = iced_x86::MemoryOperand::with_base_displ(
-            iced_x86::Register::RIP,
-            CONSTANTS as i64,
-        );
-        let lea = iced_x86::Instruction::with2(
-            iced_x86::Code::Lea_r64_m,
-            iced_x86::Register::RDX,
-            table,
-        );
+        let table =
+            iced_x86::MemoryOperand::with_base_displ(iced_x86::Register::RIP, CONSTANTS as i64);
+        let lea =
+            iced_x86::Instruction::with2(iced_x86::Code::Lea_r64_m, iced_x86::Register::RDX, table);
         a.add_instruction(lea.unwrap()).unwrap();
         a.mov(edi, edi).unwrap();
         a.movsxd(rax, dword_ptr(rdx + rdi * 4)).unwrap();

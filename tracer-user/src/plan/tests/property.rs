@@ -13,9 +13,22 @@ use super::{
 };
 
 const REGISTERS: [Register; 16] = [
-    Register::RAX, Register::RCX, Register::RDX, Register::RBX, Register::RSP, Register::RBP,
-    Register::RSI, Register::RDI, Register::R8, Register::R9, Register::R10, Register::R11,
-    Register::R12, Register::R13, Register::R14, Register::R15,
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RBX,
+    Register::RSP,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
 ];
 const ARGUMENTS: [usize; 6] = [7, 6, 2, 1, 8, 9];
 const RSP: usize = 4;
@@ -89,9 +102,7 @@ fn assemble(ops: &[Op]) -> Vec<u8> {
             }
             Op::Xor(x, y) => two(Code::Xor_rm64_r64, x, y).unwrap(),
             Op::Compare(x, y) => two(Code::Cmp_rm64_r64, x, y).unwrap(),
-            Op::Load(x) => {
-                Instruction::with2(Code::Mov_r64_rm64, REGISTERS[x], memory(8)).unwrap()
-            }
+            Op::Load(x) => Instruction::with2(Code::Mov_r64_rm64, REGISTERS[x], memory(8)).unwrap(),
             Op::Store(x, at) => {
                 Instruction::with2(Code::Mov_rm64_r64, memory(8 * at), REGISTERS[x]).unwrap()
             }

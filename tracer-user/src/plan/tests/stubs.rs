@@ -66,7 +66,11 @@ const LIVE: [(u64, u64); 2] = [(BIAS + POINTER, TABLE), (TABLE + OFFSET, BIAS + 
 
 fn assert_followed(stub: &[u8], more: &[u8]) {
     let plan = plan(stub, more, &LIVE);
-    assert_eq!(plan.reached, Reached::Implementation { file_offset: 0x1100, slot: SLOT }, "{plan:?}");
+    assert_eq!(
+        plan.reached,
+        Reached::Implementation { file_offset: 0x1100, slot: SLOT },
+        "{plan:?}"
+    );
     let site = plan.site.unwrap();
     assert_eq!((site.file_offset, site.class), (0x1100, Class::Emulated));
     assert_eq!(site.instruction, "push %rbx");
@@ -88,18 +92,24 @@ fn hsa(at: u64) -> Vec<u8> {
 #[test]
 fn hsa_shapes() {
     assert_followed(&hsa(CODE), &[]);
-    assert_followed(&assemble(CODE, |a| {
-        a.endbr64().unwrap();
-        load(a, POINTER);
-        a.movzx(edi, di).unwrap();
-        a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
-    }), &[]);
-    assert_followed(&assemble(CODE, |a| {
-        let lea = Instruction::with2(Code::Lea_r64_m, Register::RAX, relative(POINTER));
-        a.add_instruction(lea.unwrap()).unwrap();
-        a.mov(rax, qword_ptr(rax)).unwrap();
-        a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
-    }), &[]);
+    assert_followed(
+        &assemble(CODE, |a| {
+            a.endbr64().unwrap();
+            load(a, POINTER);
+            a.movzx(edi, di).unwrap();
+            a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
+        }),
+        &[],
+    );
+    assert_followed(
+        &assemble(CODE, |a| {
+            let lea = Instruction::with2(Code::Lea_r64_m, Register::RAX, relative(POINTER));
+            a.add_instruction(lea.unwrap()).unwrap();
+            a.mov(rax, qword_ptr(rax)).unwrap();
+            a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
+        }),
+        &[],
+    );
 }
 
 #[test]
@@ -195,30 +205,45 @@ fn what_is_not_a_stub() {
     assert_not_a_stub(&wrapper(0x10, 0x10, 0x28), &[0x0f, 0x0b]);
     assert_not_a_stub(&wrapper(0x10, 0x10, 0x28), &[0xeb, 0xfe]);
     // An argument is changed on the way.
-    assert_not_a_stub(&assemble(CODE, |a| {
-        load(a, POINTER);
-        a.mov(rdi, rsi).unwrap();
-        a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
-    }), &[]);
-    assert_not_a_stub(&assemble(CODE, |a| {
-        load(a, POINTER);
-        a.xor(r9, r9).unwrap();
-        a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
-    }), &[]);
+    assert_not_a_stub(
+        &assemble(CODE, |a| {
+            load(a, POINTER);
+            a.mov(rdi, rsi).unwrap();
+            a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
+        }),
+        &[],
+    );
+    assert_not_a_stub(
+        &assemble(CODE, |a| {
+            load(a, POINTER);
+            a.xor(r9, r9).unwrap();
+            a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
+        }),
+        &[],
+    );
     // Memory is written, a virtual call, a conditional one.
-    assert_not_a_stub(&assemble(CODE, |a| {
-        load(a, POINTER);
-        a.mov(qword_ptr(rdi), rdx).unwrap();
-        a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
-    }), &[]);
-    assert_not_a_stub(&assemble(CODE, |a| {
-        a.mov(rax, qword_ptr(rdi)).unwrap();
-        a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
-    }), &[]);
-    assert_not_a_stub(&assemble(CODE, |a| {
-        load(a, POINTER);
-        a.jmp(qword_ptr(rax + rcx * 8 + OFFSET as i32)).unwrap();
-    }), &[]);
+    assert_not_a_stub(
+        &assemble(CODE, |a| {
+            load(a, POINTER);
+            a.mov(qword_ptr(rdi), rdx).unwrap();
+            a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
+        }),
+        &[],
+    );
+    assert_not_a_stub(
+        &assemble(CODE, |a| {
+            a.mov(rax, qword_ptr(rdi)).unwrap();
+            a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
+        }),
+        &[],
+    );
+    assert_not_a_stub(
+        &assemble(CODE, |a| {
+            load(a, POINTER);
+            a.jmp(qword_ptr(rax + rcx * 8 + OFFSET as i32)).unwrap();
+        }),
+        &[],
+    );
 }
 
 #[test]
