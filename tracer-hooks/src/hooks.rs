@@ -40,7 +40,7 @@ pub fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
 macro_rules! signal_store {
     ($($name:ident)*) => {$(
         pub unsafe extern "C-unwind" fn $name(signal: u64, value: i64) {
-            if STATE.active() && doorbell(signal, value) {
+            if STATE.watches_doorbells() && doorbell(signal, value) {
                 return;
             }
             if let Some(store) = RUNTIME.$name.get() {
@@ -120,7 +120,9 @@ fn doorbell(signal: u64, value: i64) -> bool {
     };
     let address = amd.queue.load(Ordering::Relaxed);
     contained(|| {
-        let Some(queue) = STATE.registry.find(address).or_else(|| announce::stranger(address))
+        let known = STATE.registry.find(address);
+        let Some(queue) =
+            known.or_else(|| STATE.active().then(|| announce::stranger(address)).flatten())
         else {
             return false;
         };

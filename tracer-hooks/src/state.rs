@@ -28,6 +28,8 @@ pub mod phase {
     pub const INERT: u32 = 5;
 }
 
+const _: () = assert!(phase::ACTIVE | 1 == phase::DRAINING && phase::ACTIVE & 1 == 0);
+
 /// How soundly the worker sleeps; value of [`State::sleep`].
 pub mod sleep {
     /// It looks by itself soon enough for everybody.
@@ -80,10 +82,19 @@ pub static STATE: State = State {
 };
 
 impl State {
-    /// Whether to intercept: the one branch that a dormant hook costs.
+    /// Whether to record.
     #[inline]
     pub fn active(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == phase::ACTIVE
+    }
+
+    /// Whether doorbells take their queue's lock: the one branch that a dormant one costs.
+    ///
+    /// Also while draining: a thread may still be instrumenting, and a doorbell that passed it by
+    /// would let the packet processor take the packet that it is at.
+    #[inline]
+    pub fn watches_doorbells(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) & !1 == phase::ACTIVE
     }
 
     /// What instrumenting needs, once there is a sink.

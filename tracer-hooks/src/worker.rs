@@ -104,7 +104,8 @@ impl Pace {
         }
         let idle = now.saturating_sub(self.last_progress_ns);
         if round.pending {
-            Pause::Slow((idle / 16).clamp(200_000, 2_000_000))
+            let longest = if idle < 1_000_000_000 { 2_000_000 } else { 20_000_000 };
+            Pause::Slow((idle / 16).clamp(200_000, longest))
         } else if round.held || more {
             Pause::Slow(500_000)
         } else {
@@ -118,7 +119,10 @@ impl Pace {
             _ if STATE.helpers.load(Ordering::Relaxed) > 0 => Pause::Nap(100_000),
             // Shorter sleeps do not exist: the shortest take 10 to 30 µs on virtual machines.
             0..YIELD_NS if self.may_yield => Pause::Yield,
-            _ => Pause::Nap((since_ns / 32).clamp(5_000, 200_000)),
+            _ => Pause::Nap(
+                (since_ns / 32)
+                    .clamp(5_000, if since_ns < 100_000_000 { 200_000 } else { 1_000_000 }),
+            ),
         }
     }
 }
