@@ -16,6 +16,7 @@ pub mod export;
 pub mod join;
 pub mod plan;
 pub mod probe;
+pub mod probes;
 pub mod record;
 pub mod report;
 pub mod shim;

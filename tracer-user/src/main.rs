@@ -3,7 +3,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use roctap::{doctor, export, record, report};
+use roctap::{discover, doctor, export, probes, record, report};
 use tracing_subscriber::EnvFilter;
 
 /// Traces AMD ROCm programs: API calls and GPU work, joined
@@ -32,6 +32,8 @@ enum Verb {
     Report(report::ReportOptions),
     /// Write a trace in the formats of other tools
     Export(export::ExportOptions),
+    /// Show where the functions of a library or process would be probed, and at what cost
+    Probes(probes::Options),
     /// Say what this machine and its ROCm processes allow, and why not
     Doctor,
     /// List the running ROCm processes
@@ -39,14 +41,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == record::HOLD) {
-        let rest: Vec<_> = arguments.collect();
-        // Comes back only when the command cannot be run.
-        return match record::hold(&rest) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 127),
-        };
+    if let Some(code) = helper() {
+        return code;
     }
     let cli = Cli::parse();
     let level = ["roctap=warn", "roctap=info", "roctap=debug"][usize::from(cli.verbose.min(2))];
@@ -63,6 +59,7 @@ fn main() -> ExitCode {
         Verb::Record(options) => record::run(options),
         Verb::Report(options) => report::run(options),
         Verb::Export(options) => export::run(options, &export::ApiTables),
+        Verb::Probes(options) => probes::run(options),
         Verb::Doctor => doctor::run(),
         Verb::Ps => doctor::ps(),
     };
@@ -71,6 +68,21 @@ fn main() -> ExitCode {
         Err(error) if error.is::<record::Usage>() => fail(&error, 2),
         Err(error) => fail(&error, 1),
     }
+}
+
+/// Runs the hidden subcommands, by which this program is its own helper.
+fn helper() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let first = arguments.next()?;
+    let result = if first == record::HOLD {
+        // Comes back only when the command cannot be run.
+        record::hold(&arguments.collect::<Vec<_>>())
+    } else if first == discover::SCOUT {
+        discover::scout().map_err(Into::into)
+    } else {
+        return None;
+    };
+    Some(result.map_or_else(|error| fail(&error, 127), |()| ExitCode::SUCCESS))
 }
 
 fn fail(error: &anyhow::Error, code: u8) -> ExitCode {

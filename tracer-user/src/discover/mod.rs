@@ -7,9 +7,11 @@
 
 mod elf;
 mod predict;
+mod scout;
 
 pub use elf::{ElfError, Function, Image};
 pub use predict::{candidates, find_executable};
+pub use scout::{SCOUT, Scout, scout};
 
 use std::{
     collections::BTreeMap,

@@ -56,6 +56,10 @@ pub struct Options {
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<Glob>,
 
+    /// Probe also functions at which the kernel must single-step, at about 16 µs a call
+    #[arg(long)]
+    pub allow_slow: bool,
+
     /// Where GPU times come from
     #[arg(long, value_enum, default_value_t)]
     pub gpu: Gpu,

@@ -1,4 +1,4 @@
-//! Which functions of a library are probed, and under which operation ids.
+//! Which functions of a library are probed, where, and under which operation ids.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,8 @@ use tracer_common::{activity::Domain, bpf::Cookie};
 use super::Options;
 use crate::{
     api,
-    discover::{ElfError, Function, Image, Library, Runtime},
+    discover::{ElfError, Image, Library, Runtime},
+    plan::{Binary, Plan, PlanError, Planner, ProcessMemory, ReturnProbe},
     probe::Site,
 };
 
@@ -16,11 +17,35 @@ use crate::{
 /// releases. The table's own ids stay below.
 const FIRST_FOREIGN_ID: u16 = 0x8000;
 
+/// Why the functions of a library could not be chosen.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectError {
+    /// Its functions cannot be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// Their probe sites cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+/// The chosen functions of a library.
+#[derive(Default)]
+pub struct Selected {
+    /// Where to probe.
+    pub sites: Vec<Site>,
+    /// Functions that are left out because a probe there would cost 16 µs a call.
+    pub slow: Vec<String>,
+    /// Functions at which the kernel allows no probe.
+    pub impossible: Vec<String>,
+}
+
 /// Chooses functions.
 pub struct Selection {
     apis: Vec<Runtime>,
     include: Option<GlobSet>,
     exclude: GlobSet,
+    allow_slow: bool,
+    planner: Planner,
     foreign: HashMap<(Domain, String), u16>,
 }
 
@@ -43,6 +68,8 @@ impl Selection {
             apis: options.api.clone(),
             include,
             exclude: set(&options.exclude)?,
+            allow_slow: options.allow_slow,
+            planner: Planner::for_running_kernel(),
             foreign: HashMap::new(),
         })
     }
@@ -58,22 +85,43 @@ impl Selection {
             && !self.exclude.is_match(name)
     }
 
-    /// The places to probe in a library.
+    /// The places to probe in a library. Stubs are followed through the tables of a `process` that
+    /// has loaded it.
     ///
     /// # Errors
     ///
     /// When the library cannot be read.
-    pub fn sites(&mut self, library: &Library) -> Result<Vec<Site>, ElfError> {
+    pub fn choose(
+        &mut self,
+        library: &Library,
+        process: Option<&dyn ProcessMemory>,
+    ) -> Result<Selected, SelectError> {
         let runtime = library.runtime;
-        let image = Image::open(&library.open_path)?;
-        let functions = image.functions(|name| self.accepts(runtime, name))?;
-        Ok(without_aliases(runtime, functions)
-            .map(|function| Site {
-                cookie: self.cookie(runtime.domain(), &function.name),
-                file_offset: function.file_offset,
-                symbol: function.name,
-            })
-            .collect())
+        let functions =
+            Image::open(&library.open_path)?.functions(|name| self.accepts(runtime, name))?;
+        let binary = Binary::open(&library.open_path)?;
+        let mut selected = Selected::default();
+        for plan in self.planner.plan_library(&binary, &functions, process) {
+            self.take(runtime, plan, &mut selected);
+        }
+        Ok(selected)
+    }
+
+    fn take(&mut self, runtime: Runtime, plan: Plan, selected: &mut Selected) {
+        let names = || plan.names().map(str::to_owned);
+        if !plan.aliases.is_empty() {
+            let (aliases, name) = (plan.aliases.join(", "), &plan.symbol);
+            tracing::debug!("{aliases}: the same code as {name}, recorded under that name");
+        }
+        let Some(site) = &plan.site else { return selected.impossible.extend(names()) };
+        if !site.class.is_cheap() && !self.allow_slow {
+            return selected.slow.extend(names());
+        }
+        let mut cookie = self.cookie(runtime.domain(), &plan.symbol);
+        if site.return_probe != ReturnProbe::Allowed {
+            cookie.entry_only = 1;
+        }
+        selected.sites.push(Site { cookie, file_offset: site.file_offset, symbol: plan.symbol });
     }
 
     fn cookie(&mut self, domain: Domain, name: &str) -> Cookie {
@@ -88,48 +136,5 @@ impl Selection {
     /// Functions that got ids of their own: domain, id, name.
     pub fn foreign(&self) -> impl Iterator<Item = (Domain, u16, &str)> {
         self.foreign.iter().map(|((domain, name), &id)| (*domain, id, name.as_str()))
-    }
-}
-
-/// Names that share an address cannot be told apart by a probe there, and two probes at one place
-/// would count each call twice: one name is kept, if possible one of the runtime's own table.
-fn without_aliases(
-    runtime: Runtime,
-    mut functions: Vec<Function>,
-) -> impl Iterator<Item = Function> {
-    let rank = |name: &str| {
-        let known = api::by_name(name).filter(|o| o.domain == runtime.domain());
-        known.map_or(u16::MAX, |operation| operation.id)
-    };
-    functions.sort_by_cached_key(|f| (f.file_offset, rank(&f.name), f.name.clone()));
-    functions.dedup_by(|alias, kept| {
-        let same = alias.file_offset == kept.file_offset;
-        if same {
-            tracing::info!("{} has the code of {} and is recorded as that", alias.name, kept.name);
-        }
-        same
-    });
-    functions.into_iter()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_name_is_kept_for_each_address() {
-        let function = |name: &str, file_offset| Function {
-            name: name.to_owned(),
-            address: file_offset,
-            size: 8,
-            file_offset,
-        };
-        let functions = vec![
-            function("hsa_signal_store_release", 16),
-            function("hsa_signal_store_screlease", 16),
-            function("hsa_init", 32),
-        ];
-        let kept: Vec<String> = without_aliases(Runtime::Hsa, functions).map(|f| f.name).collect();
-        assert_eq!(kept, ["hsa_signal_store_screlease", "hsa_init"]);
     }
 }

@@ -17,8 +17,9 @@ use zerocopy::FromBytes as _;
 use super::{Gpu, Options, pause::Pause, select::Selection, summary, target::Target};
 use crate::{
     clock,
-    discover::{self, FileId, Library},
+    discover::{self, FileId, Library, Runtime, Scout},
     join::{Counts, Joiner},
+    plan::{Process, ProcessMemory},
     probe::{self, Attachment, Programs, Settings, Site},
     shim::{Memory, Shim},
     trace::{
@@ -158,10 +159,7 @@ impl Session {
     fn attach(&mut self, pid: u32, library: Library) -> anyhow::Result<()> {
         let id = library.id;
         if !self.planned.contains_key(&id) {
-            let sites = self.selection.sites(&library)?;
-            for (domain, operation, name) in self.selection.foreign() {
-                self.trace.operation(domain.0, operation.into(), name);
-            }
+            let sites = self.plan(pid, &library)?;
             self.planned.insert(id, Planned { library: library.clone(), sites });
         }
         let (Some(planned), Some(target)) = (self.planned.get(&id), self.targets.get_mut(&pid))
@@ -185,6 +183,37 @@ impl Session {
         target.add_library(id, shown, attachment);
         self.trace.process(pid, target.info.clone());
         Ok(())
+    }
+
+    /// Plans the probes of a library. Its stubs are followed through process `pid` if that has mapped
+    /// it, else through a process of our own.
+    fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Vec<Site>> {
+        let mapped = discover::libraries(pid).is_ok_and(|l| l.iter().any(|l| l.id == library.id));
+        let scout = match library.runtime {
+            Runtime::Hsa if !mapped => Scout::start(&library.open_path)
+                .inspect_err(|e| tracing::info!("{}: not loaded: {e}", library.path.display()))
+                .ok(),
+            _ => None,
+        };
+        let process = Process::open(scout.as_ref().map_or(pid, Scout::pid)).ok();
+        let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
+        let selected = self.selection.choose(library, process)?;
+        for (domain, operation, name) in self.selection.foreign() {
+            self.trace.operation(domain.0, operation.into(), name);
+        }
+        let path = library.path.display();
+        if !selected.slow.is_empty() {
+            let count = selected.slow.len();
+            tracing::info!("{path}: left out, since slow: {}", selected.slow.join(", "));
+            self.trace.notice(&format!(
+                "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
+            ));
+        }
+        if !selected.impossible.is_empty() {
+            let names = selected.impossible.join(", ");
+            self.trace.notice(&format!("{path}: the kernel allows no probe at {names}"));
+        }
+        Ok(selected.sites)
     }
 
     /// What has been joined.

@@ -46,7 +46,7 @@ impl Report<'_> {
         let mut notices = Vec::new();
         if !self.rocm_seen {
             notices.push(
-                "no call of a ROCm library was seen: the program does not use ROCm, or did not get so far"
+                "no call of a ROCm library was seen: the program does not use ROCm, did not get so far, or uses another API than those of --api (a program on HSA alone needs --api hsa)"
                     .to_owned(),
             );
         } else if self.gpu_missing() {

@@ -1,0 +1,219 @@
+//! `roctap probes`: where the functions of a library or process would be probed, and at what cost.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::{
+    discover::{self, FileId, Image, Library, Runtime, Scout},
+    plan::{Binary, Class, Plan, Planner, Process, ProcessMemory, Reached, ReturnProbe},
+};
+
+/// How to print.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+enum Format {
+    /// Columns for people
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+}
+
+/// Options of `roctap probes`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  roctap probes /opt/rocm/lib/libamdhip64.so      the functions of a library
+  roctap probes -p 4711 --format json             those of a running process
+The costs are those measured on one machine with kernel 6.18 (docs/probe-sites.md); on this one,
+`roctap doctor --calibrate` measures them.")]
+pub struct Options {
+    /// Library file
+    #[arg(value_name = "LIBRARY", required_unless_present = "pid", conflicts_with = "pid")]
+    library: Option<PathBuf>,
+
+    /// Running process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Printed for the class of a function at which the kernel allows no probe.
+const NO_CLASS: &str = "none";
+
+/// One planned function, as it is printed.
+#[derive(Serialize)]
+struct Row {
+    symbol: String,
+    aliases: Vec<String>,
+    /// Offset in the library's file; none where no probe can be.
+    site: Option<u64>,
+    /// The same from the function's entry.
+    moved_by: u64,
+    instruction: String,
+    class: &'static str,
+    /// Entry and return probe together, ns a call; entry alone where there is no return probe.
+    expected_ns: Option<u32>,
+    return_probe: bool,
+    reached: String,
+    notes: Vec<String>,
+}
+
+/// The plan of one library.
+#[derive(Serialize)]
+struct LibraryPlan {
+    library: PathBuf,
+    functions: Vec<Row>,
+}
+
+/// Runs `roctap probes`.
+///
+/// # Errors
+///
+/// When the library or process cannot be read, or has none of the functions.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let plans = match (&options.library, options.pid) {
+        (_, Some(pid)) => {
+            let libraries = discover::libraries(pid)?;
+            if libraries.is_empty() {
+                bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
+            }
+            let process = Process::open(pid)?;
+            libraries.iter().map(|l| plan(l, Some(&process))).collect::<Result<Vec<_>, _>>()?
+        }
+        (Some(path), None) => vec![plan_file(path)?],
+        (None, None) => bail!("name a library or a process"),
+    };
+    let text = match options.format {
+        Format::Table => plans.iter().map(table).collect(),
+        Format::Json => serde_json::to_string_pretty(&plans)? + "\n",
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        result => result?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A library on disk. Its API is told by its name, else by what it exports.
+fn plan_file(path: &PathBuf) -> anyhow::Result<LibraryPlan> {
+    let id = FileId::of(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let image = Image::open(path)?;
+    let mut by_export = Runtime::ALL.into_iter();
+    let runtime = Runtime::of_file_name(&name).map_or_else(
+        || {
+            let owned = |r: &Runtime| {
+                image.functions(|symbol| r.owns_symbol(symbol)).map(|found| !found.is_empty())
+            };
+            by_export.find_map(|r| owned(&r).map(|any| any.then_some(r)).transpose()).transpose()
+        },
+        |runtime| Ok(Some(runtime)),
+    )?;
+    let Some(runtime) = runtime else {
+        bail!("{}: exports no function of the HIP or HSA API", path.display());
+    };
+    let library = Library { runtime, path: path.clone(), open_path: path.clone(), id };
+    let scout = match runtime {
+        Runtime::Hsa => Scout::start(&path.canonicalize()?).ok(),
+        Runtime::Hip => None,
+    };
+    let process = scout.as_ref().and_then(|scout| Process::open(scout.pid()).ok());
+    plan(&library, process.as_ref().map(|p| p as &dyn ProcessMemory))
+}
+
+fn plan(library: &Library, process: Option<&dyn ProcessMemory>) -> anyhow::Result<LibraryPlan> {
+    let owned = |name: &str| library.runtime.owns_symbol(name);
+    let functions = Image::open(&library.open_path)?.functions(owned)?;
+    if functions.is_empty() {
+        let (path, api) = (library.path.display(), library.runtime.name());
+        bail!("{path}: exports no function of the {api} API; stripped, or another library?");
+    }
+    let binary = Binary::open(&library.open_path)?;
+    let plans = Planner::for_running_kernel().plan_library(&binary, &functions, process);
+    let functions = plans.into_iter().map(row).collect();
+    Ok(LibraryPlan { library: library.path.clone(), functions })
+}
+
+fn row(plan: Plan) -> Row {
+    let site = plan.site.as_ref();
+    let return_probe = site.is_some_and(|s| s.return_probe == ReturnProbe::Allowed);
+    let cost = |class: Class| {
+        if return_probe { class.entry_and_return_ns() } else { class.entry_ns() }
+    };
+    Row {
+        site: site.map(|s| s.file_offset),
+        moved_by: site.map_or(0, |s| s.function_offset),
+        instruction: site.map(|s| s.instruction.clone()).unwrap_or_default(),
+        class: site.map_or(NO_CLASS, |s| s.class.name()),
+        expected_ns: site.map(|s| cost(s.class)),
+        return_probe,
+        reached: match plan.reached {
+            Reached::Exported => "exported".to_owned(),
+            Reached::Implementation { .. } => "implementation".to_owned(),
+            Reached::Stub { .. } => "stub".to_owned(),
+            Reached::Redirected { target, .. } => {
+                let to = target.path.map_or("anonymous memory".into(), |p| p.display().to_string());
+                format!("redirected to {to}")
+            }
+        },
+        notes: plan.notes.iter().map(ToString::to_string).collect(),
+        symbol: plan.symbol,
+        aliases: plan.aliases,
+    }
+}
+
+fn table(plan: &LibraryPlan) -> String {
+    let mut text = format!("{}\n", plan.library.display());
+    let widest = plan.functions.iter().map(|row| row.symbol.len()).max().unwrap_or(0);
+    let heads = ["function", "site", "ns", "class", "instruction", "remarks"];
+    let [function, site, ns, class, instruction, remarks] = heads;
+    let _ = writeln!(
+        text,
+        "  {function:widest$}  {site:>12}  {ns:>6}  {class:11}  {instruction:24}  {remarks}"
+    );
+    for row in &plan.functions {
+        let site = row.site.map_or("-".to_owned(), |at| match row.moved_by {
+            0 => format!("0x{at:x}"),
+            moved => format!("0x{at:x} +{moved}"),
+        });
+        let ns = row.expected_ns.map_or("-".to_owned(), |ns| ns.to_string());
+        let mut remarks: Vec<String> = Vec::new();
+        if row.reached != "exported" {
+            remarks.push(row.reached.clone());
+        }
+        if row.site.is_some() && !row.return_probe {
+            remarks.push("entry only".to_owned());
+        }
+        if !row.aliases.is_empty() {
+            remarks.push(format!("also {}", row.aliases.join(", ")));
+        }
+        remarks.extend(row.notes.iter().cloned());
+        let line = format!(
+            "  {:widest$}  {site:>12}  {ns:>6}  {:11}  {:24}  {}",
+            row.symbol,
+            row.class,
+            row.instruction,
+            remarks.join("; ")
+        );
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let classes = [Class::Nop5, Class::Emulated, Class::SingleStep].map(Class::name);
+    for class in classes.into_iter().chain([NO_CLASS]) {
+        let of_class = || plan.functions.iter().filter(|row| row.class == class);
+        let names: usize = of_class().map(|row| 1 + row.aliases.len()).sum();
+        if names > 0 {
+            let _ = writeln!(text, "  {class}: {} sites, {names} functions", of_class().count());
+        }
+    }
+    text
+}
