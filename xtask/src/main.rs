@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod artifacts;
+mod bench;
 mod demo;
 mod dist;
 mod gen_api;
@@ -29,6 +30,8 @@ enum Task {
     Demo,
     /// Run all tests; the tagged ones need root
     Test(test::Options),
+    /// Measure what tracing costs; needs root
+    Bench(bench::Options),
     /// Pack roctap, the shim and the licences into target/dist
     Dist,
     /// Generate the table of API functions from the installed headers
@@ -41,6 +44,7 @@ fn main() -> anyhow::Result<()> {
         Task::BuildEbpf => setup::bpf_toolchain().and_then(|bin| artifacts::build_ebpf(&bin)),
         Task::Demo => demo::run_demo(),
         Task::Test(options) => test::run_tests(&options),
+        Task::Bench(options) => bench::run_bench(&options),
         Task::Dist => dist::run_dist(),
         Task::GenApi => gen_api::run(),
     }

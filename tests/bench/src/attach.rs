@@ -1,0 +1,121 @@
+//! How long attaching and detaching take.
+
+use std::time::Instant;
+
+use roctap::{
+    discover::{Library, Runtime},
+    probe::{Programs, Settings, Site},
+};
+use tracer_common::bpf::phase;
+
+use crate::{
+    place::{Places, Private},
+    sites,
+    stats::Sample,
+    table::Table,
+    target::Target,
+    tool::Tool,
+};
+
+/// Times of one set of functions, ms.
+#[derive(Default)]
+struct Times {
+    attach: Sample,
+    detach: Sample,
+}
+
+impl Times {
+    fn row(&self, table: &mut Table, what: &str) {
+        let sum = self.attach.median() + self.detach.median();
+        table.row([
+            what.to_owned(),
+            self.attach.shown(),
+            self.detach.shown(),
+            crate::stats::number(sum),
+        ]);
+    }
+}
+
+fn ms(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+/// Measures and prints.
+pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
+    let private = places.copy_libraries()?;
+    let mut target = Target::start(&mut private.command(&places.bench_target())?)?;
+    // A runtime that runs has its threads, and all its code mapped.
+    target.ask("launch 512")?;
+    let pid = target.pid();
+    let heads = ["set", "attach", "detach", "sum"];
+    let mut table = Table::new("attach: ms on a running process; median (quartiles)", &heads);
+    let hip = planned(&private, pid, Runtime::Hip)?;
+    let hsa = planned(&private, pid, Runtime::Hsa)?;
+    let mut programs =
+        Programs::load(Settings { ring_bytes: 1 << 20, follow: false, uprobe_multi: true })?;
+    for set in [vec![&hip], vec![&hip, &hsa]] {
+        let count: usize = set.iter().map(|(_, sites)| sites.len()).sum();
+        let names: Vec<_> = set.iter().map(|(library, _)| library.runtime.name()).collect();
+        let times = cycles(&mut programs, pid, &set, rounds)?;
+        times.row(&mut table, &format!("{}: {count} functions, probes alone", names.join("+")));
+    }
+    for apis in ["hip", "hip,hsa"] {
+        let times = whole(places, &private, pid, apis, rounds)?;
+        times.row(&mut table, &format!("roctap record --api {apis}: start to recording, ^C to end"));
+    }
+    table.print();
+    Ok(())
+}
+
+type Planned = (Library, Vec<Site>);
+
+fn planned(private: &Private, pid: u32, runtime: Runtime) -> anyhow::Result<Planned> {
+    let library = private.library(pid, runtime)?;
+    let sites = sites::all(pid, &library)?;
+    Ok((library, sites))
+}
+
+/// Attaches and detaches again and again.
+fn cycles(
+    programs: &mut Programs,
+    pid: u32,
+    set: &[&Planned],
+    rounds: u32,
+) -> anyhow::Result<Times> {
+    let mut times = Times::default();
+    for _ in 0..rounds {
+        let began = Instant::now();
+        programs.set_phase(phase::ATTACHING)?;
+        let mut attached = set
+            .iter()
+            .map(|(library, sites)| programs.attach(pid, &library.open_path, sites))
+            .collect::<Result<Vec<_>, _>>()?;
+        programs.set_phase(phase::ATTACHED)?;
+        times.attach.push(ms(began));
+        let began = Instant::now();
+        programs.set_phase(phase::DETACHING)?;
+        attached.iter_mut().for_each(|attachment| attachment.remove_entries());
+        drop(attached);
+        times.detach.push(ms(began));
+    }
+    Ok(times)
+}
+
+/// The same as users meet it: with loading, planning, and writing the end of the trace.
+fn whole(
+    places: &Places,
+    private: &Private,
+    pid: u32,
+    apis: &str,
+    rounds: u32,
+) -> anyhow::Result<Times> {
+    let mut times = Times::default();
+    for _ in 0..rounds {
+        let mut command = private.command(&places.roctap)?;
+        command.args(["record", "--force", "--api", apis, "-p", &pid.to_string(), "-o"]);
+        let tool = Tool::start(command.arg(private.path("trace")))?;
+        times.attach.push(tool.started_in.as_secs_f64() * 1e3);
+        times.detach.push(tool.stop()?.as_secs_f64() * 1e3);
+    }
+    Ok(times)
+}

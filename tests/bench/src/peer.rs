@@ -1,0 +1,152 @@
+//! roctap's probes, with full records, against bpftrace's, which only count.
+//!
+//! Three processes run throughout, each with libraries of its own: one untraced, one under
+//! `roctap record -p`, one under `bpftrace -p`. The rounds alternate between them.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use anyhow::Context as _;
+use roctap::discover::{Image, Runtime};
+
+use crate::{
+    place::{Places, Private},
+    stats::{Series, number, ratio},
+    table::Table,
+    target::Target,
+    tool::Tool,
+};
+
+/// Functions that bpftrace's detaching is timed with: all of them would take minutes.
+const DETACHED: usize = 40;
+
+/// What is measured: request, calls when untraced, calls when traced.
+const REQUESTS: [(&str, &str, u64, u64); 3] = [
+    ("HIP call", "hip", 200_000, 20_000),
+    ("HSA call, exported function", "hsa", 200_000, 2_000),
+    ("kernel launch", "launch", 2_048, 512),
+];
+
+/// A process and its libraries; the process ends first.
+struct Subject {
+    target: Target,
+    private: Private,
+}
+
+impl Subject {
+    fn start(places: &Places) -> anyhow::Result<Self> {
+        let private = places.copy_libraries()?;
+        let mut target = Target::start(&mut private.command(&places.bench_target())?)?;
+        target.ask("launch 512")?;
+        Ok(Self { target, private })
+    }
+
+    fn record(&self, places: &Places) -> anyhow::Result<Tool> {
+        let mut command = self.private.command(&places.roctap)?;
+        command.args(["record", "--api", "hip,hsa", "-p", &self.target.pid().to_string(), "-o"]);
+        command.arg(self.private.path("trace"));
+        Tool::start(&mut command).with_context(|| self.private.complaints())
+    }
+
+    /// The functions that bpftrace can probe. It refuses symbols without a size: older names of
+    /// functions that it probes under the newer name.
+    fn functions(&self, runtime: Runtime) -> anyhow::Result<Vec<String>> {
+        let library = self.private.library(self.target.pid(), runtime)?;
+        let image = Image::open(&library.open_path)?;
+        let functions = image.functions(|name| runtime.owns_symbol(name))?;
+        let path = library.path.display();
+        let sized = functions.into_iter().filter(|function| function.size > 0);
+        Ok(sized.map(|function| format!("{path}:{}", function.name)).collect())
+    }
+
+    fn bpftrace(&self, functions: &[String]) -> anyhow::Result<Tool> {
+        let probes = |kind: &str| {
+            let points: Vec<_> = functions.iter().map(|f| format!("{kind}:{f}")).collect();
+            format!("{} {{ @ = count(); }}", points.join(","))
+        };
+        let script = self.private.path("count.bt");
+        std::fs::write(&script, format!("{}\n{}\n", probes("uprobe"), probes("uretprobe")))?;
+        let mut command = bpftrace(&script);
+        command.args(["-p", &self.target.pid().to_string()]);
+        command.stderr(std::fs::File::create(self.private.path("stderr"))?);
+        Tool::start(&mut command).with_context(|| self.private.complaints())
+    }
+}
+
+fn bpftrace(script: &Path) -> Command {
+    let program = std::env::var_os("BPFTRACE").unwrap_or_else(|| "bpftrace".into());
+    let mut command = Command::new(program);
+    command.env("BPFTRACE_MAX_PROBES", "8192").arg(script);
+    command
+}
+
+/// Measures and prints.
+pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
+    let version = Command::new(bpftrace(Path::new("")).get_program())
+        .arg("--version")
+        .output()
+        .context("bpftrace cannot be run: install it, or name one with BPFTRACE")?;
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    let mut subjects = [Subject::start(places)?, Subject::start(places)?, Subject::start(places)?];
+    let functions = [Runtime::Hip, Runtime::Hsa]
+        .map(|runtime| subjects[2].functions(runtime))
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?
+        .concat();
+    let peer = subjects[2].bpftrace(&functions)?;
+    let own = subjects[1].record(places)?;
+    for (what, request, untraced, traced) in REQUESTS {
+        let mut series = [Series::default(), Series::default(), Series::default()];
+        for _ in 0..rounds {
+            for (subject, (series, calls)) in
+                subjects.iter_mut().zip(series.iter_mut().zip([untraced, traced, traced]))
+            {
+                series.push(subject.target.ask(&format!("{request} {calls}"))?.cost());
+            }
+        }
+        costs(&format!("probes: ns added to a {what}; median (quartiles)"), &version, &series);
+    }
+    let (own_start, peer_start) = (own.started_in, peer.started_in);
+    let own_stop = own.stop()?;
+    peer.abandon()?;
+    let small = subjects[0].bpftrace(&functions[..DETACHED.min(functions.len())])?;
+    let small_stop = small.stop()?;
+    let scaled = small_stop.mul_f64(functions.len() as f64 / DETACHED as f64);
+    let mut table = Table::new(
+        format!("probes: ms to start and to stop with all HIP and HSA functions ({})", functions.len()),
+        &["tracer", "start to recording", "^C to end", "sum"],
+    );
+    let row = |table: &mut Table, name: String, start: Duration, stop: Duration| {
+        let ms = |time: Duration| number(time.as_secs_f64() * 1e3);
+        table.row([name, ms(start), ms(stop), ms(start + stop)]);
+    };
+    row(&mut table, "roctap record".to_owned(), own_start, own_stop);
+    row(&mut table, format!("{version}, end scaled from {DETACHED} functions"), peer_start, scaled);
+    table.print();
+    println!("  {version}: {} ms to end with {DETACHED} functions", small_stop.as_millis());
+    for line in subjects[1].private.complaints().lines().filter(|line| line.contains("lost")) {
+        println!("  {line}");
+    }
+    Ok(())
+}
+
+fn costs(title: &str, version: &str, [untraced, own, peer]: &[Series; 3]) {
+    let heads = ["variant", "wall", "thread CPU", "wall / bpftrace", "CPU / bpftrace"];
+    let mut table = Table::new(title, &heads);
+    let (wall, cpu) = (untraced.wall().shown(), untraced.cpu().shown());
+    table.row(["(untraced)".to_owned(), wall, cpu, String::new(), String::new()]);
+    let peer = peer.above(untraced);
+    let full = own.above(untraced);
+    for (name, added) in
+        [("roctap record, full records", &full), (&format!("{version}, count()"), &peer)]
+    {
+        let (wall, cpu) = (added.wall(), added.cpu());
+        table.row([
+            name.to_owned(),
+            wall.shown(),
+            cpu.shown(),
+            ratio(wall.median(), peer.wall().median()),
+            ratio(cpu.median(), peer.cpu().median()),
+        ]);
+    }
+    table.print();
+}

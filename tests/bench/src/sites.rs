@@ -1,0 +1,47 @@
+//! The places to probe, planned as `roctap record` plans them.
+
+use anyhow::Context as _;
+use roctap::{
+    api,
+    discover::{Image, Library},
+    plan::{Binary, Plan, Planner, Process, ReturnProbe},
+    probe::Site,
+};
+use tracer_common::bpf::Cookie;
+
+/// All API functions of a library that process `pid` has loaded, one for each place.
+pub fn all(pid: u32, library: &Library) -> anyhow::Result<Vec<Site>> {
+    matching(pid, library, |name| library.runtime.owns_symbol(name))
+}
+
+/// One function.
+pub fn one(pid: u32, library: &Library, name: &str) -> anyhow::Result<Vec<Site>> {
+    let sites = matching(pid, library, |symbol| symbol == name)?;
+    sites.first().with_context(|| format!("no cheap place in {name}"))?;
+    Ok(sites)
+}
+
+fn matching(
+    pid: u32,
+    library: &Library,
+    wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<Vec<Site>> {
+    let functions = Image::open(&library.open_path)?.functions(wanted)?;
+    let binary = Binary::open(&library.open_path)?;
+    let process = Process::open(pid)?;
+    let plans = Planner::for_running_kernel().plan_library(&binary, &functions, Some(&process));
+    Ok(plans.into_iter().filter_map(|plan| site(library, plan)).collect())
+}
+
+/// The site of a plan, if probing it is possible and cheap.
+fn site(library: &Library, plan: Plan) -> Option<Site> {
+    let place = plan.site.filter(|site| site.class.is_cheap())?;
+    let domain = library.runtime.domain();
+    let operation = api::by_name(&plan.symbol).filter(|o| o.domain == domain);
+    let unknown = Cookie { domain: domain.0 as u8, operation: 0x8000, ..Cookie::default() };
+    let mut cookie = operation.map_or(unknown, api::cookie);
+    if place.return_probe != ReturnProbe::Allowed {
+        cookie.entry_only = 1;
+    }
+    Some(Site { cookie, file_offset: place.file_offset, symbol: plan.symbol })
+}

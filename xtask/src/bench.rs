@@ -1,0 +1,37 @@
+//! `cargo xtask bench`: builds everything and runs the benchmarks.
+
+use clap::Args;
+
+use crate::{
+    artifacts,
+    run::{cargo, root, run},
+    setup,
+};
+
+/// Options of `cargo xtask bench`.
+#[derive(Args)]
+pub struct Options {
+    /// What to measure: api, launch, attach, consumer, probes [default: all]
+    #[arg(value_name = "PART", value_parser = ["api", "launch", "attach", "consumer", "probes"])]
+    parts: Vec<String>,
+
+    /// Rounds, each of which measures every variant once
+    #[arg(long, default_value_t = 15)]
+    rounds: u32,
+}
+
+/// Runs the benchmarks.
+pub fn run_bench(options: &Options) -> anyhow::Result<()> {
+    let built = artifacts::build()?;
+    let compares = options.parts.is_empty() || options.parts.iter().any(|part| part == "probes");
+    if compares && std::env::var_os("BPFTRACE").is_none() {
+        setup::install(&["bpftrace"])?;
+    }
+    run(cargo()
+        .env("ROCTAP_BIN", root().join(&built.roctap))
+        .env("ROCTAP_TEST_GPU", root().join(&built.gpu))
+        .env("ROCTAP_TEST_APPS", root().join(&built.apps))
+        .args(["run", "--release", "--package", "bench", "--"])
+        .args(["--rounds", &options.rounds.to_string()])
+        .args(&options.parts))
+}
