@@ -124,13 +124,15 @@ fn root_graphs_modules_and_callbacks() {
 #[test]
 fn root_pure_hsa_program() {
     let scene = Scene::default();
-    let ran = scene.record_app(&["--api", "hsa"], "hsa_direct", &[]).expect(0);
+    let ran = scene.record_app(&["--api", "hsa", "--allow-slow"], "hsa_direct", &[]).expect(0);
     let trace = scene.trace();
     trace.expect_complete();
     trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    // Not fewer calls than the program made. More, because probes at implementations also see what
+    // the library and the shim call.
     let traced = trace.call_counts();
     for (function, count) in ran.counts() {
-        assert_eq!(traced.get(&function).copied().unwrap_or(0), count, "{function}");
+        assert!(traced.get(&function).copied().unwrap_or(0) >= count, "{function}");
     }
 }
 
