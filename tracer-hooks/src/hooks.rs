@@ -78,8 +78,11 @@ fn help(signal: u64, condition: u32, compare: i64, timeout: u64) -> u64 {
     if !STATE.chained() {
         return timeout;
     }
-    let Some(amd) = view::signal(signal) else { return timeout };
+    let (Some(amd), Some(sink)) = (view::signal(signal), STATE.sink.get()) else { return timeout };
     let began = sys::now_ns();
+    if !sink.can_complete(began) {
+        return timeout;
+    }
     let _helper = Helper::new();
     loop {
         if let Some(mut work) = STATE.work.try_lock()
@@ -217,8 +220,10 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
 fn settle(queue: &'static crate::queue::Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
     while !queue.track.is_empty() && lifecycle::installed() {
-        if let (Some(mut work), Some(&sink)) = (STATE.work.lock_for(WORK_WAIT_NS), STATE.sink.get())
-        {
+        let Some(&sink) = STATE.sink.get() else { break };
+        if !sink.can_complete(sys::now_ns()) {
+            STATE.wake_beyond(sleep::AWAKE);
+        } else if let Some(mut work) = STATE.work.lock_for(WORK_WAIT_NS) {
             work.queue(&STATE, sink, queue, Look::Full);
         }
         if queue.track.is_empty() || sys::now_ns() > deadline {

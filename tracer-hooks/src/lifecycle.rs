@@ -221,7 +221,12 @@ extern "C" fn at_exit() {
             return;
         }
         let deadline = sys::now_ns() + EXIT_WAIT_NS;
-        if let Some(mut work) = STATE.work.lock_for(EXIT_WAIT_NS)
+        let Some(sink) = STATE.sink.get() else { return };
+        if !sink.can_complete(sys::now_ns()) {
+            // The worker can; give it the time.
+            STATE.wake_beyond(sleep::AWAKE);
+            sys::sleep_ns(5_000_000);
+        } else if let Some(mut work) = STATE.work.lock_for(EXIT_WAIT_NS)
             && installed()
         {
             while work.round(&STATE, Look::Full).done > 0 && sys::now_ns() < deadline {}

@@ -78,6 +78,9 @@ impl Sink for Recorder {
     fn enqueued(&self, _: u64, _: bool) {
         self.told().fired += 1;
     }
+    fn can_complete(&self, _: u64) -> bool {
+        true
+    }
     fn complete(&self, record: Complete) {
         assert!(
             self.told().completed.insert(record.sequence, record).is_none(),
@@ -398,6 +401,9 @@ fn doorbell_cost() {
             true
         }
         fn enqueued(&self, _: u64, _: bool) {}
+        fn can_complete(&self, _: u64) -> bool {
+            true
+        }
         fn complete(&self, _: Complete) {}
         fn symbol(&self, _: Symbol, _: &[u8]) {}
         fn agent(&self, _: Agent) {}

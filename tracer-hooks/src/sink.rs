@@ -29,6 +29,9 @@ pub trait Sink: Sync {
     /// maybe by another one, which then calls this for its own. No lock is held.
     fn enqueued(&self, sequence: u64, own: bool);
 
+    /// Whether the calling thread can take [`Sink::complete`]. The worker is not asked.
+    fn can_complete(&self, now_ns: u64) -> bool;
+
     /// An operation completed. Called on any thread, on one at a time.
     fn complete(&self, record: Complete);
 

@@ -87,7 +87,10 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
             0 => usize::try_from(stat.st_size).unwrap_or(0),
             _ => 0,
         };
-        let at = if bytes < CONTROL_BYTES {
+        // A file that can become shorter kills whoever has it mapped (SIGBUS).
+        let seals = libc::fcntl(file, libc::F_GET_SEALS);
+        let sealed = seals > 0 && seals & libc::F_SEAL_SHRINK != 0;
+        let at = if bytes < CONTROL_BYTES || !sealed {
             libc::MAP_FAILED
         } else {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -100,7 +103,7 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
         return Err(ConnectError::NotMapped);
     }
     // SAFETY: the mapping has `bytes` bytes, is page-aligned and lives for ever; atomics tolerate
-    // whatever anybody else writes. The file is sealed against shrinking by its maker.
+    // whatever anybody else writes, and the file is sealed against shrinking.
     let words = unsafe { core::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8) };
     Memory::over(words).ok_or_else(|| {
         // SAFETY: nobody has a reference to it.
@@ -237,6 +240,17 @@ pub(crate) mod tests {
         }
         assert_eq!(map(c"/dev/null").err(), Some(ConnectError::NotMapped));
         assert_eq!(map(c"/nowhere/at/all").err(), Some(ConnectError::NotMapped));
+    }
+
+    #[test]
+    fn a_file_that_could_become_shorter_is_refused() {
+        let path = std::env::temp_dir().join(format!("roctap-shim-test-{}", std::process::id()));
+        let bytes: Vec<u8> =
+            words(1).iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
+        std::fs::write(&path, bytes).expect("written");
+        let name = std::ffi::CString::new(path.display().to_string()).expect("no NUL");
+        assert_eq!(map(&name).err(), Some(ConnectError::NotMapped));
+        std::fs::remove_file(&path).expect("removed");
     }
 
     #[test]

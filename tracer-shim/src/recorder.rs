@@ -128,6 +128,10 @@ impl Sink for Recorder {
         entry::fire(sequence, own);
     }
 
+    fn can_complete(&self, now_ns: u64) -> bool {
+        self.memory().is_some_and(|memory| rings::mine(memory, now_ns).is_some())
+    }
+
     fn complete(&self, record: Complete) {
         let Some(memory) = self.memory() else { return };
         match rings::mine(memory, record.end_ns).and_then(|ring| memory.producer(ring)) {

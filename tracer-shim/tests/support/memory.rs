@@ -63,9 +63,11 @@ impl Recording {
         assert!(layout.is_sane());
         // SAFETY: plain system calls; the mapping is never unmapped.
         let (file, words) = unsafe {
-            let file = libc::memfd_create(c"roctap-test".as_ptr(), libc::MFD_CLOEXEC);
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            let file = libc::memfd_create(c"roctap-test".as_ptr(), flags);
             assert!(file >= 0);
             assert_eq!(libc::ftruncate(file, layout.total_bytes() as i64), 0);
+            assert_eq!(libc::fcntl(file, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK), 0);
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let at = libc::mmap(
                 std::ptr::null_mut(),
