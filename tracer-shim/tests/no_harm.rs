@@ -134,6 +134,29 @@ fn rocm_forks_and_children() {
     }
 }
 
+/// Parent and child each take one of the memories that are listed.
+#[test]
+fn rocm_a_child_has_a_memory_of_its_own() {
+    let Some(s) = setup() else { return };
+    let both = [Recording::new(16, 1 << 20), Recording::new(16, 1 << 20)];
+    let log = s.log("children");
+    let mut command = s.traced("fork_exec $APPS/basic", &[], &log, &both[0]);
+    command.env("ROCTAP_SHIM_MEMORY", format!("{}:{}", both[0].path(), both[1].path()));
+    finish(command.spawn().expect("start"), "fork_exec");
+    let ran = |name: &str, trace: &support::memory::Trace| {
+        let named = |d: &tracer_common::shim::Dispatch| {
+            let of = |s: &&(tracer_common::shim::Symbol, String)| {
+                s.0.kernel_object == d.kernel_object && s.1 == name
+            };
+            trace.symbols.iter().any(|s| of(&s))
+        };
+        trace.dispatches.values().filter(|d| named(d)).count()
+    };
+    let [parent, child] = both.map(Recording::stop);
+    assert_eq!((ran("parent_kernel", &parent), ran("add_one", &parent)), (200, 0));
+    assert_eq!((ran("parent_kernel", &child), ran("add_one", &child)), (0, 3));
+}
+
 #[test]
 fn rocm_a_killed_program_leaves_a_readable_memory() {
     let Some(s) = setup() else { return };
