@@ -6,7 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use crate::discover::{self, Runtime};
+use crate::{
+    calibrate::Cost,
+    discover::{self, Runtime},
+};
 
 /// First kernel with `uprobe_multi` links.
 const UPROBE_MULTI_SINCE: (u32, u32) = (6, 6);
@@ -32,6 +35,14 @@ enum Finding {
     Limited,
     /// Nothing is possible.
     Bad,
+}
+
+/// Say what this machine and its ROCm processes allow, and why not
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    /// Measure what probes cost on this machine (about a second; nothing is stored)
+    #[arg(long)]
+    calibrate: bool,
 }
 
 /// What `roctap doctor` prints. A reader that went away is no error.
@@ -88,7 +99,10 @@ fn effective_capabilities() -> u64 {
 /// # Errors
 ///
 /// When standard output cannot be written.
-pub fn run() -> anyhow::Result<ExitCode> {
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.calibrate {
+        return calibrate();
+    }
     let mut findings = Findings::default();
     kernel(&mut findings);
     capabilities(&mut findings);
@@ -110,6 +124,16 @@ pub fn run() -> anyhow::Result<ExitCode> {
         running.len()
     ))?;
     Ok(if findings.impossible { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn calibrate() -> anyhow::Result<ExitCode> {
+    let mut text = "instruction  entry ns  entry + return ns\n".to_owned();
+    for cost in crate::calibrate::measure()? {
+        let Cost { class, entry_ns, entry_and_return_ns } = cost;
+        text.push_str(&format!("{class:11}  {entry_ns:8.0}  {entry_and_return_ns:17.0}\n"));
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn kernel(findings: &mut Findings) {

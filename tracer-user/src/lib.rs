@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 pub mod api;
+pub mod calibrate;
 mod clock;
 pub mod discover;
 pub mod doctor;

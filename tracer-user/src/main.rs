@@ -34,8 +34,7 @@ enum Verb {
     Export(export::ExportOptions),
     /// Show where the functions of a library or process would be probed, and at what cost
     Probes(probes::Options),
-    /// Say what this machine and its ROCm processes allow, and why not
-    Doctor,
+    Doctor(doctor::Options),
     /// List the running ROCm processes
     Ps,
 }
@@ -60,7 +59,7 @@ fn main() -> ExitCode {
         Verb::Report(options) => report::run(options),
         Verb::Export(options) => export::run(options, &export::ApiTables),
         Verb::Probes(options) => probes::run(options),
-        Verb::Doctor => doctor::run(),
+        Verb::Doctor(options) => doctor::run(options),
         Verb::Ps => doctor::ps(),
     };
     match result {

@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// A library on disk. Its API is told by its name, else by what it exports.
-fn plan_file(path: &PathBuf) -> anyhow::Result<LibraryPlan> {
+fn plan_file(path: &Path) -> anyhow::Result<LibraryPlan> {
     let id = FileId::of(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let image = Image::open(path)?;
@@ -122,7 +122,7 @@ fn plan_file(path: &PathBuf) -> anyhow::Result<LibraryPlan> {
     let Some(runtime) = runtime else {
         bail!("{}: exports no function of the HIP or HSA API", path.display());
     };
-    let library = Library { runtime, path: path.clone(), open_path: path.clone(), id };
+    let library = Library { runtime, path: path.to_owned(), open_path: path.to_owned(), id };
     let scout = match runtime {
         Runtime::Hsa => Scout::start(&path.canonicalize()?).ok(),
         Runtime::Hip => None,

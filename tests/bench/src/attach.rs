@@ -61,7 +61,8 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     }
     for apis in ["hip", "hip,hsa"] {
         let times = whole(places, &private, pid, apis, rounds)?;
-        times.row(&mut table, &format!("roctap record --api {apis}: start to recording, ^C to end"));
+        times
+            .row(&mut table, &format!("roctap record --api {apis}: start to recording, ^C to end"));
     }
     table.print();
     Ok(())

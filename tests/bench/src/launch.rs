@@ -156,7 +156,8 @@ fn report_ends(running: Vec<Running>) {
     for (Running { target, _drain, private }, variant) in running.into_iter().zip(&VARIANTS) {
         drop(target);
         let said = private.complaints();
-        for line in said.lines().filter(|line| line.contains("lost") || line.contains("API calls")) {
+        for line in said.lines().filter(|line| line.contains("lost") || line.contains("API calls"))
+        {
             println!("  {}: {line}", variant.name);
         }
     }

@@ -9,7 +9,10 @@ pub struct Table {
 impl Table {
     /// A table with a title and column heads.
     pub fn new(title: impl Into<String>, heads: &[&str]) -> Self {
-        Self { title: title.into(), rows: vec![heads.iter().map(|&head| head.to_owned()).collect()] }
+        Self {
+            title: title.into(),
+            rows: vec![heads.iter().map(|&head| head.to_owned()).collect()],
+        }
     }
 
     /// Adds a row.
@@ -51,7 +54,8 @@ mod tests {
         let mut table = Table::new("costs", &["variant", "ns"]);
         table.row(["a".to_owned(), "1234".to_owned()]);
         table.row(["longer name".to_owned(), "5".to_owned()]);
-        let expected = "\ncosts\n  variant         ns\n  a             1234\n  longer name      5\n";
+        let expected =
+            "\ncosts\n  variant         ns\n  a             1234\n  longer name      5\n";
         assert_eq!(table.text(), expected);
     }
 }

@@ -60,7 +60,8 @@ impl Tool {
         let Ok(files) = fs::read_dir(format!("/proc/{}/fd", self.child.id())) else { return 0 };
         let names = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
         let is_link = |name: &PathBuf| {
-            name.as_os_str() == "anon_inode:bpf_link" || name.as_os_str() == "anon_inode:[perf_event]"
+            name.as_os_str() == "anon_inode:bpf_link"
+                || name.as_os_str() == "anon_inode:[perf_event]"
         };
         names.filter(is_link).count()
     }

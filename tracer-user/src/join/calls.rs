@@ -11,6 +11,8 @@ use tracer_common::{
 const KEPT_PER_THREAD: usize = 4096;
 /// A generation of streams is given up after this, ns.
 const GENERATION_NS: u64 = 10_000_000_000;
+/// Calls that are remembered without a stream; a power of two.
+const KNOWN: usize = 1 << 16;
 
 /// The call that launched an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,9 +37,37 @@ struct Interval {
     caller: Caller,
 }
 
+/// Recent HIP calls that named no stream, or the null stream: nearly all calls are such, so this must
+/// be cheap and small. A newer call takes the place of an older one.
+struct Known(Box<[u64]>);
+
+impl Default for Known {
+    fn default() -> Self {
+        Self(vec![0; KNOWN].into())
+    }
+}
+
+impl Known {
+    /// Spreads ids that are far apart by the number of CPUs (Fibonacci hashing).
+    fn place(id: u64) -> usize {
+        (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - KNOWN.ilog2())) as usize
+    }
+
+    fn insert(&mut self, id: u64) {
+        self.0[Self::place(id)] = id;
+    }
+
+    fn contains(&self, id: u64) -> bool {
+        id != 0 && self.0[Self::place(id)] == id
+    }
+}
+
 /// Recent calls.
 #[derive(Default)]
 pub struct Calls {
+    /// HIP calls without a stream. When one is forgotten, its operation waits in vain, and is then
+    /// written without a stream all the same.
+    known: Known,
     /// HIP streams by the correlation id of the call that named one: two generations.
     streams: [HashMap<u64, u64>; 2],
     generation_began_ns: u64,
@@ -49,8 +79,12 @@ impl Calls {
     pub fn add(&mut self, call: &ApiRecord, stream: Option<u64>) {
         let caller =
             Caller { correlation_id: call.correlation_id, operation: call.header.operation };
-        if caller.is_hip() {
-            self.streams[0].insert(call.correlation_id, stream.unwrap_or(0));
+        match stream {
+            _ if !caller.is_hip() => {}
+            Some(stream) if stream != 0 => {
+                self.streams[0].insert(call.correlation_id, stream);
+            }
+            _ => self.known.insert(call.correlation_id),
         }
         if call.header.flags & (flag::OPEN_AT_START | flag::OPEN_AT_END | flag::ENTRY_ONLY) != 0 {
             return;
@@ -61,13 +95,13 @@ impl Calls {
         }
         // In the order in which they returned. They mostly come in it, but not when the thread has
         // moved to another CPU, whose ring is read at another time.
-        let place = match thread.back() {
-            Some(last) if last.end_ns > call.end_ns => {
-                thread.partition_point(|c| c.end_ns <= call.end_ns)
-            }
-            _ => thread.len(),
-        };
-        thread.insert(place, Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller });
+        let interval = Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller };
+        if thread.back().is_some_and(|last| last.end_ns > call.end_ns) {
+            let place = thread.partition_point(|c| c.end_ns <= call.end_ns);
+            thread.insert(place, interval);
+        } else {
+            thread.push_back(interval);
+        }
     }
 
     /// Forgets calls that nothing can refer to any more.
@@ -84,7 +118,9 @@ impl Calls {
 
     /// The stream that a HIP call named, 0 if it named none; none when the call is not known (yet).
     pub fn stream(&self, correlation_id: u64) -> Option<u64> {
-        self.streams.iter().find_map(|streams| streams.get(&correlation_id).copied())
+        let known = || self.known.contains(correlation_id).then_some(0);
+        let named = |streams: &HashMap<u64, u64>| streams.get(&correlation_id).copied();
+        self.streams.iter().find_map(named).or_else(known)
     }
 
     /// The call of thread `tid` that was open at `time_ns`: the innermost HIP call, else the

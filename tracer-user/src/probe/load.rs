@@ -204,10 +204,21 @@ impl Programs {
     ///
     /// When the kernel refuses; nothing stays attached.
     pub fn attach(&self, pid: u32, path: &Path, sites: &[Site]) -> Result<Attachment, ProbeError> {
+        self.attach_pair(["api_enter", "api_exit"], pid, path, sites)
+    }
+
+    /// Attaches the entry program to all sites and the return program to those that have one.
+    fn attach_pair(
+        &self,
+        [enter, exit]: [&str; 2],
+        pid: u32,
+        path: &Path,
+        sites: &[Site],
+    ) -> Result<Attachment, ProbeError> {
         let returning: Vec<&Site> = sites.iter().filter(|s| s.cookie.entry_only == 0).collect();
         let all: Vec<&Site> = sites.iter().collect();
-        let returns = self.attach_sites("api_exit", "return", pid, path, &returning)?;
-        let entries = self.attach_sites("api_enter", "entry", pid, path, &all)?;
+        let returns = self.attach_sites(exit, "return", pid, path, &returning)?;
+        let entries = self.attach_sites(enter, "entry", pid, path, &all)?;
         Ok(Attachment { entries, _returns: returns })
     }
 
@@ -222,10 +233,7 @@ impl Programs {
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        let sites: Vec<&Site> = sites.iter().collect();
-        let returns = self.attach_sites("floor_exit", "return", pid, path, &sites)?;
-        let entries = self.attach_sites("floor_enter", "entry", pid, path, &sites)?;
-        Ok(Attachment { entries, _returns: returns })
+        self.attach_pair(["floor_enter", "floor_exit"], pid, path, sites)
     }
 
     /// Probes the shim's dispatch site at `file_offset` of the file at `path`.

@@ -1,0 +1,156 @@
+//! `roctap doctor --calibrate`: what a probe costs on this machine, by the class of its instruction.
+//!
+//! Three functions of this program, one for each class, are probed with BPF programs that do nothing,
+//! and called. Nothing is stored and no other process is touched.
+
+use std::{
+    arch::naked_asm,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use procfs::process::MMapPath;
+use tracer_common::bpf::Cookie;
+
+use crate::{
+    plan::Class,
+    probe::{Attachment, ProbeError, Programs, Settings, Site},
+};
+
+/// How long each of the nine measurements may take.
+const BUDGET: Duration = Duration::from_millis(120);
+/// Calls between two looks at the clock.
+const BATCH: u32 = 64;
+
+/// Why the costs could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// The programs cannot be loaded or attached.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// This program cannot be found in its own memory map.
+    #[error("the probed functions are not in this program's own memory map")]
+    NotMapped,
+    /// The memory map cannot be read.
+    #[error("reading this program's own memory map failed: {0}")]
+    Maps(#[from] procfs::ProcError),
+}
+
+/// Begins with a 5-byte nop.
+#[unsafe(naked)]
+extern "C" fn nop5() {
+    naked_asm!(".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret")
+}
+
+/// Begins with an instruction that the kernel emulates.
+#[unsafe(naked)]
+extern "C" fn emulated() {
+    naked_asm!("push rbp", "pop rbp", "ret")
+}
+
+/// Begins with an instruction that the kernel single-steps.
+#[unsafe(naked)]
+extern "C" fn single_step() {
+    naked_asm!("mov rax, rdi", "ret")
+}
+
+/// What probes of a class cost here.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cost {
+    /// Of which instruction.
+    pub class: Class,
+    /// ns that an entry probe adds to a call.
+    pub entry_ns: f64,
+    /// ns that an entry and a return probe add to a call.
+    pub entry_and_return_ns: f64,
+}
+
+/// Measures all classes, in about a second.
+///
+/// # Errors
+///
+/// When the probes cannot be placed.
+pub fn measure() -> Result<Vec<Cost>, CalibrateError> {
+    let programs = Programs::load(Settings {
+        ring_bytes: 4096,
+        follow: false,
+        uprobe_multi: crate::doctor::has_uprobe_multi(),
+    })?;
+    let functions: [(Class, extern "C" fn()); 3] =
+        [(Class::Nop5, nop5), (Class::Emulated, emulated), (Class::SingleStep, single_step)];
+    functions.into_iter().map(|(class, function)| cost(&programs, class, function)).collect()
+}
+
+fn cost(
+    programs: &Programs,
+    class: Class,
+    function: extern "C" fn(),
+) -> Result<Cost, CalibrateError> {
+    let site = Site {
+        symbol: class.name().to_owned(),
+        file_offset: file_offset(function as *const () as u64)?,
+        cookie: Cookie::default(),
+    };
+    let plain = call_ns(function);
+    let attach = |with_return: bool| -> Result<Attachment, ProbeError> {
+        let cookie = Cookie { entry_only: u8::from(!with_return), ..Cookie::default() };
+        let site = Site { cookie, ..site.clone() };
+        programs.attach_floor(std::process::id(), Path::new("/proc/self/exe"), &[site])
+    };
+    let entry = {
+        let _probe = attach(false)?;
+        call_ns(function)
+    };
+    let both = {
+        let _probes = attach(true)?;
+        call_ns(function)
+    };
+    Ok(Cost { class, entry_ns: entry - plain, entry_and_return_ns: both - plain })
+}
+
+/// The least ns of a call among batches that fill the budget: what disturbs only adds.
+fn call_ns(function: extern "C" fn()) -> f64 {
+    let began = Instant::now();
+    let mut least = f64::INFINITY;
+    while began.elapsed() < BUDGET {
+        let batch = Instant::now();
+        for _ in 0..BATCH {
+            std::hint::black_box(function)();
+        }
+        least = least.min(batch.elapsed().as_nanos() as f64 / f64::from(BATCH));
+    }
+    least
+}
+
+/// Where an address of this program is in its file.
+fn file_offset(address: u64) -> Result<u64, CalibrateError> {
+    procfs::process::Process::myself()?
+        .maps()?
+        .into_iter()
+        .find(|map| map.address.0 <= address && address < map.address.1)
+        .filter(|map| matches!(map.pathname, MMapPath::Path(_)))
+        .map(|map| address - map.address.0 + map.offset)
+        .ok_or(CalibrateError::NotMapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{KernelVersion, classify};
+
+    #[test]
+    fn the_functions_begin_with_instructions_of_their_classes() {
+        let exe = std::fs::read("/proc/self/exe").unwrap();
+        for (class, length, function) in [
+            (Class::Nop5, 5, nop5 as extern "C" fn()),
+            (Class::Emulated, 1, emulated),
+            (Class::SingleStep, 3, single_step),
+        ] {
+            let at = file_offset(function as *const () as u64).unwrap() as usize;
+            let kernel = KernelVersion::new(6, 18);
+            let code = &exe[at..at + length];
+            assert_eq!(classify(code, at as u64 & 0xFFF, kernel), Ok(class), "{code:x?}");
+            function();
+        }
+    }
+}
