@@ -112,7 +112,10 @@ fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Re
     let mut reader = Reader::new(programs)?;
     let (mut wall, mut cpu, mut count) = (Duration::ZERO, 0.0, 0u64);
     loop {
-        let batch = reader.take(Duration::from_millis(100))?;
+        let mut batch = reader.take(Duration::from_millis(50))?;
+        if batch.is_empty() {
+            batch = reader.take_all()?;
+        }
         if batch.is_empty() {
             break;
         }

@@ -3,10 +3,15 @@
 //! Three processes run throughout, each with libraries of its own: one untraced, one under
 //! `roctap record -p`, one under `bpftrace -p`. The rounds alternate between them.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap, convert::Infallible, path::Path, process::Command, time::Duration,
+};
 
-use anyhow::Context as _;
-use roctap::discover::{Image, Runtime};
+use anyhow::{Context as _, bail};
+use roctap::{
+    discover::{Image, Runtime},
+    trace::{Trace, model::Event},
+};
 
 use crate::{
     place::{Places, Private},
@@ -21,8 +26,8 @@ const DETACHED: usize = 40;
 
 /// What is measured: request, calls when untraced, calls when traced.
 const REQUESTS: [(&str, &str, u64, u64); 3] = [
-    ("HIP call", "hip", 200_000, 20_000),
-    ("HSA call, exported function", "hsa", 200_000, 2_000),
+    ("call of hipGetErrorName", "hip", 200_000, 20_000),
+    ("call of hsa_signal_load_relaxed", "hsa", 200_000, 2_000),
     ("kernel launch", "launch", 2_048, 512),
 ];
 
@@ -110,6 +115,7 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     }
     let (own_start, peer_start) = (own.started_in, peer.started_in);
     let own_stop = own.stop()?;
+    check_recorded(&subjects[1].private.path("trace"), rounds)?;
     peer.abandon()?;
     let scaled = small_stop.mul_f64(functions.len() as f64 / DETACHED as f64);
     let mut table = Table::new(
@@ -129,6 +135,25 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     println!("  {version}: {} ms to end with {DETACHED} functions", small_stop.as_millis());
     for line in subjects[1].private.complaints().lines().filter(|line| line.contains("lost")) {
         println!("  {line}");
+    }
+    Ok(())
+}
+
+/// A tracer that left the called functions out would be cheap.
+fn check_recorded(trace: &Path, rounds: u32) -> anyhow::Result<()> {
+    let mut recorded = BTreeMap::<u32, u64>::new();
+    Trace::open(trace)?.for_each_event(|event| {
+        if let Event::Api(call) = event {
+            *recorded.entry(call.record.domain.0).or_default() += 1;
+        }
+        Ok::<_, Infallible>(())
+    })?;
+    for ((what, _, _, calls), runtime) in REQUESTS.iter().zip(Runtime::ALL) {
+        let made = calls * u64::from(rounds);
+        let seen = recorded.get(&runtime.domain().0).copied().unwrap_or(0);
+        if seen < made {
+            bail!("{what}: {seen} calls recorded of {made} and more: the function is not probed");
+        }
     }
     Ok(())
 }
