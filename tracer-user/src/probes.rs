@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::{
+    calibrate::{self, Cost},
     discover::{self, FileId, Image, Library, Runtime, Scout},
     plan::{Binary, Class, Plan, Planner, Process, ProcessMemory, Reached, ReturnProbe},
 };
@@ -31,8 +32,8 @@ enum Format {
 #[command(after_help = "Examples:
   roctap probes /opt/rocm/lib/libamdhip64.so      the functions of a library
   roctap probes -p 4711 --format json             those of a running process
-The costs are those measured on one machine with kernel 6.18 (docs/probe-sites.md); on this one,
-`roctap doctor --calibrate` measures them.")]
+The costs are measured on this machine, which needs the privileges of `roctap record`. Without them
+they are those of another machine with kernel 6.18, and a warning says so.")]
 pub struct Options {
     /// Library file
     #[arg(value_name = "LIBRARY", required_unless_present = "pid", conflicts_with = "pid")]
@@ -93,6 +94,14 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         (Some(path), None) => vec![plan_file(path)?],
         (None, None) => bail!("name a library or a process"),
     };
+    let costs = Costs::measure();
+    let plans: Vec<LibraryPlan> = plans
+        .into_iter()
+        .map(|(library, plans)| LibraryPlan {
+            library,
+            functions: plans.into_iter().map(|plan| row(plan, &costs)).collect(),
+        })
+        .collect();
     let text = match options.format {
         Format::Table => plans.iter().map(table).collect(),
         Format::Json => serde_json::to_string_pretty(&plans)? + "\n",
@@ -105,7 +114,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// A library on disk. Its API is told by its name, else by what it exports.
-fn plan_file(path: &Path) -> anyhow::Result<LibraryPlan> {
+fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
     let id = FileId::of(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let image = Image::open(path)?;
@@ -131,7 +140,10 @@ fn plan_file(path: &Path) -> anyhow::Result<LibraryPlan> {
     plan(&library, process.as_ref().map(|p| p as &dyn ProcessMemory))
 }
 
-fn plan(library: &Library, process: Option<&dyn ProcessMemory>) -> anyhow::Result<LibraryPlan> {
+fn plan(
+    library: &Library,
+    process: Option<&dyn ProcessMemory>,
+) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
     let owned = |name: &str| library.runtime.owns_symbol(name);
     let functions = Image::open(&library.open_path)?.functions(owned)?;
     if functions.is_empty() {
@@ -140,22 +152,40 @@ fn plan(library: &Library, process: Option<&dyn ProcessMemory>) -> anyhow::Resul
     }
     let binary = Binary::open(&library.open_path)?;
     let plans = Planner::for_running_kernel().plan_library(&binary, &functions, process);
-    let functions = plans.into_iter().map(row).collect();
-    Ok(LibraryPlan { library: library.path.clone(), functions })
+    Ok((library.path.clone(), plans))
 }
 
-fn row(plan: Plan) -> Row {
+/// What probes cost: as measured here, else as measured elsewhere.
+struct Costs(Vec<Cost>);
+
+impl Costs {
+    fn measure() -> Self {
+        Self(calibrate::measure().unwrap_or_else(|error| {
+            tracing::warn!("costs are those of another machine: {error}");
+            Vec::new()
+        }))
+    }
+
+    fn ns(&self, class: Class, return_probe: bool) -> u32 {
+        let measured = self.0.iter().find(|cost| cost.class == class);
+        match (measured, return_probe) {
+            (Some(cost), true) => cost.entry_and_return_ns.round() as u32,
+            (Some(cost), false) => cost.entry_ns.round() as u32,
+            (None, true) => class.entry_and_return_ns(),
+            (None, false) => class.entry_ns(),
+        }
+    }
+}
+
+fn row(plan: Plan, costs: &Costs) -> Row {
     let site = plan.site.as_ref();
     let return_probe = site.is_some_and(|s| s.return_probe == ReturnProbe::Allowed);
-    let cost = |class: Class| {
-        if return_probe { class.entry_and_return_ns() } else { class.entry_ns() }
-    };
     Row {
         site: site.map(|s| s.file_offset),
         moved_by: site.map_or(0, |s| s.function_offset),
         instruction: site.map(|s| s.instruction.clone()).unwrap_or_default(),
         class: site.map_or(NO_CLASS, |s| s.class.name()),
-        expected_ns: site.map(|s| cost(s.class)),
+        expected_ns: site.map(|s| costs.ns(s.class, return_probe)),
         return_probe,
         reached: match plan.reached {
             Reached::Exported => "exported".to_owned(),

@@ -134,6 +134,11 @@ impl Programs {
         Ok(())
     }
 
+    /// Whether all probes of a library are placed and removed in one call.
+    pub fn places_at_once(&self) -> bool {
+        self.settings.uprobe_multi
+    }
+
     /// The rings, one a CPU.
     pub(super) fn rings(&self) -> &[MapHandle] {
         &self.rings

@@ -9,7 +9,7 @@ use super::Options;
 use crate::{
     api,
     discover::{ElfError, Image, Library, Runtime},
-    plan::{Binary, Plan, PlanError, Planner, ProcessMemory, ReturnProbe},
+    plan::{Binary, Plan, PlanError, Planner, ProcessMemory, Reached, ReturnProbe},
     probe::Site,
 };
 
@@ -37,6 +37,8 @@ pub struct Selected {
     pub slow: Vec<String>,
     /// Functions at which the kernel allows no probe.
     pub impossible: Vec<String>,
+    /// Functions that another tool has redirected, and to where.
+    pub redirected: Vec<(String, String)>,
 }
 
 /// Chooses functions.
@@ -112,6 +114,11 @@ impl Selection {
         if !plan.aliases.is_empty() {
             let (aliases, name) = (plan.aliases.join(", "), &plan.symbol);
             tracing::debug!("{aliases}: the same code as {name}, recorded under that name");
+        }
+        if let Reached::Redirected { target, .. } = &plan.reached {
+            let to = target.path.as_ref().map(|path| path.display().to_string());
+            let to = to.unwrap_or_else(|| "anonymous memory".to_owned());
+            selected.redirected.extend(names().map(|name| (name, to.clone())));
         }
         let Some(site) = &plan.site else { return selected.impossible.extend(names()) };
         if !site.class.is_cheap() && !self.allow_slow {

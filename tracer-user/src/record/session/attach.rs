@@ -1,0 +1,167 @@
+//! Attaching: to the held command, to running processes, to one library after the other.
+
+use std::{collections::BTreeSet, ffi::OsStr};
+
+use anyhow::Context as _;
+use tracer_common::bpf::phase;
+
+use super::{Planned, Session};
+use crate::{
+    clock,
+    discover::{self, Library, Runtime, Scout},
+    plan::{Process, ProcessMemory},
+    probe::Site,
+    record::{
+        select::{SelectError, Selected},
+        target::Target,
+    },
+    trace::model,
+};
+
+/// More probes than this that are placed one by one are worth a warning: removing a pair takes about
+/// a quarter of a second.
+const MANY_SINGLE_PROBES: usize = 50;
+
+impl Session {
+    /// Attaches to the held command: its libraries are guessed, since it maps none yet.
+    pub fn attach_held(&mut self, pid: u32, program: &OsStr, command: &str) -> anyhow::Result<()> {
+        let candidates = discover::candidates(program);
+        self.add_target(pid, command.to_owned());
+        self.programs.track(pid)?;
+        self.attach_all(pid, candidates)?;
+        self.attach_site(pid)
+    }
+
+    /// Attaches to a running process.
+    pub fn attach_running(&mut self, pid: u32) -> anyhow::Result<()> {
+        let info = discover::process_info(pid)?;
+        self.programs.track(pid)?;
+        let libraries = discover::libraries(pid)?;
+        self.add_target(pid, info.command);
+        if libraries.is_empty() {
+            self.notice(format!(
+                "process {pid} maps neither libamdhip64 nor libhsa-runtime64 yet; roctap waits for them"
+            ));
+        }
+        self.attach_all(pid, libraries)?;
+        let target = self.targets.get_mut(&pid).filter(|target| target.is_alive());
+        let target = target.with_context(|| format!("process {pid} exited while attaching"))?;
+        target.info.gpu_tier =
+            "uprobes only: GPU times need the process to be started by roctap record".to_owned();
+        Ok(())
+    }
+
+    pub(super) fn add_target(&mut self, pid: u32, command: String) {
+        let target = Target::new(pid, command, clock::now_ns());
+        self.trace.process(pid, target.info.clone());
+        self.targets.insert(pid, target);
+    }
+
+    pub(super) fn attach_site(&mut self, pid: u32) -> anyhow::Result<()> {
+        if let (Some(shim), Some(target)) = (&self.shim, self.targets.get_mut(&pid)) {
+            let (path, offset) = (&shim.path, shim.site_offset);
+            target.dispatch_site = Some(self.programs.attach_dispatch_site(pid, path, offset)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn attach_all(&mut self, pid: u32, libraries: Vec<Library>) -> anyhow::Result<()> {
+        for library in libraries {
+            if self.selection.wants(library.runtime) {
+                self.attach(pid, library)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn attach(&mut self, pid: u32, library: Library) -> anyhow::Result<()> {
+        let id = library.id;
+        if !self.planned.contains_key(&id) {
+            let sites = self.plan(pid, &library)?;
+            self.planned.insert(id, Planned { library: library.clone(), sites });
+        }
+        let (Some(planned), Some(target)) = (self.planned.get(&id), self.targets.get_mut(&pid))
+        else {
+            return Ok(());
+        };
+        if target.attached.contains_key(&id) || planned.sites.is_empty() {
+            return Ok(());
+        }
+        self.programs.set_phase(phase::ATTACHING)?;
+        let attachment = self.programs.attach(pid, &library.open_path, &planned.sites);
+        self.programs.set_phase(phase::ATTACHED)?;
+        let attachment = attachment?;
+        let entry_only = planned.sites.iter().filter(|s| s.cookie.entry_only != 0).count();
+        let shown = model::Library {
+            path: planned.library.path.display().to_string(),
+            version: planned.library.version(),
+            probed: planned.sites.len() as u32,
+            entry_only: entry_only as u32,
+        };
+        target.add_library(id, shown, attachment);
+        self.trace.process(pid, target.info.clone());
+        Ok(())
+    }
+
+    /// Chooses a library's functions; stubs are followed through the tables of process `pid`.
+    pub(super) fn choose(&mut self, library: &Library, pid: u32) -> Result<Selected, SelectError> {
+        let process = Process::open(pid).ok();
+        self.selection.choose(library, process.as_ref().map(|p| p as &dyn ProcessMemory))
+    }
+
+    /// Chooses a library's functions; stubs are followed through the tables of a process of our own,
+    /// which nobody has redirected.
+    pub(super) fn choose_by_scout(&mut self, library: &Library) -> Result<Selected, SelectError> {
+        match Scout::start(&library.open_path) {
+            Ok(scout) => self.choose(library, scout.pid()),
+            Err(error) => {
+                tracing::info!("{}: not loaded: {error}", library.path.display());
+                self.selection.choose(library, None)
+            }
+        }
+    }
+
+    /// Plans the probes of a library. Its stubs are followed through process `pid` if that has mapped
+    /// it, else through a process of our own.
+    pub(super) fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Vec<Site>> {
+        let mapped = discover::libraries(pid).is_ok_and(|l| l.iter().any(|l| l.id == library.id));
+        let mut selected = match library.runtime {
+            Runtime::Hsa if !mapped => self.choose_by_scout(library)?,
+            _ => self.choose(library, pid)?,
+        };
+        if let Some((name, _)) = selected.redirected.first() {
+            let others: BTreeSet<&str> =
+                selected.redirected.iter().map(|(_, to)| to.as_str()).collect();
+            let (count, to) = (selected.redirected.len(), others.into_iter().collect::<Vec<_>>());
+            self.notice(format!(
+                "process {pid}: {count} functions, {name} among them, have been redirected to {}; their implementations in {} are probed",
+                to.join(", "),
+                library.path.display()
+            ));
+            selected = self.choose_by_scout(library)?;
+        }
+        for (domain, operation, name) in self.selection.foreign() {
+            self.trace.operation(domain.0, operation.into(), name);
+        }
+        let path = library.path.display();
+        if !selected.slow.is_empty() {
+            let count = selected.slow.len();
+            tracing::info!("{path}: left out, since slow: {}", selected.slow.join(", "));
+            self.trace.notice(&format!(
+                "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
+            ));
+        }
+        if !self.programs.places_at_once() && selected.sites.len() > MANY_SINGLE_PROBES {
+            let count = selected.sites.len();
+            self.notice(format!(
+                "{path}: this kernel places probes one by one; removing those of {count} functions can take {} s; choose fewer with --include",
+                count / 4
+            ));
+        }
+        if !selected.impossible.is_empty() {
+            let names = selected.impossible.join(", ");
+            self.trace.notice(&format!("{path}: the kernel allows no probe at {names}"));
+        }
+        Ok(selected.sites)
+    }
+}

@@ -1,0 +1,92 @@
+//! Draining: records from the BPF rings, frames from the shims.
+
+use std::time::{Duration, Instant};
+
+use tracer_common::bpf::{ApiRecord, Header, LifeRecord, LinkRecord, kind};
+use zerocopy::FromBytes as _;
+
+use super::Session;
+use crate::{clock, discover};
+
+/// How often chunks are written.
+const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
+/// How often maps are looked through for libraries that came late.
+pub(super) const SCAN_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Session {
+    /// Takes what is there, waiting at most `timeout` for it.
+    pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
+        let records = self.reader.take(timeout)?;
+        self.take_records(&records, |_| {})?;
+        self.take_frames()?;
+        self.beat();
+        let now = Instant::now();
+        if now - self.last_scan >= SCAN_INTERVAL {
+            self.last_scan = now;
+            self.joiner.tick(clock::now_ns(), &mut self.trace)?;
+            self.scan()?;
+        }
+        if now - self.last_chunk >= CHUNK_INTERVAL {
+            self.last_chunk = now;
+            self.trace.flush_chunk()?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything that is there.
+    pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
+        let records = self.reader.take_all()?;
+        self.take_records(&records, |_| {})?;
+        self.take_frames()
+    }
+
+    pub(super) fn take_records(
+        &mut self,
+        mut bytes: &[u8],
+        mut on_call: impl FnMut(&ApiRecord),
+    ) -> anyhow::Result<()> {
+        while let Ok((header, _)) = Header::read_from_prefix(bytes) {
+            let rest = match header.kind {
+                kind::API => {
+                    let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
+                    self.see_thread(header.pid, header.tid);
+                    on_call(&call);
+                    self.joiner.api(&call, &mut self.trace)?;
+                    rest
+                }
+                kind::LINK => {
+                    let Ok((link, rest)) = LinkRecord::read_from_prefix(bytes) else { break };
+                    self.joiner.link(&link, &mut self.trace)?;
+                    rest
+                }
+                _ => {
+                    let Ok((life, rest)) = LifeRecord::read_from_prefix(bytes) else { break };
+                    self.life(&life)?;
+                    rest
+                }
+            };
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    pub(super) fn see_thread(&mut self, pid: u32, tid: u32) {
+        if self.threads.insert(tid, pid).is_none() {
+            self.trace.thread(pid, tid, &discover::thread_name(pid, tid));
+        }
+    }
+
+    pub(super) fn take_frames(&mut self) -> anyhow::Result<()> {
+        let (joiner, trace) = (&mut self.joiner, &mut self.trace);
+        let mut result = Ok(());
+        for reader in &mut self.shims {
+            let Some(pid) = reader.memory().owner() else { continue };
+            reader.drain(|tid, frame| {
+                if result.is_ok() {
+                    result = joiner.frame(pid, tid, frame, trace);
+                }
+            });
+        }
+        Ok(result?)
+    }
+}

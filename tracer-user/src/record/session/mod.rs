@@ -1,0 +1,139 @@
+//! Everything that is open while recording: opened here, then attached, drained, followed and finished.
+
+mod attach;
+mod drain;
+mod finish;
+mod follow;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    time::Instant,
+};
+
+use tracer_common::shim::{Layout, control};
+
+use super::{Gpu, Options, select::Selection, target::Target};
+use crate::{
+    clock,
+    discover::{FileId, Library},
+    join::{Counts, Joiner},
+    probe::{self, Attachment, Programs, Settings, Site},
+    shim::{Memory, Shim},
+    trace::{Writer, model::Metadata},
+};
+
+/// The sites of a library are planned once.
+struct Planned {
+    library: Library,
+    sites: Vec<Site>,
+}
+
+/// A recording in progress.
+pub struct Session {
+    programs: Programs,
+    _life: Attachment,
+    reader: probe::Reader,
+    selection: Selection,
+    follow: bool,
+    planned: BTreeMap<FileId, Planned>,
+    targets: BTreeMap<u32, Target>,
+    /// Thread → process, of every thread that was seen.
+    threads: HashMap<u32, u32>,
+    shim: Option<Shim>,
+    shims: Vec<crate::shim::Reader>,
+    joiner: Joiner,
+    trace: Writer,
+    notices: Vec<String>,
+    last_chunk: Instant,
+    last_scan: Instant,
+}
+
+impl Session {
+    /// Loads the programs and creates the trace.
+    pub fn open(options: &Options) -> anyhow::Result<Self> {
+        let wants_shim = options.gpu != Gpu::Off && !options.command.is_empty();
+        let shim = wants_shim.then(Shim::find).transpose()?;
+        let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
+        let memories = if shim.is_some() { options.processes } else { 0 };
+        let shims = (0..memories)
+            .map(|_| Memory::create(layout).map(crate::shim::Reader::new))
+            .collect::<Result<_, _>>()?;
+        let programs = Programs::load(Settings {
+            ring_bytes: options.ring_bytes(),
+            follow: !options.no_follow,
+            uprobe_multi: !options.single_uprobes && crate::doctor::has_uprobe_multi(),
+        })?;
+        let life = programs.attach_life()?;
+        let reader = probe::Reader::new(&programs)?;
+        // Last, so that a failure above leaves no file behind.
+        let trace = Writer::create(&options.output, &metadata(), options.force)?;
+        let session = Self {
+            programs,
+            _life: life,
+            reader,
+            selection: Selection::new(options)?,
+            follow: !options.no_follow,
+            planned: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            threads: HashMap::new(),
+            shim,
+            shims,
+            joiner: Joiner::new(options.join),
+            trace,
+            notices: Vec::new(),
+            last_chunk: Instant::now(),
+            last_scan: Instant::now(),
+        };
+        session.beat();
+        Ok(session)
+    }
+
+    /// What the command must find in its environment.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let memories = self.shims.iter().map(crate::shim::Reader::memory);
+        self.shim.iter().flat_map(|shim| shim.environment(memories.clone())).collect()
+    }
+
+    /// What has been joined.
+    pub fn counts(&self) -> Counts {
+        self.joiner.counts()
+    }
+
+    /// How much was lost so far, in all.
+    pub fn lost(&self) -> u64 {
+        let bpf: u64 = self.programs.losses().map(|l| l.iter().sum()).unwrap_or(0);
+        bpf + self.shims.iter().map(|s| s.dropped().0).sum::<u64>()
+    }
+
+    /// Whether no target lives any more; `command_ended` when there is no command to wait for.
+    pub fn targets_gone(&self, command_ended: bool) -> bool {
+        command_ended && !self.targets.values().any(Target::is_alive)
+    }
+
+    pub(super) fn notice(&mut self, text: String) {
+        tracing::warn!("{text}");
+        self.trace.notice(&text);
+        self.notices.push(text);
+    }
+
+    pub(super) fn beat(&self) {
+        for shim in &self.shims {
+            let word = shim.memory().word(control::HEARTBEAT_NS);
+            word.store(clock::now_ns(), std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+fn metadata() -> Metadata {
+    let system = rustix::system::uname();
+    let command: Vec<String> =
+        std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    Metadata {
+        roctap_version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: system.nodename().to_string_lossy().into_owned(),
+        kernel: system.release().to_string_lossy().into_owned(),
+        command: command.join(" "),
+        clock: clock::offsets(),
+    }
+}
