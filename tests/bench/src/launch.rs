@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -53,24 +53,28 @@ enum Kind {
 /// Reads what a shim writes and throws it away, every 10 ms as `roctap record` does.
 struct Drain {
     stop: Arc<AtomicBool>,
+    frames: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drain {
     fn start(memory: Memory) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
+        let frames = Arc::new(AtomicU64::new(0));
+        let (asked, taken) = (Arc::clone(&stop), Arc::clone(&frames));
         let mut reader = Reader::new(memory);
         let thread = std::thread::spawn(move || {
             while !asked.load(Ordering::Relaxed) {
                 let now = clock_gettime(ClockId::Boottime);
                 let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
                 reader.memory().word(control::HEARTBEAT_NS).store(now_ns, Ordering::Relaxed);
-                reader.drain(|_, _| {});
+                reader.drain(|_, _| {
+                    taken.fetch_add(1, Ordering::Relaxed);
+                });
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop, frames, thread: Some(thread) }
     }
 }
 
@@ -84,7 +88,7 @@ impl Drop for Drain {
 /// A running variant. Dropped in this order: the target ends before its libraries go.
 struct Running {
     target: Target,
-    _drain: Option<Drain>,
+    drain: Option<Drain>,
     private: Private,
 }
 
@@ -116,7 +120,7 @@ fn start(places: &Places, kind: &Kind) -> anyhow::Result<Running> {
         Ok(target)
     });
     let target = started.with_context(|| private.complaints())?;
-    Ok(Running { target, _drain: drain, private })
+    Ok(Running { target, drain, private })
 }
 
 /// Measures and prints.
@@ -153,8 +157,12 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
 
 /// Lets the targets end, and shows what `roctap record` said of its losses.
 fn report_ends(running: Vec<Running>) {
-    for (Running { target, _drain, private }, variant) in running.into_iter().zip(&VARIANTS) {
+    for (Running { target, drain, private }, variant) in running.into_iter().zip(&VARIANTS) {
         drop(target);
+        if let Some(drain) = drain {
+            let frames = drain.frames.load(Ordering::Relaxed);
+            println!("  {}: {frames} records", variant.name);
+        }
         let said = private.complaints();
         for line in said.lines().filter(|line| line.contains("lost") || line.contains("API calls"))
         {
