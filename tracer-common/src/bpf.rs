@@ -44,6 +44,8 @@ pub mod flag {
     /// Of a link: the thread surely enqueued the work. Without it, another thread may have, and
     /// sends a link with it.
     pub const OWN: u16 = 1 << 6;
+    /// Of an open call: the shim made it, or something that the shim called. It is not recorded.
+    pub const SHIM: u16 = 1 << 7;
 }
 
 wire! {
@@ -260,6 +262,8 @@ pub struct Cookie {
     pub out_arg: u8,
     /// The function may be unwound through: there is no return probe, record at entry.
     pub entry_only: u8,
+    /// The shim calls the function for itself: such calls are not recorded.
+    pub shim_calls: u8,
 }
 
 impl Cookie {
@@ -271,6 +275,7 @@ impl Cookie {
             | (self.stack_args as u64) << 32
             | (self.out_arg as u64) << 40
             | (self.entry_only as u64) << 48
+            | (self.shim_calls as u64) << 56
     }
 
     /// Unpacks a cookie.
@@ -282,6 +287,7 @@ impl Cookie {
             stack_args: (v >> 32) as u8,
             out_arg: (v >> 40) as u8,
             entry_only: (v >> 48) as u8,
+            shim_calls: (v >> 56) as u8,
         }
     }
 }
@@ -292,8 +298,14 @@ mod tests {
 
     #[test]
     fn cookie_round_trips() {
-        let cookie =
-            Cookie { domain: 3, operation: 0xBEEF, stack_args: 3, out_arg: 6, entry_only: 1 };
+        let cookie = Cookie {
+            domain: 3,
+            operation: 0xBEEF,
+            stack_args: 3,
+            out_arg: 6,
+            entry_only: 1,
+            shim_calls: 1,
+        };
         assert_eq!(Cookie::from_u64(cookie.to_u64()), cookie);
         assert_eq!(cookie.to_u64() as u32, 3 << 16 | 0xBEEF, "the low half is Header::operation");
     }

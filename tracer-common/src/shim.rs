@@ -21,6 +21,9 @@ pub const VERSION: u64 = 1;
 pub const MEMORY_ENV: &str = "ROCTAP_SHIM_MEMORY";
 /// The exported function whose first instruction is the dispatch probe site.
 pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
+/// In place of a sequence number, the dispatch site's first argument when the second and third tell
+/// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
+pub const SITE_OWN_CODE: u64 = u64::MAX;
 /// Size of the control block in bytes.
 pub const CONTROL_BYTES: usize = 4096;
 /// Size of a ring's control words in bytes, before its data.

@@ -14,6 +14,7 @@ use tracer_common::{
         ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
         phase,
     },
+    shim::SITE_OWN_CODE,
 };
 
 use crate::maps;
@@ -68,17 +69,35 @@ fn stack_arguments(regs: &pt_regs, cookie: Cookie) -> ([u64; 3], u16) {
     }
 }
 
+/// Whether the shim makes the call: the function is one that it calls for itself, and the return
+/// address is in its code.
+#[inline(always)]
+fn from_shim(regs: &pt_regs, cookie: Cookie, pid_tgid: u64) -> bool {
+    if cookie.shim_calls == 0 {
+        return false;
+    }
+    // SAFETY: map values are live; a range is written once, before the calls that it is for.
+    let Some(code) = (unsafe { maps::SHIM_CODE.get((pid_tgid >> 32) as u32) }) else {
+        return false;
+    };
+    // SAFETY: the helper checks the address.
+    let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
+    code[0] <= back && back < code[1]
+}
+
 #[inline(always)]
 fn enter(regs: &pt_regs, cookie: Cookie) {
-    let tid = bpf_get_current_pid_tgid() as u32;
-    let Some(thread) = maps::thread(tid) else { return };
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let Some(thread) = maps::thread(pid_tgid as u32) else { return };
     // A frame below the stack pointer was left by longjmp: the kernel drops its return probe by the
     // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
     let mut parent_id = 0;
+    let mut shim = from_shim(regs, cookie, pid_tgid);
     while let Some(outer) = maps::frame(thread, depth.wrapping_sub(1)) {
         if outer.sp >= regs.rsp {
             parent_id = outer.correlation_id;
+            shim |= outer.flags & flag::SHIM != 0;
             break;
         }
         depth -= 1;
@@ -98,7 +117,7 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
         operation: cookie.to_u64() as u32,
         out_arg: cookie.out_arg,
         reserved: 0,
-        flags,
+        flags: flags | if shim { flag::SHIM } else { 0 },
         correlation_id: maps::next_correlation_id(),
         parent_id,
         args: arguments(regs),
@@ -111,10 +130,13 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
 #[inline(always)]
 fn enter_only(regs: &pt_regs, cookie: Cookie) {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let parent_id = match maps::thread(pid_tgid as u32) {
+    let (parent_id, flags) = match maps::thread(pid_tgid as u32) {
         Some(thread) => innermost(thread),
-        None => 0,
+        None => (0, 0),
     };
+    if flags & flag::SHIM != 0 || from_shim(regs, cookie, pid_tgid) {
+        return;
+    }
     let (extra, flags) = stack_arguments(regs, cookie);
     let record = ApiRecord {
         header: header(kind::API, flags | flag::ENTRY_ONLY, cookie.to_u64() as u32, pid_tgid),
@@ -132,12 +154,13 @@ fn enter_only(regs: &pt_regs, cookie: Cookie) {
     });
 }
 
+/// Correlation id and flags of the innermost open call.
 #[inline(always)]
-fn innermost(thread: &mut ThreadState) -> u64 {
+fn innermost(thread: &mut ThreadState) -> (u64, u16) {
     let depth = thread.depth as usize;
     match maps::frame(thread, depth.wrapping_sub(1)) {
-        Some(frame) => frame.correlation_id,
-        None => 0,
+        Some(frame) => (frame.correlation_id, frame.flags),
+        None => (0, 0),
     }
 }
 
@@ -169,8 +192,10 @@ fn exit(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64, thread: &mut
             if frame.out_arg != 0 {
                 out_value(frame);
             }
-            let header = header(kind::API, frame.flags, operation, pid_tgid);
-            submit(frame, header, end_ns, regs.rax);
+            if frame.flags & flag::SHIM == 0 {
+                let header = header(kind::API, frame.flags, operation, pid_tgid);
+                submit(frame, header, end_ns, regs.rax);
+            }
             thread.depth = depth as u32;
             return;
         }
@@ -273,6 +298,10 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
     let pid_tgid = bpf_get_current_pid_tgid();
+    if regs.rdi == SITE_OWN_CODE {
+        let _ = maps::SHIM_CODE.insert((pid_tgid >> 32) as u32, [regs.rsi, regs.rdx], 0);
+        return 0;
+    }
     let (correlation_id, operation) = match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
         // SAFETY: as in `maps::thread`.
         Some(thread) => launching_call(unsafe { &mut *thread }),

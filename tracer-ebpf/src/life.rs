@@ -74,6 +74,7 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
     if maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some() {
         let _ = maps::THREADS.remove(pid_tgid as u32);
         let _ = maps::THREADS.remove(old_tid as u32);
+        let _ = maps::SHIM_CODE.remove((pid_tgid >> 32) as u32);
         emit(kind::EXEC, pid_tgid, 0);
     }
     0
@@ -98,7 +99,9 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
             pid: (pid_tgid >> 32) as u32,
             tid: pid_tgid as u32,
         };
-        api::submit(frame, header, 0, 0);
+        if frame.flags & flag::SHIM == 0 {
+            api::submit(frame, header, 0, 0);
+        }
         at += 1;
     }
     let _ = maps::THREADS.remove(pid_tgid as u32);

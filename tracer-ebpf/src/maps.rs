@@ -32,6 +32,10 @@ static EMPTY_THREAD: Array<ThreadState, 1> = Array::new();
 #[btf_map]
 pub static PROCESSES: HashMap<u32, u32, 16384, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
+/// Where the shim's code begins and ends, by process.
+#[btf_map]
+pub static SHIM_CODE: HashMap<u32, [u64; 2], 4096, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
 /// Loss counters by cause.
 #[btf_map]
 static LOSSES: PerCpuArray<u64, { Loss::COUNT }> = PerCpuArray::new();

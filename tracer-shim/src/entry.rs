@@ -5,7 +5,7 @@
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tracer_common::shim::{control, state};
+use tracer_common::shim::{SITE_OWN_CODE, control, state};
 use tracer_hooks::{InstallError, Timing, abi::ApiTable, contained};
 
 use crate::recorder::{self, RECORDER};
@@ -37,6 +37,7 @@ pub unsafe extern "C" fn OnLoad(
         if !recorder::connect() {
             return;
         }
+        tell_own_code();
         // SAFETY: the caller's promise.
         let installed =
             unsafe { tracer_hooks::install(table.cast::<ApiTable>(), &RECORDER, Timing::AtStart) };
@@ -76,12 +77,24 @@ static AT_END: extern "C" fn() = at_end;
 /// Its first instruction is a 5-byte no-op, which a uprobe replaces without single-stepping.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64) {
+pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64, end: u64) {
     core::arch::naked_asm!(".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret")
+}
+
+unsafe extern "C" {
+    // Defined by the linker: the beginning of this library, and the end of its code.
+    static __ehdr_start: u8;
+    static _etext: u8;
+}
+
+/// Tells the tracer where this library's code is: what it calls of the runtime is not the program's.
+fn tell_own_code() {
+    let (start, end) = (&raw const __ehdr_start as u64, &raw const _etext as u64);
+    roctap_dispatch_site(SITE_OWN_CODE, start, end);
 }
 
 /// Fires the probe site.
 #[inline]
 pub fn fire(sequence: u64, own: bool) {
-    roctap_dispatch_site(sequence, own.into());
+    roctap_dispatch_site(sequence, own.into(), 0);
 }

@@ -129,11 +129,29 @@ fn root_pure_hsa_program() {
     trace.expect_complete();
     trace.expect_dispatches(&scene.true_dispatches(), 1000);
     // Not fewer calls than the program made. More, because probes at implementations also see what
-    // the library and the shim call.
+    // the library calls of itself.
     let traced = trace.call_counts();
     for (function, count) in ran.counts() {
         assert!(traced.get(&function).copied().unwrap_or(0) >= count, "{function}");
     }
+}
+
+#[test]
+fn root_calls_of_the_shim_are_not_recorded() {
+    let calls = |gpu| {
+        let scene = Scene::default();
+        scene.record_app(&["--api", "hsa", "--gpu", gpu], "hsa_direct", &[]).expect(0);
+        let mut counts = scene.trace().call_counts();
+        // What the shim calls for itself, and the program too.
+        counts.retain(|function, _| {
+            ["hsa_agent_get_info", "hsa_iterate_agents", "hsa_amd_signal_create"]
+                .contains(&function.as_str())
+        });
+        counts
+    };
+    let without_shim = calls("off");
+    assert!(without_shim["hsa_agent_get_info"] > 0);
+    assert_eq!(calls("auto"), without_shim);
 }
 
 #[test]

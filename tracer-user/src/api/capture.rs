@@ -162,5 +162,21 @@ pub fn cookie(op: &Operation) -> Cookie {
         stack_args: stack_args(op),
         out_arg: out_register(op).map_or(0, |register| register + 1),
         entry_only: calls_back(op).is_some().into(),
+        shim_calls: SHIM_CALLS.contains(&op.name).into(),
     }
 }
+
+/// Functions of the runtime that the shim calls for itself and does not intercept (`tracer-hooks`,
+/// `runtime.rs`): a call from the shim's code is never the program's.
+const SHIM_CALLS: [&str; 10] = [
+    "hsa_iterate_agents",
+    "hsa_agent_get_info",
+    "hsa_signal_destroy",
+    "hsa_signal_subtract_screlease",
+    "hsa_executable_symbol_get_info",
+    "hsa_system_get_major_extension_table",
+    "hsa_executable_iterate_agent_symbols",
+    "hsa_amd_profiling_set_profiler_enabled",
+    "hsa_amd_profiling_get_dispatch_time",
+    "hsa_amd_signal_create",
+];

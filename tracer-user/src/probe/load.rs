@@ -186,7 +186,9 @@ impl Programs {
     /// Forgets process `pid`, which has ended: its number can be given to another.
     pub fn forget(&self, pid: u32) {
         // It is not there when its creation could not be noted.
-        let _ = self.map("PROCESSES").delete(&pid.to_ne_bytes());
+        for map in ["PROCESSES", "SHIM_CODE"] {
+            let _ = self.map(map).delete(&pid.to_ne_bytes());
+        }
     }
 
     /// Attaches the programs that follow processes and threads.
@@ -337,7 +339,8 @@ impl Programs {
             let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) else { continue };
             let Ok(thread) = ThreadState::read_from_bytes(value.as_slice()) else { continue };
             let depth = (thread.depth as usize).min(thread.frames.len());
-            calls.extend(thread.frames[..depth].iter().map(|frame| ApiRecord {
+            let frames = thread.frames[..depth].iter().filter(|f| f.flags & flag::SHIM == 0);
+            calls.extend(frames.map(|frame| ApiRecord {
                 header: Header {
                     kind: kind::API,
                     flags: frame.flags | flag::OPEN_AT_END,
