@@ -314,23 +314,6 @@ impl FakeQueue {
         index
     }
 
-    /// Runs everything that was rung for, on the calling thread.
-    pub fn consume(&self) {
-        let ring = packets(self.amd);
-        let doorbell: &AmdSignal = at(self.amd.doorbell_signal.load(Ordering::Relaxed));
-        let first = self.amd.read_dispatch_id.load(Ordering::Relaxed);
-        let end = doorbell.value.load(Ordering::Acquire) as u64 + 1;
-        for index in first..end {
-            let packet = &ring[index as usize % ring.len()];
-            let completion = packet.0[7].load(Ordering::Acquire);
-            packet.0[0].store(u64::from(abi::packet_type::INVALID), Ordering::Release);
-            if completion != 0 {
-                complete(at(completion), 2 * index + 1, 2 * index + 2);
-            }
-        }
-        self.amd.read_dispatch_id.store(end, Ordering::Release);
-    }
-
     /// Starts the packet processor.
     pub fn start(&mut self, seed: u64, gates: &Gates) {
         let (amd, stop, gates) = (self.amd, Arc::clone(&self.stop), Arc::clone(gates));

@@ -28,8 +28,6 @@ pub struct Trace {
     pub state: u64,
     /// Threads that wrote.
     pub threads: usize,
-    /// Frames that were read and not kept.
-    pub discarded: u64,
 }
 
 /// Shared memory with somebody who reads it.
@@ -45,8 +43,6 @@ struct Shared {
     stop: AtomicBool,
     /// Read nothing and send no heartbeat.
     stall: AtomicBool,
-    /// Keep nothing of what is read.
-    discard: AtomicBool,
 }
 
 impl Recording {
@@ -90,8 +86,7 @@ impl Recording {
         }
         let stop = AtomicBool::new(false);
         let stall = AtomicBool::new(false);
-        let discard = AtomicBool::new(false);
-        let shared = Arc::new(Shared { file, words, layout, stop, stall, discard });
+        let shared = Arc::new(Shared { file, words, layout, stop, stall });
         Self { shared, reader: None }
     }
 
@@ -121,11 +116,6 @@ impl Recording {
     /// Stops reading and beating, or goes on.
     pub fn stall(&self, stall: bool) {
         self.shared.stall.store(stall, Ordering::Release);
-    }
-
-    /// Keeps nothing of what is read from now on.
-    pub fn discard(&self) {
-        self.shared.discard.store(true, Ordering::Release);
     }
 
     /// Words written into all rings so far.
@@ -205,11 +195,7 @@ impl Shared {
         );
         let mut frame = [0; MAX_FRAME_WORDS];
         while let Some((kind, len)) = consumer.pop(&mut frame).expect("never corrupt") {
-            if self.discard.load(Ordering::Relaxed) {
-                trace.discarded += 1;
-            } else {
-                trace.take(kind, frame[..len].as_bytes());
-            }
+            trace.take(kind, frame[..len].as_bytes());
         }
         if gone {
             words[ring_word::OWNER].store(0, Ordering::Release);
