@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long)]
     pub force: bool,
 
-    /// APIs whose calls are recorded
+    /// APIs whose calls are recorded: hip, hsa, or hip,hsa
     #[arg(long, value_name = "API", value_delimiter = ',', default_value = "hip", value_parser = runtime)]
     pub api: Vec<Runtime>,
 
