@@ -17,7 +17,7 @@ use tracer_common::{
     shim::SITE_OWN_CODE,
 };
 
-use crate::maps;
+use crate::maps::{self, Wake};
 
 /// Entry of an API function.
 #[unsafe(link_section = "uprobe.multi")]
@@ -51,13 +51,10 @@ fn arguments(regs: &pt_regs) -> [u64; 6] {
     [regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.r8, regs.r9]
 }
 
-/// The stack arguments of a call whose `rsp` points at the return address, if the cookie asks for
-/// them, with the flags that say what they are.
+/// The stack arguments of a call whose `rsp` points at the return address, with the flags that say
+/// what they are.
 #[inline(always)]
-fn stack_arguments(regs: &pt_regs, cookie: Cookie) -> ([u64; 3], u16) {
-    if cookie.stack_args == 0 {
-        return ([0; 3], 0);
-    }
+fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
     // SAFETY: the helper checks the address. Reading three words even where one is asked for is
     // safe: the caller's frame lies above.
     match unsafe { bpf_probe_read_user((regs.rsp as *const u64).wrapping_add(1).cast()) } {
@@ -103,7 +100,6 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
         depth -= 1;
         maps::lost(Loss::ABANDONED);
     }
-    let (extra, flags) = stack_arguments(regs, cookie);
     if depth >= MAX_DEPTH {
         thread.skipped += 1;
         return maps::lost(Loss::NESTING);
@@ -112,18 +108,31 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     thread.skipped = 0;
     see_stack(thread, regs.rsp);
     let Some(frame) = maps::frame(thread, depth) else { return };
-    *frame = Frame {
-        sp: regs.rsp,
-        operation: cookie.to_u64() as u32,
-        out_arg: cookie.out_arg,
-        reserved: 0,
-        flags: flags | if shim { flag::SHIM } else { 0 },
-        correlation_id: maps::next_correlation_id(),
-        parent_id,
-        args: arguments(regs),
-        extra,
-        begin_ns: now(),
-    };
+    // Field by field: as a whole it would be built on the stack and copied.
+    frame.sp = regs.rsp;
+    frame.operation = cookie.to_u64() as u32;
+    frame.out_arg = cookie.out_arg;
+    frame.flags = if shim { flag::SHIM } else { 0 };
+    frame.correlation_id = maps::next_correlation_id();
+    frame.parent_id = parent_id;
+    // Word by word: an array as a whole is copied by a function, byte by byte.
+    frame.args[0] = regs.rdi;
+    frame.args[1] = regs.rsi;
+    frame.args[2] = regs.rdx;
+    frame.args[3] = regs.rcx;
+    frame.args[4] = regs.r8;
+    frame.args[5] = regs.r9;
+    frame.extra[0] = 0;
+    frame.extra[1] = 0;
+    frame.extra[2] = 0;
+    if cookie.stack_args != 0 {
+        let (words, flags) = stack_arguments(regs);
+        frame.flags |= flags;
+        frame.extra[0] = words[0];
+        frame.extra[1] = words[1];
+        frame.extra[2] = words[2];
+    }
+    frame.begin_ns = now();
 }
 
 /// A function that is not return-probed is recorded at its entry.
@@ -137,7 +146,7 @@ fn enter_only(regs: &pt_regs, cookie: Cookie) {
     if flags & flag::SHIM != 0 || from_shim(regs, cookie, pid_tgid) {
         return;
     }
-    let (extra, flags) = stack_arguments(regs, cookie);
+    let (extra, flags) = if cookie.stack_args != 0 { stack_arguments(regs) } else { ([0; 3], 0) };
     let record = ApiRecord {
         header: header(kind::API, flags | flag::ENTRY_ONLY, cookie.to_u64() as u32, pid_tgid),
         correlation_id: maps::next_correlation_id(),
@@ -148,7 +157,7 @@ fn enter_only(regs: &pt_regs, cookie: Cookie) {
         args: arguments(regs),
         extra,
     };
-    maps::emit::<ApiRecord>(Loss::API_RING_FULL, false, |entry| {
+    maps::emit::<ApiRecord>(Loss::API_RING_FULL, wake(record.correlation_id), |entry| {
         // SAFETY: `entry` is a reserved record of the type.
         unsafe { entry.write(record) }
     });
@@ -171,29 +180,28 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     let end_ns = now();
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
-    // SAFETY: `ctx` is the program's context.
-    let operation = unsafe { bpf_get_attach_cookie(ctx) } as u32;
     let pid_tgid = bpf_get_current_pid_tgid();
-    match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
-        // SAFETY: as in `maps::thread`.
-        Some(thread) => exit(regs, operation, pid_tgid, end_ns, unsafe { &mut *thread }),
-        None => open_at_start(regs, operation, pid_tgid, end_ns),
+    match maps::known_thread(pid_tgid as u32) {
+        Some(thread) => exit(ctx, regs, pid_tgid, end_ns, thread),
+        None => open_at_start(ctx, regs, pid_tgid, end_ns),
     }
     0
 }
 
 #[inline(always)]
-fn exit(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64, thread: &mut ThreadState) {
+fn exit(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut ThreadState) {
     // The return address has been popped.
     let sp = regs.rsp.wrapping_sub(8);
     let mut depth = (thread.depth as usize).wrapping_sub(1);
     while let Some(frame) = maps::frame(thread, depth) {
-        if frame.sp == sp && frame.operation == operation {
+        // Of calls that were entered with the same stack pointer, by tail calls, the innermost
+        // returns first, and the kernel runs the return probes in that order.
+        if frame.sp == sp {
             if frame.out_arg != 0 {
                 out_value(frame);
             }
             if frame.flags & flag::SHIM == 0 {
-                let header = header(kind::API, frame.flags, operation, pid_tgid);
+                let header = header(kind::API, frame.flags, frame.operation, pid_tgid);
                 submit(frame, header, end_ns, regs.rax);
             }
             thread.depth = depth as u32;
@@ -212,7 +220,7 @@ fn exit(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64, thread: &mut
         thread.skipped -= 1;
     } else if sp > thread.highest_sp || phase() == phase::ATTACHING {
         see_stack(thread, sp);
-        open_at_start(regs, operation, pid_tgid, end_ns);
+        open_at_start(ctx, regs, pid_tgid, end_ns);
     } else if phase() == phase::ATTACHED {
         maps::lost(Loss::STATE_NOT_FOUND);
     }
@@ -235,21 +243,37 @@ fn out_value(frame: &mut Frame) {
     }
 }
 
+/// One call in 32, chosen by its correlation id, looks how full the ring is.
+#[inline(always)]
+fn wake(correlation_id: u64) -> Wake {
+    // Fibonacci hashing: ids on one CPU are apart by the number of CPUs.
+    match correlation_id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59 {
+        0 => Wake::AboveMark,
+        _ => Wake::No,
+    }
+}
+
 #[inline(always)]
 pub fn submit(frame: &Frame, header: Header, end_ns: u64, ret: u64) {
-    maps::emit::<ApiRecord>(Loss::API_RING_FULL, false, |entry| {
-        // SAFETY: `entry` is a reserved record of the type.
+    maps::emit::<ApiRecord>(Loss::API_RING_FULL, wake(frame.correlation_id), |entry| {
+        // SAFETY: `entry` is a reserved record of the type, and every field is written. Field by
+        // field: as a whole it would be built on the stack and copied.
         unsafe {
-            entry.write(ApiRecord {
-                header,
-                correlation_id: frame.correlation_id,
-                parent_id: frame.parent_id,
-                begin_ns: frame.begin_ns,
-                end_ns,
-                ret,
-                args: frame.args,
-                extra: frame.extra,
-            });
+            (*entry).header = header;
+            (*entry).correlation_id = frame.correlation_id;
+            (*entry).parent_id = frame.parent_id;
+            (*entry).begin_ns = frame.begin_ns;
+            (*entry).end_ns = end_ns;
+            (*entry).ret = ret;
+            (*entry).args[0] = frame.args[0];
+            (*entry).args[1] = frame.args[1];
+            (*entry).args[2] = frame.args[2];
+            (*entry).args[3] = frame.args[3];
+            (*entry).args[4] = frame.args[4];
+            (*entry).args[5] = frame.args[5];
+            (*entry).extra[0] = frame.extra[0];
+            (*entry).extra[1] = frame.extra[1];
+            (*entry).extra[2] = frame.extra[2];
         }
     });
 }
@@ -270,10 +294,12 @@ fn see_stack(thread: &mut ThreadState, sp: u64) {
 
 /// A call that was entered before its probe was there.
 #[inline(always)]
-fn open_at_start(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64) {
+fn open_at_start(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
     if phase() == phase::DETACHING {
         return;
     }
+    // SAFETY: `ctx` is the program's context.
+    let operation = unsafe { bpf_get_attach_cookie(ctx) } as u32;
     let record = ApiRecord {
         header: header(kind::API, flag::OPEN_AT_START, operation, pid_tgid),
         correlation_id: maps::next_correlation_id(),
@@ -284,7 +310,7 @@ fn open_at_start(regs: &pt_regs, operation: u32, pid_tgid: u64, end_ns: u64) {
         args: [0; 6],
         extra: [0; 3],
     };
-    maps::emit::<ApiRecord>(Loss::API_RING_FULL, false, |entry| {
+    maps::emit::<ApiRecord>(Loss::API_RING_FULL, wake(record.correlation_id), |entry| {
         // SAFETY: `entry` is a reserved record of the type.
         unsafe { entry.write(record) }
     });
@@ -302,9 +328,8 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         let _ = maps::SHIM_CODE.insert((pid_tgid >> 32) as u32, [regs.rsi, regs.rdx], 0);
         return 0;
     }
-    let (correlation_id, operation) = match maps::THREADS.get_ptr_mut(pid_tgid as u32) {
-        // SAFETY: as in `maps::thread`.
-        Some(thread) => launching_call(unsafe { &mut *thread }),
+    let (correlation_id, operation) = match maps::known_thread(pid_tgid as u32) {
+        Some(thread) => launching_call(thread),
         None => (0, 0),
     };
     let own = if regs.rsi != 0 { flag::OWN } else { 0 };
@@ -314,7 +339,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         correlation_id,
         time_ns: now(),
     };
-    maps::emit::<LinkRecord>(Loss::LINK_RING_FULL, false, |entry| {
+    maps::emit::<LinkRecord>(Loss::LINK_RING_FULL, Wake::No, |entry| {
         // SAFETY: `entry` is a reserved record of the type.
         unsafe { entry.write(record) }
     });

@@ -31,7 +31,7 @@ fn emit(kind: u16, pid_tgid: u64, child_pid: u32) {
         child_pid,
         reserved: 0,
     };
-    maps::emit::<LifeRecord>(Loss::LIFE_RING_FULL, true, |entry| {
+    maps::emit::<LifeRecord>(Loss::LIFE_RING_FULL, maps::Wake::Now, |entry| {
         // SAFETY: `entry` is a reserved record of the type.
         unsafe { entry.write(record) }
     });
@@ -72,8 +72,8 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
     let [_, old_tid] = unsafe { *ctx.cast::<[u64; 2]>() };
     let pid_tgid = bpf_get_current_pid_tgid();
     if maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some() {
-        let _ = maps::THREADS.remove(pid_tgid as u32);
-        let _ = maps::THREADS.remove(old_tid as u32);
+        maps::forget_thread(pid_tgid as u32);
+        maps::forget_thread(old_tid as u32);
         let _ = maps::SHIM_CODE.remove((pid_tgid >> 32) as u32);
         emit(kind::EXEC, pid_tgid, 0);
     }
@@ -85,9 +85,7 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let Some(thread) = maps::THREADS.get_ptr_mut(pid_tgid as u32) else { return 0 };
-    // SAFETY: as in `maps::thread`.
-    let thread = unsafe { &mut *thread };
+    let Some(thread) = maps::known_thread(pid_tgid as u32) else { return 0 };
     let mut at = 0;
     while at < thread.depth as usize
         && let Some(frame) = maps::frame(thread, at)
@@ -104,6 +102,6 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
         }
         at += 1;
     }
-    let _ = maps::THREADS.remove(pid_tgid as u32);
+    maps::forget_thread(pid_tgid as u32);
     0
 }

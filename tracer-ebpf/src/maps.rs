@@ -2,7 +2,7 @@
 
 use core::{
     arch::asm,
-    intrinsics::{AtomicOrdering, atomic_xadd},
+    intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd},
 };
 
 use aya_ebpf::{
@@ -11,18 +11,21 @@ use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, generated::bpf_ringbuf_query},
     macros::btf_map,
 };
-use tracer_common::bpf::{Config, Frame, Loss, MAX_DEPTH, ThreadState};
+use tracer_common::bpf::{Config, Frame, Loss, MAX_DEPTH, NEAR_THREADS, ThreadState};
 
 /// One ring buffer per CPU: a shared one doubles the cost of a record when two CPUs are busy. User
 /// space sets the number of entries to that of the CPUs and fills them in.
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<(), 4096>, 1> = ArrayOfMaps::new();
 
-/// Open calls of each thread, by thread id. Entries are kept between calls (inserting and deleting
-/// at each call costs 80 ns more) and removed when the thread ends.
+/// Open calls of the threads whose place in it is free: looking an array up costs next to nothing.
 #[btf_map]
-pub static THREADS: HashMap<u32, ThreadState, 65536, { BPF_F_NO_PREALLOC as usize }> =
-    HashMap::new();
+static NEAR: Array<ThreadState, NEAR_THREADS> = Array::new();
+
+/// Open calls of the other threads, by thread id. Entries are kept between calls (inserting and
+/// deleting at each call costs 80 ns more) and removed when the thread ends.
+#[btf_map]
+static THREADS: HashMap<u32, ThreadState, 65536, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
 /// An all-zero state to insert from: too large for the BPF stack.
 #[btf_map]
@@ -83,21 +86,78 @@ fn cpu() -> u32 {
 /// The open calls of thread `tid`, created when it is seen first.
 #[inline(always)]
 pub fn thread(tid: u32) -> Option<&'static mut ThreadState> {
-    let state = match THREADS.get_ptr_mut(tid) {
-        Some(state) => state,
-        None => {
-            let empty = EMPTY_THREAD.get(0)?;
-            // Another CPU cannot insert the same key: only the thread itself does.
-            if THREADS.insert(tid, empty, 0).is_err() {
-                lost(Loss::THREAD_TABLE_FULL);
-                return None;
-            }
-            THREADS.get_ptr_mut(tid)?
+    if let Some(near) = near(tid)
+        && (near.tid == tid || claim(near, tid))
+    {
+        return Some(near);
+    }
+    if let Some(far) = far(tid) {
+        return Some(far);
+    }
+    let empty = EMPTY_THREAD.get(0)?;
+    // Another CPU cannot insert the same key: only the thread itself does.
+    if THREADS.insert(tid, empty, 0).is_err() {
+        lost(Loss::THREAD_TABLE_FULL);
+        return None;
+    }
+    let far = far(tid)?;
+    far.tid = tid;
+    Some(far)
+}
+
+/// The open calls of thread `tid`, if it was seen before.
+#[inline(always)]
+pub fn known_thread(tid: u32) -> Option<&'static mut ThreadState> {
+    match near(tid) {
+        Some(near) if near.tid == tid => Some(near),
+        _ => far(tid),
+    }
+}
+
+/// Forgets thread `tid`, which has ended.
+#[inline(always)]
+pub fn forget_thread(tid: u32) {
+    match near(tid) {
+        Some(near) if near.tid == tid => {
+            near.depth = 0;
+            near.skipped = 0;
+            near.highest_sp = 0;
+            // Last: the place can be claimed from now on.
+            near.tid = 0;
         }
-    };
+        _ => {
+            let _ = THREADS.remove(tid);
+        }
+    }
+}
+
+#[inline(always)]
+fn near(tid: u32) -> Option<&'static mut ThreadState> {
+    let state = NEAR.get_ptr_mut(tid & (NEAR_THREADS as u32 - 1))?;
+    // SAFETY: beyond its `tid`, a state is only accessed by the thread that claimed it.
+    Some(unsafe { &mut *state })
+}
+
+#[inline(always)]
+fn far(tid: u32) -> Option<&'static mut ThreadState> {
+    let state = THREADS.get_ptr_mut(tid)?;
     // SAFETY: the entry is only accessed by its own thread, which is running this program, and it
     // is removed only when that thread ends.
     Some(unsafe { &mut *state })
+}
+
+/// Takes a free place.
+#[inline(always)]
+fn claim(near: &mut ThreadState, tid: u32) -> bool {
+    // SAFETY: the field is live and aligned; another CPU may try the same.
+    let (_, claimed) = unsafe {
+        atomic_cxchg::<u32, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+            &raw mut near.tid,
+            0,
+            tid,
+        )
+    };
+    claimed
 }
 
 /// The open call at `index` of a thread, 0 being the outermost; none outside `0..MAX_DEPTH`.
@@ -118,20 +178,33 @@ pub fn frame(thread: &mut ThreadState, index: usize) -> Option<&mut Frame> {
 
 const _: () = assert!(MAX_DEPTH == 16, "the mask in `frame`");
 
+/// Who wakes the reader.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// This record does.
+    Now,
+    /// This record does if the ring is filled above the mark.
+    AboveMark,
+    /// The reader's timer, or another record.
+    No,
+}
+
 /// Reserves a record in this CPU's ring, lets `fill` write it, and submits it.
 ///
-/// Waking the reader costs 0.3 to 1.8 µs, so it is woken only when the fill level crosses the
-/// mark; otherwise its timer drains the rings.
+/// Waking the reader costs 0.3 to 1.8 µs, so its timer mostly drains the rings.
 #[inline(always)]
-pub fn emit<T: 'static>(full: Loss, urgent: bool, fill: impl FnOnce(*mut T)) {
-    let Some(config) = config() else { return };
+pub fn emit<T: 'static>(full: Loss, wake: Wake, fill: impl FnOnce(*mut T)) {
     let Some(ring) = RINGS.get(cpu()) else { return lost(full) };
     let Some(mut entry) = ring.reserve_untyped::<T>(0) else { return lost(full) };
     fill(entry.as_mut_ptr());
+    let wake = wake == Wake::Now || wake == Wake::AboveMark && is_above_mark(ring);
+    entry.submit(u64::from(if wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP }));
+}
+
+#[inline(always)]
+fn is_above_mark(ring: &RingBuf<(), 4096>) -> bool {
+    let map = core::ptr::from_ref(ring).cast_mut().cast();
     // SAFETY: `ring` is a live map.
-    let pending = unsafe {
-        bpf_ringbuf_query(core::ptr::from_ref(ring).cast_mut().cast(), u64::from(BPF_RB_AVAIL_DATA))
-    };
-    let crossed = pending.wrapping_sub(config.wake_mark_bytes) < 2 * size_of::<T>() as u64;
-    entry.submit(u64::from(if urgent || crossed { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP }));
+    let pending = unsafe { bpf_ringbuf_query(map, u64::from(BPF_RB_AVAIL_DATA)) };
+    config().is_some_and(|config| pending > config.wake_mark_bytes)
 }

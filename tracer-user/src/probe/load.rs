@@ -10,7 +10,9 @@ use libbpf_rs::{
     ProgramAttachType, ProgramMut, UprobeMultiOpts, UprobeOpts,
     btf::{Btf, types::Struct},
 };
-use tracer_common::bpf::{ApiRecord, Config, Cookie, Header, Loss, ThreadState, flag, kind, phase};
+use tracer_common::bpf::{
+    ApiRecord, Config, Cookie, Header, Loss, NEAR_THREADS, ThreadState, flag, kind, phase,
+};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::ProbeError;
@@ -332,11 +334,13 @@ impl Programs {
     /// The calls that are open now, outermost first for each thread, with
     /// [`flag::OPEN_AT_END`]. Their process ids are 0: the table knows only threads.
     pub fn open_calls(&self) -> Vec<ApiRecord> {
-        let map = self.map("THREADS");
+        let (near, far) = (self.map("NEAR"), self.map("THREADS"));
+        let near_values = (0..NEAR_THREADS as u32)
+            .filter_map(|index| near.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten());
+        let far_values =
+            far.keys().filter_map(|key| far.lookup(&key, MapFlags::ANY).ok().flatten());
         let mut calls = Vec::new();
-        for key in map.keys() {
-            let Ok(tid) = u32::read_from_bytes(key.as_slice()) else { continue };
-            let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) else { continue };
+        for value in near_values.chain(far_values) {
             let Ok(thread) = ThreadState::read_from_bytes(value.as_slice()) else { continue };
             let depth = (thread.depth as usize).min(thread.frames.len());
             let frames = thread.frames[..depth].iter().filter(|f| f.flags & flag::SHIM == 0);
@@ -346,7 +350,7 @@ impl Programs {
                     flags: frame.flags | flag::OPEN_AT_END,
                     operation: frame.operation,
                     pid: 0,
-                    tid,
+                    tid: thread.tid,
                 },
                 correlation_id: frame.correlation_id,
                 parent_id: frame.parent_id,
