@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use roctap::{
     discover::{Library, Runtime},
-    probe::{Programs, Settings, Site},
+    probe::{Attachment, Programs, Settings, Site},
 };
 use tracer_common::bpf::phase;
 
@@ -95,8 +95,9 @@ fn cycles(
         times.attach.push(ms(began));
         let began = Instant::now();
         programs.set_phase(phase::DETACHING)?;
-        attached.iter_mut().for_each(|attachment| attachment.remove_entries());
-        drop(attached);
+        let entries: Vec<_> = attached.iter_mut().map(Attachment::take_entries).collect();
+        Attachment::remove_all(entries);
+        Attachment::remove_all(attached);
         times.detach.push(ms(began));
     }
     Ok(times)

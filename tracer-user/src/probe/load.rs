@@ -52,9 +52,19 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Removes the entry probes: calls that are open may still return, but no new one is seen.
-    pub fn remove_entries(&mut self) {
-        self.entries.clear();
+    /// Takes the entry probes out, to be removed: calls that are open may still return, but no new
+    /// one is seen.
+    pub fn take_entries(&mut self) -> Self {
+        Self { entries: std::mem::take(&mut self.entries), _returns: Vec::new() }
+    }
+
+    /// Removes probes, those of several libraries at the same time: the kernel mostly waits.
+    pub fn remove_all(attachments: impl IntoIterator<Item = Self>) {
+        std::thread::scope(|scope| {
+            for attachment in attachments {
+                scope.spawn(move || drop(attachment));
+            }
+        });
     }
 }
 

@@ -54,13 +54,10 @@ impl Session {
         Ok(report.exit_code())
     }
 
-    fn attachments(&mut self) -> impl Iterator<Item = &mut Attachment> {
-        self.targets.values_mut().flat_map(|target| target.attached.values_mut())
-    }
-
     fn remove_entries(&mut self) -> anyhow::Result<()> {
         self.programs.set_phase(phase::DETACHING)?;
-        self.attachments().for_each(Attachment::remove_entries);
+        let attached = self.targets.values_mut().flat_map(|target| target.attached.values_mut());
+        Attachment::remove_all(attached.map(Attachment::take_entries).collect::<Vec<_>>());
         self.drain_all()
     }
 
@@ -68,9 +65,10 @@ impl Session {
     /// both an open and a whole record: the whole one counts.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
         let open = self.programs.open_calls();
-        for target in self.targets.values_mut() {
-            target.attached.clear();
-        }
+        let targets = self.targets.values_mut();
+        let attached =
+            targets.flat_map(|target| std::mem::take(&mut target.attached).into_values());
+        Attachment::remove_all(attached.collect::<Vec<_>>());
         let mut returned = HashSet::new();
         let records = self.reader.take_all()?;
         self.take_records(&records, |call| {
