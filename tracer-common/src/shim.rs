@@ -149,8 +149,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// 256 rings of 1 MiB; untouched pages cost nothing.
-    pub const DEFAULT: Self = Self { rings: 256, ring_bytes: 1 << 20 };
+    /// 256 rings of 4 MiB; untouched pages cost nothing.
+    pub const DEFAULT: Self = Self { rings: 256, ring_bytes: 4 << 20 };
 
     /// Whether the sizes are within what either side accepts from the other.
     pub const fn is_sane(self) -> bool {

@@ -74,7 +74,7 @@ pub struct Options {
     pub ring_bytes: Option<u32>,
 
     /// Bytes of each thread's ring in the shim's shared memory; a power of two
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = ring_bytes)]
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = ring_bytes)]
     pub shim_ring_bytes: u32,
 
     /// How many processes can have GPU times

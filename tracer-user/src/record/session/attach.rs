@@ -8,7 +8,7 @@ use tracer_common::bpf::phase;
 use super::{Planned, Session};
 use crate::{
     clock,
-    discover::{self, Library, Runtime, Scout},
+    discover::{self, Inside, Library, Runtime, Scout},
     plan::{Process, ProcessMemory},
     probe::Site,
     record::{
@@ -43,7 +43,14 @@ impl Session {
                 "process {pid} maps neither libamdhip64 nor libhsa-runtime64 yet; roctap waits for them"
             ));
         }
+        let inside = discover::threads_inside(pid).unwrap_or_default();
         self.attach_all(pid, libraries)?;
+        if inside != Inside::default() {
+            self.notice(format!(
+                "process {pid}: when tracing began, {} threads waited inside a ROCm library and {} were running; a call that was open then is not in the trace",
+                inside.waiting, inside.running
+            ));
+        }
         let target = self.targets.get_mut(&pid).filter(|target| target.is_alive());
         let target = target.with_context(|| format!("process {pid} exited while attaching"))?;
         target.info.gpu_tier =

@@ -17,6 +17,8 @@ impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
         let records = self.reader.take(timeout)?;
+        // Before and after: a large batch of records takes its time, and the shims' rings fill.
+        self.take_frames()?;
         self.take_records(&records, |_| {})?;
         self.take_frames()?;
         self.beat();

@@ -1,0 +1,94 @@
+//! Which threads of a process are inside a runtime library now.
+//!
+//! A call that is open when probes are placed has no return probe: its end is not seen. Unwinding
+//! the threads would name the calls, but that means stopping them; this looks from outside, at the
+//! stacks of threads that wait in a system call, and can only tell that there may be such calls.
+
+use std::{fs, fs::File, os::unix::fs::FileExt as _};
+
+use procfs::process::{MMPermissions, MMapPath};
+
+use super::{DiscoverError, Runtime, process};
+
+/// How much of a stack is looked at, bytes.
+const STACK_BYTES: usize = 16 << 10;
+
+/// Threads at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Inside {
+    /// Threads that wait and have a return address into a runtime library on their stack.
+    pub waiting: usize,
+    /// Threads that run: where, cannot be told from outside.
+    pub running: usize,
+}
+
+/// Looks at the threads of process `pid`.
+///
+/// # Errors
+///
+/// When the process does not exist or may not be read.
+pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
+    let process = process(pid)?;
+    let maps = process.maps().map_err(|e| DiscoverError::proc(pid, "maps", e))?;
+    let code: Vec<(u64, u64)> = maps
+        .into_iter()
+        .filter(|map| map.perms.contains(MMPermissions::EXECUTE))
+        .filter(|map| match &map.pathname {
+            MMapPath::Path(path) => path
+                .file_name()
+                .is_some_and(|name| Runtime::of_file_name(&name.to_string_lossy()).is_some()),
+            _ => false,
+        })
+        .map(|map| map.address)
+        .collect();
+    let memory =
+        File::open(format!("/proc/{pid}/mem")).map_err(|_| DiscoverError::NotPermitted { pid })?;
+    let tasks = process.tasks().map_err(|e| DiscoverError::proc(pid, "task", e))?;
+    let mut inside = Inside::default();
+    for task in tasks.flatten() {
+        let state = fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", task.tid));
+        let Ok(state) = state else { continue };
+        match stack_pointer(&state) {
+            None => inside.running += 1,
+            Some(sp) if returns_into(&memory, sp, &code) => inside.waiting += 1,
+            Some(_) => {}
+        }
+    }
+    Ok(inside)
+}
+
+/// The stack pointer in `/proc/PID/task/TID/syscall`: the last but one field; none of a thread that
+/// runs.
+fn stack_pointer(state: &str) -> Option<u64> {
+    let field = state.split_whitespace().rev().nth(1)?;
+    u64::from_str_radix(field.strip_prefix("0x")?, 16).ok()
+}
+
+fn returns_into(memory: &File, sp: u64, code: &[(u64, u64)]) -> bool {
+    let mut stack = vec![0; STACK_BYTES];
+    // Less than asked for where the stack ends.
+    let read = memory.read_at(&mut stack, sp).unwrap_or(0);
+    stack[..read].as_chunks::<8>().0.iter().any(|word| {
+        let address = u64::from_ne_bytes(*word);
+        code.iter().any(|&(start, end)| start <= address && address < end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_pointer_is_read() {
+        let waiting = "202 0x7f 0x189 0x0 0x0 0x0 0x1 0x7ffd1000 0x7f12\n";
+        assert_eq!(stack_pointer(waiting), Some(0x7ffd_1000));
+        assert_eq!(stack_pointer("-1 0x7ffd2000 0x7f12\n"), Some(0x7ffd_2000));
+        assert_eq!(stack_pointer("running\n"), None);
+    }
+
+    #[test]
+    fn a_program_without_rocm_is_not_inside() {
+        let inside = threads_inside(std::process::id()).unwrap();
+        assert_eq!(inside.waiting, 0);
+    }
+}
