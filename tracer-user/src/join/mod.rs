@@ -10,7 +10,7 @@ mod calls;
 mod operation;
 mod process;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tracer_common::{
     activity::{ActivityRecord, Domain},
@@ -82,7 +82,7 @@ pub struct Joiner {
     /// Operations that ran and wait for something, oldest first.
     waiting: Vec<(u32, u64)>,
     /// Operation names that the trace has.
-    named: HashMap<u32, ()>,
+    named: HashSet<u32>,
     next_kernel_id: u32,
     /// Operations that were given a number.
     numbered: u64,
@@ -98,7 +98,7 @@ impl Joiner {
             processes: BTreeMap::new(),
             pending: HashMap::new(),
             waiting: Vec::new(),
-            named: HashMap::new(),
+            named: HashSet::new(),
             next_kernel_id: 1,
             numbered: 0,
         }
@@ -119,7 +119,7 @@ impl Joiner {
         let operation_id = call.header.operation as u16;
         let operation = api::by_id(domain, operation_id);
         if let Some(operation) = operation
-            && self.named.insert(call.header.operation, ()).is_none()
+            && self.named.insert(call.header.operation)
         {
             trace.operation(domain.0, operation_id.into(), operation.name);
         }

@@ -44,7 +44,6 @@ pub struct Session {
     shims: Vec<crate::shim::Reader>,
     joiner: Joiner,
     trace: Writer,
-    notices: Vec<String>,
     last_chunk: Instant,
     last_scan: Instant,
 }
@@ -81,7 +80,6 @@ impl Session {
             shims,
             joiner: Joiner::new(options.join),
             trace,
-            notices: Vec::new(),
             last_chunk: Instant::now(),
             last_scan: Instant::now(),
         };
@@ -114,7 +112,6 @@ impl Session {
     pub(super) fn notice(&mut self, text: String) {
         tracing::warn!("{text}");
         self.trace.notice(&text);
-        self.notices.push(text);
     }
 
     pub(super) fn beat(&self) {
