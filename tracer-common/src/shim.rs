@@ -24,6 +24,11 @@ pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
 /// In place of a sequence number, the dispatch site's first argument when the second and third tell
 /// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;
+/// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
+/// on a thread of its own that returns to where threads begin.
+pub const ATTACH_FUNCTION: &str = "roctap_attach";
+/// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
+pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
 /// Size of the control block in bytes.
 pub const CONTROL_BYTES: usize = 4096;
 /// Size of a ring's control words in bytes, before its data.
@@ -77,6 +82,36 @@ pub mod state {
     pub const DORMANT: u64 = 2;
     /// The runtime's tables are not what the shim knows; it touched nothing.
     pub const UNSUPPORTED: u64 = 3;
+}
+
+/// Ways to GPU times in a process that runs already: values of [`Attach::tier`].
+pub mod tier {
+    /// The HSA runtime's live tables are patched.
+    pub const TABLES: u64 = 1;
+    /// HIP's activity interface is switched on.
+    pub const HIP_ACTIVITY: u64 = 2;
+}
+
+/// Values of [`Attach::status`].
+pub mod attach_status {
+    /// The shim has not answered.
+    pub const PENDING: u64 = 0;
+    /// Recording as asked.
+    pub const RECORDING: u64 = 1;
+    /// The shim speaks another [`super::VERSION`].
+    pub const VERSION: u64 = 2;
+    /// The memory cannot be mapped, is not ours or is taken.
+    pub const MEMORY: u64 = 3;
+    /// The runtime's tables or functions are not what the shim knows; it touched nothing.
+    pub const UNSUPPORTED: u64 = 4;
+    /// The shim could not start its thread.
+    pub const THREAD: u64 = 5;
+    /// Another tool has the process's one HIP callback slot.
+    pub const SLOT_TAKEN: u64 = 6;
+    /// An earlier `roctap` still records with this shim.
+    pub const BUSY: u64 = 7;
+    /// The shim is broken, or this is a forked child of the process that it was loaded into.
+    pub const UNUSABLE: u64 = 8;
 }
 
 /// A heartbeat older than this says that nobody reads.
@@ -343,6 +378,40 @@ wire! {
     }
 }
 
+wire! {
+    /// What [`ATTACH_FUNCTION`] is told. `version` and `status` keep their places in all versions.
+    pub struct Attach {
+        /// [`VERSION`] of who asks.
+        pub version: u64,
+        /// One of [`attach_status`], written last.
+        pub status: u64,
+        /// One of [`tier`].
+        pub tier: u64,
+        /// Descriptor of the shared memory; the shim closes it.
+        pub memory_fd: u64,
+        /// Address of the HSA runtime's live `CoreApiTable`.
+        pub core_table: u64,
+        /// Address of the HSA runtime's live `AmdExtTable`.
+        pub amd_ext_table: u64,
+        /// Address of libamdhip64's `hipInitActivityCallback`; this and the next three are for
+        /// [`tier::HIP_ACTIVITY`].
+        pub hip_init_activity: u64,
+        /// Address of `hipRegisterActivityCallback`.
+        pub hip_register_activity: u64,
+        /// Address of `hipRemoveActivityCallback`.
+        pub hip_remove_activity: u64,
+        /// Address of `hipEnableActivityCallback`.
+        pub hip_enable_activity: u64,
+        /// The mapping that holds this structure, which the shim removes at its end: address.
+        pub block: u64,
+        /// The mapping's size in bytes; 0: it is somebody else's.
+        pub block_bytes: u64,
+        /// Address of a 32-bit word that the kernel makes 0 when the thread that came in with the
+        /// block is gone: nothing of the block may be removed before.
+        pub thread_alive: u64,
+    }
+}
+
 /// Longest kernel name that is kept, in bytes; a longer one is cut.
 pub const MAX_NAME_BYTES: usize = 4096;
 
@@ -354,6 +423,7 @@ const _: () = {
     assert!(size_of::<Symbol>() == 40);
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
+    assert!(size_of::<Attach>() == 104);
     assert!(control::LOSSES + Loss::COUNT <= CONTROL_BYTES / 8);
     assert!(Layout::DEFAULT.is_sane());
 };

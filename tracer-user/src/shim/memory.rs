@@ -26,6 +26,12 @@ pub struct MemoryError {
     source: Errno,
 }
 
+impl MemoryError {
+    fn of(layout: Layout, call: &'static str, source: Errno) -> Self {
+        Self { bytes: layout.total_bytes(), call, source }
+    }
+}
+
 /// A shared memory, mapped. The peer is not trusted: it may write anything at any time, which is
 /// why all access is atomic.
 pub struct Memory {
@@ -41,10 +47,20 @@ impl Memory {
     ///
     /// When the kernel refuses.
     pub fn create(layout: Layout) -> Result<Self, MemoryError> {
-        let bytes = layout.total_bytes();
-        let failed = |call| move |source| MemoryError { bytes, call, source };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("roctap-shim", flags).map_err(failed("memfd_create"))?;
+        let fd = rustix::fs::memfd_create("roctap-shim", flags)
+            .map_err(|source| MemoryError::of(layout, "memfd_create", source))?;
+        Self::adopt(fd, layout)
+    }
+
+    /// Makes a memory of an empty memfd that allows sealing, such as one that a target created.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn adopt(fd: OwnedFd, layout: Layout) -> Result<Self, MemoryError> {
+        let bytes = layout.total_bytes();
+        let failed = |call| move |source| MemoryError::of(layout, call, source);
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
         // A peer that shrank the memory would kill us with SIGBUS.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
