@@ -38,6 +38,7 @@ mod binary;
 mod branches;
 mod fuzz;
 mod kernel;
+mod live;
 mod model;
 mod process;
 mod prologue;
@@ -51,6 +52,7 @@ mod tests;
 pub use binary::{Binary, Identity, PlanError};
 pub use fuzz::fuzz_plan;
 pub use kernel::{Class, KernelVersion, Refusal, classify};
+pub use live::{LocateError, Located};
 pub use model::{NotMoved, Note, Plan, Reached, ReturnProbe, Site, Slot, Stop, Target};
 pub use process::{MappedFile, Mapping, Process, ProcessMemory};
 

@@ -156,6 +156,11 @@ impl<'a> Loaded<'a> {
         Some(Self { process, binary, bias })
     }
 
+    /// Address in the process minus address in the image.
+    pub fn bias(&self) -> u64 {
+        self.bias
+    }
+
     /// Follows a stub's slot.
     pub fn follow(&self, slot: Slot) -> Leads {
         let (first, offset) = match slot {

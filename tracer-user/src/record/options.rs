@@ -10,12 +10,16 @@ use crate::{discover::Runtime, join::Mode};
 /// Which GPU times are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum Gpu {
-    /// The best that this way of starting allows.
+    /// The best that each process allows.
     #[default]
     Auto,
+    /// From the shim, put into processes that run already; fail if that is impossible.
+    Inject,
     /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
     Tools,
-    /// None: API calls alone.
+    /// Nothing is put into the process: API calls alone, marked as partial.
+    Uprobes,
+    /// None are wanted: API calls alone.
     Off,
 }
 
@@ -23,7 +27,8 @@ pub enum Gpu {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   roctap record -- ./my_app --size 4096       a command, API calls and GPU times
-  roctap record -p 4711 -d 10 -o out.rtrace   a running process, its API calls, 10 seconds
+  roctap record -p 4711 -d 10 -o out.rtrace   a running process, 10 seconds
+  roctap record -a -d 60                      every ROCm process of the machine, one minute
   roctap record --include 'hipMemcpy*' -- ./my_app
 
 Exit status: 0 recorded; 1 failed; 2 wrong usage; 3 a source that was asked for delivered nothing.")]
@@ -31,6 +36,10 @@ pub struct Options {
     /// Attach to a running process (may be given several times)
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pids: Vec<u32>,
+
+    /// Attach to every ROCm process: those that run and those that start while recording
+    #[arg(short, long, conflicts_with_all = ["pids", "command"])]
+    pub all: bool,
 
     /// Stop after so many seconds
     #[arg(short, long, value_name = "SECS", value_parser = seconds)]

@@ -1,0 +1,120 @@
+//! Where a library's functions and tables are in a process.
+
+use super::{
+    Slot, binary::Binary, binary::PlanError, process::Loaded, process::ProcessMemory, stub,
+};
+use crate::discover::{ElfError, Function, Image, Library};
+
+/// Why a library could not be found in a process.
+#[derive(Debug, thiserror::Error)]
+pub enum LocateError {
+    /// Its file cannot be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// Its file cannot be read.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The process does not map it.
+    #[error("{}: not mapped as code by the process", .0.display())]
+    NotMapped(std::path::PathBuf),
+}
+
+/// A library as a process has it loaded: addresses in that process.
+pub struct Located<'a> {
+    process: &'a dyn ProcessMemory,
+    binary: Binary,
+    bias: u64,
+    functions: Vec<Function>,
+    words: Vec<(String, u64)>,
+}
+
+impl<'a> Located<'a> {
+    /// Finds `library` in `process`.
+    ///
+    /// # Errors
+    ///
+    /// When its file cannot be read, or is not mapped.
+    pub fn find(process: &'a dyn ProcessMemory, library: &Library) -> Result<Self, LocateError> {
+        let binary = Binary::open(&library.open_path)?;
+        let image = Image::open(&library.open_path)?;
+        let bias = Loaded::find(process, &binary)
+            .ok_or_else(|| LocateError::NotMapped(library.path.clone()))?
+            .bias();
+        let (functions, words) = (image.functions(|_| true)?, image.words()?);
+        Ok(Self { process, binary, bias, functions, words })
+    }
+
+    /// The address of an exported function.
+    pub fn function(&self, name: &str) -> Option<u64> {
+        self.exported(name).map(|function| self.bias.wrapping_add(function.address))
+    }
+
+    /// The offset in the file of an exported function.
+    pub fn file_offset(&self, name: &str) -> Option<u64> {
+        self.exported(name).map(|function| function.file_offset)
+    }
+
+    /// The value of an exported 64-bit variable.
+    pub fn word(&self, name: &str) -> Option<u64> {
+        let &(_, address) = self.words.iter().find(|(exported, _)| exported == name)?;
+        self.read(self.bias.wrapping_add(address))
+    }
+
+    /// The address of the table that the exported stub `name` passes its calls on through; none when
+    /// it is no such stub, or the process has not made the table yet.
+    pub fn table_of(&self, name: &str) -> Option<u64> {
+        match stub::recognise(&self.binary, self.exported(name)?.address)? {
+            Slot::Table { pointer, .. } => self.read(self.bias.wrapping_add(pointer)),
+            Slot::Variable { .. } => None,
+        }
+        .filter(|&table| table != 0)
+    }
+
+    fn exported(&self, name: &str) -> Option<&Function> {
+        self.functions.iter().find(|function| function.name == name)
+    }
+
+    fn read(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.process.read(address, &mut word).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{discover, plan::Process};
+
+    #[test]
+    fn the_tables_of_the_hsa_runtime_are_found_in_a_process() {
+        let installed = discover::candidates(std::ffi::OsStr::new(""));
+        let Some(library) = installed.iter().find(|l| l.runtime == discover::Runtime::Hsa) else {
+            eprintln!("no HSA runtime is installed: nothing to find");
+            return;
+        };
+        let mut program = std::process::Command::new("sleep");
+        let mut child = program.arg("60").env("LD_PRELOAD", &library.path).spawn().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let (process, core) = loop {
+            assert!(std::time::Instant::now() < deadline, "the tables do not appear");
+            let process = Process::open(child.id()).unwrap();
+            let core = Located::find(&process, library).ok().and_then(|l| l.table_of("hsa_init"));
+            if let Some(core) = core {
+                break (process, core);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        let located = Located::find(&process, library).unwrap();
+        let amd = located.table_of("hsa_amd_profiling_set_profiler_enabled").unwrap();
+        assert_ne!(core, amd);
+        assert_eq!(located.table_of("hsa_queue_create"), Some(core));
+        // Each begins with its version: major 1, and its size.
+        let major = |table| located.read(table).unwrap() as u32;
+        assert_eq!([major(core), major(amd)], [1, 1]);
+        assert_eq!(located.table_of("no_such_function"), None);
+        assert_eq!(located.function("no_such_function"), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
