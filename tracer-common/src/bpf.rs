@@ -126,6 +126,16 @@ pub mod phase {
     pub const DETACHING: u32 = 2;
 }
 
+/// Values of [`Config::follow`]: whose life is reported.
+pub mod follow {
+    /// Traced processes alone.
+    pub const NOBODY: u32 = 0;
+    /// Their children too.
+    pub const CHILDREN: u32 = 1;
+    /// Their children, and whoever executes a program.
+    pub const EVERYONE: u32 = 2;
+}
+
 /// Calls of one thread that can be open at the same time.
 pub const MAX_DEPTH: usize = 16;
 
@@ -189,7 +199,7 @@ wire! {
         pub tgid_offset: u64,
         /// One of [`phase`].
         pub phase: u32,
-        /// 1 if children are followed.
+        /// One of [`follow`].
         pub follow: u32,
     }
 }

@@ -4,7 +4,7 @@ use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_ktime_get_boot_ns,
 };
 use core::ffi::c_void;
-use tracer_common::bpf::{Header, LifeRecord, Loss, flag, kind};
+use tracer_common::bpf::{Header, LifeRecord, Loss, flag, follow, kind};
 
 use crate::{api, maps};
 
@@ -46,7 +46,7 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     let traced = maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some();
     let Some(config) = maps::config() else { return 0 };
-    if !traced || clone_flags & CLONE_THREAD != 0 || config.follow == 0 {
+    if !traced || clone_flags & CLONE_THREAD != 0 || config.follow == follow::NOBODY {
         return 0;
     }
     // SAFETY: the helper checks the address; the offset is from the running kernel's BTF.
@@ -71,10 +71,13 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a raw tracepoint program its argument array.
     let [_, old_tid] = unsafe { *ctx.cast::<[u64; 2]>() };
     let pid_tgid = bpf_get_current_pid_tgid();
-    if maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some() {
+    let traced = maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some();
+    if traced {
         maps::forget_thread(pid_tgid as u32);
         maps::forget_thread(old_tid as u32);
         let _ = maps::SHIM_CODE.remove((pid_tgid >> 32) as u32);
+    }
+    if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
         emit(kind::EXEC, pid_tgid, 0);
     }
     0

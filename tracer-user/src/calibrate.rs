@@ -14,7 +14,7 @@ use tracer_common::bpf::Cookie;
 
 use crate::{
     plan::Class,
-    probe::{Attachment, ProbeError, Programs, Settings, Site},
+    probe::{Attachment, Follow, ProbeError, Programs, Settings, Site},
 };
 
 /// How long each of the nine measurements may take.
@@ -73,7 +73,7 @@ pub struct Cost {
 pub fn measure() -> Result<Vec<Cost>, CalibrateError> {
     let programs = Programs::load(Settings {
         ring_bytes: 4096,
-        follow: false,
+        follow: Follow::Nobody,
         uprobe_multi: crate::doctor::has_uprobe_multi(),
     })?;
     let functions: [(Class, extern "C" fn()); 3] =

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     calibrate::Cost,
     discover::{self, Runtime},
+    privileges::{self, Need},
 };
 
 /// First kernel with `uprobe_multi` links.
@@ -70,28 +71,6 @@ fn print(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
-}
-
-/// Bits of the capabilities that are asked after (`linux/capability.h`).
-const CAPABILITIES: [(&str, u32, &str); 4] = [
-    ("CAP_BPF", 39, "load BPF programs"),
-    ("CAP_PERFMON", 38, "attach uprobes by uprobe_multi"),
-    (
-        "CAP_SYS_ADMIN",
-        21,
-        "attach uprobes on kernels before 6.6; open mapped files that were replaced",
-    ),
-    ("CAP_SYS_PTRACE", 19, "look into processes of other users"),
-];
-
-fn effective_capabilities() -> u64 {
-    std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|status| {
-            let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
-            u64::from_str_radix(line.trim(), 16).ok()
-        })
-        .unwrap_or(0)
 }
 
 /// Runs `roctap doctor`: exit status 1 when recording is impossible.
@@ -169,15 +148,14 @@ fn kernel(findings: &mut Findings) {
 }
 
 fn capabilities(findings: &mut Findings) {
-    let effective = effective_capabilities();
-    let admin = effective >> 21 & 1 == 1;
-    for (name, bit, meaning) in CAPABILITIES {
-        if effective >> bit & 1 == 1 {
-            findings.line(&Finding::Good, name, meaning);
-        } else if matches!(name, "CAP_BPF" | "CAP_PERFMON") && !admin {
-            findings.line(&Finding::Bad, name, &format!("needed to {meaning}; run with sudo"));
+    for need in privileges::PROBES.into_iter().chain(privileges::RUNNING) {
+        let Need { name, purpose, .. } = need;
+        if need.is_met() {
+            findings.line(&Finding::Good, name, purpose);
+        } else if privileges::PROBES.contains(&need) {
+            findings.line(&Finding::Bad, name, &format!("needed to {purpose}; run with sudo"));
         } else {
-            findings.line(&Finding::Limited, name, &format!("not held: cannot {meaning}"));
+            findings.line(&Finding::Limited, name, &format!("not held: cannot {purpose}"));
         }
     }
 }

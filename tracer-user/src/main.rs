@@ -3,7 +3,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use roctap::{discover, doctor, export, probes, record, report};
+use roctap::{discover, doctor, export, inject, probes, record, report};
 use tracing_subscriber::EnvFilter;
 
 /// Traces AMD ROCm programs: API calls and GPU work, joined
@@ -78,6 +78,8 @@ fn helper() -> Option<ExitCode> {
         record::hold(&arguments.collect::<Vec<_>>())
     } else if first == discover::SCOUT {
         discover::scout().map_err(Into::into)
+    } else if first == inject::GUARDIAN {
+        inject::guardian(&arguments.collect::<Vec<_>>())
     } else {
         return None;
     };

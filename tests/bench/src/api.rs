@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roctap::{
     discover::{Library, Runtime},
-    probe::{Attachment, Programs, Reader, Settings, Site},
+    probe::{Attachment, Follow, Programs, Reader, Settings, Site},
 };
 use tracer_common::bpf::phase;
 
@@ -68,8 +68,11 @@ impl Bench {
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let private = places.copy_libraries()?;
     let target = Target::start(&mut private.command(&places.bench_target())?)?;
-    let programs =
-        Programs::load(Settings { ring_bytes: 32 << 20, follow: false, uprobe_multi: true })?;
+    let programs = Programs::load(Settings {
+        ring_bytes: 32 << 20,
+        follow: Follow::Nobody,
+        uprobe_multi: true,
+    })?;
     let library = private.library(target.pid(), Runtime::Hip)?;
     let sites = sites::one(target.pid(), &library, FUNCTION)?;
     let reader = Reader::new(&programs)?;

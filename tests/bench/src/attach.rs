@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use roctap::{
     discover::{Library, Runtime},
-    probe::{Attachment, Programs, Settings, Site},
+    probe::{Attachment, Follow, Programs, Settings, Site},
 };
 use tracer_common::bpf::phase;
 
@@ -51,8 +51,11 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let mut table = Table::new("attach: ms on a running process; median (quartiles)", &heads);
     let hip = planned(&private, pid, Runtime::Hip)?;
     let hsa = planned(&private, pid, Runtime::Hsa)?;
-    let mut programs =
-        Programs::load(Settings { ring_bytes: 1 << 20, follow: false, uprobe_multi: true })?;
+    let mut programs = Programs::load(Settings {
+        ring_bytes: 1 << 20,
+        follow: Follow::Nobody,
+        uprobe_multi: true,
+    })?;
     for set in [vec![&hip], vec![&hip, &hsa]] {
         let count: usize = set.iter().map(|(_, sites)| sites.len()).sum();
         let names: Vec<_> = set.iter().map(|(library, _)| library.runtime.name()).collect();

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use roctap::{
     discover::{Library, Runtime},
     join::{Joiner, Mode},
-    probe::{Attachment, Programs, Reader, Settings},
+    probe::{Attachment, Follow, Programs, Reader, Settings},
     trace::{
         Writer,
         model::{ClockOffsets, Metadata},
@@ -61,8 +61,11 @@ fn capacity(places: &Places) -> anyhow::Result<()> {
     let private = places.copy_libraries()?;
     let mut target = Target::start(&mut private.command(&places.bench_target())?)?;
     target.ask("launch 512")?;
-    let mut programs =
-        Programs::load(Settings { ring_bytes: RING_BYTES, follow: false, uprobe_multi: true })?;
+    let mut programs = Programs::load(Settings {
+        ring_bytes: RING_BYTES,
+        follow: Follow::Nobody,
+        uprobe_multi: true,
+    })?;
     let library = private.library(target.pid(), Runtime::Hip)?;
     let mut table = Table::new(
         "consumer: draining full rings into a trace file; median (quartiles)",

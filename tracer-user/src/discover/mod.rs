@@ -25,6 +25,9 @@ use std::{
 use procfs::process::{MMapPath, Process};
 use tracer_common::activity::Domain;
 
+/// File name of the shim.
+pub const SHIM_FILE_NAME: &str = "libroctap_shim.so";
+
 /// A runtime library whose API can be traced.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Runtime {
@@ -206,12 +209,44 @@ pub fn process_info(pid: u32) -> Result<ProcessInfo, DiscoverError> {
 ///
 /// When the process does not exist or its maps cannot be read.
 pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
+    let found = mapped(pid, Runtime::of_file_name)?;
+    let library =
+        |(runtime, File { path, open_path, id })| Library { runtime, path, open_path, id };
+    Ok(found.into_iter().map(library).collect())
+}
+
+/// Paths by which the shims that process `pid` has loaded can be opened.
+///
+/// # Errors
+///
+/// As of [`libraries`].
+pub fn shims(pid: u32) -> Result<Vec<PathBuf>, DiscoverError> {
+    // An injected one is "memfd:libroctap_shim.so (deleted)".
+    let found = mapped(pid, |name| name.contains(SHIM_FILE_NAME).then_some(()))?;
+    Ok(found.into_iter().map(|((), file)| file.open_path).collect())
+}
+
+/// A file that a process maps: see [`Library`].
+pub(crate) struct File {
+    /// Path for people: as the process sees it.
+    pub path: PathBuf,
+    /// Path by which this process can open the very file.
+    pub open_path: PathBuf,
+    /// Identity of the file.
+    pub id: FileId,
+}
+
+/// The files that process `pid` maps and whose names `wanted` wants, each once.
+pub(crate) fn mapped<T>(
+    pid: u32,
+    wanted: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<(T, File)>, DiscoverError> {
     let maps = process(pid)?.maps().map_err(|e| DiscoverError::proc(pid, "maps", e))?;
     let mut found = BTreeMap::new();
     for map in maps {
         let MMapPath::Path(path) = &map.pathname else { continue };
         let name = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
-        let Some(runtime) = Runtime::of_file_name(&name) else { continue };
+        let Some(wanted) = wanted(&name) else { continue };
         let key = (map.dev, map.inode);
         if found.contains_key(&key) {
             continue;
@@ -226,7 +261,7 @@ pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
             FileId::of(&rooted).ok().filter(|id| id.inode == map.inode).map(|id| (rooted, id))
         });
         if let Some((open_path, id)) = opened {
-            found.insert(key, Library { runtime, path: shown, open_path, id });
+            found.insert(key, (wanted, File { path: shown, open_path, id }));
         } else {
             tracing::warn!(
                 "process {pid}: {} is mapped but the mapped file cannot be opened",
@@ -237,12 +272,17 @@ pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
     Ok(found.into_values().collect())
 }
 
+/// The ids of all processes that this user may see.
+pub fn process_ids() -> Vec<u32> {
+    let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
+    all.flatten().filter_map(|process| u32::try_from(process.pid()).ok()).collect()
+}
+
 /// The running processes that map a runtime library, with those libraries.
 pub fn rocm_processes() -> Vec<(ProcessInfo, Vec<Library>)> {
-    let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
-    all.flatten()
-        .filter_map(|process| {
-            let pid = u32::try_from(process.pid()).ok()?;
+    process_ids()
+        .into_iter()
+        .filter_map(|pid| {
             let libraries = libraries(pid).ok().filter(|l| !l.is_empty())?;
             Some((process_info(pid).ok()?, libraries))
         })

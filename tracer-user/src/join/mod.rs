@@ -109,6 +109,30 @@ impl Joiner {
         self.counts
     }
 
+    /// How many kernels process `pid` launched, and how many of its dispatches were recorded.
+    pub fn launches(&self, pid: u32) -> (u64, u64) {
+        self.processes.get(&pid).map_or((0, 0), |process| (process.launches, process.dispatches))
+    }
+
+    /// Process `pid` executed another program, whose shim counts anew: writes what is left of the old
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn executed(
+        &mut self,
+        pid: u32,
+        time_ns: u64,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let of_old = |operation: &Operation| operation.enqueue_ns().is_some_and(|ns| ns < time_ns);
+        let old = self.pending.iter().filter(|(key, operation)| key.0 == pid && of_old(operation));
+        let mut keys: Vec<_> = old.map(|(&key, _)| key).collect();
+        keys.sort_unstable();
+        keys.into_iter().try_for_each(|key| self.write(key, trace))
+    }
+
     /// An API call from BPF.
     ///
     /// # Errors
@@ -129,7 +153,10 @@ impl Joiner {
         {
             stream = api::stream(operation, &call.args, &call.extra, call.header.flags);
             let launch = api::launch(operation, &call.args, &call.extra, call.header.flags);
-            self.counts.launches += u64::from(launch.is_some());
+            if launch.is_some() {
+                self.counts.launches += 1;
+                self.processes.entry(call.header.pid).or_default().launches += 1;
+            }
         }
         self.calls.add(call, stream);
         trace.push(Event::Api(ApiCall {
@@ -197,6 +224,7 @@ impl Joiner {
                 return self.settle(key, trace);
             }
             Frame::Dispatch(dispatch) => {
+                process.dispatches += 1;
                 return self.enqueued(key(dispatch.sequence), tid, dispatch.into(), trace);
             }
             Frame::Copy(copy) => {

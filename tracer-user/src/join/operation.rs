@@ -61,6 +61,11 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// When it was enqueued.
+    pub fn enqueue_ns(&self) -> Option<u64> {
+        self.enqueued.as_ref().map(|(_, work)| work.enqueue_ns())
+    }
+
     /// Whether everything is known that will ever be.
     pub fn is_settled(&self, mode: Mode, process: Option<&Process>, calls: &Calls) -> bool {
         let (Some((_, work)), Some(_), Some((_, link))) =

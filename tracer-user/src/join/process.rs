@@ -35,6 +35,10 @@ pub struct KnownAgent {
 pub struct Process {
     agents: HashMap<u64, KnownAgent>,
     kernels: HashMap<u64, Vec<KnownKernel>>,
+    /// HIP calls that launch kernels.
+    pub launches: u64,
+    /// Dispatches that the shim saw.
+    pub dispatches: u64,
 }
 
 impl Process {

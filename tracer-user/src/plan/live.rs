@@ -1,9 +1,11 @@
 //! Where a library's functions and tables are in a process.
 
+use std::path::{Path, PathBuf};
+
 use super::{
     Slot, binary::Binary, binary::PlanError, process::Loaded, process::ProcessMemory, stub,
 };
-use crate::discover::{ElfError, Function, Image, Library};
+use crate::discover::{ElfError, Function, Image};
 
 /// Why a library could not be found in a process.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +18,7 @@ pub enum LocateError {
     Plan(#[from] PlanError),
     /// The process does not map it.
     #[error("{}: not mapped as code by the process", .0.display())]
-    NotMapped(std::path::PathBuf),
+    NotMapped(PathBuf),
 }
 
 /// A library as a process has it loaded: addresses in that process.
@@ -29,16 +31,16 @@ pub struct Located<'a> {
 }
 
 impl<'a> Located<'a> {
-    /// Finds `library` in `process`.
+    /// Finds the library that can be opened at `library` in `process`.
     ///
     /// # Errors
     ///
     /// When its file cannot be read, or is not mapped.
-    pub fn find(process: &'a dyn ProcessMemory, library: &Library) -> Result<Self, LocateError> {
-        let binary = Binary::open(&library.open_path)?;
-        let image = Image::open(&library.open_path)?;
+    pub fn find(process: &'a dyn ProcessMemory, library: &Path) -> Result<Self, LocateError> {
+        let binary = Binary::open(library)?;
+        let image = Image::open(library)?;
         let bias = Loaded::find(process, &binary)
-            .ok_or_else(|| LocateError::NotMapped(library.path.clone()))?
+            .ok_or_else(|| LocateError::NotMapped(library.to_owned()))?
             .bias();
         let (functions, words) = (image.functions(|_| true)?, image.words()?);
         Ok(Self { process, binary, bias, functions, words })
@@ -99,13 +101,15 @@ mod tests {
         let (process, core) = loop {
             assert!(std::time::Instant::now() < deadline, "the tables do not appear");
             let process = Process::open(child.id()).unwrap();
-            let core = Located::find(&process, library).ok().and_then(|l| l.table_of("hsa_init"));
+            let core = Located::find(&process, &library.open_path)
+                .ok()
+                .and_then(|l| l.table_of("hsa_init"));
             if let Some(core) = core {
                 break (process, core);
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
         };
-        let located = Located::find(&process, library).unwrap();
+        let located = Located::find(&process, &library.open_path).unwrap();
         let amd = located.table_of("hsa_amd_profiling_set_profiler_enabled").unwrap();
         assert_ne!(core, amd);
         assert_eq!(located.table_of("hsa_queue_create"), Some(core));

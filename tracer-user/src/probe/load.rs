@@ -11,7 +11,7 @@ use libbpf_rs::{
     btf::{Btf, types::Struct},
 };
 use tracer_common::bpf::{
-    ApiRecord, Config, Cookie, Header, Loss, NEAR_THREADS, ThreadState, flag, kind, phase,
+    ApiRecord, Config, Cookie, Header, Loss, NEAR_THREADS, ThreadState, flag, follow, kind, phase,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -19,13 +19,25 @@ use super::ProbeError;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
 
+/// Whose life is reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Follow {
+    /// That of traced processes.
+    Nobody = follow::NOBODY,
+    /// Their children's too.
+    Children = follow::CHILDREN,
+    /// Also of whoever executes a program.
+    Everyone = follow::EVERYONE,
+}
+
 /// How to load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Bytes of each CPU's ring buffer, a power of two of at least a page.
     pub ring_bytes: u32,
-    /// Follow children of traced processes.
-    pub follow: bool,
+    /// Whose life is reported.
+    pub follow: Follow,
     /// Place all probes of a library in one call (kernel 6.6 and later).
     pub uprobe_multi: bool,
 }
@@ -115,7 +127,7 @@ impl Programs {
                 wake_mark_bytes: u64::from(settings.ring_bytes / 4),
                 tgid_offset,
                 phase: phase::ATTACHING,
-                follow: settings.follow.into(),
+                follow: settings.follow as u32,
             },
             settings,
         };

@@ -8,7 +8,7 @@
 mod load;
 mod reader;
 
-pub use load::{Attachment, Programs, Settings, Site};
+pub use load::{Attachment, Follow, Programs, Settings, Site};
 pub use reader::Reader;
 
 use std::path::PathBuf;

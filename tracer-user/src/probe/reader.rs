@@ -22,6 +22,7 @@ use ringbuf::{
 };
 
 use super::{ProbeError, Programs};
+use crate::privileges;
 
 /// How long the rings are left alone when nobody wakes the reader.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -142,6 +143,7 @@ fn drain(
 ) -> Result<(), ProbeError> {
     let taken = Rc::new(RefCell::new(Vec::new()));
     let rings = open(rings, &taken)?;
+    privileges::drop_all();
     while !shared.stop.load(Ordering::Relaxed) {
         let asked = shared.asked.load(Ordering::Acquire);
         match rings.poll(DRAIN_INTERVAL) {

@@ -1,6 +1,7 @@
 //! `roctap record`: attaches, drains and joins until the end, and writes the trace.
 
 mod command;
+mod connection;
 mod options;
 mod pause;
 mod progress;
@@ -26,6 +27,8 @@ use anyhow::{Context as _, bail};
 use command::{Held, Running};
 use progress::Progress;
 use session::Session;
+
+use crate::privileges;
 
 /// How long the rings are left alone when nobody wakes the reader.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -57,16 +60,23 @@ impl Stop {
 ///
 /// When nothing could be recorded, or the trace could not be written.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    if options.pids.is_empty() == options.command.is_empty() {
-        bail!(Usage("give either -p PID or -- CMD ARGS…"));
+    let running = options.all || !options.pids.is_empty();
+    if running != options.command.is_empty() {
+        bail!(Usage("give either -p PID, -a or -- CMD ARGS…"));
     }
-    if options.gpu == Gpu::Tools && options.command.is_empty() {
-        bail!(Usage("--gpu tools works for a command that roctap starts: roctap record -- CMD"));
+    match options.gpu {
+        Gpu::Tools if running => {
+            bail!(Usage("--gpu tools works for a command that roctap starts: roctap record -- CMD"))
+        }
+        Gpu::Inject | Gpu::Tables | Gpu::Hip if !running => {
+            bail!(Usage("a command that roctap starts gets the shim at its start: --gpu tools"))
+        }
+        _ => {}
     }
     if let Some(command) = options.command.first() {
         command::check(command)?;
     }
-    for &pid in &options.pids {
+    if let [pid] = options.pids[..] {
         crate::discover::process_info(pid)?;
     }
     let stop = Stop::install()?;
@@ -74,13 +84,12 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let command = match options.command.first() {
         Some(program) => Some(start_command(options, program, &mut session)?),
         None => {
-            for &pid in &options.pids {
-                session.attach_running(pid)?;
-            }
+            session.attach_named(&options.pids)?;
             None
         }
     };
     hurry();
+    privileges::keep_for_attaching();
     record(options, session, command, &stop)
 }
 

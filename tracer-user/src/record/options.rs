@@ -15,12 +15,23 @@ pub enum Gpu {
     Auto,
     /// From the shim, put into processes that run already; fail if that is impossible.
     Inject,
+    /// As inject, and by the HSA runtime's tables alone.
+    Tables,
+    /// As inject, and by HIP's activity interface alone.
+    Hip,
     /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
     Tools,
     /// Nothing is put into the process: API calls alone, marked as partial.
     Uprobes,
     /// None are wanted: API calls alone.
     Off,
+}
+
+impl Gpu {
+    /// Whether processes may get the shim.
+    pub fn wants_shim(self) -> bool {
+        !matches!(self, Self::Uprobes | Self::Off)
+    }
 }
 
 /// Record API calls and GPU work of a command or of running processes.

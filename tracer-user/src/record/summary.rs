@@ -4,7 +4,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use indicatif::HumanCount;
 
-use super::{Gpu, Options};
+use super::Options;
 use crate::join::{Counts, Mode};
 
 /// A source that was asked for delivered nothing.
@@ -20,27 +20,20 @@ pub struct Report<'a> {
     pub losses: Vec<(String, u64)>,
     /// A ROCm library was probed and called.
     pub rocm_seen: bool,
-    /// What became of the shim.
-    pub shim: Shim,
+    /// Processes that were named and could not be attached to.
+    pub failed: usize,
+    /// Processes whose GPU work was asked for and not seen.
+    pub silent: Vec<Silent>,
 }
 
-/// What became of the shim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shim {
-    /// No process loaded it.
-    NotLoaded,
-    /// It does not know this release's tables.
-    Unsupported,
-    /// At least one process runs it.
-    Loaded,
+/// A process that launched kernels, none of which was recorded.
+pub struct Silent {
+    pub pid: u32,
+    pub launches: u64,
+    pub reason: String,
 }
 
 impl Report<'_> {
-    fn gpu_missing(&self) -> bool {
-        let asked = self.options.gpu != Gpu::Off && !self.options.command.is_empty();
-        asked && self.counts.launches > 0 && self.counts.dispatches == 0
-    }
-
     /// What the user should know beside the counts.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = Vec::new();
@@ -49,19 +42,13 @@ impl Report<'_> {
                 "no call of a ROCm library was seen: the program does not use ROCm, did not get so far, or uses another API than those of --api (a program on HSA alone needs --api hsa)"
                     .to_owned(),
             );
-        } else if self.gpu_missing() {
-            let why = match self.shim {
-                Shim::Loaded => "the shim recorded none of them",
-                Shim::Unsupported => {
-                    "the shim does not know the API tables of this HSA runtime (it knows those of ROCm 4.5 to 5.5)"
-                }
-                Shim::NotLoaded => {
-                    "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
-                }
-            };
-            notices.push(format!("kernels were launched, but {why}"));
         } else if self.counts.launches == 0 && self.counts.dispatches == 0 {
             notices.push("no kernel was launched while recording".to_owned());
+        }
+        for Silent { pid, launches, reason } in &self.silent {
+            notices.push(format!(
+                "process {pid}: {launches} kernels were launched and none was recorded: {reason}"
+            ));
         }
         if self.options.join == Mode::Check {
             notices.push(format!(
@@ -99,7 +86,7 @@ impl Report<'_> {
 
     /// The program's exit status.
     pub fn exit_code(&self) -> ExitCode {
-        if !self.rocm_seen || self.gpu_missing() {
+        if !self.rocm_seen || self.failed > 0 || !self.silent.is_empty() {
             ExitCode::from(NOTHING_DELIVERED)
         } else {
             ExitCode::SUCCESS

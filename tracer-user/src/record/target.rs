@@ -1,6 +1,6 @@
 //! A traced process: what is attached to it, and whether it lives.
 
-use std::{collections::BTreeMap, os::fd::OwnedFd};
+use std::{collections::BTreeMap, fmt, os::fd::OwnedFd};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -13,6 +13,38 @@ use crate::{
     trace::model::{Library, Process},
 };
 
+/// Where a process's GPU times come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Tier {
+    /// From nowhere: they were not asked for.
+    Off,
+    /// From the shim, which the process finds in its environment when it starts.
+    AtStart,
+    /// From nowhere yet: the process has not loaded the HSA runtime.
+    Waiting,
+    /// From the shim, put in while the process ran: it patched the HSA runtime's tables.
+    Tables,
+    /// From the shim, put in while the process ran: it switched HIP's activity interface on.
+    HipActivity,
+    /// From nowhere: only API calls are seen from outside, for this reason.
+    Uprobes(String),
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("none asked for"),
+            Self::AtStart => f.write_str("tools interface at start (HSA_TOOLS_LIB)"),
+            Self::Waiting => f.write_str("none: the HSA runtime was not loaded"),
+            Self::Tables => f.write_str("HSA tables patched in the running process"),
+            Self::HipActivity => {
+                f.write_str("HIP activity interface switched on in the running process")
+            }
+            Self::Uprobes(why) => write!(f, "uprobes only, partial: {why}"),
+        }
+    }
+}
+
 /// One process.
 pub struct Target {
     /// What the trace says of it.
@@ -21,18 +53,21 @@ pub struct Target {
     pub attached: BTreeMap<FileId, Attachment>,
     /// The shim's dispatch site.
     pub dispatch_site: Option<Attachment>,
+    /// Where its GPU times come from.
+    pub tier: Tier,
     /// The end of the process can be polled for; none when it had ended already.
     alive: Option<OwnedFd>,
 }
 
 impl Target {
     /// Process `pid`, nothing attached.
-    pub fn new(pid: u32, command: String, attached_ns: u64) -> Self {
+    pub fn new(pid: u32, command: String, attached_ns: u64, tier: Tier) -> Self {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Self {
             info: Process { command, attached_ns, ..Process::default() },
             attached: BTreeMap::new(),
             dispatch_site: None,
+            tier,
             alive: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         }
     }

@@ -8,10 +8,8 @@ use std::{
 use tracer_common::shim::{DISPATCH_SITE, MEMORY_ENV};
 
 use super::Memory;
-use crate::discover::{ElfError, Image};
+use crate::discover::{ElfError, Image, SHIM_FILE_NAME};
 
-/// File name of the shim.
-const FILE_NAME: &str = "libroctap_shim.so";
 /// The HSA runtime's list of tool libraries, separated by spaces.
 const TOOLS_ENV: &str = "HSA_TOOLS_LIB";
 /// Without it, an HSA runtime that was built with rocprofiler-register ignores [`TOOLS_ENV`].
@@ -24,7 +22,7 @@ const SHIM_ENV: &str = "ROCTAP_SHIM";
 pub enum ShimError {
     /// It is not where it should be.
     #[error(
-        "{FILE_NAME} not found beside {roctap} or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)"
+        "{SHIM_FILE_NAME} not found beside {roctap} or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)"
     )]
     NotFound {
         /// This program.
@@ -68,7 +66,8 @@ impl Shim {
         let roctap = std::env::current_exe().unwrap_or_default();
         let directory = roctap.parent().unwrap_or(Path::new("."));
         let named = std::env::var_os(SHIM_ENV).map(PathBuf::from);
-        let places = [directory.join(FILE_NAME), directory.join("../lib/roctap").join(FILE_NAME)];
+        let places =
+            [directory.join(SHIM_FILE_NAME), directory.join("../lib/roctap").join(SHIM_FILE_NAME)];
         let path = named
             .into_iter()
             .chain(places)

@@ -12,8 +12,9 @@ use crate::{
     plan::{Process, ProcessMemory},
     probe::Site,
     record::{
+        Gpu,
         select::{SelectError, Selected},
-        target::Target,
+        target::{Target, Tier},
     },
     trace::model,
 };
@@ -26,18 +27,55 @@ impl Session {
     /// Attaches to the held command: its libraries are guessed, since it maps none yet.
     pub fn attach_held(&mut self, pid: u32, program: &OsStr, command: &str) -> anyhow::Result<()> {
         let candidates = discover::candidates(program);
-        self.add_target(pid, command.to_owned());
+        let tier = if self.shim.is_some() { Tier::AtStart } else { self.tier_without_shim() };
+        self.add_target(pid, command.to_owned(), tier);
         self.programs.track(pid)?;
         self.attach_all(pid, candidates)?;
         self.attach_site(pid)
     }
 
-    /// Attaches to a running process.
+    /// Attaches to the processes that were named. One that fails does not spoil the others.
+    ///
+    /// # Errors
+    ///
+    /// When none could be attached to: the first one's reason.
+    pub fn attach_named(&mut self, pids: &[u32]) -> anyhow::Result<()> {
+        let mut errors = Vec::new();
+        for &pid in pids {
+            if !self.targets.contains_key(&pid)
+                && let Err(error) = self.attach_running(pid)
+            {
+                errors.push((pid, error));
+            }
+        }
+        if errors.len() == pids.len()
+            && let Some((_, error)) = errors.drain(..).next()
+        {
+            return Err(error);
+        }
+        self.failed = errors.len();
+        for (pid, error) in errors {
+            self.notice(format!("process {pid} is not traced: {error:#}"));
+        }
+        Ok(())
+    }
+
+    /// Attaches to a running process. On an error nothing stays attached to it.
     pub fn attach_running(&mut self, pid: u32) -> anyhow::Result<()> {
+        let attached = self.try_attach_running(pid);
+        if attached.is_err() {
+            self.targets.remove(&pid);
+            self.programs.forget(pid);
+        }
+        attached
+    }
+
+    fn try_attach_running(&mut self, pid: u32) -> anyhow::Result<()> {
         let info = discover::process_info(pid)?;
         self.programs.track(pid)?;
         let libraries = discover::libraries(pid)?;
-        self.add_target(pid, info.command);
+        let tier = if self.shim.is_some() { Tier::Waiting } else { self.tier_without_shim() };
+        self.add_target(pid, info.command, tier);
         if libraries.is_empty() {
             self.notice(format!(
                 "process {pid} maps neither libamdhip64 nor libhsa-runtime64 yet; roctap waits for them"
@@ -51,15 +89,20 @@ impl Session {
                 inside.waiting, inside.running
             ));
         }
-        let target = self.targets.get_mut(&pid).filter(|target| target.is_alive());
-        let target = target.with_context(|| format!("process {pid} exited while attaching"))?;
-        target.info.gpu_tier =
-            "uprobes only: GPU times need the process to be started by roctap record".to_owned();
-        Ok(())
+        self.give_shim(pid)?;
+        let alive = self.targets.get(&pid).is_some_and(Target::is_alive);
+        alive.then_some(()).with_context(|| format!("process {pid} exited while attaching"))
     }
 
-    pub(super) fn add_target(&mut self, pid: u32, command: String) {
-        let target = Target::new(pid, command, clock::now_ns());
+    fn tier_without_shim(&self) -> Tier {
+        match self.gpu {
+            Gpu::Off => Tier::Off,
+            _ => Tier::Uprobes("nothing was to be put into the process (--gpu uprobes)".to_owned()),
+        }
+    }
+
+    pub(super) fn add_target(&mut self, pid: u32, command: String, tier: Tier) {
+        let target = Target::new(pid, command, clock::now_ns(), tier);
         self.trace.process(pid, target.info.clone());
         self.targets.insert(pid, target);
     }

@@ -28,6 +28,7 @@ impl Session {
             self.joiner.tick(clock::now_ns(), &mut self.trace)?;
             self.scan()?;
         }
+        self.look_out(now)?;
         if now - self.last_chunk >= CHUNK_INTERVAL {
             self.last_chunk = now;
             self.trace.flush_chunk()?;
@@ -81,9 +82,8 @@ impl Session {
     pub(super) fn take_frames(&mut self) -> anyhow::Result<()> {
         let (joiner, trace) = (&mut self.joiner, &mut self.trace);
         let mut result = Ok(());
-        for reader in &mut self.shims {
-            let Some(pid) = reader.memory().owner() else { continue };
-            reader.drain(|tid, frame| {
+        for connection in &mut self.connections {
+            connection.drain(|pid, tid, frame| {
                 if result.is_ok() {
                     result = joiner.frame(pid, tid, frame, trace);
                 }

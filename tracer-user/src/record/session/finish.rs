@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     process::{ExitCode, ExitStatus},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -13,10 +14,14 @@ use tracer_common::{
 
 use super::Session;
 use crate::{
-    clock, discover,
+    clock, discover, privileges,
     probe::Attachment,
-    record::{Options, summary, target::Target},
-    shim::Memory,
+    record::{
+        Options,
+        connection::Connection,
+        summary,
+        target::{Target, Tier},
+    },
 };
 
 impl Session {
@@ -26,13 +31,12 @@ impl Session {
         options: &Options,
         status: Option<ExitStatus>,
     ) -> anyhow::Result<ExitCode> {
-        for shim in &self.shims {
-            let word = shim.memory().word(control::RECORD);
-            word.store(0, std::sync::atomic::Ordering::Release);
-        }
+        self.connections.iter().for_each(Connection::stop);
         self.remove_entries()?;
         self.let_shims_drain()?;
         self.remove_returns()?;
+        // Dropped probes and written files are all that is left.
+        privileges::drop_all();
         self.joiner.finish(&mut self.trace)?;
         let losses = self.write_losses()?;
         let report = summary::Report {
@@ -42,7 +46,8 @@ impl Session {
             losses,
             rocm_seen: self.targets.values().any(|t| !t.info.libraries.is_empty())
                 && self.joiner.counts().calls > 0,
-            shim: self.shim_presence(),
+            failed: self.failed,
+            silent: self.silent(options),
         };
         let notices = report.notices();
         for text in &notices {
@@ -84,15 +89,34 @@ impl Session {
         Ok(())
     }
 
-    fn shim_presence(&self) -> summary::Shim {
-        let loaded: Vec<&Memory> =
-            self.shims.iter().map(|s| s.memory()).filter(|m| m.owner().is_some()).collect();
-        if loaded.is_empty() {
-            summary::Shim::NotLoaded
-        } else if loaded.iter().all(|m| m.is_unsupported()) {
-            summary::Shim::Unsupported
-        } else {
-            summary::Shim::Loaded
+    /// The processes that launched kernels of which none was recorded, although that was asked for.
+    fn silent(&self, options: &Options) -> Vec<summary::Silent> {
+        if !options.gpu.wants_shim() {
+            return Vec::new();
+        }
+        let silent = self.targets.iter().filter_map(|(&pid, target)| {
+            let (launches, dispatches) = self.joiner.launches(pid);
+            let reason = self.reason_for_silence(pid, &target.tier);
+            (launches > 0 && dispatches == 0).then_some(summary::Silent { pid, launches, reason })
+        });
+        silent.collect()
+    }
+
+    fn reason_for_silence(&self, pid: u32, tier: &Tier) -> String {
+        let mut memories =
+            self.connections.iter().filter(|c| c.pid() == Some(pid)).map(Connection::memory);
+        match (tier, memories.next()) {
+            (Tier::Uprobes(why), _) => why.clone(),
+            (_, Some(memory)) if memory.is_unsupported() => {
+                "the shim does not know the API tables of this HSA runtime (it knows those of ROCm 4.5 to 5.5)"
+                    .to_owned()
+            }
+            (_, Some(_)) => "the shim recorded none of them".to_owned(),
+            (Tier::AtStart, None) => {
+                "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
+                    .to_owned()
+            }
+            (tier, None) => tier.to_string(),
         }
     }
 
@@ -101,14 +125,9 @@ impl Session {
         let deadline = Instant::now() + Duration::from_millis(500);
         loop {
             self.drain(Duration::from_millis(1))?;
-            let busy = self.shims.iter().any(|shim| {
-                let state = shim.memory().word(control::STATE);
-                let living = shim
-                    .memory()
-                    .owner()
-                    .and_then(|pid| self.targets.get(&pid))
-                    .is_some_and(Target::is_alive);
-                living && state.load(std::sync::atomic::Ordering::Acquire) == shim::state::ACTIVE
+            let busy = self.connections.iter().any(|connection| {
+                let target = connection.pid().and_then(|pid| self.targets.get(&pid));
+                target.is_some_and(Target::is_alive) && connection.is_active()
             });
             if !busy || Instant::now() > deadline {
                 return self.drain_all();
@@ -122,14 +141,14 @@ impl Session {
         for (cause, count) in Loss::ALL.into_iter().zip(self.programs.losses()?) {
             losses.push((0, cause.describe().to_owned(), count));
         }
-        for reader in &self.shims {
-            let Some(pid) = reader.memory().owner() else { continue };
-            let causes = shim::Loss::ALL.into_iter().zip(reader.memory().losses());
+        for connection in &self.connections {
+            let Some(pid) = connection.process() else { continue };
+            let causes = shim::Loss::ALL.into_iter().zip(connection.memory().losses());
             // What the shim saw unfinished is in the trace, and counted by the join.
             for (cause, count) in causes.filter(|&(c, _)| c != shim::Loss::UNFINISHED) {
                 losses.push((pid, cause.describe().to_owned(), count));
             }
-            let (_, malformed) = reader.dropped();
+            let (_, malformed) = connection.dropped();
             losses.push((pid, "shim records: not understood".to_owned(), malformed));
         }
         let counts = self.joiner.counts();
@@ -144,22 +163,23 @@ impl Session {
     }
 
     fn write_processes(&mut self) {
-        let shims: BTreeMap<u32, u64> = self
-            .shims
+        let errors: BTreeMap<u32, u64> = self
+            .connections
             .iter()
-            .map(crate::shim::Reader::memory)
-            .filter(|memory| !memory.is_unsupported())
-            .filter_map(|memory| {
-                let error = memory.word(control::CLOCK_ERROR_NS);
-                let error = error.load(std::sync::atomic::Ordering::Relaxed);
-                memory.owner().map(|pid| (pid, error))
+            .filter(|connection| !connection.memory().is_unsupported())
+            .filter_map(|connection| {
+                let error = connection.memory().word(control::CLOCK_ERROR_NS);
+                Some((connection.process()?, error.load(Ordering::Relaxed)))
             })
             .collect();
         for (&pid, target) in &mut self.targets {
-            if let Some(&error) = shims.get(&pid) {
-                target.info.gpu_tier = "tools interface at start (HSA_TOOLS_LIB)".to_owned();
-                target.info.clock_error_ns = error;
-            }
+            let error = errors.get(&pid);
+            target.info.gpu_tier = match (&target.tier, error) {
+                (Tier::Off, _) => String::new(),
+                (Tier::AtStart, None) => "none: the shim was not loaded".to_owned(),
+                (tier, _) => tier.to_string(),
+            };
+            target.info.clock_error_ns = error.copied().unwrap_or(0);
             if target.info.detached_ns == 0 {
                 target.info.detached_ns = clock::now_ns();
             }

@@ -5,8 +5,12 @@ use tracer_common::bpf::{LifeRecord, kind};
 use super::{Session, drain::SCAN_INTERVAL};
 use crate::{
     clock,
-    discover::{self, Library},
-    record::{pause::Pause, target::Target},
+    discover::{self, Library, Runtime},
+    record::{
+        connection::Connection,
+        pause::Pause,
+        target::{Target, Tier},
+    },
 };
 
 impl Session {
@@ -16,18 +20,31 @@ impl Session {
             kind::FORK if self.follow => {
                 self.follow_child(life.header.pid, life.child_pid, life.time_ns)
             }
-            kind::EXEC => {
-                let pid = life.header.pid;
-                if let (Ok(info), Some(target)) =
-                    (discover::process_info(pid), self.targets.get_mut(&pid))
-                {
-                    target.info.command = info.command;
-                    self.trace.process(pid, target.info.clone());
-                }
-                Ok(())
-            }
+            kind::EXEC => self.executed(life.header.pid, life.time_ns),
             _ => Ok(()),
         }
+    }
+
+    /// A process executes another program: what its shim had in flight is gone with the old one.
+    fn executed(&mut self, pid: u32, time_ns: u64) -> anyhow::Result<()> {
+        if let Some(watch) = &mut self.watch {
+            watch.executed(pid);
+        }
+        let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
+        if let Ok(info) = discover::process_info(pid) {
+            target.info.command = info.command;
+        }
+        if matches!(target.tier, Tier::Tables | Tier::HipActivity | Tier::Uprobes(_))
+            && self.gpu.wants_shim()
+        {
+            target.tier = Tier::Waiting;
+            target.dispatch_site = None;
+        }
+        self.trace.process(pid, target.info.clone());
+        self.take_frames()?;
+        let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
+        connections.for_each(|connection| connection.ended_at(time_ns));
+        Ok(self.joiner.executed(pid, time_ns, &mut self.trace)?)
     }
 
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
@@ -41,12 +58,19 @@ impl Session {
         let pause = Pause::of(child);
         let Some(parent) = self.targets.get(&parent) else { return Ok(()) };
         let command = parent.info.command.clone();
+        let tier = match &parent.tier {
+            Tier::Tables | Tier::HipActivity | Tier::Waiting => Tier::Uprobes(
+                "a forked child cannot use its parent's GPU; it gets a shim when it executes another program"
+                    .to_owned(),
+            ),
+            tier => tier.clone(),
+        };
         let libraries: Vec<Library> = parent
             .attached
             .keys()
             .filter_map(|id| self.planned.get(id).map(|planned| planned.library.clone()))
             .collect();
-        self.add_target(child, command);
+        self.add_target(child, command, tier);
         let attached = self.attach_all(child, libraries).and_then(|()| self.attach_site(child));
         drop(pause);
         if let Err(error) = attached
@@ -68,6 +92,7 @@ impl Session {
             self.targets.iter().filter(|(_, t)| t.is_alive()).map(|(&pid, _)| pid).collect();
         for pid in living {
             let Ok(libraries) = discover::libraries(pid) else { continue };
+            let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
             for library in libraries {
                 let known = |t: &Target| t.attached.contains_key(&library.id);
                 if !self.selection.wants(library.runtime)
@@ -84,6 +109,12 @@ impl Session {
                     Err(error) => self.notice(format!("process {pid}: {error:#}")),
                 }
             }
+            if uses_gpu
+                && self.targets.get(&pid).is_some_and(|target| target.tier == Tier::Waiting)
+                && let Err(error) = self.give_shim(pid)
+            {
+                self.notice(format!("{error:#}"));
+            }
         }
         for (&pid, target) in self.targets.iter_mut().filter(|(_, t)| !t.is_alive()) {
             target.attached.clear();
@@ -93,12 +124,7 @@ impl Session {
                 self.programs.forget(pid);
             }
         }
-        for reader in &self.shims {
-            if let Some(pid) = reader.memory().owner() {
-                let task = |tid| format!("/proc/{pid}/task/{tid}");
-                reader.free_rings(|tid| std::path::Path::new(&task(tid)).exists());
-            }
-        }
+        self.connections.iter_mut().for_each(Connection::free_rings);
         Ok(())
     }
 }

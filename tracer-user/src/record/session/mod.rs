@@ -4,6 +4,8 @@ mod attach;
 mod drain;
 mod finish;
 mod follow;
+mod gpu;
+mod watch;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,14 +13,15 @@ use std::{
     time::Instant,
 };
 
-use tracer_common::shim::{Layout, control};
+use tracer_common::shim::Layout;
 
-use super::{Gpu, Options, select::Selection, target::Target};
+use super::{Gpu, Options, connection::Connection, select::Selection, target::Target};
 use crate::{
     clock,
     discover::{FileId, Library},
     join::{Counts, Joiner},
-    probe::{self, Attachment, Programs, Settings, Site},
+    privileges,
+    probe::{self, Attachment, Follow, Programs, Settings, Site},
     shim::{Memory, Shim},
     trace::{Writer, model::Metadata},
 };
@@ -40,8 +43,14 @@ pub struct Session {
     targets: BTreeMap<u32, Target>,
     /// Thread → process, of every thread that was seen.
     threads: HashMap<u32, u32>,
+    gpu: Gpu,
+    layout: Layout,
     shim: Option<Shim>,
-    shims: Vec<crate::shim::Reader>,
+    connections: Vec<Connection>,
+    /// Looks for processes to attach to.
+    watch: Option<watch::Watch>,
+    /// Processes that were named and could not be attached to.
+    failed: usize,
     joiner: Joiner,
     trace: Writer,
     last_chunk: Instant,
@@ -51,16 +60,21 @@ pub struct Session {
 impl Session {
     /// Loads the programs and creates the trace.
     pub fn open(options: &Options) -> anyhow::Result<Self> {
-        let wants_shim = options.gpu != Gpu::Off && !options.command.is_empty();
-        let shim = wants_shim.then(Shim::find).transpose()?;
+        privileges::check()?;
+        let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
         let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
-        let memories = if shim.is_some() { options.processes } else { 0 };
-        let shims = (0..memories)
-            .map(|_| Memory::create(layout).map(crate::shim::Reader::new))
+        let by_environment = shim.is_some() && !options.command.is_empty();
+        let memories = if by_environment { options.processes } else { 0 };
+        let connections = (0..memories)
+            .map(|_| Memory::create(layout).map(Connection::open))
             .collect::<Result<_, _>>()?;
         let programs = Programs::load(Settings {
             ring_bytes: options.ring_bytes(),
-            follow: !options.no_follow,
+            follow: match (options.all, options.no_follow) {
+                (true, _) => Follow::Everyone,
+                (false, false) => Follow::Children,
+                (false, true) => Follow::Nobody,
+            },
             uprobe_multi: !options.single_uprobes && crate::doctor::has_uprobe_multi(),
         })?;
         let life = programs.attach_life()?;
@@ -76,8 +90,12 @@ impl Session {
             planned: BTreeMap::new(),
             targets: BTreeMap::new(),
             threads: HashMap::new(),
+            gpu: options.gpu,
+            layout,
             shim,
-            shims,
+            connections,
+            watch: options.all.then(watch::Watch::new),
+            failed: 0,
             joiner: Joiner::new(options.join),
             trace,
             last_chunk: Instant::now(),
@@ -89,7 +107,7 @@ impl Session {
 
     /// What the command must find in its environment.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let memories = self.shims.iter().map(crate::shim::Reader::memory);
+        let memories = self.connections.iter().map(Connection::memory);
         self.shim.iter().flat_map(|shim| shim.environment(memories.clone())).collect()
     }
 
@@ -101,12 +119,13 @@ impl Session {
     /// How much was lost so far, in all.
     pub fn lost(&self) -> u64 {
         let bpf: u64 = self.programs.losses().map(|l| l.iter().sum()).unwrap_or(0);
-        bpf + self.shims.iter().map(|s| s.dropped().0).sum::<u64>()
+        bpf + self.connections.iter().map(|c| c.dropped().0).sum::<u64>()
     }
 
-    /// Whether no target lives any more; `command_ended` when there is no command to wait for.
+    /// Whether no target lives any more and none can come; `command_ended` when there is no command
+    /// to wait for.
     pub fn targets_gone(&self, command_ended: bool) -> bool {
-        command_ended && !self.targets.values().any(Target::is_alive)
+        command_ended && self.watch.is_none() && !self.targets.values().any(Target::is_alive)
     }
 
     pub(super) fn notice(&mut self, text: String) {
@@ -115,10 +134,7 @@ impl Session {
     }
 
     pub(super) fn beat(&self) {
-        for shim in &self.shims {
-            let word = shim.memory().word(control::HEARTBEAT_NS);
-            word.store(clock::now_ns(), std::sync::atomic::Ordering::Relaxed);
-        }
+        self.connections.iter().for_each(Connection::beat);
     }
 }
 

@@ -1,0 +1,323 @@
+//! The code that the new thread runs, and the page that it shares with us.
+//!
+//! It is copied into the block, so it is position independent and finds everything relative to the
+//! block's beginning, which the thread begins with in `rbx`. Until it has a mapping that it may write
+//! to, it uses no memory. It never calls libc before `go`, and then `pthread_create` alone: what
+//! follows (`dlopen`, `dlsym`, the shim) runs on an ordinary thread of the process.
+#![expect(unsafe_code, reason = "the addresses of the assembled code")]
+
+use core::arch::global_asm;
+
+use tracer_common::shim::Attach;
+
+/// Offset in the block of the page that is shared with us; the code is before it.
+pub const PAGE: u64 = 0x1000;
+
+/// Offsets in the shared page. An [`Attach`] is at its beginning.
+pub mod at {
+    /// Address of the attach function, or 0: it is to be loaded.
+    pub const ENTRY: usize = 0x80;
+    /// Addresses of functions of the process's libc.
+    pub const DLOPEN: usize = 0x88;
+    pub const DLSYM: usize = 0x90;
+    pub const DLERROR: usize = 0x98;
+    pub const PTHREAD_CREATE: usize = 0xa0;
+    pub const PTHREAD_DETACH: usize = 0xa8;
+    /// Where the thread's id is to be, for libc.
+    pub const TID_SLOT: usize = 0xb0;
+    /// The descriptors of the memory and of the library; -1 before, or an error.
+    pub const MEMORY_FD: usize = 0xb8;
+    pub const LIBRARY_FD: usize = 0xc0;
+    /// One of [`super::go`], 32 bits.
+    pub const GO: usize = 0xc8;
+    /// One of [`super::state`], 32 bits.
+    pub const STATE: usize = 0xcc;
+    /// 0 while the thread is there, 32 bits: written by the kernel.
+    pub const ALIVE: usize = 0xd0;
+    /// The thread's id, as the process sees it.
+    pub const TID: usize = 0xd8;
+    /// An error number of a system call or of `pthread_create`.
+    pub const ERROR: usize = 0xe0;
+    /// A `pthread_t`.
+    pub const THREAD: usize = 0xe8;
+    /// A `timespec`: how long the thread sleeps between looks.
+    pub const NAP: usize = 0xf0;
+    /// Strings.
+    pub const MEMORY_NAME: usize = 0x100;
+    pub const LIBRARY_NAME: usize = 0x140;
+    pub const SYMBOL: usize = 0x180;
+    pub const PATH: usize = 0x200;
+    /// What `dlerror` says.
+    pub const MESSAGE: usize = 0x300;
+    /// Bytes of it.
+    pub const MESSAGE_BYTES: usize = 0x400;
+}
+
+/// What the thread is told: values at [`at::GO`], where 0 means nothing yet.
+pub mod go {
+    /// The descriptors are filled.
+    pub const GO: u32 = 1;
+    /// All has been seen: end.
+    pub const END: u32 = 2;
+}
+
+/// How far it has come: values at [`at::STATE`].
+pub mod state {
+    pub const STARTED: u32 = 0;
+    /// The descriptors are there.
+    pub const READY: u32 = 1;
+    /// The shim is being loaded.
+    pub const LOADING: u32 = 2;
+    /// The shim has been called.
+    pub const CALLED: u32 = 3;
+    /// `dlopen` or `dlsym` failed; there is a message.
+    pub const NOT_LOADED: u32 = 4;
+    /// A system call or `pthread_create` failed; there is an error number.
+    pub const FAILED: u32 = 5;
+    /// Nobody said go.
+    pub const GAVE_UP: u32 = 6;
+}
+
+/// Nanoseconds of a nap, and how many until the thread gives up: 10 s for `go`, then 60 s for the end.
+pub const NAP_NS: u64 = 100_000;
+const NAPS_FOR_GO: u32 = 100_000;
+const NAPS_FOR_END: u32 = 600_000;
+
+const _: () = assert!(size_of::<Attach>() <= at::ENTRY);
+
+global_asm!(
+    ".pushsection .rodata.roctap_bootstrap, \"a\"",
+    ".globl roctap_bootstrap, roctap_bootstrap_end",
+    ".hidden roctap_bootstrap, roctap_bootstrap_end",
+    "roctap_bootstrap:",
+    // The existing thread executes this, and the kernel makes the new one, which goes on behind it.
+    // The existing one is stopped there and put back.
+    "syscall",
+    // mprotect(page, r12, READ | WRITE): what is written to is not executable.
+    "lea rdi, [rbx + {PAGE}]",
+    "mov rsi, r12",
+    "mov edx, 3",
+    "mov eax, 10",
+    "syscall",
+    "test rax, rax",
+    "jnz 90f",
+    "lea rbx, [rbx + {PAGE}]",
+    // gettid, for libc's locks.
+    "mov eax, 186",
+    "syscall",
+    "mov [rbx + {TID}], rax",
+    "mov rcx, [rbx + {TID_SLOT}]",
+    "mov [rcx], eax",
+    // memfd_create(MFD_CLOEXEC | MFD_ALLOW_SEALING)
+    "lea rdi, [rbx + {MEMORY_NAME}]",
+    "mov esi, 3",
+    "mov eax, 319",
+    "syscall",
+    "mov [rbx + {MEMORY_FD}], rax",
+    "test rax, rax",
+    "js 80f",
+    "cmp qword ptr [rbx + {ENTRY}], 0",
+    "jne 20f",
+    // memfd_create(MFD_CLOEXEC)
+    "lea rdi, [rbx + {LIBRARY_NAME}]",
+    "mov esi, 1",
+    "mov eax, 319",
+    "syscall",
+    "mov [rbx + {LIBRARY_FD}], rax",
+    "test rax, rax",
+    "js 80f",
+    "20:",
+    "mov dword ptr [rbx + {STATE}], {READY}",
+    "mov r12d, {NAPS_FOR_GO}",
+    "21:",
+    "mov ecx, [rbx + {GO}]",
+    "cmp ecx, {GO_GO}",
+    "je 30f",
+    "cmp ecx, {GO_END}",
+    "je 70f",
+    "dec r12d",
+    "jz 70f",
+    "call 95f",
+    "jmp 21b",
+    // pthread_create(&thread, NULL, payload, page)
+    "30:",
+    "mov dword ptr [rbx + {STATE}], {LOADING}",
+    "lea rdi, [rbx + {THREAD}]",
+    "xor esi, esi",
+    "lea rdx, [rip + 50f]",
+    "mov rcx, rbx",
+    "call [rbx + {PTHREAD_CREATE}]",
+    "test eax, eax",
+    "jz 31f",
+    "neg rax",
+    "jmp 80f",
+    "31:",
+    "mov rdi, [rbx + {THREAD}]",
+    "call [rbx + {PTHREAD_DETACH}]",
+    // The path of the library names this thread: stay until it has been loaded and all is seen.
+    "mov r12d, {NAPS_FOR_END}",
+    "32:",
+    "cmp dword ptr [rbx + {GO}], {GO_END}",
+    "je 40f",
+    "dec r12d",
+    "jz 40f",
+    "call 95f",
+    "jmp 32b",
+    "40:",
+    "cmp qword ptr [rbx + {ENTRY}], 0",
+    "jne 90f",
+    "mov rdi, [rbx + {LIBRARY_FD}]",
+    "mov eax, 3",
+    "syscall",
+    "jmp 90f",
+    // Nobody said go, or something failed: leave no descriptor behind.
+    "70:",
+    "mov dword ptr [rbx + {STATE}], {GAVE_UP}",
+    "jmp 81f",
+    "80:",
+    "mov [rbx + {ERROR}], rax",
+    "mov dword ptr [rbx + {STATE}], {FAILED}",
+    "81:",
+    "mov rdi, [rbx + {MEMORY_FD}]",
+    "mov eax, 3",
+    "syscall",
+    "mov rdi, [rbx + {LIBRARY_FD}]",
+    "mov eax, 3",
+    "syscall",
+    // exit, of this thread alone.
+    "90:",
+    "xor edi, edi",
+    "mov eax, 60",
+    "syscall",
+    "ud2",
+    // nanosleep
+    "95:",
+    "lea rdi, [rbx + {NAP}]",
+    "xor esi, esi",
+    "mov eax, 35",
+    "syscall",
+    "ret",
+    // The ordinary thread: void *payload(page).
+    "50:",
+    "push rbx",
+    "mov rbx, rdi",
+    "mov rax, [rbx + {ENTRY}]",
+    "test rax, rax",
+    "jnz 60f",
+    "lea rdi, [rbx + {PATH}]",
+    // RTLD_NOW
+    "mov esi, 2",
+    "call [rbx + {DLOPEN}]",
+    "test rax, rax",
+    "jz 65f",
+    "mov rdi, rax",
+    "lea rsi, [rbx + {SYMBOL}]",
+    "call [rbx + {DLSYM}]",
+    "test rax, rax",
+    "jz 65f",
+    "60:",
+    "mov dword ptr [rbx + {STATE}], {CALLED}",
+    "mov rdi, rbx",
+    "pop rbx",
+    // The shim removes this block at its end, so nothing may return here.
+    "jmp rax",
+    "65:",
+    "call [rbx + {DLERROR}]",
+    "test rax, rax",
+    "jz 67f",
+    "lea rdi, [rbx + {MESSAGE}]",
+    "mov rsi, rax",
+    "mov ecx, {MESSAGE_BYTES} - 1",
+    "66:",
+    "mov al, [rsi]",
+    "test al, al",
+    "jz 67f",
+    "mov [rdi], al",
+    "inc rsi",
+    "inc rdi",
+    "dec ecx",
+    "jnz 66b",
+    "67:",
+    "mov dword ptr [rbx + {STATE}], {NOT_LOADED}",
+    "xor eax, eax",
+    "pop rbx",
+    "ret",
+    "roctap_bootstrap_end:",
+    ".popsection",
+    PAGE = const PAGE,
+    ENTRY = const at::ENTRY,
+    DLOPEN = const at::DLOPEN,
+    DLSYM = const at::DLSYM,
+    DLERROR = const at::DLERROR,
+    PTHREAD_CREATE = const at::PTHREAD_CREATE,
+    PTHREAD_DETACH = const at::PTHREAD_DETACH,
+    TID_SLOT = const at::TID_SLOT,
+    MEMORY_FD = const at::MEMORY_FD,
+    LIBRARY_FD = const at::LIBRARY_FD,
+    GO = const at::GO,
+    STATE = const at::STATE,
+    TID = const at::TID,
+    ERROR = const at::ERROR,
+    THREAD = const at::THREAD,
+    NAP = const at::NAP,
+    MEMORY_NAME = const at::MEMORY_NAME,
+    LIBRARY_NAME = const at::LIBRARY_NAME,
+    SYMBOL = const at::SYMBOL,
+    PATH = const at::PATH,
+    MESSAGE = const at::MESSAGE,
+    MESSAGE_BYTES = const at::MESSAGE_BYTES,
+    GO_GO = const go::GO,
+    GO_END = const go::END,
+    READY = const state::READY,
+    LOADING = const state::LOADING,
+    CALLED = const state::CALLED,
+    NOT_LOADED = const state::NOT_LOADED,
+    FAILED = const state::FAILED,
+    GAVE_UP = const state::GAVE_UP,
+    NAPS_FOR_GO = const NAPS_FOR_GO,
+    NAPS_FOR_END = const NAPS_FOR_END,
+);
+
+unsafe extern "C" {
+    static roctap_bootstrap: u8;
+    static roctap_bootstrap_end: u8;
+}
+
+/// The code.
+pub fn code() -> &'static [u8] {
+    // SAFETY: both symbols are of the section above, in this order; it is never written to.
+    unsafe {
+        let start = &raw const roctap_bootstrap;
+        let bytes = (&raw const roctap_bootstrap_end).offset_from_unsigned(start);
+        core::slice::from_raw_parts(start, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_fits_and_begins_with_the_system_call() {
+        assert!(code().len() < PAGE as usize / 2);
+        assert_eq!(code()[..2], [0x0f, 0x05]);
+    }
+
+    #[test]
+    fn the_code_is_position_independent() {
+        // Relative jumps and one RIP-relative address: no instruction may name an address outside.
+        let base = 0x1000;
+        let mut decoder =
+            iced_x86::Decoder::with_ip(64, code(), base, iced_x86::DecoderOptions::NONE);
+        let inside = base..base + code().len() as u64;
+        for instruction in &mut decoder {
+            assert!(!instruction.is_invalid(), "{instruction}");
+            if instruction.is_ip_rel_memory_operand() {
+                assert!(inside.contains(&instruction.ip_rel_memory_address()), "{instruction}");
+            }
+            if matches!(instruction.op0_kind(), iced_x86::OpKind::NearBranch64) {
+                assert!(inside.contains(&instruction.near_branch_target()), "{instruction}");
+            }
+        }
+    }
+}

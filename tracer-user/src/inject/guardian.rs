@@ -1,0 +1,220 @@
+//! The process that stops the target: `roctap __inject PID …`.
+//!
+//! A tracer that is killed leaves its tracee as it is at that moment, perhaps with our registers. So
+//! this is not done by roctap, which somebody may kill at any time, but by a process of its own, in a
+//! session of its own, that ignores what can be ignored and lives for milliseconds.
+
+use std::{
+    io::{Read as _, Write as _},
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use tracer_common::shim::ATTACH_FUNCTION;
+
+use super::{
+    InjectError,
+    bootstrap::at,
+    refuse::Feasible,
+    start::{self, Plan, StartError, Started},
+    threads::Model,
+    tracee::Thread,
+    victim,
+};
+
+/// The hidden subcommand.
+pub const GUARDIAN: &str = "__inject";
+/// The `roctap` program, for those who use this library from another one.
+pub static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+/// Names of the memfds, for people who read `/proc/PID/maps`.
+const MEMORY_NAME: &[u8] = b"roctap-shim";
+/// How long roctap waits for its guardian.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a thread is looked for.
+const ATTEMPTS: usize = 20;
+
+/// What the guardian is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// Start a thread that loads a library of this name.
+    Load(String),
+    /// Start a thread that calls the function at this address.
+    Call(u64),
+    /// Remove a mapping: address and size.
+    Unmap(u64, u64),
+}
+
+/// What it did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    pub started: Started,
+    pub stopped: Duration,
+    pub victim: u32,
+}
+
+/// Lets a guardian do `task` in process `pid`.
+pub fn send(pid: u32, task: &Task) -> Result<Done, InjectError> {
+    let failed = |source| InjectError::Guardian { source };
+    let arguments = match task {
+        Task::Load(name) => ["load".to_owned(), name.clone(), String::new()],
+        Task::Call(address) => ["call".to_owned(), address.to_string(), String::new()],
+        Task::Unmap(block, bytes) => ["unmap".to_owned(), block.to_string(), bytes.to_string()],
+    };
+    let own = || PathBuf::from("/proc/self/exe");
+    let mut child = Command::new(PROGRAM.get().cloned().unwrap_or_else(own))
+        .arg(GUARDIAN)
+        .arg(pid.to_string())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let Some(mut stdout) = child.stdout.take() else {
+        return Err(failed(std::io::Error::other("no output")));
+    };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut answer = String::new();
+        let read = stdout.read_to_string(&mut answer).map(|_| answer);
+        // It ends as soon as it has answered.
+        let _ = (child.wait(), sender.send(read));
+    });
+    let answer = receiver.recv_timeout(PATIENCE).map_err(|_| InjectError::Stuck { pid })?;
+    let answer = answer.map_err(failed)?;
+    parse(&answer).ok_or(InjectError::Refused(answer.trim().to_owned()))
+}
+
+fn parse(answer: &str) -> Option<Done> {
+    let words: Vec<&str> = answer.split_whitespace().collect();
+    let [word, block, block_bytes, tid, stopped_ns, victim] = words[..] else { return None };
+    Some(Done {
+        started: Started {
+            block: block.parse().ok().filter(|_| word == "done")?,
+            block_bytes: block_bytes.parse().ok()?,
+            tid: tid.parse().ok()?,
+        },
+        stopped: Duration::from_nanos(stopped_ns.parse().ok()?),
+        victim: victim.parse().ok()?,
+    })
+}
+
+/// Runs the guardian: does its task and prints what came of it.
+///
+/// # Errors
+///
+/// When its arguments are not ours, or standard output is gone.
+pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
+    outlive_roctap();
+    let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    let words: Vec<&str> = text.iter().map(AsRef::as_ref).collect();
+    let (pid, task) = match words[..] {
+        [pid, "load", name, _] => (pid, Task::Load(name.to_owned())),
+        [pid, "call", address, _] => (pid, Task::Call(address.parse()?)),
+        [pid, "unmap", block, bytes] => (pid, Task::Unmap(block.parse()?, bytes.parse()?)),
+        _ => anyhow::bail!("{GUARDIAN} is for roctap's own use"),
+    };
+    let answer = match work(pid.parse().context("the process id")?, &task) {
+        Ok(Done { started: Started { block, block_bytes, tid }, stopped, victim }) => {
+            format!("done {block} {block_bytes} {tid} {} {victim}", stopped.as_nanos())
+        }
+        Err(error) => format!("{error:#}"),
+    };
+    Ok(std::io::stdout().write_all(answer.as_bytes())?)
+}
+
+/// No signal but SIGKILL ends this process, and that of a group does not reach it.
+fn outlive_roctap() {
+    let _ = rustix::process::setsid();
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+        signal_hook::consts::SIGQUIT,
+    ] {
+        let nothing = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let _ = signal_hook::flag::register(signal, nothing);
+    }
+}
+
+fn work(pid: u32, task: &Task) -> anyhow::Result<Done> {
+    let feasible = Feasible::look(pid)?;
+    let mut reason = "it has none".to_owned();
+    for attempt in 0..ATTEMPTS {
+        for victim in victim::candidates(pid) {
+            match on_thread(pid, &feasible, task, victim) {
+                Ok(done) => return Ok(done),
+                Err(StartError::Seccomp(call)) => {
+                    return Err(super::Refusal::Seccomp { call: call.to_owned() }.into());
+                }
+                Err(error) => reason = format!("thread {}: {error}", victim.tid),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
+    }
+    Err(super::Refusal::NoThread(reason).into())
+}
+
+fn on_thread(
+    pid: u32,
+    feasible: &Feasible,
+    task: &Task,
+    victim: victim::Victim,
+) -> Result<Done, StartError> {
+    let libc = &feasible.libc;
+    let mut words = vec![
+        (at::DLOPEN, libc.dlopen),
+        (at::DLSYM, libc.dlsym),
+        (at::DLERROR, libc.dlerror),
+        (at::PTHREAD_CREATE, libc.pthread_create),
+        (at::PTHREAD_DETACH, libc.pthread_detach),
+    ];
+    let mut strings: Vec<(usize, &[u8])> =
+        vec![(at::MEMORY_NAME, MEMORY_NAME), (at::SYMBOL, ATTACH_FUNCTION.as_bytes())];
+    match task {
+        Task::Load(name) => strings.push((at::LIBRARY_NAME, name.as_bytes())),
+        Task::Call(address) => words.push((at::ENTRY, *address)),
+        Task::Unmap(..) => {}
+    }
+    let model = |pointer| Model::of(&feasible.process, pointer, victim.inside).ok();
+    let plan = Plan {
+        syscall: libc.syscall,
+        threads: &feasible.threads,
+        model: &model,
+        words,
+        strings,
+        filtered: feasible.filtered,
+    };
+    let mut thread = Thread::seize(pid, victim.tid)?;
+    let began = Instant::now();
+    let started = match *task {
+        Task::Unmap(block, block_bytes) => {
+            start::unmap(&mut thread, libc.syscall, block, block_bytes).map(|()| Started {
+                block,
+                block_bytes,
+                tid: 0,
+            })
+        }
+        _ => start::start(&mut thread, &plan),
+    };
+    drop(thread);
+    Ok(Done { started: started?, stopped: began.elapsed(), victim: victim.tid })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_back() {
+        let done = parse("done 4096 8192 17 120000 18\n").unwrap();
+        assert_eq!(done.started, Started { block: 4096, block_bytes: 8192, tid: 17 });
+        assert_eq!((done.stopped, done.victim), (Duration::from_micros(120), 18));
+        for other in ["", "done", "done 1 2 3 4 x", "failed 1 2 3 4 5"] {
+            assert!(parse(other).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which C library a process runs on, and where in it the functions are that the bootstrap calls.
+
+use std::path::Path;
+
+use super::{Refusal, refuse::Refused};
+use crate::{
+    discover,
+    plan::{Located, Process, ProcessMemory as _},
+};
+
+/// The releases whose thread descriptor is known: 2.n.
+const GLIBC: std::ops::RangeInclusive<u32> = 28..=42;
+/// As much of the library as is searched for its release, bytes.
+const MAX_BYTES: u64 = 8 << 20;
+
+/// A process's C library.
+pub struct Libc {
+    pub dlopen: u64,
+    pub dlsym: u64,
+    pub dlerror: u64,
+    pub pthread_create: u64,
+    pub pthread_detach: u64,
+    /// Where a `syscall` instruction is.
+    pub syscall: u64,
+}
+
+impl Libc {
+    /// Recognises it. An unknown one is refused, not guessed.
+    pub fn find(pid: u32, process: &Process) -> Result<Self, Refused> {
+        let files = discover::mapped(pid, part_of_libc)?;
+        let open = |wanted: Part| {
+            let file = files.iter().find(|(part, _)| *part == wanted).map(|(_, file)| file)?;
+            Some((file.path.clone(), file.open_path.clone()))
+        };
+        if open(Part::Musl).is_some() {
+            return Err(Refusal::Musl.into());
+        }
+        let Some((shown, path)) = open(Part::C) else { return Err(Refusal::NoLibc.into()) };
+        let minor = release(&path).ok_or_else(|| Refusal::UnknownLibc(shown.clone()))?;
+        if !GLIBC.contains(&minor) {
+            return Err(Refusal::Glibc { path: shown, minor }.into());
+        }
+        // Until 2.33 threads and dlopen were libraries of their own.
+        let parts: Vec<Located<'_>> = [Part::C, Part::Threads, Part::Loader]
+            .into_iter()
+            .filter_map(|part| Located::find(process, &open(part)?.1).ok())
+            .collect();
+        let function = |name: &'static str| {
+            let found = parts.iter().find_map(|part| part.function(name));
+            found.ok_or(Refusal::NoFunction { path: shown.clone(), name })
+        };
+        Ok(Self {
+            dlopen: function("dlopen")?,
+            dlsym: function("dlsym")?,
+            dlerror: function("dlerror")?,
+            pthread_create: function("pthread_create")?,
+            pthread_detach: function("pthread_detach")?,
+            syscall: syscall_instruction(process, &path)
+                .ok_or_else(|| Refusal::UnknownLibc(shown.clone()))?,
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    C,
+    Threads,
+    Loader,
+    Musl,
+}
+
+fn part_of_libc(name: &str) -> Option<Part> {
+    // Before 2.34 the files were called libc-2.31.so and so on.
+    let is = |stem: &str, soname: &str| {
+        name == soname || name.strip_prefix(stem).is_some_and(|rest| rest.starts_with("-2."))
+    };
+    if is("libc", "libc.so.6") {
+        Some(Part::C)
+    } else if is("libpthread", "libpthread.so.0") {
+        Some(Part::Threads)
+    } else if is("libdl", "libdl.so.2") {
+        Some(Part::Loader)
+    } else if name.starts_with("ld-musl-") || name.starts_with("libc.musl-") {
+        Some(Part::Musl)
+    } else {
+        None
+    }
+}
+
+/// The minor release that glibc says of itself: "GNU C Library (…) stable release version 2.36."
+fn release(path: &Path) -> Option<u32> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    let at = find(&bytes, b"GNU C Library ")?;
+    let banner = String::from_utf8_lossy(bytes.get(at..at + 200)?).into_owned();
+    let (_, rest) = banner.split_once("version 2.")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// The address of a `syscall` instruction in the mapped code of the library.
+fn syscall_instruction(process: &Process, library: &Path) -> Option<u64> {
+    let identity = crate::plan::Binary::open(library).ok()?.identity()?;
+    let mappings = process.mappings().iter().filter(|mapping| {
+        mapping.executable
+            && mapping.file.as_ref().is_some_and(|f| f.identity.inode == identity.inode)
+    });
+    for mapping in mappings {
+        let bytes = (mapping.end - mapping.start).min(MAX_BYTES);
+        let mut code = vec![0; usize::try_from(bytes).ok()?];
+        process.read(mapping.start, &mut code).ok()?;
+        if let Some(at) = find(&code, &[0x0f, 0x05]) {
+            return Some(mapping.start + at as u64);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_libc_are_known_by_name() {
+        for name in ["libc.so.6", "libc-2.31.so"] {
+            assert!(part_of_libc(name) == Some(Part::C), "{name}");
+        }
+        assert!(part_of_libc("libpthread-2.28.so") == Some(Part::Threads));
+        assert!(part_of_libc("ld-musl-x86_64.so.1") == Some(Part::Musl));
+        for name in ["libcurl.so.4", "libc++.so.1", "libcap.so.2", "libc-client.so.2007"] {
+            assert!(part_of_libc(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn our_own_libc_is_recognised() {
+        let pid = std::process::id();
+        let process = Process::open(pid).unwrap();
+        let libc = Libc::find(pid, &process).unwrap();
+        let mut instruction = [0; 2];
+        process.read(libc.syscall, &mut instruction).unwrap();
+        assert_eq!(instruction, [0x0f, 0x05]);
+    }
+}

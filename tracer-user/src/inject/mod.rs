@@ -1,0 +1,348 @@
+//! Puts the shim into a process that runs, whatever it is doing.
+//!
+//! One thread of the process is stopped for a fraction of a millisecond and executes two system calls:
+//! `mmap`, and `clone` of a thread that we have built. The new thread makes two memfds, which are
+//! filled from here, and then lets libc's `pthread_create` start an ordinary thread, which loads the
+//! shim and calls it. `docs/attach.md` tells the whole story, and why not otherwise.
+//!
+//! * [`refuse`]: who is not to be touched, [`libc`] and [`threads`]: what must be known of the process,
+//!   [`seccomp`]: what it is not allowed to do, [`victim`]: which thread is stopped;
+//! * [`tracee`]: `ptrace`, [`start`]: the critical section, [`guardian`]: the process that runs it;
+//! * [`bootstrap`]: the code of the new thread.
+
+mod bootstrap;
+mod guardian;
+mod libc;
+mod refuse;
+mod seccomp;
+mod start;
+mod threads;
+mod tracee;
+mod victim;
+
+pub use guardian::{GUARDIAN, PROGRAM, guardian};
+pub use refuse::{Refusal, Refused};
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    os::{fd::OwnedFd, unix::fs::FileExt as _},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use tracer_common::shim::{Attach, attach_status};
+use zerocopy::IntoBytes as _;
+
+use bootstrap::{at, go, state};
+use guardian::Task;
+use start::Started;
+
+/// How long the new thread may take to make its descriptors.
+const READY_WITHIN: Duration = Duration::from_secs(2);
+/// How long loading and the shim's answer may take: the process may be in the middle of loading
+/// libraries of its own, and a shim waits some seconds for an earlier roctap that was killed.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// How long it may take to end.
+const END_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_micros(100);
+
+/// What the process gets.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// This library is loaded, and its attach function called.
+    Library {
+        /// The contents of its file.
+        bytes: &'a [u8],
+        /// What its memfd is called.
+        name: &'a str,
+    },
+    /// An attach function that is there already is called.
+    Loaded {
+        /// Its address.
+        address: u64,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// In which process.
+    pub pid: u32,
+    /// What is called.
+    pub entry: Entry<'a>,
+    /// With what. The descriptor and the block are filled in here.
+    pub attach: Attach,
+}
+
+/// What can be prepared before the shim runs.
+pub struct Handed {
+    /// A memfd that the process made: empty, and sealing is allowed.
+    pub memory: OwnedFd,
+    /// A path by which the library can be opened and probed; none when it is loaded already.
+    pub library: Option<PathBuf>,
+}
+
+/// The shim has answered.
+#[derive(Debug)]
+pub struct Injected<T> {
+    /// What was prepared.
+    pub prepared: T,
+    /// One of [`attach_status`].
+    pub status: u64,
+    /// How long the one thread was stopped.
+    pub stopped: Duration,
+    /// How long all of it took.
+    pub took: Duration,
+    /// Which thread was stopped.
+    pub victim: u32,
+}
+
+/// Why a process did not get the shim. It goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub enum InjectError {
+    /// The guardian tells why.
+    #[error("{0}")]
+    Refused(String),
+    /// The guardian cannot be started.
+    #[error("starting roctap's helper failed: {source}")]
+    Guardian {
+        /// How.
+        source: std::io::Error,
+    },
+    /// The guardian has not come back.
+    #[error(
+        "a thread of process {pid} that was to start another one is stuck in the kernel; roctap's helper puts it back as soon as it comes out"
+    )]
+    Stuck {
+        /// The process.
+        pid: u32,
+    },
+    /// The process's memory or descriptors cannot be reached.
+    #[error("{what}: {source}")]
+    Reach {
+        /// What of it.
+        what: &'static str,
+        /// How.
+        source: std::io::Error,
+    },
+    /// The new thread failed.
+    #[error("the thread that was started in it failed: {source}")]
+    Thread {
+        /// How.
+        source: std::io::Error,
+    },
+    /// The shim could not be loaded.
+    #[error("it could not load the shim: {0}")]
+    NotLoaded(String),
+    /// It takes too long.
+    #[error("{what} did not happen within {} s", within.as_secs())]
+    Late {
+        /// What.
+        what: &'static str,
+        /// How long was waited.
+        within: Duration,
+    },
+    /// The caller could not prepare.
+    #[error("{0:#}")]
+    Prepare(anyhow::Error),
+}
+
+/// Whether the shim can be put into process `pid`, as far as can be told without touching it.
+///
+/// # Errors
+///
+/// Why not.
+pub fn check(pid: u32) -> Result<(), Refused> {
+    refuse::Feasible::look(pid).map(drop)
+}
+
+/// Puts the shim into a process and calls it. `prepare` is called before it runs.
+///
+/// # Errors
+///
+/// [`InjectError`]; the process goes on as before.
+pub fn inject<T>(
+    request: &Request<'_>,
+    prepare: impl FnOnce(Handed) -> anyhow::Result<T>,
+) -> Result<Injected<T>, InjectError> {
+    let began = Instant::now();
+    let task = match request.entry {
+        Entry::Library { name, .. } => Task::Load(name.to_owned()),
+        Entry::Loaded { address } => Task::Call(address),
+    };
+    let done = guardian::send(request.pid, &task)?;
+    let newcomer = Newcomer::new(request.pid, done.started)?;
+    let result = newcomer.bring_in(request, prepare);
+    newcomer.dismiss(result.is_ok());
+    let (prepared, status) = result?;
+    let (stopped, victim) = (done.stopped, done.victim);
+    Ok(Injected { prepared, status, stopped, took: began.elapsed(), victim })
+}
+
+/// The thread that was started in the process.
+struct Newcomer {
+    pid: u32,
+    started: Started,
+    memory: File,
+}
+
+impl Newcomer {
+    fn new(pid: u32, started: Started) -> Result<Self, InjectError> {
+        let what = "opening its memory";
+        let memory = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{pid}/mem"))
+            .map_err(|source| InjectError::Reach { what, source })?;
+        Ok(Self { pid, started, memory })
+    }
+
+    fn address(&self, offset: usize) -> u64 {
+        self.started.block + bootstrap::PAGE + offset as u64
+    }
+
+    fn word(&self, offset: usize) -> Option<u64> {
+        let mut word = [0; 8];
+        self.memory.read_exact_at(&mut word, self.address(offset)).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+
+    fn half(&self, offset: usize) -> Option<u32> {
+        self.word(offset).map(|word| word as u32)
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), InjectError> {
+        let what = "writing to its memory";
+        self.memory
+            .write_all_at(bytes, self.address(offset))
+            .map_err(|source| InjectError::Reach { what, source })
+    }
+
+    /// Looks until `seen` sees something; none when the time is over.
+    fn wait<R>(&self, within: Duration, seen: impl Fn() -> Option<R>) -> Option<R> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(result) = seen() {
+                return Some(result);
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn bring_in<T>(
+        &self,
+        request: &Request<'_>,
+        prepare: impl FnOnce(Handed) -> anyhow::Result<T>,
+    ) -> Result<(T, u64), InjectError> {
+        let ready = self
+            .wait(READY_WITHIN, || self.half(at::STATE).filter(|&state| state != state::STARTED));
+        match ready {
+            Some(state::READY) => {}
+            Some(_) => return Err(self.failure()),
+            None => {
+                let what = "the new thread's first step";
+                return Err(InjectError::Late { what, within: READY_WITHIN });
+            }
+        }
+        let memory_fd = self.word(at::MEMORY_FD).unwrap_or(u64::MAX);
+        let memory = self.open(memory_fd)?;
+        let library = match request.entry {
+            Entry::Library { bytes, .. } => Some(self.fill_library(bytes)?),
+            Entry::Loaded { .. } => None,
+        };
+        let handed = Handed { memory: memory.into(), library };
+        let prepared = prepare(handed).map_err(InjectError::Prepare)?;
+        let attach = Attach {
+            status: attach_status::PENDING,
+            memory_fd,
+            block: self.started.block,
+            block_bytes: self.started.block_bytes,
+            thread_alive: self.address(at::ALIVE),
+            ..request.attach
+        };
+        self.write(0, attach.as_bytes())?;
+        self.write(at::GO, &go::GO.to_le_bytes())?;
+        let status = core::mem::offset_of!(Attach, status);
+        let answer = self.wait(ANSWER_WITHIN, || match self.half(at::STATE)? {
+            state::NOT_LOADED | state::FAILED => Some(None),
+            _ => self.word(status).filter(|&status| status != attach_status::PENDING).map(Some),
+        });
+        match answer {
+            Some(Some(status)) => Ok((prepared, status)),
+            Some(None) => Err(self.failure()),
+            None => Err(InjectError::Late { what: "the shim's answer", within: ANSWER_WITHIN }),
+        }
+    }
+
+    fn path(&self, descriptor: u64) -> PathBuf {
+        format!("/proc/{}/fd/{descriptor}", self.pid).into()
+    }
+
+    /// Opens a descriptor of the process, which has just been made for us.
+    fn open(&self, descriptor: u64) -> Result<File, InjectError> {
+        let path = self.path(descriptor);
+        let what = "opening the memfd that it made";
+        let failed = |source| InjectError::Reach { what, source };
+        let target = std::fs::read_link(&path).map_err(failed)?;
+        if !target.to_string_lossy().starts_with("/memfd:") {
+            return Err(failed(std::io::Error::other(format!("{} instead", target.display()))));
+        }
+        OpenOptions::new().read(true).write(true).open(&path).map_err(failed)
+    }
+
+    fn fill_library(&self, bytes: &[u8]) -> Result<PathBuf, InjectError> {
+        let descriptor = self.word(at::LIBRARY_FD).unwrap_or(u64::MAX);
+        let what = "filling the library's memfd";
+        self.open(descriptor)?
+            .write_all(bytes)
+            .map_err(|source| InjectError::Reach { what, source })?;
+        // By the thread's number, so that the loader has not seen this name before: it would give back
+        // what it loaded under it.
+        let path = format!("/proc/self/task/{}/fd/{descriptor}\0", self.started.tid);
+        self.write(at::PATH, path.as_bytes())?;
+        Ok(self.path(descriptor))
+    }
+
+    /// What went wrong in the process.
+    fn failure(&self) -> InjectError {
+        if self.half(at::STATE) == Some(state::NOT_LOADED) {
+            let mut text = [0; bootstrap::at::MESSAGE_BYTES];
+            let read = self.memory.read_exact_at(&mut text, self.address(at::MESSAGE)).is_ok();
+            let text = text.split(|&byte| byte == 0).next().filter(|_| read).unwrap_or_default();
+            return InjectError::NotLoaded(String::from_utf8_lossy(text).into_owned());
+        }
+        let error = self.word(at::ERROR).map_or(0, |error| (error as i64).wrapping_neg());
+        InjectError::Thread { source: std::io::Error::from_raw_os_error(error as i32) }
+    }
+
+    /// Lets the thread end. The shim removes the block; if it was not reached, we do.
+    fn dismiss(&self, reached: bool) {
+        // It is gone already when it failed.
+        let _ = self.write(at::GO, &go::END.to_le_bytes());
+        let ended = self.wait(END_WITHIN, || match self.half(at::ALIVE) {
+            Some(1..) => None,
+            // Gone, and so may be the block.
+            _ => Some(()),
+        });
+        let unused = matches!(
+            self.half(at::STATE),
+            Some(state::READY | state::NOT_LOADED | state::FAILED | state::GAVE_UP)
+        );
+        if !reached && ended.is_some() && unused {
+            // What was loading returns from our code; the least that it has left to do is a return.
+            std::thread::sleep(Duration::from_millis(1));
+            let block = Task::Unmap(self.started.block, self.started.block_bytes);
+            if let Err(error) = guardian::send(self.pid, &block) {
+                tracing::info!(
+                    "process {}: {} KiB that nobody uses stay mapped: {error}",
+                    self.pid,
+                    self.started.block_bytes >> 10
+                );
+            }
+        }
+    }
+}

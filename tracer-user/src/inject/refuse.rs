@@ -1,0 +1,145 @@
+//! Whether a process can be given the shim, and why not. Nothing here touches the process.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use procfs::process::Process as Proc;
+
+use super::{libc::Libc, threads::Threads};
+use crate::{
+    discover::DiscoverError,
+    plan::{PlanError, Process},
+};
+
+/// Why nothing is put into a process. Its API calls can be recorded all the same.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Somebody traces it.
+    #[error("process {tracer} ({name}) traces it already (a debugger?); end that and try again")]
+    Traced {
+        /// Who.
+        tracer: u32,
+        /// Its name.
+        name: String,
+    },
+    /// It is a 32-bit program.
+    #[error("it is a 32-bit program; ROCm and the shim are 64-bit")]
+    Bits32,
+    /// It is stopped.
+    #[error("it is stopped (state {0}); continue it (kill -CONT) and try again")]
+    Stopped(char),
+    /// It is confined.
+    #[error(
+        "it is confined by seccomp, which does not allow {call}; start it with roctap record instead, or record from outside (--gpu uprobes)"
+    )]
+    Seccomp {
+        /// The system call.
+        call: String,
+    },
+    /// It has no `/proc`.
+    #[error("its root directory has no /proc, by which it would open the shim")]
+    NoProc,
+    /// Its C library is musl.
+    #[error("its C library is musl; ROCm and the shim need glibc")]
+    Musl,
+    /// It has no C library of its own.
+    #[error("no libc.so.6 is mapped: a static program, or none that can be recognised")]
+    NoLibc,
+    /// Its C library is something else.
+    #[error("{}: not a glibc that can be recognised", .0.display())]
+    UnknownLibc(PathBuf),
+    /// Its glibc is of a release that is not known.
+    #[error("{}: glibc 2.{minor}; 2.28 to 2.42 are known", path.display())]
+    Glibc {
+        /// The file.
+        path: PathBuf,
+        /// 2.what.
+        minor: u32,
+    },
+    /// A function is missing.
+    #[error("{}: exports no {name}", path.display())]
+    NoFunction {
+        /// The file.
+        path: PathBuf,
+        /// The function.
+        name: &'static str,
+    },
+    /// glibc's structures are not where they are expected.
+    #[error("the structures of its dynamic linker are not as glibc's ({0})")]
+    UnknownLinker(&'static str),
+    /// No thread can be used.
+    #[error("none of its threads can be stopped for it: {0}")]
+    NoThread(String),
+}
+
+/// A refusal, or a failure to find out.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It is refused.
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+    /// The process cannot be looked up.
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    /// Its memory cannot be read.
+    #[error(transparent)]
+    Memory(#[from] PlanError),
+    /// A file of `/proc` cannot be read.
+    #[error("/proc: {0}")]
+    Proc(#[from] procfs::ProcError),
+}
+
+/// What is known of a process that can be given the shim.
+pub struct Feasible {
+    pub process: Process,
+    pub libc: Libc,
+    pub threads: Threads,
+    /// It has seccomp filters; whether they allow what is needed is told by the kernel to a tracer
+    /// alone.
+    pub filtered: bool,
+}
+
+impl Feasible {
+    /// Looks at process `pid`.
+    pub fn look(pid: u32) -> Result<Self, Refused> {
+        crate::discover::process_info(pid)?;
+        let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
+        let status = proc.status()?;
+        if let Ok(tracer @ 1..) = u32::try_from(status.tracerpid) {
+            let comm = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
+            return Err(Refusal::Traced { tracer, name: comm.trim().to_owned() }.into());
+        }
+        let state = proc.stat()?.state;
+        if matches!(state, 'T' | 't') {
+            return Err(Refusal::Stopped(state).into());
+        }
+        if is_32_bit(pid) {
+            return Err(Refusal::Bits32.into());
+        }
+        match status.seccomp {
+            Some(1) => {
+                return Err(Refusal::Seccomp { call: "anything (strict mode)".into() }.into());
+            }
+            _ if !Path::new(&format!("/proc/{pid}/root/proc/self")).is_symlink() => {
+                return Err(Refusal::NoProc.into());
+            }
+            _ => {}
+        }
+        let process = Process::open(pid)?;
+        let libc = Libc::find(pid, &process)?;
+        let auxv: BTreeMap<u64, u64> = proc.auxv()?.into_iter().collect();
+        let threads = Threads::read(&process, &auxv)?;
+        Ok(Self { process, libc, threads, filtered: status.seccomp == Some(2) })
+    }
+}
+
+/// By the header of its executable.
+fn is_32_bit(pid: u32) -> bool {
+    use std::io::Read as _;
+    let mut header = [0; 5];
+    std::fs::File::open(format!("/proc/{pid}/exe"))
+        .and_then(|mut file| file.read_exact(&mut header))
+        .is_ok_and(|()| header == *b"\x7fELF\x01")
+}

@@ -1,0 +1,264 @@
+//! The critical section: one thread is stopped, executes `mmap` and `clone`, and is put back.
+//!
+//! It executes no code of libc, so it does not matter what it was doing: it may hold the lock of
+//! `malloc` or be in the middle of `dlopen`. Nothing that it can see is changed: registers, signal
+//! mask, stack. A system call in which it waited is resumed by the kernel, or by us where the kernel
+//! would let it fail with EINTR.
+
+use std::time::Duration;
+
+use super::{
+    bootstrap::{self, at},
+    seccomp,
+    threads::{Block, Model, Threads},
+    tracee::{Registers, StepError, Tracee},
+};
+
+/// How long the thread may take to stop.
+const STOP_WITHIN: Duration = Duration::from_millis(200);
+/// Bytes of the new thread's stack. What it calls on it is `pthread_create`, which may call an
+/// allocator.
+const STACK_BYTES: u64 = 128 << 10;
+
+const SYS_MMAP: u64 = 9;
+const SYS_MUNMAP: u64 = 11;
+const SYS_CLONE: u64 = 56;
+/// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID.
+const CLONE_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x20_0000;
+/// All signals but those that libc uses itself (32, 33; 34 in musl): a thread that blocked these would
+/// hang the process's `setuid`.
+const SIGNALS: u64 = !(0b111 << 31);
+
+/// What the new thread needs to be told.
+pub struct Plan<'a> {
+    /// A `syscall` instruction in the process.
+    pub syscall: u64,
+    pub threads: &'a Threads,
+    /// Of the stopped thread: makes a model of its thread descriptor.
+    pub model: &'a dyn Fn(u64) -> Option<Model>,
+    /// The process has seccomp filters.
+    pub filtered: bool,
+    /// Words of the shared page: offset and value.
+    pub words: Vec<(usize, u64)>,
+    /// Strings of the shared page.
+    pub strings: Vec<(usize, &'a [u8])>,
+}
+
+/// The new thread runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Started {
+    /// The mapping that it runs in.
+    pub block: u64,
+    /// Its size.
+    pub block_bytes: u64,
+    /// The thread, as the process calls it.
+    pub tid: u64,
+}
+
+/// Why there is no new thread. The stopped one is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A step failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// A system call was refused.
+    #[error("{call} in the process failed: {source}")]
+    Call { call: &'static str, source: std::io::Error },
+    /// The thread is where it must not be interrupted.
+    #[error("the thread is in a restartable sequence")]
+    Rseq,
+    /// The process is confined.
+    #[error("it is confined by seccomp, which does not allow {0}")]
+    Seccomp(&'static str),
+    /// Its thread descriptor is not glibc's.
+    #[error("its thread descriptor is not as glibc's")]
+    Descriptor,
+}
+
+/// What is put back.
+struct Saved {
+    registers: Registers,
+    mask: u64,
+}
+
+/// Makes `tracee`'s process start the thread.
+pub fn start(tracee: &mut impl Tracee, plan: &Plan<'_>) -> Result<Started, StartError> {
+    tracee.stop(Some(STOP_WITHIN))?;
+    let registers = tracee.registers()?;
+    if tracee.in_rseq(registers.rip) {
+        return Err(StartError::Rseq);
+    }
+    if plan.filtered
+        && let Some(call) = seccomp::refused(&tracee.seccomp_filters()?)
+    {
+        return Err(StartError::Seccomp(call));
+    }
+    let saved = Saved { registers, mask: tracee.signal_mask()? };
+    tracee.set_signal_mask(SIGNALS)?;
+    let started = make(tracee, plan, &saved.registers);
+    put_back(tracee, &saved)?;
+    started
+}
+
+/// Makes `tracee`'s process unmap a block that nobody uses any more.
+pub fn unmap(
+    tracee: &mut impl Tracee,
+    syscall: u64,
+    block: u64,
+    bytes: u64,
+) -> Result<(), StartError> {
+    tracee.stop(Some(STOP_WITHIN))?;
+    let saved = Saved { registers: tracee.registers()?, mask: tracee.signal_mask()? };
+    if tracee.in_rseq(saved.registers.rip) {
+        return Err(StartError::Rseq);
+    }
+    tracee.set_signal_mask(SIGNALS)?;
+    let result = call(tracee, &saved.registers, syscall, "munmap", SYS_MUNMAP, [block, bytes]);
+    put_back(tracee, &saved)?;
+    result.map(drop)
+}
+
+fn put_back(tracee: &mut impl Tracee, saved: &Saved) -> Result<(), StepError> {
+    let mask = tracee.set_signal_mask(saved.mask);
+    let mut registers = saved.registers;
+    if !tracee.signal_waits() {
+        repeat_interrupted(&mut registers);
+    }
+    tracee.set_registers(&registers)?;
+    mask
+}
+
+/// Lets the thread repeat a system call that our stop alone has interrupted, where that changes
+/// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew.
+fn repeat_interrupted(registers: &mut Registers) {
+    // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, recvfrom, recvmsg,
+    // recvmmsg, io_getevents
+    const REPEATABLE: [u64; 10] = [232, 281, 441, 128, 65, 220, 45, 47, 299, 208];
+    const EINTR: u64 = -4i64 as u64;
+    if registers.rax == EINTR && REPEATABLE.contains(&registers.orig_rax) {
+        registers.rax = registers.orig_rax;
+        registers.rip -= 2;
+        // No system call from here on that the kernel could want to restart.
+        registers.orig_rax = u64::MAX;
+    }
+}
+
+fn make(
+    tracee: &mut impl Tracee,
+    plan: &Plan<'_>,
+    saved: &Registers,
+) -> Result<Started, StartError> {
+    let model = (plan.model)(saved.fs_base).ok_or(StartError::Descriptor)?;
+    let tls_at = 2 * bootstrap::PAGE + STACK_BYTES;
+    let block_bytes = tls_at + plan.threads.block_bytes().next_multiple_of(bootstrap::PAGE);
+    // Not writable: what is executable never is. We write through /proc, and the thread makes all but
+    // its code writable, and no longer executable.
+    const READ_EXECUTE: u64 = 1 | 4;
+    const PRIVATE_ANONYMOUS: u64 = 0x22;
+    let arguments = [0, block_bytes, READ_EXECUTE, PRIVATE_ANONYMOUS, u64::MAX, 0];
+    let block = call(tracee, saved, plan.syscall, "mmap", SYS_MMAP, arguments)?;
+    let tls = plan.threads.block(block + tls_at, &model);
+    let started = fill(tracee, plan, block, block_bytes, &tls)
+        .and_then(|()| clone(tracee, saved, block, block_bytes, &tls, tls_at));
+    if started.is_err() {
+        // Best effort: the first error is the one to tell.
+        let _ = call(tracee, saved, plan.syscall, "munmap", SYS_MUNMAP, [block, block_bytes]);
+    }
+    started.map(|tid| Started { block, block_bytes, tid })
+}
+
+fn fill(
+    tracee: &mut impl Tracee,
+    plan: &Plan<'_>,
+    block: u64,
+    block_bytes: u64,
+    tls: &Block,
+) -> Result<(), StartError> {
+    let page = block + bootstrap::PAGE;
+    let mut bytes = vec![0u8; bootstrap::PAGE as usize];
+    let mut put = |offset: usize, data: &[u8]| {
+        if let Some(room) = bytes.get_mut(offset..offset + data.len()) {
+            room.copy_from_slice(data);
+        }
+    };
+    plan.words.iter().for_each(|(offset, word)| put(*offset, &word.to_le_bytes()));
+    plan.strings.iter().for_each(|(offset, string)| put(*offset, string));
+    put(at::TID_SLOT, &tls.tid_slot.to_le_bytes());
+    put(at::ALIVE, &1u32.to_le_bytes());
+    put(at::MEMORY_FD, &u64::MAX.to_le_bytes());
+    put(at::LIBRARY_FD, &u64::MAX.to_le_bytes());
+    put(at::NAP + 8, &bootstrap::NAP_NS.to_le_bytes());
+    tracee.write(block, bootstrap::code())?;
+    tracee.write(page, &bytes)?;
+    tracee.write(block + block_bytes - tls_room(tls), &tls.bytes)?;
+    Ok(())
+}
+
+fn tls_room(tls: &Block) -> u64 {
+    (tls.bytes.len() as u64).next_multiple_of(bootstrap::PAGE)
+}
+
+fn clone(
+    tracee: &mut impl Tracee,
+    saved: &Registers,
+    block: u64,
+    block_bytes: u64,
+    tls: &Block,
+    stack_end: u64,
+) -> Result<u64, StartError> {
+    let alive = block + bootstrap::PAGE + at::ALIVE as u64;
+    let mut registers = *saved;
+    registers.rbx = block;
+    registers.r12 = block_bytes - bootstrap::PAGE;
+    // flags, stack, parent's tid, child's tid, thread pointer
+    registers.rsi = block + stack_end;
+    registers.rdx = 0;
+    registers.r10 = alive;
+    registers.r8 = tls.pointer;
+    // The code begins with the system call.
+    run(tracee, registers, block, "clone", SYS_CLONE, CLONE_FLAGS)
+}
+
+/// Makes the thread execute a system call at `syscall`.
+fn call<const N: usize>(
+    tracee: &mut impl Tracee,
+    saved: &Registers,
+    syscall: u64,
+    name: &'static str,
+    number: u64,
+    arguments: [u64; N],
+) -> Result<u64, StartError> {
+    let mut registers = *saved;
+    let [_, rsi, rdx, r10, r8, r9] =
+        core::array::from_fn(|i| arguments.get(i).copied().unwrap_or(0));
+    (registers.rsi, registers.rdx, registers.r10) = (rsi, rdx, r10);
+    (registers.r8, registers.r9) = (r8, r9);
+    run(tracee, registers, syscall, name, number, arguments.first().copied().unwrap_or(0))
+}
+
+fn run(
+    tracee: &mut impl Tracee,
+    mut registers: Registers,
+    syscall: u64,
+    name: &'static str,
+    number: u64,
+    first: u64,
+) -> Result<u64, StartError> {
+    registers.rip = syscall;
+    registers.rax = number;
+    registers.rdi = first;
+    // What it waited in before is not to be restarted now.
+    registers.orig_rax = u64::MAX;
+    tracee.set_registers(&registers)?;
+    // Without a deadline: `mmap` may wait for whoever changes the process's mappings, and a thread
+    // inside of a system call cannot be put back.
+    tracee.execute()?;
+    let result = tracee.registers()?.rax;
+    match result as i64 {
+        -4095..0 => {
+            let source = std::io::Error::from_raw_os_error(-(result as i64) as i32);
+            Err(StartError::Call { call: name, source })
+        }
+        _ => Ok(result),
+    }
+}

@@ -1,0 +1,284 @@
+//! Stopping one thread and making it execute two system calls: all of `ptrace` is behind [`Tracee`].
+#![expect(unsafe_code, reason = "calls ptrace and waitpid")]
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt as _,
+    ptr,
+    time::{Duration, Instant},
+};
+
+use super::seccomp::Instruction;
+
+/// The general registers.
+pub type Registers = libc::user_regs_struct;
+
+/// Why a step did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The kernel refused.
+    #[error("{what}: {source}")]
+    Refused {
+        /// What was asked for.
+        what: &'static str,
+        /// How.
+        source: io::Error,
+    },
+    /// The thread did not stop in time.
+    #[error("the thread did not stop within {} ms", .0.as_millis())]
+    Late(Duration),
+    /// The thread ended.
+    #[error("the thread ended")]
+    Gone,
+}
+
+/// A thread that is traced. Dropping it lets it go on.
+pub trait Tracee {
+    /// Stops it, wherever it is.
+    fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError>;
+    /// Its registers, while it is stopped.
+    fn registers(&mut self) -> Result<Registers, StepError>;
+    /// Sets them.
+    fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError>;
+    /// The signals that it blocks.
+    fn signal_mask(&mut self) -> Result<u64, StepError>;
+    /// Sets them.
+    fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError>;
+    /// Executes the `syscall` instruction that it is at, and stops behind it.
+    fn execute(&mut self) -> Result<(), StepError>;
+    /// Writes to its memory, whatever the protection.
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError>;
+    /// The seccomp filters that it is under.
+    fn seccomp_filters(&mut self) -> Result<Vec<Vec<Instruction>>, StepError>;
+    /// Whether a signal waits for it that it does not block.
+    fn signal_waits(&self) -> bool;
+    /// Whether it is inside a restartable sequence, at instruction `at`.
+    fn in_rseq(&mut self, at: u64) -> bool;
+}
+
+/// A thread of another process.
+pub struct Thread {
+    tid: libc::pid_t,
+    memory: File,
+    /// A signal that arrived while it was stopped and is to be delivered.
+    signal: libc::c_int,
+    stopped: bool,
+}
+
+/// The signal of a stop at a system call.
+const SYSCALL_STOP: libc::c_int = libc::SIGTRAP | 0x80;
+
+const GETSIGMASK: libc::c_uint = 0x420a;
+const SETSIGMASK: libc::c_uint = 0x420b;
+const SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
+const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+
+fn ptrace(
+    what: &'static str,
+    request: libc::c_uint,
+    tid: libc::pid_t,
+    address: usize,
+    data: *mut libc::c_void,
+) -> Result<(), StepError> {
+    let address = ptr::without_provenance_mut::<libc::c_void>(address);
+    // SAFETY: the callers give `data` that is valid for what the request reads or writes.
+    let result = unsafe { libc::ptrace(request, tid, address, data) };
+    match result {
+        -1 => {
+            let source = io::Error::last_os_error();
+            match source.raw_os_error() {
+                Some(libc::ESRCH) => Err(StepError::Gone),
+                _ => Err(StepError::Refused { what, source }),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn number(value: usize) -> *mut libc::c_void {
+    ptr::without_provenance_mut(value)
+}
+
+impl Thread {
+    /// Begins to trace thread `tid` of process `pid`, which goes on.
+    pub fn seize(pid: u32, tid: u32) -> Result<Self, StepError> {
+        let what = "opening its memory";
+        let refused = |source| StepError::Refused { what, source };
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
+        let memory = memory.map_err(refused)?;
+        let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
+        let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
+        ptrace("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options)?;
+        Ok(Self { tid, memory, signal: 0, stopped: false })
+    }
+
+    /// Waits for the next stop: its signal and, in the upper half, its event.
+    fn wait(&mut self, within: Option<Duration>) -> Result<libc::c_int, StepError> {
+        let began = Instant::now();
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is valid for writes.
+            match unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL | libc::WNOHANG) }
+            {
+                0 => {
+                    let waited = began.elapsed();
+                    if let Some(within) = within.filter(|&within| waited > within) {
+                        return Err(StepError::Late(within));
+                    }
+                    // Every microsecond counts at first: the thread is stopped.
+                    if waited < Duration::from_millis(1) {
+                        std::thread::yield_now();
+                    } else {
+                        std::thread::sleep(Duration::from_micros(50));
+                    }
+                }
+                tid if tid == self.tid && libc::WIFSTOPPED(status) => {
+                    self.stopped = true;
+                    return Ok(status >> 8);
+                }
+                _ => return Err(StepError::Gone),
+            }
+        }
+    }
+
+    fn resume(
+        &mut self,
+        what: &'static str,
+        request: libc::c_uint,
+        signal: i32,
+    ) -> Result<(), StepError> {
+        ptrace(what, request, self.tid, 0, number(signal as usize))?;
+        self.stopped = false;
+        Ok(())
+    }
+}
+
+impl Tracee for Thread {
+    fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
+        ptrace("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, number(0))?;
+        if self.stopped {
+            self.resume("PTRACE_CONT", libc::PTRACE_CONT, 0)?;
+        }
+        loop {
+            let stop = self.wait(within)?;
+            if stop >> 8 == libc::PTRACE_EVENT_STOP {
+                return Ok(());
+            }
+            // A signal was on its way: deliver it first.
+            self.resume("PTRACE_CONT", libc::PTRACE_CONT, stop & 0xff)?;
+        }
+    }
+
+    fn registers(&mut self) -> Result<Registers, StepError> {
+        // SAFETY: all zeros are registers.
+        let mut registers: Registers = unsafe { core::mem::zeroed() };
+        let data = (&raw mut registers).cast();
+        ptrace("PTRACE_GETREGS", libc::PTRACE_GETREGS, self.tid, 0, data)?;
+        Ok(registers)
+    }
+
+    fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError> {
+        let data = ptr::from_ref(registers).cast_mut().cast();
+        ptrace("PTRACE_SETREGS", libc::PTRACE_SETREGS, self.tid, 0, data)
+    }
+
+    fn signal_mask(&mut self) -> Result<u64, StepError> {
+        let mut mask = 0u64;
+        ptrace("PTRACE_GETSIGMASK", GETSIGMASK, self.tid, 8, (&raw mut mask).cast())?;
+        Ok(mask)
+    }
+
+    fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError> {
+        let mut mask = mask;
+        ptrace("PTRACE_SETSIGMASK", SETSIGMASK, self.tid, 8, (&raw mut mask).cast())
+    }
+
+    fn execute(&mut self) -> Result<(), StepError> {
+        // Not by PTRACE_SINGLESTEP: its SIGTRAP, which is blocked, would cost the process its handler.
+        for _ in 0..2 {
+            self.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
+            while self.wait(None)? & 0xff != SYSCALL_STOP {
+                self.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
+            }
+        }
+        // Only in this kind of stop the kernel looks, when the thread goes on, whether the registers
+        // are those of a system call that is to be restarted.
+        self.stop(None)
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
+        let what = "writing to its memory";
+        self.memory
+            .write_all_at(bytes, address)
+            .map_err(|source| StepError::Refused { what, source })
+    }
+
+    fn seccomp_filters(&mut self) -> Result<Vec<Vec<Instruction>>, StepError> {
+        let mut filters = Vec::new();
+        loop {
+            let index = ptr::without_provenance_mut::<libc::c_void>(filters.len());
+            let none = ptr::null_mut::<libc::c_void>();
+            // SAFETY: without a buffer only the length is told.
+            let length = unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.tid, index, none) };
+            let Ok(length) = usize::try_from(length) else {
+                let source = io::Error::last_os_error();
+                return match source.raw_os_error() {
+                    Some(libc::ENOENT) => Ok(filters),
+                    _ => Err(StepError::Refused { what: "reading its seccomp filters", source }),
+                };
+            };
+            let mut filter = vec![Instruction::default(); length];
+            let what = "reading its seccomp filters";
+            let data = filter.as_mut_ptr().cast();
+            // The filters of a thread do not change while it is stopped.
+            ptrace(what, SECCOMP_GET_FILTER, self.tid, filters.len(), data)?;
+            filters.push(filter);
+        }
+    }
+
+    fn signal_waits(&self) -> bool {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.tid)).unwrap_or_default();
+        let set = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+        };
+        (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0
+    }
+
+    fn in_rseq(&mut self, at: u64) -> bool {
+        // struct ptrace_rseq_configuration: address, size, signature, flags, padding.
+        let mut configuration = [0u64; 3];
+        let data = (&raw mut configuration).cast();
+        if ptrace("rseq", GET_RSEQ_CONFIGURATION, self.tid, 24, data).is_err() {
+            return false;
+        }
+        let word = |address: u64| {
+            let mut word = [0; 8];
+            self.memory.read_exact_at(&mut word, address).ok()?;
+            Some(u64::from_le_bytes(word)).filter(|&word| word != 0)
+        };
+        // struct rseq: cpu_id_start, cpu_id, rseq_cs. struct rseq_cs: version, flags, start, length.
+        let section = word(configuration[0].wrapping_add(8));
+        let range = section.and_then(|at| Some((word(at + 8)?, word(at + 16)?)));
+        configuration[0] != 0 && range.is_some_and(|(start, bytes)| at.wrapping_sub(start) < bytes)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // It works on a stopped thread alone.
+        while !self.stopped {
+            if ptrace("", libc::PTRACE_INTERRUPT, self.tid, 0, number(0)).is_err() {
+                return;
+            }
+            match self.wait(Some(Duration::from_secs(1))) {
+                Ok(stop) if stop >> 8 == 0 => self.signal = stop & 0xff,
+                Ok(_) | Err(StepError::Late(_)) => {}
+                Err(_) => return,
+            }
+        }
+        let _ = ptrace("", libc::PTRACE_DETACH, self.tid, 0, number(self.signal as usize));
+    }
+}

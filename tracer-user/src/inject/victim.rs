@@ -1,0 +1,86 @@
+//! Which thread is stopped.
+
+use std::fs;
+
+/// A thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Victim {
+    /// Its id here.
+    pub tid: u32,
+    /// Its id as its process sees it.
+    pub inside: u32,
+}
+
+/// How much a thread minds being stopped, by what it does; less first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Disturbance {
+    /// It waits in a system call that the kernel resumes.
+    Resumed,
+    /// It runs.
+    Delayed,
+    /// It waits in a system call that fails with EINTR, or that we repeat.
+    Repeated,
+}
+
+/// read, poll, select, nanosleep, wait4, futex, restart_syscall, clock_nanosleep, pselect6, ppoll: all
+/// of them are resumed after a stop as if nothing had been.
+const RESUMED: [u64; 10] = [0, 7, 23, 35, 61, 202, 219, 230, 270, 271];
+
+/// The threads of process `pid` that can be stopped, the best first.
+pub fn candidates(pid: u32) -> Vec<Victim> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut found: Vec<(Disturbance, Victim)> = tasks
+        .flatten()
+        .filter_map(|task| {
+            let tid = task.file_name().to_str()?.parse().ok()?;
+            let read = |name| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).ok();
+            let (inside, state) = of_status(&read("status")?)?;
+            let usable = matches!(state, 'R' | 'S');
+            Some((of_call(&read("syscall")?), Victim { tid, inside })).filter(|_| usable)
+        })
+        .collect();
+    found.sort_by_key(|(disturbance, _)| *disturbance);
+    found.into_iter().map(|(_, victim)| victim).collect()
+}
+
+/// The innermost of the thread's ids, and its state.
+fn of_status(status: &str) -> Option<(u32, char)> {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let ids = field("NSpid:").or_else(|| field("Pid:"))?;
+    let inside = ids.split_whitespace().next_back()?.parse().ok()?;
+    Some((inside, field("State:")?.trim().chars().next()?))
+}
+
+fn of_call(syscall: &str) -> Disturbance {
+    match syscall.split_whitespace().next().map(str::parse) {
+        Some(Ok(number)) if RESUMED.contains(&number) => Disturbance::Resumed,
+        Some(Ok(_)) => Disturbance::Repeated,
+        _ => Disturbance::Delayed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_notices_least_comes_first() {
+        let mut order = [of_call("232 0x5 0x6 0x7"), of_call("running\n"), of_call("202 0x1 0x2")];
+        order.sort();
+        assert_eq!(order, [Disturbance::Resumed, Disturbance::Delayed, Disturbance::Repeated]);
+    }
+
+    #[test]
+    fn the_innermost_id_is_the_processs_own() {
+        let status = "Name:\tx\nState:\tS (sleeping)\nPid:\t70\nNSpid:\t70\t12\t3\n";
+        assert_eq!(of_status(status), Some((3, 'S')));
+        assert_eq!(of_status("State:\tR (running)\nPid:\t70\n"), Some((70, 'R')));
+        assert_eq!(of_status(""), None);
+    }
+
+    #[test]
+    fn our_own_threads_are_found() {
+        let own = std::process::id();
+        assert!(candidates(own).iter().any(|victim| victim.tid == own));
+    }
+}

@@ -1,0 +1,167 @@
+//! The shared memories of a recording, and whose they are.
+
+use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
+
+use procfs::process::Process;
+use tracer_common::shim::{control, state};
+
+use crate::{
+    clock,
+    shim::{Frame, Memory, Reader},
+};
+
+/// A shared memory that a shim writes to, or will.
+pub struct Connection {
+    reader: Reader,
+    /// The process that it was handed to; none: whichever claims it.
+    handed_to: Option<u32>,
+    threads: Option<Threads>,
+    /// When it was seen claimed, ns of CLOCK_BOOTTIME.
+    seen_ns: Option<u64>,
+    /// The program that claimed it is gone.
+    ended: bool,
+}
+
+impl Connection {
+    /// A memory that the first process to claim it has.
+    pub fn open(memory: Memory) -> Self {
+        Self {
+            reader: Reader::new(memory),
+            handed_to: None,
+            threads: None,
+            seen_ns: None,
+            ended: false,
+        }
+    }
+
+    /// A memory that was handed to process `pid`.
+    pub fn to(pid: u32, memory: Memory) -> Self {
+        let threads = Threads::of(pid);
+        Self {
+            reader: Reader::new(memory),
+            handed_to: Some(pid),
+            threads,
+            seen_ns: None,
+            ended: false,
+        }
+    }
+
+    /// The process that has claimed the memory.
+    pub fn process(&self) -> Option<u32> {
+        let claimed = self.memory().owner()?;
+        Some(self.handed_to.unwrap_or(claimed))
+    }
+
+    /// The same, as long as it runs the program that claimed it.
+    pub fn pid(&self) -> Option<u32> {
+        self.process().filter(|_| !self.ended)
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Memory {
+        self.reader.memory()
+    }
+
+    /// The process executed another program at `time_ns`. The memory is the new one's if it was
+    /// claimed later.
+    pub fn ended_at(&mut self, time_ns: u64) {
+        self.ended = self.seen_ns.is_some_and(|seen| seen < time_ns);
+    }
+
+    /// Tells the shim that it is being read.
+    pub fn beat(&self) {
+        self.memory().word(control::HEARTBEAT_NS).store(clock::now_ns(), Ordering::Relaxed);
+    }
+
+    /// Tells the shim to stop.
+    pub fn stop(&self) {
+        self.memory().word(control::RECORD).store(0, Ordering::Release);
+    }
+
+    /// Whether the shim still has work in flight, or has not noticed that it is to stop.
+    pub fn is_active(&self) -> bool {
+        self.memory().word(control::STATE).load(Ordering::Acquire) == state::ACTIVE
+    }
+
+    /// Gives every frame that is there to `sink`: process, thread, frame.
+    pub fn drain(&mut self, mut sink: impl FnMut(u32, u32, Frame)) {
+        let Some(pid) = self.pid() else { return };
+        self.seen_ns.get_or_insert_with(clock::now_ns);
+        let threads = &mut self.threads;
+        self.reader.drain(|tid, frame| {
+            let tid = threads.as_mut().map_or(tid, |threads| threads.outside(tid).unwrap_or(tid));
+            sink(pid, tid, frame);
+        });
+    }
+
+    /// Frees the rings of threads that are gone.
+    pub fn free_rings(&mut self) {
+        let Some(pid) = self.pid() else { return };
+        let threads = &mut self.threads;
+        if let Some(threads) = threads {
+            // A thread's number may have been given to another.
+            threads.outside.clear();
+        }
+        self.reader.free_rings(|tid| {
+            let tid = match threads {
+                Some(threads) => threads.outside(tid),
+                None => Some(tid),
+            };
+            tid.is_some_and(|tid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists())
+        });
+    }
+
+    /// Frames that were dropped by full rings, and frames that could not be understood.
+    pub fn dropped(&self) -> (u64, u64) {
+        self.reader.dropped()
+    }
+}
+
+/// Thread ids of a process in a PID namespace of its own: what it calls its threads, and what they
+/// are outside.
+struct Threads {
+    pid: u32,
+    outside: HashMap<u32, u32>,
+}
+
+impl Threads {
+    /// None for a process that is in no such namespace.
+    fn of(pid: u32) -> Option<Self> {
+        let status = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?;
+        let nested = status.nspid.is_some_and(|ids| ids.len() > 1);
+        nested.then(|| Self { pid, outside: HashMap::new() })
+    }
+
+    /// The id outside; none when the thread is gone.
+    fn outside(&mut self, inside: u32) -> Option<u32> {
+        if !self.outside.contains_key(&inside) {
+            self.learn();
+        }
+        self.outside.get(&inside).copied()
+    }
+
+    fn learn(&mut self) {
+        let tasks =
+            i32::try_from(self.pid).ok().and_then(|pid| Process::new(pid).ok()?.tasks().ok());
+        for task in tasks.into_iter().flatten().flatten() {
+            let ids = task.status().ok().and_then(|status| status.nspid);
+            if let Some(&inside) = ids.as_ref().and_then(|ids| ids.last()) {
+                self.outside.insert(inside as u32, task.tid as u32);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_this_namespace_need_no_translation() {
+        assert!(Threads::of(std::process::id()).is_none());
+        let mut threads = Threads { pid: std::process::id(), outside: HashMap::new() };
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        assert_eq!(threads.outside(own), Some(own));
+        assert_eq!(threads.outside(u32::MAX), None);
+    }
+}

@@ -1,0 +1,35 @@
+// Stands for the shim: says that it was called, on which kind of thread, and does what the protocol
+// asks of a shim: answers, waits for the newcomer to be gone, and removes the block.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <locale.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct attach {
+  uint64_t version, status, tier, memory_fd, tables[2], hip[4], block, block_bytes, thread_alive;
+};
+
+static __thread uint64_t initialised = 0x0123456789abcdef;
+static int calls;
+
+void* roctap_attach(struct attach* attach) {
+  struct attach copy = *attach;
+  uint64_t answer[8] = {0x70617463, (uint64_t)getpid(), (uint64_t)gettid(), initialised, (uint64_t)++calls};
+  // A real thread of the process: libc works on it.
+  void* memory = malloc(100000);
+  answer[5] = memory != NULL && strlen(strerror(ENOENT)) > 0 && localeconv() != NULL;
+  free(memory);
+  int wrote = pwrite(copy.memory_fd, answer, sizeof answer, 0) == sizeof answer;
+  close(copy.memory_fd);
+  __atomic_store_n(&attach->status, wrote ? 1 : 3, __ATOMIC_RELEASE);
+  for (int i = 0; i < 100000 && __atomic_load_n((uint32_t*)copy.thread_alive, __ATOMIC_ACQUIRE); i++)
+    usleep(100);
+  munmap((void*)copy.block, copy.block_bytes);
+  return NULL;
+}

@@ -1,0 +1,153 @@
+// A process to be injected into: `target MODE`. Prints "ready", works until SIGTERM or the end of its
+// input, checks its own results all the time and prints "ok COUNT" at the end.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop, alarms;
+static _Atomic unsigned long rounds;
+
+static void fail(const char* what) {
+  printf("FAILED %s errno %d\n", what, errno);
+  fflush(stdout);
+  _exit(9);
+}
+
+static void on_term(int s) { (void)s; stop = 1; }
+static void on_alarm(int s) { (void)s; alarms++; }
+
+// Works on memory of many sizes, with a pattern that is checked before it is freed.
+static void memory(unsigned seed) {
+  unsigned char* blocks[16] = {0};
+  size_t sizes[16];
+  for (int i = 0; i < 64; i++) {
+    int at = rand_r(&seed) % 16;
+    if (blocks[at]) {
+      for (size_t j = 0; j < sizes[at]; j += 97)
+        if (blocks[at][j] != (unsigned char)(at + j)) fail("pattern");
+      free(blocks[at]);
+    }
+    sizes[at] = 1 + rand_r(&seed) % (i % 8 == 0 ? 300000 : 3000);
+    if (!(blocks[at] = malloc(sizes[at]))) fail("malloc");
+    for (size_t j = 0; j < sizes[at]; j += 97) blocks[at][j] = (unsigned char)(at + j);
+  }
+  for (int i = 0; i < 16; i++) free(blocks[i]);
+}
+
+// In registers, floating point and vectors: a wrong register shows.
+static void arithmetic(void) {
+  double sum = 0;
+  uint64_t hash = 1469598103934665603ull;
+  for (int i = 1; i <= 20000; i++) {
+    sum += 1.0 / i;
+    hash = (hash ^ (uint64_t)i) * 1099511628211ull;
+  }
+  static double expected_sum;
+  static uint64_t expected_hash;
+  if (expected_hash == 0) { expected_sum = sum; expected_hash = hash; }
+  if (sum != expected_sum || hash != expected_hash) fail("arithmetic");
+}
+
+static void* worker(void* argument) {
+  unsigned seed = (unsigned)(uintptr_t)argument;
+  while (!stop) {
+    memory(seed++);
+    arithmetic();
+    if (seed % 8 == 0) {
+      void* library = dlopen("libm.so.6", RTLD_NOW);
+      if (!library || !dlsym(library, "cos")) fail("dlopen");
+      dlclose(library);
+    }
+    rounds++;
+  }
+  return NULL;
+}
+
+int main(int count, char** arguments) {
+  const char* mode = count > 1 ? arguments[1] : "threads";
+  // Without SA_RESTART: it ends what waits.
+  struct sigaction term = {.sa_handler = on_term};
+  sigaction(SIGTERM, &term, NULL);
+  arithmetic();
+  if (!strcmp(mode, "threads")) {
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, worker, (void*)(i * 1000));
+    puts("ready"), fflush(stdout);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  } else if (!strcmp(mode, "single")) {
+    puts("ready"), fflush(stdout);
+    worker((void*)7);
+  } else if (!strcmp(mode, "signals")) {
+    // Every millisecond a signal; each one must arrive, interrupted or not.
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval every = {{0, 1000}, {0, 1000}};
+    setitimer(ITIMER_REAL, &every, NULL);
+    puts("ready"), fflush(stdout);
+    worker((void*)9);
+    if (alarms == 0) fail("no alarm");
+  } else if (!strcmp(mode, "epoll")) {
+    int epoll = epoll_create1(0), pipes[2];
+    if (pipe(pipes)) fail("pipe");
+    struct epoll_event event = {.events = EPOLLIN};
+    epoll_ctl(epoll, EPOLL_CTL_ADD, pipes[0], &event);
+    puts("ready"), fflush(stdout);
+    while (!stop) {
+      int n = epoll_wait(epoll, &event, 1, 60000);
+      if (n < 0 && errno == EINTR && !stop) fail("epoll_wait was interrupted");
+      rounds++;
+    }
+  } else if (!strcmp(mode, "sleep")) {
+    puts("ready"), fflush(stdout);
+    while (!stop) {
+      struct timespec time = {0, 300000000}, before, after;
+      clock_gettime(CLOCK_MONOTONIC, &before);
+      int result = nanosleep(&time, NULL);
+      clock_gettime(CLOCK_MONOTONIC, &after);
+      double slept = (after.tv_sec - before.tv_sec) + (after.tv_nsec - before.tv_nsec) / 1e9;
+      if (!stop && (result || slept < 0.3)) fail("nanosleep");
+      rounds++;
+    }
+  } else if (!strcmp(mode, "futex")) {
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    puts("ready"), fflush(stdout);
+    while (!stop) {
+      struct timespec until;
+      clock_gettime(CLOCK_REALTIME, &until);
+      until.tv_nsec += 200000000;
+      if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+      int result = pthread_cond_timedwait(&condition, &mutex, &until);
+      if (result != ETIMEDOUT && !stop) fail("cond_timedwait");
+      rounds++;
+    }
+  } else if (!strcmp(mode, "read")) {
+    int pipes[2];
+    if (pipe(pipes)) fail("pipe");
+    puts("ready"), fflush(stdout);
+    char byte;
+    while (!stop) {
+      ssize_t n = read(pipes[0], &byte, 1);
+      if (n < 0 && !stop) fail("read was interrupted");
+    }
+  } else {
+    fail("mode");
+  }
+  printf("ok %lu\n", rounds);
+  return 0;
+}
