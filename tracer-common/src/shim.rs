@@ -25,7 +25,8 @@ pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
 /// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;
 /// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
-/// on a thread of its own that returns to where threads begin.
+/// on a detached thread of its own that returns to where threads begin. It can be called again when an
+/// earlier recording has ended, or whoever read that one is gone; the memory is another one then.
 pub const ATTACH_FUNCTION: &str = "roctap_attach";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
@@ -47,7 +48,8 @@ pub mod control {
     /// Written by `roctap` at each drain: CLOCK_BOOTTIME ns. Older than
     /// [`super::HEARTBEAT_TIMEOUT_NS`]: nobody reads.
     pub const HEARTBEAT_NS: usize = 8;
-    /// Written by `roctap`: 1 record, 0 stop.
+    /// Written by `roctap`: 1 record; anything else: end. The shim then writes what is in flight, says
+    /// [`super::state::DORMANT`], and gives the memory up: it never looks at it again.
     pub const RECORD: usize = 9;
     /// Written by the shim: its state, one of [`super::state`].
     pub const STATE: usize = 16;
@@ -55,6 +57,9 @@ pub mod control {
     pub const PID: usize = 17;
     /// Written by the shim: the error bound of GPU times, ns.
     pub const CLOCK_ERROR_NS: usize = 18;
+    /// Written by the shim of a running process, once: what it wrote to [`super::Attach::status`],
+    /// which may be gone by the time that somebody looks.
+    pub const ATTACH_STATUS: usize = 19;
     /// First of the shim's loss counters, indexed by [`super::Loss`].
     pub const LOSSES: usize = 64;
 }
@@ -116,6 +121,10 @@ pub mod attach_status {
 
 /// A heartbeat older than this says that nobody reads.
 pub const HEARTBEAT_TIMEOUT_NS: u64 = 3_000_000_000;
+/// A heartbeat older than this never returns: the shim gives the memory up.
+pub const HEARTBEAT_GONE_NS: u64 = 30_000_000_000;
+/// A heartbeat that did not change for this long allows another `roctap` to attach.
+pub const HEARTBEAT_SUSPECT_NS: u64 = 500_000_000;
 
 /// Error bound of GPU times, ns. The HSA runtime converts GPU ticks by interpolating between pairs of
 /// clock readings that it takes at least 16 times a second (ROCr `GpuAgent::TranslateTime`).
@@ -143,8 +152,10 @@ impl Loss {
     pub const OPERATION_RING_FULL: Self = Self(6);
     /// An operation's times were not recorded: the ring of the thread that saw its end was full.
     pub const COMPLETION_RING_FULL: Self = Self(7);
+    /// Packets that were in a queue, or reserved, before the first doorbell that was seen of it.
+    pub const BEFORE_ATTACH: Self = Self(8);
     /// How many causes there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -156,6 +167,7 @@ impl Loss {
         Self::PACKET_KIND,
         Self::OPERATION_RING_FULL,
         Self::COMPLETION_RING_FULL,
+        Self::BEFORE_ATTACH,
     ];
 
     /// What was lost and why, for people.
@@ -169,6 +181,7 @@ impl Loss {
             Self::PACKET_KIND => "GPU operations: packet kind not recorded",
             Self::OPERATION_RING_FULL => "GPU operations: the enqueueing thread's ring full",
             Self::COMPLETION_RING_FULL => "GPU operations: times lost, the shim's own ring full",
+            Self::BEFORE_ATTACH => "GPU operations: enqueued before recording began on their queue",
             _ => "unknown cause",
         }
     }
@@ -234,10 +247,6 @@ pub mod kind {
 pub mod packet_flag {
     /// The packet carried a completion signal of the application.
     pub const HAD_SIGNAL: u32 = 1 << 0;
-    /// The packet was found when another packet's doorbell rang: a thread that publishes several
-    /// packets rings once, but threads that share a queue each ring for their own. The dispatch site
-    /// then fires for it again, on the thread that enqueued it, with [`crate::bpf::flag::OWN`].
-    pub const FOREIGN_DOORBELL: u32 = 1 << 1;
 }
 
 wire! {
@@ -383,7 +392,8 @@ wire! {
     pub struct Attach {
         /// [`VERSION`] of who asks.
         pub version: u64,
-        /// One of [`attach_status`], written last.
+        /// One of [`attach_status`], written last; also [`control::ATTACH_STATUS`] of the memory, if
+        /// that can be mapped. If not, the block stays for a second.
         pub status: u64,
         /// One of [`tier`].
         pub tier: u64,

@@ -20,6 +20,8 @@ pub type Status = u32;
 pub const SUCCESS: Status = 0;
 /// `hsa_status_t HSA_STATUS_ERROR`.
 pub const ERROR: Status = 0x1000;
+/// `hsa_status_t HSA_STATUS_ERROR_NOT_INITIALIZED`.
+pub const NOT_INITIALIZED: Status = 0x100B;
 
 /// Major version of every table that this code knows.
 pub const MAJOR: u32 = 1;

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tracer_common::shim;
 
 use crate::abi::info;
+use crate::lock::Lock;
 use crate::queue::{Queue, life};
 use crate::runtime::{self, RUNTIME};
 use crate::state::STATE;
@@ -15,6 +16,10 @@ static HOST: AtomicU64 = AtomicU64::new(0);
 /// The GPU agent if there is exactly one, for queues whose creation was not seen; `u64::MAX`
 /// while unknown.
 static ONLY_GPU: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Where there are several GPUs: kernels and the agents that they are loaded on, in order. What a
+/// queue runs tells which GPU it belongs to when its creation was not seen.
+static HOMES: Lock<Vec<(u64, u64)>> = Lock::new(Vec::new());
+const WAIT_NS: u64 = 100_000_000;
 
 /// The application uses the runtime, which therefore is initialized.
 ///
@@ -30,16 +35,74 @@ pub fn first_use() {
 
 fn learn_agents() {
     let mut gpus = 0;
+    let mut first = 0;
     RUNTIME.agents(|agent| match RUNTIME.agent_u32(agent, info::AGENT_DEVICE) {
         Some(0) => {
             let _ = HOST.compare_exchange(0, agent, Ordering::Relaxed, Ordering::Relaxed);
         }
         Some(1) => {
             gpus += 1;
-            ONLY_GPU.store(if gpus == 1 { agent } else { 0 }, Ordering::Relaxed);
+            first = agent;
         }
         _ => {}
     });
+    ONLY_GPU.store(if gpus == 1 { first } else { 0 }, Ordering::Relaxed);
+}
+
+/// Learns what the first doorbells will need: recording is about to begin.
+pub fn prepare() {
+    learn_agents();
+    if several_gpus() {
+        let mut homes = symbols::homes_of_everything();
+        homes.sort_unstable();
+        if let Some(mut known) = HOMES.lock_for(WAIT_NS) {
+            *known = homes;
+        }
+    }
+}
+
+/// Forgets what [`prepare`] learned.
+pub fn forget() {
+    if let Some(mut known) = HOMES.lock_for(WAIT_NS) {
+        *known = Vec::new();
+    }
+}
+
+/// Whether the agent of a queue follows from nothing but what it runs.
+pub fn several_gpus() -> bool {
+    ONLY_GPU.load(Ordering::Relaxed) == 0
+}
+
+/// Kernels were loaded.
+pub fn learn_homes(homes: impl Iterator<Item = (u64, u64)>) {
+    if let Some(mut known) = HOMES.lock_for(WAIT_NS) {
+        known.extend(homes);
+        known.sort_unstable();
+    }
+}
+
+/// A queue whose agent is not known runs a kernel: gives it the kernel's; false if that is not
+/// known either.
+#[cold]
+pub fn learn_agent(queue: &Queue, kernel_object: u64) -> bool {
+    let Some(known) = HOMES.lock_for(WAIT_NS) else { return false };
+    let Ok(at) = known.binary_search_by_key(&kernel_object, |&(kernel, _)| kernel) else {
+        return false;
+    };
+    let agent = known.get(at).map_or(0, |&(_, agent)| agent);
+    drop(known);
+    queue.agent.store(agent, Ordering::Relaxed);
+    tell(queue);
+    agent != 0
+}
+
+/// Tells the sink of a live queue, unless it is not known yet whose it is.
+fn tell(queue: &Queue) {
+    if queue.agent.load(Ordering::Relaxed) != 0
+        && let Some(sink) = STATE.sink.get()
+    {
+        sink.queue(record(queue, true));
+    }
 }
 
 /// Tells the sink all that is there: recording begins.
@@ -74,7 +137,7 @@ pub fn everything() {
     });
     for queue in STATE.registry.objects() {
         if queue.life.load(Ordering::Acquire) == life::LIVE {
-            sink.queue(record(queue, true));
+            tell(queue);
         }
     }
     symbols::of_everything();
@@ -101,9 +164,7 @@ pub fn created(address: usize, agent: u64) {
     if STATE.active() {
         RUNTIME.profile_queue(amd);
         queue.begin(STATE.epoch.load(Ordering::Acquire));
-        if let Some(sink) = STATE.sink.get() {
-            sink.queue(record(queue, true));
-        }
+        tell(queue);
     }
 }
 
@@ -113,15 +174,14 @@ pub fn stranger(address: usize) -> Option<&'static Queue> {
     let agent = ONLY_GPU.load(Ordering::Relaxed);
     let agent = if agent == u64::MAX { 0 } else { agent };
     let queue = STATE.registry.insert(address, agent)?;
-    if let Some(sink) = STATE.sink.get() {
-        sink.queue(record(queue, true));
-    }
+    tell(queue);
     Some(queue)
 }
 
 /// The runtime destroyed a queue.
 pub fn destroyed(queue: &'static Queue, address: usize) {
     if STATE.active()
+        && queue.agent.load(Ordering::Relaxed) != 0
         && let Some(sink) = STATE.sink.get()
     {
         sink.queue(record(queue, false));

@@ -4,9 +4,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_common::shim::{Loss, state};
 
-use crate::abi::ApiTable;
-use crate::runtime::{self, RUNTIME, Unsupported};
-use crate::sink::Sink;
+use crate::lock::Lock;
+use crate::runtime::{self, Hold, Patched, RUNTIME, Tables, Unsupported};
+use crate::sink::{Sink, Wish};
 use crate::state::{STATE, phase, sleep};
 use crate::track::Look;
 use crate::{announce, sys, worker};
@@ -15,13 +15,17 @@ use crate::{announce, sys, worker};
 const CLOSE_WAIT_NS: u64 = 500_000_000;
 /// Longest that the exit of the process is delayed.
 const EXIT_WAIT_NS: u64 = 100_000_000;
+/// Longest that anybody waits for another thread to begin or end a recording.
+const SWITCH_WAIT_NS: u64 = 1_000_000_000;
+/// Signals that are made before a live queue needs the first.
+const FIRST_SIGNALS: usize = 512;
 
 /// When the tables are patched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timing {
     /// Inside of `hsa_init`, before the application has called anything.
     AtStart,
-    /// While the application uses them.
+    /// While the application uses them, or may begin to: nobody will tell when the runtime closes.
     Live,
 }
 
@@ -36,31 +40,34 @@ pub enum InstallError {
     Sink,
     /// This process is a forked child of the one that installed it.
     Forked,
+    /// Something of ours has failed in this process.
+    Broken,
 }
 
 static STARTED: sys::Once = sys::Once::new();
 static WORKING: AtomicBool = AtomicBool::new(false);
+/// Held by whoever begins or ends a recording.
+static SWITCH: Lock<()> = Lock::new(());
 
 /// Patches the runtime's tables so that `sink` is told what the process does.
 ///
-/// May be called again: after the runtime was shut down and initialized anew, or because the
-/// runtime's tools interface knows this library in two ways.
+/// May be called again: after the runtime was shut down and initialized anew, because the runtime's
+/// tools interface knows this library in two ways, or because the sink has somebody to record for
+/// again.
 ///
 /// # Errors
 ///
 /// [`InstallError`]; the process runs on as if nothing had been asked for.
-///
-/// # Safety
-///
-/// `tables` is null or points at the runtime's own tables.
-#[expect(unsafe_code, reason = "the tables are the caller's promise")]
-pub unsafe fn install(
-    tables: *const ApiTable,
+pub fn install(
+    tables: Tables,
     sink: &'static dyn Sink,
     timing: Timing,
 ) -> Result<(), InstallError> {
     if STATE.phase.load(Ordering::Acquire) == phase::INERT {
         return Err(InstallError::Forked);
+    }
+    if worker::gave_up() {
+        return Err(InstallError::Broken);
     }
     if !core::ptr::addr_eq(core::ptr::from_ref(*STATE.sink.get_or_init(|| sink)), sink) {
         return Err(InstallError::Sink);
@@ -73,20 +80,65 @@ pub unsafe fn install(
     if !WORKING.load(Ordering::Acquire) {
         return Err(InstallError::Thread);
     }
-    // SAFETY: the caller's promise.
-    unsafe { runtime::save_and_patch(tables) }.map_err(InstallError::Unsupported)?;
-    STATE.late.store(timing == Timing::Live, Ordering::Relaxed);
-    STATE.ready.store(timing == Timing::Live, Ordering::Release);
-    if !installed() {
+    match timing {
+        Timing::AtStart => put_in_place(tables, sink, timing, None)?,
+        Timing::Live => {
+            // The runtime must not go while we learn what is in it.
+            let held = tables.is_open().then(|| tables.hold()).flatten();
+            put_in_place(tables, sink, timing, held.as_ref())?;
+            let was_open = held.is_some();
+            drop(held);
+            if was_open && !tables.is_open() {
+                vanished();
+            }
+        }
+    }
+    STATE.call_worker();
+    Ok(())
+}
+
+fn put_in_place(
+    tables: Tables,
+    sink: &'static dyn Sink,
+    timing: Timing,
+    held: Option<&Hold>,
+) -> Result<(), InstallError> {
+    let already = installed();
+    let patched = if already { Patched::Already } else { Patched::NotYet };
+    runtime::save_and_patch(tables, patched).map_err(InstallError::Unsupported)?;
+    if timing == Timing::AtStart || !already {
+        STATE.late.store(timing == Timing::Live, Ordering::Relaxed);
+        STATE.ready.store(held.is_some(), Ordering::Release);
+    }
+    if !already {
         STATE.phase.store(phase::DORMANT, Ordering::Release);
     }
-    if sink.wanted(sys::now_ns()) {
+    if sink.wanted(sys::now_ns()) == Wish::Record {
         activate();
     } else {
         sink.state(state::DORMANT);
     }
-    STATE.wake_beyond(sleep::AWAKE);
     Ok(())
+}
+
+/// The application shut the runtime down while we held it: it went when we let go, unseen.
+fn vanished() {
+    let work = STATE.work.lock_for(CLOSE_WAIT_NS);
+    STATE.phase.store(phase::CLOSED, Ordering::Release);
+    STATE.ready.store(false, Ordering::Release);
+    if let Some(mut work) = work {
+        work.abandon(&STATE);
+        // The runtime's memory is gone, and the signals with it.
+        STATE.pool.destroy_all(|_| ());
+    }
+    if let Some(sink) = STATE.sink.get() {
+        sink.state(state::DORMANT);
+    }
+}
+
+/// Whether anything can be installed in this process at all.
+pub fn usable() -> bool {
+    STATE.phase.load(Ordering::Acquire) != phase::INERT && !worker::gave_up()
 }
 
 /// Whether the hooks are in place and the runtime is open.
@@ -96,9 +148,14 @@ pub fn installed() -> bool {
 
 /// Begins to record.
 pub fn activate() {
+    let Some(switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return };
     let from = STATE.phase.load(Ordering::Acquire);
     if from != phase::DORMANT && from != phase::DRAINING {
         return;
+    }
+    let ready = STATE.ready.load(Ordering::Acquire);
+    if ready {
+        announce::prepare();
     }
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
     if STATE
@@ -111,13 +168,24 @@ pub fn activate() {
     if let Some(sink) = STATE.sink.get() {
         sink.state(state::ACTIVE);
     }
-    if STATE.ready.load(Ordering::Acquire) {
+    drop(switching);
+    if ready {
+        if STATE.late.load(Ordering::Relaxed) {
+            STATE.pool.top_up(FIRST_SIGNALS, || RUNTIME.create_signal());
+        }
         announce::everything();
     }
 }
 
+/// Stops to record because the sink will have nobody to record for.
+pub fn end() {
+    deactivate();
+    STATE.call_worker();
+}
+
 /// Stops to record; what is in flight is still looked after.
 pub fn deactivate() {
+    let Some(_switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return };
     let swapped = STATE.phase.compare_exchange(
         phase::ACTIVE,
         phase::DRAINING,
@@ -139,17 +207,25 @@ fn release_queues() {
 
 /// Ends draining if nothing is in flight any more.
 pub fn finish_draining() {
-    if STATE.phase.load(Ordering::Acquire) == phase::DRAINING && STATE.pool.outstanding() == 0 {
+    if STATE.phase.load(Ordering::Acquire) != phase::DRAINING || STATE.pool.outstanding() > 0 {
+        return;
+    }
+    let Some(&sink) = STATE.sink.get() else { return };
+    // Whoever reads stops when it sees the new state.
+    if sink.housekeeping(sys::now_ns()) {
+        return;
+    }
+    let Some(_switching) = SWITCH.try_lock() else { return };
+    let drained = STATE.phase.compare_exchange(
+        phase::DRAINING,
+        phase::DORMANT,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+    if drained.is_ok() {
         STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
-        let drained = STATE.phase.compare_exchange(
-            phase::DRAINING,
-            phase::DORMANT,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if let (Ok(_), Some(sink)) = (drained, STATE.sink.get()) {
-            sink.state(state::DORMANT);
-        }
+        announce::forget();
+        sink.state(state::DORMANT);
     }
 }
 
@@ -159,8 +235,12 @@ pub fn close() {
     if !matches!(before, phase::DORMANT | phase::ACTIVE | phase::DRAINING) {
         return;
     }
-    STATE.phase.store(phase::DRAINING, Ordering::Release);
-    release_queues();
+    {
+        // Not longer: the worker may wait for it with the lock that is taken next.
+        let _switching = SWITCH.lock_for(SWITCH_WAIT_NS);
+        STATE.phase.store(phase::DRAINING, Ordering::Release);
+        release_queues();
+    }
     let locked = STATE.work.lock_for(CLOSE_WAIT_NS);
     STATE.phase.store(phase::CLOSED, Ordering::Release);
     STATE.ready.store(false, Ordering::Release);
@@ -179,6 +259,8 @@ pub fn close() {
     }
     work.abandon(&STATE);
     STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
+    announce::forget();
+    flush(sys::now_ns() + EXIT_WAIT_NS);
     if let Some(sink) = STATE.sink.get() {
         sink.state(state::DORMANT);
     }
@@ -191,7 +273,7 @@ pub fn reopen() {
     if agents > 0 {
         STATE.ready.store(true, Ordering::Release);
         STATE.phase.store(phase::DORMANT, Ordering::Release);
-        STATE.wake_beyond(sleep::AWAKE);
+        STATE.call_worker();
     }
 }
 

@@ -25,7 +25,7 @@ use crate::runtime::RUNTIME;
 use crate::sink::Sink;
 use crate::state::phase;
 use crate::track::{Entry, Track};
-use crate::{sys, view};
+use crate::{announce, sys, view};
 
 /// How long a doorbell waits for the queue's lock before it is rung as it is.
 pub const DOORBELL_WAIT_NS: u64 = 1_000_000_000;
@@ -189,7 +189,10 @@ impl Queue {
         };
         let value = value as u64;
         if producer.epoch != epoch {
-            producer.meet(epoch, amd, value);
+            let before = producer.meet(epoch, amd, value);
+            if before > 0 {
+                context.sink.lost(Loss::BEFORE_ATTACH, before);
+            }
         }
         if value < producer.start {
             // From before this queue was recorded: its producer alone knows when to ring.
@@ -318,13 +321,17 @@ impl Queue {
         let reserved = producer.take_number(producer.next);
         let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
         let number = reserved.map_or(0, |number| number.sequence);
-        let shared = if own || reserved.is_some() { 0 } else { packet_flag::FOREIGN_DOORBELL };
+        if self.agent.load(Ordering::Relaxed) == 0 && !self.is_placed_by(packet, first) {
+            if is_operation(first, original) {
+                context.sink.lost(Loss::BEFORE_ATTACH, 1);
+            }
+            return;
+        }
         let sequence = match first as u8 {
             packet_type::DISPATCH => {
                 let mut record = self.dispatch_record(packet, first, original);
                 record.enqueue_ns = enqueue_ns;
                 record.packet_index = producer.next;
-                record.flags |= shared;
                 record.sequence = number;
                 context.sink.dispatch(&mut record).then_some(record.sequence)
             }
@@ -338,7 +345,7 @@ impl Queue {
                     queue_id: self.id.load(Ordering::Relaxed),
                     packet_index: producer.next,
                     agent: self.agent.load(Ordering::Relaxed),
-                    flags: packet_flag::HAD_SIGNAL | shared,
+                    flags: packet_flag::HAD_SIGNAL,
                     reserved: 0,
                 };
                 context.sink.barrier(&mut record).then_some(record.sequence)
@@ -377,6 +384,13 @@ impl Queue {
         rung.chained |= original != 0;
     }
 
+    /// Whether a packet tells which agent the queue belongs to.
+    #[cold]
+    fn is_placed_by(&self, packet: &Packet, first: u64) -> bool {
+        first as u8 == packet_type::DISPATCH
+            && announce::learn_agent(self, packet.0[4].load(Ordering::Relaxed))
+    }
+
     fn dispatch_record(&self, packet: &Packet, first: u64, original: u64) -> Dispatch {
         let word = |i: usize| packet.0.get(i).map_or(0, |w| w.load(Ordering::Relaxed));
         let (second, third, fourth) = (word(1), word(2), word(3));
@@ -400,6 +414,15 @@ impl Queue {
 impl Default for Queue {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Whether a published packet is one that is recorded.
+fn is_operation(first: u64, original: u64) -> bool {
+    match first as u8 {
+        packet_type::DISPATCH => true,
+        packet_type::BARRIER_AND | packet_type::BARRIER_OR => original != 0,
+        _ => false,
     }
 }
 
@@ -451,10 +474,23 @@ impl Producer {
 
     /// First doorbell of this recording on a queue that was there before it: packets that were
     /// reserved earlier may be published, rung and consumed at any moment. Only the last reserved
-    /// one is known not to be covered by anybody else's doorbell.
-    fn meet(&mut self, epoch: u32, amd: &AmdQueue, value: u64) {
+    /// one is known not to be covered by anybody else's doorbell. How many operations are in the
+    /// queue, or may become one, and are left as they are.
+    fn meet(&mut self, epoch: u32, amd: &'static AmdQueue, value: u64) -> u64 {
+        let read = amd.read_dispatch_id.load(Ordering::Acquire);
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
         let start = if value.wrapping_add(1) == write { value } else { write };
         self.begin(epoch, start);
+        let Some(packets) = view::packets(amd) else { return 0 };
+        let first = read.max(start.saturating_sub(packets.len() as u64));
+        let before = (first..start).filter(|&index| {
+            packets.get(index as usize & (packets.len() - 1)).is_some_and(|packet| {
+                let first = packet.0[0].load(Ordering::Acquire);
+                // One that is reserved, or was taken just now, may be anything.
+                first as u8 == packet_type::INVALID
+                    || is_operation(first, packet.0[7].load(Ordering::Relaxed))
+            })
+        });
+        before.count() as u64
     }
 }

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
 use crate::{hooks, sys};
 
-/// What [`save_and_patch`] found wrong; nothing was changed.
+/// What is wrong with a runtime's tables; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsupported {
     /// A table is missing, or of a major version or size that is not known.
@@ -40,6 +40,10 @@ impl<F: Copy> Entry<F> {
         self.0.store(address, Ordering::Release);
     }
 
+    fn replace(&self, from: usize, to: usize) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// The function, if there is one.
     #[inline]
     pub(crate) fn get(&self) -> Option<F> {
@@ -50,11 +54,127 @@ impl<F: Copy> Entry<F> {
     }
 
     /// Saves this table entry in `saved` and puts `hook` in its place; nothing if it is there.
-    fn patch(&self, saved: &Self, hook: usize) {
-        let current = self.address();
-        if current != 0 && current != hook {
+    fn patch(&self, saved: &Self, hook: usize, tables: Patched) {
+        loop {
+            let current = self.address();
+            let original = saved.address();
+            if current == hook {
+                return;
+            }
+            if tables == Patched::Already && original != 0 && current != original {
+                // Another tool has put itself before us, and calls us: its function as our original
+                // would make a circle.
+                return;
+            }
             saved.set(current);
-            self.set(hook);
+            if self.replace(current, hook) {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether tables have our hooks in them, as far as we know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patched {
+    /// The runtime has made them afresh.
+    NotYet,
+    /// Since they were made.
+    Already,
+}
+
+/// The runtime's tables, of versions and sizes that this code knows.
+#[derive(Clone, Copy)]
+pub struct Tables {
+    core: &'static abi::CoreTable,
+    amd: &'static abi::AmdExtTable,
+}
+
+impl Tables {
+    /// What `OnLoad` receives.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported::Version`].
+    ///
+    /// # Safety
+    ///
+    /// `root` is null or points at the runtime's own tables, which live as long as the process.
+    pub unsafe fn of(root: *const ApiTable) -> Result<Self, Unsupported> {
+        // SAFETY: by the contract; the version is read before anything behind it.
+        let (core, amd) = unsafe {
+            let root = root.as_ref().ok_or(Unsupported::Version)?;
+            if root.version.major != abi::MAJOR || root.version.minor < 32 {
+                return Err(Unsupported::Version);
+            }
+            (root.core.as_ref(), root.amd_ext.as_ref())
+        };
+        Self::checked(core.ok_or(Unsupported::Version)?, amd.ok_or(Unsupported::Version)?)
+    }
+
+    /// The tables at two addresses that somebody found out.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported::Version`], also for what cannot be tables.
+    ///
+    /// # Safety
+    ///
+    /// Either address is wrong, or the runtime's own table is there, which lives as long as the
+    /// process. That a wrong one is found out is likely, not certain: the memory is there and begins
+    /// with the right version and size.
+    pub unsafe fn at(core: u64, amd: u64) -> Result<Self, Unsupported> {
+        let (core, amd) = (core as usize, amd as usize);
+        if !sys::is_mapped(core, size_of::<abi::CoreTable>())
+            || !sys::is_mapped(amd, size_of::<abi::AmdExtTable>())
+        {
+            return Err(Unsupported::Version);
+        }
+        // SAFETY: memory is there, aligned for words, of which the tables are made.
+        unsafe { Self::checked(&*(core as *const _), &*(amd as *const _)) }
+    }
+
+    fn checked(
+        core: &'static abi::CoreTable,
+        amd: &'static abi::AmdExtTable,
+    ) -> Result<Self, Unsupported> {
+        let known = core.version.major == abi::MAJOR
+            && core.version.minor as usize >= size_of::<abi::CoreTable>()
+            && amd.version.major == abi::MAJOR
+            && abi::AMD_EXT_KNOWN_BYTES.contains(&amd.version.minor);
+        if known { Ok(Self { core, amd }) } else { Err(Unsupported::Version) }
+    }
+
+    /// Whether the runtime is initialized, or being initialized by another thread right now.
+    ///
+    /// No function of 5.2.3 asks for that alone; this one checks it first, then refuses the null
+    /// pointer.
+    pub fn is_open(&self) -> bool {
+        // SAFETY: a null pointer is what the function checks for before it looks at the agent.
+        let status = self.core.agent_get_info.get().map(|get| unsafe { get(0, 0, ptr::null_mut()) });
+        status.is_some_and(|status| status != abi::NOT_INITIALIZED)
+    }
+
+    /// Keeps an open runtime open, having waited until it is initialized.
+    ///
+    /// The runtime counts its users, under a lock that it also holds while it initializes.
+    pub fn hold(self) -> Option<Hold> {
+        // SAFETY: takes nothing.
+        let status = unsafe { self.core.init.get()?() };
+        (status == abi::SUCCESS).then_some(Hold(self))
+    }
+}
+
+/// A use of the runtime; ends when dropped.
+pub struct Hold(Tables);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // The runtime's own function: our hook would take it for the application's call.
+        let original = RUNTIME.shut_down.get().or_else(|| self.0.core.shut_down.get());
+        if let Some(shut_down) = original {
+            // SAFETY: takes nothing, and undoes one `hsa_init`.
+            unsafe { shut_down() };
         }
     }
 }
@@ -122,29 +242,8 @@ pub static RUNTIME: Runtime = Runtime {
 ///
 /// # Errors
 ///
-/// [`Unsupported`] when the tables are not what this code knows; nothing was changed.
-///
-/// # Safety
-///
-/// `tables` is null or points at the runtime's own tables, which live as long as the runtime.
-pub unsafe fn save_and_patch(tables: *const ApiTable) -> Result<(), Unsupported> {
-    // SAFETY: by the contract; versions are read before anything behind them.
-    let (core, amd) = unsafe {
-        let root = tables.as_ref().ok_or(Unsupported::Version)?;
-        if root.version.major != abi::MAJOR || root.version.minor < 32 {
-            return Err(Unsupported::Version);
-        }
-        let core = root.core.as_ref().ok_or(Unsupported::Version)?;
-        let amd = root.amd_ext.as_ref().ok_or(Unsupported::Version)?;
-        (core, amd)
-    };
-    if core.version.major != abi::MAJOR
-        || (core.version.minor as usize) < size_of::<abi::CoreTable>()
-        || amd.version.major != abi::MAJOR
-        || !abi::AMD_EXT_KNOWN_BYTES.contains(&amd.version.minor)
-    {
-        return Err(Unsupported::Version);
-    }
+/// [`Unsupported::Entry`]; nothing was changed.
+pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<(), Unsupported> {
     let to = &RUNTIME;
     macro_rules! pairs {
         ($($table:ident . $entry:ident => $saved:ident $(, $hook:path)?;)*) => {
@@ -159,7 +258,7 @@ pub unsafe fn save_and_patch(tables: *const ApiTable) -> Result<(), Unsupported>
         (@save $from:expr, $saved:ident, $hook:path) => {};
         (@patch $from:expr, $saved:ident) => {};
         (@patch $from:expr, $saved:ident, $hook:path) => {
-            $from.patch(&to.$saved, $hook as *const () as usize);
+            $from.patch(&to.$saved, $hook as *const () as usize, patched);
         };
     }
     pairs! {

@@ -10,8 +10,8 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue,
 use crate::abi::{AmdSignal, SUCCESS, packet_type};
 use crate::fake::{Fake, FakeQueue, Gates, SIGNALS, forever, handle, signal};
 use crate::lifecycle::{self, InstallError, Timing};
-use crate::runtime::Unsupported;
-use crate::sink::Sink;
+use crate::runtime::{Tables, Unsupported};
+use crate::sink::{Sink, Wish};
 use crate::testing::Random;
 
 #[derive(Default)]
@@ -47,8 +47,11 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    fn wanted(&self, _: u64) -> bool {
-        self.on.load(Ordering::Acquire)
+    fn wanted(&self, _: u64) -> Wish {
+        if self.on.load(Ordering::Acquire) { Wish::Record } else { Wish::Later }
+    }
+    fn let_go(&self, _: bool) -> bool {
+        panic!("it may always be wanted again")
     }
     fn reserve(&self, _: u64) -> Option<u64> {
         Some(self.number())
@@ -193,6 +196,12 @@ fn storm(bench: &Bench, queue: &FakeQueue, threads: u64, each: u64) {
     });
 }
 
+fn tables(fake: &'static Fake) -> Result<Tables, InstallError> {
+    // SAFETY: tables of ours.
+    #[expect(unsafe_code, reason = "tables of ours")]
+    unsafe { Tables::of(&raw const fake.root) }.map_err(InstallError::Unsupported)
+}
+
 fn installing(recorder: &'static Recorder) -> &'static Fake {
     let fake = Fake::new();
     let strange = Fake::new();
@@ -206,11 +215,7 @@ fn installing(recorder: &'static Recorder) -> &'static Fake {
         }
     };
     let install = |fake: &'static Fake| {
-        // SAFETY: tables of ours.
-        #[expect(unsafe_code, reason = "tables of ours")]
-        unsafe {
-            lifecycle::install(&raw const fake.root, recorder, Timing::AtStart)
-        }
+        tables(fake).and_then(|tables| lifecycle::install(tables, recorder, Timing::AtStart))
     };
     let unsupported = Err(InstallError::Unsupported(Unsupported::Version));
     for (major, minor) in [(2, 400), (1, 456), (1, 100)] {
@@ -365,10 +370,8 @@ fn closing(bench: &Bench) {
     queue.dispatch(true, handle(after));
     until("passing through", || value(after) == 0);
     // As after another `hsa_init`.
-    #[expect(unsafe_code, reason = "tables of ours")]
-    // SAFETY: tables of ours.
-    let again =
-        unsafe { lifecycle::install(&raw const bench.fake.root, bench.recorder, Timing::AtStart) };
+    let again = tables(bench.fake)
+        .and_then(|tables| lifecycle::install(tables, bench.recorder, Timing::AtStart));
     assert_eq!(again, Ok(()));
     let queue = bench.queue(64, 9);
     queue.dispatch(true, 0);

@@ -2,6 +2,17 @@
 
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol};
 
+/// Whether there is somebody to record for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// Record.
+    Record,
+    /// Not now, perhaps soon: ask again.
+    Later,
+    /// Not until the mechanism is installed again.
+    Nothing,
+}
+
 /// Receives events and decides whether there should be any.
 ///
 /// Everything is called in the traced process, on the thread that is named, so nothing may panic,
@@ -9,7 +20,12 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue,
 /// in: the sink numbers them.
 pub trait Sink: Sync {
     /// Whether to record, asked by the worker a few times a second.
-    fn wanted(&self, now_ns: u64) -> bool;
+    fn wanted(&self, now_ns: u64) -> Wish;
+
+    /// Asked by the worker instead of recording, when [`Wish::Nothing`] was the answer: gives up what
+    /// it records into, unless what is in flight belongs there. `drained`: nothing is. True when
+    /// there is nothing left to give up, or to ask about.
+    fn let_go(&self, drained: bool) -> bool;
 
     /// A number for an operation of the calling thread that is recorded later, maybe by another
     /// thread.

@@ -48,6 +48,8 @@ pub struct State {
     pub epoch: AtomicU32,
     /// One of [`sleep`]; the worker's futex.
     pub sleep: AtomicU32,
+    /// Counts the reasons for the worker to look at everything anew.
+    pub calls: AtomicU32,
     /// The runtime has finished its initialization, its functions may be called.
     pub ready: AtomicBool,
     /// The tables were patched live: nobody tells us when the runtime shuts down.
@@ -71,6 +73,7 @@ pub static STATE: State = State {
     phase: AtomicU32::new(phase::NONE),
     epoch: AtomicU32::new(0),
     sleep: AtomicU32::new(sleep::AWAKE),
+    calls: AtomicU32::new(0),
     ready: AtomicBool::new(false),
     late: AtomicBool::new(false),
     sink: OnceLock::new(),
@@ -109,6 +112,12 @@ impl State {
         let phase = self.phase.load(Ordering::Acquire);
         (phase == phase::ACTIVE || phase == phase::DRAINING)
             && (self.copies.track.chained() || self.registry.objects().any(|q| q.track.chained()))
+    }
+
+    /// Makes the worker look at everything anew, however soundly it sleeps.
+    pub fn call_worker(&self) {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        self.wake_beyond(sleep::AWAKE);
     }
 
     /// Wakes the worker if it sleeps more soundly than `level`.

@@ -10,7 +10,7 @@ use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
 use crate::abi::info;
 use crate::runtime::{self, RUNTIME};
 use crate::state::STATE;
-use crate::sys;
+use crate::{announce, sys};
 
 /// A kernel as the runtime knows it, on an agent.
 struct Kernel {
@@ -23,7 +23,24 @@ struct Kernel {
 pub fn of_executable(executable: u64) {
     let mut kernels = Vec::new();
     collect(executable, &gpus(), &mut kernels);
+    if announce::several_gpus() {
+        announce::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
+    }
     tell(kernels);
+}
+
+/// Every kernel that is loaded, and the agent that it is loaded on.
+pub fn homes_of_everything() -> Vec<(u64, u64)> {
+    let gpus = gpus();
+    let mut homes = Vec::new();
+    RUNTIME.loader().executables(|executable| {
+        for &agent in &gpus {
+            RUNTIME.agent_symbols(executable, agent, |symbol| {
+                homes.extend(kernel_object(symbol).map(|kernel| (kernel, agent)));
+            });
+        }
+    });
+    homes
 }
 
 /// Tells the sink the kernels of everything that is loaded.
@@ -50,11 +67,15 @@ fn collect(executable: u64, gpus: &[u64], kernels: &mut Vec<Kernel>) {
     }
 }
 
-fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
+fn kernel_object(symbol: u64) -> Option<u64> {
     if RUNTIME.symbol_u32(symbol, info::SYMBOL_TYPE) != Some(info::KIND_KERNEL) {
         return None;
     }
-    let kernel_object = RUNTIME.symbol_kernel_object(symbol).filter(|&k| k != 0)?;
+    RUNTIME.symbol_kernel_object(symbol).filter(|&k| k != 0)
+}
+
+fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
+    let kernel_object = kernel_object(symbol)?;
     let mut name = RUNTIME.symbol_name(symbol)?;
     if name.ends_with(b".kd") {
         name.truncate(name.len() - 3);

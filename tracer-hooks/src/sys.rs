@@ -19,6 +19,14 @@ pub fn now_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Ns of a clock that stands still while the machine is suspended, when nobody can do anything.
+pub fn awake_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is valid for writes; the clock exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 fn timespec(ns: u64) -> libc::timespec {
     libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -102,6 +110,32 @@ pub fn read_words<const N: usize>(address: usize) -> Option<[u32; N]> {
     let read =
         unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
     (usize::try_from(read) == Ok(bytes)).then_some(words)
+}
+
+/// Whether there is memory at all of `address` (a word's) and the `bytes` that follow.
+pub fn is_mapped(address: usize, bytes: usize) -> bool {
+    const PAGE: usize = 4096;
+    let first = address & !(PAGE - 1);
+    let Some(length) = address.checked_add(bytes).map(|end| end - first) else { return false };
+    let mut pages = [0u8; 8];
+    if address == 0
+        || !address.is_multiple_of(align_of::<usize>())
+        || length.div_ceil(PAGE) > pages.len()
+    {
+        return false;
+    }
+    // SAFETY: touches only the kernel's tables; `pages` has a byte for each page.
+    unsafe { libc::mincore(first as *mut c_void, length, pages.as_mut_ptr()) == 0 }
+}
+
+/// Blocks every signal in the calling thread.
+pub fn block_signals() {
+    // SAFETY: the set is filled before it is used; the old mask is not asked for.
+    unsafe {
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+    }
 }
 
 /// A type for which memory full of zeros is a valid value and that has no destructor.
@@ -217,5 +251,16 @@ mod tests {
         assert_eq!(read_words(words.as_ptr() as usize), Some(words));
         assert_eq!(read_words::<4>(0), None);
         assert_eq!(read_words::<4>(usize::MAX - 64), None);
+    }
+
+    #[test]
+    fn memory_is_known_from_none() {
+        let here = vec![0usize; 1000];
+        let address = here.as_ptr() as usize;
+        assert!(is_mapped(address, 8000));
+        for (address, bytes) in [(0, 8), (address + 1, 8), (4096, 8), (usize::MAX - 7, 8), (8, 1 << 20)]
+        {
+            assert!(!is_mapped(address, bytes), "{address:#x}");
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! relay, it looks again after a small part of the time that has passed since something last
 //! happened ([`Pace::prompt`]): a completion is late by a few per cent of what it took at most, and
 //! a long kernel costs few looks. Work that nobody waits for is looked at every 200 µs to 2 ms. With
-//! nothing in flight the thread sleeps, and asks a few times a second whether somebody records.
+//! nothing in flight the thread sleeps, and asks a few times a second whether somebody records. When
+//! nobody does or will, it sleeps until it is called.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
@@ -13,12 +14,15 @@ use crate::harvest::Round;
 use crate::hooks::{self, contained};
 use crate::queue::life;
 use crate::runtime::RUNTIME;
+use crate::sink::Wish;
 use crate::state::{STATE, phase, sleep};
 use crate::track::Look;
 use crate::{lifecycle, sys};
 
 /// How often the sink is asked whether to record.
 const ASK_EVERY_NS: u64 = 50_000_000;
+/// Until somebody calls.
+const FOR_EVER_NS: u64 = u64::MAX;
 /// Least time between two looks at everything.
 const FULL_LOOK_EVERY_NS: u64 = 2_000_000;
 /// Signals made in one round.
@@ -39,6 +43,11 @@ pub fn start() -> bool {
 /// Never begin to record again.
 pub fn give_up() {
     BROKEN.store(true, Ordering::Release);
+}
+
+/// Whether [`give_up`] was called.
+pub fn gave_up() -> bool {
+    BROKEN.load(Ordering::Acquire)
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
@@ -75,6 +84,10 @@ struct Pace {
     next_full_ns: u64,
     /// What had been enqueued before the last look: everything, and what is waited for.
     seen: (u64, u64),
+    /// How often the worker had been called before the last look.
+    calls: u32,
+    /// What the sink last said.
+    wish: Wish,
 }
 
 impl Pace {
@@ -88,6 +101,8 @@ impl Pace {
             next_ask_ns: 0,
             next_full_ns: 0,
             seen: (0, 0),
+            calls: 0,
+            wish: Wish::Later,
         }
     }
 
@@ -135,7 +150,8 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
     let (all, chained) = enqueued();
     let arrived =
         if level == sleep::IDLE { all != pace.seen.0 || held() } else { chained != pace.seen.1 };
-    if !arrived {
+    let called = STATE.calls.load(Ordering::Acquire) != pace.calls;
+    if !arrived && !called {
         sys::futex_wait(&STATE.sleep, level, ns);
     }
     STATE.sleep.store(sleep::AWAKE, Ordering::Relaxed);
@@ -157,10 +173,15 @@ fn held() -> bool {
 }
 
 fn one_round(pace: &mut Pace) -> Pause {
-    if !lifecycle::installed() {
-        return Pause::Idle(1_000_000_000);
-    }
     let now = sys::now_ns();
+    let calls = STATE.calls.load(Ordering::Acquire);
+    if calls != pace.calls {
+        pace.calls = calls;
+        pace.next_ask_ns = 0;
+    }
+    if !lifecycle::installed() {
+        return without_runtime(pace, now);
+    }
     let before = pace.seen;
     pace.seen = enqueued();
     if pace.seen != before {
@@ -172,7 +193,8 @@ fn one_round(pace: &mut Pace) -> Pause {
     let Some(mut work) = STATE.work.try_lock() else { return Pause::Nap(50_000) };
     // Again: whoever closes the runtime does so under this lock.
     if !lifecycle::installed() {
-        return Pause::Idle(1_000_000_000);
+        drop(work);
+        return without_runtime(pace, now);
     }
     let look = if now >= pace.next_full_ns { Look::Full } else { Look::Near };
     let round = work.round(&STATE, look);
@@ -182,10 +204,18 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     if now >= pace.next_ask_ns {
         pace.next_ask_ns = now + ASK_EVERY_NS;
-        ask(now);
+        pace.wish = ask(now);
     }
     lifecycle::finish_draining();
     drop(work);
+    let phase = STATE.phase.load(Ordering::Acquire);
+    if pace.wish == Wish::Nothing
+        && phase != phase::ACTIVE
+        && let_go(phase == phase::DORMANT)
+        && phase == phase::DORMANT
+    {
+        return Pause::Idle(FOR_EVER_NS);
+    }
     let active = STATE.active();
     if active && STATE.ready.load(Ordering::Acquire) {
         if round.held {
@@ -206,21 +236,40 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
 }
 
+/// The runtime is gone, or has not been there: only the sink is left to ask.
+fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
+    pace.wish = wish(now);
+    if pace.wish == Wish::Nothing && let_go(true) {
+        Pause::Idle(FOR_EVER_NS)
+    } else {
+        Pause::Idle(ASK_EVERY_NS)
+    }
+}
+
+fn let_go(drained: bool) -> bool {
+    STATE.sink.get().is_none_or(|sink| sink.let_go(drained))
+}
+
+fn wish(now: u64) -> Wish {
+    STATE.sink.get().map_or(Wish::Nothing, |sink| sink.wanted(now))
+}
+
 fn any_queue() -> bool {
     STATE.registry.objects().any(|q| q.life.load(Ordering::Relaxed) == life::LIVE)
 }
 
-fn ask(now: u64) {
-    let broken = BROKEN.load(Ordering::Acquire);
+fn ask(now: u64) -> Wish {
+    let broken = gave_up();
     if broken {
         lifecycle::release_after_failure();
     }
-    let wanted = !broken && STATE.sink.get().is_some_and(|sink| sink.wanted(now));
-    match (STATE.phase.load(Ordering::Acquire), wanted) {
+    let wish = if broken { Wish::Nothing } else { wish(now) };
+    match (STATE.phase.load(Ordering::Acquire), wish == Wish::Record) {
         (phase::DORMANT | phase::DRAINING, true) => lifecycle::activate(),
         (phase::ACTIVE, false) => lifecycle::deactivate(),
         _ => {}
     }
+    wish
 }
 
 /// Looks again at queues whose doorbell is held back.

@@ -5,15 +5,20 @@
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tracer_common::shim::{SITE_OWN_CODE, control, state};
-use tracer_hooks::{InstallError, Timing, abi::ApiTable, contained};
+use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION, control, state};
+use tracer_hooks::{InstallError, Tables, Timing, abi::ApiTable, contained, install, sys};
 
+use crate::attach;
 use crate::recorder::{self, RECORDER};
 
 /// Runtimes from ROCm 5.3 on load every mapped library that exports this, lower values first; the
 /// last one loaded sees calls first.
 #[unsafe(no_mangle)]
 pub static HSA_AMD_TOOL_PRIORITY: u32 = 1100;
+
+/// The protocol that this library speaks: what roctap finds in the file of one that is there already.
+#[unsafe(no_mangle)]
+pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -39,8 +44,10 @@ pub unsafe extern "C" fn OnLoad(
         }
         tell_own_code();
         // SAFETY: the caller's promise.
-        let installed =
-            unsafe { tracer_hooks::install(table.cast::<ApiTable>(), &RECORDER, Timing::AtStart) };
+        let tables = unsafe { Tables::of(table.cast::<ApiTable>()) };
+        let installed = tables
+            .map_err(InstallError::Unsupported)
+            .and_then(|tables| install(tables, &RECORDER, Timing::AtStart));
         if let (Err(InstallError::Unsupported(_)), Some(memory)) = (installed, RECORDER.memory()) {
             memory.set_control(control::STATE, state::UNSUPPORTED);
         }
@@ -52,6 +59,24 @@ pub unsafe extern "C" fn OnLoad(
 #[unsafe(no_mangle)]
 pub extern "C" fn OnUnload() {
     contained(tracer_hooks::close);
+}
+
+/// Begins to record in this process, which runs already; see [`attach`].
+///
+/// It is for roctap, which calls it on a detached thread of its own. That thread ends when it returns.
+///
+/// # Safety
+///
+/// `request` is null or valid, as is what it points at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn roctap_attach(request: *mut Attach) -> *mut c_void {
+    sys::block_signals();
+    be_quiet();
+    if !request.is_null() {
+        // SAFETY: the caller's promise.
+        contained(|| unsafe { attach::attach(request) });
+    }
+    core::ptr::null_mut()
 }
 
 /// A panic is a bug of ours and is contained; its message must not appear on the target's stderr.
@@ -88,7 +113,7 @@ unsafe extern "C" {
 }
 
 /// Tells the tracer where this library's code is: what it calls of the runtime is not the program's.
-fn tell_own_code() {
+pub fn tell_own_code() {
     let (start, end) = (&raw const __ehdr_start as u64, &raw const _etext as u64);
     roctap_dispatch_site(SITE_OWN_CODE, start, end);
 }

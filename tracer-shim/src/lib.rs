@@ -6,9 +6,11 @@
 //! thread of the target, and one of its own thread.
 //!
 //! * [`memory`]: the shared memory, validated once;
+//! * [`current`]: which memory it is now, and how it changes under threads that write;
 //! * [`rings`]: which thread writes where, and sequence numbers;
 //! * [`backlog`]: records that must not be dropped, and wait for room instead;
 //! * [`recorder`]: policy: the [`tracer_hooks::Sink`] that ties these together;
+//! * [`attach`]: beginning in a process that runs already, again and again;
 //! * [`entry`]: the exported functions.
 //!
 //! It never writes to the target's stdout or stderr, installs no signal handler, is never unloaded,
@@ -16,7 +18,9 @@
 
 #![deny(unsafe_code)]
 
+pub mod attach;
 pub mod backlog;
+pub mod current;
 pub mod entry;
 pub mod memory;
 pub mod recorder;

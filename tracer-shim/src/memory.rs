@@ -4,19 +4,28 @@
 
 use core::ffi::CStr;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::ring::Producer;
 use tracer_common::shim::{
     CONTROL_BYTES, Layout, Loss, MAGIC, RING_HEADER_BYTES, VERSION, control, ring_word,
 };
 
-/// The mapped memory. It is never unmapped.
-#[derive(Clone, Copy)]
+/// A mapped memory; dropping it unmaps it.
 pub struct Memory {
-    words: &'static [AtomicU64],
+    at: *const AtomicU64,
+    count: usize,
     layout: Layout,
+    /// Tells it from those before it.
+    generation: u32,
 }
+
+// SAFETY: words that everybody reaches as atomics; the mapping belongs to no thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+static GENERATIONS: AtomicU32 = AtomicU32::new(0);
 
 /// Why the shim has no memory and stays inert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,12 +85,22 @@ fn open(path: &[u8]) -> Result<Memory, ConnectError> {
 ///
 /// [`ConnectError::NotMapped`] or [`ConnectError::NotOurs`].
 pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
-    // SAFETY: the path is NUL-terminated, `stat` is valid for writes, the descriptor is ours.
+    // SAFETY: the path is NUL-terminated.
+    let file = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if file < 0 {
+        return Err(ConnectError::NotMapped);
+    }
+    map_file(file)
+}
+
+/// Maps the memory behind a descriptor, which is closed in any case, and checks its control words.
+///
+/// # Errors
+///
+/// [`ConnectError::NotMapped`] or [`ConnectError::NotOurs`].
+pub fn map_file(file: i32) -> Result<Memory, ConnectError> {
+    // SAFETY: `stat` is valid for writes; the descriptor is ours.
     let (at, bytes) = unsafe {
-        let file = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        if file < 0 {
-            return Err(ConnectError::NotMapped);
-        }
         let mut stat: libc::stat = core::mem::zeroed();
         let bytes = match libc::fstat(file, &raw mut stat) {
             0 => usize::try_from(stat.st_size).unwrap_or(0),
@@ -102,30 +121,53 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
     if at == libc::MAP_FAILED {
         return Err(ConnectError::NotMapped);
     }
-    // SAFETY: the mapping has `bytes` bytes, is page-aligned and lives for ever; atomics tolerate
-    // whatever anybody else writes, and the file is sealed against shrinking.
-    let words = unsafe { core::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8) };
-    Memory::over(words).ok_or_else(|| {
-        // SAFETY: nobody has a reference to it.
-        unsafe { libc::munmap(at, bytes) };
-        ConnectError::NotOurs
-    })
+    // SAFETY: the mapping has `bytes` bytes, is page-aligned and nobody else's.
+    unsafe { Memory::over(at.cast::<AtomicU64>(), bytes / 8) }
 }
 
 impl Memory {
-    /// The memory in `words`, if it is one: the sizes are believed from here on, and every index
-    /// that follows from them is checked again where it is used.
-    pub fn over(words: &'static [AtomicU64]) -> Option<Self> {
-        let word = |i: usize| words.get(i).map_or(0, |w| w.load(Ordering::Acquire));
+    /// The memory at `at`, if it is one: the sizes are believed from here on, and every index that
+    /// follows from them is checked again where it is used.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NotOurs`]; it is unmapped then.
+    ///
+    /// # Safety
+    ///
+    /// A mapping of `count` words begins at `at`, which is the caller's to give away. It must not be
+    /// a file that can become shorter.
+    unsafe fn over(at: *const AtomicU64, count: usize) -> Result<Self, ConnectError> {
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        let layout = Layout { rings: 0, ring_bytes: 0 };
+        let mut memory = Self { at, count, layout, generation };
+        let word = |i: usize| memory.words().get(i).map_or(0, |w| w.load(Ordering::Acquire));
         let layout = Layout {
-            rings: usize::try_from(word(control::RINGS)).ok()?,
-            ring_bytes: usize::try_from(word(control::RING_BYTES)).ok()?,
+            rings: usize::try_from(word(control::RINGS)).unwrap_or(0),
+            ring_bytes: usize::try_from(word(control::RING_BYTES)).unwrap_or(0),
         };
         let ours = word(control::MAGIC) == MAGIC
             && word(control::VERSION) == VERSION
             && layout.is_sane()
-            && layout.total_bytes() <= words.len() * 8;
-        ours.then_some(Self { words, layout })
+            && layout.total_bytes() <= count * 8;
+        if !ours {
+            return Err(ConnectError::NotOurs);
+        }
+        memory.layout = layout;
+        Ok(memory)
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: they are mapped until `self` is dropped; atomics tolerate whatever anybody else
+        // writes, and the file is sealed against shrinking.
+        unsafe { core::slice::from_raw_parts(self.at, self.count) }
+    }
+
+    /// Tells this memory from every other that the process had.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Makes this process the memory's one producer.
@@ -134,7 +176,7 @@ impl Memory {
     ///
     /// [`ConnectError::Taken`].
     pub fn claim(&self, pid: u32) -> Result<(), ConnectError> {
-        let Some(word) = self.words.get(control::PID) else { return Err(ConnectError::NotOurs) };
+        let Some(word) = self.words().get(control::PID) else { return Err(ConnectError::NotOurs) };
         // What a program left that had our id before us is not ours either.
         word.compare_exchange(0, u64::from(pid), Ordering::AcqRel, Ordering::Acquire)
             .map(drop)
@@ -149,36 +191,36 @@ impl Memory {
     /// A control word; 0 for one that does not exist.
     #[inline]
     pub fn control(&self, index: usize) -> u64 {
-        self.words.get(index).map_or(0, |w| w.load(Ordering::Relaxed))
+        self.words().get(index).map_or(0, |w| w.load(Ordering::Relaxed))
     }
 
     /// Writes a control word.
     pub fn set_control(&self, index: usize, value: u64) {
-        if let Some(word) = self.words.get(index) {
+        if let Some(word) = self.words().get(index) {
             word.store(value, Ordering::Release);
         }
     }
 
     /// Counts something that was not recorded.
     pub fn lost(&self, cause: Loss, count: u64) {
-        if let Some(word) = self.words.get(control::LOSSES + cause.0 as usize) {
+        if let Some(word) = self.words().get(control::LOSSES + cause.0 as usize) {
             word.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    fn ring_words(&self, ring: usize) -> Option<&'static [AtomicU64]> {
+    fn ring_words(&self, ring: usize) -> Option<&[AtomicU64]> {
         let first = self.layout.ring_offset(ring) / 8;
-        self.words.get(first..first + self.layout.stride() / 8).filter(|_| ring < self.layout.rings)
+        self.words().get(first..first + self.layout.stride() / 8).filter(|_| ring < self.layout.rings)
     }
 
     /// The word that says whose `ring` is.
-    pub fn owner(&self, ring: usize) -> Option<&'static AtomicU64> {
+    pub fn owner(&self, ring: usize) -> Option<&AtomicU64> {
         self.ring_words(ring)?.get(ring_word::OWNER)
     }
 
     /// The producer's side of `ring`. Only its owner may use it.
     #[inline]
-    pub fn producer(&self, ring: usize) -> Option<Producer<'static>> {
+    pub fn producer(&self, ring: usize) -> Option<Producer<'_>> {
         let words = self.ring_words(ring)?;
         Some(Producer::new(
             words.get(ring_word::HEAD)?,
@@ -197,30 +239,44 @@ impl Memory {
     }
 }
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever drops it is its last user.
+        unsafe { libc::munmap(self.at.cast_mut().cast(), self.count * 8) };
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
-    /// A memory of `rings` rings of 4 KiB in this process.
-    pub(crate) fn memory(rings: usize) -> Memory {
-        let words = words(rings);
-        Memory::over(words).expect("valid")
+    /// A memory of `rings` rings of 4 KiB.
+    pub(crate) fn mapped(rings: usize) -> Memory {
+        map_file(file(rings, &[], true)).expect("valid")
     }
 
-    fn words(rings: usize) -> &'static [AtomicU64] {
+    /// The descriptor of one, with some control words changed, sealed or not.
+    pub(crate) fn file(rings: usize, changes: &[(usize, u64)], sealed: bool) -> i32 {
         let layout = Layout { rings, ring_bytes: 4096 };
-        let words: Vec<AtomicU64> =
-            (0..layout.total_bytes() / 8).map(|_| AtomicU64::new(0)).collect();
-        let words: &'static [AtomicU64] = words.leak();
-        for (index, value) in [
-            (control::MAGIC, MAGIC),
-            (control::VERSION, VERSION),
-            (control::RINGS, rings as u64),
-            (control::RING_BYTES, 4096),
-        ] {
-            words[index].store(value, Ordering::Relaxed);
+        // SAFETY: plain system calls on a new descriptor.
+        unsafe {
+            let file = libc::memfd_create(c"roctap-test".as_ptr(), libc::MFD_ALLOW_SEALING);
+            assert_eq!(libc::ftruncate(file, layout.total_bytes() as i64), 0);
+            if sealed {
+                assert_eq!(libc::fcntl(file, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK), 0);
+            }
+            let words = [
+                (control::MAGIC, MAGIC),
+                (control::VERSION, VERSION),
+                (control::RINGS, rings as u64),
+                (control::RING_BYTES, 4096),
+            ];
+            for (index, value) in words.iter().chain(changes) {
+                let at = (index * 8) as i64;
+                assert_eq!(libc::pwrite(file, value.to_le_bytes().as_ptr().cast(), 8, at), 8);
+            }
+            file
         }
-        words
     }
 
     #[test]
@@ -234,9 +290,8 @@ pub(crate) mod tests {
             (control::RING_BYTES, 4097),
             (control::RING_BYTES, 8192),
         ] {
-            let words = words(2);
-            words[index].store(value, Ordering::Relaxed);
-            assert!(Memory::over(words).is_none(), "{index} {value}");
+            let result = map_file(file(2, &[(index, value)], true)).err();
+            assert_eq!(result, Some(ConnectError::NotOurs), "{index} {value}");
         }
         assert_eq!(map(c"/dev/null").err(), Some(ConnectError::NotMapped));
         assert_eq!(map(c"/nowhere/at/all").err(), Some(ConnectError::NotMapped));
@@ -244,18 +299,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_file_that_could_become_shorter_is_refused() {
-        let path = std::env::temp_dir().join(format!("roctap-shim-test-{}", std::process::id()));
-        let bytes: Vec<u8> =
-            words(1).iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
-        std::fs::write(&path, bytes).expect("written");
-        let name = std::ffi::CString::new(path.display().to_string()).expect("no NUL");
-        assert_eq!(map(&name).err(), Some(ConnectError::NotMapped));
-        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(map_file(file(1, &[], false)).err(), Some(ConnectError::NotMapped));
+        assert_eq!(map_file(-1).err(), Some(ConnectError::NotMapped));
     }
 
     #[test]
     fn one_process_has_it() {
-        let memory = memory(1);
+        let memory = mapped(1);
         assert_eq!(memory.claim(7), Ok(()));
         assert_eq!(memory.claim(7), Err(ConnectError::Taken));
         assert_eq!(memory.claim(8), Err(ConnectError::Taken));

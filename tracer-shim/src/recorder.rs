@@ -1,25 +1,57 @@
 //! The policy: what is recorded where, and when not at all.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracer_common::shim::{
-    Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_TIMEOUT_NS, Loss, Queue,
-    RUNTIME_CLOCK_ERROR_NS, Symbol, control, kind, state,
+    Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
+    HEARTBEAT_TIMEOUT_NS, Loss, Queue, RUNTIME_CLOCK_ERROR_NS, Symbol, control, kind, state,
 };
-use tracer_hooks::Sink;
+use tracer_hooks::{Sink, Wish, sys};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
 use crate::backlog::Backlog;
+use crate::current::{Current, Pinned};
 use crate::memory::Memory;
 use crate::{entry, rings};
 
 /// Writes into the shared memory.
 pub struct Recorder {
-    memory: OnceLock<Memory>,
+    current: Current,
     backlog: Backlog,
     /// What waits is worth waiting for: somebody reads.
     read: AtomicBool,
+    heartbeat: Heartbeat,
+}
+
+/// The last heartbeat that was seen, and when it was new.
+struct Heartbeat {
+    value_ns: AtomicU64,
+    /// By a clock that does not count the time that the machine was suspended: nobody beats then.
+    since_ns: AtomicU64,
+}
+
+impl Heartbeat {
+    /// Notes a heartbeat; how long it has not changed.
+    fn unchanged_ns(&self, value_ns: u64, awake_ns: u64) -> u64 {
+        if self.value_ns.swap(value_ns, Ordering::Relaxed) != value_ns {
+            self.since_ns.store(awake_ns, Ordering::Relaxed);
+        }
+        awake_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// What a memory's owner wants.
+fn wish(memory: &Memory, now_ns: u64, unchanged_ns: u64) -> Wish {
+    let heartbeat = memory.control(control::HEARTBEAT_NS);
+    if memory.control(control::RECORD) != 1 {
+        Wish::Nothing
+    } else if now_ns.saturating_sub(heartbeat) < HEARTBEAT_TIMEOUT_NS {
+        Wish::Record
+    } else if heartbeat == 0 || unchanged_ns < HEARTBEAT_GONE_NS {
+        Wish::Later
+    } else {
+        Wish::Nothing
+    }
 }
 
 /// The one recorder of the process.
@@ -40,17 +72,58 @@ const QUEUE_WORDS: usize = size_of::<Queue>() / 8;
 
 impl Recorder {
     const fn new() -> Self {
-        Self { memory: OnceLock::new(), backlog: Backlog::new(), read: AtomicBool::new(false) }
+        Self {
+            current: Current::new(),
+            backlog: Backlog::new(),
+            read: AtomicBool::new(false),
+            heartbeat: Heartbeat { value_ns: AtomicU64::new(0), since_ns: AtomicU64::new(0) },
+        }
     }
 
-    /// Uses `memory` from now on; the first one stays.
-    pub fn connect(&self, memory: Memory) {
-        let _ = self.memory.set(memory);
+    /// Uses `memory` from now on, unless there is one already; whether it does.
+    pub fn connect(&self, memory: Memory) -> bool {
+        rings::new_memory();
+        self.current.put(memory)
     }
 
-    /// The memory, once there is one.
-    pub fn memory(&self) -> Option<&Memory> {
-        self.memory.get()
+    /// Gives the memory up; false when a thread that uses it does not let go.
+    pub fn disconnect(&self) -> bool {
+        self.disconnect_if(|_| true)
+    }
+
+    fn disconnect_if(&self, condition: impl FnOnce(&Memory) -> bool) -> bool {
+        let gone = self.current.take(condition);
+        if gone {
+            self.backlog.clear();
+        }
+        gone
+    }
+
+    /// The memory, if there is one.
+    #[inline]
+    pub fn memory(&self) -> Option<Pinned<'_>> {
+        self.current.get()
+    }
+
+    /// Whether somebody records and lives: a heartbeat that goes on. May take
+    /// [`HEARTBEAT_SUSPECT_NS`].
+    pub fn is_read(&self) -> bool {
+        let beat = || {
+            let memory = self.memory()?;
+            let heartbeat = memory.control(control::HEARTBEAT_NS);
+            (wish(&memory, sys::now_ns(), 0) == Wish::Record).then_some(heartbeat)
+        };
+        let Some(first) = beat() else { return false };
+        let deadline = sys::awake_ns() + HEARTBEAT_SUSPECT_NS;
+        while sys::awake_ns() < deadline {
+            sys::sleep_ns(5_000_000);
+            match beat() {
+                Some(later) if later != first => return true,
+                Some(_) => {}
+                None => return false,
+            }
+        }
+        false
     }
 
     /// Writes a record into the calling thread's ring, numbering it unless it has a number.
@@ -63,7 +136,7 @@ impl Recorder {
         number: impl FnOnce(&mut T) -> &mut u64,
     ) -> bool {
         let Some(memory) = self.memory() else { return false };
-        let Some(ring) = rings::mine(memory, now_ns) else {
+        let Some(ring) = rings::mine(&memory, now_ns) else {
             memory.lost(Loss::NO_RING, 1);
             return false;
         };
@@ -90,18 +163,26 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    fn wanted(&self, now_ns: u64) -> bool {
-        let wanted = self.memory().is_some_and(|memory| {
+    fn wanted(&self, now_ns: u64) -> Wish {
+        let Some(memory) = self.memory() else { return Wish::Nothing };
+        let heartbeat = memory.control(control::HEARTBEAT_NS);
+        let read = now_ns.saturating_sub(heartbeat) < HEARTBEAT_TIMEOUT_NS;
+        self.read.store(read, Ordering::Relaxed);
+        wish(&memory, now_ns, self.heartbeat.unchanged_ns(heartbeat, sys::awake_ns()))
+    }
+
+    fn let_go(&self, drained: bool) -> bool {
+        self.disconnect_if(|memory| {
             let heartbeat = memory.control(control::HEARTBEAT_NS);
-            memory.control(control::RECORD) == 1
-                && now_ns.saturating_sub(heartbeat) < HEARTBEAT_TIMEOUT_NS
-        });
-        self.read.store(wanted, Ordering::Relaxed);
-        wanted
+            let unchanged_ns = self.heartbeat.unchanged_ns(heartbeat, sys::awake_ns());
+            let unread = unchanged_ns >= HEARTBEAT_GONE_NS;
+            (drained || unread) && wish(memory, sys::now_ns(), unchanged_ns) == Wish::Nothing
+        })
     }
 
     fn reserve(&self, now_ns: u64) -> Option<u64> {
-        let ring = rings::mine(self.memory()?, now_ns)?;
+        let memory = self.memory()?;
+        let ring = rings::mine(&memory, now_ns)?;
         let number = rings::next_number(ring);
         rings::used_number(ring);
         Some(number)
@@ -129,12 +210,15 @@ impl Sink for Recorder {
     }
 
     fn can_complete(&self, now_ns: u64) -> bool {
-        self.memory().is_some_and(|memory| rings::mine(memory, now_ns).is_some())
+        self.memory().is_some_and(|memory| rings::mine(&memory, now_ns).is_some())
     }
 
     fn complete(&self, record: Complete) {
         let Some(memory) = self.memory() else { return };
-        match rings::mine(memory, record.end_ns).and_then(|ring| memory.producer(ring)) {
+        if !rings::is_of_this_memory(record.sequence) {
+            return;
+        }
+        match rings::mine(&memory, record.end_ns).and_then(|ring| memory.producer(ring)) {
             Some(producer) => {
                 if !producer.push(kind::COMPLETE, [&words::<COMPLETE_WORDS, _>(&record), &[]]) {
                     memory.lost(Loss::COMPLETION_RING_FULL, 1);
@@ -181,7 +265,7 @@ impl Sink for Recorder {
 
     fn housekeeping(&self, now_ns: u64) -> bool {
         let Some(memory) = self.memory() else { return false };
-        let Some(ring) = rings::mine(memory, now_ns) else { return false };
+        let Some(ring) = rings::mine(&memory, now_ns) else { return false };
         let more = self.backlog.drain(
             || memory.room(ring),
             |kind, words| {
@@ -196,48 +280,101 @@ impl Sink for Recorder {
 
 /// Uses the environment's memory; see [`crate::memory::connect`].
 pub fn connect() -> bool {
-    if RECORDER.memory().is_some() {
-        // After `hsa_shut_down` and another `hsa_init`. A forked child installs nothing.
-        return true;
-    }
-    match crate::memory::connect() {
-        Ok(memory) => {
-            RECORDER.connect(memory);
-            true
-        }
-        Err(_) => false,
-    }
+    // There is one after `hsa_shut_down` and another `hsa_init`, and when the library was put in
+    // before the runtime looked for tools. A forked child installs nothing.
+    RECORDER.memory().is_some()
+        || crate::memory::connect().is_ok_and(|memory| RECORDER.connect(memory))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::tests::memory;
+    use crate::memory::tests::mapped;
     use tracer_common::ring::MAX_FRAME_WORDS;
 
     #[test]
     fn nobody_reading_means_not_wanted() {
         let recorder = Recorder::new();
-        assert!(!recorder.wanted(5));
-        let memory = memory(1);
-        recorder.connect(memory);
+        assert_eq!(recorder.wanted(5), Wish::Nothing);
+        assert!(recorder.connect(mapped(1)));
+        let set = |word, value| recorder.memory().expect("there").set_control(word, value);
         let now = 100 * HEARTBEAT_TIMEOUT_NS;
-        assert!(!recorder.wanted(now));
-        memory.set_control(control::RECORD, 1);
-        assert!(!recorder.wanted(now), "no heartbeat yet");
-        memory.set_control(control::HEARTBEAT_NS, now - HEARTBEAT_TIMEOUT_NS + 1);
-        assert!(recorder.wanted(now));
-        assert!(recorder.wanted(now - HEARTBEAT_TIMEOUT_NS), "a heartbeat from the future");
-        assert!(!recorder.wanted(now + 1), "stale");
-        memory.set_control(control::HEARTBEAT_NS, now);
-        memory.set_control(control::RECORD, 0);
-        assert!(!recorder.wanted(now));
+        assert_eq!(recorder.wanted(now), Wish::Nothing, "not asked for");
+        set(control::RECORD, 1);
+        assert_eq!(recorder.wanted(now), Wish::Later, "no heartbeat yet");
+        set(control::HEARTBEAT_NS, now - HEARTBEAT_TIMEOUT_NS + 1);
+        assert_eq!(recorder.wanted(now), Wish::Record);
+        assert_eq!(recorder.wanted(now - HEARTBEAT_TIMEOUT_NS), Wish::Record, "from the future");
+        assert_eq!(recorder.wanted(now + 1), Wish::Later, "stale");
+        assert!(!recorder.let_go(true), "it may return");
+        let memory = recorder.memory().expect("there");
+        assert_eq!(wish(&memory, now + 1, HEARTBEAT_GONE_NS), Wish::Nothing, "it will not return");
+        drop(memory);
+        set(control::HEARTBEAT_NS, now);
+        set(control::RECORD, 0);
+        assert_eq!(recorder.wanted(now), Wish::Nothing);
+        assert!(!recorder.let_go(false), "what is in flight is still to be written");
+        assert!(recorder.let_go(true) && recorder.memory().is_none());
+        assert!(recorder.let_go(true), "nothing is left");
+    }
+
+    #[test]
+    fn how_long_a_heartbeat_has_not_changed() {
+        let heartbeat = Heartbeat { value_ns: AtomicU64::new(0), since_ns: AtomicU64::new(0) };
+        assert_eq!(heartbeat.unchanged_ns(5, 100), 0);
+        assert_eq!(heartbeat.unchanged_ns(5, 130), 30);
+        assert_eq!(heartbeat.unchanged_ns(6, 140), 0);
+    }
+
+    #[test]
+    fn somebody_who_beats_is_told_from_somebody_who_was_killed() {
+        let recorder = Recorder::new();
+        assert!(!recorder.is_read(), "no memory");
+        assert!(recorder.connect(mapped(1)));
+        let beat = |more| {
+            let memory = recorder.memory().expect("there");
+            memory.set_control(control::HEARTBEAT_NS, sys::now_ns() + more);
+        };
+        beat(0);
+        assert!(!recorder.is_read(), "it records nothing");
+        recorder.memory().expect("there").set_control(control::RECORD, 1);
+        assert!(!recorder.is_read(), "fresh, but it does not beat");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for more in 0..20 {
+                    beat(more);
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            });
+            assert!(recorder.is_read());
+        });
+    }
+
+    /// What was recorded into the memory before must not end in this one.
+    #[test]
+    fn completions_of_another_memory_are_left_out() {
+        let recorder = Recorder::new();
+        assert!(recorder.connect(mapped(1)));
+        let mut old = Dispatch { enqueue_ns: 1, ..Dispatch::default() };
+        assert!(recorder.dispatch(&mut old));
+        assert!(!recorder.connect(mapped(1)), "there is one");
+        assert!(recorder.disconnect() && recorder.connect(mapped(1)));
+        let memory = recorder.memory().expect("there");
+        let room = memory.room(0);
+        let complete = |sequence| recorder.complete(Complete { sequence, start_ns: 1, end_ns: 2 });
+        complete(old.sequence);
+        assert_eq!(memory.room(0), room);
+        let mut new = Dispatch { enqueue_ns: 1, ..Dispatch::default() };
+        assert!(recorder.dispatch(&mut new) && new.sequence > old.sequence);
+        let room = memory.room(0);
+        complete(new.sequence);
+        assert!(memory.room(0) < room);
     }
 
     #[test]
     fn records_are_numbered_only_when_they_are_taken() {
         let recorder = Recorder::new();
-        recorder.connect(memory(1));
+        assert!(recorder.connect(mapped(1)));
         let mut numbers = Vec::new();
         let mut dropped = 0;
         for _ in 0..200 {

@@ -1,43 +1,68 @@
 //! Which thread writes into which ring, and the numbers of records.
 //!
-//! A thread claims a free ring with its first record and keeps it; `roctap` frees it when the
-//! thread is gone. What a thread knows of its ring is in thread-locals without destructors: a
-//! destructor would run in the middle of the target's thread exit.
+//! A thread claims a free ring with its first record and keeps it as long as the memory is used;
+//! `roctap` frees it when the thread is gone. What a thread knows of its ring is in thread-locals
+//! without destructors: a destructor would run in the middle of the target's thread exit.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_hooks::sys;
 
+use crate::current::SHARDS;
 use crate::memory::Memory;
 
 /// Most rings that are used; as many as a sane layout has.
 const MAX_RINGS: usize = 4096;
 /// A thread that found no ring looks again after this.
 const RETRY_NS: u64 = 100_000_000;
-/// No ring.
-const NONE: usize = usize::MAX;
 
-/// Records numbered so far in each ring. They outlive its owners: a number is never given twice.
+/// Records numbered so far in each ring. They outlive its owners, and the memories: a number is
+/// never given twice.
 static NUMBERS: [AtomicU64; MAX_RINGS] = [const { AtomicU64::new(0) }; MAX_RINGS];
+/// [`NUMBERS`] when the memory was put in place: what has a number up to these was recorded into
+/// another one.
+static BEFORE: [AtomicU64; MAX_RINGS] = [const { AtomicU64::new(0) }; MAX_RINGS];
 
 thread_local! {
-    static RING: Cell<usize> = const { Cell::new(NONE) };
-    static RETRY_AFTER_NS: Cell<u64> = const { Cell::new(0) };
+    /// The thread's ring, and the generation of the memory that it is in.
+    static RING: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// When a thread that found no ring in this generation looks again.
+    static RETRY: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
+    /// One more than its shard; 0 while it has none.
+    static SHARD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Which of the counters of [`crate::current`] is the calling thread's.
+#[inline]
+pub fn shard() -> usize {
+    match SHARD.get() {
+        0 => choose_shard(),
+        shard => shard as usize - 1,
+    }
+}
+
+#[cold]
+fn choose_shard() -> usize {
+    let shard = sys::gettid() as usize % SHARDS;
+    SHARD.set(shard as u32 + 1);
+    shard
 }
 
 /// The calling thread's ring, claimed if it has none; `None` if none is free.
 #[inline]
 pub fn mine(memory: &Memory, now_ns: u64) -> Option<usize> {
     match RING.get() {
-        NONE => claim(memory, now_ns),
-        ring => Some(ring),
+        (generation, ring) if generation == memory.generation() => Some(ring as usize),
+        _ => claim(memory, now_ns),
     }
 }
 
 #[cold]
 fn claim(memory: &Memory, now_ns: u64) -> Option<usize> {
-    if now_ns < RETRY_AFTER_NS.get() {
+    let generation = memory.generation();
+    let (of, retry_after_ns) = RETRY.get();
+    if of == generation && now_ns < retry_after_ns {
         return None;
     }
     let tid = u64::from(sys::gettid());
@@ -50,8 +75,8 @@ fn claim(memory: &Memory, now_ns: u64) -> Option<usize> {
         })
     });
     match free {
-        Some(ring) => RING.set(ring),
-        None => RETRY_AFTER_NS.set(now_ns + RETRY_NS),
+        Some(ring) => RING.set((generation, ring as u32)),
+        None => RETRY.set((generation, now_ns + RETRY_NS)),
     }
     free
 }
@@ -71,14 +96,28 @@ pub fn used_number(ring: usize) {
     }
 }
 
+/// Everything that is numbered from now on belongs to another memory. Nobody may be numbering.
+pub fn new_memory() {
+    for (before, number) in BEFORE.iter().zip(&NUMBERS) {
+        before.store(number.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Whether a number was given out since the memory is in place.
+#[inline]
+pub fn is_of_this_memory(number: u64) -> bool {
+    let before = BEFORE.get((number >> 40) as usize).map_or(u64::MAX, |n| n.load(Ordering::Relaxed));
+    number & ((1 << 40) - 1) > before
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::tests::memory;
+    use crate::memory::tests::mapped;
 
     #[test]
     fn a_thread_keeps_its_ring_and_finds_one_that_is_freed() {
-        let memory = memory(2);
+        let memory = mapped(2);
         let here = mine(&memory, 1).expect("free");
         assert_eq!(mine(&memory, 1), Some(here));
         std::thread::scope(|scope| {
@@ -91,6 +130,9 @@ mod tests {
                 assert_eq!(mine(&memory, RETRY_NS + 1), Some(1 - here));
             });
         });
+        let next = mapped(1);
+        assert_eq!(mine(&next, 1), Some(0), "another memory, another ring");
+        assert_ne!(next.owner(0).expect("exists").load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -100,5 +142,9 @@ mod tests {
         assert_eq!(next_number(7), first);
         used_number(7);
         assert_eq!(next_number(7), first + 1);
+        assert!(is_of_this_memory(first));
+        new_memory();
+        assert!(!is_of_this_memory(first));
+        assert!(is_of_this_memory(next_number(7)));
     }
 }

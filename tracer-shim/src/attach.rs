@@ -1,0 +1,142 @@
+//! Beginning to record in a process that runs already, as often as somebody asks.
+//!
+//! roctap gets a thread into the process that calls [`crate::entry::roctap_attach`] with an
+//! [`Attach`]. What an earlier recording left is put away first: its memory is given up when nobody
+//! reads it any more, and what was in flight for it ends unrecorded.
+
+#![expect(unsafe_code, reason = "the caller's addresses")]
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
+use tracer_hooks::lock::Lock;
+use tracer_hooks::{InstallError, Tables, Timing, contained, end, install, sys, usable};
+
+use crate::entry;
+use crate::memory::{self, Memory};
+use crate::recorder::RECORDER;
+
+/// How long the block of memory that we came with stays when the status cannot be told otherwise.
+const STATUS_STAYS_NS: u64 = 1_000_000_000;
+/// How long the thread that came with the block may take to end; else the block stays for ever.
+const THREAD_ENDS_NS: u64 = 10_000_000_000;
+
+/// One attach at a time.
+static ATTACHING: Lock<()> = Lock::new(());
+
+/// What an attach did.
+struct Outcome {
+    status: u64,
+    /// The status is in the shared memory as well.
+    told: bool,
+}
+
+impl Outcome {
+    /// Tells a memory that is ours alone; it may be unmapped afterwards.
+    fn tell(memory: &Memory, status: u64) -> Self {
+        memory.set_control(control::ATTACH_STATUS, status);
+        Self { status, told: true }
+    }
+}
+
+/// Does what `request` asks for, answers, and puts the block away that it came in.
+///
+/// # Safety
+///
+/// `request` is valid until the block is unmapped, which is done here, as is what it points at.
+pub unsafe fn attach(request: *mut Attach) {
+    // SAFETY: the caller's promise; it is not touched again but for the status.
+    let asked = unsafe { request.read() };
+    let outcome = contained(|| begin(&asked))
+        .unwrap_or(Outcome { status: attach_status::UNUSABLE, told: false });
+    // SAFETY: the caller's promise; whoever asked reads it from outside. Release: all else is done.
+    unsafe { AtomicU64::from_ptr(&raw mut (*request).status) }
+        .store(outcome.status, Ordering::Release);
+    if !outcome.told {
+        sys::sleep_ns(STATUS_STAYS_NS);
+    }
+    if asked.version == VERSION && asked.block_bytes != 0 {
+        // SAFETY: the caller's promise; nothing of the block is used any more.
+        unsafe { remove_block(&asked) };
+    }
+}
+
+/// Waits for the thread that runs in the block to be gone, then unmaps the block.
+///
+/// # Safety
+///
+/// The block and the word are as [`Attach`] says.
+unsafe fn remove_block(asked: &Attach) {
+    let deadline = sys::now_ns() + THREAD_ENDS_NS;
+    let word = asked.thread_alive as *mut u32;
+    // SAFETY: the caller's promise; the kernel writes it.
+    while !word.is_null() && unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Acquire) != 0 {
+        if sys::now_ns() > deadline {
+            return;
+        }
+        sys::sleep_ns(500_000);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(asked.block as *mut _, asked.block_bytes as usize) };
+}
+
+fn begin(asked: &Attach) -> Outcome {
+    if asked.version != VERSION {
+        // Not even the descriptor is where we think.
+        return Outcome { status: attach_status::VERSION, told: false };
+    }
+    let refused = Outcome { status: attach_status::MEMORY, told: false };
+    // Closes the descriptor in any case.
+    let Ok(memory) = i32::try_from(asked.memory_fd).map(memory::map_file) else { return refused };
+    match memory.and_then(|memory| memory.claim(sys::getpid()).map(|()| memory)) {
+        Ok(memory) => begin_with(asked, memory),
+        Err(_) => refused,
+    }
+}
+
+fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
+    if !usable() {
+        return Outcome::tell(&memory, attach_status::UNUSABLE);
+    }
+    let attaching = ATTACHING.try_lock();
+    if attaching.is_none() || RECORDER.is_read() {
+        return Outcome::tell(&memory, attach_status::BUSY);
+    }
+    if asked.tier != tier::TABLES {
+        return Outcome::tell(&memory, attach_status::UNSUPPORTED);
+    }
+    // SAFETY: roctap found the addresses in the runtime's own code.
+    let tables = match unsafe { Tables::at(asked.core_table, asked.amd_ext_table) } {
+        Ok(tables) => tables,
+        Err(_) => return unsupported(&memory),
+    };
+    // Whoever read the earlier recording is gone.
+    end();
+    if !RECORDER.disconnect() {
+        return Outcome::tell(&memory, attach_status::BUSY);
+    }
+    entry::tell_own_code();
+    if !RECORDER.connect(memory) {
+        // Somebody else's `OnLoad` came in between, with a memory of the environment.
+        return Outcome { status: attach_status::BUSY, told: false };
+    }
+    let installed = install(tables, &RECORDER, Timing::Live);
+    let told = RECORDER.memory().map(|memory| match installed {
+        Ok(()) => Outcome::tell(&memory, attach_status::RECORDING),
+        Err(InstallError::Unsupported(_)) => unsupported(&memory),
+        Err(InstallError::Thread) => Outcome::tell(&memory, attach_status::THREAD),
+        Err(InstallError::Sink | InstallError::Forked | InstallError::Broken) => {
+            Outcome::tell(&memory, attach_status::UNUSABLE)
+        }
+    });
+    if installed.is_err() {
+        RECORDER.disconnect();
+    }
+    // Without a memory: whoever asked has ended the recording meanwhile.
+    told.unwrap_or(Outcome { status: attach_status::RECORDING, told: false })
+}
+
+fn unsupported(memory: &Memory) -> Outcome {
+    memory.set_control(control::STATE, state::UNSUPPORTED);
+    Outcome::tell(memory, attach_status::UNSUPPORTED)
+}

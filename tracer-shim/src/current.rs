@@ -1,0 +1,180 @@
+//! The memory that is recorded into now: another one after each attach, none in between.
+//!
+//! Threads of the target are inside at any moment, so whoever uses the memory pins it: counts itself,
+//! then reads the pointer. Whoever takes it away writes the pointer, then waits until every count has
+//! been 0 once. Both orders are sequentially consistent: a thread that still found the memory had
+//! counted itself before the pointer changed, so its count is seen. A thread that never comes back (it
+//! is stopped by a debugger) keeps the memory mapped.
+
+#![expect(unsafe_code, reason = "a pointer that is replaced")]
+
+use core::ops::Deref;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use tracer_hooks::lock::Lock;
+use tracer_hooks::sys;
+
+use crate::memory::Memory;
+use crate::rings;
+
+/// Counts, so that threads rarely write the same cache line.
+pub const SHARDS: usize = 64;
+/// How long a change waits for threads that are inside.
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// The place.
+pub struct Current {
+    memory: AtomicPtr<Memory>,
+    inside: [Inside; SHARDS],
+    changes: Lock<()>,
+}
+
+/// Threads that use the memory.
+#[repr(align(128))]
+struct Inside(AtomicU32);
+
+/// The memory, which stays mapped as long as this exists.
+pub struct Pinned<'a> {
+    memory: &'a Memory,
+    inside: &'a AtomicU32,
+}
+
+impl Current {
+    /// None.
+    pub const fn new() -> Self {
+        Self {
+            memory: AtomicPtr::new(ptr::null_mut()),
+            inside: [const { Inside(AtomicU32::new(0)) }; SHARDS],
+            changes: Lock::new(()),
+        }
+    }
+
+    /// The memory, if there is one.
+    #[inline]
+    pub fn get(&self) -> Option<Pinned<'_>> {
+        let inside = &self.inside.get(rings::shard())?.0;
+        // Before the pointer is read; see above.
+        inside.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: null, or a box that `take` frees only after it has seen `inside` at 0.
+        match unsafe { self.memory.load(Ordering::SeqCst).as_ref() } {
+            Some(memory) => Some(Pinned { memory, inside }),
+            None => {
+                inside.fetch_sub(1, Ordering::Release);
+                None
+            }
+        }
+    }
+
+    /// Uses `memory` from now on, unless there is one; whether it does.
+    pub fn put(&self, memory: Memory) -> bool {
+        let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
+        if !self.memory.load(Ordering::Acquire).is_null() {
+            return false;
+        }
+        self.memory.store(Box::into_raw(Box::new(memory)), Ordering::SeqCst);
+        true
+    }
+
+    /// Takes the memory away and unmaps it, if `condition` holds for it; true when there is none
+    /// afterwards.
+    pub fn take(&self, condition: impl FnOnce(&Memory) -> bool) -> bool {
+        let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
+        let old = self.memory.load(Ordering::Acquire);
+        // SAFETY: null, or a box that is freed below only, under the lock.
+        let Some(memory) = (unsafe { old.as_ref() }) else { return true };
+        if !condition(memory) {
+            return false;
+        }
+        self.memory.store(ptr::null_mut(), Ordering::SeqCst);
+        let deadline = sys::now_ns() + WAIT_NS;
+        for Inside(inside) in &self.inside {
+            // After the pointer was written; see above.
+            while inside.load(Ordering::SeqCst) > 0 {
+                if sys::now_ns() > deadline {
+                    self.memory.store(old, Ordering::SeqCst);
+                    return false;
+                }
+                sys::sleep_ns(20_000);
+            }
+        }
+        // SAFETY: made by `put`; nobody can find it any more, and nobody who did is left.
+        drop(unsafe { Box::from_raw(old) });
+        true
+    }
+}
+
+impl Default for Current {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Deref for Pinned<'_> {
+    type Target = Memory;
+    #[inline]
+    fn deref(&self) -> &Memory {
+        self.memory
+    }
+}
+
+impl Drop for Pinned<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release pairs with the load in `take`: the use was before.
+        self.inside.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::tests::mapped;
+    use core::sync::atomic::AtomicBool;
+    use tracer_common::shim::control;
+
+    /// Threads write into whatever memory is there while it is replaced: a write into one that is
+    /// unmapped would end the test.
+    #[test]
+    fn memories_come_and_go_under_threads_that_write() {
+        let current = Current::new();
+        let stop = AtomicBool::new(false);
+        let written: u64 = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut written = 0u64;
+                        while !stop.load(Ordering::Relaxed) {
+                            if let Some(memory) = current.get() {
+                                memory.set_control(control::CLOCK_ERROR_NS, written);
+                                written += 1;
+                            }
+                        }
+                        written
+                    })
+                })
+                .collect();
+            for _ in 0..300 {
+                assert!(current.put(mapped(1)));
+                assert!(!current.put(mapped(1)), "there is one");
+                assert!(!current.take(|_| false), "not wanted");
+                while !current.take(|_| true) {}
+            }
+            stop.store(true, Ordering::Relaxed);
+            writers.into_iter().map(|w| w.join().expect("no fault")).sum()
+        });
+        assert!(written > 0 && current.get().is_none() && current.take(|_| panic!("none")));
+    }
+
+    #[test]
+    fn a_thread_that_does_not_come_back_keeps_the_memory() {
+        let current = Current::new();
+        assert!(current.put(mapped(1)));
+        let pinned = current.get().expect("there");
+        assert!(!current.take(|_| true));
+        assert_eq!(pinned.rings(), 1);
+        drop(pinned);
+        assert!(current.get().is_some(), "put back");
+        assert!(current.take(|_| true));
+    }
+}
