@@ -151,7 +151,8 @@ impl Tables {
     /// pointer.
     pub fn is_open(&self) -> bool {
         // SAFETY: a null pointer is what the function checks for before it looks at the agent.
-        let status = self.core.agent_get_info.get().map(|get| unsafe { get(0, 0, ptr::null_mut()) });
+        let status =
+            self.core.agent_get_info.get().map(|get| unsafe { get(0, 0, ptr::null_mut()) });
         status.is_some_and(|status| status != abi::NOT_INITIALIZED)
     }
 

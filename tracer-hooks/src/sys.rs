@@ -258,7 +258,8 @@ mod tests {
         let here = vec![0usize; 1000];
         let address = here.as_ptr() as usize;
         assert!(is_mapped(address, 8000));
-        for (address, bytes) in [(0, 8), (address + 1, 8), (4096, 8), (usize::MAX - 7, 8), (8, 1 << 20)]
+        for (address, bytes) in
+            [(0, 8), (address + 1, 8), (4096, 8), (usize::MAX - 7, 8), (8, 1 << 20)]
         {
             assert!(!is_mapped(address, bytes), "{address:#x}");
         }

@@ -210,7 +210,9 @@ impl Memory {
 
     fn ring_words(&self, ring: usize) -> Option<&[AtomicU64]> {
         let first = self.layout.ring_offset(ring) / 8;
-        self.words().get(first..first + self.layout.stride() / 8).filter(|_| ring < self.layout.rings)
+        self.words()
+            .get(first..first + self.layout.stride() / 8)
+            .filter(|_| ring < self.layout.rings)
     }
 
     /// The word that says whose `ring` is.

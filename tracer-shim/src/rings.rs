@@ -106,7 +106,8 @@ pub fn new_memory() {
 /// Whether a number was given out since the memory is in place.
 #[inline]
 pub fn is_of_this_memory(number: u64) -> bool {
-    let before = BEFORE.get((number >> 40) as usize).map_or(u64::MAX, |n| n.load(Ordering::Relaxed));
+    let before =
+        BEFORE.get((number >> 40) as usize).map_or(u64::MAX, |n| n.load(Ordering::Relaxed));
     number & ((1 << 40) - 1) > before
 }
 

@@ -126,9 +126,11 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     Ok(std::io::stdout().write_all(answer.as_bytes())?)
 }
 
-/// No signal but SIGKILL ends this process, and that of a group does not reach it.
+/// No signal but SIGKILL ends this process, and that of a group does not reach it. It goes before
+/// others: a thread is stopped as long as it is not scheduled.
 fn outlive_roctap() {
     let _ = rustix::process::setsid();
+    let _ = rustix::process::setpriority_process(None, -20);
     for signal in [
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,

@@ -160,9 +160,9 @@ pub struct Tables {
 pub struct Process {
     /// Its command line, joined by spaces.
     pub command: String,
-    /// When tracing of it began.
+    /// From when on it was traced completely.
     pub attached_ns: u64,
-    /// When tracing of it ended; 0 while it goes on.
+    /// Until when; 0 while it goes on.
     pub detached_ns: u64,
     /// Where its GPU times come from, and why not from something better.
     pub gpu_tier: String,

@@ -31,9 +31,15 @@ impl Session {
         options: &Options,
         status: Option<ExitStatus>,
     ) -> anyhow::Result<ExitCode> {
+        for target in self.targets.values_mut().filter(|t| t.info.detached_ns == 0 && t.is_alive())
+        {
+            target.info.detached_ns = clock::now_ns();
+        }
+        // The shims first: a call that is recorded without its kernel is less than a kernel whose call
+        // is not known.
         self.connections.iter().for_each(Connection::stop);
-        self.remove_entries()?;
         self.let_shims_drain()?;
+        self.remove_entries()?;
         self.remove_returns()?;
         // Dropped probes and written files are all that is left.
         privileges::drop_all();

@@ -9,6 +9,7 @@ use tracer_common::shim::{
 
 use super::Session;
 use crate::{
+    clock,
     discover::{self, Library, Runtime, SHIM_FILE_NAME},
     inject::{self, Entry, Handed, Injected, Request},
     plan::{Located, Process},
@@ -50,6 +51,7 @@ impl Session {
             Err(error) => return Err(error.context(format!("process {pid}: no GPU times"))),
         };
         if let Some(target) = self.targets.get_mut(&pid) {
+            target.info.attached_ns = clock::now_ns();
             target.tier = tier;
             target.info.gpu_tier = target.tier.to_string();
             self.trace.process(pid, target.info.clone());
@@ -105,7 +107,7 @@ impl Session {
         };
         let request = Request { pid, entry, attach };
         let (programs, layout) = (&self.programs, self.layout);
-        let prepare = |handed: Handed| -> anyhow::Result<(Memory, Attachment)> {
+        let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {
             let site = match (&loaded, &handed.library) {
                 (Some(loaded), _) => {
                     programs.attach_dispatch_site(pid, &loaded.path, loaded.site_offset)?
@@ -113,9 +115,12 @@ impl Session {
                 (None, Some(path)) => programs.attach_dispatch_site(pid, path, shim.site_offset)?,
                 (None, None) => bail!("no library was handed over"),
             };
-            Ok((Memory::adopt(handed.memory, layout)?, site))
+            let connection = Connection::to(pid, Memory::adopt(handed.memory, layout)?);
+            // The shim looks whether it is read before it records.
+            connection.beat();
+            Ok((connection, site))
         };
-        let Injected { prepared: (memory, site), status, stopped, took, .. } =
+        let Injected { prepared: (connection, site), status, stopped, took, .. } =
             inject::inject(&request, prepare)?;
         tracing::info!(
             "process {pid}: the shim answered {status} after {:.1} ms; a thread was stopped for {} µs",
@@ -135,7 +140,7 @@ impl Session {
             other => bail!("the shim answered {other}"),
         };
         if matches!(answer, Answer::Recording) {
-            self.connections.push(Connection::to(pid, memory));
+            self.connections.push(connection);
             if let Some(target) = self.targets.get_mut(&pid) {
                 target.dispatch_site = Some(site);
             }

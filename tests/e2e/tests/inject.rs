@@ -21,10 +21,12 @@ use tracer_common::shim::{ATTACH_FUNCTION, Attach, attach_status};
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        PROGRAM.get_or_init(|| env!("CARGO_BIN_EXE_roctap").into());
+        PROGRAM.get_or_init(|| {
+            PathBuf::from(std::env::var_os("ROCTAP_BIN").expect("run by `cargo xtask test`"))
+        });
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inject");
         fs::create_dir_all(&directory).expect("directory");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inject");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("inject");
         let compile = |arguments: &[&str], from: &str, to: &str| {
             let mut cc = Command::new("cc");
             cc.args(["-O2", "-Wall", "-Werror", "-pthread"]).args(arguments);

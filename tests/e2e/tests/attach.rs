@@ -1,0 +1,289 @@
+//! Attaching to processes that run: everything between "attached" and "detached" is in the trace, and
+//! the process does not notice.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Read as _,
+    process::ChildStdout,
+    time::Duration,
+};
+
+use e2e::{Operation, Recorded, Running, Scene, app, run, wait_until};
+use roctap::trace::model::Dispatch;
+
+type Output = std::io::BufReader<ChildStdout>;
+
+/// How often what is tried many times is tried: `ROCTAP_STRESS` says otherwise.
+fn times(few: usize) -> usize {
+    std::env::var("ROCTAP_STRESS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+}
+
+/// Ends a `loop`, which checks what it computed.
+fn finish(mut target: Running, mut output: Output) -> String {
+    let pid = rustix::process::Pid::from_child(&target.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("output");
+    assert!(target.0.wait().expect("status").success(), "{rest}");
+    assert!(rest.contains("result ok") && !rest.contains("FAILED"), "{rest}");
+    rest
+}
+
+/// The same, and it wrote nothing to its standard error, as without us.
+fn finish_quietly(mut target: Running, output: Output) {
+    let mut error = target.0.stderr.take().expect("piped");
+    finish(target, output);
+    let mut text = String::new();
+    error.read_to_string(&mut text).expect("output");
+    assert_eq!(text, "");
+}
+
+fn record(scene: &Scene, pid: u32, options: &[&str]) -> Recorded {
+    let pid = pid.to_string();
+    let ran = run(scene.record(&["-p", &pid, "--force"]).args(options)).expect(0);
+    let trace = scene.trace();
+    assert!(!trace.dispatches.is_empty(), "{ran:#?}");
+    trace
+}
+
+/// Between the first and the last dispatch of each queue that the trace has, it has all that the GPU
+/// ran, each once, under its name and with its times.
+fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
+    let mut queues: BTreeMap<u64, Vec<&Dispatch>> = BTreeMap::new();
+    for dispatch in &trace.dispatches {
+        queues.entry(dispatch.record.queue_id).or_default().push(dispatch);
+    }
+    for (queue, mut seen) in queues {
+        seen.sort_by_cached_key(|d| (d.record.begin_ns, trace.kernel(d)));
+        let (Some(first), Some(last)) = (seen.first(), seen.last()) else { continue };
+        let within = first.record.begin_ns - 1000..=last.record.begin_ns + 1000;
+        let mut expected: Vec<&Operation> = truth
+            .iter()
+            .filter(|o| o.hsa_queue == Some(queue) && within.contains(&o.start_ns))
+            .collect();
+        expected.sort_by_key(|o| (o.start_ns, o.name.clone()));
+        assert_eq!(seen.len(), expected.len(), "queue {queue}; lost: {:?}", trace.losses());
+        for (seen, expected) in seen.into_iter().zip(expected) {
+            assert_eq!(trace.kernel(seen), expected.name);
+            assert!(seen.record.begin_ns.abs_diff(expected.start_ns) <= 1000, "{seen:?}");
+            assert!(seen.record.end_ns.abs_diff(expected.end_ns) <= 1000, "{seen:?}");
+        }
+    }
+}
+
+/// Every launch between "attached" and "detached" has its one kernel, and every kernel its launch.
+fn expect_joined(trace: &Recorded, pid: u32) {
+    let process = &trace.tables().processes[&pid];
+    let whole = process.attached_ns..process.detached_ns;
+    let mut kernels: HashMap<u64, u32> = HashMap::new();
+    for dispatch in &trace.dispatches {
+        *kernels.entry(dispatch.record.correlation_id).or_default() += 1;
+    }
+    let mut launches = 0;
+    for call in trace.calls.iter().filter(|call| trace.function(call) == "hipLaunchKernel") {
+        let (begin, end) = (call.record.begin_ns, call.record.end_ns);
+        if whole.contains(&begin) && whole.contains(&end) {
+            launches += 1;
+            let count = kernels.get(&call.record.correlation_id).copied().unwrap_or(0);
+            if count != 1 {
+                let near: Vec<_> = trace
+                    .dispatches
+                    .iter()
+                    .filter(|d| d.enqueue_ns >= begin && d.enqueue_ns <= end)
+                    .collect();
+                eprintln!("NEAR {near:?}");
+                let mut mine: Vec<_> = trace
+                    .dispatches
+                    .iter()
+                    .filter(|d| d.record.thread_id == call.record.thread_id)
+                    .collect();
+                mine.sort_by_key(|d| d.enqueue_ns);
+                eprintln!(
+                    "FIRST {:?}",
+                    mine.first().map(|d| (
+                        d.enqueue_ns as i64 - whole.start as i64,
+                        d.record.queue_id,
+                        d.record.correlation_id
+                    ))
+                );
+                eprintln!("CALL at +{} of {}", begin - whole.start, whole.end - whole.start);
+                let mut all: Vec<_> = trace
+                    .dispatches
+                    .iter()
+                    .map(|d| {
+                        (
+                            d.enqueue_ns as i64 - whole.start as i64,
+                            d.record.queue_id,
+                            d.record.correlation_id,
+                            d.record.thread_id,
+                        )
+                    })
+                    .collect();
+                all.sort();
+                eprintln!("ALL {:?}", &all[..all.len().min(20)]);
+            }
+            assert_eq!(count, 1, "{call:?} of {whole:?}; lost: {:?}", trace.losses());
+        }
+    }
+    assert!(launches > 0);
+    let calls: HashMap<u64, _> = trace.calls.iter().map(|c| (c.record.correlation_id, c)).collect();
+    for dispatch in trace.dispatches.iter().filter(|d| whole.contains(&d.enqueue_ns)) {
+        let call = calls.get(&dispatch.record.correlation_id);
+        let call = call.unwrap_or_else(|| panic!("no call for {dispatch:?}"));
+        assert_eq!(call.record.thread_id, dispatch.record.thread_id);
+    }
+}
+
+/// Descriptors, threads, and mappings that are neither anonymous memory nor the target's own business.
+fn census(pid: u32) -> (usize, Vec<String>, Vec<String>) {
+    let text = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).expect("alive");
+    let list = |name: &str| std::fs::read_dir(format!("/proc/{pid}/{name}")).expect("alive");
+    let mut threads: Vec<String> = list("task")
+        .flatten()
+        .map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default())
+        .collect();
+    threads.sort();
+    let files = text("maps")
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .filter(|name| name.contains(".so") || name.contains("memfd") || name.contains("roctap"))
+        .map(str::to_owned)
+        .collect();
+    (list("fd").count(), threads, files)
+}
+
+#[test]
+fn root_attach_sees_every_kernel_with_its_call() {
+    for (threads, rate) in [("1", "0"), ("2", "2000"), ("4", "0"), ("4", "500")] {
+        let scene = Scene::default();
+        let (target, output) =
+            Running::start(scene.command(app("loop")).args(["0", threads, rate]));
+        let pid = target.pid();
+        let trace = record(&scene, pid, &["-d", "0.5"]);
+        finish_quietly(target, output);
+        assert_eq!(trace.losses(), BTreeMap::new());
+        expect_no_holes(&trace, &scene.true_dispatches());
+        expect_joined(&trace, pid);
+        let tier = &trace.tables().processes[&pid].gpu_tier;
+        assert_eq!(tier, "HSA tables patched in the running process");
+    }
+}
+
+#[test]
+fn root_attach_again_and_again() {
+    let scene = Scene::default();
+    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "4"]));
+    let pid = target.pid();
+    let before = census(pid);
+    record(&scene, pid, &["-d", "0.2"]);
+    let dormant = census(pid);
+    assert_eq!(dormant.0, before.0, "descriptors");
+    let added: Vec<&String> = dormant.1.iter().filter(|name| name.starts_with("roctap")).collect();
+    assert_eq!(added.len(), 1, "one thread stays: {:?}", dormant.1);
+    for _ in 0..times(10) {
+        let trace = record(&scene, pid, &["-d", "0.1"]);
+        assert_eq!(trace.losses(), BTreeMap::new());
+        expect_joined(&trace, pid);
+        assert_eq!(census(pid), dormant, "nothing more stays than after the first time");
+    }
+    finish(target, output);
+}
+
+#[test]
+fn root_attach_to_fresh_processes() {
+    let scene = Scene::default();
+    for _ in 0..times(5) {
+        let (target, output) = Running::start(scene.command(app("loop")).args(["0", "2"]));
+        record(&scene, target.pid(), &["-d", "0.05"]);
+        finish_quietly(target, output);
+    }
+}
+
+#[test]
+fn root_attach_survives_a_killed_roctap() {
+    let scene = Scene::default();
+    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "4"]));
+    let pid = target.pid().to_string();
+    for round in 0..times(8) {
+        let mut roctap = scene.record(&["-p", &pid, "--force"]).spawn().expect("roctap");
+        // Anywhere from its start to well into the recording.
+        std::thread::sleep(Duration::from_millis((round as u64 * 37) % 300));
+        roctap.kill().expect("killed");
+        roctap.wait().expect("status");
+    }
+    let trace = record(&scene, target.pid(), &["-d", "0.3"]);
+    expect_joined(&trace, target.pid());
+    finish(target, output);
+}
+
+#[test]
+fn root_attach_to_several_processes_and_one_that_does_not_exist() {
+    let scene = Scene::default();
+    let other = Scene::default();
+    let (first, first_output) = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
+    let (second, second_output) =
+        Running::start(other.command(app("loop")).args(["0", "1", "1000"]));
+    let pids = [first.pid(), second.pid()];
+    let options = pids.map(|pid| format!("-p{pid}"));
+    let ran =
+        run(&mut scene.record(&[&options[0], "-p4000000", &options[1], "-d", "0.5"])).expect(3);
+    ran.complains(&["process 4000000", "no such process"]);
+    let trace = scene.trace();
+    for pid in pids {
+        assert!(trace.dispatches.iter().any(|d| d.process_id == pid), "process {pid}");
+    }
+    finish(first, first_output);
+    finish(second, second_output);
+}
+
+#[test]
+fn root_attach_to_all_that_run_and_that_start() {
+    let scene = Scene::default();
+    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let recording = scene.record(&["-a", "-d", "3"]).spawn().expect("roctap");
+    std::thread::sleep(Duration::from_millis(700));
+    let later = Scene::default();
+    let (second, second_output) =
+        Running::start(later.command(app("loop")).args(["0", "1", "1000"]));
+    let ran: e2e::Ran = recording.wait_with_output().expect("output").into();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    let trace = scene.trace();
+    for pid in [target.pid(), second.pid()] {
+        assert!(trace.dispatches.iter().any(|d| d.process_id == pid), "process {pid}: {ran:#?}");
+    }
+    finish(target, output);
+    finish(second, second_output);
+}
+
+#[test]
+fn root_attach_to_a_pure_hsa_program() {
+    let scene = Scene::default();
+    let mut command = scene.command(app("hsa_direct"));
+    let mut child = command.args(["p", "400000"]).spawn().expect("start");
+    wait_until("it dispatches", || {
+        std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 200_000)
+    });
+    let pid = child.id().to_string();
+    let ran = run(&mut scene.record(&["-p", &pid, "--api", "hsa", "-d", "0.3"])).expect(0);
+    let status = child.wait().expect("status");
+    let mut text = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut text).expect("output");
+    assert!(status.success() && !text.contains("FAILED"), "{text}");
+    let trace = scene.trace();
+    assert!(trace.dispatches.len() > 100, "{ran:#?}");
+    expect_no_holes(&trace, &scene.true_dispatches());
+}
+
+#[test]
+fn root_attach_by_uprobes_alone_is_marked_partial() {
+    let scene = Scene::default();
+    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let pid = target.pid();
+    let before = census(pid);
+    run(&mut scene.record(&["-p", &pid.to_string(), "--gpu", "uprobes", "-d", "0.3"])).expect(0);
+    assert_eq!(census(pid), before);
+    let trace = scene.trace();
+    assert!(trace.calls.len() > 100);
+    assert!(trace.tables().processes[&pid].gpu_tier.contains("partial"));
+    finish(target, output);
+}
