@@ -173,9 +173,7 @@ pub fn stranger(address: usize) -> Option<&'static Queue> {
     first_use();
     let agent = ONLY_GPU.load(Ordering::Relaxed);
     let agent = if agent == u64::MAX { 0 } else { agent };
-    let queue = STATE.registry.insert(address, agent)?;
-    tell(queue);
-    Some(queue)
+    STATE.registry.meet(address, agent, tell)
 }
 
 /// The runtime destroyed a queue.

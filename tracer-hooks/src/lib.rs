@@ -47,6 +47,6 @@ pub mod view;
 pub mod worker;
 
 pub use hooks::contained;
-pub use lifecycle::{InstallError, Timing, close, end, finish, install, usable};
+pub use lifecycle::{InstallError, Timing, close, deactivate, finish, install, usable};
 pub use runtime::{Tables, Unsupported};
 pub use sink::{Sink, Wish};

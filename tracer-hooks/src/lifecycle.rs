@@ -113,9 +113,8 @@ fn put_in_place(
     if !already {
         STATE.phase.store(phase::DORMANT, Ordering::Release);
     }
-    if sink.wanted(sys::now_ns()) == Wish::Record {
-        activate();
-    } else {
+    activate();
+    if !STATE.active() {
         sink.state(state::DORMANT);
     }
     Ok(())
@@ -146,11 +145,17 @@ pub fn installed() -> bool {
     matches!(STATE.phase.load(Ordering::Acquire), phase::DORMANT | phase::ACTIVE | phase::DRAINING)
 }
 
-/// Begins to record.
+/// Whether the sink wants to record. Only an answer that was given under [`SWITCH`] may be acted on:
+/// an earlier one can be of another recording.
+fn wanted() -> bool {
+    STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Wish::Record)
+}
+
+/// Begins to record, if that is wanted.
 pub fn activate() {
     let Some(switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return };
     let from = STATE.phase.load(Ordering::Acquire);
-    if from != phase::DORMANT && from != phase::DRAINING {
+    if (from != phase::DORMANT && from != phase::DRAINING) || !wanted() {
         return;
     }
     let ready = STATE.ready.load(Ordering::Acquire);
@@ -177,15 +182,13 @@ pub fn activate() {
     }
 }
 
-/// Stops to record because the sink will have nobody to record for.
-pub fn end() {
-    deactivate();
-    STATE.call_worker();
-}
-
-/// Stops to record; what is in flight is still looked after.
-pub fn deactivate() {
-    let Some(_switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return };
+/// Stops to record, unless that is still wanted; what is in flight is still looked after. Whether
+/// nothing is recorded.
+pub fn deactivate() -> bool {
+    let Some(_switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return false };
+    if wanted() {
+        return false;
+    }
     let swapped = STATE.phase.compare_exchange(
         phase::ACTIVE,
         phase::DRAINING,
@@ -195,6 +198,7 @@ pub fn deactivate() {
     if swapped.is_ok() {
         release_queues();
     }
+    true
 }
 
 /// After this no thread instruments anything: each looked at the phase under its queue's lock.

@@ -67,14 +67,37 @@ impl Registry {
         self.objects.iter().map_while(object)
     }
 
-    /// Makes the queue at `address` known; `None` when there are too many. An object that stood
-    /// for the address before is declared dead: the runtime has used the memory again.
+    /// Makes the queue that was just created at `address` known; `None` when there are too many. An
+    /// object that stood for the address before is declared dead: the runtime has used the memory
+    /// again.
     pub fn insert(&self, address: usize, agent: u64) -> Option<&'static Queue> {
         let mut made = self.changes.lock_for(WAIT_NS)?;
-        let amd = view::queue(address)?;
         if let Some(old) = self.find(address) {
             old.life.store(life::DEAD, Ordering::Release);
         }
+        self.add(&mut made, address, agent)
+    }
+
+    /// Makes the queue at `address` known whose creation was not seen; calls `new` if it was not
+    /// known yet. Its producers may all come here at once: they get the same object.
+    pub fn meet(
+        &self,
+        address: usize,
+        agent: u64,
+        new: impl FnOnce(&'static Queue),
+    ) -> Option<&'static Queue> {
+        let mut made = self.changes.lock_for(WAIT_NS)?;
+        if let Some(known) = self.find(address) {
+            return Some(known);
+        }
+        let queue = self.add(&mut made, address, agent)?;
+        drop(made);
+        new(queue);
+        Some(queue)
+    }
+
+    fn add(&self, made: &mut usize, address: usize, agent: u64) -> Option<&'static Queue> {
+        let amd = view::queue(address)?;
         let at = Self::probe(address).find(|&at| {
             let key = self.keys[at].load(Ordering::Relaxed);
             key == 0 || key == GONE || key == address
@@ -175,5 +198,27 @@ mod tests {
         let new = registry.insert(address, 2).expect("room");
         assert_eq!(old.life.load(Ordering::Relaxed), life::DEAD);
         assert!(core::ptr::eq(registry.find(address).expect("found"), new));
+    }
+
+    #[test]
+    fn all_producers_of_a_queue_meet_the_same_object() {
+        for _ in 0..200 {
+            let registry: &'static Registry = Box::leak(Box::default());
+            let address = queues(1)[0];
+            let news = AtomicUsize::new(0);
+            let start = std::sync::Barrier::new(4);
+            let met = || {
+                start.wait();
+                let new = |_: &_| drop(news.fetch_add(1, Ordering::Relaxed));
+                core::ptr::from_ref(registry.meet(address, 1, new).expect("room")) as usize
+            };
+            let all: Vec<usize> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(met)).collect();
+                threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+            });
+            assert!(all.iter().all(|&one| one == all[0]));
+            assert_eq!(news.load(Ordering::Relaxed), 1);
+            assert_eq!(registry.objects().count(), 1);
+        }
     }
 }

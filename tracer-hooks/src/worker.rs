@@ -266,7 +266,9 @@ fn ask(now: u64) -> Wish {
     let wish = if broken { Wish::Nothing } else { wish(now) };
     match (STATE.phase.load(Ordering::Acquire), wish == Wish::Record) {
         (phase::DORMANT | phase::DRAINING, true) => lifecycle::activate(),
-        (phase::ACTIVE, false) => lifecycle::deactivate(),
+        (phase::ACTIVE, false) => {
+            lifecycle::deactivate();
+        }
         _ => {}
     }
     wish

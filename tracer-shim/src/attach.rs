@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
 use tracer_hooks::lock::Lock;
-use tracer_hooks::{InstallError, Tables, Timing, contained, end, install, sys, usable};
+use tracer_hooks::{InstallError, Tables, Timing, contained, deactivate, install, sys, usable};
 
 use crate::entry;
 use crate::memory::{self, Memory};
@@ -110,9 +110,8 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
         Ok(tables) => tables,
         Err(_) => return unsupported(&memory),
     };
-    // Whoever read the earlier recording is gone.
-    end();
-    if !RECORDER.disconnect() {
+    // Whoever read the earlier recording is gone. Without its memory nobody begins it anew.
+    if !RECORDER.disconnect() || !deactivate() {
         return Outcome::tell(&memory, attach_status::BUSY);
     }
     entry::tell_own_code();

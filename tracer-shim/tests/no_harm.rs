@@ -90,35 +90,6 @@ fn rocm_the_reader_stalls_and_returns() {
     assert!(trace.agents.len() >= 4, "told again after waking");
 }
 
-/// Recording is switched on and off while many threads launch: the program's results are right, and
-/// whatever was recorded is true.
-#[test]
-fn rocm_switched_on_and_off_under_load() {
-    let Some(s) = setup() else { return };
-    for program in ["storm 4 2 40000 100", "hsa_direct psrab 10000"] {
-        let mut recording = Recording::unread(32, 1 << 22);
-        let log = s.log("toggle");
-        let child = s.traced(program, &[], &log, &recording).spawn().expect("start");
-        recording.read();
-        let mut child = child;
-        let mut switched = 0;
-        while child.try_wait().expect("wait").is_none() {
-            recording.set(control::RECORD, u64::from(switched % 2 == 1));
-            switched += 1;
-            std::thread::sleep(Duration::from_millis(70));
-        }
-        recording.set(control::RECORD, 1);
-        let (report, errors) = finish(child, program);
-        assert_eq!(errors, "");
-        let trace = recording.stop();
-        let truth = emulated_gpu::truth::read(&log).expect("log");
-        let outcome = support::Outcome { report, errors, trace, truth, took: Duration::ZERO };
-        let recorded = verify::subset(program, &outcome);
-        eprintln!("{program}: {switched} times switched, {recorded} of {}", outcome.truth.len());
-        assert!(recorded > 0 && switched > 3);
-    }
-}
-
 #[test]
 fn rocm_forks_and_children() {
     let Some(s) = setup() else { return };

@@ -38,6 +38,7 @@ pub struct Recording {
 
 struct Shared {
     file: i32,
+    /// Of a mapping that `drop` unmaps.
     words: &'static [AtomicU64],
     layout: Layout,
     stop: AtomicBool,
@@ -57,7 +58,7 @@ impl Recording {
     pub fn unread(rings: usize, ring_bytes: usize) -> Self {
         let layout = Layout { rings, ring_bytes };
         assert!(layout.is_sane());
-        // SAFETY: plain system calls; the mapping is never unmapped.
+        // SAFETY: plain system calls; the mapping lives as long as `Shared`.
         let (file, words) = unsafe {
             let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
             let file = libc::memfd_create(c"roctap-test".as_ptr(), flags);
@@ -127,12 +128,17 @@ impl Recording {
 
     /// Waits until the shim's state is `state`.
     pub fn wait_for_state(&self, state: u64) {
+        self.wait_for(control::STATE, state);
+    }
+
+    /// Waits until a control word is `value`.
+    pub fn wait_for(&self, word: usize, value: u64) {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while self.get(control::STATE) != state {
+        while self.get(word) != value {
             assert!(
                 std::time::Instant::now() < deadline,
-                "state stays {}",
-                self.get(control::STATE)
+                "word {word} stays {}, not {value}",
+                self.get(word)
             );
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -142,6 +148,16 @@ impl Recording {
     pub fn stop(mut self) -> Trace {
         self.shared.stop.store(true, Ordering::Release);
         self.reader.take().map_or_else(Trace::default, |r| r.join().expect("the reader ends well"))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping and the descriptor are ours, and this is their last user.
+        unsafe {
+            libc::munmap(self.words.as_ptr().cast_mut().cast(), self.layout.total_bytes());
+            libc::close(self.file);
+        }
     }
 }
 

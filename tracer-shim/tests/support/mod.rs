@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(unsafe_code, reason = "maps memory")]
 
+pub mod live;
 pub mod memory;
 pub mod verify;
 
@@ -44,6 +45,8 @@ pub struct Setup {
     pub library_dir: PathBuf,
     /// The shim.
     pub shim: PathBuf,
+    /// What attaches the shim from inside of a program; see `agent.c`.
+    pub agent: PathBuf,
     logs: PathBuf,
 }
 
@@ -93,7 +96,16 @@ fn prepare() -> Option<Setup> {
     assert!(make.success(), "the programs do not build");
     let logs = profile.join(format!("shim-test-logs-{}", std::process::id()));
     std::fs::create_dir_all(&logs).expect("log directory");
-    Some(Setup { apps, library_dir, shim: library("libroctap_shim.so"), logs })
+    let agent = logs.join("agent.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/agent.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-pthread", "-o"])
+        .args([&agent, &source])
+        .arg("-ldl")
+        .status()
+        .expect("cc");
+    assert!(built.success(), "the agent does not build");
+    Some(Setup { apps, library_dir, shim: library("libroctap_shim.so"), agent, logs })
 }
 
 /// What a program left behind.

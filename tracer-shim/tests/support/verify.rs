@@ -45,8 +45,7 @@ pub fn counted(what: &str, outcome: &Outcome) -> usize {
 type Packet = (&'static str, u64, u64);
 
 /// Whatever was recorded is in the ground truth, with its times; how many packets.
-pub fn subset(what: &str, outcome: &Outcome) -> usize {
-    let Outcome { trace, truth, .. } = outcome;
+pub fn subset_of(what: &str, trace: &Trace, truth: &[Operation]) -> usize {
     let by_place: BTreeMap<(u64, u64), &Operation> =
         truth.iter().filter_map(|o| Some(((o.hsa_queue?, o.index), o))).collect();
     let dispatches = trace.dispatches.values().map(|r| (r.queue_id, r.packet_index, r.sequence));

@@ -1,0 +1,113 @@
+// Preloaded into a program, attaches the shim to it when told to: what roctap does from outside, without
+// the injection. Reads commands from standard input, which is a socket, and answers each:
+//   attach SHIM MEMORY TIER own|block [WRONG]   the status, or "-" when the block is the shim's
+// With "own" the request stays ours and the answer waits for it. WRONG is added to the tables' addresses.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct attach {
+  uint64_t version, status, tier, memory_fd, core_table, amd_ext_table;
+  uint64_t hip_init, hip_register, hip_remove, hip_enable;
+  uint64_t block, block_bytes, thread_alive;
+};
+
+struct block {
+  struct attach attach;
+  uint32_t alive;
+};
+
+// The table behind an exported stub: mov TABLE(%rip),%rax; jmp *OFFSET(%rax).
+static uint64_t table(void* library, const char* name) {
+  const unsigned char* code = library ? dlsym(library, name) : NULL;
+  if (!code || code[0] != 0x48 || code[1] != 0x8b || code[2] != 0x05) return 0;
+  int32_t displacement;
+  memcpy(&displacement, code + 3, 4);
+  return *(uint64_t*)(code + 7 + displacement);
+}
+
+static uint64_t function(void* library, const char* name) {
+  return library ? (uint64_t)dlsym(library, name) : 0;
+}
+
+static void detached(void* (*run)(void*), void* argument) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  if (pthread_create(&thread, &attributes, run, argument)) abort();
+  pthread_attr_destroy(&attributes);
+}
+
+static void attach(const char* shim, const char* memory, uint64_t tier, int own, uint64_t wrong) {
+  char answer[32] = "-\n";
+  void* library = dlopen(shim, RTLD_NOW | RTLD_LOCAL);
+  void* (*run)(void*) = library ? (void* (*)(void*))dlsym(library, "roctap_attach") : NULL;
+  const uint64_t* protocol = library ? dlsym(library, "ROCTAP_SHIM_PROTOCOL") : NULL;
+  void* hsa = dlopen("libhsa-runtime64.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void* hip = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_NOLOAD);
+  struct block* block =
+      mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!run || !protocol || block == MAP_FAILED) abort();
+  struct attach request = {
+      .version = *protocol, .tier = tier, .memory_fd = (uint64_t)open(memory, O_RDWR),
+      .core_table = table(hsa, "hsa_init") + wrong,
+      .amd_ext_table = table(hsa, "hsa_amd_profiling_set_profiler_enabled") + wrong,
+      .hip_init = function(hip, "hipInitActivityCallback"),
+      .hip_register = function(hip, "hipRegisterActivityCallback"),
+      .hip_remove = function(hip, "hipRemoveActivityCallback"),
+      .hip_enable = function(hip, "hipEnableActivityCallback"),
+      .block = (uint64_t)block, .block_bytes = own ? 0 : 8192,
+      .thread_alive = (uint64_t)&block->alive,
+  };
+  block->attach = request;
+  block->alive = 1;
+  detached(run, &block->attach);
+  if (own) {
+    uint64_t status;
+    while (!(status = __atomic_load_n(&block->attach.status, __ATOMIC_ACQUIRE))) usleep(200);
+    snprintf(answer, sizeof answer, "%lu\n", (unsigned long)status);
+    usleep(20000);
+    munmap(block, 8192);
+  } else {
+    usleep(2000);
+    // The last that anybody but the shim does with the block.
+    __atomic_store_n(&block->alive, 0, __ATOMIC_RELEASE);
+  }
+  if (hsa) dlclose(hsa);
+  if (hip) dlclose(hip);
+  if (write(0, answer, strlen(answer)) < 0) return;
+}
+
+static void* serve(void* unused) {
+  char line[4096], shim[1024], memory[1024], whose[16];
+  unsigned long tier, wrong;
+  size_t length = 0;
+  for (;;) {
+    if (length + 1 == sizeof line || read(0, line + length, 1) != 1) return unused;
+    if (line[length++] != '\n') continue;
+    line[length] = 0;
+    length = 0;
+    wrong = 0;
+    if (sscanf(line, "attach %1023s %1023s %lu %15s %lu", shim, memory, &tier, whose, &wrong) >= 4)
+      attach(shim, memory, tier, whose[0] == 'o', wrong);
+  }
+}
+
+__attribute__((constructor)) static void begin(void) {
+  if (!getenv("ROCTAP_TEST_AGENT")) return;
+  unsetenv("ROCTAP_TEST_AGENT");
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  detached(serve, NULL);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+}

@@ -1,0 +1,258 @@
+//! Programs that run already when the shim comes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use emulated_gpu::truth::Operation;
+use tracer_common::shim::control::{ATTACH_STATUS, RECORD, STATE};
+use tracer_common::shim::{Loss, attach_status, state, tier};
+use tracer_hooks::sys::now_ns;
+
+use super::memory::{Recording, Trace};
+use super::{Setup, verify};
+
+/// A program with the agent in it.
+pub struct Program {
+    pub child: Child,
+    pub log: PathBuf,
+    shim: PathBuf,
+    agent: BufReader<UnixStream>,
+}
+
+/// What one attachment recorded, and when everything was to be recorded.
+pub struct Window {
+    pub trace: Trace,
+    pub began_ns: u64,
+    pub ended_ns: u64,
+}
+
+impl Setup {
+    /// Starts a program without the shim, ready to be attached to.
+    pub fn start(&self, name: &str, line: &str, env: &[(&str, &str)]) -> Program {
+        let log = self.log(name);
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        ours.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        let mut command = self.command(line, env, &log);
+        command.env("LD_PRELOAD", &self.agent).env("ROCTAP_TEST_AGENT", "1");
+        let child = command.stdin(OwnedFd::from(theirs)).spawn().expect("start");
+        Program { child, log, shim: self.shim.clone(), agent: BufReader::new(ours) }
+    }
+}
+
+impl Program {
+    /// Has the shim attached to `memory`; what the agent answers, if the program has not ended.
+    fn ask(&mut self, memory: &str, tier: u64, rest: &str) -> Option<String> {
+        let line = format!("attach {} {memory} {tier} {rest}\n", self.shim.display());
+        self.agent.get_mut().write_all(line.as_bytes()).ok()?;
+        let mut answer = String::new();
+        let read = self.agent.read_line(&mut answer);
+        let answered = matches!(read, Ok(1..));
+        assert!(answered || self.ends(), "the agent does not answer");
+        answered.then(|| answer.trim().to_owned())
+    }
+
+    /// Whether the program has ended, or does within a second.
+    fn ends(&mut self) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while self.child.try_wait().expect("wait").is_none() {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Waits until a control word is `value`; false if the program ends before that.
+    fn wait_for(&mut self, recording: &Recording, word: usize, value: u64) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while recording.get(word) != value {
+            if self.child.try_wait().expect("wait").is_some() {
+                return false;
+            }
+            let is = recording.get(word);
+            assert!(Instant::now() < deadline, "word {word} stays {is}, not {value}");
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        true
+    }
+
+    /// The status of an attachment.
+    pub fn status(&mut self, memory: &str, tier: u64, rest: &str) -> u64 {
+        let answer = self.ask(memory, tier, &format!("own {rest}")).expect("it runs");
+        answer.parse().expect("a status")
+    }
+
+    /// Attaches to a new memory; since when it records. None when the program ends meanwhile, as
+    /// below.
+    pub fn attach(&mut self, tier: u64) -> Option<(Recording, u64)> {
+        let recording = Recording::new(64, 1 << 22);
+        assert_eq!(self.ask(&recording.path(), tier, "block")?, "-");
+        let recording = (self.wait_for(&recording, ATTACH_STATUS, attach_status::RECORDING)
+            && self.wait_for(&recording, STATE, state::ACTIVE))
+        .then_some(recording)?;
+        Some((recording, now_ns()))
+    }
+
+    /// Ends a recording in good order.
+    pub fn detach(&mut self, (recording, began_ns): (Recording, u64)) -> Option<Window> {
+        let ended_ns = now_ns();
+        recording.set(RECORD, 0);
+        self.wait_for(&recording, STATE, state::DORMANT).then(|| Window {
+            trace: recording.stop(),
+            began_ns,
+            ended_ns,
+        })
+    }
+
+    /// Records for a while.
+    pub fn record(&mut self, for_ms: u64) -> Option<Window> {
+        let recording = self.attach(tier::TABLES)?;
+        std::thread::sleep(Duration::from_millis(for_ms));
+        self.detach(recording)
+    }
+
+    /// Waits until the program has launched something.
+    pub fn wait_until_busy(&mut self) {
+        let deadline = Instant::now() + super::DEADLINE;
+        while std::fs::metadata(&self.log).map_or(0, |m| m.len()) < 20_000 {
+            assert!(Instant::now() < deadline, "it launches nothing");
+            assert!(self.child.try_wait().expect("wait").is_none(), "it ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What may not grow: mappings, shared memories of roctap among them, descriptors, threads.
+    pub fn holdings(&self) -> Holdings {
+        let proc = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let maps = std::fs::read_to_string(proc.join("maps")).expect("maps");
+        let count = |of: &str| std::fs::read_dir(proc.join(of)).expect(of).count();
+        Holdings {
+            mappings: maps.lines().count(),
+            memories: maps.lines().filter(|l| l.contains("memfd:roctap-test")).count(),
+            descriptors: count("fd"),
+            threads: count("task"),
+        }
+    }
+
+    /// Ids of its threads named `name`.
+    pub fn threads(&self, name: &str) -> Vec<PathBuf> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("tasks");
+        let named = |task: &PathBuf| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
+        };
+        tasks.map(|task| task.expect("a task").path()).filter(named).collect()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holdings {
+    pub mappings: usize,
+    pub memories: usize,
+    pub descriptors: usize,
+    pub threads: usize,
+}
+
+/// A field of `/proc/…/status`.
+pub fn status_field(task: &Path, field: &str) -> String {
+    let text = std::fs::read_to_string(task.join("status")).expect("status");
+    let line = text.lines().find(|l| l.starts_with(field)).expect("the field");
+    line.split_whitespace().last().expect("a value").to_owned()
+}
+
+/// How much of what ran in a window was recorded, was not because it had been enqueued before the
+/// first doorbell of its queue, and because no doorbell rang.
+#[derive(Default)]
+pub struct Seen {
+    pub recorded: usize,
+    pub before: usize,
+    pub unseen: usize,
+}
+
+/// The runtime's own queues are not recorded: their kernels are its shaders.
+fn is_the_runtimes(operation: &Operation) -> bool {
+    operation.name.is_empty() || operation.name.starts_with("hsa_") || operation.name.starts_with("Copy") || operation.name.starts_with("Fill")
+}
+
+/// Everything of the ground truth that lies in the window was recorded once, with its times and
+/// without a hole, but for what was counted as lost.
+pub fn verify(what: &str, window: &Window, truth: &[Operation]) -> Seen {
+    let Window { trace, began_ns, ended_ns } = window;
+    let lost = |cause: Loss| trace.losses[cause.0 as usize];
+    let (passed, before) = (lost(Loss::PACKET_PASSED), lost(Loss::BEFORE_ATTACH));
+    assert_eq!((trace.dropped, trace.lost() - passed - before), (0, 0), "{what}: {:?}", trace.losses);
+    let recorded: BTreeSet<(u64, u64)> = trace
+        .dispatches
+        .values()
+        .map(|r| (r.queue_id, r.packet_index))
+        .chain(trace.barriers.values().map(|r| (r.queue_id, r.packet_index)))
+        .collect();
+    assert_eq!(recorded.len(), trace.dispatches.len() + trace.barriers.len(), "{what}: twice");
+    let names: BTreeMap<u64, Vec<&str>> = trace.symbols.iter().fold(BTreeMap::new(), |mut m, s| {
+        m.entry(s.0.kernel_object).or_insert_with(Vec::new).push(s.1.as_str());
+        m
+    });
+    let nodes: BTreeMap<u64, u32> = trace.agents.iter().map(|a| (a.handle, a.node_id)).collect();
+    let first_of: BTreeMap<u64, u64> =
+        recorded.iter().rev().map(|&(queue, index)| (queue, index)).collect();
+    let last_of: BTreeMap<u64, u64> = recorded.iter().copied().collect();
+    // When the first doorbell of each queue rang: what had begun by then was enqueued before the
+    // shim came, and nobody can know how much it was; what had not is counted.
+    let of_dispatches = trace.dispatches.values().map(|r| (r.queue_id, r.enqueue_ns));
+    let of_barriers = trace.barriers.values().map(|r| (r.queue_id, r.enqueue_ns));
+    let mut first_ring: BTreeMap<u64, u64> = BTreeMap::new();
+    for (queue, ns) in of_dispatches.chain(of_barriers) {
+        let first = first_ring.entry(queue).or_insert(ns);
+        *first = ns.min(*first);
+    }
+    let (mut missing_before, mut holes, mut unseen) = (0, 0, 0);
+    let mut found = 0;
+    for o in truth {
+        let is_operation = match o.kind.as_str() {
+            "dispatch" => true,
+            "barrier_and" | "barrier_or" => o.signal != 0,
+            _ => false,
+        };
+        let Some(queue) = o.hsa_queue.filter(|_| is_operation) else { continue };
+        if recorded.contains(&(queue, o.index)) {
+            found += 1;
+            continue;
+        }
+        let rang_ns = first_ring.get(&queue).copied().unwrap_or(0).max(*began_ns);
+        let inside = o.start_ns > rang_ns + verify::NEAR_NS && o.end_ns < *ended_ns;
+        match (first_of.get(&queue), last_of.get(&queue)) {
+            (Some(first), Some(last)) if (first..last).contains(&&o.index) => holes += 1,
+            (Some(first), _) if inside && o.index < *first => missing_before += 1,
+            // No doorbell rang: all of it was enqueued before.
+            (None, None) if inside && !is_the_runtimes(o) => unseen += 1,
+            (Some(_), Some(last)) => assert!(!inside || o.index < *last, "{what}: not seen: {o:?}"),
+            _ => {}
+        }
+    }
+    assert_eq!(found, recorded.len(), "{what}: something recorded never ran");
+    assert!(holes as u64 <= passed, "{what}: {holes} holes, {passed} counted");
+    assert!(
+        missing_before as u64 <= before + passed,
+        "{what}: {missing_before} missing before the first, {before} counted, {passed} passed"
+    );
+    let by_place: BTreeMap<(u64, u64), &Operation> =
+        truth.iter().filter_map(|o| Some(((o.hsa_queue?, o.index), o))).collect();
+    for d in trace.dispatches.values() {
+        let o = by_place[&(d.queue_id, d.packet_index)];
+        assert_eq!(d.kernel_object, o.kernel_object, "{what}: {o:?}");
+        assert_eq!(nodes.get(&d.agent), Some(&o.node), "{what}: on another GPU: {o:?} {d:?}");
+        let named = names.get(&d.kernel_object).is_some_and(|n| n.contains(&o.name.as_str()));
+        assert!(named, "{what}: no symbol for {o:?}");
+    }
+    let outcome = (trace, truth);
+    let whole = verify::subset_of(what, outcome.0, outcome.1);
+    assert_eq!(whole, recorded.len());
+    let unfinished = recorded.len() + trace.copies.len() - trace.completes.len();
+    assert!(unfinished as u64 <= passed, "{what}: {unfinished} without an end");
+    Seen { recorded: recorded.len(), before: missing_before, unseen }
+}
