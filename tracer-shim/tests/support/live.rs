@@ -176,7 +176,10 @@ pub struct Seen {
 
 /// The runtime's own queues are not recorded: their kernels are its shaders.
 fn is_the_runtimes(operation: &Operation) -> bool {
-    operation.name.is_empty() || operation.name.starts_with("hsa_") || operation.name.starts_with("Copy") || operation.name.starts_with("Fill")
+    operation.name.is_empty()
+        || operation.name.starts_with("hsa_")
+        || operation.name.starts_with("Copy")
+        || operation.name.starts_with("Fill")
 }
 
 /// Everything of the ground truth that lies in the window was recorded once, with its times and
@@ -185,7 +188,12 @@ pub fn verify(what: &str, window: &Window, truth: &[Operation]) -> Seen {
     let Window { trace, began_ns, ended_ns } = window;
     let lost = |cause: Loss| trace.losses[cause.0 as usize];
     let (passed, before) = (lost(Loss::PACKET_PASSED), lost(Loss::BEFORE_ATTACH));
-    assert_eq!((trace.dropped, trace.lost() - passed - before), (0, 0), "{what}: {:?}", trace.losses);
+    assert_eq!(
+        (trace.dropped, trace.lost() - passed - before),
+        (0, 0),
+        "{what}: {:?}",
+        trace.losses
+    );
     let recorded: BTreeSet<(u64, u64)> = trace
         .dispatches
         .values()
