@@ -119,6 +119,10 @@ pub mod attach_status {
     pub const UNUSABLE: u64 = 8;
 }
 
+/// Sizes of the HSA runtime's `AmdExtTable` that the shim knows: those of ROCm 4.5 to 5.5. From 5.6 on
+/// it has more entries.
+pub const AMD_EXT_TABLE_BYTES: core::ops::RangeInclusive<u32> = 328..=424;
+
 /// A heartbeat older than this says that nobody reads.
 pub const HEARTBEAT_TIMEOUT_NS: u64 = 3_000_000_000;
 /// A heartbeat older than this never returns: the shim gives the memory up.

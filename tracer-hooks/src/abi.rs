@@ -5,7 +5,7 @@
 //! is the same from 4.5 to 6.2. The AMD extension table is the same, up to and including
 //! `hsa_amd_memory_async_copy_rect`, from 4.5 to 5.5 (400 to 424 bytes). **Release 5.6 inserted two
 //! entries in the middle and left the major version at 1**; only its size of 456 bytes tells. That
-//! is why [`AMD_EXT_KNOWN_BYTES`] bounds the size from above as well.
+//! is why [`AMD_EXT_TABLE_BYTES`](tracer_common::shim::AMD_EXT_TABLE_BYTES) bounds the size from above as well.
 //!
 //! Memory that the runtime or the GPU writes while we look is made of atomics here. Handles are
 //! structures of one 64-bit word in C, which the ABI passes exactly like `u64`.
@@ -25,8 +25,6 @@ pub const NOT_INITIALIZED: Status = 0x100B;
 
 /// Major version of every table that this code knows.
 pub const MAJOR: u32 = 1;
-/// Sizes of the AMD extension table whose beginning is as [`AmdExtTable`] says.
-pub const AMD_EXT_KNOWN_BYTES: core::ops::RangeInclusive<u32> = 328..=424;
 
 /// One function pointer of a table. Others may call through it at any time.
 #[repr(transparent)]
@@ -337,7 +335,7 @@ const _: () = {
     assert!(offset_of!(AmdExtTable, memory_async_copy) == 136);
     assert!(offset_of!(AmdExtTable, signal_create) == 264);
     assert!(offset_of!(AmdExtTable, memory_async_copy_rect) == 320);
-    assert!(size_of::<AmdExtTable>() == *AMD_EXT_KNOWN_BYTES.start() as usize);
+    assert!(size_of::<AmdExtTable>() == *tracer_common::shim::AMD_EXT_TABLE_BYTES.start() as usize);
     assert!(size_of::<AmdSignal>() == 64);
     assert!(offset_of!(AmdSignal, value) == 8 && offset_of!(AmdSignal, event_mailbox) == 16);
     assert!(offset_of!(AmdSignal, start_ts) == 32 && offset_of!(AmdSignal, queue) == 48);

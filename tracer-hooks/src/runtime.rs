@@ -141,7 +141,7 @@ impl Tables {
         let known = core.version.major == abi::MAJOR
             && core.version.minor as usize >= size_of::<abi::CoreTable>()
             && amd.version.major == abi::MAJOR
-            && abi::AMD_EXT_KNOWN_BYTES.contains(&amd.version.minor);
+            && tracer_common::shim::AMD_EXT_TABLE_BYTES.contains(&amd.version.minor);
         if known { Ok(Self { core, amd }) } else { Err(Unsupported::Version) }
     }
 

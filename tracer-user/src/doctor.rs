@@ -9,7 +9,9 @@ use std::{
 use crate::{
     calibrate::Cost,
     discover::{self, Runtime},
+    inject,
     privileges::{self, Need},
+    record::{Gpu, Prospect},
 };
 
 /// First kernel with `uprobe_multi` links.
@@ -44,6 +46,10 @@ pub struct Options {
     /// Measure what probes cost on this machine (about a second; nothing is stored)
     #[arg(long)]
     calibrate: bool,
+
+    /// What a running process allows, from outside: nothing is done to it (may be given several times)
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "calibrate")]
+    pids: Vec<u32>,
 }
 
 /// What `roctap doctor` prints. A reader that went away is no error.
@@ -83,6 +89,13 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         return calibrate();
     }
     let mut findings = Findings::default();
+    if !options.pids.is_empty() {
+        for &pid in &options.pids {
+            process(&mut findings, pid)?;
+        }
+        print(&findings.text)?;
+        return Ok(if findings.impossible { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+    }
     kernel(&mut findings);
     capabilities(&mut findings);
     match crate::shim::Shim::find() {
@@ -175,6 +188,49 @@ fn libraries(findings: &mut Findings) {
             findings.line(&Finding::Good, &what, &meaning);
         }
     }
+}
+
+/// What can be recorded of a running process, and from where.
+fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
+    let info = discover::process_info(pid)?;
+    findings.text.push_str(&format!("process {pid}: {}\n", info.command));
+    let libraries = discover::libraries(pid)?;
+    if libraries.is_empty() {
+        let meaning = "neither libamdhip64 nor libhsa-runtime64; roctap record -p waits for them";
+        findings.line(&Finding::Limited, "no ROCm library is mapped", meaning);
+    }
+    for library in &libraries {
+        let what = format!("{} {}", library.path.display(), library.version());
+        let meaning = format!("calls of the {} API can be recorded", library.runtime.name());
+        findings.line(&Finding::Good, &what, &meaning);
+    }
+    if let Err(reason) = inject::check(pid) {
+        let meaning = format!("GPU times: none, from outside only API calls are seen: {reason}");
+        findings.line(&Finding::Limited, "the shim cannot be put into it", &meaning);
+        return Ok(());
+    }
+    findings.line(
+        &Finding::Good,
+        "the shim can be put into it",
+        "one thread is stopped for it, for less than a millisecond on an idle machine",
+    );
+    match Prospect::of(pid) {
+        Ok(None) => {}
+        Err(error) => findings.line(&Finding::Limited, "GPU times: none", &format!("{error:#}")),
+        Ok(Some(prospect)) => {
+            if prospect.loaded.is_some() {
+                let meaning = "an earlier recording left it; it is used again";
+                findings.line(&Finding::Good, "the shim is in it already", meaning);
+            }
+            match prospect.tiers(Gpu::Auto).into_iter().next() {
+                Some((tier, _)) => {
+                    findings.line(&Finding::Good, "GPU times", &format!("{tier}"));
+                }
+                None => findings.line(&Finding::Limited, "GPU times: none", &prospect.why_none()),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn process_table(running: &[(discover::ProcessInfo, Vec<discover::Library>)]) -> String {

@@ -76,7 +76,8 @@ impl<'a> Located<'a> {
         self.functions.iter().find(|function| function.name == name)
     }
 
-    fn read(&self, address: u64) -> Option<u64> {
+    /// A word of the process's memory.
+    pub fn read(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
         self.process.read(address, &mut word).ok()?;
         Some(u64::from_le_bytes(word))

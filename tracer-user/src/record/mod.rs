@@ -5,6 +5,7 @@ mod connection;
 mod options;
 mod pause;
 mod progress;
+mod prospect;
 mod select;
 mod session;
 mod summary;
@@ -12,6 +13,7 @@ mod target;
 
 pub use command::{HOLD, hold};
 pub use options::{Gpu, Options};
+pub use prospect::Prospect;
 
 use std::{
     process::ExitCode,

@@ -1,0 +1,118 @@
+//! What a running process offers for GPU times.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use tracer_common::shim::{
+    AMD_EXT_TABLE_BYTES, ATTACH_FUNCTION, Attach, DISPATCH_SITE, PROTOCOL_WORD, VERSION, tier,
+};
+
+use super::{Gpu, target::Tier};
+use crate::{
+    discover::{self, Library, Runtime},
+    plan::{Located, Process},
+};
+
+/// Functions of the HSA runtime that pass their calls on through its two tables.
+const CORE_STUB: &str = "hsa_init";
+const AMD_EXT_STUB: &str = "hsa_amd_profiling_set_profiler_enabled";
+
+/// A process that has loaded the HSA runtime.
+pub struct Prospect {
+    /// What the shim needs to know, but for the tier.
+    pub attach: Attach,
+    /// A shim that it has loaded already, and that speaks our protocol.
+    pub loaded: Option<LoadedShim>,
+    tables_known: bool,
+    hip_known: bool,
+}
+
+impl Prospect {
+    /// Looks at process `pid`, from outside; none when it has not loaded the HSA runtime.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be looked into, or is not as expected.
+    pub fn of(pid: u32) -> anyhow::Result<Option<Self>> {
+        let libraries = discover::libraries(pid)?;
+        let of = |runtime| libraries.iter().find(|library| library.runtime == runtime);
+        let Some(hsa) = of(Runtime::Hsa) else { return Ok(None) };
+        let process = Process::open(pid)?;
+        let runtime = Located::find(&process, &hsa.open_path)?;
+        let missing = || anyhow!("{}: its API tables were not found", hsa.path.display());
+        let mut attach = Attach {
+            version: VERSION,
+            core_table: runtime.table_of(CORE_STUB).with_context(missing)?,
+            amd_ext_table: runtime.table_of(AMD_EXT_STUB).with_context(missing)?,
+            ..Attach::default()
+        };
+        // A table begins with its version: major, and its size as minor.
+        let version = runtime.read(attach.amd_ext_table).unwrap_or(0);
+        let tables_known = AMD_EXT_TABLE_BYTES.contains(&((version >> 32) as u32));
+        let hip_known = match of(Runtime::Hip) {
+            Some(hip) => hip_functions(&process, hip, &mut attach)?,
+            None => false,
+        };
+        let loaded = LoadedShim::find(pid, &process)?;
+        Ok(Some(Self { attach, loaded, tables_known, hip_known }))
+    }
+
+    /// The ways to GPU times, the best first, with what the shim is told for each.
+    pub fn tiers(&self, gpu: Gpu) -> Vec<(Tier, u64)> {
+        let mut tiers = Vec::new();
+        if self.tables_known && gpu != Gpu::Hip {
+            tiers.push((Tier::Tables, tier::TABLES));
+        }
+        if self.hip_known && gpu != Gpu::Tables {
+            tiers.push((Tier::HipActivity, tier::HIP_ACTIVITY));
+        }
+        tiers
+    }
+
+    /// Why there is none.
+    pub fn why_none(&self) -> String {
+        let tables = if self.tables_known { "are known" } else { "are not (ROCm 4.5 to 5.5 are)" };
+        let hip = if self.hip_known { "is known" } else { "is not (that of ROCm 5.2 is)" };
+        format!("of this release, the HSA tables {tables}, and HIP's activity interface {hip}")
+    }
+}
+
+/// Notes where HIP's activity functions are; false when one is missing.
+fn hip_functions(process: &Process, hip: &Library, attach: &mut Attach) -> anyhow::Result<bool> {
+    let hip = Located::find(process, &hip.open_path)?;
+    let found = [
+        (&mut attach.hip_init_activity, "hipInitActivityCallback"),
+        (&mut attach.hip_register_activity, "hipRegisterActivityCallback"),
+        (&mut attach.hip_remove_activity, "hipRemoveActivityCallback"),
+        (&mut attach.hip_enable_activity, "hipEnableActivityCallback"),
+    ]
+    .map(|(address, name)| {
+        *address = hip.function(name).unwrap_or(0);
+        *address != 0
+    });
+    Ok(found.into_iter().all(|found| found))
+}
+
+/// A shim in a process.
+pub struct LoadedShim {
+    /// A path by which its file can be opened.
+    pub path: PathBuf,
+    /// Address of its attach function.
+    pub attach: u64,
+    /// Where its dispatch site is in the file.
+    pub site_offset: u64,
+}
+
+impl LoadedShim {
+    /// One of another protocol is left alone: ours is loaded beside it.
+    fn find(pid: u32, process: &Process) -> anyhow::Result<Option<Self>> {
+        let of = |path: PathBuf| {
+            let located = Located::find(process, &path).ok()?;
+            let ours = located.word(PROTOCOL_WORD) == Some(VERSION);
+            let attach = located.function(ATTACH_FUNCTION).filter(|_| ours)?;
+            let site_offset = located.file_offset(DISPATCH_SITE)?;
+            Some(Self { path, attach, site_offset })
+        };
+        Ok(discover::shims(pid)?.into_iter().find_map(of))
+    }
+}
