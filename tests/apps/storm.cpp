@@ -1,5 +1,5 @@
 // Many threads with many streams launch as fast as they can.
-//   storm [threads ≤ 16] [streams per thread] [launches per stream] [synchronise every n launches]
+//   storm [threads ≤ 16] [streams per thread] [launches per stream] [synchronise every n launches] [devices]
 // Each thread has a kernel of its own name.
 #include "common.h"
 
@@ -23,7 +23,8 @@ static void launch(int thread, hipStream_t stream, unsigned* launched) {
   }
 }
 
-static void run(int thread, int streams, long launches, long every) {
+static void run(int thread, int streams, long launches, long every, int devices) {
+  if (devices > 1 && HIP(hipSetDevice, thread % devices)) return;
   const size_t bytes = streams * sizeof(unsigned);
   unsigned* launched = nullptr;
   std::vector<unsigned> result(streams);
@@ -51,15 +52,16 @@ static void run(int thread, int streams, long launches, long every) {
 int main(int argc, char** argv) {
   int threads = (int)number(argc, argv, 1, 4), streams = (int)number(argc, argv, 2, 2);
   long launches = number(argc, argv, 3, 1000), every = number(argc, argv, 4, 0);
+  int devices = (int)number(argc, argv, 5, 1);
   if (threads < 1 || threads > 16 || streams < 1) {
-    fprintf(stderr, "usage: storm [threads 1..16] [streams] [launches] [sync every]\n");
+    fprintf(stderr, "usage: storm [threads 1..16] [streams] [launches] [sync every] [devices]\n");
     return 2;
   }
   if (HIP(hipSetDevice, 0)) return common::report();
   timespec from, to;
   clock_gettime(CLOCK_MONOTONIC, &from);
   std::vector<std::thread> all;
-  for (int t = 0; t < threads; t++) all.emplace_back(run, t, streams, launches, every);
+  for (int t = 0; t < threads; t++) all.emplace_back(run, t, streams, launches, every, devices);
   for (auto& t : all) t.join();
   clock_gettime(CLOCK_MONOTONIC, &to);
   double s = to.tv_sec - from.tv_sec + (to.tv_nsec - from.tv_nsec) / 1e9;

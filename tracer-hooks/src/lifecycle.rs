@@ -209,6 +209,16 @@ fn release_queues() {
     STATE.copies.release(&STATE.pool);
 }
 
+/// Has the sink give up what it records into, if nobody wants that any more; true when there is
+/// nothing to give up and nothing to look after.
+pub fn let_go() -> bool {
+    let Some(_switching) = SWITCH.try_lock() else { return false };
+    // Under the lock: a recording that begins meanwhile is not to lose its memory.
+    let phase = STATE.phase.load(Ordering::Acquire);
+    let drained = phase != phase::DRAINING;
+    phase != phase::ACTIVE && STATE.sink.get().is_none_or(|sink| sink.let_go(drained)) && drained
+}
+
 /// Ends draining if nothing is in flight any more.
 pub fn finish_draining() {
     if STATE.phase.load(Ordering::Acquire) != phase::DRAINING || STATE.pool.outstanding() > 0 {

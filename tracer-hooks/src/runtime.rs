@@ -121,16 +121,16 @@ impl Tables {
     /// # Safety
     ///
     /// Either address is wrong, or the runtime's own table is there, which lives as long as the
-    /// process. That a wrong one is found out is likely, not certain: the memory is there and begins
+    /// process. That a wrong one is found out is likely, not certain: it can be read and begins
     /// with the right version and size.
     pub unsafe fn at(core: u64, amd: u64) -> Result<Self, Unsupported> {
         let (core, amd) = (core as usize, amd as usize);
-        if !sys::is_mapped(core, size_of::<abi::CoreTable>())
-            || !sys::is_mapped(amd, size_of::<abi::AmdExtTable>())
+        if !sys::is_readable(core, size_of::<abi::CoreTable>())
+            || !sys::is_readable(amd, size_of::<abi::AmdExtTable>())
         {
             return Err(Unsupported::Version);
         }
-        // SAFETY: memory is there, aligned for words, of which the tables are made.
+        // SAFETY: it can be read, and is aligned for words, of which the tables are made.
         unsafe { Self::checked(&*(core as *const _), &*(amd as *const _)) }
     }
 

@@ -208,12 +208,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     lifecycle::finish_draining();
     drop(work);
-    let phase = STATE.phase.load(Ordering::Acquire);
-    if pace.wish == Wish::Nothing
-        && phase != phase::ACTIVE
-        && let_go(phase == phase::DORMANT)
-        && phase == phase::DORMANT
-    {
+    if pace.wish == Wish::Nothing && lifecycle::let_go() {
         return Pause::Idle(FOR_EVER_NS);
     }
     let active = STATE.active();
@@ -239,15 +234,11 @@ fn one_round(pace: &mut Pace) -> Pause {
 /// The runtime is gone, or has not been there: only the sink is left to ask.
 fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
     pace.wish = wish(now);
-    if pace.wish == Wish::Nothing && let_go(true) {
+    if pace.wish == Wish::Nothing && lifecycle::let_go() {
         Pause::Idle(FOR_EVER_NS)
     } else {
         Pause::Idle(ASK_EVERY_NS)
     }
-}
-
-fn let_go(drained: bool) -> bool {
-    STATE.sink.get().is_none_or(|sink| sink.let_go(drained))
 }
 
 fn wish(now: u64) -> Wish {

@@ -4,10 +4,13 @@
 
 mod support;
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use support::live::{Seen, Window, verify};
+use support::live::{Seen, Window, status_field, verify};
+use support::memory::{Recording, Trace};
 use support::{finish, setup};
+use tracer_common::shim::{attach_status, control, state, tier};
 
 /// Attaches again and again until the program ends.
 #[test]
@@ -24,9 +27,6 @@ fn rocm_attached_again_and_again() {
         ("module 400 20", &[SLOW]),
         ("hsa_direct psrab 30000", &[]),
     ] {
-        if std::env::var("ONLY").is_ok_and(|only| !program.starts_with(&only)) {
-            continue;
-        }
         let mut running = s.start("again", program, env);
         running.wait_until_busy();
         let mut windows: Vec<Window> = Vec::new();
@@ -60,4 +60,138 @@ fn rocm_attached_again_and_again() {
         );
         assert!(recorded > 100 && recorded > before + unseen && windows.len() > 3, "{program}");
     }
+}
+
+/// Nothing may be left in a busy process, however often we came: no descriptor or thread more than
+/// after the third time, no mapping of ours, and our thread takes no signals.
+#[test]
+fn rocm_two_hundred_times() {
+    let Some(s) = setup() else { return };
+    let mut running = s.start("cycles", "loop 0 4 0", &[("EMUGPU_KERNEL_NS", "*=20000")]);
+    running.wait_until_busy();
+    let mut after_some = None;
+    let mut dispatches = 0;
+    for cycle in 0..200 {
+        dispatches += running.record(5).expect("it runs").trace.dispatches.len();
+        if cycle == 2 {
+            after_some = Some(running.settled());
+        }
+    }
+    assert!(dispatches > 2000, "{dispatches}");
+    let (now, before) = (running.settled(), after_some.expect("measured"));
+    assert_eq!((now.descriptors, now.threads), (before.descriptors, before.threads));
+    // The C library keeps a stack and a heap, each of two mappings, of every thread that ran beside
+    // another: of one attachment's that ends and the next one's that begins.
+    assert!(now.mappings <= before.mappings + 8, "{before:?} {now:?}");
+    let ours = running.threads("roctap-shim");
+    assert_eq!(ours.len(), 1);
+    assert_eq!(status_field(&ours[0], "SigBlk:"), "fffffffe7ffbfeff");
+    let switches = || status_field(&ours[0], "voluntary_ctxt_switches:");
+    let before = switches();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(switches(), before, "it sleeps without polling");
+    // SAFETY: a signal to a child that was not waited for.
+    #[expect(unsafe_code, reason = "a system call")]
+    unsafe {
+        libc::kill(running.child.id() as i32, libc::SIGTERM);
+    }
+    let (_, errors) = finish(running.child, "loop");
+    assert_eq!(errors, "");
+}
+
+#[test]
+fn rocm_what_is_refused() {
+    let Some(s) = setup() else { return };
+    let mut running = s.start("refused", "loop 0 1 2000", &[]);
+    running.wait_until_busy();
+    let holdings = running.settled();
+    let memory = Recording::new(8, 1 << 16);
+    assert_eq!(running.status("/dev/zero", tier::TABLES, ""), attach_status::MEMORY);
+    assert_eq!(running.status(&memory.path(), 77, ""), attach_status::UNSUPPORTED, "no such tier");
+    assert_eq!(running.status(&memory.path(), tier::TABLES, ""), attach_status::MEMORY, "taken");
+    for wrong in [16, 4096, 1_u64 << 44] {
+        let memory = Recording::new(8, 1 << 16);
+        let status = running.status(&memory.path(), tier::TABLES, &wrong.to_string());
+        assert_eq!(status, attach_status::UNSUPPORTED, "{wrong}");
+        assert_eq!(memory.get(control::STATE), state::UNSUPPORTED);
+        assert_eq!(memory.get(control::ATTACH_STATUS), attach_status::UNSUPPORTED);
+    }
+    let Some(first) = running.attach(tier::TABLES) else { panic!("it ended") };
+    let second = Recording::new(8, 1 << 16);
+    assert_eq!(running.status(&second.path(), tier::TABLES, ""), attach_status::BUSY);
+    assert_eq!(first.0.get(control::STATE), state::ACTIVE, "nothing changed");
+    let window = running.detach(first).expect("it runs");
+    assert!(!window.trace.dispatches.is_empty());
+    let now = running.settled();
+    assert_eq!((now.memories, now.descriptors), (0, holdings.descriptors));
+    let log = running.log.clone();
+    running.child.kill().expect("kill");
+    running.child.wait().expect("wait");
+    verify("refused", &window, &emulated_gpu::truth::read(&log).expect("log"));
+}
+
+/// A roctap that was killed is found out within a second; what it asked for does not stay.
+#[test]
+fn rocm_after_a_killed_recorder() {
+    let Some(s) = setup() else { return };
+    let mut running = s.start("killed-recorder", "loop 0 2 5000", &[]);
+    running.wait_until_busy();
+    let (killed, _) = running.attach(tier::TABLES).expect("it runs");
+    killed.stall(true);
+    let began = Instant::now();
+    let window = running.record(100).expect("it runs");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(running.settled().memories, 0);
+    let before = killed.stop();
+    let log = running.log.clone();
+    running.child.kill().expect("kill");
+    running.child.wait().expect("wait");
+    let truth = emulated_gpu::truth::read(&log).expect("log");
+    let seen = verify("killed recorder", &window, &truth);
+    assert!(seen.recorded > 100, "{}", seen.recorded);
+    let sequences = |trace: &Trace| trace.dispatches.keys().copied().collect::<BTreeSet<u64>>();
+    let (old, new) = (sequences(&before), sequences(&window.trace));
+    assert!(!old.is_empty() && old.is_disjoint(&new), "a number is given once in a process");
+    assert!(window.trace.completes.keys().all(|sequence| !old.contains(sequence)));
+}
+
+/// The library is there, `hsa_init` is yet to be called.
+#[test]
+fn rocm_attached_before_the_runtime_begins() {
+    let Some(s) = setup() else { return };
+    let mut running = s.start("early", "hsa_direct", &[("ROCTAP_TEST_WAIT", "1")]);
+    let (recording, _) = running.attach(tier::TABLES).expect("it waits");
+    running.go_on();
+    let log = running.log.clone();
+    let (report, errors) = finish(running.child, "hsa_direct");
+    let trace = recording.stop();
+    let truth = emulated_gpu::truth::read(&log).expect("log");
+    let outcome = support::Outcome { report, errors, trace, truth, took: Duration::ZERO };
+    assert!(support::verify::counted("early", &outcome) < 100);
+    assert!(outcome.trace.dispatches.len() > 1000);
+}
+
+/// Several GPUs: whose queue it is follows from what it runs.
+#[test]
+fn rocm_queues_of_several_gpus_that_were_there_before() {
+    let Some(s) = setup() else { return };
+    let env = [("EMUGPU_COUNT", "3"), ("EMUGPU_ARCH", "gfx90a"), ("EMUGPU_KERNEL_NS", "*=20000")];
+    let mut running = s.start("gpus", "storm 3 2 20000 100 3", &env);
+    running.wait_until_busy();
+    let mut windows = Vec::new();
+    while let Some(window) = running.record(40)
+        && windows.len() < 10
+    {
+        windows.push(window);
+    }
+    let log = running.log.clone();
+    let (_, errors) = finish(running.child, "storm");
+    assert_eq!(errors, "");
+    let truth = emulated_gpu::truth::read(&log).expect("log");
+    let mut agents = BTreeSet::new();
+    for window in &windows {
+        verify("several", window, &truth);
+        agents.extend(window.trace.dispatches.values().map(|d| d.agent));
+    }
+    assert_eq!(agents.len(), 3, "{} windows", windows.len());
 }

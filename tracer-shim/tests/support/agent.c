@@ -1,11 +1,13 @@
 // Preloaded into a program, attaches the shim to it when told to: what roctap does from outside, without
 // the injection. Reads commands from standard input, which is a socket, and answers each:
 //   attach SHIM MEMORY TIER own|block [WRONG]   the status, or "-" when the block is the shim's
+//   go                                          lets main begin, if ROCTAP_TEST_WAIT is set; no answer
 // With "own" the request stays ours and the answer waits for it. WRONG is added to the tables' addresses.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -87,6 +89,8 @@ static void attach(const char* shim, const char* memory, uint64_t tier, int own,
   if (write(0, answer, strlen(answer)) < 0) return;
 }
 
+static sem_t may_begin;
+
 static void* serve(void* unused) {
   char line[4096], shim[1024], memory[1024], whose[16];
   unsigned long tier, wrong;
@@ -97,6 +101,7 @@ static void* serve(void* unused) {
     line[length] = 0;
     length = 0;
     wrong = 0;
+    if (!strcmp(line, "go\n")) sem_post(&may_begin);
     if (sscanf(line, "attach %1023s %1023s %lu %15s %lu", shim, memory, &tier, whose, &wrong) >= 4)
       attach(shim, memory, tier, whose[0] == 'o', wrong);
   }
@@ -105,9 +110,11 @@ static void* serve(void* unused) {
 __attribute__((constructor)) static void begin(void) {
   if (!getenv("ROCTAP_TEST_AGENT")) return;
   unsetenv("ROCTAP_TEST_AGENT");
+  sem_init(&may_begin, 0, 0);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   detached(serve, NULL);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (getenv("ROCTAP_TEST_WAIT")) sem_wait(&may_begin);
 }

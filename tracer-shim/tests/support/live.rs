@@ -140,7 +140,27 @@ impl Program {
         }
     }
 
-    /// Ids of its threads named `name`.
+    /// What it holds once it holds the same for a while, and no memory of ours.
+    pub fn settled(&self) -> Holdings {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut last = self.holdings();
+        let mut same = 0;
+        while same < 20 || last.memories > 0 {
+            assert!(Instant::now() < deadline, "{last:?}");
+            std::thread::sleep(Duration::from_millis(5));
+            let now = self.holdings();
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+        }
+        last
+    }
+
+    /// Lets a program begin that was started with `ROCTAP_TEST_WAIT`.
+    pub fn go_on(&mut self) {
+        self.agent.get_mut().write_all(b"go\n").expect("the agent lives");
+    }
+
+    /// Its threads named `name`.
     pub fn threads(&self, name: &str) -> Vec<PathBuf> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("tasks");
         let named = |task: &PathBuf| {
