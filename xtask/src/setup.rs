@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use crate::run::{cargo, output, run};
 
 /// Debian packages, and what each is for.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 15] = [
     ("gcc", "links programs"),
     ("make", "builds libbpf and the test programs"),
     ("pkg-config", "finds libelf"),
@@ -24,6 +24,10 @@ const PACKAGES: [(&str, &str); 11] = [
     ("libhsa-runtime-dev", "its headers"),
     ("libhsakmt-dev", "headers of the layer that the emulated GPU replaces"),
     ("hipcc", "compiles the test programs"),
+    ("libjemalloc2", "tests of attaching: an allocator with thread-local state"),
+    ("libtcmalloc-minimal4", "tests of attaching: another one"),
+    ("musl-tools", "tests of attaching: another C library, which is refused"),
+    ("strace", "tests of attaching: somebody else who traces"),
 ];
 
 /// bpf-linker's release line that goes with the programs.

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -13,6 +15,8 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <stddef.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -77,12 +81,26 @@ static void* worker(void* argument) {
   return NULL;
 }
 
+// From here on system call `number` fails with `error`.
+static void forbid(unsigned number, unsigned error) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) fail("seccomp");
+}
+
 int main(int count, char** arguments) {
   const char* mode = count > 1 ? arguments[1] : "threads";
   // Without SA_RESTART: it ends what waits.
   struct sigaction term = {.sa_handler = on_term};
   sigaction(SIGTERM, &term, NULL);
   arithmetic();
+  if (!strcmp(mode, "confined")) forbid(SYS_memfd_create, EPERM), mode = "threads";
+  if (!strcmp(mode, "contained")) forbid(SYS_clone3, ENOSYS), mode = "threads";
   if (!strcmp(mode, "threads")) {
     pthread_t threads[4];
     for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, worker, (void*)(i * 1000));
