@@ -163,7 +163,10 @@ global_asm!(
     "jz 40f",
     "call 95f",
     "jmp 32b",
+    // The memory's descriptor is the shim's to close, if it was reached.
     "40:",
+    "cmp dword ptr [rbx + {STATE}], {NOT_LOADED}",
+    "je 81f",
     "cmp qword ptr [rbx + {ENTRY}], 0",
     "jne 90f",
     "mov rdi, [rbx + {LIBRARY_FD}]",

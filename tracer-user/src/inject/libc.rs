@@ -80,7 +80,8 @@ fn part_of_libc(name: &str) -> Option<Part> {
         Some(Part::Threads)
     } else if is("libdl", "libdl.so.2") {
         Some(Part::Loader)
-    } else if name.starts_with("ld-musl-") || name.starts_with("libc.musl-") {
+    // What glibc calls libc.so is a script for the linker.
+    } else if name.starts_with("ld-musl-") || name.starts_with("libc.musl-") || name == "libc.so" {
         Some(Part::Musl)
     } else {
         None
