@@ -209,14 +209,45 @@ fn release_queues() {
     STATE.copies.release(&STATE.pool);
 }
 
+/// Whether what is in flight may still be worth waiting for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// Something completed not long ago.
+    Waiting,
+    /// Nothing did: it may be a kernel that runs for hours, or a packet that was taken just before
+    /// our signal was in it.
+    Ended,
+}
+
 /// Has the sink give up what it records into, if nobody wants that any more; true when there is
 /// nothing to give up and nothing to look after.
-pub fn let_go() -> bool {
+pub fn let_go(patience: Patience) -> bool {
     let Some(_switching) = SWITCH.try_lock() else { return false };
+    let Some(&sink) = STATE.sink.get() else { return true };
     // Under the lock: a recording that begins meanwhile is not to lose its memory.
-    let phase = STATE.phase.load(Ordering::Acquire);
-    let drained = phase != phase::DRAINING;
-    phase != phase::ACTIVE && STATE.sink.get().is_none_or(|sink| sink.let_go(drained)) && drained
+    match (STATE.phase.load(Ordering::Acquire), patience) {
+        (phase::ACTIVE, _) => false,
+        (phase::DRAINING, Patience::Waiting) => {
+            sink.let_go(false);
+            false
+        }
+        (phase::DRAINING, Patience::Ended) => {
+            // It is looked after as before, but whoever reads need not wait for it.
+            if !sink.housekeeping(sys::now_ns()) {
+                sink.lost(Loss::UNFINISHED, in_flight());
+                sink.state(state::DORMANT);
+                sink.let_go(true);
+            }
+            false
+        }
+        _ => sink.let_go(true),
+    }
+}
+
+/// Operations that have not completed.
+fn in_flight() -> u64 {
+    let pending = |track: &crate::track::Track| track.pending() as u64;
+    STATE.registry.objects().map(|q| pending(&q.track)).sum::<u64>() + pending(&STATE.copies.track)
 }
 
 /// Ends draining if nothing is in flight any more.
@@ -349,9 +380,7 @@ pub fn finish() {
     STATE.phase.store(phase::CLOSED, Ordering::Release);
     // Wait for the worker to be out of the runtime.
     let work = STATE.work.lock_for(EXIT_WAIT_NS);
-    let in_flight = |track: &crate::track::Track| track.pending() as u64;
-    let unfinished: u64 = STATE.registry.objects().map(|q| in_flight(&q.track)).sum::<u64>()
-        + in_flight(&STATE.copies.track);
+    let unfinished = in_flight();
     if let Some(sink) = STATE.sink.get()
         && unfinished > 0
     {

@@ -12,15 +12,18 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use crate::harvest::Round;
 use crate::hooks::{self, contained};
+use crate::lifecycle::{self, Patience};
 use crate::queue::life;
 use crate::runtime::RUNTIME;
 use crate::sink::Wish;
 use crate::state::{STATE, phase, sleep};
+use crate::sys;
 use crate::track::Look;
-use crate::{lifecycle, sys};
 
 /// How often the sink is asked whether to record.
 const ASK_EVERY_NS: u64 = 50_000_000;
+/// How long a recording that has ended waits for the next of its operations to complete.
+const PATIENCE_NS: u64 = 500_000_000;
 /// Until somebody calls.
 const FOR_EVER_NS: u64 = u64::MAX;
 /// Least time between two looks at everything.
@@ -80,6 +83,8 @@ struct Pace {
     may_yield: bool,
     last_progress_ns: u64,
     last_chained_ns: u64,
+    /// When something last completed that a recording which has ended waits for, or none did.
+    last_drained_ns: u64,
     next_ask_ns: u64,
     next_full_ns: u64,
     /// What had been enqueued before the last look: everything, and what is waited for.
@@ -98,6 +103,7 @@ impl Pace {
             may_yield: cpus > 3,
             last_progress_ns: 0,
             last_chained_ns: 0,
+            last_drained_ns: 0,
             next_ask_ns: 0,
             next_full_ns: 0,
             seen: (0, 0),
@@ -208,7 +214,14 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     lifecycle::finish_draining();
     drop(work);
-    if pace.wish == Wish::Nothing && lifecycle::let_go() {
+    if round.done > 0 || STATE.phase.load(Ordering::Relaxed) != phase::DRAINING {
+        pace.last_drained_ns = now;
+    }
+    let patience = match now.saturating_sub(pace.last_drained_ns) {
+        0..PATIENCE_NS => Patience::Waiting,
+        _ => Patience::Ended,
+    };
+    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) {
         return Pause::Idle(FOR_EVER_NS);
     }
     let active = STATE.active();
@@ -234,7 +247,7 @@ fn one_round(pace: &mut Pace) -> Pause {
 /// The runtime is gone, or has not been there: only the sink is left to ask.
 fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
     pace.wish = wish(now);
-    if pace.wish == Wish::Nothing && lifecycle::let_go() {
+    if pace.wish == Wish::Nothing && lifecycle::let_go(Patience::Ended) {
         Pause::Idle(FOR_EVER_NS)
     } else {
         Pause::Idle(ASK_EVERY_NS)
