@@ -20,6 +20,8 @@ pub const AGENT: u64 = 0x1000;
 
 /// Signals of ours that exist.
 pub static SIGNALS: AtomicI64 = AtomicI64::new(0);
+/// Calls of `hsa_init` that `hsa_shut_down` did not undo.
+pub static USERS: AtomicI64 = AtomicI64::new(0);
 /// Signals decremented through the runtime.
 pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
 static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
@@ -143,7 +145,12 @@ unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
     // SAFETY: as the caller promises.
     unsafe { dispatch_time(AGENT, signal, out) }
 }
+unsafe extern "C-unwind" fn init() -> Status {
+    USERS.fetch_add(1, Ordering::Relaxed);
+    abi::SUCCESS
+}
 unsafe extern "C-unwind" fn shut_down() -> Status {
+    USERS.fetch_sub(1, Ordering::Relaxed);
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn freeze(_: u64, _: *const c_char) -> Status {
@@ -226,7 +233,7 @@ impl Fake {
             };
         }
         set! {
-            core.shut_down => shut_down, core.iterate_agents => agents,
+            core.init => init, core.shut_down => shut_down, core.iterate_agents => agents,
             core.agent_get_info => info, core.queue_create => queue_create,
             core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
             core.signal_store_relaxed => store, core.signal_store_screlease => store,

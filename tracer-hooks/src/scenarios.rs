@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS, packet_type};
-use crate::fake::{Fake, FakeQueue, Gates, SIGNALS, forever, handle, signal};
+use crate::fake::{Fake, FakeQueue, Gates, SIGNALS, USERS, forever, handle, signal};
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
@@ -29,6 +29,8 @@ struct Told {
 struct Recorder {
     told: Mutex<Told>,
     on: AtomicBool,
+    /// When it is not on, it will not be before something is installed again.
+    attached: AtomicBool,
     count: AtomicU64,
 }
 
@@ -48,10 +50,16 @@ impl Recorder {
 
 impl Sink for Recorder {
     fn wanted(&self, _: u64) -> Wish {
-        if self.on.load(Ordering::Acquire) { Wish::Record } else { Wish::Later }
+        match self.on.load(Ordering::Acquire) {
+            true => Wish::Record,
+            false if self.attached.load(Ordering::Acquire) => Wish::Nothing,
+            false => Wish::Later,
+        }
     }
-    fn let_go(&self, _: bool) -> bool {
-        panic!("it may always be wanted again")
+    fn let_go(&self, drained: bool) -> bool {
+        assert!(self.attached.load(Ordering::Acquire), "it may always be wanted again");
+        assert!(!drained || self.told().state == state::DORMANT, "the state is told before");
+        drained
     }
     fn reserve(&self, _: u64) -> Option<u64> {
         Some(self.number())
@@ -234,6 +242,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     let recorder: &'static Recorder = forever(Recorder {
         told: Mutex::default(),
         on: AtomicBool::new(true),
+        attached: AtomicBool::new(false),
         count: AtomicU64::new(0),
     });
     let bench = Bench { fake: installing(recorder), recorder };
@@ -244,6 +253,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     destroyed_with_work(&bench);
     copies(&bench);
     closing(&bench);
+    live(&bench);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
 }
@@ -378,4 +388,62 @@ fn closing(bench: &Bench) {
     bench.check(&queue, 1);
     queue.destroy();
     lifecycle::close();
+}
+
+/// The runtime is in use when we come, all producers of a queue meet us at once, and we come and go.
+fn live(bench: &Bench) {
+    let recorder = bench.recorder;
+    recorder.on.store(false, Ordering::Release);
+    recorder.attached.store(true, Ordering::Release);
+    let mut random = Random::new(77);
+    for round in 0..6 {
+        let bench = Bench { fake: Fake::new(), recorder };
+        // SAFETY: tables of ours.
+        #[expect(unsafe_code, reason = "tables of ours")]
+        let tables = unsafe {
+            let address = |table: *const ()| table as u64;
+            let (core, amd) = (core::ptr::from_ref(bench.fake.core), bench.fake.amd);
+            Tables::at(address(core.cast()), address(core::ptr::from_ref(amd).cast()))
+        };
+        let tables = tables.expect("known");
+        let queues = [bench.queue(256, round), bench.queue(64, round + 1)];
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for queue in &queues {
+                let (bench, stop) = (&bench, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Acquire) {
+                        storm(bench, queue, 3, 100);
+                    }
+                });
+            }
+            for _ in 0..8 {
+                std::thread::sleep(Duration::from_micros(random.below(5000)));
+                recorder.on.store(true, Ordering::Release);
+                assert_eq!(lifecycle::install(tables, recorder, Timing::Live), Ok(()));
+                assert_eq!(recorder.told().state, state::ACTIVE);
+                std::thread::sleep(Duration::from_micros(random.below(10_000)));
+                recorder.on.store(false, Ordering::Release);
+                until("the end", || recorder.told().state == state::DORMANT);
+                assert_eq!(SIGNALS.load(Ordering::Relaxed), 0, "no signals are kept");
+            }
+            stop.store(true, Ordering::Release);
+        });
+        let told = recorder.told();
+        for queue in &queues {
+            let id = queue.amd.id.load(Ordering::Relaxed);
+            let recorded: Vec<_> = told.packets.range((id, 0)..(id + 1, 0)).collect();
+            assert!(!recorded.is_empty());
+            for (&(_, index), sequence) in recorded {
+                let complete = told.completed[sequence];
+                assert_eq!((complete.start_ns, complete.end_ns), (2 * index + 1, 2 * index + 2));
+            }
+        }
+        drop(told);
+        for queue in queues {
+            queue.destroy();
+        }
+        assert_eq!(USERS.load(Ordering::Relaxed), 0, "no use of the runtime is kept");
+        lifecycle::close();
+    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use support::live::{Seen, Window, status_field, verify};
 use support::memory::{Recording, Trace};
 use support::{finish, setup};
-use tracer_common::shim::{attach_status, control, state, tier};
+use tracer_common::shim::{Loss, attach_status, control, state, tier};
 
 /// Attaches again and again until the program ends.
 #[test]
@@ -194,4 +194,36 @@ fn rocm_queues_of_several_gpus_that_were_there_before() {
         agents.extend(window.trace.dispatches.values().map(|d| d.agent));
     }
     assert_eq!(agents.len(), 3, "{} windows", windows.len());
+}
+
+/// Whoever ends a recording is not kept waiting by a kernel that runs on, and the kernel's end reaches
+/// the program all the same.
+#[test]
+fn rocm_a_kernel_that_runs_longer_than_the_recording() {
+    let Some(s) = setup() else { return };
+    let env = [("EMUGPU_KERNEL_NS", "loop_t0=3000000000")];
+    let mut running = s.start("long", "loop 2 1 5", &env);
+    let log = running.log.clone();
+    while !log.exists() {
+        assert!(running.child.try_wait().expect("wait").is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (recording, _) = running.attach(tier::TABLES).expect("it runs");
+    let deadline = Instant::now() + support::DEADLINE;
+    // The program fills its memory before it launches.
+    while recording.recorded() < 2 {
+        assert!(Instant::now() < deadline, "nothing is launched");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
+    let window = running.detach((recording, 0)).expect("it runs");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let unfinished = window.trace.losses[Loss::UNFINISHED.0 as usize];
+    let trace = &window.trace;
+    let ended = |sequence: &u64| trace.completes.contains_key(sequence);
+    let running_on = trace.dispatches.keys().filter(|s| !ended(s)).count();
+    let waiting = trace.barriers.keys().filter(|s| !ended(s)).count();
+    assert_eq!((running_on, (running_on + waiting) as u64), (1, unfinished));
+    let (_, errors) = finish(running.child, "loop");
+    assert_eq!(errors, "");
 }

@@ -44,6 +44,8 @@ struct Shared {
     stop: AtomicBool,
     /// Read nothing and send no heartbeat.
     stall: AtomicBool,
+    /// Dispatches read so far.
+    dispatches: AtomicU64,
 }
 
 impl Recording {
@@ -87,7 +89,8 @@ impl Recording {
         }
         let stop = AtomicBool::new(false);
         let stall = AtomicBool::new(false);
-        let shared = Arc::new(Shared { file, words, layout, stop, stall });
+        let dispatches = AtomicU64::new(0);
+        let shared = Arc::new(Shared { file, words, layout, stop, stall, dispatches });
         Self { shared, reader: None }
     }
 
@@ -117,6 +120,11 @@ impl Recording {
     /// Stops reading and beating, or goes on.
     pub fn stall(&self, stall: bool) {
         self.shared.stall.store(stall, Ordering::Release);
+    }
+
+    /// Dispatches read so far.
+    pub fn recorded(&self) -> u64 {
+        self.shared.dispatches.load(Ordering::Relaxed)
     }
 
     /// Words written into all rings so far.
@@ -213,6 +221,7 @@ impl Shared {
         while let Some((kind, len)) = consumer.pop(&mut frame).expect("never corrupt") {
             trace.take(kind, frame[..len].as_bytes());
         }
+        self.dispatches.store(trace.dispatches.len() as u64, Ordering::Relaxed);
         if gone {
             words[ring_word::OWNER].store(0, Ordering::Release);
         }
