@@ -23,7 +23,7 @@ use crate::track::Look;
 /// How often the sink is asked whether to record.
 const ASK_EVERY_NS: u64 = 50_000_000;
 /// How long a recording that has ended waits for the next of its operations to complete.
-const PATIENCE_NS: u64 = 500_000_000;
+const PATIENCE_NS: u64 = 300_000_000;
 /// Until somebody calls.
 const FOR_EVER_NS: u64 = u64::MAX;
 /// Least time between two looks at everything.
