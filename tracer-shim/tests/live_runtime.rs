@@ -227,3 +227,35 @@ fn rocm_a_kernel_that_runs_longer_than_the_recording() {
     let (_, errors) = finish(running.child, "loop");
     assert_eq!(errors, "");
 }
+
+/// What the program reads of its own signals while we come and go is what it would have read without
+/// us: the times of its own dispatches and copies.
+#[test]
+fn rocm_the_programs_own_times_while_we_come_and_go() {
+    let Some(s) = setup() else { return };
+    let mut running = s.start("own-times", "hsa_direct sc 30000 times", &[]);
+    let report = running.read_report();
+    running.wait_until_busy();
+    let mut windows = 0;
+    while running.record(20).is_some() {
+        windows += 1;
+    }
+    let log = running.log.clone();
+    let report = report.join().expect("no panic");
+    assert!(running.child.wait().expect("wait").success() && report.contains("result ok"));
+    let truth = emulated_gpu::truth::read(&log).expect("log");
+    let mut starts: BTreeSet<(&str, u64, u64)> = BTreeSet::new();
+    starts.extend(truth.iter().map(|o| (o.kind.as_str(), o.start_ns, o.end_ns)));
+    let mut lines = 0;
+    for line in report.lines() {
+        let ["time", kind, start, end] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        let (start, end): (u64, u64) = (start.parse().expect("ns"), end.parse().expect("ns"));
+        let near = support::verify::NEAR_NS;
+        let mut candidates = starts.range((kind, start - near, 0)..(kind, start + near + 1, 0));
+        assert!(candidates.any(|o| o.2.abs_diff(end) <= near), "no operation at {line}");
+        lines += 1;
+    }
+    assert!(lines > 30_000 && windows > 3, "{lines} times, {windows} windows");
+}

@@ -1,7 +1,7 @@
 //! Programs that run already when the shim comes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -153,6 +153,16 @@ impl Program {
             last = now;
         }
         last
+    }
+
+    /// Reads its standard output to the end, for a program that prints more than a pipe holds.
+    pub fn read_report(&mut self) -> std::thread::JoinHandle<String> {
+        let mut out = self.child.stdout.take().expect("a pipe");
+        std::thread::spawn(move || {
+            let mut report = String::new();
+            out.read_to_string(&mut report).expect("text");
+            report
+        })
     }
 
     /// Lets a program begin that was started with `ROCTAP_TEST_WAIT`.
