@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
     process::{Command, Stdio},
     sync::OnceLock,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -90,12 +90,13 @@ pub fn send(pid: u32, task: &Task) -> Result<Done, InjectError> {
 
 fn parse(answer: &str) -> Option<Done> {
     let words: Vec<&str> = answer.split_whitespace().collect();
-    let [word, block, block_bytes, tid, stopped_ns, victim] = words[..] else { return None };
+    let [word, block, block_bytes, tid, stays, stopped_ns, victim] = words[..] else { return None };
     Some(Done {
         started: Started {
             block: block.parse().ok().filter(|_| word == "done")?,
             block_bytes: block_bytes.parse().ok()?,
             tid: tid.parse().ok()?,
+            stays: stays.parse().ok()?,
         },
         stopped: Duration::from_nanos(stopped_ns.parse().ok()?),
         victim: victim.parse().ok()?,
@@ -118,8 +119,8 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         _ => anyhow::bail!("{GUARDIAN} is for roctap's own use"),
     };
     let answer = match work(pid.parse().context("the process id")?, &task) {
-        Ok(Done { started: Started { block, block_bytes, tid }, stopped, victim }) => {
-            format!("done {block} {block_bytes} {tid} {} {victim}", stopped.as_nanos())
+        Ok(Done { started: Started { block, block_bytes, tid, stays }, stopped, victim }) => {
+            format!("done {block} {block_bytes} {tid} {stays} {} {victim}", stopped.as_nanos())
         }
         Err(error) => format!("{error:#}"),
     };
@@ -191,19 +192,24 @@ fn on_thread(
         filtered: feasible.filtered,
     };
     let mut thread = Thread::seize(pid, victim.tid)?;
-    let began = Instant::now();
     let started = match *task {
         Task::Unmap(block, block_bytes) => {
             start::unmap(&mut thread, libc.syscall, block, block_bytes).map(|()| Started {
                 block,
                 block_bytes,
                 tid: 0,
+                stays: false,
             })
         }
         _ => start::start(&mut thread, &plan),
     };
+    let stopped = thread.stopped_since();
     drop(thread);
-    Ok(Done { started: started?, stopped: began.elapsed(), victim: victim.tid })
+    Ok(Done {
+        started: started?,
+        stopped: stopped.map_or(Duration::ZERO, |since| since.elapsed()),
+        victim: victim.tid,
+    })
 }
 
 #[cfg(test)]
@@ -212,10 +218,10 @@ mod tests {
 
     #[test]
     fn answers_are_read_back() {
-        let done = parse("done 4096 8192 17 120000 18\n").unwrap();
-        assert_eq!(done.started, Started { block: 4096, block_bytes: 8192, tid: 17 });
+        let done = parse("done 4096 8192 17 true 120000 18\n").unwrap();
+        assert_eq!(done.started, Started { block: 4096, block_bytes: 8192, tid: 17, stays: true });
         assert_eq!((done.stopped, done.victim), (Duration::from_micros(120), 18));
-        for other in ["", "done", "done 1 2 3 4 x", "failed 1 2 3 4 5"] {
+        for other in ["", "done", "done 1 2 3 true 4 x", "failed 1 2 3 true 4 5"] {
             assert!(parse(other).is_none(), "{other}");
         }
     }

@@ -69,6 +69,11 @@ enum Part {
     Musl,
 }
 
+/// Whether a file of this name is the C library itself.
+pub fn is_libc(name: &str) -> bool {
+    part_of_libc(name) == Some(Part::C)
+}
+
 fn part_of_libc(name: &str) -> Option<Part> {
     // Before 2.34 the files were called libc-2.31.so and so on.
     let is = |stem: &str, soname: &str| {

@@ -260,7 +260,7 @@ impl Newcomer {
             status: attach_status::PENDING,
             memory_fd,
             block: self.started.block,
-            block_bytes: self.started.block_bytes,
+            block_bytes: if self.started.stays { 0 } else { self.started.block_bytes },
             thread_alive: self.address(at::ALIVE),
             ..request.attach
         };
@@ -332,7 +332,7 @@ impl Newcomer {
             self.half(at::STATE),
             Some(state::READY | state::NOT_LOADED | state::FAILED | state::GAVE_UP)
         );
-        if !reached && ended.is_some() && unused {
+        if !reached && ended.is_some() && unused && !self.started.stays {
             // What was loading returns from our code; the least that it has left to do is a return.
             std::thread::sleep(Duration::from_millis(1));
             let block = Task::Unmap(self.started.block, self.started.block_bytes);

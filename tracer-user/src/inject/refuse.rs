@@ -130,7 +130,7 @@ impl Feasible {
         let process = Process::open(pid)?;
         let libc = Libc::find(pid, &process)?;
         let auxv: BTreeMap<u64, u64> = proc.auxv()?.into_iter().collect();
-        let threads = Threads::read(&process, &auxv)?;
+        let threads = Threads::read(pid, &process, &auxv)?;
         Ok(Self { process, libc, threads, filtered: status.seccomp == Some(2) })
     }
 }

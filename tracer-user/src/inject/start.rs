@@ -53,6 +53,8 @@ pub struct Started {
     pub block_bytes: u64,
     /// The thread, as the process calls it.
     pub tid: u64,
+    /// The mapping has to stay.
+    pub stays: bool,
 }
 
 /// Why there is no new thread. The stopped one is as it was.
@@ -164,7 +166,8 @@ fn make(
         // Best effort: the first error is the one to tell.
         let _ = call(tracee, saved, plan.syscall, "munmap", SYS_MUNMAP, [block, block_bytes]);
     }
-    started.map(|tid| Started { block, block_bytes, tid })
+    let stays = plan.threads.foreign_allocator;
+    started.map(|tid| Started { block, block_bytes, tid, stays })
 }
 
 fn fill(

@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Refusal, refuse::Refused};
+use super::{Refusal, libc::is_libc, refuse::Refused};
+use crate::discover::Image;
 use crate::plan::{Process, ProcessMemory as _};
 
 /// Libraries that are looked at.
@@ -39,6 +40,9 @@ struct Module {
 /// What is needed to make a thread block.
 pub struct Threads {
     modules: Vec<Module>,
+    /// An allocator that is not libc's has thread-local storage: jemalloc, tcmalloc and the like. It
+    /// learns of our thread, and not of its end, so its storage must stay for ever.
+    pub foreign_allocator: bool,
     static_bytes: u64,
     most_modules: u64,
 }
@@ -55,13 +59,14 @@ pub struct Block {
 
 impl Threads {
     /// Reads the process's libraries.
-    pub fn read(process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
+    pub fn read(pid: u32, process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
         let unknown = |what| Refusal::UnknownLinker(what);
         let word = |address: u64| read_word(process, address);
         let debug = r_debug(process, auxv).ok_or(unknown("no DT_DEBUG"))?;
         // struct r_debug { int r_version; struct link_map *r_map; … }
         let mut map = word(debug + 8).ok_or(unknown("r_debug"))?;
         let mut modules = Vec::new();
+        let mut images = Vec::new();
         let mut described_at = None;
         for _ in 0..MAX_LIBRARIES {
             if map == 0 {
@@ -76,6 +81,7 @@ impl Threads {
                     None => describe(process, map, &tls).ok_or(unknown("l_tls_initimage"))?,
                 };
                 described_at = Some(at);
+                images.push(tls.image);
                 modules.extend(module(process, map + at, &tls).ok_or(unknown("l_tls_offset"))?);
             }
             map = next;
@@ -85,7 +91,9 @@ impl Threads {
         if static_bytes > MAX_STATIC_BYTES || most_modules > MAX_LIBRARIES as u64 {
             return Err(unknown("thread-local storage").into());
         }
-        Ok(Self { modules, static_bytes, most_modules })
+        let foreign_allocator =
+            images.iter().any(|&image| is_foreign_allocator(pid, process, image));
+        Ok(Self { modules, foreign_allocator, static_bytes, most_modules })
     }
 
     /// Bytes of a thread block.
@@ -249,6 +257,18 @@ fn r_debug(process: &Process, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
         }
     }
     None
+}
+
+/// Whether the library whose thread-local variables begin as at `image` exports `malloc`, and is not
+/// libc.
+fn is_foreign_allocator(pid: u32, process: &Process, image: u64) -> bool {
+    let mut mappings = process.mappings().iter();
+    let Some(mapping) = mappings.find(|m| m.start <= image && image < m.end) else { return false };
+    let path = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+    let name = mapping.file.as_ref().and_then(|file| file.path.file_name());
+    let libc = name.is_some_and(|name| is_libc(&name.to_string_lossy()));
+    let exports = || Image::open(path.as_ref())?.functions(|name| name == "malloc");
+    !libc && exports().is_ok_and(|found| !found.is_empty())
 }
 
 /// Where in a library's `struct link_map` its thread-local storage is described: four words that are

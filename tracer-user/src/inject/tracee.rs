@@ -64,6 +64,7 @@ pub struct Thread {
     /// A signal that arrived while it was stopped and is to be delivered.
     signal: libc::c_int,
     stopped: bool,
+    stopped_since: Option<Instant>,
 }
 
 /// The signal of a stop at a system call.
@@ -110,7 +111,12 @@ impl Thread {
         let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
         let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
         ptrace("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options)?;
-        Ok(Self { tid, memory, signal: 0, stopped: false })
+        Ok(Self { tid, memory, signal: 0, stopped: false, stopped_since: None })
+    }
+
+    /// When it was stopped first.
+    pub fn stopped_since(&self) -> Option<Instant> {
+        self.stopped_since
     }
 
     /// Waits for the next stop: its signal and, in the upper half, its event.
@@ -127,7 +133,9 @@ impl Thread {
                         return Err(StepError::Late(within));
                     }
                     // Every microsecond counts at first: the thread is stopped.
-                    if waited < Duration::from_millis(1) {
+                    if waited < Duration::from_micros(200) {
+                        std::hint::spin_loop();
+                    } else if waited < Duration::from_millis(2) {
                         std::thread::yield_now();
                     } else {
                         std::thread::sleep(Duration::from_micros(50));
@@ -135,6 +143,7 @@ impl Thread {
                 }
                 tid if tid == self.tid && libc::WIFSTOPPED(status) => {
                     self.stopped = true;
+                    self.stopped_since.get_or_insert_with(Instant::now);
                     return Ok(status >> 8);
                 }
                 _ => return Err(StepError::Gone),

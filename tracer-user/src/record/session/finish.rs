@@ -128,7 +128,7 @@ impl Session {
 
     /// Waits, for a bounded time, until living shims have written what was in flight.
     fn let_shims_drain(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_millis(500);
+        let deadline = Instant::now() + Duration::from_secs(1);
         loop {
             self.drain(Duration::from_millis(1))?;
             let busy = self.connections.iter().any(|connection| {
