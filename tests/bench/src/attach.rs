@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use anyhow::Context as _;
 use roctap::{
     discover::{Library, Runtime},
     probe::{Attachment, Follow, Programs, Settings, Site},
@@ -51,6 +52,7 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let mut table = Table::new("attach: ms on a running process; median (quartiles)", &heads);
     let hip = planned(&private, pid, Runtime::Hip)?;
     let hsa = planned(&private, pid, Runtime::Hsa)?;
+    let mut stops = Sample::default();
     let mut programs = Programs::load(Settings {
         ring_bytes: 1 << 20,
         follow: Follow::Nobody,
@@ -62,12 +64,16 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
         let times = cycles(&mut programs, pid, &set, rounds)?;
         times.row(&mut table, &format!("{}: {count} functions, probes alone", names.join("+")));
     }
-    for apis in ["hip", "hip,hsa"] {
-        let times = whole(places, &private, pid, apis, rounds)?;
-        times
-            .row(&mut table, &format!("roctap record --api {apis}: start to recording, ^C to end"));
+    for (apis, gpu) in [("hip", "uprobes"), ("hip,hsa", "uprobes"), ("hip", "inject")] {
+        let (times, stopped) = whole(places, &private, pid, apis, gpu, rounds)?;
+        let what = format!("record -p --api {apis} --gpu {gpu}: start to recording, ^C to end");
+        times.row(&mut table, &what);
+        if gpu == "inject" {
+            stops = stopped;
+        }
     }
     table.print();
+    println!("  one thread of the target was stopped for {} ms; median (quartiles)", stops.shown());
     Ok(())
 }
 
@@ -112,15 +118,21 @@ fn whole(
     private: &Private,
     pid: u32,
     apis: &str,
+    gpu: &str,
     rounds: u32,
-) -> anyhow::Result<Times> {
-    let mut times = Times::default();
+) -> anyhow::Result<(Times, Sample)> {
+    let (mut times, mut stops) = (Times::default(), Sample::default());
     for _ in 0..rounds {
         let mut command = private.command(&places.roctap)?;
-        command.args(["record", "--force", "--api", apis, "-p", &pid.to_string(), "-o"]);
+        let options = ["--force", "--api", apis, "--gpu", gpu, "-p", &pid.to_string(), "-o"];
+        command.arg("record").args(options);
         let tool = Tool::start(command.arg(private.path("trace")))?;
         times.attach.push(tool.started_in.as_secs_f64() * 1e3);
         times.detach.push(tool.stop()?.as_secs_f64() * 1e3);
+        let trace = roctap::trace::Trace::open(&private.path("trace"))?;
+        let process =
+            trace.tables().tables.processes.get(&pid).context("the trace names the target")?;
+        stops.push(process.stopped_ns as f64 / 1e6);
     }
-    Ok(times)
+    Ok((times, stops))
 }

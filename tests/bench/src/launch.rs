@@ -19,13 +19,14 @@ use crate::{
     stats::{Series, ratio},
     table::Table,
     target::Target,
+    tool::Tool,
 };
 
 /// Launches in a round of a variant.
 const LAUNCHES: u64 = 4096;
 
 /// The variants, in the order in which they are measured.
-const VARIANTS: [Variant; 5] = [
+const VARIANTS: [Variant; 6] = [
     Variant { name: "(untraced launch)", kind: Kind::Untraced },
     Variant { name: "HIP probes: --gpu off", kind: Kind::Record(&["--gpu", "off"]) },
     Variant { name: "shim, no probe at all", kind: Kind::ShimAlone },
@@ -34,6 +35,7 @@ const VARIANTS: [Variant; 5] = [
         kind: Kind::Record(&["--include", "none-such"]),
     },
     Variant { name: "all: roctap record", kind: Kind::Record(&[]) },
+    Variant { name: "all, attached late: roctap record -p", kind: Kind::Late(&[]) },
 ];
 
 struct Variant {
@@ -46,6 +48,8 @@ enum Kind {
     Untraced,
     /// Under `roctap record` with options.
     Record(&'static [&'static str]),
+    /// Untraced at first, then under `roctap record -p` with options.
+    Late(&'static [&'static str]),
     /// With the shim and somebody who reads what it writes, but no `roctap record`.
     ShimAlone,
 }
@@ -89,6 +93,7 @@ impl Drop for Drain {
 struct Running {
     target: Target,
     drain: Option<Drain>,
+    tool: Option<Tool>,
     private: Private,
 }
 
@@ -97,7 +102,7 @@ fn start(places: &Places, kind: &Kind) -> anyhow::Result<Running> {
     let program = places.bench_target();
     let mut drain = None;
     let mut command = match kind {
-        Kind::Untraced => private.command(&program)?,
+        Kind::Untraced | Kind::Late(_) => private.command(&program)?,
         Kind::ShimAlone => {
             let memory = Memory::create(Layout::DEFAULT)?;
             let mut command = private.command(&program)?;
@@ -120,7 +125,15 @@ fn start(places: &Places, kind: &Kind) -> anyhow::Result<Running> {
         Ok(target)
     });
     let target = started.with_context(|| private.complaints())?;
-    Ok(Running { target, drain, private })
+    let tool = match kind {
+        Kind::Late(options) => {
+            let mut command = private.command(&places.roctap)?;
+            command.arg("record").args(*options).arg("-p").arg(target.pid().to_string());
+            Some(Tool::start(command.arg("-o").arg(private.path("trace")))?)
+        }
+        _ => None,
+    };
+    Ok(Running { target, drain, tool, private })
 }
 
 /// Measures and prints.
@@ -157,8 +170,10 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
 
 /// Lets the targets end, and shows what `roctap record` said of its losses.
 fn report_ends(running: Vec<Running>) {
-    for (Running { target, drain, private }, variant) in running.into_iter().zip(&VARIANTS) {
+    for (Running { target, drain, tool, private }, variant) in running.into_iter().zip(&VARIANTS) {
         drop(target);
+        // It ends when its target has.
+        let _ = tool.map(Tool::wait);
         if let Some(drain) = drain {
             let frames = drain.frames.load(Ordering::Relaxed);
             println!("  {}: {frames} records", variant.name);

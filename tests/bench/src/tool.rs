@@ -82,9 +82,14 @@ impl Tool {
     }
 
     /// Interrupts it as Ctrl-C does and waits for its end; gives the time that this took.
-    pub fn stop(mut self) -> anyhow::Result<Duration> {
-        let began = Instant::now();
+    pub fn stop(self) -> anyhow::Result<Duration> {
         self.signal(Signal::INT)?;
+        self.wait()
+    }
+
+    /// Waits for its end; gives the time that this took.
+    pub fn wait(mut self) -> anyhow::Result<Duration> {
+        let began = Instant::now();
         while self.child.try_wait()?.is_none() {
             if began.elapsed() > DEADLINE {
                 bail!("the tracer does not end");

@@ -7,7 +7,7 @@
 //!
 //! Everything is read from outside, and nothing of it is trusted: each length is capped.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{Refusal, libc::is_libc, refuse::Refused};
 use crate::discover::Image;
@@ -17,6 +17,8 @@ use crate::plan::{Process, ProcessMemory as _};
 const MAX_LIBRARIES: usize = 4096;
 /// Bytes of glibc's `struct link_map` that are searched for the description of thread-local storage.
 const LINK_MAP_BYTES: usize = 0x600;
+/// How often the libraries are read again.
+const ATTEMPTS: u64 = 20;
 /// Largest static thread-local storage, bytes.
 const MAX_STATIC_BYTES: u64 = 1 << 20;
 /// Bytes of glibc's `struct pthread`: 0x900 in 2.28 to about 0xa00 in 2.42.
@@ -58,8 +60,20 @@ pub struct Block {
 }
 
 impl Threads {
-    /// Reads the process's libraries.
+    /// Reads the process's libraries. It may be loading or unloading one right now: what does not fit
+    /// together is read again.
     pub fn read(pid: u32, process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
+        let mut attempts = 0;
+        loop {
+            match Self::read_once(pid, process, auxv) {
+                Err(_) if attempts < ATTEMPTS => attempts += 1,
+                read => return read,
+            }
+            std::thread::sleep(Duration::from_millis(attempts));
+        }
+    }
+
+    fn read_once(pid: u32, process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
         let unknown = |what| Refusal::UnknownLinker(what);
         let word = |address: u64| read_word(process, address);
         let debug = r_debug(process, auxv).ok_or(unknown("no DT_DEBUG"))?;

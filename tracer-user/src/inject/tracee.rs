@@ -65,6 +65,8 @@ pub struct Thread {
     signal: libc::c_int,
     stopped: bool,
     stopped_since: Option<Instant>,
+    /// Its nice value, which is put back.
+    nice: Option<i32>,
 }
 
 /// The signal of a stop at a system call.
@@ -111,7 +113,7 @@ impl Thread {
         let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
         let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
         ptrace("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options)?;
-        Ok(Self { tid, memory, signal: 0, stopped: false, stopped_since: None })
+        Ok(Self { tid, memory, signal: 0, stopped: false, stopped_since: None, nice: hurry(tid) })
     }
 
     /// When it was stopped first.
@@ -275,8 +277,22 @@ impl Tracee for Thread {
     }
 }
 
+/// Lets a thread go before others while it is stopped and resumed: on a busy machine most of the time
+/// goes by until it is scheduled. Its nice value before, if it was changed.
+fn hurry(tid: libc::pid_t) -> Option<i32> {
+    let thread = rustix::process::Pid::from_raw(tid);
+    let before = rustix::process::getpriority_process(thread).ok()?;
+    rustix::process::setpriority_process(thread, -20).ok().map(|()| before)
+}
+
 impl Drop for Thread {
     fn drop(&mut self) {
+        if let Some(nice) = self.nice {
+            let _ = rustix::process::setpriority_process(
+                rustix::process::Pid::from_raw(self.tid),
+                nice,
+            );
+        }
         // It works on a stopped thread alone.
         while !self.stopped {
             if ptrace("", libc::PTRACE_INTERRUPT, self.tid, 0, number(0)).is_err() {

@@ -65,7 +65,11 @@ fn process(
         0 => String::new(),
         ns => format!(" (±{})", duration(ns)),
     };
-    line!(out, "           GPU times: {}{error}", clean(tier));
+    let stopped = match process.stopped_ns {
+        0 => String::new(),
+        ns => format!("; one thread was stopped for {}", duration(ns)),
+    };
+    line!(out, "           GPU times: {}{error}{stopped}", clean(tier));
     for library in &process.libraries {
         let version = match library.version.as_str() {
             "" => String::new(),

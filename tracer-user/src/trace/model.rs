@@ -168,6 +168,9 @@ pub struct Process {
     pub gpu_tier: String,
     /// Error bound of GPU times, ns; 0 when there are none.
     pub clock_error_ns: u64,
+    /// How long one thread of it was stopped when the shim was put into it, ns; 0 when none was.
+    #[serde(default)]
+    pub stopped_ns: u64,
     /// Libraries that were probed: path, build id or version, functions probed.
     pub libraries: Vec<Library>,
 }

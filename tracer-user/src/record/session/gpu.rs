@@ -115,6 +115,7 @@ impl Session {
         if matches!(answer, Answer::Recording) {
             self.connections.push(connection);
             if let Some(target) = self.targets.get_mut(&pid) {
+                target.info.stopped_ns = stopped.as_nanos() as u64;
                 target.dispatch_site = Some(site);
             }
         }
