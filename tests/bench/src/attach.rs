@@ -130,8 +130,8 @@ fn whole(
         times.attach.push(tool.started_in.as_secs_f64() * 1e3);
         times.detach.push(tool.stop()?.as_secs_f64() * 1e3);
         let trace = roctap::trace::Trace::open(&private.path("trace"))?;
-        let process =
-            trace.tables().tables.processes.get(&pid).context("the trace names the target")?;
+        let tables = trace.tables().tables;
+        let process = tables.processes.get(&pid).context("the trace names the target")?;
         stops.push(process.stopped_ns as f64 / 1e6);
     }
     Ok((times, stops))

@@ -102,7 +102,7 @@ fn root_killing_the_target_keeps_everything_up_to_then() {
 }
 
 #[test]
-fn root_attach_and_detach_leave_no_trace_in_the_target() {
+fn root_uprobes_alone_leave_nothing_in_the_target() {
     let scene = Scene::default();
     let (mut target, mut output) = Running::start(scene.command(app("loop")).args(["0", "2"]));
     let state = |pid: u32| {
@@ -115,7 +115,7 @@ fn root_attach_and_detach_leave_no_trace_in_the_target() {
     let pid = target.pid();
     let before = state(pid);
     for round in 0..3 {
-        let options = ["-p", &pid.to_string(), "-d", "0.3", "--force"];
+        let options = ["-p", &pid.to_string(), "--gpu", "uprobes", "-d", "0.3", "--force"];
         let ran = run(&mut scene.record(&options)).expect(0);
         let trace = scene.trace();
         trace.expect_complete();
