@@ -37,6 +37,9 @@ impl Session {
             }
             Err(error) => return Err(error.context(format!("process {pid}: no GPU times"))),
         };
+        if !matches!(tier, Tier::Uprobes(_)) {
+            eprintln!("roctap: process {pid}: GPU times: {tier}");
+        }
         if let Some(target) = self.targets.get_mut(&pid) {
             target.info.attached_ns = clock::now_ns();
             target.tier = tier;
