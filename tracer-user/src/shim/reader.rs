@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tracer_common::{
+    calls::Call,
     ring::{Corrupt, MAX_FRAME_WORDS},
     shim::{Agent, Barrier, Complete, Copy, Dispatch, MAX_NAME_BYTES, Queue, Symbol, kind},
 };
@@ -27,6 +28,8 @@ pub enum Frame {
     Agent(Agent),
     /// A queue came or went.
     Queue(Queue),
+    /// An HSA call is over.
+    Call(Call),
 }
 
 /// Reads one memory.
@@ -79,18 +82,29 @@ impl Reader {
         }
     }
 
-    /// Frees the rings of threads that are gone.
-    pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool) {
+    /// The calls that are open now, with their threads.
+    pub fn open_calls(&self) -> Vec<(u32, Call)> {
+        let of_ring = |ring| {
+            let owner = self.memory.ring_owner(ring).load(Ordering::Acquire) as u32;
+            let calls = if owner == 0 { Vec::new() } else { self.memory.open_calls(ring) };
+            calls.into_iter().map(move |call| (owner, call))
+        };
+        (0..self.memory.rings()).flat_map(of_ring).collect()
+    }
+
+    /// Frees the rings of threads that are gone, and gives the calls that they never returned from
+    /// to `left`.
+    pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool, mut left: impl FnMut(u32, Call)) {
         for ring in 0..self.memory.rings() {
             let word = self.memory.ring_owner(ring);
             let owner = word.load(Ordering::Acquire);
             if owner == 0 || alive(owner as u32) {
                 continue;
             }
-            // The thread was gone before this look, so an empty ring stays empty. Release: the next
-            // owner (who swaps with Acquire) sees the ring as it was left.
+            // The thread was gone before this look, so an empty ring stays empty.
             if self.memory.consumer(ring).is_empty() {
-                word.store(0, Ordering::Release);
+                self.memory.open_calls(ring).into_iter().for_each(|call| left(owner as u32, call));
+                self.memory.free_ring(ring);
             }
         }
     }
@@ -115,6 +129,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
         kind::COMPLETE => Frame::Complete(whole(bytes)?),
         kind::AGENT => Frame::Agent(whole(bytes)?),
         kind::QUEUE => Frame::Queue(whole(bytes)?),
+        kind::CALL => Frame::Call(Call::decode(words)?),
         kind::SYMBOL => {
             let (symbol, name) = Symbol::read_from_prefix(bytes).ok()?;
             let length = symbol.name_bytes as usize;
