@@ -143,10 +143,14 @@ fn root_shim_and_probes_record_the_same_calls() {
     let options = ["record", "--api", "hsa", "--gpu", "off", "--allow-slow", "-p"];
     let mut second = scene.roctap(&options);
     let second = second.arg(pid.to_string()).arg("-o").arg(&probed).spawn().expect("roctap");
+    // What is written is written after all probes are in place.
+    let mut since_ns = 0;
     wait_until("the probes record", || {
         ask("hsa 10");
-        std::fs::metadata(&probed).is_ok_and(|meta| meta.len() > 4096)
-            && !Recorded::read(&probed).calls.is_empty()
+        let written = std::fs::metadata(&probed).is_ok_and(|meta| meta.len() > 4096);
+        let calls = if written { Recorded::read(&probed).calls } else { Vec::new() };
+        since_ns = calls.iter().map(|call| call.record.begin_ns).max().unwrap_or(0);
+        since_ns > 0
     });
     ask("launch 64");
     ask("bare 64");
@@ -157,10 +161,15 @@ fn root_shim_and_probes_record_the_same_calls() {
     assert!(roctap.0.wait().expect("ended").success());
     let (by_shim, by_probes) = (scene.trace(), Recorded::read(&probed));
     by_shim.expect_complete();
-    compare(&by_shim, &by_probes, &aliases);
+    compare(&by_shim, &by_probes, since_ns, &aliases);
 }
 
-fn compare(by_shim: &Recorded, by_probes: &Recorded, aliases: &BTreeMap<String, String>) {
+fn compare(
+    by_shim: &Recorded,
+    by_probes: &Recorded,
+    since_ns: u64,
+    aliases: &BTreeMap<String, String>,
+) {
     // What the shim's own hooks do in the place of the program's call, or with other arguments.
     let hooked = |name: &str| {
         let begins = ["hsa_signal_store", "hsa_signal_silent_store", "hsa_signal_wait"];
@@ -173,12 +182,11 @@ fn compare(by_shim: &Recorded, by_probes: &Recorded, aliases: &BTreeMap<String, 
         probed.entry(key).or_default().push(call);
     }
     probed.values_mut().for_each(|calls| calls.sort_by_key(|call| call.record.begin_ns));
-    let first = by_probes.calls.iter().map(|c| c.record.begin_ns).min().expect("calls");
     let mut compared: BTreeMap<String, usize> = BTreeMap::new();
     for call in &by_shim.calls {
         let name = by_shim.function(call);
         let hsa = call.record.domain == Domain::HSA_API;
-        if !hsa || call.record.begin_ns < first || hooked(&name) {
+        if !hsa || call.record.begin_ns < since_ns || hooked(&name) {
             continue;
         }
         let key = (call.record.thread_id, aliases[&name].clone());
