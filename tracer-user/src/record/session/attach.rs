@@ -8,7 +8,7 @@ use tracer_common::{bpf::phase, calls::tables};
 use super::{Planned, Session};
 use crate::{
     clock,
-    discover::{self, FileId, Inside, Library, Runtime, Scout},
+    discover::{self, FileId, Inside, Library, Runtime, SHIM_FILE_NAME, Scout},
     plan::{Process, ProcessMemory},
     probe::Site,
     record::{
@@ -204,6 +204,11 @@ impl Session {
             Runtime::Hsa if !mapped => self.choose_by_scout(library)?,
             _ => self.choose(library, pid)?,
         };
+        // What our own shim has left there in an earlier recording is no news.
+        let ours = selected.redirected.iter().all(|(_, to)| to.contains(SHIM_FILE_NAME));
+        if let (Some(_), true) = (selected.redirected.first(), ours) {
+            selected = self.choose_by_scout(library)?;
+        }
         if let Some((name, _)) = selected.redirected.first() {
             let others: BTreeSet<&str> =
                 selected.redirected.iter().map(|(_, to)| to.as_str()).collect();
