@@ -1,10 +1,10 @@
 //! Takes frames out of a shim's rings and makes records of them.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_common::{
-    calls::Call,
-    ring::{Corrupt, MAX_FRAME_WORDS},
+    calls::{Call, MAX_CALL_WORDS},
+    ring::{Consumer, Corrupt, MAX_FRAME_WORDS},
     shim::{Agent, Barrier, Complete, Copy, Dispatch, MAX_NAME_BYTES, Queue, Symbol, kind},
 };
 use zerocopy::{FromBytes, IntoBytes as _};
@@ -117,6 +117,25 @@ impl Reader {
     }
 }
 
+/// Takes whatever is in a ring of the words of `bytes`, the first of which says how many were written:
+/// the body of a fuzz target.
+pub fn fuzz_ring(bytes: &[u8]) {
+    let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let Some(head) = words.next() else { return };
+    let mut data: Vec<AtomicU64> = words.map(AtomicU64::new).collect();
+    data.resize_with(data.len().next_power_of_two(), AtomicU64::default);
+    let (head, tail) = (AtomicU64::new(head % (data.len() as u64 + 2)), AtomicU64::new(0));
+    let consumer = Consumer::new(&head, &tail, &data);
+    let mut frame = [0; MAX_FRAME_WORDS];
+    while let Ok(Some((kind, count))) = consumer.pop(&mut frame) {
+        if let Some(Frame::Call(call)) = parse(kind, &frame[..count]) {
+            let mut again = [0; MAX_CALL_WORDS];
+            let length = call.encode(&mut again);
+            assert_eq!(Call::decode(&again[..length]), Some(call));
+        }
+    }
+}
+
 fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
     let bytes = words.as_bytes();
     fn whole<T: FromBytes>(bytes: &[u8]) -> Option<T> {
@@ -149,6 +168,13 @@ mod tests {
         #[test]
         fn any_words_parse_or_do_not(kind in 0u32..10, words in prop::collection::vec(any::<u64>(), 0..64)) {
             let _ = parse(kind, &words);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_ring_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
+            fuzz_ring(&bytes);
         }
     }
 
