@@ -1,8 +1,8 @@
 //! roctap, with full records, against bpftrace, which only counts.
 //!
 //! Four processes run throughout, each with libraries of its own: one untraced, one started by
-//! `roctap record`, whose HSA calls the shim records, one under `roctap record -p`, with probes
-//! alone, and one under `bpftrace -p`. The rounds alternate between them.
+//! `roctap record`, whose HSA calls the shim records, one under `roctap record --gpu off -p`, with
+//! probes alone, and one under `bpftrace -p`. The rounds alternate between them.
 
 use std::{
     collections::BTreeMap, convert::Infallible, path::Path, process::Command, time::Duration,
@@ -72,8 +72,8 @@ impl Subject {
 
     fn record(&self, places: &Places) -> anyhow::Result<Tool> {
         let mut command = self.private.command(&places.roctap)?;
-        command.args(["record", "--api", "hip,hsa", "-p", &self.target.pid().to_string(), "-o"]);
-        command.arg(self.private.path("trace"));
+        command.args(["record", "--api", "hip,hsa", "--gpu", "off", "-o"]);
+        command.arg(self.private.path("trace")).args(["-p", &self.target.pid().to_string()]);
         Tool::start(&mut command).with_context(|| self.private.complaints())
     }
 
@@ -199,7 +199,7 @@ fn costs(title: &str, version: &str, [untraced, started, attached, peer]: &[Seri
     let peer = peer.above(untraced);
     for (name, added) in [
         ("roctap record -- CMD, full records", &started.above(untraced)),
-        ("roctap record -p, probes alone", &attached.above(untraced)),
+        ("roctap record --gpu off -p, probes alone", &attached.above(untraced)),
         (&format!("{version}, count()"), &peer),
     ] {
         let (wall, cpu) = (added.wall(), added.cpu());
