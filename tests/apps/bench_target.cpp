@@ -1,7 +1,8 @@
 // What the benchmarks measure: repeats a call as told on standard input, and answers with the time.
 //   hip N            N calls of hipGetErrorName
 //   hsa N            N calls of hsa_signal_load_relaxed, through the exported function
-//   launch N         N launches of an empty kernel, synchronised after each 512
+//   launch N         N launches of an empty kernel with <<<>>> (3 HIP calls), synchronised after each 512
+//   bare N           the same with hipLaunchKernel alone (1 HIP call)
 //   rate PER_S SECS  calls of hipGetErrorName at a steady rate
 // Each answer is one line: calls, wall ns, ns of the thread's CPU time.
 #include "common.h"
@@ -48,6 +49,11 @@ int main() {
     else if (!strcmp(what, "launch")) {
       for (; calls < n; calls++) {
         hipLaunchKernelGGL(bench_empty, 1, 64, 0, 0);
+        if (calls % 512 == 511) (void)hipDeviceSynchronize();
+      }
+    } else if (!strcmp(what, "bare")) {
+      for (; calls < n; calls++) {
+        (void)hipLaunchKernel(reinterpret_cast<const void*>(bench_empty), dim3(1), dim3(64), nullptr, 0, 0);
         if (calls % 512 == 511) (void)hipDeviceSynchronize();
       }
     } else return 2;

@@ -5,6 +5,7 @@
 //   r  one signal, used again and again           a  barrier-AND packets between dispatches
 //   b  batches of packets with one doorbell       p  four producers on one queue
 //   q  queues created and destroyed               c  asynchronous copies, there and back
+//   w  waits for nothing, n ms long (only when given)
 // With "times", each time that the runtime gives for a dispatch or a copy is printed as a line
 // "time dispatch|copy <start ns> <end ns>".
 #include <hsa/hsa.h>
@@ -341,6 +342,12 @@ static void part_copies(long n) {
   OK(hsa_amd_memory_pool_free, device);
 }
 
+static void part_wait(long ms) {
+  hsa_signal_t s = make_signal(1);
+  CALL(hsa_signal_wait_scacquire, s, HSA_SIGNAL_CONDITION_LT, 1, ms * (frequency / 1000), HSA_WAIT_STATE_BLOCKED);
+  OK(hsa_signal_destroy, s);
+}
+
 static int report(void) {
   for (struct counter* c = counters; c; c = c->next) {
     if (c->number == 0) continue;
@@ -378,6 +385,7 @@ static int run(const char* program, const char* parts, long n) {
       case 'p': part_producers(q, n); break;
       case 'q': part_queues(n); break;
       case 'c': part_copies(n); break;
+      case 'w': part_wait(n); break;
       default: fail("unknown part %c", *parts);
     }
   }

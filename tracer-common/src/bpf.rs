@@ -29,7 +29,8 @@ pub mod kind {
 
 /// Bits of [`Header::flags`] of an [`ApiRecord`].
 pub mod flag {
-    /// Only the entry was probed (see `calls_back` in the operation table): `end_ns` and `ret` are 0.
+    /// Only the entry is known, because only that was probed (see `calls_back` in the operation
+    /// table) or because an exception left the call: `end_ns` and `ret` are 0.
     pub const ENTRY_ONLY: u16 = 1 << 0;
     /// The call was open when tracing began: `begin_ns` is 0 and no argument is known.
     pub const OPEN_AT_START: u16 = 1 << 1;
@@ -282,6 +283,9 @@ pub struct Cookie {
     pub entry_only: u8,
     /// The shim calls the function for itself: such calls are not recorded.
     pub shim_calls: u8,
+    /// The shim records the function's calls where it records those of this table, one of
+    /// [`crate::calls::tables`]; 0 for none.
+    pub by_shim: u8,
 }
 
 impl Cookie {
@@ -294,6 +298,7 @@ impl Cookie {
             | (self.out_arg as u64) << 40
             | (self.entry_only as u64) << 48
             | (self.shim_calls as u64) << 56
+            | (self.by_shim as u64) << 57
     }
 
     /// Unpacks a cookie.
@@ -305,7 +310,8 @@ impl Cookie {
             stack_args: (v >> 32) as u8,
             out_arg: (v >> 40) as u8,
             entry_only: (v >> 48) as u8,
-            shim_calls: (v >> 56) as u8,
+            shim_calls: (v >> 56) as u8 & 1,
+            by_shim: (v >> 57) as u8,
         }
     }
 }
@@ -323,6 +329,7 @@ mod tests {
             out_arg: 6,
             entry_only: 1,
             shim_calls: 1,
+            by_shim: 1,
         };
         assert_eq!(Cookie::from_u64(cookie.to_u64()), cookie);
         assert_eq!(cookie.to_u64() as u32, 3 << 16 | 0xBEEF, "the low half is Header::operation");

@@ -4,6 +4,7 @@
 //! * [`bpf`]: the records that the BPF programs write into their ring buffers, and the cookie that
 //!   user space hands to every probe.
 //! * [`shim`]: the shared-memory layout and the records that the injected shim writes.
+//! * [`calls`]: HSA calls that the shim records.
 //! * [`ring`]: the single-producer ring inside that shared memory.
 //!
 //! It is not the place for behaviour that only one side has. Everything here is `no_std`, has no
@@ -16,5 +17,6 @@
 
 pub mod activity;
 pub mod bpf;
+pub mod calls;
 pub mod ring;
 pub mod shim;

@@ -9,12 +9,12 @@
 //! A frame in a ring is one word, `len_words | kind << 32`, where `len_words` counts the whole
 //! frame, and then the record.
 
-use crate::bpf::wire;
+use crate::{bpf::wire, calls};
 
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -24,6 +24,10 @@ pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
 /// In place of a sequence number, the dispatch site's first argument when the second and third tell
 /// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;
+/// In place of a sequence number, the dispatch site's first argument when the shim begins to record
+/// HSA calls of the tables that the second says ([`crate::calls::tables`]): probes at their functions
+/// record nothing from then on.
+pub const SITE_CALLS: u64 = u64::MAX - 1;
 /// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
 /// on a detached thread of its own that returns to where threads begin. It can be called again when an
 /// earlier recording has ended, or whoever read that one is gone; the memory is another one then.
@@ -60,8 +64,16 @@ pub mod control {
     /// Written by the shim of a running process, once: what it wrote to [`super::Attach::status`],
     /// which may be gone by the time that somebody looks.
     pub const ATTACH_STATUS: usize = 19;
+    /// Written by the shim: the tables whose calls it records ([`crate::calls::tables`]), once it has
+    /// said so through the dispatch site.
+    pub const CALLS_TAKEN: usize = 24;
+    /// Written by `roctap`: where the correlation ids of this process's calls begin.
+    pub const FIRST_CALL_ID: usize = 25;
     /// First of the shim's loss counters, indexed by [`super::Loss`].
     pub const LOSSES: usize = 64;
+    /// Written by `roctap`: what the shim is to record of the calls of each of
+    /// [`crate::calls::SLOTS`], see [`crate::calls::Wanted`].
+    pub const CALLS: usize = 128;
 }
 
 /// Indices of 64-bit words in a ring's header. Producer's and consumer's words are on cache lines
@@ -75,6 +87,8 @@ pub mod ring_word {
     pub const DROPPED: usize = 9;
     /// Consumer: words read since the beginning.
     pub const TAIL: usize = 16;
+    /// Producer: its open calls, see [`crate::calls`].
+    pub const OPEN_CALLS: usize = 64;
 }
 
 /// Values of [`control::STATE`].
@@ -158,8 +172,14 @@ impl Loss {
     pub const COMPLETION_RING_FULL: Self = Self(7);
     /// Packets that were in a queue, or reserved, before the first doorbell that was seen of it.
     pub const BEFORE_ATTACH: Self = Self(8);
+    /// A call was not recorded: the calling thread's ring was full.
+    pub const CALL_RING_FULL: Self = Self(9);
+    /// A call was left by `longjmp`.
+    pub const CALL_ABANDONED: Self = Self(10);
+    /// A call was made by a signal handler that interrupted the recording of another.
+    pub const CALL_IN_SIGNAL: Self = Self(11);
     /// How many causes there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 12;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -172,6 +192,9 @@ impl Loss {
         Self::OPERATION_RING_FULL,
         Self::COMPLETION_RING_FULL,
         Self::BEFORE_ATTACH,
+        Self::CALL_RING_FULL,
+        Self::CALL_ABANDONED,
+        Self::CALL_IN_SIGNAL,
     ];
 
     /// What was lost and why, for people.
@@ -186,6 +209,9 @@ impl Loss {
             Self::OPERATION_RING_FULL => "GPU operations: the enqueueing thread's ring full",
             Self::COMPLETION_RING_FULL => "GPU operations: times lost, the shim's own ring full",
             Self::BEFORE_ATTACH => "GPU operations: enqueued before recording began on their queue",
+            Self::CALL_RING_FULL => "HSA calls: the calling thread's ring full",
+            Self::CALL_ABANDONED => "HSA calls: left without a return",
+            Self::CALL_IN_SIGNAL => "HSA calls: by a signal handler while another was recorded",
             _ => "unknown cause",
         }
     }
@@ -245,6 +271,8 @@ pub mod kind {
     pub const AGENT: u32 = 6;
     /// A [`Queue`](super::Queue).
     pub const QUEUE: u32 = 7;
+    /// A [`Call`](crate::calls::Call): written by the calling thread.
+    pub const CALL: u32 = 8;
 }
 
 /// Bits of [`Dispatch::flags`] and [`Barrier::flags`].
@@ -438,6 +466,9 @@ const _: () = {
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
     assert!(size_of::<Attach>() == 104);
-    assert!(control::LOSSES + Loss::COUNT <= CONTROL_BYTES / 8);
+    assert!(control::LOSSES + Loss::COUNT <= control::CALLS);
+    assert!(control::CALLS + calls::SLOT_COUNT <= CONTROL_BYTES / 8);
+    let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;
+    assert!(ring_word::OPEN_CALLS + open_words <= RING_HEADER_BYTES / 8);
     assert!(Layout::DEFAULT.is_sane());
 };

@@ -14,10 +14,10 @@ use tracer_common::{
         ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
         phase,
     },
-    shim::SITE_OWN_CODE,
+    shim::{SITE_CALLS, SITE_OWN_CODE},
 };
 
-use crate::maps::{self, Wake};
+use crate::maps::{self, Told, Wake};
 
 /// Entry of an API function.
 #[unsafe(link_section = "uprobe.multi")]
@@ -66,31 +66,48 @@ fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
     }
 }
 
+/// What the shim of the process told; none where there is no shim.
+#[inline(always)]
+fn told(pid_tgid: u64) -> Option<&'static Told> {
+    // SAFETY: map values are live; each word is written once, before the calls that it is for.
+    unsafe { maps::SHIMS.get((pid_tgid >> 32) as u32) }
+}
+
 /// Whether the shim makes the call: the function is one that it calls for itself, and the return
 /// address is in its code.
 #[inline(always)]
-fn from_shim(regs: &pt_regs, cookie: Cookie, pid_tgid: u64) -> bool {
-    if cookie.shim_calls == 0 {
-        return false;
-    }
-    // SAFETY: map values are live; a range is written once, before the calls that it is for.
-    let Some(code) = (unsafe { maps::SHIM_CODE.get((pid_tgid >> 32) as u32) }) else {
-        return false;
-    };
+fn from_shim(regs: &pt_regs, cookie: Cookie, told: Option<&Told>) -> bool {
+    let (1.., Some(told)) = (cookie.shim_calls, told) else { return false };
     // SAFETY: the helper checks the address.
     let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
-    code[0] <= back && back < code[1]
+    told.code[0] <= back && back < told.code[1]
+}
+
+/// Whether the shim records the call itself.
+#[inline(always)]
+fn by_shim(cookie: Cookie, told: Option<&Told>) -> bool {
+    told.is_some_and(|told| u64::from(cookie.by_shim) & told.tables != 0)
+}
+
+/// What the shim told, if that matters for calls of a function.
+#[inline(always)]
+fn told_of(cookie: Cookie, pid_tgid: u64) -> Option<&'static Told> {
+    if cookie.shim_calls | cookie.by_shim != 0 { told(pid_tgid) } else { None }
 }
 
 #[inline(always)]
 fn enter(regs: &pt_regs, cookie: Cookie) {
     let pid_tgid = bpf_get_current_pid_tgid();
+    let told = told_of(cookie, pid_tgid);
+    if by_shim(cookie, told) {
+        return;
+    }
     let Some(thread) = maps::thread(pid_tgid as u32) else { return };
     // A frame below the stack pointer was left by longjmp: the kernel drops its return probe by the
     // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
     let mut parent_id = 0;
-    let mut shim = from_shim(regs, cookie, pid_tgid);
+    let mut shim = from_shim(regs, cookie, told);
     while let Some(outer) = maps::frame(thread, depth.wrapping_sub(1)) {
         if outer.sp >= regs.rsp {
             parent_id = outer.correlation_id;
@@ -143,7 +160,8 @@ fn enter_only(regs: &pt_regs, cookie: Cookie) {
         Some(thread) => innermost(thread),
         None => (0, 0),
     };
-    if flags & flag::SHIM != 0 || from_shim(regs, cookie, pid_tgid) {
+    let told = told_of(cookie, pid_tgid);
+    if flags & flag::SHIM != 0 || by_shim(cookie, told) || from_shim(regs, cookie, told) {
         return;
     }
     let (extra, flags) = if cookie.stack_args != 0 { stack_arguments(regs) } else { ([0; 3], 0) };
@@ -183,9 +201,18 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     match maps::known_thread(pid_tgid as u32) {
         Some(thread) => exit(ctx, regs, pid_tgid, end_ns, thread),
+        None if returns_to_shim(ctx, pid_tgid) => {}
         None => open_at_start(ctx, regs, pid_tgid, end_ns),
     }
     0
+}
+
+/// Whether the shim records the call that returns.
+#[inline(always)]
+fn returns_to_shim(ctx: *mut c_void, pid_tgid: u64) -> bool {
+    // SAFETY: `ctx` is the program's context.
+    let cookie = Cookie::from_u64(unsafe { bpf_get_attach_cookie(ctx) });
+    by_shim(cookie, told_of(cookie, pid_tgid))
 }
 
 #[inline(always)]
@@ -215,7 +242,9 @@ fn exit(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &m
         depth = depth.wrapping_sub(1);
         maps::lost(Loss::ABANDONED);
     }
-    if thread.skipped > 0 {
+    if returns_to_shim(ctx, pid_tgid) {
+        // It was not seen at its entry on purpose.
+    } else if thread.skipped > 0 {
         // Nested too deep: counted at its entry.
         thread.skipped -= 1;
     } else if sp > thread.highest_sp || phase() == phase::ATTACHING {
@@ -316,23 +345,25 @@ fn open_at_start(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
     });
 }
 
-/// The shim's dispatch site: its first argument is the sequence number of the enqueued work, its
-/// second whether this thread surely enqueued it.
+/// The shim's dispatch site. Its first argument is the sequence number of the enqueued work; the low
+/// half of the second, whether this thread surely enqueued it; the third, the id of the innermost
+/// open HSA call that the shim records, and the high half of the second that call's operation.
 #[unsafe(link_section = "uprobe.multi")]
 #[unsafe(no_mangle)]
 extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
     let pid_tgid = bpf_get_current_pid_tgid();
-    if regs.rdi == SITE_OWN_CODE {
-        let _ = maps::SHIM_CODE.insert((pid_tgid >> 32) as u32, [regs.rsi, regs.rdx], 0);
+    if regs.rdi == SITE_OWN_CODE || regs.rdi == SITE_CALLS {
+        tell(regs, pid_tgid);
         return 0;
     }
+    let hsa = (regs.rdx, (regs.rsi >> 32) as u32);
     let (correlation_id, operation) = match maps::known_thread(pid_tgid as u32) {
-        Some(thread) => launching_call(thread),
-        None => (0, 0),
+        Some(thread) => launching_call(thread, hsa),
+        None => hsa,
     };
-    let own = if regs.rsi != 0 { flag::OWN } else { 0 };
+    let own = if regs.rsi as u32 != 0 { flag::OWN } else { 0 };
     let record = LinkRecord {
         header: header(kind::LINK, own, operation, pid_tgid),
         sequence: regs.rdi,
@@ -346,11 +377,23 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     0
 }
 
-/// The innermost open HIP call, else the innermost open HSA call, else 0: its correlation id and
-/// operation.
+/// Remembers what the shim tells.
 #[inline(always)]
-fn launching_call(thread: &mut ThreadState) -> (u64, u32) {
-    let mut innermost = (0, 0);
+fn tell(regs: &pt_regs, pid_tgid: u64) {
+    let old = told(pid_tgid);
+    let told = if regs.rdi == SITE_OWN_CODE {
+        Told { code: [regs.rsi, regs.rdx], tables: old.map_or(0, |old| old.tables) }
+    } else {
+        Told { code: old.map_or([0; 2], |old| old.code), tables: regs.rsi }
+    };
+    let _ = maps::SHIMS.insert((pid_tgid >> 32) as u32, told, 0);
+}
+
+/// The innermost open HIP call, else the innermost HSA call, which is the one that the shim told if it
+/// did, else 0: correlation id and operation.
+#[inline(always)]
+fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
+    let mut innermost = hsa;
     let mut at = (thread.depth as usize).wrapping_sub(1);
     while let Some(frame) = maps::frame(thread, at) {
         if frame.operation >> 16 == Domain::HIP_API.0 {

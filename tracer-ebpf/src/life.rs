@@ -75,7 +75,7 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
     if traced {
         maps::forget_thread(pid_tgid as u32);
         maps::forget_thread(old_tid as u32);
-        let _ = maps::SHIM_CODE.remove((pid_tgid >> 32) as u32);
+        let _ = maps::SHIMS.remove((pid_tgid >> 32) as u32);
     }
     if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
         emit(kind::EXEC, pid_tgid, 0);

@@ -35,9 +35,19 @@ static EMPTY_THREAD: Array<ThreadState, 1> = Array::new();
 #[btf_map]
 pub static PROCESSES: HashMap<u32, u32, 16384, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
-/// Where the shim's code begins and ends, by process.
+/// What the shim of a process told.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Told {
+    /// Where its code begins and ends.
+    pub code: [u64; 2],
+    /// The tables whose calls it records: [`tracer_common::calls::tables`].
+    pub tables: u64,
+}
+
+/// What the shims told, by process.
 #[btf_map]
-pub static SHIM_CODE: HashMap<u32, [u64; 2], 4096, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+pub static SHIMS: HashMap<u32, Told, 4096, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
 /// Loss counters by cause.
 #[btf_map]

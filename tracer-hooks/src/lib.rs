@@ -12,6 +12,7 @@
 //! * [`queue`]: doorbells, held back so that nothing is lost, with no way to lose one;
 //! * [`harvest`]: completions and how the application's own signals get theirs;
 //! * [`copies`]: the same for asynchronous copies;
+//! * [`calls`]: the API calls themselves;
 //! * [`worker`]: the one thread, and what it costs;
 //! * [`lifecycle`]: begin, end, shutdown, exit, fork;
 //! * [`lock`], [`track`], [`pool`], [`registry`]: what they are made of.
@@ -23,6 +24,7 @@
 #[expect(missing_docs, reason = "the runtime's names")]
 pub mod abi;
 mod announce;
+pub mod calls;
 pub mod copies;
 #[cfg(test)]
 mod fake;

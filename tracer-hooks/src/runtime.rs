@@ -11,7 +11,7 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
-use crate::{hooks, sys};
+use crate::{calls, hooks, sys};
 
 /// What is wrong with a runtime's tables; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl<F: Copy> Entry<F> {
         loop {
             let current = self.address();
             let original = saved.address();
-            if current == hook {
+            if calls::beneath(current) == hook {
                 return;
             }
             if tables == Patched::Already && original != 0 && current != original {
@@ -255,7 +255,7 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
             $(pairs!(@save $table.$entry, $saved $(, $hook)?);)*
             $(pairs!(@patch $table.$entry, $saved $(, $hook)?);)*
         };
-        (@save $from:expr, $saved:ident) => { to.$saved.set($from.address()); };
+        (@save $from:expr, $saved:ident) => { to.$saved.set(calls::beneath($from.address())); };
         (@save $from:expr, $saved:ident, $hook:path) => {};
         (@patch $from:expr, $saved:ident) => {};
         (@patch $from:expr, $saved:ident, $hook:path) => {

@@ -9,12 +9,13 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
+use tracer_hooks::calls::CallTables;
 use tracer_hooks::lock::Lock;
 use tracer_hooks::{InstallError, Tables, Timing, contained, deactivate, install, sys, usable};
 
-use crate::entry;
 use crate::memory::{self, Memory};
 use crate::recorder::RECORDER;
+use crate::{calls, entry};
 
 /// How long the block of memory that we came with stays when the status cannot be told otherwise.
 const STATUS_STAYS_NS: u64 = 1_000_000_000;
@@ -119,7 +120,12 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
         // Somebody else's `OnLoad` came in between, with a memory of the environment.
         return Outcome { status: attach_status::BUSY, told: false };
     }
+    calls::want();
     let installed = install(tables, &RECORDER, Timing::Live);
+    if installed.is_ok() {
+        // SAFETY: the tables have been accepted.
+        unsafe { calls::take(CallTables::at(asked.core_table, asked.amd_ext_table)) };
+    }
     let told = RECORDER.memory().map(|memory| match installed {
         Ok(()) => Outcome::tell(&memory, attach_status::RECORDING),
         Err(InstallError::Unsupported(_)) => unsupported(&memory),

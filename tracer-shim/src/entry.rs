@@ -6,10 +6,12 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION, control, state};
-use tracer_hooks::{InstallError, Tables, Timing, abi::ApiTable, contained, install, sys};
+use tracer_hooks::{
+    InstallError, Tables, Timing, abi::ApiTable, calls::CallTables, contained, install, sys,
+};
 
-use crate::attach;
 use crate::recorder::{self, RECORDER};
+use crate::{attach, calls};
 
 /// Runtimes from ROCm 5.3 on load every mapped library that exports this, lower values first; the
 /// last one loaded sees calls first.
@@ -43,13 +45,20 @@ pub unsafe extern "C" fn OnLoad(
             return;
         }
         tell_own_code();
+        calls::want();
         // SAFETY: the caller's promise.
-        let tables = unsafe { Tables::of(table.cast::<ApiTable>()) };
-        let installed = tables
+        let installed = unsafe { Tables::of(table.cast::<ApiTable>()) }
             .map_err(InstallError::Unsupported)
             .and_then(|tables| install(tables, &RECORDER, Timing::AtStart));
-        if let (Err(InstallError::Unsupported(_)), Some(memory)) = (installed, RECORDER.memory()) {
-            memory.set_control(control::STATE, state::UNSUPPORTED);
+        match installed {
+            // SAFETY: the caller's promise; the tables have just been accepted.
+            Ok(()) => unsafe { calls::take(CallTables::of(table.cast())) },
+            Err(InstallError::Unsupported(_)) => {
+                if let Some(memory) = RECORDER.memory() {
+                    memory.set_control(control::STATE, state::UNSUPPORTED);
+                }
+            }
+            Err(_) => {}
         }
     });
     true
@@ -96,13 +105,14 @@ extern "C" fn at_end() {
 #[unsafe(link_section = ".fini_array")]
 static AT_END: extern "C" fn() = at_end;
 
-/// The probe site: fires for every sequence number on the thread that enqueued the operation; `own` is
-/// 0 when that may have been another thread.
+/// The probe site: fires for every sequence number on the thread that enqueued the operation. The low
+/// half of `own` is 0 when that may have been another thread; `call` is the innermost open HSA call
+/// that we record, and the high half of `own` its operation.
 ///
 /// Its first instruction is a 5-byte no-op, which a uprobe replaces without single-stepping.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64, end: u64) {
+pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64, call: u64) {
     core::arch::naked_asm!(".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret")
 }
 
@@ -115,11 +125,17 @@ unsafe extern "C" {
 /// Tells the tracer where this library's code is: what it calls of the runtime is not the program's.
 pub fn tell_own_code() {
     let (start, end) = (&raw const __ehdr_start as u64, &raw const _etext as u64);
-    roctap_dispatch_site(SITE_OWN_CODE, start, end);
+    tell(SITE_OWN_CODE, start, end);
+}
+
+/// Tells the tracer something that is no sequence number.
+pub fn tell(what: u64, first: u64, second: u64) {
+    roctap_dispatch_site(what, first, second);
 }
 
 /// Fires the probe site.
 #[inline]
 pub fn fire(sequence: u64, own: bool) {
-    roctap_dispatch_site(sequence, own.into(), 0);
+    let (call, operation) = calls::innermost();
+    roctap_dispatch_site(sequence, u64::from(own) | u64::from(operation) << 32, call);
 }

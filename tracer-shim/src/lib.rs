@@ -11,6 +11,7 @@
 //! * [`backlog`]: records that must not be dropped, and wait for room instead;
 //! * [`recorder`]: policy: the [`tracer_hooks::Sink`] that ties these together;
 //! * [`attach`]: beginning in a process that runs already, again and again;
+//! * [`calls`]: HSA calls;
 //! * [`entry`]: the exported functions.
 //!
 //! It never writes to the target's stdout or stderr, installs no signal handler, is never unloaded,
@@ -20,6 +21,7 @@
 
 pub mod attach;
 pub mod backlog;
+pub mod calls;
 pub mod current;
 pub mod entry;
 pub mod memory;

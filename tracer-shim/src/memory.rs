@@ -6,6 +6,7 @@ use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_WORDS};
 use tracer_common::ring::Producer;
 use tracer_common::shim::{
     CONTROL_BYTES, Layout, Loss, MAGIC, RING_HEADER_BYTES, VERSION, control, ring_word,
@@ -232,6 +233,34 @@ impl Memory {
         ))
     }
 
+    #[inline]
+    fn open_place(&self, ring: usize, index: usize) -> Option<&[AtomicU64]> {
+        let first = ring_word::OPEN_CALLS + index * OPEN_WORDS;
+        self.ring_words(ring)?.get(first..first + OPEN_WORDS)
+    }
+
+    /// Puts an open call into the header of `ring`. Only the ring's owner may do so.
+    #[inline]
+    pub fn open_call(&self, ring: usize, index: usize, call: &Call) {
+        let Some([id, rest @ ..]) = self.open_place(ring, index) else { return };
+        let mut words = [0; MAX_CALL_WORDS];
+        let count = call.encode(&mut words);
+        for (to, &from) in rest.iter().zip(words.get(1..count).unwrap_or_default()) {
+            to.store(from, Ordering::Relaxed);
+        }
+        // Last: whoever sees the id (with Acquire) sees the rest.
+        id.store(call.correlation_id, Ordering::Release);
+    }
+
+    /// Takes an open call out of the header of `ring`.
+    #[inline]
+    pub fn close_call(&self, ring: usize, index: usize) {
+        if let Some([id, ..]) = self.open_place(ring, index) {
+            // Release: its frame, if there is one, is in the ring for whoever finds it gone.
+            id.store(0, Ordering::Release);
+        }
+    }
+
     /// Words that fit into `ring` now.
     pub fn room(&self, ring: usize) -> u64 {
         let Some(words) = self.ring_words(ring) else { return 0 };
@@ -251,6 +280,21 @@ impl Drop for Memory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use tracer_common::calls::OPEN_CALLS;
+
+    impl Memory {
+        /// The first words of a ring's open calls.
+        pub(crate) fn open_words(&self, ring: usize) -> Vec<u64> {
+            let places = (0..OPEN_CALLS).filter_map(|index| self.open_place(ring, index));
+            places.map(|place| place[0].load(Ordering::Acquire)).collect()
+        }
+
+        /// Head, tail and data of a ring.
+        pub(crate) fn reading_end(&self, ring: usize) -> (&AtomicU64, &AtomicU64, &[AtomicU64]) {
+            let words = self.ring_words(ring).expect("exists");
+            (&words[ring_word::HEAD], &words[ring_word::TAIL], &words[RING_HEADER_BYTES / 8..])
+        }
+    }
 
     /// A memory of `rings` rings of 4 KiB.
     pub(crate) fn mapped(rings: usize) -> Memory {

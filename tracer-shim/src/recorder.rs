@@ -12,7 +12,7 @@ use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 use crate::backlog::Backlog;
 use crate::current::{Current, Pinned};
 use crate::memory::Memory;
-use crate::{entry, rings};
+use crate::{calls, entry, rings};
 
 /// Writes into the shared memory.
 pub struct Recorder {
@@ -259,6 +259,10 @@ impl Sink for Recorder {
         }
         if let Some(memory) = self.memory() {
             memory.set_control(control::CLOCK_ERROR_NS, RUNTIME_CLOCK_ERROR_NS);
+            match state {
+                state::ACTIVE => calls::begin_recording(&memory),
+                _ => tracer_hooks::calls::end(),
+            }
             memory.set_control(control::STATE, state);
         }
     }

@@ -6,6 +6,7 @@ mod artifacts;
 mod bench;
 mod demo;
 mod dist;
+mod fuzz;
 mod gen_api;
 mod run;
 mod setup;
@@ -32,6 +33,8 @@ enum Task {
     Test(test::Options),
     /// Measure what tracing costs; needs root
     Bench(bench::Options),
+    /// Feed the parsers of untrusted input with whatever libFuzzer comes up with
+    Fuzz(fuzz::Options),
     /// Pack roctap, the shim and the licences into target/dist
     Dist,
     /// Generate the table of API functions from the installed headers
@@ -45,6 +48,7 @@ fn main() -> anyhow::Result<()> {
         Task::Demo => demo::run_demo(),
         Task::Test(options) => test::run_tests(&options),
         Task::Bench(options) => bench::run_bench(&options),
+        Task::Fuzz(options) => fuzz::run_fuzz(&options),
         Task::Dist => dist::run_dist(),
         Task::GenApi => gen_api::run(),
     }

@@ -1,7 +1,8 @@
-//! roctap's probes, with full records, against bpftrace's, which only count.
+//! roctap, with full records, against bpftrace, which only counts.
 //!
-//! Three processes run throughout, each with libraries of its own: one untraced, one under
-//! `roctap record -p`, one under `bpftrace -p`. The rounds alternate between them.
+//! Four processes run throughout, each with libraries of its own: one untraced, one started by
+//! `roctap record`, whose HSA calls the shim records, one under `roctap record --gpu off -p`, with
+//! probes alone, and one under `bpftrace -p`. The rounds alternate between them.
 
 use std::{
     collections::BTreeMap, convert::Infallible, path::Path, process::Command, time::Duration,
@@ -24,12 +25,19 @@ use crate::{
 /// Functions that bpftrace's detaching is timed with: all of them would take minutes.
 const DETACHED: usize = 40;
 
-/// What is measured: request, calls when untraced, calls when traced.
-const REQUESTS: [(&str, &str, u64, u64); 3] = [
-    ("call of hipGetErrorName", "hip", 200_000, 20_000),
-    ("call of hsa_signal_load_relaxed", "hsa", 200_000, 2_000),
-    ("kernel launch", "launch", 2_048, 512),
+/// What is measured: request, and how often in each of the processes.
+const REQUESTS: [(&str, &str, [u64; 4]); 4] = [
+    ("call of hipGetErrorName", "hip", [200_000, 20_000, 20_000, 20_000]),
+    ("call of hsa_signal_load_relaxed", "hsa", [200_000, 20_000, 2_000, 2_000]),
+    ("kernel launch by <<<>>> (3 HIP calls)", "launch", [2_048, 2_048, 512, 512]),
+    ("kernel launch by hipLaunchKernel (1 HIP call)", "bare", [2_048, 2_048, 512, 512]),
 ];
+
+/// The processes.
+const UNTRACED: usize = 0;
+const STARTED: usize = 1;
+const ATTACHED: usize = 2;
+const PEER: usize = 3;
 
 /// A process and its libraries; the process ends first.
 struct Subject {
@@ -40,15 +48,32 @@ struct Subject {
 impl Subject {
     fn start(places: &Places) -> anyhow::Result<Self> {
         let private = places.copy_libraries()?;
-        let mut target = Target::start(&mut private.command(&places.bench_target())?)?;
-        target.ask("launch 512")?;
+        let command = private.command(&places.bench_target())?;
+        Self::ready(command, private)
+    }
+
+    /// The same under `roctap record`, from the start.
+    fn start_recorded(places: &Places) -> anyhow::Result<Self> {
+        let private = places.copy_libraries()?;
+        let mut command = private.command(&places.roctap)?;
+        command.args(["record", "--api", "hip,hsa", "-o"]).arg(private.path("trace"));
+        command.arg("--").arg(places.bench_target());
+        Self::ready(command, private)
+    }
+
+    fn ready(mut command: Command, private: Private) -> anyhow::Result<Self> {
+        let target = Target::start(&mut command).and_then(|mut target| {
+            target.ask("launch 512")?;
+            Ok(target)
+        });
+        let target = target.with_context(|| private.complaints())?;
         Ok(Self { target, private })
     }
 
     fn record(&self, places: &Places) -> anyhow::Result<Tool> {
         let mut command = self.private.command(&places.roctap)?;
-        command.args(["record", "--api", "hip,hsa", "-p", &self.target.pid().to_string(), "-o"]);
-        command.arg(self.private.path("trace"));
+        command.args(["record", "--api", "hip,hsa", "--gpu", "off", "-o"]);
+        command.arg(self.private.path("trace")).args(["-p", &self.target.pid().to_string()]);
         Tool::start(&mut command).with_context(|| self.private.complaints())
     }
 
@@ -91,22 +116,26 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
         .output()
         .context("bpftrace cannot be run: install it, or name one with BPFTRACE")?;
     let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-    let mut subjects = [Subject::start(places)?, Subject::start(places)?, Subject::start(places)?];
+    let mut subjects = [
+        Subject::start(places)?,
+        Subject::start_recorded(places)?,
+        Subject::start(places)?,
+        Subject::start(places)?,
+    ];
     let functions = [Runtime::Hip, Runtime::Hsa]
-        .map(|runtime| subjects[2].functions(runtime))
+        .map(|runtime| subjects[PEER].functions(runtime))
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?
         .concat();
     // Before anything else: a detaching that goes on in the kernel slows others down.
-    let small = subjects[0].bpftrace(&functions[..DETACHED.min(functions.len())])?;
+    let small = subjects[UNTRACED].bpftrace(&functions[..DETACHED.min(functions.len())])?;
     let small_stop = small.stop()?;
-    let peer = subjects[2].bpftrace(&functions)?;
-    let own = subjects[1].record(places)?;
-    for (what, request, untraced, traced) in REQUESTS {
-        let mut series = [Series::default(), Series::default(), Series::default()];
+    let peer = subjects[PEER].bpftrace(&functions)?;
+    let own = subjects[ATTACHED].record(places)?;
+    for (what, request, calls) in REQUESTS {
+        let mut series = [const { Series::new() }; 4];
         for _ in 0..rounds {
-            for (subject, (series, calls)) in
-                subjects.iter_mut().zip(series.iter_mut().zip([untraced, traced, traced]))
+            for (subject, (series, calls)) in subjects.iter_mut().zip(series.iter_mut().zip(calls))
             {
                 series.push(subject.target.ask(&format!("{request} {calls}"))?.cost());
             }
@@ -115,7 +144,7 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     }
     let (own_start, peer_start) = (own.started_in, peer.started_in);
     let own_stop = own.stop()?;
-    check_recorded(&subjects[1].private.path("trace"), rounds)?;
+    check_recorded(&subjects[ATTACHED].private.path("trace"), ATTACHED, rounds)?;
     peer.abandon()?;
     let scaled = small_stop.mul_f64(functions.len() as f64 / DETACHED as f64);
     let mut table = Table::new(
@@ -133,14 +162,18 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     row(&mut table, format!("{version}, end scaled from {DETACHED} functions"), peer_start, scaled);
     table.print();
     println!("  {version}: {} ms to end with {DETACHED} functions", small_stop.as_millis());
-    for line in subjects[1].private.complaints().lines().filter(|line| line.contains("lost")) {
-        println!("  {line}");
-    }
-    Ok(())
+    let [_, started, attached, _] = subjects;
+    let said = attached.private.complaints();
+    said.lines().filter(|line| line.contains("lost")).for_each(|line| println!("  -p: {line}"));
+    // With its input it ends, and roctap with it.
+    drop(started.target);
+    let said = started.private.complaints();
+    said.lines().filter(|line| line.contains("lost")).for_each(|line| println!("  -- CMD: {line}"));
+    check_recorded(&started.private.path("trace"), STARTED, rounds)
 }
 
 /// A tracer that left the called functions out would be cheap.
-fn check_recorded(trace: &Path, rounds: u32) -> anyhow::Result<()> {
+fn check_recorded(trace: &Path, process: usize, rounds: u32) -> anyhow::Result<()> {
     let mut recorded = BTreeMap::<u32, u64>::new();
     Trace::open(trace)?.for_each_event(|event| {
         if let Event::Api(call) = event {
@@ -148,26 +181,27 @@ fn check_recorded(trace: &Path, rounds: u32) -> anyhow::Result<()> {
         }
         Ok::<_, Infallible>(())
     })?;
-    for ((what, _, _, calls), runtime) in REQUESTS.iter().zip(Runtime::ALL) {
-        let made = calls * u64::from(rounds);
+    for ((what, _, calls), runtime) in REQUESTS.iter().zip(Runtime::ALL) {
+        let made = calls[process] * u64::from(rounds);
         let seen = recorded.get(&runtime.domain().0).copied().unwrap_or(0);
         if seen < made {
-            bail!("{what}: {seen} calls recorded of {made} and more: the function is not probed");
+            bail!("{what}: {seen} calls recorded of {made} and more: the function is not recorded");
         }
     }
     Ok(())
 }
 
-fn costs(title: &str, version: &str, [untraced, own, peer]: &[Series; 3]) {
+fn costs(title: &str, version: &str, [untraced, started, attached, peer]: &[Series; 4]) {
     let heads = ["variant", "wall", "thread CPU", "wall / bpftrace", "CPU / bpftrace"];
     let mut table = Table::new(title, &heads);
     let (wall, cpu) = (untraced.wall().shown(), untraced.cpu().shown());
     table.row(["(untraced)".to_owned(), wall, cpu, String::new(), String::new()]);
     let peer = peer.above(untraced);
-    let full = own.above(untraced);
-    for (name, added) in
-        [("roctap record, full records", &full), (&format!("{version}, count()"), &peer)]
-    {
+    for (name, added) in [
+        ("roctap record -- CMD, full records", &started.above(untraced)),
+        ("roctap record --gpu off -p, probes alone", &attached.above(untraced)),
+        (&format!("{version}, count()"), &peer),
+    ] {
         let (wall, cpu) = (added.wall(), added.cpu());
         table.row([
             name.to_owned(),

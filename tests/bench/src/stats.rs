@@ -52,6 +52,11 @@ impl FromIterator<f64> for Sample {
 pub struct Series(Vec<Cost>);
 
 impl Series {
+    /// No rounds yet.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     /// Adds a round.
     pub fn push(&mut self, cost: Cost) {
         self.0.push(cost);

@@ -122,46 +122,6 @@ fn root_graphs_modules_and_callbacks() {
 }
 
 #[test]
-fn root_pure_hsa_program() {
-    let scene = Scene::default();
-    let ran = scene.record_app(&["--api", "hsa", "--allow-slow"], "hsa_direct", &[]).expect(0);
-    let trace = scene.trace();
-    trace.expect_complete();
-    trace.expect_dispatches(&scene.true_dispatches(), 1000);
-    // Not fewer calls than the program made. More, because probes at implementations also see what
-    // the library calls of itself.
-    let traced = trace.call_counts();
-    for (function, count) in ran.counts() {
-        assert!(traced.get(&function).copied().unwrap_or(0) >= count, "{function}");
-    }
-}
-
-#[test]
-fn root_calls_of_the_shim_are_not_recorded() {
-    let calls = |gpu| {
-        let scene = Scene::default();
-        scene.record_app(&["--api", "hsa", "--gpu", gpu], "hsa_direct", &[]).expect(0);
-        let mut counts = scene.trace().call_counts();
-        // What the shim calls for itself, and the program too.
-        counts.retain(|function, _| {
-            ["hsa_agent_get_info", "hsa_iterate_agents", "hsa_amd_signal_create"]
-                .contains(&function.as_str())
-        });
-        counts
-    };
-    let without_shim = calls("off");
-    assert!(without_shim["hsa_agent_get_info"] > 0);
-    assert_eq!(calls("auto"), without_shim);
-}
-
-#[test]
-fn root_exceptions_pass_through_probed_functions() {
-    let scene = Scene::default();
-    scene.record_app(&["--api", "hip,hsa"], "throwing", &[]).expect(0);
-    scene.trace().expect_complete();
-}
-
-#[test]
 fn root_every_setting_of_the_runtime() {
     let settings: [&[(&str, &str)]; 6] = [
         &[("EMUGPU_COUNT", "4"), ("EMUGPU_ARCH", "gfx906,gfx90a,gfx1030,gfx900")],

@@ -3,9 +3,15 @@
 //! The choice is made here once and reaches the BPF programs through each probe's [`Cookie`]. A
 //! record has room for three words, so a function has either stack arguments or an output value.
 
-use tracer_common::bpf::Cookie;
+use tracer_common::{
+    bpf::Cookie,
+    calls::{LEFT_OUT, Slot, Wanted},
+};
 
-use super::table::{Operation, Place};
+use super::{
+    by_name,
+    table::{Operation, Place},
+};
 
 /// How many stack words a record holds.
 const MAX_STACK_ARGS: usize = 3;
@@ -163,7 +169,24 @@ pub fn cookie(op: &Operation) -> Cookie {
         out_arg: out_register(op).map_or(0, |register| register + 1),
         entry_only: calls_back(op).is_some().into(),
         shim_calls: SHIM_CALLS.contains(&op.name).into(),
+        by_shim: 0,
     }
+}
+
+/// What the shim is told of a function of the runtime's tables; none if it cannot record it.
+pub fn shim_call(slot: &Slot) -> Option<Wanted> {
+    let op = by_name(slot.name).filter(|op| op.name != LEFT_OUT)?;
+    let registers = op.args.iter().filter_map(|arg| match arg.place {
+        Place::Register(first) => Some(first + arg.words() as u8),
+        Place::Stack(_) | Place::Vector(_) => None,
+    });
+    let cookie = cookie(op);
+    Some(Wanted {
+        operation: op.id,
+        args: registers.max().unwrap_or(0).min(6),
+        stack_args: cookie.stack_args,
+        out_arg: cookie.out_arg,
+    })
 }
 
 /// Functions of the runtime that the shim calls for itself and does not intercept (`tracer-hooks`,

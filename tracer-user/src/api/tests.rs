@@ -280,3 +280,25 @@ fn any_words_and_flags_give_text() {
         }
     }
 }
+
+#[test]
+fn every_slot_of_the_runtimes_tables_is_known_with_its_arguments() {
+    use tracer_common::calls::{LEFT_OUT, SLOTS, Wanted};
+    for slot in SLOTS {
+        let op = by_name(slot.name).unwrap_or_else(|| panic!("{} is not in the table", slot.name));
+        let by_value = |arg: &Argument| matches!(arg.ty.kind, Kind::Struct(9..) | Kind::Float);
+        if slot.name == LEFT_OUT {
+            assert_eq!(shim_call(&slot), None);
+            continue;
+        }
+        assert!(!op.args.iter().any(by_value), "{}: a thunk cannot pass it on", slot.name);
+        let words = op.args.iter().filter_map(|arg| match arg.place {
+            Place::Stack(first) => Some(usize::from(first) + arg.words()),
+            Place::Register(_) | Place::Vector(_) => None,
+        });
+        assert_eq!(slot.stack_words, words.max().unwrap_or(0), "{}", slot.name);
+        let wanted = shim_call(&slot).expect(slot.name);
+        assert_eq!(wanted.operation, op.id);
+        assert_eq!(Wanted::from_word(wanted.to_word()), Some(wanted), "{}", slot.name);
+    }
+}

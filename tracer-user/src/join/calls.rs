@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use tracer_common::{
     activity::Domain,
     bpf::{ApiRecord, flag},
+    calls::FIRST_ID,
 };
 
 /// Calls that are kept for each thread.
@@ -121,6 +122,19 @@ impl Calls {
         let known = || self.known.contains(correlation_id).then_some(0);
         let named = |streams: &HashMap<u64, u64>| streams.get(&correlation_id).copied();
         self.streams.iter().find_map(named).or_else(known)
+    }
+
+    /// The innermost call that probes saw of thread `tid` from before `begin_ns` to after `end_ns`:
+    /// its correlation id and begin.
+    pub fn probed_around(&self, tid: u32, begin_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
+        let calls = self.threads.get(&tid)?;
+        if calls.back()?.end_ns < end_ns {
+            return None;
+        }
+        let around = |c: &&Interval| c.begin_ns <= begin_ns && c.caller.correlation_id < FIRST_ID;
+        let first_after = calls.partition_point(|c| c.end_ns < end_ns);
+        let innermost = calls.range(first_after..).filter(around).max_by_key(|c| c.begin_ns)?;
+        Some((innermost.caller.correlation_id, innermost.begin_ns))
     }
 
     /// The call of thread `tid` that was open at `time_ns`: the innermost HIP call, else the

@@ -9,12 +9,14 @@
 mod calls;
 mod operation;
 mod process;
+mod waiting;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tracer_common::{
     activity::{ActivityRecord, Domain},
-    bpf::{ApiRecord, LinkRecord, flag},
+    bpf::{self, ApiRecord, LinkRecord, flag},
+    calls::Call,
 };
 
 use crate::{
@@ -29,6 +31,7 @@ pub use calls::Caller;
 use calls::Calls;
 use operation::Operation;
 use process::Process;
+use waiting::Waiting;
 
 /// How long an operation that ran waits for what belongs to it, ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -77,6 +80,9 @@ pub struct Joiner {
     mode: Mode,
     counts: Counts,
     calls: Calls,
+    waiting_calls: Waiting,
+    /// Processes in which probes saw HSA calls.
+    hsa_by_probes: BTreeSet<u32>,
     processes: BTreeMap<u32, Process>,
     pending: HashMap<(u32, u64), Operation>,
     /// Operations that ran and wait for something, oldest first.
@@ -95,6 +101,8 @@ impl Joiner {
             mode,
             counts: Counts::default(),
             calls: Calls::default(),
+            waiting_calls: Waiting::default(),
+            hsa_by_probes: BTreeSet::new(),
             processes: BTreeMap::new(),
             pending: HashMap::new(),
             waiting: Vec::new(),
@@ -139,6 +147,55 @@ impl Joiner {
     ///
     /// When the trace cannot be written.
     pub fn api(&mut self, call: &ApiRecord, trace: &mut Writer) -> Result<(), TraceError> {
+        self.waiting_calls.returned(call);
+        if call.header.operation >> 16 == Domain::HSA_API.0 {
+            self.hsa_by_probes.insert(call.header.pid);
+        }
+        self.call(call, trace)
+    }
+
+    /// Whether probes saw HSA calls of a process.
+    pub fn saw_hsa_by_probes(&self, pid: u32) -> bool {
+        self.hsa_by_probes.contains(&pid)
+    }
+
+    /// A call that a shim recorded, with further flags. It waits until [`Joiner::settle_calls`].
+    pub fn shim_call(&mut self, pid: u32, tid: u32, call: &Call, flags: u16) {
+        self.waiting_calls.add(pid, tid, call, flags, &self.calls);
+    }
+
+    /// To be called when the shims' frames have been taken: makes a request to BPF's records if calls
+    /// wait for one. `open` tells the calls that a thread has open as probes saw it.
+    pub fn ask_for_calls(
+        &mut self,
+        open: impl FnMut(u32) -> Vec<bpf::Frame>,
+        request: impl FnOnce() -> u64,
+    ) {
+        if self.waiting_calls.needs_request() {
+            self.waiting_calls.wait(open, request);
+        }
+    }
+
+    /// Writes the shims' calls for which all BPF records have been taken, up to request `answered`.
+    /// `threads` is told whose they are.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn settle_calls(
+        &mut self,
+        answered: u64,
+        trace: &mut Writer,
+        mut threads: impl FnMut(u32, u32, &mut Writer),
+    ) -> Result<(), TraceError> {
+        for call in self.waiting_calls.settled(answered) {
+            threads(call.header.pid, call.header.tid, trace);
+            self.call(&call, trace)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: &ApiRecord, trace: &mut Writer) -> Result<(), TraceError> {
         let domain = Domain(call.header.operation >> 16);
         let operation_id = call.header.operation as u16;
         let operation = api::by_id(domain, operation_id);
@@ -218,6 +275,7 @@ impl Joiner {
                 process.symbol(id, &symbol, &name, trace);
             }
             Frame::Queue(_) => {}
+            Frame::Call(call) => self.shim_call(pid, tid, &call, 0),
             Frame::Complete(complete) => {
                 let key = key(complete.sequence);
                 self.pending.entry(key).or_default().complete = Some(complete);
@@ -282,6 +340,7 @@ impl Joiner {
     /// When the trace cannot be written.
     pub fn tick(&mut self, now_ns: u64, trace: &mut Writer) -> Result<(), TraceError> {
         self.calls.age(now_ns);
+        self.waiting_calls.age();
         for key in std::mem::take(&mut self.waiting) {
             let Some(operation) = self.pending.get_mut(&key) else { continue };
             let overdue =

@@ -163,7 +163,8 @@ fn search(code: &[u8], address: u64, kernel: KernelVersion) -> Search {
     let mut stop = Stop::End;
     let mut behind_argument = false;
     for instruction in &mut decoder(code, address) {
-        let offset = instruction.ip() - address;
+        // Code at the end of the address space goes on at its beginning.
+        let Some(offset) = instruction.ip().checked_sub(address) else { break };
         if instruction.is_invalid() {
             break;
         }
@@ -265,4 +266,19 @@ fn argument(register: Register) -> Option<&'static str> {
         Register::R9 => "r9",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by `cargo xtask fuzz`.
+    #[test]
+    fn the_walk_ends_where_the_address_space_does() {
+        let code = [0x0f, 0x1f, 0, 0x0f, 0x1f, 0, 0x55];
+        let found = search(&code, u64::MAX - 4, KernelVersion::new(6, 18));
+        let offsets: Vec<u64> =
+            found.candidates.iter().map(|c| c.instruction.ip() - (u64::MAX - 4)).collect();
+        assert!(!offsets.contains(&6) && offsets.contains(&0), "{offsets:?}");
+    }
 }

@@ -11,7 +11,8 @@ use libbpf_rs::{
     btf::{Btf, types::Struct},
 };
 use tracer_common::bpf::{
-    ApiRecord, Config, Cookie, Header, Loss, NEAR_THREADS, ThreadState, flag, follow, kind, phase,
+    ApiRecord, Config, Cookie, Frame, Header, Loss, NEAR_THREADS, ThreadState, flag, follow, kind,
+    phase,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -210,7 +211,7 @@ impl Programs {
     /// Forgets process `pid`, which has ended: its number can be given to another.
     pub fn forget(&self, pid: u32) {
         // It is not there when its creation could not be noted.
-        for map in ["PROCESSES", "SHIM_CODE"] {
+        for map in ["PROCESSES", "SHIMS"] {
             let _ = self.map(map).delete(&pid.to_ne_bytes());
         }
     }
@@ -351,6 +352,19 @@ impl Programs {
                 .sum();
         }
         Ok(sums)
+    }
+
+    /// The calls that thread `tid` has open now, outermost first.
+    pub fn open_on(&self, tid: u32) -> Vec<Frame> {
+        let near = (tid % NEAR_THREADS as u32).to_ne_bytes();
+        let look = |map: &str, key: [u8; 4]| {
+            let value = self.map(map).lookup(&key, MapFlags::ANY).ok().flatten()?;
+            ThreadState::read_from_bytes(&value).ok().filter(|thread| thread.tid == tid)
+        };
+        let thread = look("NEAR", near).or_else(|| look("THREADS", tid.to_ne_bytes()));
+        let Some(thread) = thread else { return Vec::new() };
+        let open = thread.frames.into_iter().take(thread.depth as usize);
+        open.filter(|frame| frame.flags & flag::SHIM == 0).collect()
     }
 
     /// The calls that are open now, outermost first for each thread, with

@@ -31,10 +31,15 @@ const QUEUED_BATCHES: usize = 64;
 
 /// Takes records out of the rings of all CPUs.
 pub struct Reader {
-    batches: HeapCons<Vec<u8>>,
+    batches: HeapCons<Batch>,
+    /// Up to which request everything has been handed out.
+    answered: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), ProbeError>>>,
 }
+
+/// Records, and the requests that were made before they were drained.
+type Batch = (u64, Vec<u8>);
 
 #[derive(Default)]
 struct Shared {
@@ -68,7 +73,7 @@ impl Reader {
             .name("roctap-drain".to_owned())
             .spawn(move || drain(&rings, queue, &theirs, &reader))
             .map_err(|source| ProbeError::Thread { source })?;
-        Ok(Self { batches, shared, thread: Some(thread) })
+        Ok(Self { batches, answered: 0, shared, thread: Some(thread) })
     }
 
     /// The next batch of records, waiting at most `timeout` for it; empty when there is none. The
@@ -81,9 +86,13 @@ impl Reader {
     pub fn take(&mut self, timeout: Duration) -> Result<Vec<u8>, ProbeError> {
         let deadline = Instant::now() + timeout;
         loop {
-            if let Some(batch) = self.batches.try_pop() {
+            // Before the batches are looked at, as in `take_all`.
+            let done = self.shared.done.load(Ordering::Acquire);
+            if let Some((asked, batch)) = self.batches.try_pop() {
+                self.answered = asked;
                 return Ok(batch);
             }
+            self.answered = done;
             self.check()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -93,21 +102,33 @@ impl Reader {
         }
     }
 
+    /// Asks to be told when everything that is recorded by now has been handed out.
+    pub fn ask(&self) -> u64 {
+        self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The last request of [`Reader::ask`] that is answered, now that what [`Reader::take`] gave last
+    /// is taken care of.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
     /// Everything that was recorded before the call.
     ///
     /// # Errors
     ///
     /// When draining failed.
     pub fn take_all(&mut self) -> Result<Vec<u8>, ProbeError> {
-        let request = self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let request = self.ask();
         let mut all = Vec::new();
         loop {
             // Before the batches are looked at: what comes with the answer is then among them.
             let done = self.shared.done.load(Ordering::Acquire) >= request;
-            while let Some(batch) = self.batches.try_pop() {
+            while let Some((_, batch)) = self.batches.try_pop() {
                 all.extend(batch);
             }
             if done {
+                self.answered = request;
                 return Ok(all);
             }
             self.check()?;
@@ -137,7 +158,7 @@ impl Drop for Reader {
 /// What the thread does.
 fn drain(
     rings: &[MapHandle],
-    mut queue: HeapProd<Vec<u8>>,
+    mut queue: HeapProd<Batch>,
     shared: &Shared,
     reader: &thread::Thread,
 ) -> Result<(), ProbeError> {
@@ -154,10 +175,10 @@ fn drain(
         rings.consume().map_err(failed)?;
         let mut batch = taken.take();
         while !batch.is_empty() {
-            match queue.try_push(batch) {
+            match queue.try_push((asked, batch)) {
                 Ok(()) => batch = Vec::new(),
                 Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
-                Err(back) => {
+                Err((_, back)) => {
                     batch = back;
                     thread::sleep(Duration::from_millis(1));
                 }

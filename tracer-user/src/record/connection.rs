@@ -3,7 +3,10 @@
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 
 use procfs::process::Process;
-use tracer_common::shim::{control, state};
+use tracer_common::{
+    calls::Call,
+    shim::{control, state},
+};
 
 use crate::{
     clock,
@@ -20,6 +23,8 @@ pub struct Connection {
     seen_ns: Option<u64>,
     /// The program that claimed it is gone.
     ended: bool,
+    /// That its shim records HSA calls was seen.
+    calls_taken: bool,
 }
 
 impl Connection {
@@ -31,6 +36,7 @@ impl Connection {
             threads: None,
             seen_ns: None,
             ended: false,
+            calls_taken: false,
         }
     }
 
@@ -43,6 +49,7 @@ impl Connection {
             threads,
             seen_ns: None,
             ended: false,
+            calls_taken: false,
         }
     }
 
@@ -94,21 +101,41 @@ impl Connection {
         });
     }
 
-    /// Frees the rings of threads that are gone.
-    pub fn free_rings(&mut self) {
+    /// The process, when its shim has begun to record HSA calls; once.
+    pub fn takes_calls(&mut self) -> Option<u32> {
+        let pid = self.pid().filter(|_| !self.calls_taken && self.memory().records_calls())?;
+        self.calls_taken = true;
+        Some(pid)
+    }
+
+    /// The HSA calls that are open now: process, thread, call.
+    pub fn open_calls(&mut self) -> Vec<(u32, u32, Call)> {
+        let Some(pid) = self.pid() else { return Vec::new() };
+        let threads = &mut self.threads;
+        let outside = |(tid, call)| {
+            let tid = threads.as_mut().map_or(tid, |threads| threads.outside(tid).unwrap_or(tid));
+            (pid, tid, call)
+        };
+        self.reader.open_calls().into_iter().map(outside).collect()
+    }
+
+    /// Frees the rings of threads that are gone, and gives the HSA calls that they never returned from
+    /// to `left`: process, thread, call.
+    pub fn free_rings(&mut self, mut left: impl FnMut(u32, u32, Call)) {
         let Some(pid) = self.pid() else { return };
         let threads = &mut self.threads;
         if let Some(threads) = threads {
             // A thread's number may have been given to another.
             threads.outside.clear();
         }
-        self.reader.free_rings(|tid| {
+        let alive = |tid| {
             let tid = match threads {
                 Some(threads) => threads.outside(tid),
                 None => Some(tid),
             };
             tid.is_some_and(|tid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists())
-        });
+        };
+        self.reader.free_rings(alive, |tid, call| left(pid, tid, call));
     }
 
     /// Frames that were dropped by full rings, and frames that could not be understood.

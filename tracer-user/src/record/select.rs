@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 
 use globset::{GlobSet, GlobSetBuilder};
-use tracer_common::{activity::Domain, bpf::Cookie};
+use tracer_common::{
+    activity::Domain,
+    bpf::Cookie,
+    calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
+};
 
 use super::Options;
 use crate::{
@@ -35,6 +39,8 @@ pub struct Selected {
     pub sites: Vec<Site>,
     /// Functions that are left out because a probe there would cost 16 µs a call.
     pub slow: Vec<String>,
+    /// Functions that would be left out as slow, but that the shim can record.
+    pub left_to_shim: Vec<String>,
     /// Functions at which the kernel allows no probe.
     pub impossible: Vec<String>,
     /// Functions that another tool has redirected, and to where.
@@ -47,6 +53,8 @@ pub struct Selection {
     include: Option<GlobSet>,
     exclude: GlobSet,
     allow_slow: bool,
+    /// Processes may have the shim, which records HSA calls.
+    shim: bool,
     planner: Planner,
     foreign: HashMap<(Domain, String), u16>,
 }
@@ -57,7 +65,7 @@ impl Selection {
     /// # Errors
     ///
     /// When the globs are too large together.
-    pub fn new(options: &Options) -> Result<Self, globset::Error> {
+    pub fn new(options: &Options, shim: bool) -> Result<Self, globset::Error> {
         let set = |globs: &[globset::Glob]| {
             let mut builder = GlobSetBuilder::new();
             globs.iter().for_each(|glob| {
@@ -71,6 +79,7 @@ impl Selection {
             include,
             exclude: set(&options.exclude)?,
             allow_slow: options.allow_slow,
+            shim,
             planner: Planner::for_running_kernel(),
             foreign: HashMap::new(),
         })
@@ -85,6 +94,33 @@ impl Selection {
         runtime.owns_symbol(name)
             && self.include.as_ref().is_none_or(|globs| globs.is_match(name))
             && !self.exclude.is_match(name)
+    }
+
+    /// What shims are to record, by slot: [`Wanted`] words.
+    pub fn shim_calls(&self) -> Vec<u64> {
+        let word = |slot: &Slot| {
+            let wanted = api::shim_call(slot).filter(|_| self.wants_of_shim(slot));
+            wanted.map_or(0, Wanted::to_word)
+        };
+        SLOTS.iter().map(word).collect()
+    }
+
+    /// Whether the shim is to record a function, under one of its names.
+    fn wants_of_shim(&self, slot: &Slot) -> bool {
+        let older = RENAMED.iter().filter_map(|(old, new)| {
+            slot.name.strip_suffix(new).map(|stem| format!("{stem}{old}"))
+        });
+        self.shim
+            && self.wants(Runtime::Hsa)
+            && older.chain([slot.name.to_owned()]).any(|name| self.accepts(Runtime::Hsa, &name))
+    }
+
+    /// The table through which the shim records the functions of these names, which share their code;
+    /// 0 if it does not record all of them.
+    fn by_shim<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> u8 {
+        let table = |name| slot_of(name).map_or(0, tables::of_slot);
+        let first = names.next().map_or(0, table);
+        if self.shim && names.all(|name| table(name) == first) { first } else { 0 }
     }
 
     /// The places to probe in a library. Stubs are followed through the tables of a `process` that
@@ -120,14 +156,17 @@ impl Selection {
             let to = to.unwrap_or_else(|| "anonymous memory".to_owned());
             selected.redirected.extend(names().map(|name| (name, to.clone())));
         }
+        let by_shim = self.by_shim(plan.names());
         let Some(site) = &plan.site else { return selected.impossible.extend(names()) };
         if !site.class.is_cheap() && !self.allow_slow {
-            return selected.slow.extend(names());
+            let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
+            return list.extend(names());
         }
         let mut cookie = self.cookie(runtime.domain(), &plan.symbol);
         if site.return_probe != ReturnProbe::Allowed {
             cookie.entry_only = 1;
         }
+        cookie.by_shim = by_shim;
         selected.sites.push(Site { cookie, file_offset: site.file_offset, symbol: plan.symbol });
     }
 

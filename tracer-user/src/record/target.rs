@@ -7,6 +7,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
+use super::session::Removal;
 use crate::{
     discover::FileId,
     probe::Attachment,
@@ -47,10 +48,19 @@ impl fmt::Display for Tier {
 
 /// One process.
 pub struct Target {
+    pid: u32,
     /// What the trace says of it.
     pub info: Process,
     /// The libraries that are probed in it.
     pub attached: BTreeMap<FileId, Attachment>,
+    /// Of these, the probes at functions that the shim records where it records calls.
+    pub covered: BTreeMap<FileId, Attachment>,
+    /// Such probes on their way out.
+    pub removals: Vec<Removal>,
+    /// The shim records HSA calls.
+    pub calls_by_shim: bool,
+    /// How many functions only that can record.
+    pub left_to_shim: usize,
     /// The shim's dispatch site.
     pub dispatch_site: Option<Attachment>,
     /// Where its GPU times come from.
@@ -62,13 +72,18 @@ pub struct Target {
 impl Target {
     /// Process `pid`, nothing attached.
     pub fn new(pid: u32, command: String, attached_ns: u64, tier: Tier) -> Self {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Self {
+            pid,
             info: Process { command, attached_ns, ..Process::default() },
             attached: BTreeMap::new(),
+            covered: BTreeMap::new(),
+            removals: Vec::new(),
+            calls_by_shim: false,
+            left_to_shim: 0,
             dispatch_site: None,
             tier,
-            alive: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+            alive: process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         }
     }
 
@@ -77,6 +92,20 @@ impl Target {
         let Some(pidfd) = &self.alive else { return false };
         let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
         !matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(ready) if ready > 0)
+    }
+
+    /// Its threads.
+    pub fn threads(&self) -> Vec<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten();
+        tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// All its probes.
+    pub fn take_probes(&mut self) -> Vec<Attachment> {
+        let removals = std::mem::take(&mut self.removals);
+        let attached = std::mem::take(&mut self.attached).into_values();
+        let covered = std::mem::take(&mut self.covered).into_values();
+        attached.chain(covered).chain(removals.into_iter().filter_map(Removal::rest)).collect()
     }
 
     /// Remembers a probed library.

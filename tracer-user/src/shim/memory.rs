@@ -13,6 +13,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags},
 };
 use tracer_common::{
+    calls::{Call, OPEN_CALLS, OPEN_WORDS},
     ring::Consumer,
     shim::{self, Layout, Loss, RING_HEADER_BYTES, control, ring_word},
 };
@@ -105,6 +106,20 @@ impl Memory {
         self.word(control::STATE).load(Ordering::Relaxed) == shim::state::UNSUPPORTED
     }
 
+    /// Asks the shim for calls: [`tracer_common::calls::Wanted`] words by slot, and where the ids of
+    /// its calls begin.
+    pub fn want_calls(&self, words: &[u64], first_id: u64) {
+        for (index, &word) in words.iter().enumerate() {
+            self.word(control::CALLS + index).store(word, Ordering::Relaxed);
+        }
+        self.word(control::FIRST_CALL_ID).store(first_id, Ordering::Relaxed);
+    }
+
+    /// Whether the shim records HSA calls.
+    pub fn records_calls(&self) -> bool {
+        self.word(control::CALLS_TAKEN).load(Ordering::Acquire) != 0
+    }
+
     /// What the shim could not record so far.
     pub fn losses(&self) -> [u64; Loss::COUNT] {
         std::array::from_fn(|i| self.word(control::LOSSES + i).load(Ordering::Relaxed))
@@ -123,6 +138,36 @@ impl Memory {
     /// The thread id that owns a ring, 0 when it is free.
     pub fn ring_owner(&self, ring: usize) -> &'static AtomicU64 {
         &self.ring_words(ring)[ring_word::OWNER]
+    }
+
+    fn open_places(&self, ring: usize) -> impl Iterator<Item = &'static [AtomicU64]> {
+        let places = &self.ring_words(ring)[ring_word::OPEN_CALLS..];
+        places.chunks_exact(OPEN_WORDS).take(OPEN_CALLS)
+    }
+
+    /// The calls of a ring's thread that are open now, outermost first.
+    pub fn open_calls(&self, ring: usize) -> Vec<Call> {
+        let read = |place: &[AtomicU64]| {
+            // Acquire pairs with the Release of the id, which is written last.
+            let id = place[0].load(Ordering::Acquire);
+            let mut words = [id; OPEN_WORDS];
+            for (word, from) in words.iter_mut().zip(place).skip(1) {
+                *word = from.load(Ordering::Acquire);
+            }
+            // Gone or another by now: what was read may be of both.
+            let same = place[0].load(Ordering::Relaxed) == id;
+            Call::decode(&words).filter(|_| same)
+        };
+        self.open_places(ring).filter_map(read).collect()
+    }
+
+    /// Makes a ring free for another thread. Its owner is gone and its frames are read.
+    pub fn free_ring(&self, ring: usize) {
+        for place in self.open_places(ring) {
+            place[0].store(0, Ordering::Relaxed);
+        }
+        // Release: the next owner (who swaps with Acquire) sees the ring as it was left.
+        self.ring_owner(ring).store(0, Ordering::Release);
     }
 
     /// Frames that a ring's producer had to drop.

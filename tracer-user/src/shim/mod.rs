@@ -6,4 +6,4 @@ mod reader;
 
 pub use library::{Shim, ShimError};
 pub use memory::{Memory, MemoryError};
-pub use reader::{Frame, Reader};
+pub use reader::{Frame, Reader, fuzz_ring};

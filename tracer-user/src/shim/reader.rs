@@ -1,9 +1,10 @@
 //! Takes frames out of a shim's rings and makes records of them.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_common::{
-    ring::{Corrupt, MAX_FRAME_WORDS},
+    calls::{Call, MAX_CALL_WORDS},
+    ring::{Consumer, Corrupt, MAX_FRAME_WORDS},
     shim::{Agent, Barrier, Complete, Copy, Dispatch, MAX_NAME_BYTES, Queue, Symbol, kind},
 };
 use zerocopy::{FromBytes, IntoBytes as _};
@@ -27,6 +28,8 @@ pub enum Frame {
     Agent(Agent),
     /// A queue came or went.
     Queue(Queue),
+    /// An HSA call is over.
+    Call(Call),
 }
 
 /// Reads one memory.
@@ -79,18 +82,29 @@ impl Reader {
         }
     }
 
-    /// Frees the rings of threads that are gone.
-    pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool) {
+    /// The calls that are open now, with their threads.
+    pub fn open_calls(&self) -> Vec<(u32, Call)> {
+        let of_ring = |ring| {
+            let owner = self.memory.ring_owner(ring).load(Ordering::Acquire) as u32;
+            let calls = if owner == 0 { Vec::new() } else { self.memory.open_calls(ring) };
+            calls.into_iter().map(move |call| (owner, call))
+        };
+        (0..self.memory.rings()).flat_map(of_ring).collect()
+    }
+
+    /// Frees the rings of threads that are gone, and gives the calls that they never returned from
+    /// to `left`.
+    pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool, mut left: impl FnMut(u32, Call)) {
         for ring in 0..self.memory.rings() {
             let word = self.memory.ring_owner(ring);
             let owner = word.load(Ordering::Acquire);
             if owner == 0 || alive(owner as u32) {
                 continue;
             }
-            // The thread was gone before this look, so an empty ring stays empty. Release: the next
-            // owner (who swaps with Acquire) sees the ring as it was left.
+            // The thread was gone before this look, so an empty ring stays empty.
             if self.memory.consumer(ring).is_empty() {
-                word.store(0, Ordering::Release);
+                self.memory.open_calls(ring).into_iter().for_each(|call| left(owner as u32, call));
+                self.memory.free_ring(ring);
             }
         }
     }
@@ -100,6 +114,25 @@ impl Reader {
         let full = (0..self.memory.rings()).map(|ring| self.memory.ring_dropped(ring)).sum();
         let corrupt = self.broken.iter().filter(|&&broken| broken).count() as u64;
         (full, self.malformed + corrupt)
+    }
+}
+
+/// Takes whatever is in a ring of the words of `bytes`, the first of which says how many were written:
+/// the body of a fuzz target.
+pub fn fuzz_ring(bytes: &[u8]) {
+    let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let Some(head) = words.next() else { return };
+    let mut data: Vec<AtomicU64> = words.map(AtomicU64::new).collect();
+    data.resize_with(data.len().next_power_of_two(), AtomicU64::default);
+    let (head, tail) = (AtomicU64::new(head % (data.len() as u64 + 2)), AtomicU64::new(0));
+    let consumer = Consumer::new(&head, &tail, &data);
+    let mut frame = [0; MAX_FRAME_WORDS];
+    while let Ok(Some((kind, count))) = consumer.pop(&mut frame) {
+        if let Some(Frame::Call(call)) = parse(kind, &frame[..count]) {
+            let mut again = [0; MAX_CALL_WORDS];
+            let length = call.encode(&mut again);
+            assert_eq!(Call::decode(&again[..length]), Some(call));
+        }
     }
 }
 
@@ -115,6 +148,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
         kind::COMPLETE => Frame::Complete(whole(bytes)?),
         kind::AGENT => Frame::Agent(whole(bytes)?),
         kind::QUEUE => Frame::Queue(whole(bytes)?),
+        kind::CALL => Frame::Call(Call::decode(words)?),
         kind::SYMBOL => {
             let (symbol, name) = Symbol::read_from_prefix(bytes).ok()?;
             let length = symbol.name_bytes as usize;
@@ -134,6 +168,13 @@ mod tests {
         #[test]
         fn any_words_parse_or_do_not(kind in 0u32..10, words in prop::collection::vec(any::<u64>(), 0..64)) {
             let _ = parse(kind, &words);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_ring_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
+            fuzz_ring(&bytes);
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::super::{
-    Binary, KernelVersion, Note, Plan, Planner, Process, Reached, ReturnProbe, Stop,
+    Binary, KernelVersion, Note, Plan, Planner, Process, Reached, ReturnProbe, Slot, Stop,
 };
 use crate::discover::{Function, Image, Runtime};
 
@@ -215,4 +215,35 @@ fn rocm_planning_is_fast() {
     }
     let limit = if cfg!(debug_assertions) { 2000 } else { 60 };
     assert!(begin.elapsed() < Duration::from_millis(limit));
+}
+
+/// The shim's idea of the runtime's tables against the stubs, which know where their entries are.
+#[test]
+fn stubs_use_the_slots_that_the_shim_knows() {
+    use tracer_common::calls::{AMD_EXT, CORE, IMAGE, LEFT_OUT, slot_of};
+    let Some(path) = installed("libhsa-runtime64.so.1") else { return };
+    let (binary, functions) = open(&path, Runtime::Hsa);
+    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, None);
+    let mut pointers = std::collections::BTreeMap::new();
+    let mut seen = 0;
+    for plan in &plans {
+        let Reached::Stub { slot: Slot::Table { pointer, offset } } = plan.reached else {
+            continue;
+        };
+        // Nobody distributes a finalizer, and one function is only in a table of the runtime's own.
+        let known = |name: &&str| {
+            ![LEFT_OUT, "hsa_amd_image_get_info_max_dim"].contains(name)
+                && !name.starts_with("hsa_ext_program_")
+        };
+        for name in plan.names().filter(known) {
+            let slot = slot_of(name).unwrap_or_else(|| panic!("{name} has no slot"));
+            let table = [CORE, AMD_EXT, IMAGE].into_iter().find(|t| t.contains(&slot));
+            let table = table.unwrap();
+            assert_eq!(offset, 16 + 8 * (slot - table.start) as u64, "{name}");
+            // One pointer, one table.
+            assert_eq!(*pointers.entry(pointer).or_insert(table.start), table.start, "{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 200, "{seen} stubs");
 }

@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, ffi::OsStr};
 
 use anyhow::Context as _;
-use tracer_common::bpf::phase;
+use tracer_common::{bpf::phase, calls::tables};
 
 use super::{Planned, Session};
 use crate::{
     clock,
-    discover::{self, Inside, Library, Runtime, Scout},
+    discover::{self, FileId, Inside, Library, Runtime, SHIM_FILE_NAME, Scout},
     plan::{Process, ProcessMemory},
     probe::Site,
     record::{
@@ -22,6 +22,12 @@ use crate::{
 /// More probes than this that are placed one by one are worth a warning: removing a pair takes about
 /// a quarter of a second.
 const MANY_SINGLE_PROBES: usize = 50;
+
+/// Whether a probe is in vain where the shim records calls. Functions for images keep theirs: they are
+/// rarely called, and their table need not be there.
+fn is_covered(site: &Site) -> bool {
+    site.cookie.by_shim == tables::CORE
+}
 
 impl Session {
     /// Attaches to the held command: its libraries are guessed, since it maps none yet.
@@ -127,8 +133,8 @@ impl Session {
     pub(super) fn attach(&mut self, pid: u32, library: Library) -> anyhow::Result<()> {
         let id = library.id;
         if !self.planned.contains_key(&id) {
-            let sites = self.plan(pid, &library)?;
-            self.planned.insert(id, Planned { library: library.clone(), sites });
+            let planned = self.plan(pid, &library)?;
+            self.planned.insert(id, planned);
         }
         let (Some(planned), Some(target)) = (self.planned.get(&id), self.targets.get_mut(&pid))
         else {
@@ -138,7 +144,8 @@ impl Session {
             return Ok(());
         }
         self.programs.set_phase(phase::ATTACHING)?;
-        let attachment = self.programs.attach(pid, &library.open_path, &planned.sites);
+        let sites: Vec<Site> = planned.sites.iter().filter(|s| !is_covered(s)).cloned().collect();
+        let attachment = self.programs.attach(pid, &library.open_path, &sites);
         self.programs.set_phase(phase::ATTACHED)?;
         let attachment = attachment?;
         let entry_only = planned.sites.iter().filter(|s| s.cookie.entry_only != 0).count();
@@ -149,7 +156,25 @@ impl Session {
             entry_only: entry_only as u32,
         };
         target.add_library(id, shown, attachment);
+        target.left_to_shim += planned.left_to_shim;
         self.trace.process(pid, target.info.clone());
+        self.attach_covered(pid, id)
+    }
+
+    /// Probes the functions that the shim records where it records calls.
+    pub(super) fn attach_covered(&mut self, pid: u32, id: FileId) -> anyhow::Result<()> {
+        let (Some(planned), Some(target)) = (self.planned.get(&id), self.targets.get_mut(&pid))
+        else {
+            return Ok(());
+        };
+        let covered: Vec<Site> = planned.sites.iter().filter(|s| is_covered(s)).cloned().collect();
+        if covered.is_empty() {
+            return Ok(());
+        }
+        self.programs.set_phase(phase::ATTACHING)?;
+        let attachment = self.programs.attach(pid, &planned.library.open_path, &covered);
+        self.programs.set_phase(phase::ATTACHED)?;
+        target.covered.insert(id, attachment?);
         Ok(())
     }
 
@@ -173,12 +198,17 @@ impl Session {
 
     /// Plans the probes of a library. Its stubs are followed through process `pid` if that has mapped
     /// it, else through a process of our own.
-    pub(super) fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Vec<Site>> {
+    pub(super) fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Planned> {
         let mapped = discover::libraries(pid).is_ok_and(|l| l.iter().any(|l| l.id == library.id));
         let mut selected = match library.runtime {
             Runtime::Hsa if !mapped => self.choose_by_scout(library)?,
             _ => self.choose(library, pid)?,
         };
+        // What our own shim has left there in an earlier recording is no news.
+        let ours = selected.redirected.iter().all(|(_, to)| to.contains(SHIM_FILE_NAME));
+        if let (Some(_), true) = (selected.redirected.first(), ours) {
+            selected = self.choose_by_scout(library)?;
+        }
         if let Some((name, _)) = selected.redirected.first() {
             let others: BTreeSet<&str> =
                 selected.redirected.iter().map(|(_, to)| to.as_str()).collect();
@@ -212,6 +242,7 @@ impl Session {
             let names = selected.impossible.join(", ");
             self.trace.notice(&format!("{path}: the kernel allows no probe at {names}"));
         }
-        Ok(selected.sites)
+        let left_to_shim = selected.left_to_shim.len();
+        Ok(Planned { library: library.clone(), sites: selected.sites, left_to_shim })
     }
 }

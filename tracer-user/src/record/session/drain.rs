@@ -6,7 +6,7 @@ use tracer_common::bpf::{ApiRecord, Header, LifeRecord, LinkRecord, kind};
 use zerocopy::FromBytes as _;
 
 use super::Session;
-use crate::{clock, discover};
+use crate::{clock, discover, shim::Frame};
 
 /// How often chunks are written.
 const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
@@ -17,15 +17,20 @@ impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
         let records = self.reader.take(timeout)?;
-        // Before and after: a large batch of records takes its time, and the shims' rings fill.
-        self.take_frames()?;
+        // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
+        // also because of calls, which wait for records of calls around them.
+        self.take_frames(|_| {})?;
         self.take_records(&records, |_| {})?;
-        self.take_frames()?;
+        self.settle_calls(self.reader.answered())?;
+        self.take_frames(|_| {})?;
+        self.ask_for_calls();
+        self.take_over();
         self.beat();
         let now = Instant::now();
         if now - self.last_scan >= SCAN_INTERVAL {
             self.last_scan = now;
             self.joiner.tick(clock::now_ns(), &mut self.trace)?;
+            self.remove_covered();
             self.scan()?;
         }
         self.look_out(now)?;
@@ -38,9 +43,26 @@ impl Session {
 
     /// Takes everything that is there.
     pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
+        self.take_frames(|_| {})?;
+        self.ask_for_calls();
         let records = self.reader.take_all()?;
         self.take_records(&records, |_| {})?;
-        self.take_frames()
+        self.settle_calls(self.reader.answered())?;
+        self.take_frames(|_| {})
+    }
+
+    fn ask_for_calls(&mut self) {
+        self.joiner.ask_for_calls(|tid| self.programs.open_on(tid), || self.reader.ask());
+    }
+
+    /// Writes the shims' calls that wait for nothing of before request `answered`.
+    pub(super) fn settle_calls(&mut self, answered: u64) -> anyhow::Result<()> {
+        let threads = &mut self.threads;
+        Ok(self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
+            if threads.insert(tid, pid).is_none() {
+                trace.thread(pid, tid, &discover::thread_name(pid, tid));
+            }
+        })?)
     }
 
     pub(super) fn take_records(
@@ -79,11 +101,14 @@ impl Session {
         }
     }
 
-    pub(super) fn take_frames(&mut self) -> anyhow::Result<()> {
+    pub(super) fn take_frames(&mut self, mut on_call: impl FnMut(u64)) -> anyhow::Result<()> {
         let (joiner, trace) = (&mut self.joiner, &mut self.trace);
         let mut result = Ok(());
         for connection in &mut self.connections {
             connection.drain(|pid, tid, frame| {
+                if let Frame::Call(call) = &frame {
+                    on_call(call.correlation_id);
+                }
                 if result.is_ok() {
                     result = joiner.frame(pid, tid, frame, trace);
                 }

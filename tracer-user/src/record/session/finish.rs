@@ -8,7 +8,7 @@ use std::{
 };
 
 use tracer_common::{
-    bpf::{ApiRecord, Header, Loss, phase},
+    bpf::{ApiRecord, Header, Loss, flag, phase},
     shim::{self, control},
 };
 
@@ -39,8 +39,10 @@ impl Session {
         // is not known.
         self.connections.iter().for_each(Connection::stop);
         self.let_shims_drain()?;
+        self.take_open_shim_calls()?;
         self.remove_entries()?;
         self.remove_returns()?;
+        self.settle_calls(u64::MAX)?;
         // Dropped probes and written files are all that is left.
         privileges::drop_all();
         self.joiner.finish(&mut self.trace)?;
@@ -55,7 +57,8 @@ impl Session {
             failed: self.failed,
             silent: self.silent(options),
         };
-        let notices = report.notices();
+        let mut notices = report.notices();
+        notices.extend(self.left_to_nobody());
         for text in &notices {
             self.trace.notice(text);
         }
@@ -67,7 +70,10 @@ impl Session {
 
     fn remove_entries(&mut self) -> anyhow::Result<()> {
         self.programs.set_phase(phase::DETACHING)?;
-        let attached = self.targets.values_mut().flat_map(|target| target.attached.values_mut());
+        let attached = self
+            .targets
+            .values_mut()
+            .flat_map(|target| target.attached.values_mut().chain(target.covered.values_mut()));
         Attachment::remove_all(attached.map(Attachment::take_entries).collect::<Vec<_>>());
         self.drain_all()
     }
@@ -76,10 +82,8 @@ impl Session {
     /// both an open and a whole record: the whole one counts.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
         let open = self.programs.open_calls();
-        let targets = self.targets.values_mut();
-        let attached =
-            targets.flat_map(|target| std::mem::take(&mut target.attached).into_values());
-        Attachment::remove_all(attached.collect::<Vec<_>>());
+        let probes = self.targets.values_mut().flat_map(Target::take_probes);
+        Attachment::remove_all(probes.collect::<Vec<_>>());
         let mut returned = HashSet::new();
         let records = self.reader.take_all()?;
         self.take_records(&records, |call| {
@@ -93,6 +97,22 @@ impl Session {
             self.joiner.api(&ApiRecord { header, ..call }, &mut self.trace)?;
         }
         Ok(())
+    }
+
+    /// Records the calls that are open in the shims' processes. One that returns in between has both
+    /// an open and a whole record, as in [`Session::remove_returns`].
+    fn take_open_shim_calls(&mut self) -> anyhow::Result<()> {
+        let open: Vec<_> = self.connections.iter_mut().flat_map(Connection::open_calls).collect();
+        let mut returned = HashSet::new();
+        self.take_frames(|id| {
+            returned.insert(id);
+        })?;
+        for (pid, tid, call) in open {
+            if !returned.contains(&call.correlation_id) {
+                self.joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+            }
+        }
+        self.drain_all()
     }
 
     /// The processes that launched kernels of which none was recorded, although that was asked for.

@@ -1,13 +1,12 @@
 //! Following: children, programs that are executed, libraries that are loaded later, the dead.
 
-use tracer_common::bpf::{LifeRecord, kind};
+use tracer_common::bpf::{LifeRecord, flag, kind};
 
 use super::{Session, drain::SCAN_INTERVAL};
 use crate::{
     clock,
     discover::{self, Library, Runtime},
     record::{
-        connection::Connection,
         pause::Pause,
         target::{Target, Tier},
     },
@@ -41,10 +40,11 @@ impl Session {
             target.dispatch_site = None;
         }
         self.trace.process(pid, target.info.clone());
-        self.take_frames()?;
+        self.take_frames(|_| {})?;
         let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
         connections.for_each(|connection| connection.ended_at(time_ns));
-        Ok(self.joiner.executed(pid, time_ns, &mut self.trace)?)
+        self.joiner.executed(pid, time_ns, &mut self.trace)?;
+        self.cover_again(pid)
     }
 
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
@@ -117,14 +117,19 @@ impl Session {
             }
         }
         for (&pid, target) in self.targets.iter_mut().filter(|(_, t)| !t.is_alive()) {
-            target.attached.clear();
+            drop(target.take_probes());
             target.dispatch_site = None;
             if target.info.detached_ns == 0 {
                 target.info.detached_ns = clock::now_ns();
                 self.programs.forget(pid);
             }
         }
-        self.connections.iter_mut().for_each(Connection::free_rings);
+        for connection in &mut self.connections {
+            let joiner = &mut self.joiner;
+            connection.free_rings(|pid, tid, call| {
+                joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+            });
+        }
         Ok(())
     }
 }

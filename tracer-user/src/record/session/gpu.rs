@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use tracer_common::shim::{Attach, attach_status};
 
-use super::Session;
+use super::{Session, first_call_id};
 use crate::{
     clock,
     discover::SHIM_FILE_NAME,
@@ -83,6 +83,8 @@ impl Session {
         };
         let request = Request { pid, entry, attach };
         let (programs, layout) = (&self.programs, self.layout);
+        let (words, first_id) =
+            (self.selection.shim_calls(), first_call_id(self.connections.len()));
         let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {
             let site = match (loaded, &handed.library) {
                 (Some(loaded), _) => {
@@ -91,7 +93,9 @@ impl Session {
                 (None, Some(path)) => programs.attach_dispatch_site(pid, path, shim.site_offset)?,
                 (None, None) => bail!("no library was handed over"),
             };
-            let connection = Connection::to(pid, Memory::adopt(handed.memory, layout)?);
+            let memory = Memory::adopt(handed.memory, layout)?;
+            memory.want_calls(&words, first_id);
+            let connection = Connection::to(pid, memory);
             // The shim looks whether it is read before it records.
             connection.beat();
             Ok((connection, site))

@@ -5,7 +5,10 @@ mod drain;
 mod finish;
 mod follow;
 mod gpu;
+mod takeover;
 mod watch;
+
+pub use takeover::Removal;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +16,10 @@ use std::{
     time::Instant,
 };
 
-use tracer_common::shim::Layout;
+use tracer_common::{
+    calls::{FIRST_ID, ID_BITS},
+    shim::Layout,
+};
 
 use super::{Gpu, Options, connection::Connection, select::Selection, target::Target};
 use crate::{
@@ -22,7 +28,7 @@ use crate::{
     join::{Counts, Joiner},
     privileges,
     probe::{self, Attachment, Follow, Programs, Settings, Site},
-    shim::{Memory, Shim},
+    shim::{Memory, MemoryError, Shim},
     trace::{Writer, model::Metadata},
 };
 
@@ -30,6 +36,8 @@ use crate::{
 struct Planned {
     library: Library,
     sites: Vec<Site>,
+    /// Functions that only the shim can record, because probes there would be slow.
+    left_to_shim: usize,
 }
 
 /// A recording in progress.
@@ -65,9 +73,15 @@ impl Session {
         let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
         let by_environment = shim.is_some() && !options.command.is_empty();
         let memories = if by_environment { options.processes } else { 0 };
+        let selection = Selection::new(options, shim.is_some())?;
+        let words = selection.shim_calls();
         let connections = (0..memories)
-            .map(|_| Memory::create(layout).map(Connection::open))
-            .collect::<Result<_, _>>()?;
+            .map(|index| {
+                let memory = Memory::create(layout)?;
+                memory.want_calls(&words, first_call_id(index as usize));
+                Ok(Connection::open(memory))
+            })
+            .collect::<Result<_, MemoryError>>()?;
         let programs = Programs::load(Settings {
             ring_bytes: options.ring_bytes(),
             follow: match (options.all, options.no_follow) {
@@ -85,7 +99,7 @@ impl Session {
             programs,
             _life: life,
             reader,
-            selection: Selection::new(options)?,
+            selection,
             follow: !options.no_follow,
             planned: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -136,6 +150,11 @@ impl Session {
     pub(super) fn beat(&self) {
         self.connections.iter().for_each(Connection::beat);
     }
+}
+
+/// Where the ids of the calls of the `index`-th shared memory begin.
+fn first_call_id(index: usize) -> u64 {
+    FIRST_ID + ((index as u64) << ID_BITS)
 }
 
 fn metadata() -> Metadata {

@@ -1,0 +1,353 @@
+//! HSA calls: by the shim through the runtime's tables, and by probes where there is no shim.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::{BufRead as _, BufReader, Write as _},
+    process::Stdio,
+};
+
+use e2e::{Ran, Recorded, Running, Scene, app, run, wait_until};
+use roctap::{
+    discover::{self, Image, Runtime, Scout},
+    plan::{Binary, Planner, Process},
+    trace::model::ApiCall,
+};
+use tracer_common::{activity::Domain, bpf::flag, calls::FIRST_ID};
+
+/// Asserts that the trace has as many calls of each function as the program counted. Until the shim is
+/// loaded, inside of `hsa_init`, probes also see what the library calls of itself.
+fn expect_exact_counts(trace: &Recorded, ran: &Ran) {
+    let mut traced = trace.call_counts();
+    let init = trace.calls.iter().find(|call| trace.function(call) == "hsa_init").expect("called");
+    for call in trace.calls.iter().filter(|call| call.record.domain == Domain::HSA_API) {
+        if call.record.correlation_id < FIRST_ID && trace.function(call) != "hsa_init" {
+            assert!(
+                call.record.begin_ns < init.record.end_ns,
+                "probed and not by the shim: {call:?}"
+            );
+            *traced.entry(trace.function(call)).or_default() -= 1;
+        }
+    }
+    for (function, count) in ran.counts().into_iter().filter(|(name, _)| name.starts_with("hsa")) {
+        assert_eq!(traced.get(&function).copied().unwrap_or(0), count, "{function}");
+    }
+}
+
+/// Calls by correlation id, which is unique.
+fn by_id(trace: &Recorded) -> HashMap<u64, &ApiCall> {
+    let calls: HashMap<u64, &ApiCall> =
+        trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();
+    assert_eq!(calls.len(), trace.calls.len(), "correlation ids are unique");
+    assert!(calls.keys().all(|&id| id != 0 && id < 1 << 53));
+    calls
+}
+
+#[test]
+fn root_calls_of_a_pure_hsa_program_are_those_that_it_made() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&["--api", "hsa"], "hsa_direct", &[]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    expect_exact_counts(&trace, &ran);
+    assert!(ran.counts()["hsa_signal_create"] > 200, "a function that no cheap probe reaches");
+    trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    let calls = by_id(&trace);
+    for dispatch in &trace.dispatches {
+        let call = calls.get(&dispatch.record.correlation_id).expect("a call");
+        assert_eq!(trace.function(call), "hsa_signal_store_screlease");
+        assert_eq!(call.record.thread_id, dispatch.record.thread_id);
+        // Where threads share a queue, one finds another's packets before that rings for them.
+        let within = call.record.begin_ns..=call.record.end_ns;
+        let alone = call.record.thread_id == call.record.process_or_device;
+        assert!(!alone || within.contains(&dispatch.enqueue_ns), "{dispatch:?} {call:?}");
+    }
+    for copy in &trace.copies {
+        let call = calls.get(&copy.record.correlation_id).expect("a call");
+        assert_eq!(trace.function(call), "hsa_amd_memory_async_copy");
+    }
+    // Functions that call back have a duration, and what their callbacks called is inside.
+    let iterate = |call: &&ApiCall| trace.function(call) == "hsa_iterate_agents";
+    let outer = trace.calls.iter().find(iterate).expect("recorded");
+    assert!(outer.flags & flag::ENTRY_ONLY == 0 && outer.record.end_ns > outer.record.begin_ns);
+    let inner = |call: &&ApiCall| call.parent_id == outer.record.correlation_id;
+    assert_eq!(trace.calls.iter().filter(inner).count(), 2, "one for each agent");
+}
+
+#[test]
+fn root_a_process_without_the_shim_has_its_calls_recorded_by_probes() {
+    let scene = Scene::default();
+    let mut record = scene.record(&["--api", "hsa", "--allow-slow"]);
+    let direct = app("hsa_direct");
+    let ran = run(record.args(["--", "env", "-u", "HSA_TOOLS_LIB"]).arg(direct)).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    assert!(trace.dispatches.is_empty(), "no shim");
+    // Not fewer calls than the program made. More, because probes at implementations also see what
+    // the library calls of itself.
+    let traced = trace.call_counts();
+    for (function, count) in ran.counts() {
+        assert!(traced.get(&function).copied().unwrap_or(0) >= count, "{function}");
+    }
+    let iterate = |call: &&ApiCall| trace.function(call) == "hsa_iterate_agents";
+    assert!(trace.calls.iter().find(iterate).is_some_and(|c| c.flags & flag::ENTRY_ONLY != 0));
+}
+
+#[test]
+fn root_what_the_shim_cannot_record_without_itself_is_told() {
+    let scene = Scene::default();
+    let mut record = scene.record(&["--api", "hsa"]);
+    let direct = app("hsa_direct");
+    let ran = run(record.args(["--", "env", "-u", "HSA_TOOLS_LIB"]).arg(direct).arg("s")).expect(0);
+    ran.complains(&["no shim recorded HSA calls", "--allow-slow"]);
+    assert!(!scene.trace().call_counts().contains_key("hsa_signal_create"));
+}
+
+/// Names that a probe cannot tell apart, by the one that it records them under.
+fn aliases(pid: u32) -> BTreeMap<String, String> {
+    let libraries = discover::libraries(pid).expect("maps");
+    let hsa = libraries.into_iter().find(|l| l.runtime == Runtime::Hsa).expect("mapped");
+    let owned = |name: &str| Runtime::Hsa.owns_symbol(name);
+    let functions = Image::open(&hsa.open_path).expect("image").functions(owned).expect("symbols");
+    // Where the entries point in a process that nobody has redirected.
+    let scout = Scout::start(&hsa.path).expect("scout");
+    let process = Process::open(scout.pid()).expect("scout");
+    let binary = Binary::open(&hsa.open_path).expect("binary");
+    let plans = Planner::for_running_kernel().plan_library(&binary, &functions, Some(&process));
+    let names = |plan: roctap::plan::Plan| {
+        let to = plan.symbol.clone();
+        plan.names().map(|name| (name.to_owned(), to.clone())).collect::<Vec<_>>()
+    };
+    plans.into_iter().flat_map(names).collect()
+}
+
+/// The same calls, recorded by the shim and by probes at the implementations at the same time: each
+/// call of the shim's has one of the probes' inside of it, with the same arguments and result.
+#[test]
+fn root_shim_and_probes_record_the_same_calls() {
+    let scene = Scene::default();
+    let mut record = scene.record(&["--api", "hip,hsa"]);
+    record.arg("--").arg(app("bench_target")).stdin(Stdio::piped());
+    let mut roctap = Running(record.spawn().expect("roctap"));
+    let mut requests = roctap.0.stdin.take().expect("piped");
+    let mut answers = BufReader::new(roctap.0.stdout.take().expect("piped")).lines();
+    let mut answer = || answers.next().expect("an answer").expect("a line");
+    let ready = answer();
+    let pid: u32 = ready.strip_prefix("ready ").and_then(|p| p.parse().ok()).expect("a number");
+    let mut ask = |request: &str| {
+        writeln!(requests, "{request}").expect("alive");
+        answer()
+    };
+    ask("launch 16");
+    let aliases = aliases(pid);
+    let probed = scene.path("probed.rtrace");
+    let options = ["record", "--api", "hsa", "--gpu", "off", "--allow-slow", "-p"];
+    let mut second = scene.roctap(&options);
+    let second = second.arg(pid.to_string()).arg("-o").arg(&probed).spawn().expect("roctap");
+    // What is written is written after all probes are in place.
+    let mut since_ns = 0;
+    wait_until("the probes record", || {
+        ask("hsa 10");
+        let written = std::fs::metadata(&probed).is_ok_and(|meta| meta.len() > 4096);
+        let calls = if written { Recorded::read(&probed).calls } else { Vec::new() };
+        since_ns = calls.iter().map(|call| call.record.begin_ns).max().unwrap_or(0);
+        since_ns > 0
+    });
+    ask("launch 64");
+    ask("bare 64");
+    ask("hsa 100");
+    drop(requests);
+    let ended: Ran = second.wait_with_output().expect("output").into();
+    ended.expect(0);
+    assert!(roctap.0.wait().expect("ended").success());
+    let (by_shim, by_probes) = (scene.trace(), Recorded::read(&probed));
+    by_shim.expect_complete();
+    compare(&by_shim, &by_probes, since_ns, &aliases);
+}
+
+fn compare(
+    by_shim: &Recorded,
+    by_probes: &Recorded,
+    since_ns: u64,
+    aliases: &BTreeMap<String, String>,
+) {
+    // What the shim's own hooks do in the place of the program's call, or with other arguments.
+    let hooked = |name: &str| {
+        let begins = ["hsa_signal_store", "hsa_signal_silent_store", "hsa_signal_wait"];
+        begins.iter().any(|begin| name.starts_with(begin))
+            || ["hsa_amd_memory_async_copy", "hsa_shut_down"].contains(&name)
+    };
+    let mut probed: BTreeMap<(u32, String), Vec<&ApiCall>> = BTreeMap::new();
+    for call in &by_probes.calls {
+        let key = (call.record.thread_id, by_probes.function(call));
+        probed.entry(key).or_default().push(call);
+    }
+    probed.values_mut().for_each(|calls| calls.sort_by_key(|call| call.record.begin_ns));
+    let mut compared: BTreeMap<String, usize> = BTreeMap::new();
+    for call in &by_shim.calls {
+        let name = by_shim.function(call);
+        let hsa = call.record.domain == Domain::HSA_API;
+        if !hsa || call.record.begin_ns < since_ns || hooked(&name) {
+            continue;
+        }
+        let key = (call.record.thread_id, aliases[&name].clone());
+        let inside = |other: &&&ApiCall| {
+            call.record.begin_ns <= other.record.begin_ns
+                && (other.record.end_ns <= call.record.end_ns)
+        };
+        let found = probed.get(&key).and_then(|calls| {
+            let from = calls.partition_point(|c| c.record.begin_ns < call.record.begin_ns);
+            calls[from..].first().filter(inside)
+        });
+        let found = found.unwrap_or_else(|| panic!("{name}: no probe saw {call:?}"));
+        let operation = roctap::api::by_name(&name).expect("known");
+        let shown = |call: &ApiCall| {
+            let arguments =
+                roctap::api::format_args(operation, &call.args, &call.extra, call.flags);
+            (arguments, roctap::api::format_return(operation, call.ret))
+        };
+        assert_eq!(shown(call), shown(found), "{name}");
+        *compared.entry(name).or_default() += 1;
+    }
+    assert!(compared["hsa_signal_load_relaxed"] >= 100, "{compared:?}");
+    assert!(compared.len() >= 4 && compared.values().sum::<usize>() >= 300, "{compared:?}");
+}
+
+#[test]
+fn root_hsa_calls_are_inside_of_their_hip_calls() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&["--api", "hip,hsa"], "storm", &["4", "4", "2000"]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_counts(&ran);
+    trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    let all = by_id(&trace);
+    for dispatch in trace.dispatches.iter().filter(|d| trace.kernel(d).starts_with("storm")) {
+        let call = all.get(&dispatch.record.correlation_id).expect("a call");
+        assert_eq!(trace.function(call), "hipLaunchKernel");
+    }
+    // Whether a HIP call is around an HSA call can also be told by time.
+    let mut hip: BTreeMap<u32, Vec<&ApiCall>> = BTreeMap::new();
+    for call in trace.calls.iter().filter(|c| c.record.domain == Domain::HIP_API) {
+        hip.entry(call.record.thread_id).or_default().push(call);
+    }
+    hip.values_mut().for_each(|calls| calls.sort_by_key(|call| call.record.begin_ns));
+    let mut inside = 0;
+    for call in trace.calls.iter().filter(|c| c.record.domain == Domain::HSA_API) {
+        let contains = |outer: &&&ApiCall| {
+            outer.record.begin_ns <= call.record.begin_ns
+                && call.record.end_ns <= outer.record.end_ns
+        };
+        let calls = hip.get(&call.record.thread_id).map_or(&[][..], Vec::as_slice);
+        let before = calls.partition_point(|c| c.record.begin_ns <= call.record.begin_ns);
+        // HIP calls nest a few deep at most.
+        let expected = calls[before.saturating_sub(8)..before].iter().rev().find(contains);
+        let expected = expected.map_or(0, |outer| outer.record.correlation_id);
+        let mut parent = call.parent_id;
+        let is_hsa = |call: &&&ApiCall| call.record.domain == Domain::HSA_API;
+        while let Some(outer) = all.get(&parent).filter(is_hsa) {
+            parent = outer.parent_id;
+        }
+        assert_eq!(parent, expected, "{} {call:?}", trace.function(call));
+        inside += u64::from(expected != 0);
+    }
+    assert!(inside >= ran.launches().values().sum(), "a doorbell for each launch: {inside}");
+}
+
+#[test]
+fn root_full_rings_lose_calls_that_they_count() {
+    let scene = Scene::default();
+    let options = ["--api", "hsa", "--shim-ring-bytes", "4096"];
+    let ran = scene.record_app(&options, "hsa_direct", &["s", "3000"]).expect(0);
+    let trace = scene.trace();
+    let lost = trace.losses();
+    let dropped = lost.get("HSA calls: the calling thread's ring full").copied().unwrap_or(0);
+    assert!(dropped > 0, "{lost:?}");
+    let made: u64 = ran.counts().values().sum();
+    let functions = ran.counts();
+    let traced = trace.call_counts();
+    let seen: u64 = functions.keys().filter_map(|name| traced.get(name)).sum();
+    // All that is lost may be of functions that the program does not count: one or two calls.
+    assert!(made - seen <= dropped && dropped <= made - seen + 2, "{made} {seen} {dropped}");
+}
+
+#[test]
+fn root_exceptions_pass_through_recorded_functions() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&["--api", "hip,hsa"], "throwing", &[]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    expect_exact_counts(&trace, &ran);
+    let thrown = ran.stdout.lines().filter(|line| line.starts_with("caught ")).count();
+    let left = trace.calls.iter().filter(|call| call.flags & flag::ENTRY_ONLY != 0);
+    assert_eq!(left.clone().count(), thrown, "calls without a return");
+    assert!(thrown >= 12);
+    for call in left {
+        assert_eq!((call.record.end_ns, call.ret), (0, 0));
+    }
+}
+
+#[test]
+fn root_exceptions_pass_through_probed_functions() {
+    let scene = Scene::default();
+    scene.record_app(&["--api", "hip,hsa", "--gpu", "off"], "throwing", &[]).expect(0);
+    scene.trace().expect_complete();
+}
+
+#[test]
+fn root_calls_that_are_open_at_the_end_are_marked() {
+    let open = |trace: &Recorded| {
+        let waits = |c: &&ApiCall| trace.function(c) == "hsa_signal_wait_scacquire";
+        let calls: Vec<ApiCall> = trace.calls.iter().filter(waits).copied().collect();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        assert_ne!(calls[0].flags & flag::OPEN_AT_END, 0, "{calls:?}");
+        assert_eq!(calls[0].args[3] / 1_000_000, 30_000, "its timeout");
+        assert!(calls[0].record.begin_ns > 0 && calls[0].record.end_ns == 0);
+    };
+    // Recording ends while the call goes on.
+    let scene = Scene::default();
+    let mut record = scene.record(&["--api", "hsa", "-d", "2"]);
+    let mut ended = record.arg("--").arg(app("hsa_direct")).args(["w", "30000"]).spawn().unwrap();
+    let target = child_of(ended.id());
+    assert!(ended.wait().expect("roctap").success());
+    open(&scene.trace());
+    rustix::process::kill_process(target, rustix::process::Signal::KILL).expect("kill");
+    // The process is killed in the middle of the call.
+    let scene = Scene::default();
+    let mut record = scene.record(&["--api", "hsa"]);
+    let mut ended = record.arg("--").arg(app("hsa_direct")).args(["w", "30000"]).spawn().unwrap();
+    let target = child_of(ended.id());
+    wait_until("the calls before it are written", || {
+        std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 2000)
+            && scene.trace().call_counts().contains_key("hsa_amd_profiling_set_profiler_enabled")
+    });
+    rustix::process::kill_process(target, rustix::process::Signal::KILL).expect("kill");
+    ended.wait().expect("roctap");
+    open(&scene.trace());
+}
+
+/// The child of `roctap` that has become `hsa_direct`.
+fn child_of(pid: u32) -> rustix::process::Pid {
+    let child = || -> Option<i32> {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        let is_it = |child: &&str| {
+            let name = std::fs::read_to_string(format!("/proc/{child}/comm"));
+            name.is_ok_and(|name| name.trim_end() == "hsa_direct")
+        };
+        children.split_whitespace().find(is_it)?.parse().ok()
+    };
+    wait_until("the command runs", || child().is_some());
+    rustix::process::Pid::from_raw(child().expect("a child")).expect("not 0")
+}
+
+#[test]
+fn root_included_functions_alone_are_recorded() {
+    let scene = Scene::default();
+    let options = ["--api", "hsa", "--include", "hsa_signal_*", "--exclude", "*_destroy"];
+    let ran = scene.record_app(&options, "hsa_direct", &["s", "50"]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    let wanted = |name: &String| name.starts_with("hsa_signal_") && !name.ends_with("_destroy");
+    let mut expected = ran.counts();
+    expected.retain(|name, _| wanted(name));
+    assert_eq!(trace.call_counts(), expected);
+}

@@ -1,0 +1,266 @@
+//! HSA calls, recorded as they pass through the runtime's tables.
+//!
+//! A function of [`thunks`] stands in each entry whose calls somebody wants, in front of everything
+//! else, our own hooks among it. While its calls are not wanted, one costs a load, a branch and a
+//! jump. Else a [`CallSink`] is told when it begins and when it is over.
+//!
+//! Calls that our own code makes go to the saved originals and do not pass here. Exceptions that the
+//! application's callbacks throw do: a thunk is an ordinary function with unwind tables.
+
+#![expect(unsafe_code, reason = "the runtime's tables, the application's arguments")]
+
+mod thunks;
+
+use core::ffi::c_void;
+use core::ops::Range;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+
+use tracer_common::bpf::flag;
+use tracer_common::calls::{
+    AMD_EXT, CORE, Call, IMAGE, LEFT_OUT, SLOT_COUNT, SLOTS, Wanted, tables,
+};
+
+use crate::abi::{self, ApiTable, Version};
+use crate::hooks::contained;
+use crate::state::{STATE, phase};
+use crate::sys;
+
+/// Receives calls.
+///
+/// Everything is called on the calling thread, so nothing may panic, wait or call the HSA runtime.
+/// `at` is an address in the call's stack frame: what lies below belongs to calls inside of it.
+pub trait CallSink: Sync {
+    /// A call begins. Fills in the ids; false: it is not recorded.
+    fn begins(&self, call: &mut Call, at: usize) -> bool;
+
+    /// A call is over of which [`CallSink::begins`] said true.
+    fn ends(&self, call: &Call, at: usize);
+}
+
+/// An entry of a table.
+struct Place {
+    /// What is recorded now: a [`Wanted`] word.
+    wanted: AtomicU64,
+    /// What is to be recorded whenever we record.
+    wish: AtomicU64,
+    /// The function that stood in the entry; 0 while the thunk does not.
+    original: AtomicUsize,
+}
+
+static PLACES: [Place; SLOT_COUNT] = [const {
+    Place { wanted: AtomicU64::new(0), wish: AtomicU64::new(0), original: AtomicUsize::new(0) }
+}; SLOT_COUNT];
+
+static SINK: OnceLock<&'static dyn CallSink> = OnceLock::new();
+
+/// The tables that calls pass through; null for one that is not known.
+#[derive(Clone, Copy, Debug)]
+pub struct CallTables([*const c_void; 3]);
+
+impl CallTables {
+    /// The two at addresses that [`crate::Tables::at`] has accepted.
+    pub fn at(core: u64, amd: u64) -> Self {
+        Self([core as *const c_void, amd as *const c_void, ptr::null()])
+    }
+
+    /// All of what `OnLoad` receives.
+    ///
+    /// # Safety
+    ///
+    /// `root` is null or points at the runtime's own table.
+    pub unsafe fn of(root: *const ApiTable) -> Self {
+        // SAFETY: the caller's promise; the size tells whether there are two more pointers, to the
+        // tables of the finalizer and of images.
+        unsafe {
+            let Some(table) = root.as_ref() else { return Self([ptr::null(); 3]) };
+            let image = match table.version.minor {
+                48.. => root.byte_add(size_of::<ApiTable>()).cast::<[*const c_void; 2]>().read()[1],
+                _ => ptr::null(),
+            };
+            Self([table.core.cast(), table.amd_ext.cast(), image])
+        }
+    }
+}
+
+/// Says which calls are to be recorded whenever we record, as [`Wanted`] words by slot, and who is
+/// told. True if there are any.
+pub fn want(wishes: impl Iterator<Item = u64>, sink: &'static dyn CallSink) -> bool {
+    SINK.get_or_init(|| sink);
+    let mut any = false;
+    for (place, wish) in PLACES.iter().zip(wishes) {
+        let wish = Wanted::from_word(wish).map_or(0, Wanted::to_word);
+        place.wish.store(wish, Ordering::Relaxed);
+        any |= wish != 0;
+    }
+    any
+}
+
+/// Puts thunks into the entries of wanted functions, in front of what stands there.
+///
+/// To be called when the hooks are installed, since the tables are known to be right then. What has
+/// its thunk keeps it; one that another tool has covered up is called by that.
+///
+/// # Safety
+///
+/// Each table is null or the runtime's own, of a version that [`crate::install`] accepts.
+pub unsafe fn patch(tables: CallTables) {
+    for (table, slots) in tables.0.into_iter().zip([CORE, AMD_EXT, IMAGE]) {
+        // SAFETY: the caller's promise.
+        unsafe { patch_table(table, slots) };
+    }
+}
+
+/// As [`patch`], one table with its slots.
+unsafe fn patch_table(table: *const c_void, slots: Range<usize>) {
+    // SAFETY: the caller's promise: every table begins with its version.
+    let Some(version) = (unsafe { table.cast::<Version>().as_ref() }) else { return };
+    if version.major != abi::MAJOR {
+        return;
+    }
+    let entries = (version.minor as usize).saturating_sub(size_of::<Version>()) / 8;
+    for (index, slot) in slots.take(entries).enumerate() {
+        let (Some(place), Some(function)) = (PLACES.get(slot), SLOTS.get(slot)) else { continue };
+        if place.wish.load(Ordering::Relaxed) == 0 || function.name == LEFT_OUT {
+            continue;
+        }
+        // SAFETY: the table has that many entries, which others may call through at any time.
+        let entry =
+            unsafe { &*table.byte_add(size_of::<Version>()).cast::<AtomicUsize>().add(index) };
+        let current = entry.load(Ordering::Acquire);
+        let thunk = thunks::address(slot);
+        if current == 0 || current == thunk {
+            continue;
+        }
+        // Before the thunk can be called.
+        place.original.store(current, Ordering::Release);
+        entry.store(thunk, Ordering::Release);
+    }
+}
+
+/// What a table's entry leads to behind our thunk, if that stands there.
+pub(crate) fn beneath(address: usize) -> usize {
+    let slot = (0..SLOT_COUNT).find(|&slot| thunks::address(slot) == address && address != 0);
+    let place = slot.and_then(|slot| PLACES.get(slot));
+    place.map_or(address, |place| place.original.load(Ordering::Acquire))
+}
+
+/// The tables in which thunks are whose calls are wanted: bits of [`tables`].
+pub fn in_place() -> u8 {
+    let mut bits = 0;
+    for (slot, place) in PLACES.iter().enumerate() {
+        let wanted = place.wish.load(Ordering::Relaxed) != 0;
+        if wanted && place.original.load(Ordering::Acquire) != 0 {
+            bits |= tables::of_slot(slot);
+        }
+    }
+    bits
+}
+
+/// Begins to record what is wanted.
+pub fn begin() {
+    for place in &PLACES {
+        place.wanted.store(place.wish.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
+/// Stops to record. Calls that are open are told of when they end.
+pub fn end() {
+    for place in &PLACES {
+        place.wanted.store(0, Ordering::Release);
+    }
+}
+
+/// A call that a thunk is making. Dropped by an exception that leaves the call, too.
+struct Open {
+    call: Call,
+    out_arg: u8,
+    /// Who was told of the call's begin.
+    sink: Option<&'static dyn CallSink>,
+}
+
+impl Open {
+    /// A call of `slot` begins.
+    #[inline]
+    fn new() -> Self {
+        Self { call: Call::default(), out_arg: 0, sink: None }
+    }
+
+    #[inline]
+    fn at(&self) -> usize {
+        ptr::from_ref(self) as usize
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, slot: usize, args: &[u64; 6], stack: &[u64]) {
+        if !STATE.active() {
+            return;
+        }
+        contained(|| {
+            let word = PLACES.get(slot).map_or(0, |place| place.wanted.load(Ordering::Relaxed));
+            let (Some(wanted), Some(&sink)) = (Wanted::from_word(word), SINK.get()) else { return };
+            let call = &mut self.call;
+            call.operation = wanted.operation;
+            call.arg_count = wanted.args;
+            call.args = *args;
+            if wanted.stack_args > 0 {
+                let words = stack.iter().take(wanted.stack_args.into());
+                call.extra.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
+                call.extra_count = wanted.stack_args.min(stack.len() as u8);
+                call.flags = flag::STACK_ARGS;
+            }
+            self.out_arg = wanted.out_arg;
+            call.begin_ns = sys::now_ns();
+            let at = self.at();
+            if sink.begins(&mut self.call, at) {
+                self.sink = Some(sink);
+            }
+        });
+    }
+
+    /// The call returned `ret`.
+    #[inline(never)]
+    fn returned(&mut self, ret: u64) {
+        let Some(sink) = self.sink.take() else { return };
+        contained(|| {
+            self.call.end_ns = sys::now_ns();
+            self.call.ret = ret;
+            self.read_output();
+            self.tell(sink);
+        });
+    }
+
+    /// Reads what the output argument points at. Only after success: then the function has written
+    /// there, and the address is right. All functions with such an argument return a status.
+    fn read_output(&mut self) {
+        let index = usize::from(self.out_arg).wrapping_sub(1);
+        let Some(&address) = self.call.args.get(index) else { return };
+        if self.call.ret as u32 == abi::SUCCESS && address != 0 {
+            // SAFETY: see above; an output is 8 bytes, at an address of the application's choice.
+            self.call.extra[0] = unsafe { (address as *const u64).read_unaligned() };
+            self.call.extra_count = 1;
+            self.call.flags |= flag::OUT_VALUE;
+        }
+    }
+
+    fn tell(&self, sink: &dyn CallSink) {
+        // In a forked child the thread's ring is its parent's.
+        if STATE.phase.load(Ordering::Relaxed) != phase::INERT {
+            sink.ends(&self.call, self.at());
+        }
+    }
+}
+
+impl Drop for Open {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(sink) = self.sink.take() {
+            contained(|| {
+                self.call.end_ns = sys::now_ns();
+                self.call.flags |= flag::ENTRY_ONLY;
+                self.tell(sink);
+            });
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Calls that shims recorded, which wait to learn inside of which probed call they were made.
+//!
+//! The shim knows the HSA calls around a call, not the HIP calls: those the probes see, and their
+//! records come when they return. So a call waits until everything has been read that was recorded
+//! when it was taken; a probed call around it has then either returned or is open.
+
+use std::collections::{HashMap, VecDeque};
+
+use tracer_common::{
+    activity::Domain,
+    bpf::{ApiRecord, Frame, Header, flag, kind},
+    calls::Call,
+};
+
+use super::calls::Calls;
+
+struct Waiter {
+    call: ApiRecord,
+    /// When the call around it began that is the parent by now; 0 for none, and `u64::MAX` when the
+    /// shim knows the parent.
+    parent_begin_ns: u64,
+    /// When it was over; `u64::MAX` when it never was.
+    over_ns: u64,
+    /// The request that tells that everything has been read; 0 when there is none yet.
+    request: u64,
+}
+
+impl Waiter {
+    fn is_inside(&self, begin_ns: u64, end_ns: u64) -> bool {
+        begin_ns <= self.call.begin_ns && self.over_ns <= end_ns
+    }
+
+    /// A call around this one, from `begin_ns` on: the innermost is the parent.
+    fn adopt(&mut self, id: u64, begin_ns: u64) {
+        if begin_ns <= self.call.begin_ns && begin_ns > self.parent_begin_ns {
+            self.parent_begin_ns = begin_ns;
+            self.call.parent_id = id;
+        }
+    }
+}
+
+/// The calls that wait, by thread, in the order in which they returned.
+#[derive(Default)]
+pub struct Waiting {
+    threads: HashMap<u32, VecDeque<Waiter>>,
+    count: usize,
+}
+
+impl Waiting {
+    /// A call of thread `tid`, with further `flags`.
+    pub fn add(&mut self, pid: u32, tid: u32, call: &Call, flags: u16, known: &Calls) {
+        let operation = Domain::HSA_API.0 << 16 | u32::from(call.operation);
+        let header = Header { kind: kind::API, flags: call.flags | flags, operation, pid, tid };
+        let returned = header.flags & (flag::ENTRY_ONLY | flag::OPEN_AT_END) == 0;
+        let open = header.flags & flag::OPEN_AT_END != 0;
+        let mut waiter = Waiter {
+            call: ApiRecord {
+                header,
+                correlation_id: call.correlation_id,
+                parent_id: call.parent_id,
+                begin_ns: call.begin_ns,
+                end_ns: if returned { call.end_ns } else { 0 },
+                ret: call.ret,
+                args: call.args,
+                extra: call.extra,
+            },
+            parent_begin_ns: if call.parent_id == 0 { 0 } else { u64::MAX },
+            over_ns: if open { u64::MAX } else { call.end_ns },
+            request: 0,
+        };
+        // The record of the call around it may have been read before: rings are read in turns.
+        if let Some((id, begin_ns)) = known.probed_around(tid, call.begin_ns, waiter.over_ns) {
+            waiter.adopt(id, begin_ns);
+        }
+        self.threads.entry(tid).or_default().push_back(waiter);
+        self.count += 1;
+    }
+
+    /// A call that probes saw returned, or never will.
+    pub fn returned(&mut self, call: &ApiRecord) {
+        let end_ns = match call.header.flags {
+            _ if self.count == 0 => return,
+            flags if flags & (flag::ENTRY_ONLY | flag::OPEN_AT_START) != 0 => return,
+            flags if flags & flag::OPEN_AT_END != 0 => u64::MAX,
+            _ => call.end_ns,
+        };
+        let Some(waiters) = self.threads.get_mut(&call.header.tid) else { return };
+        let first = waiters.partition_point(|w| w.over_ns < call.begin_ns);
+        for waiter in waiters.range_mut(first..) {
+            if waiter.over_ns > end_ns {
+                break;
+            }
+            if waiter.is_inside(call.begin_ns, end_ns) {
+                waiter.adopt(call.correlation_id, call.begin_ns);
+            }
+        }
+    }
+
+    /// Whether any call needs a request.
+    pub fn needs_request(&self) -> bool {
+        self.count > 0
+            && self.threads.values().any(|waiters| waiters.back().is_some_and(|w| w.request == 0))
+    }
+
+    /// Makes a request for all calls that have none. `open` tells the probed calls that a thread has
+    /// open; those that it does not tell of returned before the request.
+    pub fn wait(&mut self, mut open: impl FnMut(u32) -> Vec<Frame>, request: impl FnOnce() -> u64) {
+        let new = |waiters: &VecDeque<Waiter>| {
+            waiters.len() - waiters.iter().rev().take_while(|w| w.request == 0).count()
+        };
+        for (&tid, waiters) in &mut self.threads {
+            let first = new(waiters);
+            let open = if first < waiters.len() { open(tid) } else { Vec::new() };
+            for waiter in waiters.range_mut(first..) {
+                open.iter().for_each(|f| waiter.adopt(f.correlation_id, f.begin_ns));
+            }
+        }
+        let request = request();
+        for waiters in self.threads.values_mut() {
+            let first = new(waiters);
+            waiters.range_mut(first..).for_each(|waiter| waiter.request = request);
+        }
+    }
+
+    /// The calls whose requests are answered up to `answered`; all with `u64::MAX`.
+    pub fn settled(&mut self, answered: u64) -> Vec<ApiRecord> {
+        let mut settled = Vec::new();
+        if self.count == 0 {
+            return settled;
+        }
+        for waiters in self.threads.values_mut() {
+            let is_settled =
+                |w: &Waiter| answered == u64::MAX || w.request != 0 && w.request <= answered;
+            let count = waiters.iter().take_while(|w| is_settled(w)).count();
+            settled.extend(waiters.drain(..count).map(|w| w.call));
+        }
+        self.count -= settled.len();
+        settled
+    }
+
+    /// Forgets threads without calls.
+    pub fn age(&mut self) {
+        self.threads.retain(|_, waiters| !waiters.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracer_common::calls::FIRST_ID;
+
+    fn hsa(id: u64, begin_ns: u64, end_ns: u64) -> Call {
+        Call { correlation_id: FIRST_ID + id, begin_ns, end_ns, ..Call::default() }
+    }
+
+    fn hip(id: u64, begin_ns: u64, end_ns: u64) -> ApiRecord {
+        let operation = Domain::HIP_API.0 << 16 | 1;
+        let header = Header { kind: kind::API, operation, pid: 1, tid: 7, ..Header::default() };
+        ApiRecord { header, correlation_id: id, begin_ns, end_ns, ..ApiRecord::default() }
+    }
+
+    fn parents(settled: &[ApiRecord]) -> Vec<u64> {
+        settled.iter().map(|call| call.parent_id).collect()
+    }
+
+    #[test]
+    fn the_innermost_call_around_is_the_parent_however_it_comes() {
+        let mut known = Calls::default();
+        // Read before the calls inside of it.
+        known.add(&hip(1, 100, 200), None);
+        let mut waiting = Waiting::default();
+        for call in [hsa(0, 110, 120), hsa(1, 210, 220), hsa(2, 310, 320), hsa(3, 410, 420)] {
+            waiting.add(1, 7, &call, 0, &known);
+        }
+        let open = |tid| {
+            assert_eq!(tid, 7);
+            vec![Frame { correlation_id: 4, begin_ns: 400, ..Frame::default() }]
+        };
+        waiting.wait(open, || 1);
+        // The inner one first, as they return; one that another tool's thread made is not theirs.
+        waiting.returned(&hip(2, 205, 225));
+        waiting.returned(&hip(3, 204, 230));
+        waiting.returned(&hip(9, 300, 315));
+        assert!(waiting.settled(0).is_empty());
+        assert_eq!(parents(&waiting.settled(1)), [1, 2, 0, 4]);
+        assert_eq!(waiting.count, 0);
+    }
+
+    #[test]
+    fn a_parent_that_the_shim_knows_stays() {
+        let mut waiting = Waiting::default();
+        let inner = Call { parent_id: FIRST_ID + 1, ..hsa(0, 20, 30) };
+        waiting.add(1, 7, &inner, 0, &Calls::default());
+        waiting.returned(&hip(5, 1, 50));
+        assert_eq!(parents(&waiting.settled(u64::MAX)), [FIRST_ID + 1]);
+    }
+
+    #[test]
+    fn calls_wait_for_their_own_request() {
+        let mut waiting = Waiting::default();
+        waiting.add(1, 7, &hsa(0, 10, 20), 0, &Calls::default());
+        assert!(waiting.needs_request());
+        waiting.wait(|_| Vec::new(), || 1);
+        assert!(!waiting.needs_request());
+        waiting.add(1, 7, &hsa(1, 30, 40), 0, &Calls::default());
+        waiting.wait(|_| Vec::new(), || 2);
+        assert_eq!(waiting.settled(1).len(), 1);
+        assert_eq!(waiting.settled(1).len(), 0);
+        assert_eq!(waiting.settled(2).len(), 1);
+    }
+}
