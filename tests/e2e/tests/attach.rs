@@ -57,12 +57,22 @@ fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
     for (queue, mut seen) in queues {
         seen.sort_by_cached_key(|d| (d.record.begin_ns, trace.kernel(d)));
         let (Some(first), Some(last)) = (seen.first(), seen.last()) else { continue };
-        let within = first.record.begin_ns - 1000..=last.record.begin_ns + 1000;
-        let mut expected: Vec<&Operation> = truth
-            .iter()
-            .filter(|o| o.hsa_queue == Some(queue) && within.contains(&o.start_ns))
-            .collect();
+        let of_queue = || truth.iter().filter(|o| o.hsa_queue == Some(queue));
+        let nearest = |d: &Dispatch| {
+            let named = of_queue().filter(|o| o.name == trace.kernel(d));
+            let near = named.min_by_key(|o| o.start_ns.abs_diff(d.record.begin_ns));
+            near.expect("the GPU ran one").start_ns
+        };
+        let within = nearest(first)..=nearest(last);
+        let mut expected: Vec<&Operation> =
+            of_queue().filter(|o| within.contains(&o.start_ns)).collect();
         expected.sort_by_key(|o| (o.start_ns, o.name.clone()));
+        // What began in the same tick as the first one may have been enqueued before it.
+        let together = expected.iter().filter(|o| o.start_ns == *within.start()).count();
+        let before = expected.len().saturating_sub(seen.len());
+        if before < together {
+            expected.drain(..before);
+        }
         assert_eq!(seen.len(), expected.len(), "queue {queue}; lost: {:?}", trace.losses());
         for (seen, expected) in seen.into_iter().zip(expected) {
             assert_eq!(trace.kernel(seen), expected.name);
@@ -90,7 +100,7 @@ fn expect_joined(trace: &Recorded, pid: u32) {
     let process = &trace.tables().processes[&pid];
     let whole = process.attached_ns..process.detached_ns;
     let mut kernels: HashMap<u64, u32> = HashMap::new();
-    for dispatch in &trace.dispatches {
+    for dispatch in trace.dispatches.iter().filter(|d| d.record.correlation_id != 0) {
         *kernels.entry(dispatch.record.correlation_id).or_default() += 1;
     }
     let (mut launches, mut missed) = (0, 0);
@@ -108,7 +118,13 @@ fn expect_joined(trace: &Recorded, pid: u32) {
     let counted: u64 = expect_only_inevitable(trace).values().sum();
     assert!(missed <= counted, "{missed} launches without a kernel; lost: {:?}", trace.losses());
     let calls: HashMap<u64, _> = trace.calls.iter().map(|c| (c.record.correlation_id, c)).collect();
-    for dispatch in trace.dispatches.iter().filter(|d| whole.contains(&d.enqueue_ns)) {
+    // A thread that was about to ring its doorbell when the tables were patched rings the old way; if
+    // another one's doorbell then finds its packet, whose it is is not known.
+    let known = |d: &&Dispatch| d.record.correlation_id != 0;
+    let unknown = trace.dispatches.iter().filter(|d| !known(d)).count();
+    assert!(unknown <= 8, "{unknown} dispatches without a call");
+    for dispatch in trace.dispatches.iter().filter(known).filter(|d| whole.contains(&d.enqueue_ns))
+    {
         let call = calls.get(&dispatch.record.correlation_id);
         let call = call.unwrap_or_else(|| panic!("no call for {dispatch:?}"));
         assert_eq!(call.record.thread_id, dispatch.record.thread_id);
@@ -267,5 +283,37 @@ fn root_attach_by_uprobes_alone_is_marked_partial() {
     let trace = scene.trace();
     assert!(trace.calls.len() > 100);
     assert!(trace.tables().processes[&pid].gpu_tier.contains("partial"));
+    finish(target, output);
+}
+
+#[test]
+fn root_attach_follows_children_and_programs_that_are_executed() {
+    let scene = Scene::default();
+    let mut shell = scene.command("sh");
+    // The first program has nothing of ROCm; its child and what it becomes have.
+    let script = "echo ready; sleep 1; \"$0\" 0 1 1000 & exec \"$0\" 0 1 1000";
+    let (target, output) = Running::start(shell.args(["-c", script]).arg(app("loop")));
+    let recording = scene.record(&["-p", &target.pid().to_string()]).spawn().expect("roctap");
+    let pids = || {
+        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
+        let mut pids: Vec<u32> = match written {
+            true => scene.trace().dispatches.iter().map(|d| d.process_id).collect(),
+            false => Vec::new(),
+        };
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    };
+    wait_until("both are recorded", || pids().len() == 2);
+    let seen = pids();
+    assert!(seen.contains(&target.pid()), "{seen:?}");
+    let pid = rustix::process::Pid::from_child(&recording);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupt");
+    let ran: e2e::Ran = recording.wait_with_output().expect("output").into();
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    for child in seen.into_iter().filter(|&pid| pid != target.pid()) {
+        let child = rustix::process::Pid::from_raw(child as i32).expect("a pid");
+        rustix::process::kill_process(child, rustix::process::Signal::TERM).expect("it lives");
+    }
     finish(target, output);
 }

@@ -158,7 +158,11 @@ fn root_shim_and_probes_record_the_same_calls() {
     drop(requests);
     let ended: Ran = second.wait_with_output().expect("output").into();
     ended.expect(0);
-    assert!(roctap.0.wait().expect("ended").success());
+    let status = roctap.0.wait().expect("ended");
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut roctap.0.stderr.take().expect("piped"), &mut said)
+        .expect("text");
+    assert!(status.success(), "{status}: {said}");
     let (by_shim, by_probes) = (scene.trace(), Recorded::read(&probed));
     by_shim.expect_complete();
     compare(&by_shim, &by_probes, since_ns, &aliases);
