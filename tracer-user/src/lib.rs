@@ -20,7 +20,10 @@ pub mod plan;
 pub mod privileges;
 pub mod probe;
 pub mod probes;
+mod program;
 pub mod record;
 pub mod report;
 pub mod shim;
 pub mod trace;
+
+pub use program::PROGRAM;

@@ -109,6 +109,7 @@ fn aliases(pid: u32) -> BTreeMap<String, String> {
     let owned = |name: &str| Runtime::Hsa.owns_symbol(name);
     let functions = Image::open(&hsa.open_path).expect("image").functions(owned).expect("symbols");
     // Where the entries point in a process that nobody has redirected.
+    roctap::PROGRAM.get_or_init(|| std::env::var_os("ROCTAP_BIN").expect("set").into());
     let scout = Scout::start(&hsa.path).expect("scout");
     let process = Process::open(scout.pid()).expect("scout");
     let binary = Binary::open(&hsa.open_path).expect("binary");

@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roctap::inject::{Entry, Handed, InjectError, Injected, PROGRAM, Request, check, inject};
+use roctap::{
+    PROGRAM,
+    inject::{Entry, Handed, InjectError, Injected, Request, check, inject},
+};
 use tracer_common::shim::{ATTACH_FUNCTION, Attach, attach_status};
 
 /// The directory of what is built for the tests.

@@ -10,6 +10,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use crate::program::program;
+
 /// The hidden subcommand that the scout runs.
 pub const SCOUT: &str = "__scout";
 
@@ -29,7 +31,7 @@ impl Scout {
         if path.to_string_lossy().contains([' ', ':']) {
             return Err(io::Error::other("LD_PRELOAD cannot name a path with a space or a colon"));
         }
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = Command::new(program())
             .arg(SCOUT)
             .env("LD_PRELOAD", path)
             .stdin(Stdio::piped())

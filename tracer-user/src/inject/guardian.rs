@@ -6,9 +6,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    path::PathBuf,
     process::{Command, Stdio},
-    sync::OnceLock,
     time::Duration,
 };
 
@@ -24,11 +22,10 @@ use super::{
     tracee::Thread,
     victim,
 };
+use crate::program::program;
 
 /// The hidden subcommand.
 pub const GUARDIAN: &str = "__inject";
-/// The `roctap` program, for those who use this library from another one.
-pub static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 /// Names of the memfds, for people who read `/proc/PID/maps`.
 const MEMORY_NAME: &[u8] = b"roctap-shim";
 /// How long roctap waits for its guardian.
@@ -63,8 +60,7 @@ pub fn send(pid: u32, task: &Task) -> Result<Done, InjectError> {
         Task::Call(address) => ["call".to_owned(), address.to_string(), String::new()],
         Task::Unmap(block, bytes) => ["unmap".to_owned(), block.to_string(), bytes.to_string()],
     };
-    let own = || PathBuf::from("/proc/self/exe");
-    let mut child = Command::new(PROGRAM.get().cloned().unwrap_or_else(own))
+    let mut child = Command::new(program())
         .arg(GUARDIAN)
         .arg(pid.to_string())
         .args(arguments)

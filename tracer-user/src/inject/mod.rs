@@ -20,7 +20,7 @@ mod threads;
 mod tracee;
 mod victim;
 
-pub use guardian::{GUARDIAN, PROGRAM, guardian};
+pub use guardian::{GUARDIAN, guardian};
 pub use refuse::{Refusal, Refused};
 
 use std::{

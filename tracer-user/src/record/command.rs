@@ -37,7 +37,7 @@ impl Held {
         // Inherited by the child on purpose: no close-on-exec.
         let (wait, release) = rustix::pipe::pipe().context("creating a pipe")?;
         rustix::io::fcntl_setfd(&release, rustix::io::FdFlags::CLOEXEC)?;
-        let child = Command::new(std::env::current_exe()?)
+        let child = Command::new(crate::program::program())
             .arg(HOLD)
             .arg(wait.as_raw_fd().to_string())
             .args(command)
