@@ -12,6 +12,7 @@
 //! * [`queue`]: doorbells, held back so that nothing is lost, with no way to lose one;
 //! * [`harvest`]: completions and how the application's own signals get theirs;
 //! * [`copies`]: the same for asynchronous copies;
+//! * [`hip`]: HIP's activity interface instead of the tables;
 //! * [`worker`]: the one thread, and what it costs;
 //! * [`lifecycle`]: begin, end, shutdown, exit, fork;
 //! * [`lock`], [`track`], [`pool`], [`registry`]: what they are made of.
@@ -27,6 +28,7 @@ pub mod copies;
 #[cfg(test)]
 mod fake;
 pub mod harvest;
+pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;
