@@ -13,6 +13,7 @@
 //! * [`harvest`]: completions and how the application's own signals get theirs;
 //! * [`copies`]: the same for asynchronous copies;
 //! * [`calls`]: the API calls themselves;
+//! * [`hip`]: HIP's activity interface instead of the tables;
 //! * [`worker`]: the one thread, and what it costs;
 //! * [`lifecycle`]: begin, end, shutdown, exit, fork;
 //! * [`lock`], [`track`], [`pool`], [`registry`]: what they are made of.
@@ -29,6 +30,7 @@ pub mod copies;
 #[cfg(test)]
 mod fake;
 pub mod harvest;
+pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;

@@ -9,7 +9,7 @@ use crate::runtime::{self, Hold, Patched, RUNTIME, Tables, Unsupported};
 use crate::sink::{Sink, Wish};
 use crate::state::{STATE, phase, sleep};
 use crate::track::Look;
-use crate::{announce, sys, worker};
+use crate::{announce, hip, sys, worker};
 
 /// Longest that a closing runtime waits for the worker, and then for what is in flight.
 const CLOSE_WAIT_NS: u64 = 500_000_000;
@@ -63,6 +63,30 @@ pub fn install(
     sink: &'static dyn Sink,
     timing: Timing,
 ) -> Result<(), InstallError> {
+    prepare_process(sink)?;
+    match timing {
+        Timing::AtStart => put_in_place(tables, sink, timing, None)?,
+        Timing::Live => {
+            // The runtime must not go while we learn what is in it.
+            let held = tables.is_open().then(|| tables.hold()).flatten();
+            put_in_place(tables, sink, timing, held.as_ref())?;
+            let was_open = held.is_some();
+            drop(held);
+            if was_open && !tables.is_open() {
+                vanished();
+            }
+        }
+    }
+    STATE.call_worker();
+    Ok(())
+}
+
+/// What both ways to GPU times need: a process that is not a forked child, and the worker.
+///
+/// # Errors
+///
+/// [`InstallError`], but not of the tables.
+pub(crate) fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     if STATE.phase.load(Ordering::Acquire) == phase::INERT {
         return Err(InstallError::Forked);
     }
@@ -80,20 +104,6 @@ pub fn install(
     if !WORKING.load(Ordering::Acquire) {
         return Err(InstallError::Thread);
     }
-    match timing {
-        Timing::AtStart => put_in_place(tables, sink, timing, None)?,
-        Timing::Live => {
-            // The runtime must not go while we learn what is in it.
-            let held = tables.is_open().then(|| tables.hold()).flatten();
-            put_in_place(tables, sink, timing, held.as_ref())?;
-            let was_open = held.is_some();
-            drop(held);
-            if was_open && !tables.is_open() {
-                vanished();
-            }
-        }
-    }
-    STATE.call_worker();
     Ok(())
 }
 
@@ -114,7 +124,7 @@ fn put_in_place(
         STATE.phase.store(phase::DORMANT, Ordering::Release);
     }
     activate();
-    if !STATE.active() {
+    if !STATE.active() && !hip::in_charge() {
         sink.state(state::DORMANT);
     }
     Ok(())
@@ -145,10 +155,11 @@ pub fn installed() -> bool {
     matches!(STATE.phase.load(Ordering::Acquire), phase::DORMANT | phase::ACTIVE | phase::DRAINING)
 }
 
-/// Whether the sink wants to record. Only an answer that was given under [`SWITCH`] may be acted on:
-/// an earlier one can be of another recording.
+/// Whether the sink wants to record what the tables tell. Only an answer that was given under
+/// [`SWITCH`] may be acted on: an earlier one can be of another recording.
 fn wanted() -> bool {
-    STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Wish::Record)
+    !hip::in_charge()
+        && STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Wish::Record)
 }
 
 /// Begins to record, if that is wanted.
@@ -199,6 +210,22 @@ pub fn deactivate() -> bool {
         release_queues();
     }
     true
+}
+
+/// Has somebody else take over from the tables by `take`, once nothing is recorded or in flight of
+/// theirs; false if that takes too long.
+pub(crate) fn hand_over(take: impl FnOnce()) -> bool {
+    let deadline = sys::awake_ns() + SWITCH_WAIT_NS;
+    while sys::awake_ns() < deadline {
+        if let Some(_switching) = SWITCH.lock_for(SWITCH_WAIT_NS)
+            && !matches!(STATE.phase.load(Ordering::Acquire), phase::ACTIVE | phase::DRAINING)
+        {
+            take();
+            return true;
+        }
+        sys::sleep_ns(500_000);
+    }
+    false
 }
 
 /// After this no thread instruments anything: each looked at the phase under its queue's lock.
@@ -306,7 +333,9 @@ pub fn close() {
     STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
     announce::forget();
     flush(sys::now_ns() + EXIT_WAIT_NS);
-    if let Some(sink) = STATE.sink.get() {
+    if let Some(sink) = STATE.sink.get()
+        && !hip::in_charge()
+    {
         sink.state(state::DORMANT);
     }
 }
@@ -325,7 +354,10 @@ pub fn reopen() {
 /// Something of ours is broken: never touch anything again, except to complete what is in flight.
 #[cold]
 pub fn give_up() {
-    if installed() {
+    if hip::in_charge() {
+        // The worker ends it.
+        worker::give_up();
+    } else if installed() {
         STATE.phase.store(phase::DRAINING, Ordering::Release);
         worker::give_up();
     }
@@ -344,10 +376,14 @@ pub fn release_after_failure() {
 /// included, which may still launch and wait for work; so nothing is switched off here.
 extern "C" fn at_exit() {
     crate::hooks::contained(|| {
+        let deadline = sys::now_ns() + EXIT_WAIT_NS;
+        if hip::in_charge() {
+            flush(deadline);
+            return;
+        }
         if !installed() {
             return;
         }
-        let deadline = sys::now_ns() + EXIT_WAIT_NS;
         let Some(sink) = STATE.sink.get() else { return };
         if !sink.can_complete(sys::now_ns()) {
             // The worker can; give it the time.
@@ -374,6 +410,10 @@ fn flush(deadline: u64) {
 /// The last that is done in this process: called by the library's destructor, when the runtime's
 /// own statics may be gone. No function of the runtime is called any more.
 pub fn finish() {
+    if hip::in_charge() {
+        hip::finish();
+        flush(sys::now_ns() + EXIT_WAIT_NS);
+    }
     if !installed() {
         return;
     }

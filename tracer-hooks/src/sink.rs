@@ -42,13 +42,13 @@ pub trait Sink: Sync {
     fn copy(&self, record: &mut Copy) -> bool;
 
     /// The operation of this number has been enqueued: by the calling thread if it is its `own`, else
-    /// maybe by another one, which then calls this for its own. No lock is held.
+    /// maybe by another one, which then calls this for its own. No lock of ours is held.
     fn enqueued(&self, sequence: u64, own: bool);
 
     /// Whether the calling thread can take [`Sink::complete`]. The worker is not asked.
     fn can_complete(&self, now_ns: u64) -> bool;
 
-    /// An operation completed. Called on any thread, on one at a time.
+    /// An operation completed. Called on any thread; with the tables, on one at a time.
     fn complete(&self, record: Complete);
 
     /// A kernel symbol became known; the name has no `.kd` at its end.

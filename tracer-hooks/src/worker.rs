@@ -11,6 +11,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use crate::harvest::Round;
+use crate::hip;
 use crate::hooks::{self, contained};
 use crate::lifecycle::{self, Patience};
 use crate::queue::life;
@@ -184,6 +185,10 @@ fn one_round(pace: &mut Pace) -> Pause {
     if calls != pace.calls {
         pace.calls = calls;
         pace.next_ask_ns = 0;
+    }
+    if let Some(more) = hip::round(now) {
+        pace.seen = enqueued();
+        return if more { Pause::Slow(1_000_000) } else { Pause::Idle(ASK_EVERY_NS) };
     }
     if !lifecycle::installed() {
         return without_runtime(pace, now);

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
 use tracer_hooks::calls::CallTables;
+use tracer_hooks::hip::{self, Refusal};
 use tracer_hooks::lock::Lock;
 use tracer_hooks::{InstallError, Tables, Timing, contained, deactivate, install, sys, usable};
 
@@ -103,42 +104,97 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
     if attaching.is_none() || RECORDER.is_read() {
         return Outcome::tell(&memory, attach_status::BUSY);
     }
-    if asked.tier != tier::TABLES {
-        return Outcome::tell(&memory, attach_status::UNSUPPORTED);
+    match asked.tier {
+        tier::TABLES => begin_with_tables(asked, memory),
+        tier::HIP_ACTIVITY => begin_with_hip(asked, memory),
+        _ => unsupported(&memory),
     }
+}
+
+/// Puts away what an earlier recording left, whose reader is gone. Without its memory nobody begins it
+/// anew. False if that is not possible.
+fn put_away_the_last() -> bool {
+    RECORDER.disconnect() && hip::end_now() && deactivate()
+}
+
+/// Uses `memory` from now on; what to answer if somebody else's `OnLoad` came in between, with a memory
+/// of the environment.
+fn connect(memory: Memory) -> Result<(), Outcome> {
+    entry::tell_own_code();
+    let busy = Outcome { status: attach_status::BUSY, told: false };
+    if RECORDER.connect(memory) { Ok(()) } else { Err(busy) }
+}
+
+/// Tells the memory that is recorded into. Without one, whoever asked has ended the recording meanwhile.
+fn tell_current(status: u64) -> Outcome {
+    match RECORDER.memory() {
+        Some(memory) => Outcome::tell(&memory, status),
+        None => Outcome { status, told: false },
+    }
+}
+
+fn begin_with_tables(asked: &Attach, memory: Memory) -> Outcome {
     // SAFETY: roctap found the addresses in the runtime's own code.
     let tables = match unsafe { Tables::at(asked.core_table, asked.amd_ext_table) } {
         Ok(tables) => tables,
         Err(_) => return unsupported(&memory),
     };
-    // Whoever read the earlier recording is gone. Without its memory nobody begins it anew.
-    if !RECORDER.disconnect() || !deactivate() {
+    if !put_away_the_last() {
         return Outcome::tell(&memory, attach_status::BUSY);
     }
-    entry::tell_own_code();
-    if !RECORDER.connect(memory) {
-        // Somebody else's `OnLoad` came in between, with a memory of the environment.
-        return Outcome { status: attach_status::BUSY, told: false };
+    if let Err(outcome) = connect(memory) {
+        return outcome;
     }
     calls::want();
-    let installed = install(tables, &RECORDER, Timing::Live);
-    if installed.is_ok() {
-        // SAFETY: the tables have been accepted.
-        unsafe { calls::take(CallTables::at(asked.core_table, asked.amd_ext_table)) };
-    }
-    let told = RECORDER.memory().map(|memory| match installed {
-        Ok(()) => Outcome::tell(&memory, attach_status::RECORDING),
-        Err(InstallError::Unsupported(_)) => unsupported(&memory),
-        Err(InstallError::Thread) => Outcome::tell(&memory, attach_status::THREAD),
-        Err(InstallError::Sink | InstallError::Forked | InstallError::Broken) => {
-            Outcome::tell(&memory, attach_status::UNUSABLE)
+    match install(tables, &RECORDER, Timing::Live) {
+        Ok(()) => {
+            // SAFETY: the tables have been accepted.
+            unsafe { calls::take(CallTables::at(asked.core_table, asked.amd_ext_table)) };
+            tell_current(attach_status::RECORDING)
         }
-    });
-    if installed.is_err() {
-        RECORDER.disconnect();
+        Err(error) => {
+            let told = match (error, RECORDER.memory()) {
+                (InstallError::Unsupported(_), Some(memory)) => unsupported(&memory),
+                _ => tell_current(status_of(error)),
+            };
+            RECORDER.disconnect();
+            told
+        }
     }
-    // Without a memory: whoever asked has ended the recording meanwhile.
-    told.unwrap_or(Outcome { status: attach_status::RECORDING, told: false })
+}
+
+fn begin_with_hip(asked: &Attach, memory: Memory) -> Outcome {
+    let addresses = hip::Addresses {
+        init: asked.hip_init_activity,
+        register: asked.hip_register_activity,
+        remove: asked.hip_remove_activity,
+        enable: asked.hip_enable_activity,
+    };
+    if !put_away_the_last() {
+        return Outcome::tell(&memory, attach_status::BUSY);
+    }
+    match hip::prepare(addresses, &RECORDER) {
+        Ok(()) => {}
+        Err(Refusal::Unsupported) => return unsupported(&memory),
+        Err(Refusal::Taken) => return Outcome::tell(&memory, attach_status::SLOT_TAKEN),
+        Err(Refusal::Busy) => return Outcome::tell(&memory, attach_status::BUSY),
+        Err(Refusal::Install(error)) => return Outcome::tell(&memory, status_of(error)),
+    }
+    if let Err(outcome) = connect(memory) {
+        hip::cancel();
+        return outcome;
+    }
+    calls::want();
+    hip::begin();
+    tell_current(attach_status::RECORDING)
+}
+
+fn status_of(error: InstallError) -> u64 {
+    match error {
+        InstallError::Unsupported(_) => attach_status::UNSUPPORTED,
+        InstallError::Thread => attach_status::THREAD,
+        InstallError::Sink | InstallError::Forked | InstallError::Broken => attach_status::UNUSABLE,
+    }
 }
 
 fn unsupported(memory: &Memory) -> Outcome {

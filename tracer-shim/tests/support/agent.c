@@ -1,6 +1,8 @@
 // Preloaded into a program, attaches the shim to it when told to: what roctap does from outside, without
 // the injection. Reads commands from standard input, which is a socket, and answers each:
 //   attach SHIM MEMORY TIER own|block [WRONG]   the status, or "-" when the block is the shim's
+//   take operations|call|nothing                takes HIP's one slot as another tool would, or gives it back;
+//                                               the answer is "-"
 //   go                                          lets main begin, if ROCTAP_TEST_WAIT is set; no answer
 // With "own" the request stays ours and the answer waits for it. WRONG is added to the tables' addresses.
 #define _GNU_SOURCE
@@ -89,6 +91,22 @@ static void attach(const char* shim, const char* memory, uint64_t tier, int own,
   if (write(0, answer, strlen(answer)) < 0) return;
 }
 
+static void* other_tools(void) { return NULL; }
+
+// What another tool does.
+static void take(const char* what) {
+  void* hip = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_NOLOAD);
+  void (*init)(void*, void*, void*) = hip ? (void (*)(void*, void*, void*))dlsym(hip, "hipInitActivityCallback") : NULL;
+  int (*call)(uint32_t, void*, void*) = hip ? (int (*)(uint32_t, void*, void*))dlsym(hip, "hipRegisterActivityCallback") : NULL;
+  int (*remove)(uint32_t) = hip ? (int (*)(uint32_t))dlsym(hip, "hipRemoveActivityCallback") : NULL;
+  if (!init || !call || !remove) abort();
+  if (!strcmp(what, "operations")) init((void*)other_tools, (void*)other_tools, NULL);
+  if (!strcmp(what, "call")) call(200, (void*)other_tools, NULL);
+  if (!strcmp(what, "nothing")) init(NULL, NULL, NULL), remove(200);
+  dlclose(hip);
+  if (write(0, "-\n", 2) < 0) return;
+}
+
 static sem_t may_begin;
 
 static void* serve(void* unused) {
@@ -102,6 +120,7 @@ static void* serve(void* unused) {
     length = 0;
     wrong = 0;
     if (!strcmp(line, "go\n")) sem_post(&may_begin);
+    if (sscanf(line, "take %15s", whose) == 1) take(whose);
     if (sscanf(line, "attach %1023s %1023s %lu %15s %lu", shim, memory, &tier, whose, &wrong) >= 4)
       attach(shim, memory, tier, whose[0] == 'o', wrong);
   }

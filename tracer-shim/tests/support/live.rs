@@ -47,7 +47,15 @@ impl Setup {
 impl Program {
     /// Has the shim attached to `memory`; what the agent answers, if the program has not ended.
     fn ask(&mut self, memory: &str, tier: u64, rest: &str) -> Option<String> {
-        let line = format!("attach {} {memory} {tier} {rest}\n", self.shim.display());
+        self.command(&format!("attach {} {memory} {tier} {rest}\n", self.shim.display()))
+    }
+
+    /// Has the agent do what another tool would: see `take` there.
+    pub fn take_slot(&mut self, what: &str) {
+        assert_eq!(self.command(&format!("take {what}\n")).as_deref(), Some("-"));
+    }
+
+    fn command(&mut self, line: &str) -> Option<String> {
         self.agent.get_mut().write_all(line.as_bytes()).ok()?;
         let mut answer = String::new();
         let read = self.agent.read_line(&mut answer);
@@ -112,7 +120,12 @@ impl Program {
 
     /// Records for a while.
     pub fn record(&mut self, for_ms: u64) -> Option<Window> {
-        let recording = self.attach(tier::TABLES)?;
+        self.record_by(tier::TABLES, for_ms)
+    }
+
+    /// The same by a certain tier.
+    pub fn record_by(&mut self, tier: u64, for_ms: u64) -> Option<Window> {
+        let recording = self.attach(tier)?;
         std::thread::sleep(Duration::from_millis(for_ms));
         self.detach(recording)
     }
@@ -205,7 +218,7 @@ pub struct Seen {
 }
 
 /// The runtime's own queues are not recorded: their kernels are its shaders.
-fn is_the_runtimes(operation: &Operation) -> bool {
+pub fn is_the_runtimes(operation: &Operation) -> bool {
     operation.name.is_empty()
         || operation.name.starts_with("hsa_")
         || operation.name.starts_with("Copy")

@@ -57,13 +57,15 @@ impl Prospect {
         Ok(Some(Self { attach, loaded, tables_known, hip_known }))
     }
 
-    /// The ways to GPU times, the best first, with what the shim is told for each.
+    /// The ways to GPU times that may be tried, with what the shim is told for each.
     pub fn tiers(&self, gpu: Gpu) -> Vec<(Tier, u64)> {
         let mut tiers = Vec::new();
         if self.tables_known && gpu != Gpu::Hip {
             tiers.push((Tier::Tables, tier::TABLES));
         }
-        if self.hip_known && gpu != Gpu::Tables {
+        // Only when it is asked for: with it, HIP 5.2.3 hangs in programs that have it call them back on a
+        // stream, and such a program cannot always be told (`tracer_hooks::hip`).
+        if self.hip_known && gpu == Gpu::Hip {
             tiers.push((Tier::HipActivity, tier::HIP_ACTIVITY));
         }
         tiers
@@ -72,7 +74,7 @@ impl Prospect {
     /// Why there is none.
     pub fn why_none(&self) -> String {
         let tables = if self.tables_known { "are known" } else { "are not (ROCm 4.5 to 5.5 are)" };
-        let hip = if self.hip_known { "is known" } else { "is not (that of ROCm 5.2 is)" };
+        let hip = if self.hip_known { "is known (--gpu hip)" } else { "is not (that of 5.2 is)" };
         format!("of this release, the HSA tables {tables}, and HIP's activity interface {hip}")
     }
 }
