@@ -273,6 +273,22 @@ fn root_attach_to_a_pure_hsa_program() {
 }
 
 #[test]
+fn root_attach_by_hips_own_interface_when_asked() {
+    let scene = Scene::default();
+    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
+    let pid = target.pid();
+    for (way, tier) in [("hip", "HIP activity"), ("tables", "HSA tables"), ("hip", "HIP activity")]
+    {
+        let trace = record(&scene, pid, &["--gpu", way, "-d", "0.5"]);
+        assert!(trace.tables().processes[&pid].gpu_tier.starts_with(tier));
+        let joined = trace.dispatches.iter().filter(|d| d.record.correlation_id != 0);
+        let loops = joined.filter(|d| trace.kernel(d).starts_with("loop_t")).count();
+        assert!(loops > 100, "{way}: {loops} of {}", trace.dispatches.len());
+    }
+    finish(target, output);
+}
+
+#[test]
 fn root_attach_by_uprobes_alone_is_marked_partial() {
     let scene = Scene::default();
     let (target, output) = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));

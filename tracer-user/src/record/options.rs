@@ -17,7 +17,8 @@ pub enum Gpu {
     Inject,
     /// As inject, and by the HSA runtime's tables alone.
     Tables,
-    /// As inject, and by HIP's activity interface alone.
+    /// As inject, but by HIP's activity interface; HIP 5.2.3 hangs under it in programs that it calls
+    /// back on a stream.
     Hip,
     /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
     Tools,
