@@ -38,12 +38,10 @@ fn rocm_attached_again_and_again() {
         }
         let log = running.log.clone();
         let (_, errors) = finish(running.child, program);
-        // The runtime warns of something that HIP does in graphs.
-        let native = program.starts_with("graph").then(|| {
-            let log = s.log("native");
-            finish(s.command(program, env, &log).spawn().expect("start"), program).1
-        });
-        assert_eq!(errors, native.unwrap_or_default(), "{program}");
+        // The runtime warns, now and then and without us too, of something that HIP does in graphs.
+        let known = "Use of non-host signal in host signal wait API.";
+        let unknown: Vec<&str> = errors.lines().filter(|line| !line.contains(known)).collect();
+        assert!(unknown.is_empty(), "{program}: {unknown:?}");
         let truth = emulated_gpu::truth::read(&log).expect("log");
         let mut sum = Seen::default();
         for window in &windows {
