@@ -271,8 +271,8 @@ fn root_full_rings_lose_calls_that_they_count() {
     let functions = ran.counts();
     let traced = trace.call_counts();
     let seen: u64 = functions.keys().filter_map(|name| traced.get(name)).sum();
-    // All that is lost may be of functions that the program does not count: one or two calls.
-    assert!(made - seen <= dropped && dropped <= made - seen + 2, "{made} {seen} {dropped}");
+    // Some of what is lost is of functions that the program does not count: a handful of calls.
+    assert!(made - seen <= dropped && dropped <= made - seen + 16, "{made} {seen} {dropped}");
 }
 
 #[test]
