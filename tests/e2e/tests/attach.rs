@@ -73,7 +73,13 @@ fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
         if before < together {
             expected.drain(..before);
         }
-        assert_eq!(seen.len(), expected.len(), "queue {queue}; lost: {:?}", trace.losses());
+        let full = trace.losses().get(Loss::OPERATION_RING_FULL.describe()).copied().unwrap_or(0);
+        let all = seen.len() as u64 + full;
+        assert_eq!(all, expected.len() as u64, "queue {queue}; lost: {:?}", trace.losses());
+        if full > 0 {
+            // A program that is faster than its rings: what is missing is counted, to the last one.
+            continue;
+        }
         for (seen, expected) in seen.into_iter().zip(expected) {
             assert_eq!(trace.kernel(seen), expected.name);
             assert!(seen.record.begin_ns.abs_diff(expected.start_ns) <= 1000, "{seen:?}");
