@@ -176,7 +176,14 @@ impl Sink for Recorder {
             let heartbeat = memory.control(control::HEARTBEAT_NS);
             let unchanged_ns = self.heartbeat.unchanged_ns(heartbeat, sys::awake_ns());
             let unread = unchanged_ns >= HEARTBEAT_GONE_NS;
-            (drained || unread) && wish(memory, sys::now_ns(), unchanged_ns) == Wish::Nothing
+            let goes =
+                (drained || unread) && wish(memory, sys::now_ns(), unchanged_ns) == Wish::Nothing;
+            if goes && memory.control(control::STATE) == state::NONE {
+                // Nobody wanted anything since it was connected: whoever installs finds it gone and
+                // can say nothing into it.
+                memory.set_control(control::STATE, state::DORMANT);
+            }
+            goes
         })
     }
 
