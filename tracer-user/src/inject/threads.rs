@@ -75,7 +75,7 @@ impl Threads {
 
     fn read_once(pid: u32, process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
         let unknown = |what| Refusal::UnknownLinker(what);
-        let word = |address: u64| read_word(process, address);
+        let word = |address: u64| process.word(address);
         let debug = r_debug(process, auxv).ok_or(unknown("no DT_DEBUG"))?;
         // struct r_debug { int r_version; struct link_map *r_map; … }
         let mut map = word(debug + 8).ok_or(unknown("r_debug"))?;
@@ -196,12 +196,6 @@ struct Tls {
     align: u64,
 }
 
-fn read_word(process: &Process, address: u64) -> Option<u64> {
-    let mut word = [0; 8];
-    process.read(address, &mut word).ok()?;
-    Some(u64::from_le_bytes(word))
-}
-
 /// Program headers in memory: type, address, file size, memory size, alignment of each.
 fn program_headers(process: &Process, at: u64, count: u64) -> Vec<[u64; 5]> {
     const BYTES: usize = 56;
@@ -264,9 +258,9 @@ fn r_debug(process: &Process, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
     let dynamic = headers.iter().find(|h| h[0] == PT_DYNAMIC)?;
     let mut at = base.wrapping_add(dynamic[1]);
     for _ in 0..256 {
-        match read_word(process, at)? {
+        match process.word(at)? {
             0 => return None,
-            DT_DEBUG => return read_word(process, at + 8).filter(|&debug| debug != 0),
+            DT_DEBUG => return process.word(at + 8).filter(|&debug| debug != 0),
             _ => at += 16,
         }
     }
@@ -300,7 +294,7 @@ fn describe(process: &Process, map: u64, tls: &Tls) -> Option<u64> {
 
 /// The library's module, none inside if it has no static storage. `at`: its description.
 fn module(process: &Process, at: u64, tls: &Tls) -> Option<Option<Module>> {
-    let word = |index: u64| read_word(process, at + index * 8);
+    let word = |index: u64| process.word(at + index * 8);
     // initimage, initimage_size, blocksize, align, firstbyte_offset, offset, modid
     if word(0)? != tls.image || word(2)? != tls.memory_bytes {
         return None;

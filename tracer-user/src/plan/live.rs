@@ -59,14 +59,14 @@ impl<'a> Located<'a> {
     /// The value of an exported 64-bit variable.
     pub fn word(&self, name: &str) -> Option<u64> {
         let &(_, address) = self.words.iter().find(|(exported, _)| exported == name)?;
-        self.read(self.bias.wrapping_add(address))
+        self.process.word(self.bias.wrapping_add(address))
     }
 
     /// The address of the table that the exported stub `name` passes its calls on through; none when
     /// it is no such stub, or the process has not made the table yet.
     pub fn table_of(&self, name: &str) -> Option<u64> {
         match stub::recognise(&self.binary, self.exported(name)?.address)? {
-            Slot::Table { pointer, .. } => self.read(self.bias.wrapping_add(pointer)),
+            Slot::Table { pointer, .. } => self.process.word(self.bias.wrapping_add(pointer)),
             Slot::Variable { .. } => None,
         }
         .filter(|&table| table != 0)
@@ -74,13 +74,6 @@ impl<'a> Located<'a> {
 
     fn exported(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.name == name)
-    }
-
-    /// A word of the process's memory.
-    pub fn read(&self, address: u64) -> Option<u64> {
-        let mut word = [0; 8];
-        self.process.read(address, &mut word).ok()?;
-        Some(u64::from_le_bytes(word))
     }
 }
 
@@ -115,7 +108,7 @@ mod tests {
         assert_ne!(core, amd);
         assert_eq!(located.table_of("hsa_queue_create"), Some(core));
         // Each begins with its version: major 1, and its size.
-        let major = |table| located.read(table).unwrap() as u32;
+        let major = |table| process.word(table).unwrap() as u32;
         assert_eq!([major(core), major(amd)], [1, 1]);
         assert_eq!(located.table_of("no_such_function"), None);
         assert_eq!(located.function("no_such_function"), None);

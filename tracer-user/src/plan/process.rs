@@ -23,6 +23,13 @@ pub trait ProcessMemory {
     /// When not all of it can be read.
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()>;
 
+    /// The 64-bit word at `address`; none when it cannot be read.
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.read(address, &mut word).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+
     /// Its mappings, as they were when it was opened.
     fn mappings(&self) -> &[Mapping];
 }
@@ -167,14 +174,14 @@ impl<'a> Loaded<'a> {
             Slot::Variable { address } => (address, None),
             Slot::Table { pointer, offset } => (pointer, Some(offset)),
         };
-        let Some(mut value) = self.word(self.bias.wrapping_add(first)) else {
+        let Some(mut value) = self.process.word(self.bias.wrapping_add(first)) else {
             return Leads::Nowhere("the variable cannot be read in the process");
         };
         if let Some(offset) = offset {
             if value == 0 {
                 return Leads::Nowhere("the process has not set up the table yet");
             }
-            match self.word(value.wrapping_add(offset)) {
+            match self.process.word(value.wrapping_add(offset)) {
                 Some(entry) => value = entry,
                 None => return Leads::Nowhere("the table cannot be read in the process"),
             }
@@ -205,12 +212,6 @@ impl<'a> Loaded<'a> {
         let path = mapping.file.as_ref().map(|file| file.path.clone());
         let file_offset = offset.filter(|_| path.is_some());
         Leads::Outside(Target { path, file_offset, address })
-    }
-
-    fn word(&self, address: u64) -> Option<u64> {
-        let mut word = [0; 8];
-        self.process.read(address, &mut word).ok()?;
-        Some(u64::from_le_bytes(word))
     }
 }
 

@@ -10,7 +10,7 @@ use tracer_common::shim::{
 use super::{Gpu, target::Tier};
 use crate::{
     discover::{self, Library, Runtime},
-    plan::{Located, Process},
+    plan::{Located, Process, ProcessMemory as _},
 };
 
 /// Functions of the HSA runtime that pass their calls on through its two tables.
@@ -47,7 +47,7 @@ impl Prospect {
             ..Attach::default()
         };
         // A table begins with its version: major, and its size as minor.
-        let version = runtime.read(attach.amd_ext_table).unwrap_or(0);
+        let version = process.word(attach.amd_ext_table).unwrap_or(0);
         let tables_known = AMD_EXT_TABLE_BYTES.contains(&((version >> 32) as u32));
         let hip_known = match of(Runtime::Hip) {
             Some(hip) => hip_functions(&process, hip, &mut attach)?,
