@@ -25,6 +25,10 @@ pub mod kind {
     pub const FORK: u16 = 3;
     /// A [`LifeRecord`](super::LifeRecord): a traced process executed another program.
     pub const EXEC: u16 = 4;
+    /// A [`PacketRecord`](super::PacketRecord): a packet that a doorbell announced.
+    pub const PACKET: u16 = 5;
+    /// A [`SignalRecord`](super::SignalRecord): a signal is about to be destroyed.
+    pub const SIGNAL: u16 = 6;
 }
 
 /// Bits of [`Header::flags`] of an [`ApiRecord`].
@@ -42,8 +46,8 @@ pub mod flag {
     pub const STACK_ARGS: u16 = 1 << 4;
     /// The memory that `extra` was to be read from could not be read.
     pub const UNREADABLE: u16 = 1 << 5;
-    /// Of a link: the thread surely enqueued the work. Without it, another thread may have, and
-    /// sends a link with it.
+    /// Of a link or a packet: the thread surely enqueued the work. Without it, another thread may have,
+    /// and sends a link or the packet with it.
     pub const OWN: u16 = 1 << 6;
     /// Of an open call: the shim made it, or something that the shim called. It is not recorded.
     pub const SHIM: u16 = 1 << 7;
@@ -100,6 +104,44 @@ wire! {
         pub correlation_id: u64,
         /// When, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
+    }
+}
+
+wire! {
+    /// An AQL packet was in its queue when a doorbell rang: how work is seen from outside, in processes
+    /// without the shim.
+    pub struct PacketRecord {
+        /// Kind [`kind::PACKET`]; flag [`flag::OWN`] when the doorbell was for this very packet.
+        pub header: Header,
+        /// The call that launched it, as in [`LinkRecord::correlation_id`].
+        pub correlation_id: u64,
+        /// When the doorbell was about to ring, ns of CLOCK_BOOTTIME.
+        pub time_ns: u64,
+        /// Address of the queue (`amd_queue_t`).
+        pub queue: u64,
+        /// HSA queue id.
+        pub queue_id: u64,
+        /// The packet's index in its queue.
+        pub index: u64,
+        /// Start and end that its completion signal held then, GPU ticks: those of the packet that used
+        /// the signal before. 0 without a signal.
+        pub earlier_ticks: [u64; 2],
+        /// The packet, as it was in the queue; its type may be gone, when it has been consumed.
+        pub packet: [u64; 8],
+    }
+}
+
+wire! {
+    /// A signal is about to be destroyed: the last moment at which its times can be read from outside.
+    pub struct SignalRecord {
+        /// Kind [`kind::SIGNAL`].
+        pub header: Header,
+        /// The signal.
+        pub signal: u64,
+        /// When, ns of CLOCK_BOOTTIME.
+        pub time_ns: u64,
+        /// Start and end of the last packet that used it, GPU ticks.
+        pub ticks: [u64; 2],
     }
 }
 
@@ -205,6 +247,9 @@ wire! {
     }
 }
 
+/// Packets that are looked at behind one doorbell; the others are counted.
+pub const MAX_PACKETS: u64 = 32;
+
 const _: () = {
     assert!(size_of::<Header>() == 16);
     assert!(size_of::<Frame>() == 112);
@@ -213,6 +258,8 @@ const _: () = {
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
     assert!(size_of::<LifeRecord>() == 32);
+    assert!(size_of::<PacketRecord>() == 136);
+    assert!(size_of::<SignalRecord>() == 48);
 };
 
 /// Why the BPF programs could not record something: index into the per-CPU loss counters.
@@ -237,8 +284,12 @@ impl Loss {
     pub const ABANDONED: Self = Self(6);
     /// The ring buffer, or the table of processes, was full when a process forked or executed.
     pub const LIFE_RING_FULL: Self = Self(7);
+    /// The CPU's ring buffer was full when a doorbell announced a packet, or a signal was destroyed.
+    pub const PACKET_RING_FULL: Self = Self(8);
+    /// Packets behind one doorbell beyond [`MAX_PACKETS`].
+    pub const PACKET_MISSED: Self = Self(9);
     /// How many causes there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 10;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -250,6 +301,8 @@ impl Loss {
         Self::UNREADABLE,
         Self::ABANDONED,
         Self::LIFE_RING_FULL,
+        Self::PACKET_RING_FULL,
+        Self::PACKET_MISSED,
     ];
 
     /// What was lost and why, for people.
@@ -263,6 +316,8 @@ impl Loss {
             Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
             Self::ABANDONED => "API calls: left without a return",
             Self::LIFE_RING_FULL => "process events: ring buffer or table full",
+            Self::PACKET_RING_FULL => "GPU packets and signals, from outside: ring buffer full",
+            Self::PACKET_MISSED => "GPU packets, from outside: too many behind one doorbell",
             _ => "unknown cause",
         }
     }

@@ -36,13 +36,13 @@ extern "C" fn api_enter(ctx: *mut c_void) -> u32 {
 }
 
 #[inline(always)]
-fn now() -> u64 {
+pub fn now() -> u64 {
     // SAFETY: the helper has no preconditions.
     unsafe { bpf_ktime_get_boot_ns() }
 }
 
 #[inline(always)]
-fn header(kind: u16, flags: u16, operation: u32, pid_tgid: u64) -> Header {
+pub fn header(kind: u16, flags: u16, operation: u32, pid_tgid: u64) -> Header {
     Header { kind, flags, operation, pid: (pid_tgid >> 32) as u32, tid: pid_tgid as u32 }
 }
 
@@ -392,7 +392,7 @@ fn tell(regs: &pt_regs, pid_tgid: u64) {
 /// The innermost open HIP call, else the innermost HSA call, which is the one that the shim told if it
 /// did, else 0: correlation id and operation.
 #[inline(always)]
-fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
+pub fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
     let mut innermost = hsa;
     let mut at = (thread.depth as usize).wrapping_sub(1);
     while let Some(frame) = maps::frame(thread, at) {

@@ -15,6 +15,8 @@ mod api;
 mod life;
 #[cfg(target_arch = "bpf")]
 mod maps;
+#[cfg(target_arch = "bpf")]
+mod packets;
 
 #[cfg(target_arch = "bpf")]
 #[panic_handler]

@@ -7,7 +7,7 @@ use core::{
 
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
-    btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf},
+    btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, RingBuf},
     helpers::{bpf_get_smp_processor_id, generated::bpf_ringbuf_query},
     macros::btf_map,
 };
@@ -49,6 +49,20 @@ pub struct Told {
 #[btf_map]
 pub static SHIMS: HashMap<u32, Told, 4096, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
+/// A queue of a process.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct QueueKey {
+    /// Address of the queue.
+    pub queue: u64,
+    /// The process.
+    pub pid: u64,
+}
+
+/// The index behind the last packet that a doorbell of the queue announced, as far as is known.
+#[btf_map]
+pub static QUEUES: LruHashMap<QueueKey, u64, 16384> = LruHashMap::new();
+
 /// Loss counters by cause.
 #[btf_map]
 static LOSSES: PerCpuArray<u64, { Loss::COUNT }> = PerCpuArray::new();
@@ -67,12 +81,18 @@ pub fn config() -> Option<&'static Config> {
     CONFIG.get(0)
 }
 
-/// Counts one loss. Atomic, since a uprobe can be preempted by another on the same CPU.
+/// Counts one loss.
 #[inline(always)]
 pub fn lost(cause: Loss) {
+    lost_many(cause, 1);
+}
+
+/// Counts losses. Atomic, since a uprobe can be preempted by another on the same CPU.
+#[inline(always)]
+pub fn lost_many(cause: Loss, count: u64) {
     if let Some(counter) = LOSSES.get_ptr_mut(cause.0) {
         // SAFETY: the pointer is to this CPU's live map value.
-        unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1) };
+        unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, count) };
     }
 }
 

@@ -126,18 +126,18 @@ impl Image {
         Ok(self.functions(|n| n == name)?.first().map(|f| f.file_offset))
     }
 
-    /// The exported variables of 8 bytes: name, and address in the image.
+    /// The exported variables: name, and address in the image.
     ///
     /// # Errors
     ///
     /// When the file is not a readable x86-64 ELF library.
-    pub fn words(&self) -> Result<Vec<(String, u64)>, ElfError> {
+    pub fn variables(&self) -> Result<Vec<(String, u64)>, ElfError> {
         let elf = self.parse()?;
-        let words = elf
+        let variables = elf
             .dynamic_symbols()
-            .filter(|s| s.is_definition() && s.kind() == SymbolKind::Data && s.size() == 8)
+            .filter(|s| s.is_definition() && s.kind() == SymbolKind::Data)
             .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address())));
-        Ok(words.collect())
+        Ok(variables.collect())
     }
 
     /// The code of `function`, at most a mebibyte of it.

@@ -12,6 +12,8 @@ use tracer_common::{
 const KEPT_PER_THREAD: usize = 4096;
 /// A generation of streams is given up after this, ns.
 const GENERATION_NS: u64 = 10_000_000_000;
+/// How much later than its doorbell's a call's entry can be seen: another probe at the same place.
+const NEAR_NS: u64 = 2_000;
 /// Calls that are remembered without a stream; a power of two.
 const KNOWN: usize = 1 << 16;
 
@@ -148,6 +150,17 @@ impl Calls {
         let mut open = calls.range(first_after..).filter(open);
         let innermost = open.clone().next()?;
         Some(open.find(|c| c.caller.is_hip()).unwrap_or(innermost).caller)
+    }
+
+    /// As [`Calls::at`], or the HSA call that began just after.
+    pub fn near(&self, tid: u32, time_ns: u64) -> Option<Caller> {
+        self.at(tid, time_ns).or_else(|| self.at(tid, time_ns.saturating_add(NEAR_NS)))
+    }
+
+    /// Whether HSA calls of thread `tid` are known.
+    pub fn has_hsa(&self, tid: u32) -> bool {
+        let last = self.threads.get(&tid).and_then(VecDeque::back);
+        last.is_some_and(|last| last.caller.operation >> 16 == Domain::HSA_API.0)
     }
 }
 

@@ -17,6 +17,7 @@ use tracer_common::{
     activity::{ActivityRecord, Domain},
     bpf::{self, ApiRecord, LinkRecord, flag},
     calls::Call,
+    shim,
 };
 
 use crate::{
@@ -30,6 +31,7 @@ use crate::{
 pub use calls::Caller;
 use calls::Calls;
 use operation::Operation;
+pub use operation::{Completion, Work};
 use process::Process;
 use waiting::Waiting;
 
@@ -63,6 +65,10 @@ pub struct Counts {
     pub barriers: u64,
     /// Operations that were enqueued and never seen to complete.
     pub incomplete: u64,
+    /// Dispatches that were seen from outside, where most completions are not seen.
+    pub outside: u64,
+    /// Of these, without a completion; not in `incomplete`.
+    pub untimed: u64,
     /// Completions whose operation is not known: its record was lost.
     pub orphans: u64,
     /// Operations that were joined by time.
@@ -278,11 +284,10 @@ impl Joiner {
             Frame::Call(call) => self.shim_call(pid, tid, &call, 0),
             Frame::Complete(complete) => {
                 let key = key(complete.sequence);
-                self.pending.entry(key).or_default().complete = Some(complete);
+                self.pending.entry(key).or_default().completion = Completion::Seen(complete);
                 return self.settle(key, trace);
             }
             Frame::Dispatch(dispatch) => {
-                process.dispatches += 1;
                 return self.enqueued(key(dispatch.sequence), tid, dispatch.into(), trace);
             }
             Frame::Copy(copy) => {
@@ -299,9 +304,12 @@ impl Joiner {
         &mut self,
         key: (u32, u64),
         tid: u32,
-        work: operation::Work,
+        work: Work,
         trace: &mut Writer,
     ) -> Result<(), TraceError> {
+        if matches!(work, Work::Dispatch(_)) {
+            self.processes.entry(key.0).or_default().dispatches += 1;
+        }
         self.numbered += 1;
         let operation = self.pending.entry(key).or_default();
         operation.enqueued = Some((tid, work));
@@ -309,10 +317,65 @@ impl Joiner {
         self.settle(key, trace)
     }
 
+    /// Work that thread `tid` of process `key.0` enqueued, or whose doorbell it rang, seen from outside;
+    /// its caller if that is known. [`Joiner::ended_outside`] is to follow.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn seen_outside(
+        &mut self,
+        key: (u32, u64),
+        tid: u32,
+        work: Work,
+        caller: Option<Caller>,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let operation = self.pending.entry(key).or_default();
+        operation.outside = true;
+        operation.link = caller.map(|caller| (tid, caller));
+        operation.owned = caller.is_some();
+        self.enqueued(key, tid, work, trace)
+    }
+
+    /// Thread `tid` enqueued the work of [`Joiner::seen_outside`].
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn owned_outside(
+        &mut self,
+        key: (u32, u64),
+        tid: u32,
+        caller: Caller,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let Some(operation) = self.pending.get_mut(&key) else { return Ok(()) };
+        operation.link = Some((tid, caller));
+        operation.owned = true;
+        self.settle(key, trace)
+    }
+
+    /// The work of [`Joiner::seen_outside`] ran, or will not be seen to.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn ended_outside(
+        &mut self,
+        key: (u32, u64),
+        complete: Option<shim::Complete>,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let Some(operation) = self.pending.get_mut(&key) else { return Ok(()) };
+        operation.completion = complete.map_or(Completion::Never, Completion::Seen);
+        self.settle(key, trace)
+    }
+
     /// Writes the operation if nothing is missing; remembers it if it ran and waits.
     fn settle(&mut self, key: (u32, u64), trace: &mut Writer) -> Result<(), TraceError> {
         let Some(operation) = self.pending.get_mut(&key) else { return Ok(()) };
-        if operation.complete.is_none() {
+        if operation.completion == Completion::Awaited {
             return Ok(());
         }
         if !operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
@@ -344,7 +407,7 @@ impl Joiner {
         for key in std::mem::take(&mut self.waiting) {
             let Some(operation) = self.pending.get_mut(&key) else { continue };
             let overdue =
-                operation.complete.is_some_and(|c| c.end_ns.saturating_add(PATIENCE_NS) < now_ns);
+                operation.ended_ns().is_some_and(|ns| ns.saturating_add(PATIENCE_NS) < now_ns);
             if overdue || operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
                 self.write(key, trace)?;
             } else {

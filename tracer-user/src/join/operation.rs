@@ -10,8 +10,11 @@ use crate::trace::model::{Barrier, Copy, Dispatch, Event, op_flag};
 
 /// What was enqueued.
 pub enum Work {
+    /// A kernel.
     Dispatch(shim::Dispatch),
+    /// A copy.
     Copy(shim::Copy),
+    /// A barrier packet.
     Barrier(shim::Barrier),
 }
 
@@ -43,13 +46,27 @@ impl Work {
     }
 }
 
+/// What is known of an operation's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Completion {
+    /// Nothing yet.
+    #[default]
+    Awaited,
+    /// When it ran.
+    Seen(shim::Complete),
+    /// It will not be seen.
+    Never,
+}
+
 /// What is known of an operation so far.
 #[derive(Default)]
 pub struct Operation {
     /// The enqueueing thread, and what it enqueued.
     pub enqueued: Option<(u32, Work)>,
     /// That it ran.
-    pub complete: Option<shim::Complete>,
+    pub completion: Completion,
+    /// It was seen from outside: agents are not known, and a call around it may not be, either.
+    pub outside: bool,
     /// Which call launched it, and on which thread.
     pub link: Option<(u32, Caller)>,
     /// The link is from the thread that surely enqueued it.
@@ -66,15 +83,25 @@ impl Operation {
         self.enqueued.as_ref().map(|(_, work)| work.enqueue_ns())
     }
 
+    /// When it was over, as far as is known; none while that is awaited.
+    pub fn ended_ns(&self) -> Option<u64> {
+        match self.completion {
+            Completion::Awaited => None,
+            Completion::Seen(complete) => Some(complete.end_ns),
+            Completion::Never => self.enqueue_ns(),
+        }
+    }
+
     /// Whether everything is known that will ever be.
     pub fn is_settled(&self, mode: Mode, process: Option<&Process>, calls: &Calls) -> bool {
-        let (Some((_, work)), Some(_), Some((_, link))) =
-            (&self.enqueued, self.complete, self.link)
-        else {
+        let (Some((_, work)), Some((tid, link))) = (&self.enqueued, self.link) else {
             return false;
         };
-        if !self.owned {
+        if !self.owned || self.completion == Completion::Awaited {
             return false;
+        }
+        if self.outside && link.correlation_id == 0 {
+            return calls.near(tid, work.enqueue_ns()).is_some() || !calls.has_hsa(tid);
         }
         let Some(process) = process else { return false };
         // The call's own record comes when it returns; it carries the stream, and its times.
@@ -84,6 +111,7 @@ impl Operation {
             Mode::Time | Mode::Check => link.correlation_id == 0,
         };
         call && match work {
+            _ if self.outside => true,
             Work::Dispatch(d) => {
                 process.known_agent(d.agent).is_some()
                     && process.kernel(d.kernel_object, d.enqueue_ns).is_some()
@@ -105,8 +133,14 @@ impl Operation {
         calls: &Calls,
         counts: &mut Counts,
     ) -> (Caller, u16) {
-        let by_time = || calls.at(tid, time_ns);
-        let (caller, flags) = match (mode, self.link.map(|(_, link)| link)) {
+        let by_time =
+            || if self.outside { calls.near(tid, time_ns) } else { calls.at(tid, time_ns) };
+        let link = self.link.map(|(_, link)| link);
+        let (caller, flags) = match (mode, link) {
+            // The probe that saw it may have come before the one of the call.
+            (Mode::Exact, Some(link)) if self.outside && link.correlation_id == 0 => {
+                (by_time(), op_flag::JOINED_BY_TIME)
+            }
             // HIP rings for each packet of its own. One that another thread's doorbell found, and whose
             // own never came, was under way when recording began: whose it was is not known.
             (Mode::Exact, Some(link)) if !self.owned && link.is_hip() => (None, 0),
@@ -144,18 +178,28 @@ impl Operation {
         counts: &mut Counts,
     ) -> Option<Event> {
         let Some((tid, work)) = &self.enqueued else {
-            counts.orphans += u64::from(self.complete.is_some());
+            counts.orphans += u64::from(self.completion != Completion::Awaited);
             return None;
         };
         let enqueue_ns = work.enqueue_ns();
         let tid = self.link.map_or(*tid, |(tid, _)| tid);
         let (caller, mut flags) = self.caller(tid, enqueue_ns, mode, calls, counts);
-        let complete = self.complete.unwrap_or_default();
-        if self.complete.is_none() {
-            flags |= op_flag::INCOMPLETE;
-            counts.incomplete += 1;
-        } else if complete.start_ns < enqueue_ns {
-            flags |= op_flag::STARTS_BEFORE_ENQUEUE;
+        let dispatch = matches!(work, Work::Dispatch(_));
+        counts.outside += u64::from(self.outside && dispatch);
+        let mut complete = shim::Complete::default();
+        match self.completion {
+            Completion::Seen(seen) => {
+                complete = seen;
+                flags |= if self.outside { op_flag::ESTIMATED_TIMES } else { 0 };
+                if seen.start_ns < enqueue_ns && !self.outside {
+                    flags |= op_flag::STARTS_BEFORE_ENQUEUE;
+                }
+            }
+            Completion::Awaited | Completion::Never => {
+                flags |= op_flag::INCOMPLETE;
+                counts.untimed += u64::from(self.outside && dispatch);
+                counts.incomplete += u64::from(!self.outside);
+            }
         }
         let stream = calls.stream(caller.correlation_id).unwrap_or(0);
         let node = |handle| process.known_agent(handle).map_or(0, |agent| agent.node_id);

@@ -27,7 +27,7 @@ pub struct Located<'a> {
     binary: Binary,
     bias: u64,
     functions: Vec<Function>,
-    words: Vec<(String, u64)>,
+    variables: Vec<(String, u64)>,
 }
 
 impl<'a> Located<'a> {
@@ -42,8 +42,8 @@ impl<'a> Located<'a> {
         let bias = Loaded::find(process, &binary)
             .ok_or_else(|| LocateError::NotMapped(library.to_owned()))?
             .bias();
-        let (functions, words) = (image.functions(|_| true)?, image.words()?);
-        Ok(Self { process, binary, bias, functions, words })
+        let (functions, variables) = (image.functions(|_| true)?, image.variables()?);
+        Ok(Self { process, binary, bias, functions, variables })
     }
 
     /// The address of an exported function.
@@ -56,10 +56,15 @@ impl<'a> Located<'a> {
         self.exported(name).map(|function| function.file_offset)
     }
 
+    /// The address of an exported variable.
+    pub fn variable(&self, name: &str) -> Option<u64> {
+        let (_, address) = self.variables.iter().find(|(exported, _)| exported == name)?;
+        Some(self.bias.wrapping_add(*address))
+    }
+
     /// The value of an exported 64-bit variable.
     pub fn word(&self, name: &str) -> Option<u64> {
-        let &(_, address) = self.words.iter().find(|(exported, _)| exported == name)?;
-        self.process.word(self.bias.wrapping_add(address))
+        self.process.word(self.variable(name)?)
     }
 
     /// The address of the table that the exported stub `name` passes its calls on through; none when

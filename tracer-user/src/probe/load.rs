@@ -288,6 +288,28 @@ impl Programs {
         Ok(Attachment { entries, _returns: Vec::new() })
     }
 
+    /// Probes the functions by which process `pid` rings doorbells and destroys signals, to see its
+    /// packets from outside.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn attach_doorbells(
+        &self,
+        pid: u32,
+        path: &Path,
+        doorbells: &[Site],
+        ends: &[Site],
+    ) -> Result<Attachment, ProbeError> {
+        let attach = |program, what, sites: &[Site]| {
+            let sites: Vec<&Site> = sites.iter().collect();
+            self.attach_sites(program, what, pid, path, &sites)
+        };
+        let mut entries = attach("doorbell", "doorbell", doorbells)?;
+        entries.extend(attach("signal_end", "signal", ends)?);
+        Ok(Attachment { entries, _returns: Vec::new() })
+    }
+
     fn attach_sites(
         &self,
         program: &str,

@@ -21,6 +21,11 @@ use crate::{
 /// releases. The table's own ids stay below.
 const FIRST_FOREIGN_ID: u16 = 0x8000;
 
+/// Functions of the HSA runtime by which programs ring doorbells.
+const DOORBELLS: [&str; 2] = ["hsa_signal_store_relaxed", "hsa_signal_store_screlease"];
+/// The one that ends signals.
+const SIGNAL_END: &str = "hsa_signal_destroy";
+
 /// Why the functions of a library could not be chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
@@ -45,6 +50,15 @@ pub struct Selected {
     pub impossible: Vec<String>,
     /// Functions that another tool has redirected, and to where.
     pub redirected: Vec<(String, String)>,
+}
+
+/// Where GPU work can be seen from outside.
+#[derive(Clone, Default)]
+pub struct Doorbells {
+    /// Functions that ring doorbells.
+    pub stores: Vec<Site>,
+    /// Functions that destroy signals.
+    pub ends: Vec<Site>,
 }
 
 /// Chooses functions.
@@ -143,6 +157,33 @@ impl Selection {
             self.take(runtime, plan, &mut selected);
         }
         Ok(selected)
+    }
+
+    /// Where to probe the functions of the HSA runtime that ring doorbells and end signals; those that
+    /// `process` has not redirected, at cheap sites.
+    ///
+    /// # Errors
+    ///
+    /// When the library cannot be read.
+    pub fn doorbells(
+        &self,
+        library: &Library,
+        process: Option<&dyn ProcessMemory>,
+    ) -> Result<Doorbells, SelectError> {
+        let functions = Image::open(&library.open_path)?
+            .functions(|name| DOORBELLS.contains(&name) || name == SIGNAL_END)?;
+        let binary = Binary::open(&library.open_path)?;
+        let plans = self.planner.plan_library(&binary, &functions, process);
+        let site = |plan: Plan| {
+            let reached =
+                !matches!(plan.reached, Reached::Stub { .. } | Reached::Redirected { .. });
+            let site = plan.site.filter(|site| reached && site.class.is_cheap())?;
+            let (file_offset, cookie) = (site.file_offset, Cookie::default());
+            Some(Site { symbol: plan.symbol, file_offset, cookie })
+        };
+        let sites = plans.into_iter().filter_map(site);
+        let (ends, stores) = sites.partition(|site| site.symbol == SIGNAL_END);
+        Ok(Doorbells { stores, ends })
     }
 
     fn take(&mut self, runtime: Runtime, plan: Plan, selected: &mut Selected) {

@@ -45,6 +45,13 @@ impl Report<'_> {
         } else if self.counts.launches == 0 && self.counts.dispatches == 0 {
             notices.push("no kernel was launched while recording".to_owned());
         }
+        let Counts { outside, untimed, .. } = self.counts;
+        if outside > 0 {
+            notices.push(format!(
+                "{outside} kernels were seen from outside alone: {} have times, which are estimated; GPU times of all need the shim (--gpu auto)",
+                outside - untimed
+            ));
+        }
         for Silent { pid, launches, reason } in &self.silent {
             notices.push(format!(
                 "process {pid}: {launches} kernels were launched and none was recorded: {reason}"

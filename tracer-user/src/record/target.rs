@@ -27,7 +27,7 @@ pub enum Tier {
     Tables,
     /// From the shim, put in while the process ran: it switched HIP's activity interface on.
     HipActivity,
-    /// From nowhere: only API calls are seen from outside, for this reason.
+    /// From nowhere, but for packets with signals: launches are seen from outside, for this reason.
     Uprobes(String),
 }
 
@@ -63,6 +63,8 @@ pub struct Target {
     pub left_to_shim: usize,
     /// The shim's dispatch site.
     pub dispatch_site: Option<Attachment>,
+    /// Where it rings doorbells, if only that tells of its GPU work.
+    pub doorbells: Option<Attachment>,
     /// Where its GPU times come from.
     pub tier: Tier,
     /// The end of the process can be polled for; none when it had ended already.
@@ -82,6 +84,7 @@ impl Target {
             calls_by_shim: false,
             left_to_shim: 0,
             dispatch_site: None,
+            doorbells: None,
             tier,
             alive: process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         }
@@ -105,7 +108,8 @@ impl Target {
         let removals = std::mem::take(&mut self.removals);
         let attached = std::mem::take(&mut self.attached).into_values();
         let covered = std::mem::take(&mut self.covered).into_values();
-        attached.chain(covered).chain(removals.into_iter().filter_map(Removal::rest)).collect()
+        let removals = removals.into_iter().filter_map(Removal::rest);
+        attached.chain(covered).chain(removals).chain(self.doorbells.take()).collect()
     }
 
     /// Remembers a probed library.

@@ -36,6 +36,7 @@ impl Session {
         let tier = if self.shim.is_some() { Tier::AtStart } else { self.tier_without_shim() };
         self.add_target(pid, command.to_owned(), tier);
         self.programs.track(pid)?;
+        self.see_from_outside(pid, &candidates);
         self.attach_all(pid, candidates)?;
         self.attach_site(pid)
     }
@@ -88,7 +89,7 @@ impl Session {
             ));
         }
         let inside = discover::threads_inside(pid).unwrap_or_default();
-        self.attach_all(pid, libraries)?;
+        self.attach_all(pid, libraries.clone())?;
         if inside != Inside::default() {
             self.notice(format!(
                 "process {pid}: when tracing began, {} threads waited inside a ROCm library and {} were running; a call that was open then is not in the trace",
@@ -96,6 +97,7 @@ impl Session {
             ));
         }
         self.give_shim(pid)?;
+        self.see_from_outside(pid, &libraries);
         let alive = self.targets.get(&pid).is_some_and(Target::is_alive);
         alive.then_some(()).with_context(|| format!("process {pid} exited while attaching"))
     }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tracer_common::bpf::{ApiRecord, Header, LifeRecord, LinkRecord, kind};
+use tracer_common::bpf::{
+    ApiRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
+};
 use zerocopy::FromBytes as _;
 
 use super::Session;
@@ -30,6 +32,7 @@ impl Session {
         if now - self.last_scan >= SCAN_INTERVAL {
             self.last_scan = now;
             self.joiner.tick(clock::now_ns(), &mut self.trace)?;
+            self.look_outside()?;
             self.remove_covered();
             self.scan()?;
         }
@@ -82,6 +85,16 @@ impl Session {
                 kind::LINK => {
                     let Ok((link, rest)) = LinkRecord::read_from_prefix(bytes) else { break };
                     self.joiner.link(&link, &mut self.trace)?;
+                    rest
+                }
+                kind::PACKET => {
+                    let Ok((packet, rest)) = PacketRecord::read_from_prefix(bytes) else { break };
+                    self.take_packet(&packet)?;
+                    rest
+                }
+                kind::SIGNAL => {
+                    let Ok((signal, rest)) = SignalRecord::read_from_prefix(bytes) else { break };
+                    self.outside.signal(&signal);
                     rest
                 }
                 _ => {

@@ -43,6 +43,8 @@ impl Session {
         self.remove_entries()?;
         self.remove_returns()?;
         self.settle_calls(u64::MAX)?;
+        self.look_outside()?;
+        self.outside.pids().into_iter().try_for_each(|pid| self.end_outside(pid))?;
         // Dropped probes and written files are all that is left.
         privileges::drop_all();
         self.joiner.finish(&mut self.trace)?;
@@ -70,10 +72,9 @@ impl Session {
 
     fn remove_entries(&mut self) -> anyhow::Result<()> {
         self.programs.set_phase(phase::DETACHING)?;
-        let attached = self
-            .targets
-            .values_mut()
-            .flat_map(|target| target.attached.values_mut().chain(target.covered.values_mut()));
+        let attached = self.targets.values_mut().flat_map(|t| {
+            t.attached.values_mut().chain(t.covered.values_mut()).chain(&mut t.doorbells)
+        });
         Attachment::remove_all(attached.map(Attachment::take_entries).collect::<Vec<_>>());
         self.drain_all()
     }
@@ -180,6 +181,9 @@ impl Session {
         let counts = self.joiner.counts();
         losses.push((0, "GPU operations: no completion seen".to_owned(), counts.incomplete));
         losses.push((0, "GPU operations: enqueue record lost".to_owned(), counts.orphans));
+        let outside =
+            self.outside.losses().map(|(cause, count)| (0, cause.describe().to_owned(), count));
+        losses.extend(outside);
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, cause, count) in losses {
             self.trace.loss(pid, &cause, count);
@@ -205,7 +209,9 @@ impl Session {
                 (Tier::AtStart, None) => "none: the shim was not loaded".to_owned(),
                 (tier, _) => tier.to_string(),
             };
-            target.info.clock_error_ns = error.copied().unwrap_or(0);
+            if let Some(&error) = error {
+                target.info.clock_error_ns = error;
+            }
             if target.info.detached_ns == 0 {
                 target.info.detached_ns = clock::now_ns();
             }

@@ -38,11 +38,13 @@ impl Session {
         {
             target.tier = Tier::Waiting;
             target.dispatch_site = None;
+            target.doorbells = None;
         }
         self.trace.process(pid, target.info.clone());
         self.take_frames(|_| {})?;
         let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
         connections.for_each(|connection| connection.ended_at(time_ns));
+        self.end_outside(pid)?;
         self.joiner.executed(pid, time_ns, &mut self.trace)?;
         self.cover_again(pid)
     }
@@ -93,6 +95,7 @@ impl Session {
         for pid in living {
             let Ok(libraries) = discover::libraries(pid) else { continue };
             let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
+            self.see_from_outside(pid, &libraries);
             for library in libraries {
                 let known = |t: &Target| t.attached.contains_key(&library.id);
                 if !self.selection.wants(library.runtime)
@@ -114,6 +117,12 @@ impl Session {
                 && let Err(error) = self.give_shim(pid)
             {
                 self.notice(format!("{error:#}"));
+            }
+        }
+        for pid in self.outside.pids() {
+            let alive = self.targets.get(&pid).is_some_and(Target::is_alive);
+            if !alive && self.outside.is_quiet(pid) {
+                self.end_outside(pid)?;
             }
         }
         for (&pid, target) in self.targets.iter_mut().filter(|(_, t)| !t.is_alive()) {

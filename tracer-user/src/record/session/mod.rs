@@ -5,6 +5,7 @@ mod drain;
 mod finish;
 mod follow;
 mod gpu;
+mod outside;
 mod takeover;
 mod watch;
 
@@ -21,11 +22,17 @@ use tracer_common::{
     shim::Layout,
 };
 
-use super::{Gpu, Options, connection::Connection, select::Selection, target::Target};
+use super::{
+    Gpu, Options,
+    connection::Connection,
+    select::{Doorbells, Selection},
+    target::Target,
+};
 use crate::{
     clock,
     discover::{FileId, Library},
     join::{Counts, Joiner},
+    outside::Outside,
     privileges,
     probe::{self, Attachment, Follow, Programs, Settings, Site},
     shim::{Memory, MemoryError, Shim},
@@ -48,6 +55,9 @@ pub struct Session {
     selection: Selection,
     follow: bool,
     planned: BTreeMap<FileId, Planned>,
+    /// Where GPU work is seen from outside, by library.
+    doorbells: BTreeMap<FileId, Doorbells>,
+    outside: Outside,
     targets: BTreeMap<u32, Target>,
     /// Thread → process, of every thread that was seen.
     threads: HashMap<u32, u32>,
@@ -102,6 +112,8 @@ impl Session {
             selection,
             follow: !options.no_follow,
             planned: BTreeMap::new(),
+            doorbells: BTreeMap::new(),
+            outside: Outside::default(),
             targets: BTreeMap::new(),
             threads: HashMap::new(),
             gpu: options.gpu,

@@ -1,0 +1,121 @@
+//! Processes that nothing is put into: launches, names, and the times of packets with signals are seen
+//! from outside.
+
+use std::collections::{BTreeMap, HashMap};
+
+use e2e::{Recorded, Running, Scene, app, run};
+use roctap::trace::model::{ApiCall, op_flag};
+
+/// Dispatches by kernel.
+fn by_kernel(trace: &Recorded) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for dispatch in &trace.dispatches {
+        *counts.entry(trace.kernel(dispatch)).or_default() += 1;
+    }
+    counts
+}
+
+/// Every launch has its one dispatch, with its name, its thread and its call; without times.
+#[test]
+fn root_outside_hip_launches_are_seen_by_name() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&["--gpu", "uprobes"], "storm", &["8", "4", "1000"]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_counts(&ran);
+    let mut truth = BTreeMap::new();
+    for operation in scene.true_dispatches() {
+        *truth.entry(operation.name).or_default() += 1;
+    }
+    assert_eq!(by_kernel(&trace), truth);
+    let calls: HashMap<u64, &ApiCall> =
+        trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();
+    let mut launches = 0;
+    for dispatch in trace.dispatches.iter().filter(|d| trace.kernel(d).starts_with("storm")) {
+        let call = calls.get(&dispatch.record.correlation_id).expect("a call");
+        assert_eq!(trace.function(call), "hipLaunchKernel");
+        assert_eq!(call.record.thread_id, dispatch.record.thread_id);
+        assert!(call.record.begin_ns <= dispatch.enqueue_ns);
+        assert!(dispatch.enqueue_ns <= call.record.end_ns);
+        assert_eq!(dispatch.flags & op_flag::INCOMPLETE, op_flag::INCOMPLETE);
+        assert_eq!((dispatch.record.begin_ns, dispatch.grid[1], dispatch.workgroup[2]), (0, 1, 1));
+        launches += 1;
+    }
+    assert_eq!(launches, ran.launches().values().sum::<u64>());
+    let process = trace.tables().processes.values().next().expect("a process");
+    assert!(process.gpu_tier.contains("partial"), "{}", process.gpu_tier);
+    ran.complains(&["kernels were seen from outside alone: 0 have times"]);
+}
+
+/// With a signal of its own for each packet every time is known, within the error that is told, by
+/// whatever clock the GPU has.
+#[test]
+fn root_outside_times_of_packets_with_signals() {
+    for settings in
+        [&[][..], &[("EMUGPU_CLOCK_OFFSET_NS", "123456789012345"), ("EMUGPU_CLOCK_PPM", "40")]]
+    {
+        let scene = Scene::new(settings);
+        let options = ["--gpu", "uprobes", "--api", "hsa"];
+        let ran = scene.record_app(&options, "hsa_direct", &["s", "4000"]).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        let process = trace.tables().processes.values().next().expect("a process");
+        let error_ns = process.clock_error_ns;
+        assert!((1..2_000_000).contains(&error_ns), "{error_ns} ns");
+        trace.expect_dispatches(&scene.true_dispatches(), error_ns + 1000);
+        for dispatch in &trace.dispatches {
+            assert_eq!(dispatch.flags & op_flag::ESTIMATED_TIMES, op_flag::ESTIMATED_TIMES);
+        }
+        ran.complains(&["4000 have times, which are estimated"]);
+    }
+}
+
+/// Whoever rings, each packet is seen once, and is its own thread's.
+#[test]
+fn root_outside_packets_of_four_producers() {
+    let scene = Scene::default();
+    let options = ["--gpu", "uprobes", "--api", "hsa"];
+    scene.record_app(&options, "hsa_direct", &["p", "2000"]).expect(0);
+    let trace = scene.trace();
+    let missed = trace.losses().into_values().sum::<u64>();
+    assert_eq!(trace.dispatches.len() as u64 + missed, 8000, "{:?}", trace.losses());
+    let calls: HashMap<u64, &ApiCall> =
+        trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();
+    let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
+    for dispatch in &trace.dispatches {
+        let call = calls.get(&dispatch.record.correlation_id).expect("a call");
+        assert!(trace.function(call).starts_with("hsa_signal_store"), "{}", trace.function(call));
+        assert_eq!(call.record.thread_id, dispatch.record.thread_id);
+        *threads.entry(dispatch.record.thread_id).or_default() += 1;
+    }
+    assert_eq!(threads.len(), 4);
+    assert!(threads.values().all(|&count| count.abs_diff(2000) <= missed), "{threads:?}");
+}
+
+/// Kernels that were loaded before are named in a process that runs already.
+#[test]
+fn root_outside_of_a_running_process() {
+    let scene = Scene::default();
+    let (target, _output) = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
+    let pid = target.pid().to_string();
+    run(&mut scene.record(&["-p", &pid, "--gpu", "uprobes", "-d", "0.5"])).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    let kernels = by_kernel(&trace);
+    assert_eq!(kernels.keys().collect::<Vec<_>>(), ["loop_t0", "loop_t1"]);
+    let process = &trace.tables().processes[&target.pid()];
+    let within = |call: &&ApiCall| {
+        let record = &call.record;
+        trace.function(call) == "hipLaunchKernel"
+            && process.attached_ns <= record.begin_ns
+            && (record.begin_ns..=process.detached_ns).contains(&record.end_ns)
+    };
+    let mut launches = 0;
+    for call in trace.calls.iter().filter(within) {
+        let id = call.record.correlation_id;
+        let of_call = trace.dispatches.iter().filter(|d| d.record.correlation_id == id);
+        assert_eq!(of_call.count(), 1, "{call:?}");
+        launches += 1;
+    }
+    assert!(launches > 100, "{launches}");
+}

@@ -1,0 +1,316 @@
+//! GPU work of processes without the shim, as far as it can be seen from outside.
+//!
+//! A probe at the functions that ring doorbells sends the packets that a queue holds then
+//! ([`PacketRecord`]). That is what was launched, by which call, on which queue; kernels get their names
+//! from the runtime's debugger interface ([`code_objects`]). Times exist only for packets that carry a
+//! completion signal, in queues that profile: the GPU writes them into the signal, as ticks of its own
+//! clock ([`signals`]), which is learned from them ([`ticks`]). HIP gives its kernels signals only in
+//! programs that ask it for times; most of what is seen has none.
+
+mod code_objects;
+mod packet;
+mod queue;
+mod signals;
+mod ticks;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use tracer_common::{
+    bpf::{PacketRecord, SignalRecord, flag},
+    shim::{Complete, Loss, Symbol},
+};
+
+use crate::{
+    clock,
+    discover::{self, Runtime},
+    join::{Caller, Joiner, Work},
+    plan::{Located, Process, ProcessMemory},
+    shim::Frame,
+    trace::{TraceError, Writer},
+};
+use code_objects::CodeObjects;
+use queue::{Queue, Sight};
+use signals::{Fate, Signals};
+
+/// How often code objects are looked for without a reason.
+const LOOK_NS: u64 = 1_000_000_000;
+/// How often they are with one: a kernel without a name.
+const LOOK_AGAIN_NS: u64 = 20_000_000;
+/// Records of a process that has ended come no later.
+const QUIET_NS: u64 = 2_000_000_000;
+/// Shims number what they see from below.
+const OWN_NUMBERS: u64 = 1 << 63;
+
+/// A packet that was seen, and whose end may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Its process, and its number there.
+    pub key: (u32, u64),
+    /// When its doorbell rang.
+    pub time_ns: u64,
+    queue: QueueKey,
+}
+
+/// Address and id.
+type QueueKey = (u64, u64);
+
+/// One process.
+#[derive(Default)]
+struct Target {
+    /// None: its memory cannot be read.
+    process: Option<Process>,
+    objects: Option<CodeObjects>,
+    looked_ns: u64,
+    /// Kernels that have a name, or do not get one.
+    kernels: HashSet<u64>,
+    queues: HashMap<QueueKey, Queue>,
+    signals: Signals,
+    /// When the last packet was seen.
+    newest_ns: u64,
+}
+
+/// All processes that are seen from outside.
+#[derive(Default)]
+pub struct Outside {
+    targets: BTreeMap<u32, Target>,
+    sequence: u64,
+    /// Requests for all records that have not been answered, and when they were made.
+    requests: VecDeque<(u64, u64)>,
+    /// All records of before have been taken.
+    horizon_ns: u64,
+    /// Packets that were consumed before they were seen.
+    missed: u64,
+    /// Packets of other kinds.
+    others: u64,
+}
+
+impl Outside {
+    /// Whether process `pid` is known.
+    pub fn knows(&self, pid: u32) -> bool {
+        self.targets.contains_key(&pid)
+    }
+
+    /// Looks at process `pid` from now on. On an error neither names nor times will be known.
+    ///
+    /// # Errors
+    ///
+    /// When its memory cannot be read.
+    pub fn add(&mut self, pid: u32) -> anyhow::Result<()> {
+        let target = self.targets.entry(pid).or_default();
+        let process = Process::open(pid)?;
+        let libraries = discover::libraries(pid)?;
+        if let Some(runtime) = libraries.iter().find(|library| library.runtime == Runtime::Hsa) {
+            let list =
+                Located::find(&process, &runtime.open_path)?.variable(code_objects::DEBUGGER_LIST);
+            target.objects = list.map(|list| CodeObjects::new(pid, list));
+        }
+        target.process = Some(process);
+        Ok(())
+    }
+
+    /// A packet from BPF.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn packet(
+        &mut self,
+        record: &PacketRecord,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let (pid, tid) = (record.header.pid, record.header.tid);
+        let target = self.targets.entry(pid).or_default();
+        target.newest_ns = target.newest_ns.max(record.time_ns);
+        let own = record.header.flags & flag::OWN != 0;
+        let caller =
+            Caller { correlation_id: record.correlation_id, operation: record.header.operation };
+        let key = (record.queue, record.queue_id);
+        let queue = target.queues.entry(key).or_default();
+        let sequence = OWN_NUMBERS | (self.sequence + 1);
+        match queue.see(record.index, record.time_ns, own, sequence) {
+            Sight::Again => return Ok(()),
+            Sight::Own(sequence) => {
+                return joiner.owned_outside((pid, sequence), tid, caller, trace);
+            }
+            Sight::New => self.sequence += 1,
+        }
+        let Some(work) = packet::work(record, sequence) else {
+            self.missed += u64::from(packet::is_missed(record));
+            self.others += u64::from(packet::is_other(record));
+            return Ok(());
+        };
+        if let Work::Dispatch(dispatch) = &work
+            && !target.kernels.contains(&dispatch.kernel_object)
+        {
+            target.look(pid, LOOK_AGAIN_NS, joiner, trace)?;
+        }
+        let seen = Seen { key: (pid, sequence), time_ns: record.time_ns, queue: key };
+        joiner.seen_outside(seen.key, tid, work, own.then_some(caller), trace)?;
+        let Some(signal) = packet::signal(record) else {
+            return joiner.ended_outside(seen.key, None, trace);
+        };
+        if target.signals.uses(signal, record.earlier_ticks, seen) {
+            return Ok(());
+        }
+        joiner.ended_outside(seen.key, None, trace)
+    }
+
+    /// A signal that is destroyed, from BPF.
+    pub fn signal(&mut self, record: &SignalRecord) {
+        if let Some(target) = self.targets.get_mut(&record.header.pid) {
+            target.signals.destroyed(record.signal, record.ticks, record.time_ns);
+        }
+    }
+
+    /// Looks at everything again; now and then. `request` is answered when all records of before now have
+    /// been taken, as those of before request `answered` have.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn tick(
+        &mut self,
+        request: u64,
+        answered: u64,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let now_ns = clock::now_ns();
+        self.requests.push_back((request, now_ns));
+        while let Some((_, asked_ns)) = self.requests.pop_front_if(|(asked, _)| *asked <= answered)
+        {
+            self.horizon_ns = asked_ns;
+        }
+        for (&pid, target) in &mut self.targets {
+            target.look(pid, LOOK_NS, joiner, trace)?;
+            target.queues.values_mut().for_each(Queue::age);
+            target.settle(self.horizon_ns, now_ns, joiner, trace)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nobody is looked at.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// Writes what is left of process `pid`, which has ended, executes another program or is not looked at
+    /// any more: what has not been seen to end never will be.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn end(
+        &mut self,
+        pid: u32,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let Some(mut target) = self.targets.remove(&pid) else { return Ok(()) };
+        // Twice: what is read the first time counts the second.
+        for _ in 0..2 {
+            target.settle(u64::MAX, clock::now_ns(), joiner, trace)?;
+        }
+        for queue in target.queues.values_mut() {
+            for (seen, ticks) in std::mem::take(&mut queue.held) {
+                let complete = queue.complete(&seen, ticks);
+                joiner.ended_outside(seen.key, complete, trace)?;
+            }
+        }
+        target.signals.rest().try_for_each(|seen| joiner.ended_outside(seen.key, None, trace))
+    }
+
+    /// The processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.targets.keys().copied().collect()
+    }
+
+    /// Whether no packet of process `pid` has come for so long that none will if it has ended.
+    pub fn is_quiet(&self, pid: u32) -> bool {
+        let newest_ns = self.targets.get(&pid).map_or(0, |target| target.newest_ns);
+        clock::now_ns().saturating_sub(newest_ns) > QUIET_NS
+    }
+
+    /// By how much GPU times of process `pid` can be too early, ns; 0 when there are none.
+    pub fn clock_error_ns(&self, pid: u32) -> u64 {
+        let queues = self.targets.get(&pid).into_iter().flat_map(|target| target.queues.values());
+        queues.filter_map(|queue| queue.ticks.error_ns()).max().unwrap_or(0)
+    }
+
+    /// Packets that are not in the trace, by cause.
+    pub fn losses(&self) -> [(Loss, u64); 2] {
+        [(Loss::PACKET_PASSED, self.missed), (Loss::PACKET_KIND, self.others)]
+    }
+}
+
+impl Target {
+    /// Tells the names of kernels that have been loaded, unless that was done less than `every_ns` ago.
+    fn look(
+        &mut self,
+        pid: u32,
+        every_ns: u64,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let now_ns = clock::now_ns();
+        if now_ns.saturating_sub(self.looked_ns) < every_ns {
+            return Ok(());
+        }
+        // What is new now may have been there since just after the last look.
+        let since_ns = std::mem::replace(&mut self.looked_ns, now_ns);
+        let (Some(process), Some(objects)) = (&self.process, &mut self.objects) else {
+            return Ok(());
+        };
+        for kernel in objects.news(process) {
+            self.kernels.insert(kernel.object);
+            let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };
+            joiner.frame(pid, 0, Frame::Symbol(symbol, kernel.name), trace)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is known of packets with signals, now that all records of before `horizon_ns` have come.
+    fn settle(
+        &mut self,
+        horizon_ns: u64,
+        now_ns: u64,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let memory = self.process.as_ref().map(|process| process as &dyn ProcessMemory);
+        let fates = self.signals.settle(horizon_ns, now_ns, memory);
+        fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, trace))
+    }
+
+    /// Takes note of what became of a packet, and writes what is known now.
+    fn decide(
+        &mut self,
+        fate: Fate,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let seen = fate.seen;
+        let (Some((ticks, read_ns)), Some(queue)) = (fate.ran, self.queues.get_mut(&seen.queue))
+        else {
+            return joiner.ended_outside(seen.key, None, trace);
+        };
+        queue.ticks.started(ticks[0], seen.time_ns);
+        queue.ticks.ended(ticks[1], read_ns);
+        queue.held.push((seen, ticks));
+        if queue.ticks.is_ready() {
+            for (seen, ticks) in std::mem::take(&mut queue.held) {
+                let complete = queue.complete(&seen, ticks);
+                joiner.ended_outside(seen.key, complete, trace)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn complete(&self, seen: &Seen, [start, end]: [u64; 2]) -> Option<Complete> {
+        let (start_ns, end_ns) = (self.ticks.to_ns(start)?, self.ticks.to_ns(end)?);
+        Some(Complete { sequence: seen.key.1, start_ns, end_ns })
+    }
+}

@@ -1,0 +1,116 @@
+//! What an AQL packet says.
+
+use tracer_common::{
+    bpf::PacketRecord,
+    shim::{Barrier, Dispatch, packet_flag},
+};
+
+use crate::join::Work;
+
+/// Low byte of a packet's header (HSA runtime specification, `hsa_packet_type_t`).
+mod packet_type {
+    pub const INVALID: u8 = 1;
+    pub const KERNEL_DISPATCH: u8 = 2;
+    pub const BARRIER_AND: u8 = 3;
+    pub const BARRIER_OR: u8 = 5;
+}
+
+/// The packet's completion signal; none when it has none.
+pub fn signal(record: &PacketRecord) -> Option<u64> {
+    Some(record.packet[7]).filter(|&signal| signal != 0)
+}
+
+/// Whether the packet was consumed before it was seen, and is no dispatch by all that is left.
+pub fn is_missed(record: &PacketRecord) -> bool {
+    record.packet[0] as u8 == packet_type::INVALID && !is_consumed_dispatch(record)
+}
+
+/// A consumed packet loses its type alone; only a dispatch has dimensions and a kernel.
+fn is_consumed_dispatch(record: &PacketRecord) -> bool {
+    let [head, _, _, _, kernel_object, ..] = record.packet;
+    head as u8 == packet_type::INVALID && (1..=3).contains(&(head >> 16 & 3)) && kernel_object != 0
+}
+
+/// The work, under a number; none for barriers without a signal, and for other kinds of packets.
+pub fn work(record: &PacketRecord, sequence: u64) -> Option<Work> {
+    let words = &record.packet;
+    let half = |word: usize, nth: usize| (words[word] >> (nth * 16)) as u16;
+    let (low, high) = (|word: usize| words[word] as u32, |word: usize| (words[word] >> 32) as u32);
+    let signal = signal(record);
+    let flags = if signal.is_some() { packet_flag::HAD_SIGNAL } else { 0 };
+    match half(0, 0) as u8 {
+        kind if kind == packet_type::KERNEL_DISPATCH || is_consumed_dispatch(record) => {
+            Some(Work::Dispatch(Dispatch {
+                sequence,
+                enqueue_ns: record.time_ns,
+                kernel_object: words[4],
+                queue_id: record.queue_id,
+                packet_index: record.index,
+                agent: 0,
+                grid: [high(1), low(2), high(2)],
+                workgroup: [half(0, 2), half(0, 3), half(1, 0)],
+                header: half(0, 0),
+                group_bytes: high(3),
+                private_bytes: low(3),
+                flags,
+            }))
+        }
+        packet_type::BARRIER_AND | packet_type::BARRIER_OR => signal.map(|_| {
+            Work::Barrier(Barrier {
+                sequence,
+                enqueue_ns: record.time_ns,
+                queue_id: record.queue_id,
+                packet_index: record.index,
+                flags,
+                ..Barrier::default()
+            })
+        }),
+        _ => None,
+    }
+}
+
+/// Whether packets of this kind are work that is not recorded: vendor-specific ones and agent
+/// dispatches.
+pub fn is_other(record: &PacketRecord) -> bool {
+    use packet_type::{BARRIER_AND, BARRIER_OR, INVALID, KERNEL_DISPATCH};
+    ![INVALID, KERNEL_DISPATCH, BARRIER_AND, BARRIER_OR].contains(&(record.packet[0] as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dispatch_is_taken_apart() {
+        let mut record = PacketRecord { queue_id: 3, index: 9, time_ns: 5, ..Default::default() };
+        let mut bytes = [0u8; 64];
+        bytes[0..2].copy_from_slice(&0x0b02u16.to_le_bytes());
+        for (nth, size) in [64u16, 2, 1].into_iter().enumerate() {
+            bytes[4 + nth * 2..][..2].copy_from_slice(&size.to_le_bytes());
+        }
+        for (nth, size) in [1024u32, 16, 8, 12, 34].into_iter().enumerate() {
+            bytes[12 + nth * 4..][..4].copy_from_slice(&size.to_le_bytes());
+        }
+        bytes[32..40].copy_from_slice(&0xabc0u64.to_le_bytes());
+        for (word, eight) in record.packet.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*eight);
+        }
+        let Some(Work::Dispatch(dispatch)) = work(&record, 77) else { panic!("a dispatch") };
+        assert_eq!((dispatch.grid, dispatch.workgroup), ([1024, 16, 8], [64, 2, 1]));
+        assert_eq!((dispatch.private_bytes, dispatch.group_bytes), (12, 34));
+        assert_eq!((dispatch.kernel_object, dispatch.sequence), (0xabc0, 77));
+        assert_eq!((dispatch.queue_id, dispatch.packet_index, dispatch.flags), (3, 9, 0));
+        // Consumed: its dimensions are left.
+        record.packet[0] = record.packet[0] & !0xffff | 2 << 16 | 1;
+        assert!(matches!(work(&record, 77), Some(Work::Dispatch(_))) && !is_missed(&record));
+        record.packet[0] = 1;
+        assert!(work(&record, 77).is_none() && is_missed(&record) && !is_other(&record));
+        // A barrier counts where its end can be seen.
+        record.packet[0] = 0x1503;
+        assert!(work(&record, 78).is_none() && !is_other(&record));
+        record.packet[7] = 0x1000;
+        assert!(matches!(work(&record, 78), Some(Work::Barrier(b)) if b.flags == 1));
+        record.packet[0] = 0;
+        assert!(work(&record, 79).is_none() && is_other(&record));
+    }
+}

@@ -1,0 +1,97 @@
+//! Processes that nothing is put into: their GPU work is seen from outside.
+
+use tracer_common::bpf::PacketRecord;
+
+use super::Session;
+use crate::{
+    clock,
+    discover::{FileId, Library, Runtime, Scout},
+    plan::{Process, ProcessMemory},
+    record::{
+        select::Doorbells,
+        target::{Target, Tier},
+    },
+};
+
+impl Session {
+    /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work, and one of
+    /// `libraries` is the HSA runtime. A failure leaves the API calls.
+    pub(super) fn see_from_outside(&mut self, pid: u32, libraries: &[Library]) {
+        let wanted =
+            |target: &Target| matches!(target.tier, Tier::Uprobes(_)) && target.doorbells.is_none();
+        if !self.targets.get(&pid).is_some_and(wanted) {
+            return;
+        }
+        for library in libraries.iter().filter(|library| library.runtime == Runtime::Hsa) {
+            let path = &library.open_path;
+            let attached = self.doorbells(pid, library).and_then(|Doorbells { stores, ends }| {
+                Ok(self.programs.attach_doorbells(pid, path, &stores, &ends)?)
+            });
+            match attached {
+                Ok(attachment) => {
+                    if let Some(target) = self.targets.get_mut(&pid) {
+                        target.doorbells = Some(attachment);
+                        target.info.attached_ns = clock::now_ns();
+                        self.trace.process(pid, target.info.clone());
+                    }
+                }
+                Err(error) => {
+                    self.notice(format!("process {pid}: its GPU work cannot be seen: {error:#}"));
+                }
+            }
+        }
+    }
+
+    /// Where the functions that ring doorbells are probed: planned once a library.
+    fn doorbells(&mut self, pid: u32, library: &Library) -> anyhow::Result<Doorbells> {
+        let id: FileId = library.id;
+        if let Some(found) = self.doorbells.get(&id) {
+            return Ok(found.clone());
+        }
+        let process = Process::open(pid).ok();
+        let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
+        let mut found = self.selection.doorbells(library, process)?;
+        if found.stores.is_empty() {
+            // The process has not loaded it yet, or another tool has redirected its functions.
+            let scout = Scout::start(&library.open_path)?;
+            found = self.selection.doorbells(library, Some(&Process::open(scout.pid())?))?;
+        }
+        if found.stores.is_empty() {
+            anyhow::bail!("{}: no function that rings doorbells was found", library.path.display());
+        }
+        self.doorbells.insert(id, found.clone());
+        Ok(found)
+    }
+
+    /// A packet that a doorbell announced.
+    pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
+        let pid = packet.header.pid;
+        self.see_thread(pid, packet.header.tid);
+        if !self.outside.knows(pid)
+            && let Err(error) = self.outside.add(pid)
+        {
+            self.notice(format!(
+                "process {pid}: kernels without names and times, its memory cannot be read: {error:#}"
+            ));
+        }
+        Ok(self.outside.packet(packet, &mut self.joiner, &mut self.trace)?)
+    }
+
+    /// Looks for names and ends; now and then.
+    pub(super) fn look_outside(&mut self) -> anyhow::Result<()> {
+        if self.outside.is_empty() {
+            return Ok(());
+        }
+        let (request, answered) = (self.reader.ask(), self.reader.answered());
+        Ok(self.outside.tick(request, answered, &mut self.joiner, &mut self.trace)?)
+    }
+
+    /// What is not known of process `pid`'s work by now never will be.
+    pub(super) fn end_outside(&mut self, pid: u32) -> anyhow::Result<()> {
+        if let Some(target) = self.targets.get_mut(&pid) {
+            let error_ns = self.outside.clock_error_ns(pid);
+            target.info.clock_error_ns = target.info.clock_error_ns.max(error_ns);
+        }
+        Ok(self.outside.end(pid, &mut self.joiner, &mut self.trace)?)
+    }
+}
