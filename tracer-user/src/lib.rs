@@ -16,7 +16,7 @@ pub mod doctor;
 pub mod export;
 pub mod inject;
 pub mod join;
-mod outside;
+pub mod outside;
 pub mod plan;
 pub mod privileges;
 pub mod probe;

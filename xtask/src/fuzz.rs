@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::run::{cargo, root, run};
 
-const TARGETS: [&str; 3] = ["plan", "trace", "ring"];
+const TARGETS: [&str; 4] = ["plan", "trace", "ring", "code_object"];
 /// What `cargo fuzz` passes, but for sanitizers, which need a nightly compiler: the code that is
 /// fuzzed has no unsafe code.
 const FLAGS: [&str; 6] = [
@@ -56,7 +56,7 @@ pub fn run_fuzz(options: &Options) -> anyhow::Result<()> {
 fn seed(target: &str, corpus: &Path) -> anyhow::Result<()> {
     let file = corpus.join("seed");
     match target {
-        "plan" => {
+        "plan" | "code_object" => {
             let source = corpus.with_extension("c");
             fs::write(&source, LIBRARY)?;
             run(std::process::Command::new("cc")

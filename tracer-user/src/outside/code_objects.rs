@@ -159,9 +159,30 @@ fn kernels<'d>(elf: impl ReadRef<'d>, base: u64) -> Option<Vec<Kernel>> {
     Some(kernels)
 }
 
+/// Reads whatever `bytes` are as a code object: the body of a fuzz target.
+pub fn fuzz_code_object(bytes: &[u8]) {
+    let found = kernels(bytes, 0).unwrap_or_default();
+    assert!(found.is_sorted_by_key(|kernel| kernel.object));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A program of our own with some bytes changed.
+        #[test]
+        fn any_code_object_is_read(changes in prop::collection::vec(any::<(usize, u8)>(), 0..50)) {
+            let mut bytes = std::fs::read("/proc/self/exe").unwrap();
+            bytes.truncate(1 << 20);
+            for (at, value) in changes {
+                let at = at % 4096;
+                bytes[at] = value;
+            }
+            fuzz_code_object(&bytes);
+        }
+    }
 
     #[test]
     fn uris() {

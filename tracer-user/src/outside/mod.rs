@@ -29,6 +29,7 @@ use crate::{
     trace::{TraceError, Writer},
 };
 use code_objects::CodeObjects;
+pub use code_objects::fuzz_code_object;
 use queue::{Queue, Sight};
 use signals::{Fate, Signals};
 

@@ -22,7 +22,8 @@ pub enum Gpu {
     Hip,
     /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
     Tools,
-    /// Nothing is put into the process: API calls alone, marked as partial.
+    /// Nothing is put into the process: launches and names are seen from outside, and few times; marked
+    /// as partial.
     Uprobes,
     /// None are wanted: API calls alone.
     Off,

@@ -32,7 +32,9 @@ impl Session {
             Ok(None) => return Ok(()),
             Ok(Some(tier)) => tier,
             Err(error) if self.gpu == Gpu::Auto => {
-                self.notice(format!("process {pid}: API calls only, no GPU times: {error:#}"));
+                self.notice(format!(
+                    "process {pid}: seen from outside, with few GPU times: {error:#}"
+                ));
                 Tier::Uprobes(format!("{error:#}"))
             }
             Err(error) => return Err(error.context(format!("process {pid}: no GPU times"))),
