@@ -105,35 +105,44 @@ fn tell(queue: &Queue) {
     }
 }
 
+/// How many agents of each type, CPUs and GPUs, there have been.
+#[derive(Default)]
+pub struct Agents([u32; 2]);
+
+impl Agents {
+    /// The record of the next one, from its attributes of 4 bytes and its name; none of what is neither
+    /// CPU nor GPU.
+    pub fn next(
+        &mut self,
+        handle: u64,
+        number: impl Fn(u32) -> Option<u32>,
+        name: impl FnOnce() -> Option<[u8; 64]>,
+    ) -> Option<shim::Agent> {
+        let device_type = number(info::AGENT_DEVICE)?;
+        let next = self.0.get_mut(device_type as usize)?;
+        let index = *next;
+        *next += 1;
+        let full = name().unwrap_or([0; 64]);
+        let mut name = [0; 32];
+        // One byte stays NUL.
+        for (to, from) in name.iter_mut().take(31).zip(runtime::c_bytes(&full)) {
+            *to = *from;
+        }
+        let node_id = number(info::AGENT_NODE).unwrap_or(0);
+        Some(shim::Agent { handle, device_type, node_id, index, reserved: 0, name })
+    }
+}
+
 /// Tells the sink all that is there: recording begins.
 pub fn everything() {
     let Some(&sink) = STATE.sink.get() else { return };
     learn_agents();
-    let mut count = [0u32; 2];
+    let mut agents = Agents::default();
     RUNTIME.agents(|handle| {
-        let Some(device_type @ 0..=1) = RUNTIME.agent_u32(handle, info::AGENT_DEVICE) else {
-            return;
-        };
-        let mut name = [0u8; 32];
-        if let Some(full) = RUNTIME.agent_name(handle) {
-            let bytes = runtime::c_bytes(&full);
-            // One byte stays NUL.
-            for (to, from) in name.iter_mut().take(31).zip(bytes) {
-                *to = *from;
-            }
+        let number = |attribute| RUNTIME.agent_u32(handle, attribute);
+        if let Some(agent) = agents.next(handle, number, || RUNTIME.agent_name(handle)) {
+            sink.agent(agent);
         }
-        let index = count.get_mut(device_type as usize).map_or(0, |n| {
-            *n += 1;
-            *n - 1
-        });
-        sink.agent(shim::Agent {
-            handle,
-            device_type,
-            node_id: RUNTIME.agent_u32(handle, info::AGENT_NODE).unwrap_or(0),
-            index,
-            reserved: 0,
-            name,
-        });
     });
     for queue in STATE.registry.objects() {
         if queue.life.load(Ordering::Acquire) == life::LIVE {

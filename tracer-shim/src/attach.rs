@@ -12,7 +12,7 @@ use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
 use tracer_hooks::calls::CallTables;
 use tracer_hooks::hip::{self, Refusal};
 use tracer_hooks::lock::Lock;
-use tracer_hooks::{InstallError, Tables, Timing, contained, deactivate, install, sys, usable};
+use tracer_hooks::{InstallError, Tables, Timing, contained, deactivate, sys, usable};
 
 use crate::memory::{self, Memory};
 use crate::recorder::RECORDER;
@@ -145,18 +145,12 @@ fn begin_with_tables(asked: &Attach, memory: Memory) -> Outcome {
     if let Err(outcome) = connect(memory) {
         return outcome;
     }
-    calls::want();
-    match install(tables, &RECORDER, Timing::Live) {
-        Ok(()) => {
-            // SAFETY: the tables have been accepted.
-            unsafe { calls::take(CallTables::at(asked.core_table, asked.amd_ext_table)) };
-            tell_current(attach_status::RECORDING)
-        }
+    let same = || CallTables::at(asked.core_table, asked.amd_ext_table);
+    // SAFETY: the same tables.
+    match unsafe { calls::install(Ok(tables), same, Timing::Live) } {
+        Ok(()) => tell_current(attach_status::RECORDING),
         Err(error) => {
-            let told = match (error, RECORDER.memory()) {
-                (InstallError::Unsupported(_), Some(memory)) => unsupported(&memory),
-                _ => tell_current(status_of(error)),
-            };
+            let told = tell_current(status_of(error));
             RECORDER.disconnect();
             told
         }

@@ -13,6 +13,7 @@ use tracer_common::activity::Domain;
 use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_CALLS, SLOT_COUNT};
 use tracer_common::shim::{Loss, SITE_CALLS, control, kind, state};
 use tracer_hooks::calls::{CallSink, CallTables};
+use tracer_hooks::{InstallError, Tables, Timing, Unsupported};
 
 use crate::memory::Memory;
 use crate::recorder::RECORDER;
@@ -188,21 +189,40 @@ pub fn want() {
     }
 }
 
-/// Puts thunks into tables, after everything else, so that they stand in front; records calls from
-/// then on if we record.
+/// Patches the runtime's tables: operations are recorded from then on if we record, and the calls that
+/// the memory wants, by thunks in front of everything else. Of unknown tables the memory is told.
+///
+/// # Errors
+///
+/// [`InstallError`]; nothing was patched.
 ///
 /// # Safety
 ///
-/// The tables are those that [`tracer_hooks::install`] has just accepted.
+/// Once `tables` are accepted, `calls` gives the same ones.
 #[expect(unsafe_code, reason = "the caller's promise")]
-pub unsafe fn take(tables: CallTables) {
-    // SAFETY: the caller's promise.
-    unsafe { tracer_hooks::calls::patch(tables) };
-    if let Some(memory) = RECORDER.memory()
-        && memory.control(control::STATE) == state::ACTIVE
-    {
-        begin_recording(&memory);
+pub unsafe fn install(
+    tables: Result<Tables, Unsupported>,
+    calls: impl FnOnce() -> CallTables,
+    timing: Timing,
+) -> Result<(), InstallError> {
+    want();
+    let installed = tables
+        .map_err(InstallError::Unsupported)
+        .and_then(|tables| tracer_hooks::install(tables, &RECORDER, timing));
+    if installed.is_ok() {
+        // SAFETY: the caller's promise; they have just been accepted.
+        unsafe { tracer_hooks::calls::patch(calls()) };
     }
+    if let Some(memory) = RECORDER.memory() {
+        match installed {
+            Ok(()) if memory.control(control::STATE) == state::ACTIVE => begin_recording(&memory),
+            Err(InstallError::Unsupported(_)) => {
+                memory.set_control(control::STATE, state::UNSUPPORTED);
+            }
+            _ => {}
+        }
+    }
+    installed
 }
 
 /// Recording begins: calls are recorded from now on, if any are wanted.

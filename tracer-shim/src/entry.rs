@@ -5,13 +5,10 @@
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION, control, state};
-use tracer_hooks::{
-    InstallError, Tables, Timing, abi::ApiTable, calls::CallTables, contained, install, sys,
-};
+use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION};
+use tracer_hooks::{Tables, Timing, abi::ApiTable, calls::CallTables, contained, sys};
 
-use crate::recorder::{self, RECORDER};
-use crate::{attach, calls};
+use crate::{attach, calls, recorder};
 
 /// Runtimes from ROCm 5.3 on load every mapped library that exports this, lower values first; the
 /// last one loaded sees calls first.
@@ -41,24 +38,14 @@ pub unsafe extern "C" fn OnLoad(
 ) -> bool {
     be_quiet();
     contained(|| {
-        if !recorder::connect() {
-            return;
-        }
-        tell_own_code();
-        calls::want();
-        // SAFETY: the caller's promise.
-        let installed = unsafe { Tables::of(table.cast::<ApiTable>()) }
-            .map_err(InstallError::Unsupported)
-            .and_then(|tables| install(tables, &RECORDER, Timing::AtStart));
-        match installed {
-            // SAFETY: the caller's promise; the tables have just been accepted.
-            Ok(()) => unsafe { calls::take(CallTables::of(table.cast())) },
-            Err(InstallError::Unsupported(_)) => {
-                if let Some(memory) = RECORDER.memory() {
-                    memory.set_control(control::STATE, state::UNSUPPORTED);
-                }
-            }
-            Err(_) => {}
+        if recorder::connect() {
+            tell_own_code();
+            let root = table.cast::<ApiTable>();
+            // SAFETY: the caller's promise. The runtime works also without us.
+            let _ = unsafe {
+                let tables = || CallTables::of(root);
+                calls::install(Tables::of(root), tables, Timing::AtStart)
+            };
         }
     });
     true

@@ -76,13 +76,13 @@ pub fn check() -> Result<(), Missing> {
 /// Not before files are created and the command is started: root without its capabilities cannot
 /// write everywhere.
 pub fn keep_for_attaching() {
-    let admin = CapabilitySet::SYS_ADMIN;
     let mut keep = PROBES
         .iter()
         .chain(&RUNNING)
         .fold(CapabilitySet::DAC_READ_SEARCH, |set, need| set | need.capability);
-    if PROBES.iter().any(|need| !effective().contains(need.capability)) || before_uprobe_multi() {
-        keep |= admin;
+    let substituted = PROBES.iter().any(|need| !effective().contains(need.capability));
+    if substituted || !crate::doctor::has_uprobe_multi() {
+        keep |= CapabilitySet::SYS_ADMIN;
     }
     restrict(keep);
 }
@@ -90,10 +90,6 @@ pub fn keep_for_attaching() {
 /// Gives up all capabilities of the calling thread.
 pub fn drop_all() {
     restrict(CapabilitySet::empty());
-}
-
-fn before_uprobe_multi() -> bool {
-    !crate::doctor::has_uprobe_multi()
 }
 
 fn effective() -> CapabilitySet {

@@ -7,8 +7,9 @@
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
+    io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -17,6 +18,8 @@ use roctap::trace::{
     Reading, Trace,
     model::{ApiCall, Copy, Dispatch, Event, Tables},
 };
+use rustix::process::Pid;
+pub use rustix::process::Signal;
 
 /// Longest time that anything here may take.
 pub const DEADLINE: Duration = Duration::from_secs(180);
@@ -30,6 +33,16 @@ fn built(variable: &str) -> PathBuf {
 /// A test program of `tests/apps`.
 pub fn app(name: &str) -> PathBuf {
     built("ROCTAP_TEST_APPS").join(name)
+}
+
+/// The program that is tested.
+pub fn roctap_bin() -> PathBuf {
+    built("ROCTAP_BIN")
+}
+
+/// How often what is tried many times is tried: `ROCTAP_STRESS` says otherwise.
+pub fn times(few: usize) -> usize {
+    std::env::var("ROCTAP_STRESS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
 }
 
 /// A place for one test's files, and the environment of its programs.
@@ -78,7 +91,7 @@ impl Scene {
 
     /// `roctap` with arguments.
     pub fn roctap(&self, arguments: &[&str]) -> Command {
-        let mut command = self.command(built("ROCTAP_BIN"));
+        let mut command = self.command(roctap_bin());
         command.args(arguments);
         command
     }
@@ -179,11 +192,11 @@ impl Ran {
 pub fn run(command: &mut Command) -> Ran {
     let shown = format!("{command:?}");
     let child = command.spawn().unwrap_or_else(|e| panic!("{shown}: {e}"));
-    let pid = rustix::process::Pid::from_child(&child);
+    let pid = Pid::from_child(&child);
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
         if wait.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     });
     let output = child.wait_with_output().expect("output");
@@ -201,33 +214,67 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Sends a signal to process `pid`, which lives.
+pub fn send_signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    rustix::process::kill_process(pid, signal).expect("it lives");
+}
+
+/// Ends a recording as Ctrl-C does.
+pub fn interrupt(recording: Child) -> Ran {
+    send_signal(recording.id(), Signal::INT);
+    recording.wait_with_output().expect("output").into()
+}
+
 /// A running test program, killed when dropped.
-pub struct Running(pub Child);
+pub struct Running {
+    /// The process.
+    pub child: Child,
+    /// Its first line.
+    pub ready: String,
+    /// Its standard output behind that.
+    pub output: BufReader<ChildStdout>,
+}
 
 impl Running {
-    /// Starts a program and waits for its line `ready`.
-    pub fn start(command: &mut Command) -> (Self, std::io::BufReader<std::process::ChildStdout>) {
-        use std::io::BufRead as _;
+    /// Starts a program, whose standard output is a pipe, and waits for its first line: `ready`.
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command.spawn().expect("start");
-        let mut output = std::io::BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        while !line.starts_with("ready") {
-            line.clear();
-            assert_ne!(output.read_line(&mut line).expect("output"), 0, "ended before ready");
-        }
-        (Self(child), output)
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        // From here on, dropping it kills the program.
+        let mut running = Self { child, ready: String::new(), output };
+        running.output.read_line(&mut running.ready).expect("output");
+        assert!(running.ready.starts_with("ready"), "{:?} is no readiness", running.ready);
+        running
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
+    }
+
+    /// Ends it by SIGTERM, which test programs expect.
+    pub fn end(self) -> Ran {
+        send_signal(self.pid(), Signal::TERM);
+        self.ended()
+    }
+
+    /// Waits for its end. What it wrote is without its first line.
+    pub fn ended(mut self) -> Ran {
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.output.read_to_string(&mut stdout).expect("output");
+        if let Some(mut errors) = self.child.stderr.take() {
+            errors.read_to_string(&mut stderr).expect("errors");
+        }
+        Ran { code: self.child.wait().expect("status").code(), stdout, stderr }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // Not of a test that went well: it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -3,40 +3,26 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io::Read as _,
-    process::ChildStdout,
     time::Duration,
 };
 
-use e2e::{Operation, Recorded, Running, Scene, app, run, wait_until};
+use e2e::{
+    Operation, Ran, Recorded, Running, Scene, Signal, app, interrupt, run, send_signal, times,
+    wait_until,
+};
 use roctap::trace::model::Dispatch;
 use tracer_common::shim::Loss;
 
-type Output = std::io::BufReader<ChildStdout>;
-
-/// How often what is tried many times is tried: `ROCTAP_STRESS` says otherwise.
-fn times(few: usize) -> usize {
-    std::env::var("ROCTAP_STRESS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
-}
-
 /// Ends a `loop`, which checks what it computed.
-fn finish(mut target: Running, mut output: Output) -> String {
-    let pid = rustix::process::Pid::from_child(&target.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
-    let mut rest = String::new();
-    output.read_to_string(&mut rest).expect("output");
-    assert!(target.0.wait().expect("status").success(), "{rest}");
-    assert!(rest.contains("result ok") && !rest.contains("FAILED"), "{rest}");
-    rest
+fn finish(target: Running) -> Ran {
+    let ran = target.end().expect(0);
+    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
+    ran
 }
 
 /// The same, and it wrote nothing to its standard error, as without us.
-fn finish_quietly(mut target: Running, output: Output) {
-    let mut error = target.0.stderr.take().expect("piped");
-    finish(target, output);
-    let mut text = String::new();
-    error.read_to_string(&mut text).expect("output");
-    assert_eq!(text, "");
+fn finish_quietly(target: Running) {
+    assert_eq!(finish(target).stderr, "");
 }
 
 fn record(scene: &Scene, pid: u32, options: &[&str]) -> Recorded {
@@ -161,11 +147,10 @@ fn census(pid: u32) -> (usize, Vec<String>, Vec<String>) {
 fn root_attach_sees_every_kernel_with_its_call() {
     for (threads, rate) in [("1", "0"), ("2", "2000"), ("4", "0"), ("4", "500")] {
         let scene = Scene::default();
-        let (target, output) =
-            Running::start(scene.command(app("loop")).args(["0", threads, rate]));
+        let target = Running::start(scene.command(app("loop")).args(["0", threads, rate]));
         let pid = target.pid();
         let trace = record(&scene, pid, &["-d", "0.5"]);
-        finish_quietly(target, output);
+        finish_quietly(target);
         expect_no_holes(&trace, &scene.true_dispatches());
         expect_joined(&trace, pid);
         let tier = &trace.tables().processes[&pid].gpu_tier;
@@ -176,7 +161,7 @@ fn root_attach_sees_every_kernel_with_its_call() {
 #[test]
 fn root_attach_again_and_again() {
     let scene = Scene::default();
-    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "4"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "4"]));
     let pid = target.pid();
     let before = census(pid);
     record(&scene, pid, &["-d", "0.2"]);
@@ -189,23 +174,23 @@ fn root_attach_again_and_again() {
         expect_joined(&trace, pid);
         assert_eq!(census(pid), dormant, "nothing more stays than after the first time");
     }
-    finish(target, output);
+    finish(target);
 }
 
 #[test]
 fn root_attach_to_fresh_processes() {
     let scene = Scene::default();
     for _ in 0..times(5) {
-        let (target, output) = Running::start(scene.command(app("loop")).args(["0", "2"]));
+        let target = Running::start(scene.command(app("loop")).args(["0", "2"]));
         record(&scene, target.pid(), &["-d", "0.05"]);
-        finish_quietly(target, output);
+        finish_quietly(target);
     }
 }
 
 #[test]
 fn root_attach_survives_a_killed_roctap() {
     let scene = Scene::default();
-    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "4"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "4"]));
     let pid = target.pid().to_string();
     for round in 0..times(8) {
         let mut roctap = scene.record(&["-p", &pid, "--force"]).spawn().expect("roctap");
@@ -216,16 +201,15 @@ fn root_attach_survives_a_killed_roctap() {
     }
     let trace = record(&scene, target.pid(), &["-d", "0.3"]);
     expect_joined(&trace, target.pid());
-    finish(target, output);
+    finish(target);
 }
 
 #[test]
 fn root_attach_to_several_processes_and_one_that_does_not_exist() {
     let scene = Scene::default();
     let other = Scene::default();
-    let (first, first_output) = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
-    let (second, second_output) =
-        Running::start(other.command(app("loop")).args(["0", "1", "1000"]));
+    let first = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
+    let second = Running::start(other.command(app("loop")).args(["0", "1", "1000"]));
     let pids = [first.pid(), second.pid()];
     let options = pids.map(|pid| format!("-p{pid}"));
     let ran =
@@ -235,14 +219,14 @@ fn root_attach_to_several_processes_and_one_that_does_not_exist() {
     for pid in pids {
         assert!(trace.dispatches.iter().any(|d| d.process_id == pid), "process {pid}");
     }
-    finish(first, first_output);
-    finish(second, second_output);
+    finish(first);
+    finish(second);
 }
 
 #[test]
 fn root_attach_to_all_that_run_and_that_start() {
     let scene = Scene::default();
-    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
     let recording = scene.record(&["-a"]).spawn().expect("roctap");
     let seen = |pid| {
         let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
@@ -250,31 +234,24 @@ fn root_attach_to_all_that_run_and_that_start() {
     };
     wait_until("what runs is recorded", || seen(target.pid()));
     let later = Scene::default();
-    let (second, second_output) =
-        Running::start(later.command(app("loop")).args(["0", "1", "1000"]));
+    let second = Running::start(later.command(app("loop")).args(["0", "1", "1000"]));
     wait_until("what starts is recorded", || seen(second.pid()));
-    let pid = rustix::process::Pid::from_child(&recording);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupt");
-    let ran: e2e::Ran = recording.wait_with_output().expect("output").into();
-    assert_eq!(ran.code, Some(0), "{ran:#?}");
-    finish(target, output);
-    finish(second, second_output);
+    interrupt(recording).expect(0);
+    finish(target);
+    finish(second);
 }
 
 #[test]
 fn root_attach_to_a_pure_hsa_program() {
     let scene = Scene::default();
     let mut command = scene.command(app("hsa_direct"));
-    let mut child = command.args(["p", "400000"]).spawn().expect("start");
+    let child = command.args(["p", "400000"]).spawn().expect("start");
     wait_until("it dispatches", || {
         std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 200_000)
     });
     let pid = child.id().to_string();
     let ran = run(&mut scene.record(&["-p", &pid, "--api", "hsa", "-d", "0.3"])).expect(0);
-    let status = child.wait().expect("status");
-    let mut text = String::new();
-    child.stdout.take().expect("piped").read_to_string(&mut text).expect("output");
-    assert!(status.success() && !text.contains("FAILED"), "{text}");
+    Ran::from(child.wait_with_output().expect("output")).expect(0);
     let trace = scene.trace();
     assert!(trace.dispatches.len() > 100, "{ran:#?}");
     expect_no_holes(&trace, &scene.true_dispatches());
@@ -283,7 +260,7 @@ fn root_attach_to_a_pure_hsa_program() {
 #[test]
 fn root_attach_by_hips_own_interface_when_asked() {
     let scene = Scene::default();
-    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
     let pid = target.pid();
     for (way, tier) in [("hip", "HIP activity"), ("tables", "HSA tables"), ("hip", "HIP activity")]
     {
@@ -293,13 +270,13 @@ fn root_attach_by_hips_own_interface_when_asked() {
         let loops = joined.filter(|d| trace.kernel(d).starts_with("loop_t")).count();
         assert!(loops > 100, "{way}: {loops} of {}", trace.dispatches.len());
     }
-    finish(target, output);
+    finish(target);
 }
 
 #[test]
 fn root_attach_by_uprobes_alone_is_marked_partial() {
     let scene = Scene::default();
-    let (target, output) = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
     let pid = target.pid();
     let before = census(pid);
     run(&mut scene.record(&["-p", &pid.to_string(), "--gpu", "uprobes", "-d", "0.3"])).expect(0);
@@ -307,7 +284,7 @@ fn root_attach_by_uprobes_alone_is_marked_partial() {
     let trace = scene.trace();
     assert!(trace.calls.len() > 100);
     assert!(trace.tables().processes[&pid].gpu_tier.contains("partial"));
-    finish(target, output);
+    finish(target);
 }
 
 #[test]
@@ -316,7 +293,7 @@ fn root_attach_follows_children_and_programs_that_are_executed() {
     let mut shell = scene.command("sh");
     // The first program has nothing of ROCm; its child and what it becomes have.
     let script = "echo ready; sleep 1; \"$0\" 0 1 1000 & exec \"$0\" 0 1 1000";
-    let (target, output) = Running::start(shell.args(["-c", script]).arg(app("loop")));
+    let target = Running::start(shell.args(["-c", script]).arg(app("loop")));
     let recording = scene.record(&["-p", &target.pid().to_string()]).spawn().expect("roctap");
     let pids = || {
         let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
@@ -331,13 +308,9 @@ fn root_attach_follows_children_and_programs_that_are_executed() {
     wait_until("both are recorded", || pids().len() == 2);
     let seen = pids();
     assert!(seen.contains(&target.pid()), "{seen:?}");
-    let pid = rustix::process::Pid::from_child(&recording);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupt");
-    let ran: e2e::Ran = recording.wait_with_output().expect("output").into();
-    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    interrupt(recording).expect(0);
     for child in seen.into_iter().filter(|&pid| pid != target.pid()) {
-        let child = rustix::process::Pid::from_raw(child as i32).expect("a pid");
-        rustix::process::kill_process(child, rustix::process::Signal::TERM).expect("it lives");
+        send_signal(child, Signal::TERM);
     }
-    finish(target, output);
+    finish(target);
 }

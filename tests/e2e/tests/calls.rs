@@ -2,11 +2,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, Write as _},
     process::Stdio,
 };
 
-use e2e::{Ran, Recorded, Running, Scene, app, run, wait_until};
+use e2e::{Ran, Recorded, Running, Scene, Signal, app, roctap_bin, run, send_signal, wait_until};
 use roctap::{
     discover::{self, Image, Runtime, Scout},
     plan::{Binary, Planner, Process},
@@ -109,7 +109,7 @@ fn aliases(pid: u32) -> BTreeMap<String, String> {
     let owned = |name: &str| Runtime::Hsa.owns_symbol(name);
     let functions = Image::open(&hsa.open_path).expect("image").functions(owned).expect("symbols");
     // Where the entries point in a process that nobody has redirected.
-    roctap::PROGRAM.get_or_init(|| std::env::var_os("ROCTAP_BIN").expect("set").into());
+    roctap::PROGRAM.get_or_init(roctap_bin);
     let scout = Scout::start(&hsa.path).expect("scout");
     let process = Process::open(scout.pid()).expect("scout");
     let binary = Binary::open(&hsa.open_path).expect("binary");
@@ -128,15 +128,14 @@ fn root_shim_and_probes_record_the_same_calls() {
     let scene = Scene::default();
     let mut record = scene.record(&["--api", "hip,hsa"]);
     record.arg("--").arg(app("bench_target")).stdin(Stdio::piped());
-    let mut roctap = Running(record.spawn().expect("roctap"));
-    let mut requests = roctap.0.stdin.take().expect("piped");
-    let mut answers = BufReader::new(roctap.0.stdout.take().expect("piped")).lines();
-    let mut answer = || answers.next().expect("an answer").expect("a line");
-    let ready = answer();
-    let pid: u32 = ready.strip_prefix("ready ").and_then(|p| p.parse().ok()).expect("a number");
+    let mut roctap = Running::start(&mut record);
+    let pid = roctap.ready.trim_end().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
+    let pid: u32 = pid.expect("a number");
+    let mut requests = roctap.child.stdin.take().expect("piped");
+    let mut answers = (&mut roctap.output).lines();
     let mut ask = |request: &str| {
         writeln!(requests, "{request}").expect("alive");
-        answer()
+        answers.next().expect("an answer").expect("a line")
     };
     ask("launch 16");
     let aliases = aliases(pid);
@@ -159,11 +158,7 @@ fn root_shim_and_probes_record_the_same_calls() {
     drop(requests);
     let ended: Ran = second.wait_with_output().expect("output").into();
     ended.expect(0);
-    let status = roctap.0.wait().expect("ended");
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut roctap.0.stderr.take().expect("piped"), &mut said)
-        .expect("text");
-    assert!(status.success(), "{status}: {said}");
+    roctap.ended().expect(0);
     let (by_shim, by_probes) = (scene.trace(), Recorded::read(&probed));
     by_shim.expect_complete();
     compare(&by_shim, &by_probes, since_ns, &aliases);
@@ -315,7 +310,7 @@ fn root_calls_that_are_open_at_the_end_are_marked() {
     let target = child_of(ended.id());
     assert!(ended.wait().expect("roctap").success());
     open(&scene.trace());
-    rustix::process::kill_process(target, rustix::process::Signal::KILL).expect("kill");
+    send_signal(target, Signal::KILL);
     // The process is killed in the middle of the call.
     let scene = Scene::default();
     let mut record = scene.record(&["--api", "hsa"]);
@@ -325,14 +320,14 @@ fn root_calls_that_are_open_at_the_end_are_marked() {
         std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 2000)
             && scene.trace().call_counts().contains_key("hsa_amd_profiling_set_profiler_enabled")
     });
-    rustix::process::kill_process(target, rustix::process::Signal::KILL).expect("kill");
+    send_signal(target, Signal::KILL);
     ended.wait().expect("roctap");
     open(&scene.trace());
 }
 
 /// The child of `roctap` that has become `hsa_direct`.
-fn child_of(pid: u32) -> rustix::process::Pid {
-    let child = || -> Option<i32> {
+fn child_of(pid: u32) -> u32 {
+    let child = || -> Option<u32> {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
         let is_it = |child: &&str| {
             let name = std::fs::read_to_string(format!("/proc/{child}/comm"));
@@ -341,7 +336,7 @@ fn child_of(pid: u32) -> rustix::process::Pid {
         children.split_whitespace().find(is_it)?.parse().ok()
     };
     wait_until("the command runs", || child().is_some());
-    rustix::process::Pid::from_raw(child().expect("a child")).expect("not 0")
+    child().expect("a child")
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _},
     os::unix::{fs::FileExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::OnceLock,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use e2e::{Running, Signal, roctap_bin, send_signal, times, wait_until};
 use roctap::{
     PROGRAM,
     inject::{Entry, Handed, InjectError, Injected, Request, check, inject},
@@ -21,9 +21,7 @@ use tracer_common::shim::{ATTACH_FUNCTION, Attach, attach_status};
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        PROGRAM.get_or_init(|| {
-            PathBuf::from(std::env::var_os("ROCTAP_BIN").expect("run by `cargo xtask test`"))
-        });
+        PROGRAM.get_or_init(roctap_bin);
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inject");
         fs::create_dir_all(&directory).expect("directory");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("inject");
@@ -39,46 +37,20 @@ fn built() -> &'static Path {
     })
 }
 
-struct Target {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
+fn start(mode: &str) -> Running {
+    spawn(Command::new(built().join("target")).arg(mode))
 }
 
-impl Target {
-    fn start(mode: &str) -> Self {
-        Self::spawn(Command::new(built().join("target")).arg(mode))
-    }
-
-    fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("target");
-        let mut output = BufReader::new(child.stdout.take().expect("stdout"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("first line");
-        assert_eq!(line, "ready\n");
-        Self { child, output }
-    }
-
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Ends it; its own checks must have held.
-    fn end(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).expect("output");
-        let status = self.child.wait().expect("status");
-        assert!(status.success() && rest.starts_with("ok "), "{status}: {rest}");
-    }
+fn spawn(command: &mut Command) -> Running {
+    let target = Running::start(command.stdout(Stdio::piped()));
+    assert_eq!(target.ready, "ready\n");
+    target
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        // Not of a test that went well: it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Ends a target; its own checks must have held.
+fn end(target: Running) {
+    let ran = target.end().expect(0);
+    assert!(ran.stdout.starts_with("ok "), "{ran:#?}");
 }
 
 /// What the payload wrote.
@@ -144,20 +116,20 @@ fn census(pid: u32) -> [usize; 3] {
 #[test]
 fn root_inject_into_every_kind_of_target() {
     for mode in ["threads", "single", "signals", "epoll", "sleep", "futex", "read"] {
-        let target = Target::start(mode);
+        let target = start(mode);
         for _ in 0..5 {
             let injected = loads(target.pid());
             assert_eq!(answer(&injected).pid, u64::from(target.pid()));
             assert!(injected.stopped < Duration::from_secs(1), "{:?}", injected.stopped);
         }
         std::thread::sleep(Duration::from_millis(50));
-        target.end();
+        end(target);
     }
 }
 
 #[test]
 fn root_inject_leaves_nothing_behind() {
-    let target = Target::start("threads");
+    let target = start("threads");
     loads(target.pid());
     let [maps, descriptors, threads] = census(target.pid());
     for _ in 0..10 {
@@ -167,12 +139,12 @@ fn root_inject_leaves_nothing_behind() {
     assert_eq!(after[1..], [descriptors, threads]);
     // Each loads another library of five segments; memory that malloc maps comes and goes.
     assert!(after[0] <= maps + 10 * 6 + 24, "{maps} → {after:?}");
-    target.end();
+    end(target);
 }
 
 #[test]
 fn root_inject_calls_what_is_loaded_already() {
-    let target = Target::start("threads");
+    let target = start("threads");
     loads(target.pid());
     let maps = fs::read_to_string(format!("/proc/{}/maps", target.pid())).expect("maps");
     let base = maps.lines().find(|line| line.contains("/memfd:payload.so")).expect("mapped");
@@ -185,7 +157,7 @@ fn root_inject_calls_what_is_loaded_already() {
         assert_eq!(answer(&injected).calls, calls, "the same library");
         assert!(injected.prepared.1.is_none());
     }
-    target.end();
+    end(target);
 }
 
 #[test]
@@ -193,13 +165,13 @@ fn root_inject_under_other_allocators() {
     for library in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
         for mode in ["threads", "single"] {
             let mut command = Command::new(built().join("target"));
-            let target = Target::spawn(command.arg(mode).env("LD_PRELOAD", library));
+            let target = spawn(command.arg(mode).env("LD_PRELOAD", library));
             let maps = fs::read_to_string(format!("/proc/{}/maps", target.pid())).expect("maps");
             assert!(maps.contains(library), "install it: cargo xtask setup");
             for _ in 0..5 {
                 loads(target.pid());
             }
-            target.end();
+            end(target);
         }
     }
 }
@@ -208,7 +180,7 @@ fn root_inject_under_other_allocators() {
 fn root_inject_in_other_namespaces() {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--pid", "--fork", "--user", "--map-root-user", "--mount-proc"]);
-    let target = Target::spawn(command.arg(built().join("target")).arg("threads"));
+    let target = spawn(command.arg(built().join("target")).arg("threads"));
     // The child of `unshare`, which is process 1 in there.
     let children = format!("/proc/{0}/task/{0}/children", target.pid());
     let children = fs::read_to_string(children).expect("children");
@@ -216,25 +188,21 @@ fn root_inject_in_other_namespaces() {
     for _ in 0..5 {
         assert_eq!(answer(&loads(inside)).pid, 1, "as it sees itself");
     }
-    let pid = rustix::process::Pid::from_raw(inside as i32).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
-    let mut rest = String::new();
-    let mut target = target;
-    target.output.read_to_string(&mut rest).expect("output");
-    assert!(rest.starts_with("ok "), "{rest}");
-    target.child.wait().expect("status");
+    send_signal(inside, Signal::TERM);
+    let ran = target.ended();
+    assert!(ran.stdout.starts_with("ok "), "{ran:#?}");
 }
 
 #[test]
 fn root_inject_asks_seccomp_before() {
-    let target = Target::start("confined");
+    let target = start("confined");
     let error = load(target.pid()).expect_err("memfd_create is forbidden").to_string();
     assert!(error.contains("seccomp") && error.contains("memfd_create"), "{error}");
-    target.end();
+    end(target);
     // As in a container: what is not known is answered with an error, and clone3 is not known.
-    let target = Target::start("contained");
+    let target = start("contained");
     loads(target.pid());
-    target.end();
+    end(target);
 }
 
 #[test]
@@ -242,11 +210,11 @@ fn root_inject_refuses_what_it_must_not_touch() {
     built();
     let why = |pid: u32| check(pid).expect_err("refused").to_string();
     // Traced.
-    let target = Target::start("sleep");
+    let target = start("sleep");
     let mut tracer = Command::new("strace");
     let pid = target.pid().to_string();
     let mut tracer = tracer.args(["-qq", "-o", "/dev/null", "-p", &pid]).spawn().expect("strace");
-    until(|| check(target.pid()).is_err());
+    wait_until("strace traces it", || check(target.pid()).is_err());
     let reason = why(target.pid());
     assert!(reason.contains(&tracer.id().to_string()) && reason.contains("strace"), "{reason}");
     let error = load(target.pid()).expect_err("traced").to_string();
@@ -254,19 +222,15 @@ fn root_inject_refuses_what_it_must_not_touch() {
     tracer.kill().expect("killed");
     tracer.wait().expect("status");
     // Stopped.
-    let signal = |signal| {
-        let pid = rustix::process::Pid::from_child(&target.child);
-        rustix::process::kill_process(pid, signal).expect("it lives");
-    };
-    signal(rustix::process::Signal::STOP);
-    until(|| check(target.pid()).is_err());
+    send_signal(target.pid(), Signal::STOP);
+    wait_until("it is stopped", || check(target.pid()).is_err());
     assert!(why(target.pid()).contains("stopped"));
-    signal(rustix::process::Signal::CONT);
-    until(|| check(target.pid()).is_ok());
-    target.end();
+    send_signal(target.pid(), Signal::CONT);
+    wait_until("it goes on", || check(target.pid()).is_ok());
+    end(target);
     // Dead, and never there.
     let mut child = Command::new("true").spawn().expect("true");
-    until(|| why(child.id()).contains("zombie"));
+    wait_until("it is a zombie", || why(child.id()).contains("zombie"));
     child.wait().expect("status");
     assert!(why(4_000_000).contains("no such process"));
     // Another C library, and none.
@@ -281,7 +245,7 @@ fn root_inject_refuses_what_it_must_not_touch() {
         compile.args(arguments).arg(source).arg("-o").arg(&program);
         assert!(compile.status().expect(compiler).success(), "{compiler} {arguments:?}");
         let mut child = Command::new(&program).spawn().expect("other");
-        until(|| {
+        wait_until("it runs", || {
             fs::read_link(format!("/proc/{}/exe", child.id())).is_ok_and(|exe| exe == program)
         });
         std::thread::sleep(Duration::from_millis(20));
@@ -294,7 +258,7 @@ fn root_inject_refuses_what_it_must_not_touch() {
 
 #[test]
 fn root_inject_fails_cleanly() {
-    let target = Target::start("threads");
+    let target = start("threads");
     let before = census(target.pid());
     for _ in 0..5 {
         let nonsense = Entry::Library { bytes: b"not a library", name: "nonsense" };
@@ -309,21 +273,20 @@ fn root_inject_fails_cleanly() {
     let after = census(target.pid());
     assert_eq!(after[1..], before[1..], "descriptors and threads");
     assert!(after[0] <= before[0] + 24, "{before:?} → {after:?}");
-    target.end();
+    end(target);
 }
 
 #[test]
 fn root_inject_survives_a_killed_roctap() {
-    let target = Target::start("threads");
+    let target = start("threads");
     let pid = target.pid().to_string();
-    let program = std::env::var_os("ROCTAP_BIN").expect("run by `cargo xtask test`");
     for round in 0..times(20) {
         // The guardian is what stops the process; whoever started it is killed at some moment.
         let mut parent = Command::new("sh");
         let script = "\"$0\" __inject \"$1\" load payload.so '' & wait";
         let mut parent = parent
             .args(["-c", script])
-            .arg(&program)
+            .arg(roctap_bin())
             .arg(&pid)
             .stdout(Stdio::null())
             .process_group(0)
@@ -334,33 +297,20 @@ fn root_inject_survives_a_killed_roctap() {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         parent.wait().expect("status");
     }
-    until(|| check(target.pid()).is_ok());
+    wait_until("nobody traces it", || check(target.pid()).is_ok());
     loads(target.pid());
-    target.end();
+    end(target);
 }
 
 #[test]
 fn root_inject_into_fresh_processes() {
     let mut stopped = Vec::new();
     for round in 0..times(20) {
-        let target = Target::start(if round % 4 == 0 { "single" } else { "threads" });
+        let target = start(if round % 4 == 0 { "single" } else { "threads" });
         stopped.push(loads(target.pid()).stopped);
-        target.end();
+        end(target);
     }
     stopped.sort();
     let at = |part: usize| stopped[(stopped.len() - 1) * part / 100];
     println!("stopped: median {:?}, 90 % {:?}, most {:?}", at(50), at(90), at(100));
-}
-
-/// How often what is tried many times is tried: `ROCTAP_STRESS` says otherwise.
-fn times(few: usize) -> usize {
-    std::env::var("ROCTAP_STRESS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
-}
-
-fn until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < deadline, "timed out");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

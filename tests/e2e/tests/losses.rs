@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use e2e::{Running, Scene, app, run, wait_until};
+use e2e::{Running, Scene, Signal, app, interrupt, run, send_signal, wait_until};
 use roctap::trace::Trace;
 
 const RING_FULL: &str = "API calls: ring buffer full";
@@ -54,7 +54,6 @@ fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
     let mut record = scene.record(&[]);
     let command = record.arg("--").arg(app("storm")).args(["4", "2", "20000"]);
     let child = command.spawn().expect("roctap");
-    let pid = rustix::process::Pid::from_child(&child);
     // A trace that is being written can be read up to its last whole chunk.
     wait_until("calls and kernels are written", || {
         let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
@@ -63,7 +62,7 @@ fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
             !trace.calls.is_empty() && !trace.dispatches.is_empty()
         }
     });
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+    send_signal(child.id(), Signal::KILL);
     // The program inherited the pipe: its end is the end of the output.
     let output = child.wait_with_output().expect("output");
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -79,15 +78,14 @@ fn root_killing_the_target_keeps_everything_up_to_then() {
     let scene = Scene::default();
     let mut record = scene.record(&[]);
     let child = record.arg("--").arg(app("loop")).args(["0", "2"]).spawn().expect("roctap");
-    let target = || -> Option<i32> {
+    let target = || -> Option<u32> {
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         std::fs::read_to_string(children).ok()?.split_whitespace().next()?.parse().ok()
     };
     wait_until("kernels ran", || {
         std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 1_000_000)
     });
-    let pid = target().and_then(rustix::process::Pid::from_raw).expect("the target");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+    send_signal(target().expect("the target"), Signal::KILL);
     let ran: e2e::Ran = child.wait_with_output().expect("output").into();
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     ran.complains(&["the command ended with signal: 9"]);
@@ -104,7 +102,7 @@ fn root_killing_the_target_keeps_everything_up_to_then() {
 #[test]
 fn root_uprobes_alone_leave_nothing_in_the_target() {
     let scene = Scene::default();
-    let (mut target, mut output) = Running::start(scene.command(app("loop")).args(["0", "2"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "2"]));
     let state = |pid: u32| {
         let text = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
         let count = |name: &str| std::fs::read_dir(format!("/proc/{pid}/{name}")).unwrap().count();
@@ -123,26 +121,19 @@ fn root_uprobes_alone_leave_nothing_in_the_target() {
         assert!(launches > 10, "round {round}: {launches}, {ran:?}");
         assert_eq!(state(pid), before, "round {round}");
     }
-    let signal = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(signal, rustix::process::Signal::TERM).unwrap();
-    let mut rest = String::new();
-    std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
-    assert!(rest.contains("result ok"), "{rest}");
-    assert!(target.0.wait().unwrap().success());
+    let ran = target.end().expect(0);
+    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
 }
 
 #[test]
 fn root_ctrl_c_ends_cleanly() {
     let scene = Scene::default();
-    let (target, _output) = Running::start(scene.command(app("loop")).args(["0", "1"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "1"]));
     let child = scene.record(&["-p", &target.pid().to_string()]).spawn().expect("roctap");
     wait_until("something is recorded", || {
         std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 10_000)
     });
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupt");
-    let ran: e2e::Ran = child.wait_with_output().expect("output").into();
-    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    interrupt(child).expect(0);
     assert!(Trace::open(&scene.trace_path()).expect("trace").tables().status.complete);
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
-use e2e::{Scene, app, run};
+use e2e::{Scene, app, roctap_bin, run};
 
 #[test]
 fn root_a_program_that_never_touches_the_gpu() {
@@ -61,7 +61,7 @@ fn root_no_privileges() {
     std::os::unix::fs::chown(directory.path(), Some(nobody), Some(nobody)).expect("chown");
     // A copy that nobody may execute, wherever the build directory is.
     let roctap = directory.path().join("roctap");
-    fs::copy(std::env::var("ROCTAP_BIN").expect("ROCTAP_BIN"), &roctap).expect("copy");
+    fs::copy(roctap_bin(), &roctap).expect("copy");
     let mut command = Command::new(&roctap);
     command.args(["record", "--gpu", "off", "-o"]).arg(directory.path().join("t.rtrace"));
     command.args(["--", "true"]).uid(nobody).gid(nobody);

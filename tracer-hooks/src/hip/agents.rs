@@ -8,6 +8,7 @@ use tracer_common::shim::Agent;
 
 use super::interface::Interface;
 use crate::abi::info;
+use crate::announce::Agents;
 use crate::runtime;
 use crate::sink::Sink;
 
@@ -59,30 +60,14 @@ fn told(hip: &Interface) -> Vec<Told> {
     let mut handles = Vec::new();
     // SAFETY: the runtime's own function; the vector lives as long as the call.
     unsafe { (hip.agents)(collect, (&raw mut handles).cast()) };
-    let mut count = [0u32; 2];
-    let mut all = Vec::new();
-    for handle in handles {
+    let mut agents = Agents::default();
+    let record = |handle| {
         let number = |attribute| number(hip, handle, attribute);
-        let Some(device_type @ 0..=1) = number(info::AGENT_DEVICE) else { continue };
-        let Some(next) = count.get_mut(device_type as usize) else { continue };
-        let index = *next;
-        *next += 1;
-        let mut full = [0u8; 64];
-        // SAFETY: names are of 64 bytes.
-        let failed =
-            unsafe { (hip.agent_info)(handle, info::AGENT_NAME, full.as_mut_ptr().cast()) };
-        let bytes = if failed == 0 { runtime::c_bytes(&full) } else { &[] };
-        let mut name = [0u8; 32];
-        // One byte stays NUL.
-        for (to, from) in name.iter_mut().take(31).zip(bytes) {
-            *to = *from;
-        }
-        let node_id = number(info::AGENT_NODE).unwrap_or(0);
+        let agent = agents.next(handle, number, || name(hip, handle))?;
         let place = (number(DOMAIN).unwrap_or(0), number(BUS_DEVICE_FUNCTION).unwrap_or(0));
-        let agent = Agent { handle, device_type, node_id, index, reserved: 0, name };
-        all.push(Told { agent, place });
-    }
-    all
+        Some(Told { agent, place })
+    };
+    handles.into_iter().filter_map(record).collect()
 }
 
 fn number(hip: &Interface, agent: u64, attribute: u32) -> Option<u32> {
@@ -90,6 +75,13 @@ fn number(hip: &Interface, agent: u64, attribute: u32) -> Option<u32> {
     // SAFETY: attributes of 32 bits, of an agent that the runtime has just told.
     let failed = unsafe { (hip.agent_info)(agent, attribute, (&raw mut value).cast()) };
     (failed == 0).then_some(value)
+}
+
+fn name(hip: &Interface, agent: u64) -> Option<[u8; 64]> {
+    let mut name = [0u8; 64];
+    // SAFETY: names are of 64 bytes; an agent that the runtime has just told.
+    let failed = unsafe { (hip.agent_info)(agent, info::AGENT_NAME, name.as_mut_ptr().cast()) };
+    (failed == 0).then_some(name)
 }
 
 /// Where HIP's devices are: domain, and bus, device and function.

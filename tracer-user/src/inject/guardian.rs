@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use rustix::process::{Pid, getpriority_process, setpriority_process};
 use tracer_common::shim::ATTACH_FUNCTION;
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     refuse::Feasible,
     start::{self, Plan, StartError, Started},
     threads::Model,
-    tracee::Thread,
+    tracee::Writable,
     victim,
 };
 use crate::program::program;
@@ -127,7 +128,7 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
 /// others: a thread is stopped as long as it is not scheduled.
 fn outlive_roctap() {
     let _ = rustix::process::setsid();
-    let _ = rustix::process::setpriority_process(None, -20);
+    let _ = setpriority_process(None, -20);
     for signal in [
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,
@@ -187,7 +188,8 @@ fn on_thread(
         strings,
         filtered: feasible.filtered,
     };
-    let mut thread = Thread::seize(pid, victim.tid)?;
+    let mut thread = Writable::seize(pid, victim.tid)?;
+    let hurried = Hurried::new(victim.tid);
     let started = match *task {
         Task::Unmap(block, block_bytes) => {
             start::unmap(&mut thread, libc.syscall, block, block_bytes).map(|()| Started {
@@ -200,12 +202,33 @@ fn on_thread(
         _ => start::start(&mut thread, &plan),
     };
     let stopped = thread.stopped_since();
-    drop(thread);
+    drop((hurried, thread));
     Ok(Done {
         started: started?,
         stopped: stopped.map_or(Duration::ZERO, |since| since.elapsed()),
         victim: victim.tid,
     })
+}
+
+/// A thread that goes before others while it is stopped and resumed: on a busy machine most of the time
+/// goes by until it is scheduled. Dropping this puts its nice value back.
+struct Hurried {
+    thread: Option<Pid>,
+    nice: i32,
+}
+
+impl Hurried {
+    fn new(tid: u32) -> Option<Self> {
+        let thread = Some(Pid::from_raw(i32::try_from(tid).ok()?)?);
+        let nice = getpriority_process(thread).ok()?;
+        setpriority_process(thread, -20).ok().map(|()| Self { thread, nice })
+    }
+}
+
+impl Drop for Hurried {
+    fn drop(&mut self) {
+        let _ = setpriority_process(self.thread, self.nice);
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Refusal, refuse::Refused};
 use crate::{
     discover,
-    plan::{Located, Process, ProcessMemory as _},
+    plan::{Binary, Located, Mapping, Process, ProcessMemory as _},
 };
 
 /// The releases whose thread descriptor is known: 2.n.
@@ -110,12 +110,9 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 
 /// The address of a `syscall` instruction in the mapped code of the library.
 fn syscall_instruction(process: &Process, library: &Path) -> Option<u64> {
-    let identity = crate::plan::Binary::open(library).ok()?.identity()?;
-    let mappings = process.mappings().iter().filter(|mapping| {
-        mapping.executable
-            && mapping.file.as_ref().is_some_and(|f| f.identity.inode == identity.inode)
-    });
-    for mapping in mappings {
+    let binary = Binary::open(library).ok()?;
+    let is_code = |mapping: &&Mapping| mapping.executable && mapping.is_of(&binary);
+    for mapping in process.mappings().iter().filter(is_code) {
         let bytes = (mapping.end - mapping.start).min(MAX_BYTES);
         let mut code = vec![0; usize::try_from(bytes).ok()?];
         process.read(mapping.start, &mut code).ok()?;

@@ -22,6 +22,7 @@ mod victim;
 
 pub use guardian::{GUARDIAN, guardian};
 pub use refuse::{Refusal, Refused};
+pub(crate) use tracee::Thread;
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,4 +1,5 @@
-//! Stopping one thread and making it execute two system calls: all of `ptrace` is behind [`Tracee`].
+//! Stopping one thread ([`Thread`]) and making it execute two system calls ([`Tracee`]): all of `ptrace`
+//! is in here.
 #![expect(unsafe_code, reason = "calls ptrace and waitpid")]
 
 use std::{
@@ -57,16 +58,19 @@ pub trait Tracee {
     fn in_rseq(&mut self, at: u64) -> bool;
 }
 
-/// A thread of another process.
+/// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on.
 pub struct Thread {
     tid: libc::pid_t,
-    memory: File,
     /// A signal that arrived while it was stopped and is to be delivered.
     signal: libc::c_int,
     stopped: bool,
     stopped_since: Option<Instant>,
-    /// Its nice value, which is put back.
-    nice: Option<i32>,
+}
+
+/// A traced thread whose memory can be written.
+pub struct Writable {
+    thread: Thread,
+    memory: File,
 }
 
 /// The signal of a stop at a system call.
@@ -104,21 +108,38 @@ fn number(value: usize) -> *mut libc::c_void {
 }
 
 impl Thread {
-    /// Begins to trace thread `tid` of process `pid`, which goes on.
-    pub fn seize(pid: u32, tid: u32) -> Result<Self, StepError> {
-        let what = "opening its memory";
-        let refused = |source| StepError::Refused { what, source };
-        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
-        let memory = memory.map_err(refused)?;
+    /// Begins to trace thread `tid`, which goes on.
+    pub fn seize(tid: u32) -> Result<Self, StepError> {
         let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
         let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
         ptrace("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options)?;
-        Ok(Self { tid, memory, signal: 0, stopped: false, stopped_since: None, nice: hurry(tid) })
+        Ok(Self { tid, signal: 0, stopped: false, stopped_since: None })
     }
 
-    /// When it was stopped first.
-    pub fn stopped_since(&self) -> Option<Instant> {
-        self.stopped_since
+    /// Stops it, wherever it is. Late, it is still on its way to a stop.
+    pub fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
+        self.request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, 0, number(0))?;
+        if self.stopped {
+            self.resume("PTRACE_CONT", libc::PTRACE_CONT, 0)?;
+        }
+        loop {
+            let stop = self.wait(within)?;
+            if stop >> 8 == libc::PTRACE_EVENT_STOP {
+                return Ok(());
+            }
+            // A signal was on its way: deliver it first.
+            self.resume("PTRACE_CONT", libc::PTRACE_CONT, stop & 0xff)?;
+        }
+    }
+
+    fn request(
+        &self,
+        what: &'static str,
+        request: libc::c_uint,
+        address: usize,
+        data: *mut libc::c_void,
+    ) -> Result<(), StepError> {
+        ptrace(what, request, self.tid, address, data)
     }
 
     /// Waits for the next stop: its signal and, in the upper half, its event.
@@ -159,58 +180,80 @@ impl Thread {
         request: libc::c_uint,
         signal: i32,
     ) -> Result<(), StepError> {
-        ptrace(what, request, self.tid, 0, number(signal as usize))?;
+        self.request(what, request, 0, number(signal as usize))?;
         self.stopped = false;
         Ok(())
     }
 }
 
-impl Tracee for Thread {
-    fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
-        ptrace("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, number(0))?;
-        if self.stopped {
-            self.resume("PTRACE_CONT", libc::PTRACE_CONT, 0)?;
-        }
-        loop {
-            let stop = self.wait(within)?;
-            if stop >> 8 == libc::PTRACE_EVENT_STOP {
-                return Ok(());
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // It works on a stopped thread alone.
+        while !self.stopped {
+            if self.request("", libc::PTRACE_INTERRUPT, 0, number(0)).is_err() {
+                return;
             }
-            // A signal was on its way: deliver it first.
-            self.resume("PTRACE_CONT", libc::PTRACE_CONT, stop & 0xff)?;
+            match self.wait(Some(Duration::from_secs(1))) {
+                Ok(stop) if stop >> 8 == 0 => self.signal = stop & 0xff,
+                Ok(_) | Err(StepError::Late(_)) => {}
+                Err(_) => return,
+            }
         }
+        let _ = self.request("", libc::PTRACE_DETACH, 0, number(self.signal as usize));
+    }
+}
+
+impl Writable {
+    /// Begins to trace thread `tid` of process `pid`, which goes on.
+    pub fn seize(pid: u32, tid: u32) -> Result<Self, StepError> {
+        let what = "opening its memory";
+        let refused = |source| StepError::Refused { what, source };
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
+        let memory = memory.map_err(refused)?;
+        Ok(Self { thread: Thread::seize(tid)?, memory })
+    }
+
+    /// When it was stopped first.
+    pub fn stopped_since(&self) -> Option<Instant> {
+        self.thread.stopped_since
+    }
+}
+
+impl Tracee for Writable {
+    fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
+        self.thread.stop(within)
     }
 
     fn registers(&mut self) -> Result<Registers, StepError> {
         // SAFETY: all zeros are registers.
         let mut registers: Registers = unsafe { core::mem::zeroed() };
         let data = (&raw mut registers).cast();
-        ptrace("PTRACE_GETREGS", libc::PTRACE_GETREGS, self.tid, 0, data)?;
+        self.thread.request("PTRACE_GETREGS", libc::PTRACE_GETREGS, 0, data)?;
         Ok(registers)
     }
 
     fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError> {
         let data = ptr::from_ref(registers).cast_mut().cast();
-        ptrace("PTRACE_SETREGS", libc::PTRACE_SETREGS, self.tid, 0, data)
+        self.thread.request("PTRACE_SETREGS", libc::PTRACE_SETREGS, 0, data)
     }
 
     fn signal_mask(&mut self) -> Result<u64, StepError> {
         let mut mask = 0u64;
-        ptrace("PTRACE_GETSIGMASK", GETSIGMASK, self.tid, 8, (&raw mut mask).cast())?;
+        self.thread.request("PTRACE_GETSIGMASK", GETSIGMASK, 8, (&raw mut mask).cast())?;
         Ok(mask)
     }
 
     fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError> {
         let mut mask = mask;
-        ptrace("PTRACE_SETSIGMASK", SETSIGMASK, self.tid, 8, (&raw mut mask).cast())
+        self.thread.request("PTRACE_SETSIGMASK", SETSIGMASK, 8, (&raw mut mask).cast())
     }
 
     fn execute(&mut self) -> Result<(), StepError> {
         // Not by PTRACE_SINGLESTEP: its SIGTRAP, which is blocked, would cost the process its handler.
         for _ in 0..2 {
-            self.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
-            while self.wait(None)? & 0xff != SYSCALL_STOP {
-                self.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
+            self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
+            while self.thread.wait(None)? & 0xff != SYSCALL_STOP {
+                self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
             }
         }
         // Only in this kind of stop the kernel looks, when the thread goes on, whether the registers
@@ -231,7 +274,7 @@ impl Tracee for Thread {
             let index = ptr::without_provenance_mut::<libc::c_void>(filters.len());
             let none = ptr::null_mut::<libc::c_void>();
             // SAFETY: without a buffer only the length is told.
-            let length = unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.tid, index, none) };
+            let length = unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.thread.tid, index, none) };
             let Ok(length) = usize::try_from(length) else {
                 let source = io::Error::last_os_error();
                 return match source.raw_os_error() {
@@ -243,14 +286,14 @@ impl Tracee for Thread {
             let what = "reading its seccomp filters";
             let data = filter.as_mut_ptr().cast();
             // The filters of a thread do not change while it is stopped.
-            ptrace(what, SECCOMP_GET_FILTER, self.tid, filters.len(), data)?;
+            self.thread.request(what, SECCOMP_GET_FILTER, filters.len(), data)?;
             filters.push(filter);
         }
     }
 
     fn signal_waits(&self) -> bool {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.tid)).unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread.tid))
+            .unwrap_or_default();
         let set = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
@@ -262,7 +305,7 @@ impl Tracee for Thread {
         // struct ptrace_rseq_configuration: address, size, signature, flags, padding.
         let mut configuration = [0u64; 3];
         let data = (&raw mut configuration).cast();
-        if ptrace("rseq", GET_RSEQ_CONFIGURATION, self.tid, 24, data).is_err() {
+        if self.thread.request("rseq", GET_RSEQ_CONFIGURATION, 24, data).is_err() {
             return false;
         }
         let word = |address: u64| {
@@ -274,36 +317,5 @@ impl Tracee for Thread {
         let section = word(configuration[0].wrapping_add(8));
         let range = section.and_then(|at| Some((word(at + 8)?, word(at + 16)?)));
         configuration[0] != 0 && range.is_some_and(|(start, bytes)| at.wrapping_sub(start) < bytes)
-    }
-}
-
-/// Lets a thread go before others while it is stopped and resumed: on a busy machine most of the time
-/// goes by until it is scheduled. Its nice value before, if it was changed.
-fn hurry(tid: libc::pid_t) -> Option<i32> {
-    let thread = rustix::process::Pid::from_raw(tid);
-    let before = rustix::process::getpriority_process(thread).ok()?;
-    rustix::process::setpriority_process(thread, -20).ok().map(|()| before)
-}
-
-impl Drop for Thread {
-    fn drop(&mut self) {
-        if let Some(nice) = self.nice {
-            let _ = rustix::process::setpriority_process(
-                rustix::process::Pid::from_raw(self.tid),
-                nice,
-            );
-        }
-        // It works on a stopped thread alone.
-        while !self.stopped {
-            if ptrace("", libc::PTRACE_INTERRUPT, self.tid, 0, number(0)).is_err() {
-                return;
-            }
-            match self.wait(Some(Duration::from_secs(1))) {
-                Ok(stop) if stop >> 8 == 0 => self.signal = stop & 0xff,
-                Ok(_) | Err(StepError::Late(_)) => {}
-                Err(_) => return,
-            }
-        }
-        let _ = ptrace("", libc::PTRACE_DETACH, self.tid, 0, number(self.signal as usize));
     }
 }

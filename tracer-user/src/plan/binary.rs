@@ -159,7 +159,7 @@ impl Binary {
         &self.path
     }
 
-    pub(crate) fn identity(&self) -> Option<Identity> {
+    pub(super) fn identity(&self) -> Option<Identity> {
         self.identity
     }
 

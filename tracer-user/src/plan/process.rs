@@ -49,6 +49,15 @@ pub struct Mapping {
     pub file: Option<MappedFile>,
 }
 
+impl Mapping {
+    /// Whether it maps the file of `binary`.
+    pub(crate) fn is_of(&self, binary: &Binary) -> bool {
+        binary.identity().is_some_and(|identity| {
+            self.file.as_ref().is_some_and(|file| file.is(identity, binary.path()))
+        })
+    }
+}
+
 /// The file behind a mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MappedFile {
@@ -152,7 +161,7 @@ impl<'a> Loaded<'a> {
     /// file and fires in all.
     pub fn find(process: &'a dyn ProcessMemory, binary: &'a Binary) -> Option<Self> {
         let bias = process.mappings().iter().find_map(|mapping| {
-            let wanted = mapping.executable && is_of(mapping, binary);
+            let wanted = mapping.executable && mapping.is_of(binary);
             // Mappings begin at page boundaries, segments anywhere in a page.
             let segment = binary.segments().iter().find(|s| {
                 s.executable && s.offset & !0xfff == mapping.file_offset && s.file_size > 0
@@ -202,7 +211,7 @@ impl<'a> Loaded<'a> {
             return Leads::Nowhere("the table's entry leads to no executable memory");
         };
         let offset = mapping.file_offset.checked_add(address - mapping.start);
-        if is_of(mapping, self.binary) {
+        if mapping.is_of(self.binary) {
             let inside = offset.and_then(|offset| self.binary.address_of(offset));
             return inside.map_or(
                 Leads::Nowhere("the table's entry leads to no code of the file"),
@@ -213,11 +222,4 @@ impl<'a> Loaded<'a> {
         let file_offset = offset.filter(|_| path.is_some());
         Leads::Outside(Target { path, file_offset, address })
     }
-}
-
-fn is_of(mapping: &Mapping, binary: &Binary) -> bool {
-    let identity = binary.identity();
-    identity.is_some_and(|identity| {
-        mapping.file.as_ref().is_some_and(|file| file.is(identity, binary.path()))
-    })
 }

@@ -23,6 +23,8 @@ impl From<Waited> for Status {
     }
 }
 
+/// # Safety
+/// `descriptor` can be read, and `out` written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtCreateEvent(
     descriptor: *const EventDescriptor,
@@ -51,6 +53,8 @@ unsafe fn id_of(event: *const Event) -> u32 {
     if event.is_null() { 0 } else { unsafe { (*event).id } }
 }
 
+/// # Safety
+/// `event` is null or came from [`hsaKmtCreateEvent`] and was not destroyed; it is not used again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtDestroyEvent(event: *mut Event) -> Status {
     // SAFETY: the caller passes an event of ours and does not use it again.
@@ -62,6 +66,8 @@ unsafe extern "C" fn hsaKmtDestroyEvent(event: *mut Event) -> Status {
     found(known)
 }
 
+/// # Safety
+/// `event` is null or came from [`hsaKmtCreateEvent`] and was not destroyed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtSetEvent(event: *const Event) -> Status {
     // SAFETY: the caller passes an event of ours.
@@ -69,6 +75,8 @@ unsafe extern "C" fn hsaKmtSetEvent(event: *const Event) -> Status {
     Status::SUCCESS
 }
 
+/// # Safety
+/// `event` is null or came from [`hsaKmtCreateEvent`] and was not destroyed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtWaitOnEvent(event: *const Event, timeout_ms: u32) -> Status {
     // SAFETY: the caller passes an event of ours.
@@ -76,6 +84,8 @@ unsafe extern "C" fn hsaKmtWaitOnEvent(event: *const Event, timeout_ms: u32) -> 
     platform().events.wait(&[id], Want::Any, timeout_ms.min(LONGEST_WAIT_MS)).into()
 }
 
+/// # Safety
+/// `events` has `count` elements, each null or from [`hsaKmtCreateEvent`] and not destroyed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtWaitOnMultipleEvents(
     events: *const *const Event,

@@ -9,6 +9,8 @@ use super::{found, refuse};
 use crate::memory::{Origin, flags};
 use crate::platform::platform;
 
+/// # Safety
+/// `address` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtAllocMemory(
     node: u32,
@@ -76,6 +78,8 @@ fn map(address: *mut c_void, nodes: &[u32]) -> Option<u64> {
     })
 }
 
+/// # Safety
+/// `gpu_address` is null or can be written; 4-byte alignment suffices.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtMapMemoryToGPU(
     address: *mut c_void,
@@ -84,11 +88,16 @@ unsafe extern "C" fn hsaKmtMapMemoryToGPU(
 ) -> Status {
     let all: Vec<u32> = platform().gpu_nodes().collect();
     let Some(mapped) = map(address, &all) else { return Status::INVALID_PARAMETER };
-    // SAFETY: the caller passes a word to fill (only 4-byte alignment is promised), or null.
-    unsafe { gpu_address.as_mut().map(|_| gpu_address.write_unaligned(mapped)) };
+    if !gpu_address.is_null() {
+        // SAFETY: the caller passes a word to fill.
+        unsafe { gpu_address.write_unaligned(mapped) };
+    }
     Status::SUCCESS
 }
 
+/// # Safety
+/// `nodes` has `node_count` elements; `gpu_address` is null or can be written, 4-byte alignment
+/// suffices.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtMapMemoryToGPUNodes(
     address: *mut c_void,
@@ -115,6 +124,8 @@ extern "C" fn hsaKmtUnmapMemoryToGPU(address: *mut c_void) -> Status {
     Status::SUCCESS
 }
 
+/// # Safety
+/// `out` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtQueryPointerInfo(
     pointer: *const c_void,

@@ -10,6 +10,10 @@ use crate::platform::platform;
 
 /// The runtime brings the indices of AQL queues (they are fields of `amd_queue_t`); those of SDMA
 /// queues are the driver's. The priority is a 64-bit enum in C.
+///
+/// # Safety
+/// `resource` can be read and written. Until the queue is destroyed, `ring` has `ring_bytes` bytes,
+/// and the indices that `resource` names for an AQL queue stay where they are.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtCreateQueue(
     node: u32,
@@ -74,6 +78,8 @@ extern "C" fn hsaKmtSetQueueCUMask(_id: u64, _count: u32, _mask: *const u32) -> 
     Status::SUCCESS
 }
 
+/// # Safety
+/// `first` is null or can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtAllocQueueGWS(_id: u64, _count: u32, first: *mut u32) -> Status {
     if !first.is_null() {

@@ -24,6 +24,9 @@ extern "C" fn hsaKmtCloseKFD() -> Status {
 }
 
 /// 1.8 has everything that ROCm 5.2 looks for; at 1.0 the runtime would not use interrupts.
+///
+/// # Safety
+/// `out` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetVersion(out: *mut VersionInfo) -> Status {
     // SAFETY: the caller passes a structure to fill.
@@ -31,6 +34,8 @@ unsafe extern "C" fn hsaKmtGetVersion(out: *mut VersionInfo) -> Status {
     Status::SUCCESS
 }
 
+/// # Safety
+/// `out` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtAcquireSystemProperties(out: *mut SystemProperties) -> Status {
     let num_nodes = platform().node_count();
@@ -46,6 +51,8 @@ extern "C" fn hsaKmtReleaseSystemProperties() -> Status {
     Status::SUCCESS
 }
 
+/// # Safety
+/// `out` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetNodeProperties(node: u32, out: *mut NodeProperties) -> Status {
     let Some(properties) = topology::node(platform(), node) else { return Status::INVALID_NODE };
@@ -66,6 +73,8 @@ unsafe fn give<T: Copy>(list: Option<Vec<T>>, room: u32, out: *mut T) -> Status 
     Status::SUCCESS
 }
 
+/// # Safety
+/// `out` has room for `room` elements.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetNodeMemoryProperties(
     node: u32,
@@ -76,6 +85,8 @@ unsafe extern "C" fn hsaKmtGetNodeMemoryProperties(
     unsafe { give(topology::memory(platform(), node), room, out) }
 }
 
+/// # Safety
+/// `out` has room for `room` elements.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetNodeCacheProperties(
     node: u32,
@@ -87,6 +98,8 @@ unsafe extern "C" fn hsaKmtGetNodeCacheProperties(
     unsafe { give(topology::caches(platform(), node), room, out) }
 }
 
+/// # Safety
+/// `out` has room for `room` elements.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetNodeIoLinkProperties(
     node: u32,
@@ -97,6 +110,8 @@ unsafe extern "C" fn hsaKmtGetNodeIoLinkProperties(
     unsafe { give(topology::links(platform(), node), room, out) }
 }
 
+/// # Safety
+/// `config` can be read and written, and its arrays have the lengths that it tells.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetTileConfig(node: u32, config: *mut TileConfig) -> Status {
     let Some(gpu) = platform().gpu(node) else { return Status::INVALID_NODE };
@@ -119,6 +134,9 @@ fn noise(ns: u64, limit: u64) -> i64 {
 }
 
 /// Node 0 has no GPU counter; the runtime reads the system clock through it.
+///
+/// # Safety
+/// `out` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetClockCounters(node: u32, out: *mut ClockCounters) -> Status {
     let p = platform();
@@ -162,6 +180,9 @@ extern "C" fn hsaKmtSetTrapHandler(
 }
 
 /// XNACK is off: the emulated GPUs do not fault.
+///
+/// # Safety
+/// `out` can be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hsaKmtGetXNACKMode(out: *mut i32) -> Status {
     // SAFETY: the caller passes an integer to fill.

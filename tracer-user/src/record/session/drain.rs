@@ -1,6 +1,9 @@
 //! Draining: records from the BPF rings, frames from the shims.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use tracer_common::bpf::{
     ApiRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
@@ -8,7 +11,7 @@ use tracer_common::bpf::{
 use zerocopy::FromBytes as _;
 
 use super::Session;
-use crate::{clock, discover, shim::Frame};
+use crate::{clock, discover, shim::Frame, trace::Writer};
 
 /// How often chunks are written.
 const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
@@ -62,9 +65,7 @@ impl Session {
     pub(super) fn settle_calls(&mut self, answered: u64) -> anyhow::Result<()> {
         let threads = &mut self.threads;
         Ok(self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
-            if threads.insert(tid, pid).is_none() {
-                trace.thread(pid, tid, &discover::thread_name(pid, tid));
-            }
+            see_thread(threads, trace, pid, tid);
         })?)
     }
 
@@ -77,7 +78,7 @@ impl Session {
             let rest = match header.kind {
                 kind::API => {
                     let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
-                    self.see_thread(header.pid, header.tid);
+                    see_thread(&mut self.threads, &mut self.trace, header.pid, header.tid);
                     on_call(&call);
                     self.joiner.api(&call, &mut self.trace)?;
                     rest
@@ -108,12 +109,6 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn see_thread(&mut self, pid: u32, tid: u32) {
-        if self.threads.insert(tid, pid).is_none() {
-            self.trace.thread(pid, tid, &discover::thread_name(pid, tid));
-        }
-    }
-
     pub(super) fn take_frames(&mut self, mut on_call: impl FnMut(u64)) -> anyhow::Result<()> {
         let (joiner, trace) = (&mut self.joiner, &mut self.trace);
         let mut result = Ok(());
@@ -128,5 +123,12 @@ impl Session {
             });
         }
         Ok(result?)
+    }
+}
+
+/// Names a thread that was not seen before.
+fn see_thread(threads: &mut HashMap<u32, u32>, trace: &mut Writer, pid: u32, tid: u32) {
+    if threads.insert(tid, pid).is_none() {
+        trace.thread(pid, tid, &discover::thread_name(pid, tid));
     }
 }
