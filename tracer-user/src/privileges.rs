@@ -39,7 +39,7 @@ pub const PROBES: [Need; 2] = [
 ];
 
 /// Needed beside those for processes that run already.
-pub const RUNNING: [Need; 2] = [
+pub const RUNNING: [Need; 3] = [
     Need {
         name: "CAP_SYS_PTRACE",
         purpose: "look into processes of other users, and put the shim into any (GPU times)",
@@ -49,6 +49,11 @@ pub const RUNNING: [Need; 2] = [
         name: "CAP_CHECKPOINT_RESTORE",
         purpose: "open mapped files that were replaced or are in another mount namespace",
         capability: CapabilitySet::CHECKPOINT_RESTORE,
+    },
+    Need {
+        name: "CAP_DAC_OVERRIDE",
+        purpose: "put the shim into processes of other users, whose memory is a file of theirs",
+        capability: CapabilitySet::DAC_OVERRIDE,
     },
 ];
 
@@ -79,7 +84,7 @@ pub fn keep_for_attaching() {
     let mut keep = PROBES
         .iter()
         .chain(&RUNNING)
-        .fold(CapabilitySet::DAC_READ_SEARCH, |set, need| set | need.capability);
+        .fold(CapabilitySet::empty(), |set, need| set | need.capability);
     let substituted = PROBES.iter().any(|need| !effective().contains(need.capability));
     if substituted || !crate::doctor::has_uprobe_multi() {
         keep |= CapabilitySet::SYS_ADMIN;

@@ -314,3 +314,55 @@ fn root_attach_follows_children_and_programs_that_are_executed() {
     }
     finish(target);
 }
+
+/// Containers: libraries from an overlay, whose files have one device in `maps` and another for `stat`,
+/// under process ids of their own.
+#[test]
+fn root_attach_to_a_container() {
+    let scene = Scene::default();
+    let mut command = scene.command("unshare");
+    command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-ec"]).arg(
+        "mount -t tmpfs none /mnt
+         mkdir /mnt/upper /mnt/work
+         libraries=/usr/lib/x86_64-linux-gnu
+         mount -t overlay -o lowerdir=$libraries,upperdir=/mnt/upper,workdir=/mnt/work none $libraries
+         exec \"$0\" 0 2 1000",
+    );
+    let target = Running::start(command.arg(app("loop")));
+    let children = format!("/proc/{0}/task/{0}/children", target.pid());
+    let children = std::fs::read_to_string(children).expect("children");
+    let inside: u32 = children.trim().parse().expect("one child");
+    for options in [["--api", "hip", "-d", "0.5"], ["--api", "hip,hsa", "-d", "0.5"]] {
+        let trace = record(&scene, inside, &options);
+        assert!(trace.calls.len() > 100, "{}", trace.calls.len());
+        assert!(trace.tables().processes[&inside].gpu_tier.contains("tables patched"));
+        expect_no_holes(&trace, &scene.true_dispatches());
+    }
+    send_signal(inside, Signal::TERM);
+    let ran = target.ended().expect(0);
+    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
+}
+
+/// A process that starts while recording goes on, by when privileges have been given up, under another
+/// user.
+#[test]
+fn root_attach_to_another_users_process() {
+    let scene = Scene::default();
+    let recording = scene.record(&["-a"]).spawn().expect("roctap");
+    wait_until("it records", || scene.trace_path().exists());
+    std::thread::sleep(Duration::from_millis(500));
+    let mut command = scene.command(app("loop"));
+    std::os::unix::process::CommandExt::uid(&mut command, 65534);
+    let target = Running::start(command.env_remove("EMUGPU_LOG").args(["0", "1", "1000"]));
+    let pid = target.pid();
+    let recorded = || {
+        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
+        written && scene.trace().dispatches.iter().any(|d| d.process_id == pid)
+    };
+    wait_until("it is recorded", recorded);
+    interrupt(recording).expect(0);
+    let trace = scene.trace();
+    assert!(trace.tables().processes[&pid].gpu_tier.contains("tables patched"));
+    assert!(trace.dispatches.iter().any(|d| d.process_id == pid && d.record.begin_ns > 0));
+    finish_quietly(target);
+}

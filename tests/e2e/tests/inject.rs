@@ -179,7 +179,15 @@ fn root_inject_under_other_allocators() {
 #[test]
 fn root_inject_in_other_namespaces() {
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--pid", "--fork", "--user", "--map-root-user", "--mount-proc"]);
+    command.args([
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--user",
+        "--map-root-user",
+        "--mount-proc",
+    ]);
     let target = spawn(command.arg(built().join("target")).arg("threads"));
     // The child of `unshare`, which is process 1 in there.
     let children = format!("/proc/{0}/task/{0}/children", target.pid());

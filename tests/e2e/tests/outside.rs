@@ -96,7 +96,7 @@ fn root_outside_packets_of_four_producers() {
 #[test]
 fn root_outside_of_a_running_process() {
     let scene = Scene::default();
-    let (target, _output) = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
     let pid = target.pid().to_string();
     run(&mut scene.record(&["-p", &pid, "--gpu", "uprobes", "-d", "0.5"])).expect(0);
     let trace = scene.trace();

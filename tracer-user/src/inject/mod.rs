@@ -172,13 +172,21 @@ pub fn inject<T>(
         Entry::Library { name, .. } => Task::Load(name.to_owned()),
         Entry::Loaded { address } => Task::Call(address),
     };
+    // First: nothing has been done yet if this fails, and it stays this program's memory.
+    let memory = open_memory(request.pid)?;
     let done = guardian::send(request.pid, &task)?;
-    let newcomer = Newcomer::new(request.pid, done.started)?;
+    let newcomer = Newcomer { pid: request.pid, started: done.started, memory };
     let result = newcomer.bring_in(request, prepare);
     newcomer.dismiss(result.is_ok());
     let (prepared, status) = result?;
     let (stopped, victim) = (done.stopped, done.victim);
     Ok(Injected { prepared, status, stopped, took: began.elapsed(), victim })
+}
+
+fn open_memory(pid: u32) -> Result<File, InjectError> {
+    let what = "opening its memory (another user's needs CAP_DAC_OVERRIDE)";
+    let open = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
+    open.map_err(|source| InjectError::Reach { what, source })
 }
 
 /// The thread that was started in the process.
@@ -189,16 +197,6 @@ struct Newcomer {
 }
 
 impl Newcomer {
-    fn new(pid: u32, started: Started) -> Result<Self, InjectError> {
-        let what = "opening its memory";
-        let memory = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/{pid}/mem"))
-            .map_err(|source| InjectError::Reach { what, source })?;
-        Ok(Self { pid, started, memory })
-    }
-
     fn address(&self, offset: usize) -> u64 {
         self.started.block + bootstrap::PAGE + offset as u64
     }

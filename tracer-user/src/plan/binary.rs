@@ -3,8 +3,15 @@
 //! The file is not trusted: every length that it states is bounded, every range checked.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::File,
-    os::unix::fs::{FileExt as _, MetadataExt as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{FileExt as _, MetadataExt as _},
+        },
+    },
     path::{Path, PathBuf},
 };
 
@@ -102,6 +109,12 @@ pub struct Identity {
     pub inode: u64,
 }
 
+/// The last part of a path, as the kernel shows it, of a file that may have been deleted.
+pub(super) fn file_name(path: &Path) -> OsString {
+    let name = path.file_name().unwrap_or_default();
+    name.as_bytes().strip_suffix(b" (deleted)").map_or(name, OsStr::from_bytes).to_owned()
+}
+
 enum Source {
     File(File),
     Bytes(Vec<u8>),
@@ -111,6 +124,8 @@ enum Source {
 pub struct Binary {
     source: Source,
     path: PathBuf,
+    /// The file's own name: `path` may be a link, or lead through `/proc/PID/map_files`.
+    name: OsString,
     identity: Option<Identity>,
     segments: Vec<Segment>,
     unwind: Unwind,
@@ -132,7 +147,9 @@ impl Binary {
             inode: meta.ino(),
         };
         let layout = Layout::read(&ReadCache::new(&file), path)?;
-        Ok(Self::new(Source::File(file), path, Some(identity), layout))
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+        let name = file_name(real.as_deref().unwrap_or(path));
+        Ok(Self { name, ..Self::new(Source::File(file), path, Some(identity), layout) })
     }
 
     /// A library in memory, known by `path`.
@@ -151,7 +168,7 @@ impl Binary {
 
     fn new(source: Source, path: &Path, identity: Option<Identity>, layout: Layout) -> Self {
         let Layout { segments, unwind } = layout;
-        Self { source, path: path.to_owned(), identity, segments, unwind }
+        Self { source, path: path.to_owned(), name: file_name(path), identity, segments, unwind }
     }
 
     /// Its path.
@@ -161,6 +178,11 @@ impl Binary {
 
     pub(super) fn identity(&self) -> Option<Identity> {
         self.identity
+    }
+
+    /// The file's name, without its directory.
+    pub(super) fn file_name(&self) -> &OsStr {
+        &self.name
     }
 
     pub(super) fn unwind(&self) -> &Unwind {

@@ -1,16 +1,11 @@
 //! A running process's memory: the live tables, and what is mapped where.
 
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, fs::File, io, os::unix::fs::FileExt as _, path::PathBuf};
 
 use procfs::process::{MMPermissions, MMapPath};
 
 use super::{
-    binary::{Binary, Identity, PlanError},
+    binary::{Binary, Identity, PlanError, file_name},
     model::{Slot, Target},
 };
 
@@ -52,9 +47,8 @@ pub struct Mapping {
 impl Mapping {
     /// Whether it maps the file of `binary`.
     pub(crate) fn is_of(&self, binary: &Binary) -> bool {
-        binary.identity().is_some_and(|identity| {
-            self.file.as_ref().is_some_and(|file| file.is(identity, binary.path()))
-        })
+        let file = self.file.as_ref().zip(binary.identity());
+        file.is_some_and(|(file, identity)| file.is(identity, binary.file_name()))
     }
 }
 
@@ -70,13 +64,9 @@ pub struct MappedFile {
 impl MappedFile {
     /// Device and inode decide. Where the device differs (overlay and btrfs report one to `stat` and
     /// another in `maps`) inode and file name do.
-    fn is(&self, identity: Identity, path: &Path) -> bool {
-        let name = |path: &Path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(name)
-        };
+    fn is(&self, identity: Identity, name: &OsStr) -> bool {
         self.identity == identity
-            || self.identity.inode == identity.inode && name(&self.path) == name(path)
+            || self.identity.inode == identity.inode && file_name(&self.path) == name
     }
 }
 

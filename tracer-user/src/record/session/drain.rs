@@ -127,7 +127,7 @@ impl Session {
 }
 
 /// Names a thread that was not seen before.
-fn see_thread(threads: &mut HashMap<u32, u32>, trace: &mut Writer, pid: u32, tid: u32) {
+pub(super) fn see_thread(threads: &mut HashMap<u32, u32>, trace: &mut Writer, pid: u32, tid: u32) {
     if threads.insert(tid, pid).is_none() {
         trace.thread(pid, tid, &discover::thread_name(pid, tid));
     }

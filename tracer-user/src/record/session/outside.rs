@@ -2,7 +2,7 @@
 
 use tracer_common::bpf::PacketRecord;
 
-use super::Session;
+use super::{Session, drain::see_thread};
 use crate::{
     clock,
     discover::{FileId, Library, Runtime, Scout},
@@ -66,7 +66,7 @@ impl Session {
     /// A packet that a doorbell announced.
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
         let pid = packet.header.pid;
-        self.see_thread(pid, packet.header.tid);
+        see_thread(&mut self.threads, &mut self.trace, pid, packet.header.tid);
         if !self.outside.knows(pid)
             && let Err(error) = self.outside.add(pid)
         {
