@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -29,9 +29,15 @@ pub const SITE_OWN_CODE: u64 = u64::MAX;
 /// record nothing from then on.
 pub const SITE_CALLS: u64 = u64::MAX - 1;
 /// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
-/// on a detached thread of its own that returns to where threads begin. It can be called again when an
-/// earlier recording has ended, or whoever read that one is gone; the memory is another one then.
+/// once, on a detached thread of its own that returns to where threads begin.
 pub const ATTACH_FUNCTION: &str = "roctap_attach";
+/// The exported function for later recordings: `void f(Attach *)`. It hands the request to the shim's own
+/// thread and calls nothing of libc, so any thread can call it, even one that libc does not know. It can
+/// be called when an earlier recording has ended, or whoever read that one is gone; the memory is another
+/// one then.
+pub const ATTACH_AGAIN_FUNCTION: &str = "roctap_attach_again";
+/// The exported 64-bit word that is 1 when the shim's own thread is there.
+pub const WORKING_WORD: &str = "ROCTAP_SHIM_WORKING";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
 /// Size of the control block in bytes.

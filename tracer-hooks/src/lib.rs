@@ -51,6 +51,8 @@ pub mod view;
 pub mod worker;
 
 pub use hooks::contained;
-pub use lifecycle::{InstallError, Timing, close, deactivate, finish, install, usable};
+pub use lifecycle::{
+    InstallError, Timing, call_worker, close, deactivate, finish, install, prepare_process, usable,
+};
 pub use runtime::{Tables, Unsupported};
 pub use sink::{Sink, Wish};

@@ -86,7 +86,7 @@ pub fn install(
 /// # Errors
 ///
 /// [`InstallError`], but not of the tables.
-pub(crate) fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
+pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     if STATE.phase.load(Ordering::Acquire) == phase::INERT {
         return Err(InstallError::Forked);
     }
@@ -100,6 +100,7 @@ pub(crate) fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallErro
         sys::at_fork(in_child);
         sys::at_exit(at_exit);
         WORKING.store(worker::start(), Ordering::Release);
+        STATE.call_worker();
     }
     if !WORKING.load(Ordering::Acquire) {
         return Err(InstallError::Thread);
@@ -148,6 +149,16 @@ fn vanished() {
 /// Whether anything can be installed in this process at all.
 pub fn usable() -> bool {
     STATE.phase.load(Ordering::Acquire) != phase::INERT && !worker::gave_up()
+}
+
+/// Has the worker call [`Sink::called`]; false if there is no worker, or nothing can be installed any
+/// more. Calls nothing of libc.
+pub fn call_worker() -> bool {
+    let works = usable() && WORKING.load(Ordering::Acquire);
+    if works {
+        STATE.call_worker();
+    }
+    works
 }
 
 /// Whether the hooks are in place and the runtime is open.

@@ -27,6 +27,9 @@ pub trait Sink: Sync {
     /// there is nothing left to give up, or to ask about.
     fn let_go(&self, drained: bool) -> bool;
 
+    /// The worker has begun, or has been called by [`crate::call_worker`].
+    fn called(&self) {}
+
     /// A number for an operation of the calling thread that is recorded later, maybe by another
     /// thread.
     fn reserve(&self, now_ns: u64) -> Option<u64>;

@@ -173,7 +173,7 @@ pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
 
 /// Starts a thread named `name` with every signal blocked; false when that failed.
 ///
-/// It is detached and must never return: what it runs lives as long as the process.
+/// It is detached; what it runs must live as long as the process.
 pub fn spawn(
     name: &'static core::ffi::CStr,
     run: extern "C" fn(*mut c_void) -> *mut c_void,

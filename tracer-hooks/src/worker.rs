@@ -185,6 +185,9 @@ fn one_round(pace: &mut Pace) -> Pause {
     if calls != pace.calls {
         pace.calls = calls;
         pace.next_ask_ns = 0;
+        if let Some(sink) = STATE.sink.get() {
+            sink.called();
+        }
     }
     if let Some(more) = hip::round(now) {
         pace.seen = enqueued();

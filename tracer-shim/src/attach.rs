@@ -1,12 +1,15 @@
 //! Beginning to record in a process that runs already, as often as somebody asks.
 //!
 //! roctap gets a thread into the process that calls [`crate::entry::roctap_attach`] with an
-//! [`Attach`]. What an earlier recording left is put away first: its memory is given up when nobody
+//! [`Attach`], or, when the shim is there already, [`crate::entry::roctap_attach_again`]: the worker then
+//! starts the thread, so that nobody but us is met by the process's allocator. What an earlier recording left is put away first: its memory is given up when nobody
 //! reads it any more, and what was in flight for it ends unrecorded.
 
 #![expect(unsafe_code, reason = "the caller's addresses")]
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
 use tracer_hooks::calls::CallTables;
@@ -25,6 +28,8 @@ const THREAD_ENDS_NS: u64 = 10_000_000_000;
 
 /// One attach at a time.
 static ATTACHING: Lock<()> = Lock::new(());
+/// What waits for the worker to start a thread for it.
+static REQUEST: AtomicPtr<Attach> = AtomicPtr::new(ptr::null_mut());
 
 /// What an attach did.
 struct Outcome {
@@ -41,6 +46,55 @@ impl Outcome {
     }
 }
 
+/// Hands `request` to the worker. Runs on a thread that libc does not know.
+///
+/// # Safety
+///
+/// As for [`attach`].
+pub unsafe fn again(request: *mut Attach) {
+    let none = ptr::null_mut();
+    let free = REQUEST.compare_exchange(none, request, Ordering::AcqRel, Ordering::Acquire);
+    let refused = match free {
+        Ok(_) if tracer_hooks::call_worker() => return,
+        Ok(_) => attach_status::UNUSABLE,
+        Err(_) => attach_status::BUSY,
+    };
+    if free.is_ok() {
+        REQUEST.store(none, Ordering::Release);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { answer(request, refused) };
+}
+
+/// Starts a thread for what waits. Called by the worker.
+pub fn start_waiting() {
+    extern "C" fn run(_: *mut c_void) -> *mut c_void {
+        let request = REQUEST.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !request.is_null() {
+            // SAFETY: it was given to `again`.
+            unsafe { attach(request) };
+        }
+        ptr::null_mut()
+    }
+    if !REQUEST.load(Ordering::Acquire).is_null() && !sys::spawn(c"roctap-attach", run) {
+        let request = REQUEST.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !request.is_null() {
+            // SAFETY: it was given to `again`.
+            unsafe { answer(request, attach_status::THREAD) };
+        }
+    }
+}
+
+/// Tells the status; whoever asked reads it from outside.
+///
+/// # Safety
+///
+/// As for [`attach`].
+unsafe fn answer(request: *mut Attach, status: u64) {
+    // SAFETY: the caller's promise. Release: all else is done.
+    unsafe { AtomicU64::from_ptr(&raw mut (*request).status) }.store(status, Ordering::Release);
+}
+
 /// Does what `request` asks for, answers, and puts the block away that it came in.
 ///
 /// # Safety
@@ -51,9 +105,8 @@ pub unsafe fn attach(request: *mut Attach) {
     let asked = unsafe { request.read() };
     let outcome = contained(|| begin(&asked))
         .unwrap_or(Outcome { status: attach_status::UNUSABLE, told: false });
-    // SAFETY: the caller's promise; whoever asked reads it from outside. Release: all else is done.
-    unsafe { AtomicU64::from_ptr(&raw mut (*request).status) }
-        .store(outcome.status, Ordering::Release);
+    // SAFETY: the caller's promise.
+    unsafe { answer(request, outcome.status) };
     if !outcome.told {
         sys::sleep_ns(STATUS_STAYS_NS);
     }
@@ -99,6 +152,10 @@ fn begin(asked: &Attach) -> Outcome {
 fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
     if !usable() {
         return Outcome::tell(&memory, attach_status::UNUSABLE);
+    }
+    // The worker is what later recordings begin by, whatever becomes of this one.
+    if let Err(error) = tracer_hooks::prepare_process(&RECORDER) {
+        return Outcome::tell(&memory, status_of(error));
     }
     let attaching = ATTACHING.try_lock();
     if attaching.is_none() || RECORDER.is_read() {

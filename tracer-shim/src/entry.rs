@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports, and the runtime's pointers")]
 
 use core::ffi::{c_char, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION};
 use tracer_hooks::{Tables, Timing, abi::ApiTable, calls::CallTables, contained, sys};
@@ -18,6 +18,10 @@ pub static HSA_AMD_TOOL_PRIORITY: u32 = 1100;
 /// The protocol that this library speaks: what roctap finds in the file of one that is there already.
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
+
+/// 1 when the shim's own thread is there, which [`roctap_attach_again`] needs.
+#[unsafe(no_mangle)]
+pub static ROCTAP_SHIM_WORKING: AtomicU64 = AtomicU64::new(0);
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -73,6 +77,17 @@ pub unsafe extern "C" fn roctap_attach(request: *mut Attach) -> *mut c_void {
         contained(|| unsafe { attach::attach(request) });
     }
     core::ptr::null_mut()
+}
+
+/// Begins to record again in this process; see [`attach::again`].
+///
+/// # Safety
+///
+/// `request` is valid, as is what it points at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn roctap_attach_again(request: *mut Attach) {
+    // SAFETY: the caller's promise.
+    unsafe { attach::again(request) };
 }
 
 /// A panic is a bug of ours and is contained; its message must not appear on the target's stderr.

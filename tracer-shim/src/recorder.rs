@@ -12,7 +12,7 @@ use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 use crate::backlog::Backlog;
 use crate::current::{Current, Pinned};
 use crate::memory::Memory;
-use crate::{calls, entry, rings};
+use crate::{attach, calls, entry, rings};
 
 /// Writes into the shared memory.
 pub struct Recorder {
@@ -185,6 +185,11 @@ impl Sink for Recorder {
             }
             goes
         })
+    }
+
+    fn called(&self) {
+        entry::ROCTAP_SHIM_WORKING.store(1, Ordering::Release);
+        attach::start_waiting();
     }
 
     fn reserve(&self, now_ns: u64) -> Option<u64> {

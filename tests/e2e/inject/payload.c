@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct attach {
@@ -32,4 +33,19 @@ void* roctap_attach(struct attach* attach) {
     usleep(100);
   munmap((void*)copy.block, copy.block_bytes);
   return NULL;
+}
+
+static long raw(long number, long a, long b, long c, long d) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+  return result;
+}
+
+// Called on a thread that libc does not know: calls nothing of it. The block stays.
+void roctap_attach_again(struct attach* attach) {
+  uint64_t answer[8] = {0x70617463, 0, (uint64_t)raw(SYS_gettid, 0, 0, 0, 0), initialised, (uint64_t)++calls};
+  int wrote = raw(SYS_pwrite64, attach->memory_fd, (long)answer, sizeof answer, 0) == sizeof answer;
+  raw(SYS_close, attach->memory_fd, 0, 0, 0);
+  __atomic_store_n(&attach->status, wrote ? 1 : 3, __ATOMIC_RELEASE);
 }

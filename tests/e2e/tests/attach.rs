@@ -366,3 +366,34 @@ fn root_attach_to_another_users_process() {
     assert!(trace.dispatches.iter().any(|d| d.process_id == pid && d.record.begin_ns > 0));
     finish_quietly(target);
 }
+
+/// Allocators with thread-local state keep what the first attach left, and nothing is added to it.
+#[test]
+fn root_attach_again_and_again_under_other_allocators() {
+    for library in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
+        let scene = Scene::default();
+        let mut command = scene.command(app("loop"));
+        let target = Running::start(command.env("LD_PRELOAD", library).args(["0", "2", "1000"]));
+        let pid = target.pid();
+        let left = || {
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
+            assert!(maps.contains(library), "install it: cargo xtask setup");
+            // Those that the allocator maps are larger or have other rights.
+            let is_block = |line: &&str| {
+                let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+                let number = |hex| u64::from_str_radix(hex, 16).expect("an address");
+                let (start, end) = range.expect("a range");
+                line.contains(" r-xp 00000000 00:00 0") && number(end) - number(start) == 4096
+            };
+            maps.lines().filter(is_block).count()
+        };
+        record(&scene, pid, &["-d", "0.2"]);
+        let (before, census_before) = (left(), census(pid));
+        for _ in 0..times(5) {
+            record(&scene, pid, &["-d", "0.1"]);
+        }
+        assert_eq!((left(), census(pid)), (before, census_before));
+        assert!(before <= 1, "{before} blocks");
+        finish_quietly(target);
+    }
+}

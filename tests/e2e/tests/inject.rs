@@ -15,7 +15,7 @@ use roctap::{
     PROGRAM,
     inject::{Entry, Handed, InjectError, Injected, Request, check, inject},
 };
-use tracer_common::shim::{ATTACH_FUNCTION, Attach, attach_status};
+use tracer_common::shim::{ATTACH_AGAIN_FUNCTION, Attach, attach_status};
 
 /// The directory of what is built for the tests.
 fn built() -> &'static Path {
@@ -150,11 +150,16 @@ fn root_inject_calls_what_is_loaded_already() {
     let base = maps.lines().find(|line| line.contains("/memfd:payload.so")).expect("mapped");
     let base = u64::from_str_radix(base.split('-').next().expect("range"), 16).expect("address");
     let image = roctap::discover::Image::open(&built().join("payload.so")).expect("payload");
-    let functions = image.functions(|name| name == ATTACH_FUNCTION).expect("functions");
+    let functions = image.functions(|name| name == ATTACH_AGAIN_FUNCTION).expect("functions");
     let entry = Entry::Loaded { address: base + functions[0].address };
     for calls in 2..5 {
         let injected = put_in(target.pid(), entry).expect("called");
-        assert_eq!(answer(&injected).calls, calls, "the same library");
+        let told = answer(&injected);
+        assert_eq!(told.calls, calls, "the same library");
+        assert_eq!(
+            told.initialised, 0x0123456789abcdef,
+            "thread-local variables have their values"
+        );
         assert!(injected.prepared.1.is_none());
     }
     end(target);

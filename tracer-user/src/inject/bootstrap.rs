@@ -3,7 +3,8 @@
 //! It is copied into the block, so it is position independent and finds everything relative to the
 //! block's beginning, which the thread begins with in `rbx`. Until it has a mapping that it may write
 //! to, it uses no memory. It never calls libc before `go`, and then `pthread_create` alone: what
-//! follows (`dlopen`, `dlsym`, the shim) runs on an ordinary thread of the process.
+//! follows (`dlopen`, `dlsym`, the shim) runs on an ordinary thread of the process. Where the shim is
+//! loaded already it does not even call that: the shim hands the work to a thread of its own.
 #![expect(unsafe_code, reason = "the addresses of the assembled code")]
 
 use core::arch::global_asm;
@@ -15,7 +16,7 @@ pub const PAGE: u64 = 0x1000;
 
 /// Offsets in the shared page. An [`Attach`] is at its beginning.
 pub mod at {
-    /// Address of the attach function, or 0: it is to be loaded.
+    /// Address of the function that attaches again, or 0: the shim is to be loaded.
     pub const ENTRY: usize = 0x80;
     /// Addresses of functions of the process's libc.
     pub const DLOPEN: usize = 0x88;
@@ -139,8 +140,17 @@ global_asm!(
     "jz 70f",
     "call 95f",
     "jmp 21b",
-    // pthread_create(&thread, NULL, payload, page)
     "30:",
+    "mov rax, [rbx + {ENTRY}]",
+    "test rax, rax",
+    "jz 33f",
+    // What is there already hands the work to a thread of its own.
+    "mov dword ptr [rbx + {STATE}], {CALLED}",
+    "mov rdi, rbx",
+    "call rax",
+    "jmp 34f",
+    // pthread_create(&thread, NULL, payload, page)
+    "33:",
     "mov dword ptr [rbx + {STATE}], {LOADING}",
     "lea rdi, [rbx + {THREAD}]",
     "xor esi, esi",
@@ -155,6 +165,7 @@ global_asm!(
     "mov rdi, [rbx + {THREAD}]",
     "call [rbx + {PTHREAD_DETACH}]",
     // The path of the library names this thread: stay until it has been loaded and all is seen.
+    "34:",
     "mov r12d, {NAPS_FOR_END}",
     "32:",
     "cmp dword ptr [rbx + {GO}], {GO_END}",
@@ -204,9 +215,6 @@ global_asm!(
     "50:",
     "push rbx",
     "mov rbx, rdi",
-    "mov rax, [rbx + {ENTRY}]",
-    "test rax, rax",
-    "jnz 60f",
     "lea rdi, [rbx + {PATH}]",
     // RTLD_NOW
     "mov esi, 2",
@@ -218,7 +226,6 @@ global_asm!(
     "call [rbx + {DLSYM}]",
     "test rax, rax",
     "jz 65f",
-    "60:",
     "mov dword ptr [rbx + {STATE}], {CALLED}",
     "mov rdi, rbx",
     "pop rbx",

@@ -187,6 +187,7 @@ fn on_thread(
         words,
         strings,
         filtered: feasible.filtered,
+        calls_libc: matches!(task, Task::Load(_)),
     };
     let mut thread = Writable::seize(pid, victim.tid)?;
     let hurried = Hurried::new(victim.tid);

@@ -58,7 +58,8 @@ pub enum Entry<'a> {
         /// What its memfd is called.
         name: &'a str,
     },
-    /// An attach function that is there already is called.
+    /// A function is called that is there already, on a thread that libc does not know: see
+    /// [`tracer_common::shim::ATTACH_AGAIN_FUNCTION`].
     Loaded {
         /// Its address.
         address: u64,

@@ -38,6 +38,8 @@ pub struct Plan<'a> {
     pub model: &'a dyn Fn(u64) -> Option<Model>,
     /// The process has seccomp filters.
     pub filtered: bool,
+    /// The new thread calls libc.
+    pub calls_libc: bool,
     /// Words of the shared page: offset and value.
     pub words: Vec<(usize, u64)>,
     /// Strings of the shared page.
@@ -166,7 +168,8 @@ fn make(
         // Best effort: the first error is the one to tell.
         let _ = call(tracee, saved, plan.syscall, "munmap", SYS_MUNMAP, [block, block_bytes]);
     }
-    let stays = plan.threads.foreign_allocator;
+    // Its allocator learns of the new thread only where that calls libc.
+    let stays = plan.threads.foreign_allocator && plan.calls_libc;
     started.map(|tid| Started { block, block_bytes, tid, stays })
 }
 

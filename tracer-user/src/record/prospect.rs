@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use tracer_common::shim::{
-    AMD_EXT_TABLE_BYTES, ATTACH_FUNCTION, Attach, DISPATCH_SITE, PROTOCOL_WORD, VERSION, tier,
+    AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, DISPATCH_SITE, PROTOCOL_WORD, VERSION,
+    WORKING_WORD, tier,
 };
 
 use super::{Gpu, target::Tier};
@@ -99,19 +100,20 @@ fn hip_functions(process: &Process, hip: &Library, attach: &mut Attach) -> anyho
 pub struct LoadedShim {
     /// A path by which its file can be opened.
     pub path: PathBuf,
-    /// Address of its attach function.
+    /// Address of its function that attaches again.
     pub attach: u64,
     /// Where its dispatch site is in the file.
     pub site_offset: u64,
 }
 
 impl LoadedShim {
-    /// One of another protocol is left alone: ours is loaded beside it.
+    /// One of another protocol, or whose thread is not there, is left alone: ours is loaded beside it.
     fn find(pid: u32, process: &Process) -> anyhow::Result<Option<Self>> {
         let of = |path: PathBuf| {
             let located = Located::find(process, &path).ok()?;
             let ours = located.word(PROTOCOL_WORD) == Some(VERSION);
-            let attach = located.function(ATTACH_FUNCTION).filter(|_| ours)?;
+            let works = located.word(WORKING_WORD) == Some(1);
+            let attach = located.function(ATTACH_AGAIN_FUNCTION).filter(|_| ours && works)?;
             let site_offset = located.file_offset(DISPATCH_SITE)?;
             Some(Self { path, attach, site_offset })
         };
