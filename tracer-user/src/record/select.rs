@@ -1,6 +1,6 @@
 //! Which functions of a library are probed, where, and under which operation ids.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::PathBuf};
 
 use globset::{GlobSet, GlobSetBuilder};
 use tracer_common::{
@@ -9,11 +9,13 @@ use tracer_common::{
     calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
 };
 
-use super::Options;
+use super::{Options, redirections::Redirections};
 use crate::{
     api,
     discover::{ElfError, Image, Library, Runtime},
-    plan::{Binary, Plan, PlanError, Planner, ProcessMemory, Reached, ReturnProbe},
+    plan::{
+        Binary, Plan, PlanError, Planner, ProcessMemory, Redirected, ReturnProbe, Tables, Untouched,
+    },
     probe::Site,
 };
 
@@ -43,8 +45,8 @@ pub struct Selected {
     pub left_to_shim: Vec<String>,
     /// Functions at which the kernel allows no probe.
     pub impossible: Vec<String>,
-    /// Functions that another tool has redirected, and to where.
-    pub redirected: Vec<(String, String)>,
+    /// Functions that another tool has redirected.
+    pub redirections: Redirections,
 }
 
 /// Chooses functions.
@@ -55,6 +57,7 @@ pub struct Selection {
     allow_slow: bool,
     /// Processes may have the shim, which records HSA calls.
     shim: bool,
+    redirected: Redirected,
     planner: Planner,
     foreign: HashMap<(Domain, String), u16>,
 }
@@ -80,6 +83,7 @@ impl Selection {
             exclude: set(&options.exclude)?,
             allow_slow: options.allow_slow,
             shim,
+            redirected: options.redirected,
             planner: Planner::for_running_kernel(),
             foreign: HashMap::new(),
         })
@@ -123,8 +127,13 @@ impl Selection {
         if self.shim && names.all(|name| table(name) == first) { first } else { 0 }
     }
 
-    /// The places to probe in a library. Stubs are followed through the tables of a `process` that
-    /// has loaded it.
+    /// Whether a plan for a library depends on the process that it is made for.
+    pub fn is_by_process(&self) -> bool {
+        self.redirected == Redirected::Wrapper
+    }
+
+    /// The places to probe in a library. Stubs are followed through the tables of `process` if that has
+    /// loaded it, else of a process of our own.
     ///
     /// # Errors
     ///
@@ -138,8 +147,14 @@ impl Selection {
         let functions =
             Image::open(&library.open_path)?.functions(|name| self.accepts(runtime, name))?;
         let binary = Binary::open(&library.open_path)?;
+        let untouched = Untouched::of(library);
+        let tables = Tables {
+            process,
+            untouched: untouched.as_ref().map(|untouched| untouched as &dyn ProcessMemory),
+            redirected: self.redirected,
+        };
         let mut selected = Selected::default();
-        for plan in self.planner.plan_library(&binary, &functions, process) {
+        for plan in self.planner.plan_live(&binary, &functions, tables) {
             self.take(runtime, plan, &mut selected);
         }
         Ok(selected)
@@ -151,11 +166,7 @@ impl Selection {
             let (aliases, name) = (plan.aliases.join(", "), &plan.symbol);
             tracing::debug!("{aliases}: the same code as {name}, recorded under that name");
         }
-        if let Reached::Redirected { target, .. } = &plan.reached {
-            let to = target.path.as_ref().map(|path| path.display().to_string());
-            let to = to.unwrap_or_else(|| "anonymous memory".to_owned());
-            selected.redirected.extend(names().map(|name| (name, to.clone())));
-        }
+        selected.redirections.add(&plan);
         let by_shim = self.by_shim(plan.names());
         let Some(site) = &plan.site else { return selected.impossible.extend(names()) };
         if !site.class.is_cheap() && !self.allow_slow {
@@ -167,7 +178,13 @@ impl Selection {
             cookie.entry_only = 1;
         }
         cookie.by_shim = by_shim;
-        selected.sites.push(Site { cookie, file_offset: site.file_offset, symbol: plan.symbol });
+        let file = plan.other_file().map(PathBuf::from);
+        selected.sites.push(Site {
+            cookie,
+            file,
+            file_offset: site.file_offset,
+            symbol: plan.symbol,
+        });
     }
 
     fn cookie(&mut self, domain: Domain, name: &str) -> Cookie {

@@ -13,6 +13,7 @@ pub use takeover::Removal;
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
+    sync::Arc,
     time::Instant,
 };
 
@@ -21,24 +22,21 @@ use tracer_common::{
     shim::Layout,
 };
 
-use super::{Gpu, Options, connection::Connection, select::Selection, target::Target};
+use super::{
+    Gpu, Options,
+    connection::Connection,
+    select::Selection,
+    target::{Planned, Target},
+};
 use crate::{
     clock,
-    discover::{FileId, Library},
+    discover::FileId,
     join::{Counts, Joiner},
     privileges,
-    probe::{self, Attachment, Follow, Programs, Settings, Site},
+    probe::{self, Attachment, Follow, Programs, Settings},
     shim::{Memory, MemoryError, Shim},
     trace::{Writer, model::Metadata},
 };
-
-/// The sites of a library are planned once.
-struct Planned {
-    library: Library,
-    sites: Vec<Site>,
-    /// Functions that only the shim can record, because probes there would be slow.
-    left_to_shim: usize,
-}
 
 /// A recording in progress.
 pub struct Session {
@@ -47,7 +45,8 @@ pub struct Session {
     reader: probe::Reader,
     selection: Selection,
     follow: bool,
-    planned: BTreeMap<FileId, Planned>,
+    /// Plans that hold in every process.
+    planned: BTreeMap<FileId, Arc<Planned>>,
     targets: BTreeMap<u32, Target>,
     /// Thread → process, of every thread that was seen.
     threads: HashMap<u32, u32>,
