@@ -46,7 +46,7 @@ pub struct Options {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
-    /// What to probe of HSA functions that another tool has redirected in the process
+    /// Where functions are probed that another tool has redirected in the process
     #[arg(long, value_enum, default_value_t, requires = "pid")]
     redirected: Redirected,
 

@@ -11,13 +11,14 @@ use super::{
     wrapper::Wrappers,
 };
 
-/// What is probed of functions whose table entries another tool has redirected.
+/// Where functions are probed whose table entries another tool has redirected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum Redirected {
-    /// The library's function: the calls that reach it, as the other tool makes them.
+    /// Behind the other tool, in the library: the calls that it passes on, and as it does.
     #[default]
     Implementation,
-    /// The other tool's function, which the table leads to: the calls as the program makes them.
+    /// At the other tool's function, which the table leads to: the calls as the program makes them; the
+    /// implementation where that tool's function cannot be probed cheaply.
     Wrapper,
 }
 
@@ -29,7 +30,7 @@ pub struct Tables<'a> {
     /// A process in which nobody has redirected an entry. It is looked at only when it is needed: where
     /// `process` has not mapped the library, and for entries that are redirected there.
     pub untouched: Option<&'a dyn ProcessMemory>,
-    /// What is probed where an entry is redirected in `process`.
+    /// Where functions are probed whose entry is redirected in `process`.
     pub redirected: Redirected,
 }
 

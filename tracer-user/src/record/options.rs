@@ -81,7 +81,7 @@ pub struct Options {
     #[arg(long)]
     pub allow_slow: bool,
 
-    /// What is probed of HSA functions that another tool has redirected in a running process
+    /// Where functions are probed that another tool has redirected in a running process
     #[arg(long, value_enum, default_value_t, conflicts_with = "command")]
     pub redirected: Redirected,
 

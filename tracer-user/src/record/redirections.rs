@@ -2,59 +2,49 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::plan::{Note, Plan, Probed, Reached};
+use crate::plan::{Note, Plan, Probed, Reached, Target};
 
-/// What the functions of one notice have in common: where they are redirected to; what is probed; why
-/// not the wrapper, where that was asked for.
-type Kind = (String, Probed, Option<String>);
-
-/// The redirected functions of a library.
+/// The redirected functions of a library, by where they are redirected to and what is done about it.
 #[derive(Default)]
-pub struct Redirections(BTreeMap<Kind, Vec<String>>);
+pub struct Redirections(BTreeMap<(String, String), Vec<String>>);
 
 impl Redirections {
-    /// Takes note of a plan, if it is one for redirected functions.
-    pub fn add(&mut self, plan: &Plan) {
+    /// Takes note of a plan of `library`, if it is one for redirected functions.
+    pub fn add(&mut self, plan: &Plan, library: &Path) {
         let Reached::Redirected { target, probed, .. } = &plan.reached else { return };
-        let probed = match probed {
-            // Each begins elsewhere.
-            Probed::Implementation { .. } => Probed::Implementation { file_offset: 0 },
-            probed => probed.clone(),
-        };
-        let why_not = plan.notes.iter().find_map(|note| match note {
-            Note::NoWrapper(why) => Some(why.to_string()),
-            _ => None,
-        });
+        let done = done(plan, target, probed, library);
         let names = plan.names().map(str::to_owned);
-        self.0.entry((target.to_string(), probed, why_not)).or_default().extend(names);
+        self.0.entry((target.to_string(), done)).or_default().extend(names);
     }
 
-    /// The notices, of the tables of process `pid`: which choice was made, and how to make the other.
-    pub fn notices(&self, pid: u32, library: &Path) -> Vec<String> {
-        let library = library.display();
-        let notice = |((to, probed, why_not), names): (&Kind, &Vec<String>)| {
-            let count = names.len();
-            let example = names.first().map_or("", String::as_str);
-            let of_library = match probed {
-                Probed::Stub => format!("their stubs in {library} are probed"),
-                _ => format!("their implementations in {library} are probed"),
+    /// The notices for process `pid`: which choice was made, and how to make the other.
+    pub fn notices(&self, pid: u32) -> Vec<String> {
+        let notice = |((to, done), names): (&(String, String), &Vec<String>)| {
+            let who = match names.as_slice() {
+                [name] => format!("{name} has"),
+                [name, ..] => format!("{} functions, {name} among them, have", names.len()),
+                [] => String::new(),
             };
-            let choice = match (probed, why_not) {
-                (Probed::Wrapper { .. }, _) => {
-                    "they are probed there; --redirected implementation probes them in the library"
-                        .to_owned()
-                }
-                (_, Some(why)) => format!("not probed there: {why}; {of_library}"),
-                (_, None) => {
-                    format!(
-                        "{of_library}; --redirected wrapper probes them where they are redirected to"
-                    )
-                }
-            };
-            format!(
-                "process {pid}: {count} functions, {example} among them, have been redirected to {to}; {choice}"
-            )
+            format!("process {pid}: {who} been redirected to {to}; {done}")
         };
         self.0.iter().map(notice).collect()
+    }
+}
+
+fn done(plan: &Plan, target: &Target, probed: &Probed, library: &Path) -> String {
+    let behind = match probed {
+        Probed::Wrapper { .. } => {
+            return "the wrapper there is probed (--redirected implementation for what is behind it)"
+                .to_owned();
+        }
+        Probed::Implementation { .. } => "implementation",
+        Probed::Stub => "stub",
+    };
+    let behind = format!("the {behind} in {} is probed", library.display());
+    let why_not = plan.notes.iter().find(|note| matches!(note, Note::NoWrapper(_)));
+    match why_not {
+        Some(why_not) => format!("{why_not}; {behind}"),
+        None if target.path.is_none() => behind,
+        None => format!("{behind} (--redirected wrapper for what is there)"),
     }
 }

@@ -155,25 +155,25 @@ impl Selection {
         };
         let mut selected = Selected::default();
         for plan in self.planner.plan_live(&binary, &functions, tables) {
-            self.take(runtime, plan, &mut selected);
+            self.take(library, plan, &mut selected);
         }
         Ok(selected)
     }
 
-    fn take(&mut self, runtime: Runtime, plan: Plan, selected: &mut Selected) {
+    fn take(&mut self, library: &Library, plan: Plan, selected: &mut Selected) {
         let names = || plan.names().map(str::to_owned);
         if !plan.aliases.is_empty() {
             let (aliases, name) = (plan.aliases.join(", "), &plan.symbol);
             tracing::debug!("{aliases}: the same code as {name}, recorded under that name");
         }
-        selected.redirections.add(&plan);
+        selected.redirections.add(&plan, &library.path);
         let by_shim = self.by_shim(plan.names());
         let Some(site) = &plan.site else { return selected.impossible.extend(names()) };
         if !site.class.is_cheap() && !self.allow_slow {
             let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
             return list.extend(names());
         }
-        let mut cookie = self.cookie(runtime.domain(), &plan.symbol);
+        let mut cookie = self.cookie(library.runtime.domain(), &plan.symbol);
         if site.return_probe != ReturnProbe::Allowed {
             cookie.entry_only = 1;
         }

@@ -195,7 +195,7 @@ impl Session {
         let process = Process::open(pid).ok();
         let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
         let selected = self.selection.choose(library, process)?;
-        for text in selected.redirections.notices(pid, &library.path) {
+        for text in selected.redirections.notices(pid) {
             self.notice(text);
         }
         for (domain, operation, name) in self.selection.foreign() {
