@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,8 +215,11 @@ static void check_times(hsa_signal_t signal, uint64_t from) {
 
 static hsa_signal_t none;
 
+static volatile sig_atomic_t stop;
+static void on_term(int signal) { stop = 1; }
+
 static void part_signals(hsa_queue_t* q, long n) {
-  for (long i = 0; i < n; i++) {
+  for (long i = 0; i < n && !stop; i++) {
     uint64_t from = 0;
     OK(hsa_system_get_info, HSA_SYSTEM_INFO_TIMESTAMP, &from);
     hsa_signal_t s = make_signal(1);
@@ -400,6 +404,7 @@ static int run(const char* program, const char* parts, long n) {
 }
 
 int main(int argc, char** argv) {
+  signal(SIGTERM, on_term);
   if (CALL(hsa_init) != HSA_STATUS_SUCCESS) return fail("hsa_init"), report();
   print_times = argc > 3 && strcmp(argv[3], "times") == 0;
   int status = run(argv[0], argc > 1 ? argv[1] : "snrabpqc", argc > 2 ? atol(argv[2]) : 200);

@@ -88,6 +88,7 @@ fn cost(
 ) -> Result<Cost, CalibrateError> {
     let site = Site {
         symbol: class.name().to_owned(),
+        file: None,
         file_offset: file_offset(function as *const () as u64)?,
         cookie: Cookie::default(),
     };

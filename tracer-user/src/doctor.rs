@@ -205,7 +205,9 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
         findings.line(&Finding::Good, &what, &meaning);
     }
     if let Err(reason) = inject::check(pid) {
-        let meaning = format!("GPU times: none, from outside only API calls are seen: {reason}");
+        let meaning = format!(
+            "few GPU times: API calls, kernels and their names are seen from outside: {reason}"
+        );
         findings.line(&Finding::Limited, "the shim cannot be put into it", &meaning);
         return Ok(());
     }
@@ -226,7 +228,11 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
                 Some((tier, _)) => {
                     findings.line(&Finding::Good, "GPU times", &format!("{tier}"));
                 }
-                None => findings.line(&Finding::Limited, "GPU times: none", &prospect.why_none()),
+                None => findings.line(
+                    &Finding::Limited,
+                    "few GPU times, seen from outside",
+                    &prospect.why_none(),
+                ),
             }
         }
     }

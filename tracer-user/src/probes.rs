@@ -13,8 +13,11 @@ use serde::Serialize;
 
 use crate::{
     calibrate::{self, Cost},
-    discover::{self, FileId, Image, Library, Runtime, Scout},
-    plan::{Binary, Class, Plan, Planner, Process, ProcessMemory, Reached, ReturnProbe},
+    discover::{self, FileId, Image, Library, Runtime},
+    plan::{
+        Binary, Class, Plan, Planner, Probed, Process, ProcessMemory, Reached, Redirected,
+        ReturnProbe, Tables, Untouched,
+    },
 };
 
 /// How to print.
@@ -43,6 +46,10 @@ pub struct Options {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
+    /// Where functions are probed that another tool has redirected in the process
+    #[arg(long, value_enum, default_value_t, requires = "pid")]
+    redirected: Redirected,
+
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -56,7 +63,7 @@ const NO_CLASS: &str = "none";
 struct Row {
     symbol: String,
     aliases: Vec<String>,
-    /// Offset in the library's file; none where no probe can be.
+    /// Offset in the library's file, in the other tool's for a `wrapper`; none where no probe can be.
     site: Option<u64>,
     /// The same from the function's entry.
     moved_by: u64,
@@ -65,7 +72,11 @@ struct Row {
     /// Entry and return probe together, ns a call; entry alone where there is no return probe.
     expected_ns: Option<u32>,
     return_probe: bool,
-    reached: String,
+    /// What is probed: the `exported` function, the `implementation` behind it, only its `stub`, or
+    /// another tool's `wrapper`.
+    reached: &'static str,
+    /// Where that tool has redirected the function to: a file, or anonymous memory.
+    redirected_to: Option<String>,
     notes: Vec<String>,
 }
 
@@ -89,7 +100,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
                 bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
             }
             let process = Process::open(pid)?;
-            libraries.iter().map(|l| plan(l, Some(&process))).collect::<Result<Vec<_>, _>>()?
+            let plan = |library| plan(library, Some(&process), options.redirected);
+            libraries.iter().map(plan).collect::<Result<Vec<_>, _>>()?
         }
         (Some(path), None) => vec![plan_file(path)?],
         (None, None) => bail!("name a library or a process"),
@@ -131,18 +143,14 @@ fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
     let Some(runtime) = runtime else {
         bail!("{}: exports no function of the HIP or HSA API", path.display());
     };
-    let library = Library { runtime, path: path.to_owned(), open_path: path.to_owned(), id };
-    let scout = match runtime {
-        Runtime::Hsa => Scout::start(&path.canonicalize()?).ok(),
-        Runtime::Hip => None,
-    };
-    let process = scout.as_ref().and_then(|scout| Process::open(scout.pid()).ok());
-    plan(&library, process.as_ref().map(|p| p as &dyn ProcessMemory))
+    let library = Library { runtime, path: path.to_owned(), open_path: path.canonicalize()?, id };
+    plan(&library, None, Redirected::default())
 }
 
 fn plan(
     library: &Library,
     process: Option<&dyn ProcessMemory>,
+    redirected: Redirected,
 ) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
     let owned = |name: &str| library.runtime.owns_symbol(name);
     let functions = Image::open(&library.open_path)?.functions(owned)?;
@@ -151,7 +159,10 @@ fn plan(
         bail!("{path}: exports no function of the {api} API; stripped, or another library?");
     }
     let binary = Binary::open(&library.open_path)?;
-    let plans = Planner::for_running_kernel().plan_library(&binary, &functions, process);
+    let untouched = Untouched::of(library);
+    let untouched = untouched.as_ref().map(|untouched| untouched as &dyn ProcessMemory);
+    let tables = Tables { process, untouched, redirected };
+    let plans = Planner::for_running_kernel().plan_live(&binary, &functions, tables);
     Ok((library.path.clone(), plans))
 }
 
@@ -180,6 +191,19 @@ impl Costs {
 fn row(plan: Plan, costs: &Costs) -> Row {
     let site = plan.site.as_ref();
     let return_probe = site.is_some_and(|s| s.return_probe == ReturnProbe::Allowed);
+    let (reached, redirected_to) = match &plan.reached {
+        Reached::Exported => ("exported", None),
+        Reached::Implementation { .. } => ("implementation", None),
+        Reached::Stub { .. } => ("stub", None),
+        Reached::Redirected { target, probed, .. } => {
+            let reached = match probed {
+                Probed::Stub => "stub",
+                Probed::Implementation { .. } => "implementation",
+                Probed::Wrapper { .. } => "wrapper",
+            };
+            (reached, Some(target.to_string()))
+        }
+    };
     Row {
         site: site.map(|s| s.file_offset),
         moved_by: site.map_or(0, |s| s.function_offset),
@@ -187,15 +211,8 @@ fn row(plan: Plan, costs: &Costs) -> Row {
         class: site.map_or(NO_CLASS, |s| s.class.name()),
         expected_ns: site.map(|s| costs.ns(s.class, return_probe)),
         return_probe,
-        reached: match plan.reached {
-            Reached::Exported => "exported".to_owned(),
-            Reached::Implementation { .. } => "implementation".to_owned(),
-            Reached::Stub { .. } => "stub".to_owned(),
-            Reached::Redirected { target, .. } => {
-                let to = target.path.map_or("anonymous memory".into(), |p| p.display().to_string());
-                format!("redirected to {to}")
-            }
-        },
+        reached,
+        redirected_to,
         notes: plan.notes.iter().map(ToString::to_string).collect(),
         symbol: plan.symbol,
         aliases: plan.aliases,
@@ -219,8 +236,9 @@ fn table(plan: &LibraryPlan) -> String {
         let ns = row.expected_ns.map_or("-".to_owned(), |ns| ns.to_string());
         let mut remarks: Vec<String> = Vec::new();
         if row.reached != "exported" {
-            remarks.push(row.reached.clone());
+            remarks.push(row.reached.to_owned());
         }
+        remarks.extend(row.redirected_to.iter().map(|to| format!("redirected to {to}")));
         if row.site.is_some() && !row.return_probe {
             remarks.push("entry only".to_owned());
         }

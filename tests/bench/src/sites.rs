@@ -43,5 +43,5 @@ fn site(library: &Library, plan: Plan) -> Option<Site> {
     if place.return_probe != ReturnProbe::Allowed {
         cookie.entry_only = 1;
     }
-    Some(Site { cookie, file_offset: place.file_offset, symbol: plan.symbol })
+    Some(Site { cookie, file: None, file_offset: place.file_offset, symbol: plan.symbol })
 }

@@ -230,19 +230,23 @@ pub fn interrupt(recording: Child) -> Ran {
 pub struct Running {
     /// The process.
     pub child: Child,
-    /// Its first line.
+    /// Its first line, if that was waited for.
     pub ready: String,
     /// Its standard output behind that.
     pub output: BufReader<ChildStdout>,
 }
 
 impl Running {
-    /// Starts a program, whose standard output is a pipe, and waits for its first line: `ready`.
-    pub fn start(command: &mut Command) -> Self {
+    /// Starts a program, whose standard output is a pipe.
+    pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().expect("start");
         let output = BufReader::new(child.stdout.take().expect("piped"));
-        // From here on, dropping it kills the program.
-        let mut running = Self { child, ready: String::new(), output };
+        Self { child, ready: String::new(), output }
+    }
+
+    /// Starts a program, and waits for its first line: `ready`.
+    pub fn start(command: &mut Command) -> Self {
+        let mut running = Self::spawn(command);
         running.output.read_line(&mut running.ready).expect("output");
         assert!(running.ready.starts_with("ready"), "{:?} is no readiness", running.ready);
         running
@@ -259,7 +263,7 @@ impl Running {
         self.ended()
     }
 
-    /// Waits for its end. What it wrote is without its first line.
+    /// Waits for its end. What it wrote is without that line.
     pub fn ended(mut self) -> Ran {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.output.read_to_string(&mut stdout).expect("output");

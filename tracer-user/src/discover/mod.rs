@@ -18,6 +18,7 @@ pub use scout::{SCOUT, Scout, scout};
 use std::{
     collections::BTreeMap,
     io,
+    ops::Range,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -236,6 +237,23 @@ pub(crate) struct File {
     pub id: FileId,
 }
 
+impl File {
+    /// The file that process `pid` maps at `range`, where the kernel calls it `path`; none when it
+    /// cannot be opened.
+    pub(crate) fn mapped(pid: u32, range: Range<u64>, path: &Path, inode: u64) -> Option<Self> {
+        let mapped =
+            PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end));
+        // The kernel marks a replaced file: "/usr/lib/libx.so (deleted)".
+        let shown = path.to_string_lossy();
+        let shown = PathBuf::from(shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned());
+        let rooted = PathBuf::from(format!("/proc/{pid}/root{}", shown.display()));
+        let opened = FileId::of(&mapped).map(|id| (mapped, id)).ok().or_else(|| {
+            FileId::of(&rooted).ok().filter(|id| id.inode == inode).map(|id| (rooted, id))
+        });
+        opened.map(|(open_path, id)| Self { path: shown, open_path, id })
+    }
+}
+
 /// The files that process `pid` maps and whose names `wanted` wants, each once.
 pub(crate) fn mapped<T>(
     pid: u32,
@@ -251,21 +269,12 @@ pub(crate) fn mapped<T>(
         if found.contains_key(&key) {
             continue;
         }
-        let mapped =
-            PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", map.address.0, map.address.1));
-        // The kernel marks a replaced file: "/usr/lib/libx.so (deleted)".
-        let shown = path.to_string_lossy();
-        let shown = PathBuf::from(shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned());
-        let rooted = PathBuf::from(format!("/proc/{pid}/root{}", shown.display()));
-        let opened = FileId::of(&mapped).map(|id| (mapped, id)).ok().or_else(|| {
-            FileId::of(&rooted).ok().filter(|id| id.inode == map.inode).map(|id| (rooted, id))
-        });
-        if let Some((open_path, id)) = opened {
-            found.insert(key, (wanted, File { path: shown, open_path, id }));
+        if let Some(file) = File::mapped(pid, map.address.0..map.address.1, path, map.inode) {
+            found.insert(key, (wanted, file));
         } else {
             tracing::warn!(
                 "process {pid}: {} is mapped but the mapped file cannot be opened",
-                shown.display()
+                path.display()
             );
         }
     }

@@ -77,6 +77,13 @@ pub enum PlanError {
     },
 }
 
+impl PlanError {
+    /// There is no file at `path`, or none that can be opened.
+    pub(super) fn not_found(path: &Path) -> Self {
+        Self::Open { path: path.to_owned(), source: std::io::ErrorKind::NotFound.into() }
+    }
+}
+
 /// A loadable segment with contents in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {

@@ -5,7 +5,8 @@ use std::{io, path::Path};
 use object::{Object as _, ObjectSymbol as _};
 
 use super::{
-    Binary, Identity, KernelVersion, MappedFile, Mapping, Planner, ProcessMemory, Reached,
+    Binary, Identity, KernelVersion, MappedFile, Mapping, PlanError, Planner, ProcessMemory,
+    Reached,
 };
 use crate::discover::Function;
 
@@ -34,6 +35,10 @@ impl ProcessMemory for Echo<'_> {
 
     fn mappings(&self) -> &[Mapping] {
         &self.mappings
+    }
+
+    fn open(&self, _mapping: &Mapping) -> Result<Binary, PlanError> {
+        Binary::from_bytes(self.bytes.to_vec(), Path::new("other"), None)
     }
 }
 

@@ -67,14 +67,13 @@ impl<'a> Located<'a> {
         self.process.word(self.variable(name)?)
     }
 
-    /// The address of the table that the exported stub `name` passes its calls on through; none when
-    /// it is no such stub, or the process has not made the table yet.
+    /// The address of the table that the exported stub `name` passes its calls on through, 0 when the
+    /// process has not made the table yet; none when it is no such stub.
     pub fn table_of(&self, name: &str) -> Option<u64> {
         match stub::recognise(&self.binary, self.exported(name)?.address)? {
             Slot::Table { pointer, .. } => self.process.word(self.bias.wrapping_add(pointer)),
             Slot::Variable { .. } => None,
         }
-        .filter(|&table| table != 0)
     }
 
     fn exported(&self, name: &str) -> Option<&Function> {
@@ -102,7 +101,8 @@ mod tests {
             let process = Process::open(child.id()).unwrap();
             let core = Located::find(&process, &library.open_path)
                 .ok()
-                .and_then(|l| l.table_of("hsa_init"));
+                .and_then(|l| l.table_of("hsa_init"))
+                .filter(|&table| table != 0);
             if let Some(core) = core {
                 break (process, core);
             }

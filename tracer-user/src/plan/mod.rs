@@ -32,7 +32,8 @@
 //! # Stubs
 //!
 //! Exported functions that only pass the call on (all of `hsa_*`, most of HIP 6 and 7's) are followed
-//! to their implementations through the process's live table, and planned there.
+//! to their implementations through the process's live table, and planned there; or, where another
+//! tool has put a wrapper of its own into the table and the user so chooses ([`Redirected`]), at that.
 
 mod binary;
 mod branches;
@@ -44,7 +45,10 @@ mod process;
 mod prologue;
 mod stub;
 mod switch;
+mod tables;
+mod untouched;
 mod unwind;
+mod wrapper;
 
 #[cfg(test)]
 mod tests;
@@ -53,12 +57,21 @@ pub use binary::{Binary, Identity, PlanError};
 pub use fuzz::fuzz_plan;
 pub use kernel::{Class, KernelVersion, Refusal, classify};
 pub use live::{LocateError, Located};
-pub use model::{NotMoved, Note, Plan, Reached, ReturnProbe, Site, Slot, Stop, Target};
+pub use model::{
+    NoWrapper, NotMoved, Note, Plan, Probed, Reached, ReturnProbe, Site, Slot, Stop, Target,
+};
 pub use process::{MappedFile, Mapping, Process, ProcessMemory};
+pub use tables::{Redirected, Tables};
+pub use untouched::Untouched;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::PathBuf,
+};
 
-use process::{Leads, Loaded};
+use process::Leads;
+use tables::Live;
+use wrapper::Wrappers;
 
 use crate::{api::capture::CALLS_BACK, discover::Function};
 
@@ -108,65 +121,99 @@ impl Planner {
         functions: &[Function],
         process: Option<&dyn ProcessMemory>,
     ) -> Vec<Plan> {
-        let loaded = process.map(|process| Loaded::find(process, binary));
+        self.plan_live(binary, functions, Tables { process, ..Tables::default() })
+    }
+
+    /// As [`Planner::plan_library`], through the tables of more than one process. Plans whose sites are
+    /// in other files come behind those of the library.
+    pub fn plan_live(
+        &self,
+        binary: &Binary,
+        functions: &[Function],
+        tables: Tables<'_>,
+    ) -> Vec<Plan> {
+        let live = Live::new(binary, tables);
+        let stubs = functions.iter().filter_map(|f| stub::recognise(binary, f.address));
+        let mut wrappers = live.wrappers(stubs);
         let mut by_address: BTreeMap<u64, Plan> = BTreeMap::new();
-        let mut plans: Vec<(u64, Plan)> = Vec::new();
-        let mut by_site: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut by_site: BTreeMap<(Option<PathBuf>, u64), Plan> = BTreeMap::new();
+        let mut without = Vec::new();
         for function in functions {
             let plan = match by_address.get(&function.address) {
                 Some(plan) => Plan { symbol: function.name.clone(), ..plan.clone() },
                 None => {
-                    let plan = self.plan_exported(binary, function, loaded.as_ref());
+                    let plan = self.plan_exported(binary, function, &live, wrappers.as_mut());
                     by_address.insert(function.address, plan.clone());
                     plan
                 }
             };
-            let Some(offset) = plan.site.as_ref().map(|site| site.file_offset) else {
-                plans.push((u64::MAX, plan));
+            let Some(site) = &plan.site else {
+                without.push(plan);
                 continue;
             };
-            match by_site.get(&offset) {
-                Some(&index) => plans[index].1.aliases.push(plan.symbol),
-                None => {
-                    by_site.insert(offset, plans.len());
-                    plans.push((offset, plan));
+            let place = (plan.other_file().map(PathBuf::from), site.file_offset);
+            match by_site.entry(place) {
+                Entry::Occupied(mut planned) => planned.get_mut().aliases.push(plan.symbol),
+                Entry::Vacant(free) => {
+                    free.insert(plan);
                 }
             }
         }
-        plans.sort_by_key(|(offset, _)| *offset);
-        plans.into_iter().map(|(_, plan)| name(plan)).collect()
+        by_site.into_values().chain(without).map(name).collect()
     }
 
     fn plan_exported(
         &self,
         binary: &Binary,
         function: &Function,
-        loaded: Option<&Option<Loaded<'_>>>,
+        live: &Live<'_>,
+        wrappers: Option<&mut Wrappers<'_>>,
     ) -> Plan {
         let Some(slot) = stub::recognise(binary, function.address) else {
             return self.plan_function(binary, function);
         };
-        let leads = match loaded {
-            None => Leads::Nowhere("no process to read its table in"),
-            Some(None) => Leads::Nowhere("the process has not mapped the library"),
-            Some(Some(loaded)) => loaded.follow(slot),
+        let target = match live.follow(slot) {
+            Leads::Outside(target) => target,
+            leads => return self.plan_behind(binary, function, slot, leads),
         };
-        if let Leads::Inside(address) = leads {
-            // The symbol's size is the stub's.
-            let mut plan = self.plan_at(binary, &function.name, address, 0);
-            let file_offset = binary.file_offset(address).unwrap_or_default();
-            plan.reached = Reached::Implementation { file_offset, slot };
-            return plan;
+        let wrapper = wrappers
+            .filter(|_| !target.is_shim())
+            .map(|wrappers| wrappers.plan(self, &function.name, slot, &target));
+        let why_not = match wrapper {
+            Some(Ok(plan)) => return plan,
+            Some(Err(why)) => Some(why),
+            None => None,
+        };
+        let mut plan = self.plan_behind(binary, function, slot, live.follow_untouched(slot));
+        if !target.is_shim() {
+            let probed = match plan.reached {
+                Reached::Implementation { file_offset, .. } => {
+                    Probed::Implementation { file_offset }
+                }
+                _ => Probed::Stub,
+            };
+            plan.reached = Reached::Redirected { target, slot, probed };
+            plan.notes.extend(why_not.map(Note::NoWrapper));
         }
-        let mut plan = self.plan_function(binary, function);
-        match leads {
-            Leads::Outside(target) => plan.reached = Reached::Redirected { target, slot },
-            Leads::Nowhere(reason) => {
-                plan.reached = Reached::Stub { slot };
-                plan.notes.push(Note::NotFollowed(reason));
+        plan
+    }
+
+    /// The plan for what is behind a stub, where nobody has redirected it; else for the stub.
+    fn plan_behind(&self, binary: &Binary, function: &Function, slot: Slot, leads: Leads) -> Plan {
+        let reason = match leads {
+            Leads::Inside(address) => {
+                // The symbol's size is the stub's.
+                let mut plan = self.plan_at(binary, &function.name, address, 0);
+                let file_offset = binary.file_offset(address).unwrap_or_default();
+                plan.reached = Reached::Implementation { file_offset, slot };
+                return plan;
             }
-            Leads::Inside(_) => {}
-        }
+            Leads::Outside(_) => "its entry is redirected in every process",
+            Leads::Nowhere(reason) => reason,
+        };
+        let mut plan = self.plan_function(binary, function);
+        plan.reached = Reached::Stub { slot };
+        plan.notes.push(Note::NotFollowed(reason));
         plan
     }
 }

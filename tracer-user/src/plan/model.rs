@@ -1,8 +1,12 @@
 //! What a plan says.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use super::kernel::{Class, Refusal};
+use crate::discover::SHIM_FILE_NAME;
 
 /// Where to probe one function, and what is to be known about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +30,14 @@ impl Plan {
         std::iter::once(&self.symbol).chain(&self.aliases).map(String::as_str)
     }
 
+    /// The file that the site is in, where that is not the library: a path by which it can be opened.
+    pub fn other_file(&self) -> Option<&Path> {
+        match &self.reached {
+            Reached::Redirected { probed: Probed::Wrapper { file }, .. } => Some(file),
+            _ => None,
+        }
+    }
+
     /// Whether there is a site and it is of a cheap class.
     pub fn is_cheap(&self) -> bool {
         self.site.as_ref().is_some_and(|site| site.class.is_cheap())
@@ -35,7 +47,7 @@ impl Plan {
 /// A place for a probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
-    /// Offset in the library's file of the probed instruction.
+    /// Offset of the probed instruction in the library's file, or in that of [`Plan::other_file`].
     pub file_offset: u64,
     /// The same from the entry of the function.
     pub function_offset: u64,
@@ -76,18 +88,38 @@ pub enum Reached {
         slot: Slot,
     },
     /// The exported function is a stub, and the live table leads elsewhere: another tool has put
-    /// itself in between. The site is in the stub; the target is for the caller to choose.
+    /// itself in between.
     Redirected {
         /// Where the table leads.
         target: Target,
         /// Where the stub finds it.
         slot: Slot,
+        /// Where the site is.
+        probed: Probed,
     },
     /// The exported function is a stub, but where it leads is not known: no process, or a table
     /// that cannot be read. The site is in the stub.
     Stub {
         /// Where the stub would find it.
         slot: Slot,
+    },
+}
+
+/// Which of the functions that a call passes through is probed, where another tool has put one of its
+/// own in between.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Probed {
+    /// The exported stub, since its implementation is not known.
+    Stub,
+    /// What the stub would jump to, in the library.
+    Implementation {
+        /// Where in the library's file it begins.
+        file_offset: u64,
+    },
+    /// The other tool's function.
+    Wrapper {
+        /// Path by which this process can open the file that it is in.
+        file: PathBuf,
     },
 }
 
@@ -117,6 +149,44 @@ pub struct Target {
     pub file_offset: Option<u64>,
     /// Address in the process.
     pub address: u64,
+}
+
+impl Target {
+    /// Whether it is our own shim, which may have been left there by an earlier recording.
+    pub fn is_shim(&self) -> bool {
+        let path = self.path.as_ref().map(|path| path.to_string_lossy());
+        path.is_some_and(|path| path.contains(SHIM_FILE_NAME))
+    }
+}
+
+/// The file, for people.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}", path.display()),
+            None => f.write_str("anonymous memory"),
+        }
+    }
+}
+
+/// Why a wrapper is not probed, although that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NoWrapper {
+    /// It is in no file.
+    #[error("it is in anonymous memory")]
+    Anonymous,
+    /// Its file is no library that can be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is not in code of its file.
+    #[error("it is not in executable contents of its file")]
+    NotCode,
+    /// Other entries lead to it too: a probe could not tell whose call it sees.
+    #[error("it serves several functions")]
+    Shared,
+    /// Only a probe that is single-stepped, or none, can be placed there.
+    #[error("it has no cheap site")]
+    NotCheap,
 }
 
 /// Something that a plan's reader should know.
@@ -156,6 +226,9 @@ pub enum Note {
     /// The stub's table could not be followed.
     #[error("the stub was not followed: {0}")]
     NotFollowed(&'static str),
+    /// The function is not probed at its wrapper.
+    #[error("the wrapper is not probed: {0}")]
+    NoWrapper(NoWrapper),
 }
 
 /// What a search for a cheap site ended at.

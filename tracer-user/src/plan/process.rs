@@ -1,6 +1,12 @@
 //! A running process's memory: the live tables, and what is mapped where.
 
-use std::{ffi::OsStr, fs::File, io, os::unix::fs::FileExt as _, path::PathBuf};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
 
 use procfs::process::{MMPermissions, MMapPath};
 
@@ -8,6 +14,7 @@ use super::{
     binary::{Binary, Identity, PlanError, file_name},
     model::{Slot, Target},
 };
+use crate::discover;
 
 /// A process whose memory can be read.
 pub trait ProcessMemory {
@@ -27,6 +34,19 @@ pub trait ProcessMemory {
 
     /// Its mappings, as they were when it was opened.
     fn mappings(&self) -> &[Mapping];
+
+    /// The executable mapping that holds `address`.
+    fn code_at(&self, address: u64) -> Option<&Mapping> {
+        let holds = |m: &&Mapping| m.executable && m.start <= address && address < m.end;
+        self.mappings().iter().find(holds)
+    }
+
+    /// Opens the very file that is behind one of its mappings.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it cannot be read or is no x86-64 ELF file with code in it.
+    fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError>;
 }
 
 /// A range of a process's memory.
@@ -72,6 +92,7 @@ impl MappedFile {
 
 /// A process, through `/proc/PID/mem` and `/proc/PID/maps`.
 pub struct Process {
+    pid: u32,
     memory: File,
     mappings: Vec<Mapping>,
 }
@@ -91,7 +112,7 @@ impl Process {
             .and_then(|process| process.maps())
             .map_err(|e| failed(io::Error::other(e)))?;
         let mappings = maps.into_iter().map(mapping).collect();
-        Ok(Self { memory, mappings })
+        Ok(Self { pid, memory, mappings })
     }
 }
 
@@ -123,6 +144,16 @@ impl ProcessMemory for Process {
 
     fn mappings(&self) -> &[Mapping] {
         &self.mappings
+    }
+
+    fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError> {
+        let Some(MappedFile { path, identity }) = &mapping.file else {
+            return Err(PlanError::not_found(Path::new("anonymous memory")));
+        };
+        let range = mapping.start..mapping.end;
+        let file = discover::File::mapped(self.pid, range, path, identity.inode)
+            .ok_or_else(|| PlanError::not_found(path))?;
+        Binary::open(&file.open_path)
     }
 }
 
@@ -192,12 +223,7 @@ impl<'a> Loaded<'a> {
     }
 
     fn locate(&self, address: u64) -> Leads {
-        let mapping = self
-            .process
-            .mappings()
-            .iter()
-            .find(|m| m.executable && m.start <= address && address < m.end);
-        let Some(mapping) = mapping else {
+        let Some(mapping) = self.process.code_at(address) else {
             return Leads::Nowhere("the table's entry leads to no executable memory");
         };
         let offset = mapping.file_offset.checked_add(address - mapping.start);

@@ -1,8 +1,9 @@
 //! The loaded programs, their maps and their links.
 
 use std::{
+    collections::BTreeMap,
     os::fd::{AsFd as _, AsRawFd as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use libbpf_rs::{
@@ -48,6 +49,8 @@ pub struct Settings {
 pub struct Site {
     /// The function.
     pub symbol: String,
+    /// The file that the site is in, where that is not the library.
+    pub file: Option<PathBuf>,
     /// Offset in the file of the probed instruction.
     pub file_offset: u64,
     /// What the programs are told.
@@ -230,7 +233,8 @@ impl Programs {
         Ok(Attachment { entries: links, _returns: Vec::new() })
     }
 
-    /// Probes `sites` of the library at `path` in process `pid`.
+    /// Probes `sites` of the library at `path`, and of the other files that they name, in process
+    /// `pid`.
     ///
     /// # Errors
     ///
@@ -247,11 +251,18 @@ impl Programs {
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        let returning: Vec<&Site> = sites.iter().filter(|s| s.cookie.entry_only == 0).collect();
-        let all: Vec<&Site> = sites.iter().collect();
-        let returns = self.attach_sites(exit, "return", pid, path, &returning)?;
-        let entries = self.attach_sites(enter, "entry", pid, path, &all)?;
-        Ok(Attachment { entries, _returns: returns })
+        let mut files: BTreeMap<&Path, Vec<&Site>> = BTreeMap::new();
+        for site in sites {
+            files.entry(site.file.as_deref().unwrap_or(path)).or_default().push(site);
+        }
+        let mut placed = Attachment { entries: Vec::new(), _returns: Vec::new() };
+        for (path, all) in files {
+            let returning: Vec<&Site> =
+                all.iter().copied().filter(|s| s.cookie.entry_only == 0).collect();
+            placed._returns.extend(self.attach_sites(exit, "return", pid, path, &returning)?);
+            placed.entries.extend(self.attach_sites(enter, "entry", pid, path, &all)?);
+        }
+        Ok(placed)
     }
 
     /// Probes `sites` with programs that do nothing: what the kernel alone costs, to measure against.
@@ -281,6 +292,7 @@ impl Programs {
     ) -> Result<Attachment, ProbeError> {
         let site = Site {
             symbol: tracer_common::shim::DISPATCH_SITE.to_owned(),
+            file: None,
             file_offset,
             cookie: Cookie::default(),
         };

@@ -1,6 +1,6 @@
 //! Loads the BPF programs, attaches them to functions and reads what they record.
 //!
-//! One pair of `uprobe_multi` links serves one library in one process. The return link is attached
+//! One pair of `uprobe_multi` links serves one file in one process. The return link is attached
 //! before the entry link: a call that is entered in between returns without an entry and is reported
 //! as open at the start, whereas the other order would leave an entry that never returns. For the
 //! same reason they are removed in the other order.

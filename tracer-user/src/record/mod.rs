@@ -6,6 +6,7 @@ mod options;
 mod pause;
 mod progress;
 mod prospect;
+mod redirections;
 mod select;
 mod session;
 mod summary;

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, ValueEnum};
 use globset::Glob;
 
-use crate::{discover::Runtime, join::Mode};
+use crate::{discover::Runtime, join::Mode, plan::Redirected};
 
 /// Which GPU times are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -81,6 +81,10 @@ pub struct Options {
     /// Probe also functions at which the kernel must single-step, at about 16 µs a call
     #[arg(long)]
     pub allow_slow: bool,
+
+    /// Where functions are probed that another tool has redirected in a running process
+    #[arg(long, value_enum, default_value_t, conflicts_with = "command")]
+    pub redirected: Redirected,
 
     /// Where GPU times come from
     #[arg(long, value_enum, default_value_t)]

@@ -47,6 +47,10 @@ impl Prospect {
             amd_ext_table: runtime.table_of(AMD_EXT_STUB).with_context(missing)?,
             ..Attach::default()
         };
+        if attach.core_table == 0 || attach.amd_ext_table == 0 {
+            // The library is mapped, and has not been initialised yet.
+            return Ok(None);
+        }
         // A table begins with its version: major, and its size as minor.
         let version = process.word(attach.amd_ext_table).unwrap_or(0);
         let tables_known = AMD_EXT_TABLE_BYTES.contains(&((version >> 32) as u32));

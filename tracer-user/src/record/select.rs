@@ -1,6 +1,6 @@
 //! Which functions of a library are probed, where, and under which operation ids.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::PathBuf};
 
 use globset::{GlobSet, GlobSetBuilder};
 use tracer_common::{
@@ -9,11 +9,14 @@ use tracer_common::{
     calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
 };
 
-use super::Options;
+use super::{Options, redirections::Redirections};
 use crate::{
     api,
     discover::{ElfError, Image, Library, Runtime},
-    plan::{Binary, Plan, PlanError, Planner, ProcessMemory, Reached, ReturnProbe},
+    plan::{
+        Binary, Plan, PlanError, Planner, ProcessMemory, Reached, Redirected, ReturnProbe, Tables,
+        Untouched,
+    },
     probe::Site,
 };
 
@@ -48,8 +51,8 @@ pub struct Selected {
     pub left_to_shim: Vec<String>,
     /// Functions at which the kernel allows no probe.
     pub impossible: Vec<String>,
-    /// Functions that another tool has redirected, and to where.
-    pub redirected: Vec<(String, String)>,
+    /// Functions that another tool has redirected.
+    pub redirections: Redirections,
 }
 
 /// Where GPU work can be seen from outside.
@@ -69,6 +72,7 @@ pub struct Selection {
     allow_slow: bool,
     /// Processes may have the shim, which records HSA calls.
     shim: bool,
+    redirected: Redirected,
     planner: Planner,
     foreign: HashMap<(Domain, String), u16>,
 }
@@ -94,6 +98,7 @@ impl Selection {
             exclude: set(&options.exclude)?,
             allow_slow: options.allow_slow,
             shim,
+            redirected: options.redirected,
             planner: Planner::for_running_kernel(),
             foreign: HashMap::new(),
         })
@@ -137,8 +142,13 @@ impl Selection {
         if self.shim && names.all(|name| table(name) == first) { first } else { 0 }
     }
 
-    /// The places to probe in a library. Stubs are followed through the tables of a `process` that
-    /// has loaded it.
+    /// Whether a plan for a library depends on the process that it is made for.
+    pub fn is_by_process(&self) -> bool {
+        self.redirected == Redirected::Wrapper
+    }
+
+    /// The places to probe in a library. Stubs are followed through the tables of `process` if that has
+    /// loaded it, else of a process of our own.
     ///
     /// # Errors
     ///
@@ -149,18 +159,17 @@ impl Selection {
         process: Option<&dyn ProcessMemory>,
     ) -> Result<Selected, SelectError> {
         let runtime = library.runtime;
-        let functions =
-            Image::open(&library.open_path)?.functions(|name| self.accepts(runtime, name))?;
-        let binary = Binary::open(&library.open_path)?;
+        let accepts = |name: &str| self.accepts(runtime, name);
+        let plans = self.plans(library, process, self.redirected, accepts)?;
         let mut selected = Selected::default();
-        for plan in self.planner.plan_library(&binary, &functions, process) {
-            self.take(runtime, plan, &mut selected);
+        for plan in plans {
+            self.take(library, plan, &mut selected);
         }
         Ok(selected)
     }
 
-    /// Where to probe the functions of the HSA runtime that ring doorbells and end signals; those that
-    /// `process` has not redirected, at cheap sites.
+    /// Where to probe the functions of the HSA runtime that ring doorbells and end signals, at cheap
+    /// sites; their implementations, whoever has redirected them.
     ///
     /// # Errors
     ///
@@ -170,45 +179,60 @@ impl Selection {
         library: &Library,
         process: Option<&dyn ProcessMemory>,
     ) -> Result<Doorbells, SelectError> {
-        let functions = Image::open(&library.open_path)?
-            .functions(|name| DOORBELLS.contains(&name) || name == SIGNAL_END)?;
-        let binary = Binary::open(&library.open_path)?;
-        let plans = self.planner.plan_library(&binary, &functions, process);
+        let wanted = |name: &str| DOORBELLS.contains(&name) || name == SIGNAL_END;
         let site = |plan: Plan| {
             let reached =
-                !matches!(plan.reached, Reached::Stub { .. } | Reached::Redirected { .. });
+                matches!(plan.reached, Reached::Exported | Reached::Implementation { .. });
             let site = plan.site.filter(|site| reached && site.class.is_cheap())?;
             let (file_offset, cookie) = (site.file_offset, Cookie::default());
-            Some(Site { symbol: plan.symbol, file_offset, cookie })
+            Some(Site { symbol: plan.symbol, file: None, file_offset, cookie })
         };
+        let plans = self.plans(library, process, Redirected::Implementation, wanted)?;
         let sites = plans.into_iter().filter_map(site);
         let (ends, stores) = sites.partition(|site| site.symbol == SIGNAL_END);
         Ok(Doorbells { stores, ends })
     }
 
-    fn take(&mut self, runtime: Runtime, plan: Plan, selected: &mut Selected) {
+    /// The plans for the functions of a library that are `wanted`.
+    fn plans(
+        &self,
+        library: &Library,
+        process: Option<&dyn ProcessMemory>,
+        redirected: Redirected,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Plan>, SelectError> {
+        let functions = Image::open(&library.open_path)?.functions(wanted)?;
+        let binary = Binary::open(&library.open_path)?;
+        let untouched = Untouched::of(library);
+        let untouched = untouched.as_ref().map(|untouched| untouched as &dyn ProcessMemory);
+        Ok(self.planner.plan_live(&binary, &functions, Tables { process, untouched, redirected }))
+    }
+
+    fn take(&mut self, library: &Library, plan: Plan, selected: &mut Selected) {
         let names = || plan.names().map(str::to_owned);
         if !plan.aliases.is_empty() {
             let (aliases, name) = (plan.aliases.join(", "), &plan.symbol);
             tracing::debug!("{aliases}: the same code as {name}, recorded under that name");
         }
-        if let Reached::Redirected { target, .. } = &plan.reached {
-            let to = target.path.as_ref().map(|path| path.display().to_string());
-            let to = to.unwrap_or_else(|| "anonymous memory".to_owned());
-            selected.redirected.extend(names().map(|name| (name, to.clone())));
-        }
+        selected.redirections.add(&plan, &library.path);
         let by_shim = self.by_shim(plan.names());
         let Some(site) = &plan.site else { return selected.impossible.extend(names()) };
         if !site.class.is_cheap() && !self.allow_slow {
             let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
             return list.extend(names());
         }
-        let mut cookie = self.cookie(runtime.domain(), &plan.symbol);
+        let mut cookie = self.cookie(library.runtime.domain(), &plan.symbol);
         if site.return_probe != ReturnProbe::Allowed {
             cookie.entry_only = 1;
         }
         cookie.by_shim = by_shim;
-        selected.sites.push(Site { cookie, file_offset: site.file_offset, symbol: plan.symbol });
+        let file = plan.other_file().map(PathBuf::from);
+        selected.sites.push(Site {
+            cookie,
+            file,
+            file_offset: site.file_offset,
+            symbol: plan.symbol,
+        });
     }
 
     fn cookie(&mut self, domain: Domain, name: &str) -> Cookie {

@@ -1,6 +1,6 @@
 //! A traced process: what is attached to it, and whether it lives.
 
-use std::{collections::BTreeMap, fmt, os::fd::OwnedFd};
+use std::{collections::BTreeMap, fmt, os::fd::OwnedFd, sync::Arc};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -9,9 +9,9 @@ use rustix::{
 
 use super::session::Removal;
 use crate::{
-    discover::FileId,
-    probe::Attachment,
-    trace::model::{Library, Process},
+    discover::{FileId, Library},
+    probe::{Attachment, Site},
+    trace::model::{self, Process},
 };
 
 /// Where a process's GPU times come from.
@@ -46,12 +46,31 @@ impl fmt::Display for Tier {
     }
 }
 
+/// What is to be probed of a library.
+pub struct Planned {
+    /// The library.
+    pub library: Library,
+    /// Where, in its file and others.
+    pub sites: Vec<Site>,
+    /// Functions that only the shim can record, because probes there would be slow.
+    pub left_to_shim: usize,
+}
+
+impl Planned {
+    /// Whether probes are in files that another tool brought into the process.
+    fn has_wrappers(&self) -> bool {
+        self.sites.iter().any(|site| site.file.is_some())
+    }
+}
+
 /// One process.
 pub struct Target {
     pid: u32,
     /// What the trace says of it.
     pub info: Process,
-    /// The libraries that are probed in it.
+    /// What is to be probed in it.
+    pub planned: BTreeMap<FileId, Arc<Planned>>,
+    /// What is probed in it.
     pub attached: BTreeMap<FileId, Attachment>,
     /// Of these, the probes at functions that the shim records where it records calls.
     pub covered: BTreeMap<FileId, Attachment>,
@@ -78,6 +97,7 @@ impl Target {
         Self {
             pid,
             info: Process { command, attached_ns, ..Process::default() },
+            planned: BTreeMap::new(),
             attached: BTreeMap::new(),
             covered: BTreeMap::new(),
             removals: Vec::new(),
@@ -113,8 +133,21 @@ impl Target {
     }
 
     /// Remembers a probed library.
-    pub fn add_library(&mut self, id: FileId, library: Library, attachment: Attachment) {
+    pub fn add_library(&mut self, id: FileId, library: model::Library, attachment: Attachment) {
+        self.info.libraries.retain(|known| known.path != library.path);
         self.info.libraries.push(library);
         self.attached.insert(id, attachment);
+    }
+
+    /// The process executes another program, whose tables nobody has redirected yet: forgets the plans
+    /// with another tool's wrappers, so that libraries are planned again when that has mapped them.
+    pub fn forget_wrappers(&mut self) {
+        let with: Vec<FileId> =
+            self.planned.iter().filter(|(_, p)| p.has_wrappers()).map(|(&id, _)| id).collect();
+        for id in with {
+            let planned = self.planned.remove(&id);
+            self.left_to_shim -= planned.map_or(0, |planned| planned.left_to_shim);
+            drop((self.attached.remove(&id), self.covered.remove(&id)));
+        }
     }
 }

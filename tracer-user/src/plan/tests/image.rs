@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, path::Path};
 
-use super::super::{Binary, Identity, MappedFile, Mapping, ProcessMemory};
+use super::super::{Binary, Identity, MappedFile, Mapping, PlanError, ProcessMemory};
 use crate::discover::Function;
 
 /// Where code begins, in the file and in the image.
@@ -137,10 +137,15 @@ fn fde(frames: &mut Vec<u8>, address: u64, size: u32, instructions: &[u8]) {
 pub struct Fake {
     pub words: BTreeMap<u64, u64>,
     pub mappings: Vec<Mapping>,
+    /// The other library's file.
+    pub other: Vec<u8>,
 }
 
 /// Where the other library's code is.
 pub const OTHER: u64 = 0x7f99_0000_0000;
+/// The same in its file.
+pub const OTHER_OFFSET: u64 = 0x3000;
+pub const OTHER_PATH: &str = "/usr/lib/libtool.so";
 
 impl Fake {
     pub fn new(words: &[(u64, u64)]) -> Self {
@@ -157,9 +162,9 @@ impl Fake {
         let other = Mapping {
             start: OTHER,
             end: OTHER + 0x2000,
-            file_offset: 0x3000,
+            file_offset: OTHER_OFFSET,
             executable: true,
-            file: file("/usr/lib/libtool.so", 12),
+            file: file(OTHER_PATH, 12),
         };
         let mappings = vec![
             ours(0, CODE, false),
@@ -168,7 +173,7 @@ impl Fake {
             ours(DATA, 0xc000, false),
             other,
         ];
-        Self { words: words.iter().copied().collect(), mappings }
+        Self { words: words.iter().copied().collect(), mappings, other: Vec::new() }
     }
 }
 
@@ -182,5 +187,10 @@ impl ProcessMemory for Fake {
 
     fn mappings(&self) -> &[Mapping] {
         &self.mappings
+    }
+
+    fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError> {
+        assert_eq!(mapping.start, OTHER);
+        Binary::from_bytes(self.other.clone(), Path::new(OTHER_PATH), None)
     }
 }

@@ -3,5 +3,6 @@ mod image;
 mod kernel;
 mod prologue;
 mod property;
+mod redirected;
 mod rocm;
 mod stubs;

@@ -1,7 +1,5 @@
 //! Following stubs, on assembled copies of the known shapes.
 
-use std::path::Path;
-
 use iced_x86::{
     Code, Instruction, MemoryOperand, Register,
     code_asm::{
@@ -12,7 +10,7 @@ use iced_x86::{
 
 use super::{
     super::{Class, KernelVersion, Note, Plan, Planner, Reached, Slot},
-    image::{BIAS, CODE, DATA, Fake, OTHER, Part, binary},
+    image::{BIAS, CODE, DATA, Fake, Part, binary},
 };
 
 /// Variable that holds the table's address, and where the table is in the process.
@@ -244,18 +242,6 @@ fn what_is_not_a_stub() {
         }),
         &[],
     );
-}
-
-#[test]
-fn redirected_entries_are_left_to_the_caller() {
-    let words = [(BIAS + POINTER, TABLE), (TABLE + OFFSET, OTHER + 0x123)];
-    let plan = plan(&hsa(CODE), &[], &words);
-    let Reached::Redirected { target, slot } = &plan.reached else { panic!("{plan:?}") };
-    assert_eq!(*slot, SLOT);
-    assert_eq!(target.path.as_deref(), Some(Path::new("/usr/lib/libtool.so")));
-    assert_eq!((target.file_offset, target.address), (Some(0x3123), OTHER + 0x123));
-    // What can be probed in the library is the stub.
-    assert_eq!(plan.site.unwrap().file_offset, CODE);
 }
 
 #[test]

@@ -1,20 +1,19 @@
 //! Attaching: to the held command, to running processes, to one library after the other.
 
-use std::{collections::BTreeSet, ffi::OsStr};
+use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use tracer_common::{bpf::phase, calls::tables};
 
-use super::{Planned, Session};
+use super::Session;
 use crate::{
     clock,
-    discover::{self, FileId, Inside, Library, Runtime, SHIM_FILE_NAME, Scout},
+    discover::{self, FileId, Inside, Library},
     plan::{Process, ProcessMemory},
     probe::Site,
     record::{
         Gpu,
-        select::{SelectError, Selected},
-        target::{Target, Tier},
+        target::{Planned, Target, Tier},
     },
     trace::model,
 };
@@ -133,21 +132,35 @@ impl Session {
     }
 
     pub(super) fn attach(&mut self, pid: u32, library: Library) -> anyhow::Result<()> {
-        let id = library.id;
-        if !self.planned.contains_key(&id) {
-            let planned = self.plan(pid, &library)?;
-            self.planned.insert(id, planned);
-        }
-        let (Some(planned), Some(target)) = (self.planned.get(&id), self.targets.get_mut(&pid))
-        else {
+        if self.targets.get(&pid).is_none_or(|target| target.planned.contains_key(&library.id)) {
             return Ok(());
+        }
+        let planned = match self.planned.get(&library.id) {
+            Some(planned) => Arc::clone(planned),
+            None => Arc::new(self.plan(pid, &library)?),
         };
-        if target.attached.contains_key(&id) || planned.sites.is_empty() {
+        if !self.selection.is_by_process() {
+            self.planned.insert(library.id, Arc::clone(&planned));
+        }
+        self.attach_planned(pid, &library.open_path, planned)
+    }
+
+    /// Probes what is planned of the library that can be opened at `path`.
+    pub(super) fn attach_planned(
+        &mut self,
+        pid: u32,
+        path: &Path,
+        planned: Arc<Planned>,
+    ) -> anyhow::Result<()> {
+        let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
+        let id = planned.library.id;
+        if planned.sites.is_empty() {
+            target.planned.insert(id, planned);
             return Ok(());
         }
         self.programs.set_phase(phase::ATTACHING)?;
         let sites: Vec<Site> = planned.sites.iter().filter(|s| !is_covered(s)).cloned().collect();
-        let attachment = self.programs.attach(pid, &library.open_path, &sites);
+        let attachment = self.programs.attach(pid, path, &sites);
         self.programs.set_phase(phase::ATTACHED)?;
         let attachment = attachment?;
         let entry_only = planned.sites.iter().filter(|s| s.cookie.entry_only != 0).count();
@@ -159,16 +172,15 @@ impl Session {
         };
         target.add_library(id, shown, attachment);
         target.left_to_shim += planned.left_to_shim;
+        target.planned.insert(id, planned);
         self.trace.process(pid, target.info.clone());
         self.attach_covered(pid, id)
     }
 
     /// Probes the functions that the shim records where it records calls.
     pub(super) fn attach_covered(&mut self, pid: u32, id: FileId) -> anyhow::Result<()> {
-        let (Some(planned), Some(target)) = (self.planned.get(&id), self.targets.get_mut(&pid))
-        else {
-            return Ok(());
-        };
+        let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
+        let Some(planned) = target.planned.get(&id) else { return Ok(()) };
         let covered: Vec<Site> = planned.sites.iter().filter(|s| is_covered(s)).cloned().collect();
         if covered.is_empty() {
             return Ok(());
@@ -180,47 +192,13 @@ impl Session {
         Ok(())
     }
 
-    /// Chooses a library's functions; stubs are followed through the tables of process `pid`.
-    pub(super) fn choose(&mut self, library: &Library, pid: u32) -> Result<Selected, SelectError> {
+    /// Plans the probes of a library, and says what is not as one would wish.
+    fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Planned> {
         let process = Process::open(pid).ok();
-        self.selection.choose(library, process.as_ref().map(|p| p as &dyn ProcessMemory))
-    }
-
-    /// Chooses a library's functions; stubs are followed through the tables of a process of our own,
-    /// which nobody has redirected.
-    pub(super) fn choose_by_scout(&mut self, library: &Library) -> Result<Selected, SelectError> {
-        match Scout::start(&library.open_path) {
-            Ok(scout) => self.choose(library, scout.pid()),
-            Err(error) => {
-                tracing::info!("{}: not loaded: {error}", library.path.display());
-                self.selection.choose(library, None)
-            }
-        }
-    }
-
-    /// Plans the probes of a library. Its stubs are followed through process `pid` if that has mapped
-    /// it, else through a process of our own.
-    pub(super) fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Planned> {
-        let mapped = discover::libraries(pid).is_ok_and(|l| l.iter().any(|l| l.id == library.id));
-        let mut selected = match library.runtime {
-            Runtime::Hsa if !mapped => self.choose_by_scout(library)?,
-            _ => self.choose(library, pid)?,
-        };
-        // What our own shim has left there in an earlier recording is no news.
-        let ours = selected.redirected.iter().all(|(_, to)| to.contains(SHIM_FILE_NAME));
-        if let (Some(_), true) = (selected.redirected.first(), ours) {
-            selected = self.choose_by_scout(library)?;
-        }
-        if let Some((name, _)) = selected.redirected.first() {
-            let others: BTreeSet<&str> =
-                selected.redirected.iter().map(|(_, to)| to.as_str()).collect();
-            let (count, to) = (selected.redirected.len(), others.into_iter().collect::<Vec<_>>());
-            self.notice(format!(
-                "process {pid}: {count} functions, {name} among them, have been redirected to {}; their implementations in {} are probed",
-                to.join(", "),
-                library.path.display()
-            ));
-            selected = self.choose_by_scout(library)?;
+        let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
+        let selected = self.selection.choose(library, process)?;
+        for text in selected.redirections.notices(pid) {
+            self.notice(text);
         }
         for (domain, operation, name) in self.selection.foreign() {
             self.trace.operation(domain.0, operation.into(), name);

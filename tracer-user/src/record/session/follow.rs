@@ -1,14 +1,16 @@
 //! Following: children, programs that are executed, libraries that are loaded later, the dead.
 
+use std::sync::Arc;
+
 use tracer_common::bpf::{LifeRecord, flag, kind};
 
 use super::{Session, drain::SCAN_INTERVAL};
 use crate::{
     clock,
-    discover::{self, Library, Runtime},
+    discover::{self, Runtime},
     record::{
         pause::Pause,
-        target::{Target, Tier},
+        target::{Planned, Target, Tier},
     },
 };
 
@@ -40,6 +42,7 @@ impl Session {
             target.dispatch_site = None;
             target.doorbells = None;
         }
+        target.forget_wrappers();
         self.trace.process(pid, target.info.clone());
         self.take_frames(|_| {})?;
         let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
@@ -67,13 +70,16 @@ impl Session {
             ),
             tier => tier.clone(),
         };
-        let libraries: Vec<Library> = parent
-            .attached
-            .keys()
-            .filter_map(|id| self.planned.get(id).map(|planned| planned.library.clone()))
-            .collect();
+        // It has its parent's memory, tables and all.
+        let planned: Vec<Arc<Planned>> = parent.planned.values().cloned().collect();
         self.add_target(child, command, tier);
-        let attached = self.attach_all(child, libraries).and_then(|()| self.attach_site(child));
+        let attached = planned
+            .into_iter()
+            .try_for_each(|planned| {
+                let path = planned.library.open_path.clone();
+                self.attach_planned(child, &path, planned)
+            })
+            .and_then(|()| self.attach_site(child));
         drop(pause);
         if let Err(error) = attached
             && self.targets.get(&child).is_some_and(Target::is_alive)
@@ -97,7 +103,7 @@ impl Session {
             let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
             self.see_from_outside(pid, &libraries);
             for library in libraries {
-                let known = |t: &Target| t.attached.contains_key(&library.id);
+                let known = |t: &Target| t.planned.contains_key(&library.id);
                 if !self.selection.wants(library.runtime)
                     || self.targets.get(&pid).is_none_or(known)
                 {

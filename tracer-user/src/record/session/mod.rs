@@ -14,6 +14,7 @@ pub use takeover::Removal;
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
+    sync::Arc,
     time::Instant,
 };
 
@@ -26,26 +27,18 @@ use super::{
     Gpu, Options,
     connection::Connection,
     select::{Doorbells, Selection},
-    target::Target,
+    target::{Planned, Target},
 };
 use crate::{
     clock,
-    discover::{FileId, Library},
+    discover::FileId,
     join::{Counts, Joiner},
     outside::Outside,
     privileges,
-    probe::{self, Attachment, Follow, Programs, Settings, Site},
+    probe::{self, Attachment, Follow, Programs, Settings},
     shim::{Memory, MemoryError, Shim},
     trace::{Writer, model::Metadata},
 };
-
-/// The sites of a library are planned once.
-struct Planned {
-    library: Library,
-    sites: Vec<Site>,
-    /// Functions that only the shim can record, because probes there would be slow.
-    left_to_shim: usize,
-}
 
 /// A recording in progress.
 pub struct Session {
@@ -54,7 +47,8 @@ pub struct Session {
     reader: probe::Reader,
     selection: Selection,
     follow: bool,
-    planned: BTreeMap<FileId, Planned>,
+    /// Plans that hold in every process.
+    planned: BTreeMap<FileId, Arc<Planned>>,
     /// Where GPU work is seen from outside, by library.
     doorbells: BTreeMap<FileId, Doorbells>,
     outside: Outside,

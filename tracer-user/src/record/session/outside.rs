@@ -5,7 +5,7 @@ use tracer_common::bpf::PacketRecord;
 use super::{Session, drain::see_thread};
 use crate::{
     clock,
-    discover::{FileId, Library, Runtime, Scout},
+    discover::{FileId, Library, Runtime},
     plan::{Process, ProcessMemory},
     record::{
         select::Doorbells,
@@ -50,12 +50,7 @@ impl Session {
         }
         let process = Process::open(pid).ok();
         let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
-        let mut found = self.selection.doorbells(library, process)?;
-        if found.stores.is_empty() {
-            // The process has not loaded it yet, or another tool has redirected its functions.
-            let scout = Scout::start(&library.open_path)?;
-            found = self.selection.doorbells(library, Some(&Process::open(scout.pid())?))?;
-        }
+        let found = self.selection.doorbells(library, process)?;
         if found.stores.is_empty() {
             anyhow::bail!("{}: no function that rings doorbells was found", library.path.display());
         }

@@ -1,0 +1,157 @@
+//! Processes in which another tool has redirected functions of the HSA runtime's tables.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use e2e::{Ran, Recorded, Running, Scene, app, run, wait_until};
+use roctap::{discover::Image, trace::model::ApiCall};
+use serde_json::Value;
+use tracer_common::{bpf::flag, calls::FIRST_ID};
+
+/// Starts `hsa_direct` with a copy of the tool loaded, and says where that is.
+fn start(scene: &Scene) -> (Running, PathBuf) {
+    let tool = scene.path("libhsa_tool.so");
+    std::fs::copy(app("libhsa_tool.so"), &tool).expect("copied");
+    let mut command = scene.command(app("hsa_direct"));
+    command.args(["s", "1000000000"]).env("HSA_TOOLS_LIB", &tool);
+    let target = Running::spawn(&mut command);
+    wait_until("it dispatches", || {
+        std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 20_000)
+    });
+    (target, tool)
+}
+
+/// Ends it: it found nothing wrong, and said no more than without us.
+fn finish(target: Running) {
+    let ran = target.end().expect(0);
+    assert_eq!(ran.stderr, "");
+    assert!(ran.stdout.contains("result ok"), "{ran:?}");
+    assert_eq!(ran.counts()["hsa_signal_create"], ran.launches()["direct_one"]);
+}
+
+/// What `roctap probes` says of the functions that the tool has redirected, by name.
+fn probes(scene: &Scene, target: &Running, redirected: &str) -> BTreeMap<String, Value> {
+    let pid = target.pid().to_string();
+    let options = ["probes", "-p", &pid, "--format", "json", "--redirected", redirected];
+    let ran = run(&mut scene.roctap(&options)).expect(0);
+    let plans: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let functions = plans[0]["functions"].as_array().expect("functions").iter();
+    let redirected = functions.filter(|row| !row["redirected_to"].is_null());
+    let rows: BTreeMap<String, Value> = redirected
+        .map(|row| (row["symbol"].as_str().expect("a name").to_owned(), row.clone()))
+        .collect();
+    let names: Vec<&str> = rows.keys().map(String::as_str).collect();
+    assert_eq!(names, REDIRECTED);
+    rows
+}
+
+const REDIRECTED: [&str; 4] =
+    ["hsa_signal_create", "hsa_signal_destroy", "hsa_signal_wait_scacquire", "hsa_system_get_info"];
+
+/// Each round of the program makes one call of each of three redirected functions, and two of the
+/// fourth, which the library calls too: while all of them were recorded that way, none is missing.
+fn expect_all_calls(trace: &Recorded, pid: u32, that_way: impl Fn(&ApiCall) -> bool) {
+    trace.expect_complete();
+    let times = REDIRECTED.map(|name| {
+        let calls = trace.calls.iter().filter(|call| trace.function(call) == name);
+        let by_program = calls.filter(|call| call.record.thread_id == pid && that_way(call));
+        // When those that were open at the start began is not known.
+        let whole = by_program.filter(|call| call.flags & flag::OPEN_AT_START == 0);
+        let mut times: Vec<u64> = whole.map(|call| call.record.begin_ns).collect();
+        times.sort_unstable();
+        assert!(times.len() > 100, "{name}: {}", times.len());
+        times
+    });
+    let from = times.iter().map(|times| times[0]).max().expect("four");
+    let to = times.iter().map(|times| times[times.len() - 1]).min().expect("four");
+    let counts = times.map(|times| times.iter().filter(|t| (from..=to).contains(t)).count());
+    let [created, destroyed, waited, asked] = counts;
+    assert!(created > 100 && asked + 2 >= 2 * created, "{counts:?}");
+    for count in [destroyed, waited] {
+        assert!(count.abs_diff(created) <= 1, "{counts:?}");
+    }
+}
+
+fn record(scene: &Scene, target: &Running, options: &[&str]) -> Ran {
+    let pid = target.pid().to_string();
+    let mut record = scene.record(&["-p", &pid, "--api", "hsa", "-d", "0.5", "--force"]);
+    run(record.args(options)).expect(0)
+}
+
+#[test]
+fn root_redirected_functions_are_probed_where_the_user_chooses() {
+    let scene = Scene::default();
+    let (target, file) = start(&scene);
+    let tool = file.display().to_string();
+
+    let rows = probes(&scene, &target, "wrapper");
+    let exported = Image::open(&file).expect("the tool");
+    let wrappers = exported.functions(|name| name.starts_with("wrapped_")).expect("symbols");
+    for name in ["signal_create", "signal_destroy"] {
+        let row = &rows[&format!("hsa_{name}")];
+        assert_eq!((&row["reached"], &row["redirected_to"]), (&"wrapper".into(), &tool[..].into()));
+        let wrapper = wrappers.iter().find(|f| f.name == format!("wrapped_{name}"));
+        let begin = row["site"].as_u64().expect("a site") - row["moved_by"].as_u64().expect("one");
+        assert_eq!(begin, wrapper.expect("exported").file_offset);
+        assert_eq!(row["class"], "emulated");
+    }
+    for (name, why) in [
+        ("hsa_signal_wait_scacquire", "the wrapper is not probed: it has no cheap site"),
+        ("hsa_system_get_info", "the wrapper is not probed: it is in anonymous memory"),
+    ] {
+        let row = &rows[name];
+        assert_eq!((&row["reached"], &row["notes"][0]), (&"implementation".into(), &why.into()));
+    }
+    for row in probes(&scene, &target, "implementation").values() {
+        assert_eq!(row["reached"], "implementation", "{row}");
+    }
+
+    let ran = record(&scene, &target, &["--gpu", "uprobes", "--redirected", "wrapper"]);
+    expect_all_calls(&scene.trace(), target.pid(), |_| true);
+    let others = "(--redirected implementation";
+    ran.complains(&["2 functions, hsa_signal_create", &tool, "wrapper there is probed", others]);
+    ran.complains(&["hsa_signal_wait_", &tool, "no cheap site", "the implementation in"]);
+    ran.complains(&["hsa_system_get_info has", "anonymous memory", "the implementation in"]);
+
+    // Only a slow probe reaches the implementation of hsa_signal_create.
+    let ran = record(&scene, &target, &["--gpu", "uprobes", "--allow-slow"]);
+    expect_all_calls(&scene.trace(), target.pid(), |_| true);
+    ran.complains(&["hsa_signal_create", &tool, "the implementation in", "(--redirected wrapper"]);
+
+    // The very file that is mapped is probed, whatever has become of its name.
+    std::fs::write(scene.path("other"), "another").expect("written");
+    std::fs::rename(scene.path("other"), &file).expect("replaced");
+    let ran = record(&scene, &target, &["--gpu", "uprobes", "--redirected", "wrapper"]);
+    expect_all_calls(&scene.trace(), target.pid(), |_| true);
+    ran.complains(&["2 functions, hsa_signal_create", &tool, "wrapper there is probed"]);
+    finish(target);
+}
+
+/// Where the shim is put in on top of the other tool, it records the calls, each once.
+#[test]
+fn root_redirected_functions_are_recorded_by_the_shim_where_it_is() {
+    let scene = Scene::default();
+    let (target, _) = start(&scene);
+    for _ in 0..2 {
+        for choice in ["wrapper", "implementation"] {
+            let ran = record(&scene, &target, &["--redirected", choice]);
+            let trace = scene.trace();
+            let by_shim = |call: &ApiCall| call.record.correlation_id >= FIRST_ID;
+            expect_all_calls(&trace, target.pid(), by_shim);
+            let main = || trace.calls.iter().filter(|c| c.record.thread_id == target.pid());
+            let last = main().filter(|c| !by_shim(c)).map(|c| c.record.begin_ns).max();
+            let first = main().filter(|c| by_shim(c)).map(|c| c.record.begin_ns).min();
+            assert!(last < first, "each call once");
+            assert!(!trace.dispatches.is_empty(), "{ran:?}");
+            // What the shim leaves behind is no other tool.
+            assert!(!ran.stderr.contains("libroctap_shim"), "{ran:?}");
+        }
+    }
+    finish(target);
+}
+
+#[test]
+fn root_redirected_is_a_choice_for_running_processes() {
+    let scene = Scene::default();
+    let mut record = scene.record(&["--redirected", "wrapper", "--"]);
+    run(record.arg(app("plain"))).expect(2).complains(&["--redirected", "cannot be used with"]);
+}
