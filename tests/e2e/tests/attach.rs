@@ -378,7 +378,7 @@ fn root_attach_again_and_again_under_other_allocators() {
         let left = || {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
             assert!(maps.contains(library), "install it: cargo xtask setup");
-            // Those that the allocator maps are larger or have other rights.
+            // Code of our own: no allocator maps any.
             let is_block = |line: &&str| {
                 let range = line.split(' ').next().and_then(|range| range.split_once('-'));
                 let number = |hex| u64::from_str_radix(hex, 16).expect("an address");
@@ -389,11 +389,11 @@ fn root_attach_again_and_again_under_other_allocators() {
         };
         record(&scene, pid, &["-d", "0.2"]);
         let (before, census_before) = (left(), census(pid));
+        assert!(before > 0, "the first one stays");
         for _ in 0..times(5) {
             record(&scene, pid, &["-d", "0.1"]);
         }
         assert_eq!((left(), census(pid)), (before, census_before));
-        assert!(before <= 1, "{before} blocks");
         finish_quietly(target);
     }
 }
