@@ -2,8 +2,10 @@
 //   wrapped_signal_create, wrapped_signal_destroy   count what they pass on
 //   hsa_signal_wait_scacquire                       a jump, where no cheap probe can be
 //   hsa_system_get_info                             code in anonymous memory
+// With HSA_TOOL_UNKNOWN set it leaves them alone and makes the extension table one of an unknown release.
 #define AMD_INTERNAL_BUILD
 #include <hsa/hsa_api_trace.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 static decltype(hsa_signal_create)* create;
@@ -41,6 +43,10 @@ static void* anonymous(void* behind) {
 }
 
 bool OnLoad(HsaApiTable* table, uint64_t, uint64_t, const char* const*) {
+  if (getenv("HSA_TOOL_UNKNOWN")) {
+    table->amd_ext_->version.minor_id = 4096;
+    return true;
+  }
   CoreApiTable* core = table->core_;
   void* page = anonymous((void*)core->hsa_system_get_info_fn);
   if (!page) return false;

@@ -119,3 +119,35 @@ fn root_outside_of_a_running_process() {
     }
     assert!(launches > 100, "{launches}");
 }
+
+/// A release whose tables the shim does not know, or that is taken for one.
+#[test]
+fn root_outside_where_the_shim_does_not_know_the_tables() {
+    let expect_partial = |trace: &Recorded, why: &str| {
+        let process = trace.tables().processes.values().next().expect("a process");
+        assert!(process.gpu_tier.contains("partial") && process.gpu_tier.contains(why));
+        let kernels = by_kernel(trace);
+        assert!(kernels["loop_t0"] > 100 && !kernels.contains_key(""), "{kernels:?}");
+    };
+    let tool = app("libhsa_tool.so");
+
+    let scene = Scene::default();
+    let mut record = scene.record(&[]);
+    record.args(["--", "sh", "-c"]);
+    let script = "HSA_TOOLS_LIB=\"$0 $HSA_TOOLS_LIB\" exec \"$1\" 2 1 1000";
+    record.arg(script).arg(&tool).arg(app("loop")).env("HSA_TOOL_UNKNOWN", "1");
+    run(&mut record).expect(0).complains(&["kernels were seen from outside alone"]);
+    expect_partial(&scene.trace(), "does not know the API tables");
+
+    let scene = Scene::default();
+    let mut command = scene.command(app("loop"));
+    command.env("HSA_TOOLS_LIB", &tool).env("HSA_TOOL_UNKNOWN", "1").args(["0", "1", "1000"]);
+    let target = Running::start(&mut command);
+    let pid = target.pid().to_string();
+    let ran = run(&mut scene.record(&["-p", &pid, "-d", "0.5"])).expect(0);
+    ran.complains(&["seen from outside", "the HSA tables are not"]);
+    expect_partial(&scene.trace(), "the HSA tables are not");
+    let ran = run(&mut scene.record(&["-p", &pid, "-d", "0.5", "--force", "--gpu", "inject"]));
+    ran.expect(1).complains(&["the HSA tables are not"]);
+    assert!(target.end().expect(0).stdout.contains("result ok"));
+}

@@ -197,7 +197,8 @@ impl Outside {
     }
 
     /// Writes what is left of process `pid`, which has ended, executes another program or is not looked at
-    /// any more: what has not been seen to end never will be.
+    /// any more: what has not been seen to end never will be. By how much its GPU times can be too early,
+    /// ns; 0 when there are none.
     ///
     /// # Errors
     ///
@@ -207,8 +208,8 @@ impl Outside {
         pid: u32,
         joiner: &mut Joiner,
         trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let Some(mut target) = self.targets.remove(&pid) else { return Ok(()) };
+    ) -> Result<u64, TraceError> {
+        let Some(mut target) = self.targets.remove(&pid) else { return Ok(0) };
         // Twice: what is read the first time counts the second.
         for _ in 0..2 {
             target.settle(u64::MAX, clock::now_ns(), joiner, trace)?;
@@ -219,7 +220,11 @@ impl Outside {
                 joiner.ended_outside(seen.key, complete, trace)?;
             }
         }
-        target.signals.rest().try_for_each(|seen| joiner.ended_outside(seen.key, None, trace))
+        for seen in target.signals.rest() {
+            joiner.ended_outside(seen.key, None, trace)?;
+        }
+        let errors = target.queues.values().filter_map(|queue| queue.ticks.error_ns());
+        Ok(errors.max().unwrap_or(0))
     }
 
     /// The processes.
@@ -231,12 +236,6 @@ impl Outside {
     pub fn is_quiet(&self, pid: u32) -> bool {
         let newest_ns = self.targets.get(&pid).map_or(0, |target| target.newest_ns);
         clock::now_ns().saturating_sub(newest_ns) > QUIET_NS
-    }
-
-    /// By how much GPU times of process `pid` can be too early, ns; 0 when there are none.
-    pub fn clock_error_ns(&self, pid: u32) -> u64 {
-        let queues = self.targets.get(&pid).into_iter().flat_map(|target| target.queues.values());
-        queues.filter_map(|queue| queue.ticks.error_ns()).max().unwrap_or(0)
     }
 
     /// Packets that are not in the trace, by cause.

@@ -61,7 +61,7 @@ pub struct Site {
 ///
 /// Entries go first (fields are dropped in order): without a return probe, entries would pile up.
 #[must_use]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Attachment {
     entries: Vec<Link>,
     _returns: Vec<Link>,

@@ -14,8 +14,8 @@ use crate::{
     api,
     discover::{ElfError, Image, Library, Runtime},
     plan::{
-        Binary, Plan, PlanError, Planner, ProcessMemory, Reached, Redirected, ReturnProbe, Tables,
-        Untouched,
+        Binary, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected, ReturnProbe,
+        Tables, Untouched,
     },
     probe::Site,
 };
@@ -181,9 +181,14 @@ impl Selection {
     ) -> Result<Doorbells, SelectError> {
         let wanted = |name: &str| DOORBELLS.contains(&name) || name == SIGNAL_END;
         let site = |plan: Plan| {
-            let reached =
-                matches!(plan.reached, Reached::Exported | Reached::Implementation { .. });
-            let site = plan.site.filter(|site| reached && site.class.is_cheap())?;
+            let is_function = match &plan.reached {
+                Reached::Exported | Reached::Implementation { .. } => true,
+                Reached::Redirected { probed, .. } => {
+                    matches!(probed, Probed::Implementation { .. })
+                }
+                Reached::Stub { .. } => false,
+            };
+            let site = plan.site.filter(|site| is_function && site.class.is_cheap())?;
             let (file_offset, cookie) = (site.file_offset, Cookie::default());
             Some(Site { symbol: plan.symbol, file: None, file_offset, cookie })
         };

@@ -48,7 +48,7 @@ impl Report<'_> {
         let Counts { outside, untimed, .. } = self.counts;
         if outside > 0 {
             notices.push(format!(
-                "{outside} kernels were seen from outside alone: {} have times, which are estimated; GPU times of all need the shim (--gpu auto)",
+                "{outside} kernels were seen from outside alone: {} have times, which are estimated; the times of all come from the shim alone",
                 outside - untimed
             ));
         }

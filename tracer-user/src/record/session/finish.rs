@@ -12,7 +12,7 @@ use tracer_common::{
     shim::{self, control},
 };
 
-use super::Session;
+use super::{Session, outside::UNKNOWN_TABLES};
 use crate::{
     clock, discover, privileges,
     probe::Attachment,
@@ -134,10 +134,7 @@ impl Session {
             self.connections.iter().filter(|c| c.pid() == Some(pid)).map(Connection::memory);
         match (tier, memories.next()) {
             (Tier::Uprobes(why), _) => why.clone(),
-            (_, Some(memory)) if memory.is_unsupported() => {
-                "the shim does not know the API tables of this HSA runtime (it knows those of ROCm 4.5 to 5.5)"
-                    .to_owned()
-            }
+            (_, Some(memory)) if memory.is_unsupported() => UNKNOWN_TABLES.to_owned(),
             (_, Some(_)) => "the shim recorded none of them".to_owned(),
             (Tier::AtStart, None) => {
                 "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"

@@ -96,6 +96,7 @@ impl Session {
 
     /// Looks for libraries that were mapped since, and frees what belongs to the dead.
     pub(super) fn scan(&mut self) -> anyhow::Result<()> {
+        self.replace_helpless_shims();
         let living: Vec<u32> =
             self.targets.iter().filter(|(_, t)| t.is_alive()).map(|(&pid, _)| pid).collect();
         for pid in living {

@@ -7,11 +7,17 @@ use crate::{
     clock,
     discover::{FileId, Library, Runtime},
     plan::{Process, ProcessMemory},
+    probe::Attachment,
     record::{
+        connection::Connection,
         select::Doorbells,
         target::{Target, Tier},
     },
 };
+
+/// Why a shim that was loaded records nothing.
+pub(super) const UNKNOWN_TABLES: &str =
+    "the shim does not know the API tables of this HSA runtime (it knows those of ROCm 4.5 to 5.5)";
 
 impl Session {
     /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work, and one of
@@ -27,17 +33,27 @@ impl Session {
             let attached = self.doorbells(pid, library).and_then(|Doorbells { stores, ends }| {
                 Ok(self.programs.attach_doorbells(pid, path, &stores, &ends)?)
             });
-            match attached {
-                Ok(attachment) => {
-                    if let Some(target) = self.targets.get_mut(&pid) {
-                        target.doorbells = Some(attachment);
-                        target.info.attached_ns = clock::now_ns();
-                        self.trace.process(pid, target.info.clone());
-                    }
-                }
-                Err(error) => {
-                    self.notice(format!("process {pid}: its GPU work cannot be seen: {error:#}"));
-                }
+            let attachment = attached.unwrap_or_else(|error| {
+                self.notice(format!("process {pid}: its GPU work cannot be seen: {error:#}"));
+                // Nothing, for good: it is not tried again.
+                Attachment::default()
+            });
+            if let Some(target) = self.targets.get_mut(&pid) {
+                target.doorbells = Some(attachment);
+                target.info.attached_ns = clock::now_ns();
+                self.trace.process(pid, target.info.clone());
+            }
+        }
+    }
+
+    /// Sees the GPU work of processes from outside whose shims do not know the runtime.
+    pub(super) fn replace_helpless_shims(&mut self) {
+        let helpless = self.connections.iter().filter(|c| c.memory().is_unsupported());
+        for pid in helpless.filter_map(Connection::pid) {
+            if let Some(target) = self.targets.get_mut(&pid)
+                && target.tier == Tier::AtStart
+            {
+                target.tier = Tier::Uprobes(UNKNOWN_TABLES.to_owned());
             }
         }
     }
@@ -83,10 +99,10 @@ impl Session {
 
     /// What is not known of process `pid`'s work by now never will be.
     pub(super) fn end_outside(&mut self, pid: u32) -> anyhow::Result<()> {
+        let error_ns = self.outside.end(pid, &mut self.joiner, &mut self.trace)?;
         if let Some(target) = self.targets.get_mut(&pid) {
-            let error_ns = self.outside.clock_error_ns(pid);
             target.info.clock_error_ns = target.info.clock_error_ns.max(error_ns);
         }
-        Ok(self.outside.end(pid, &mut self.joiner, &mut self.trace)?)
+        Ok(())
     }
 }
