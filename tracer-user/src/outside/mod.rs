@@ -197,7 +197,7 @@ impl Outside {
     }
 
     /// Writes what is left of process `pid`, which has ended, executes another program or is not looked at
-    /// any more: what has not been seen to end never will be. By how much its GPU times can be too early,
+    /// any more: what has not been seen to end never will be. By how much its GPU times can be off,
     /// ns; 0 when there are none.
     ///
     /// # Errors
@@ -223,8 +223,8 @@ impl Outside {
         for seen in target.signals.rest() {
             joiner.ended_outside(seen.key, None, trace)?;
         }
-        let errors = target.queues.values().filter_map(|queue| queue.ticks.error_ns());
-        Ok(errors.max().unwrap_or(0))
+        target.queues.values_mut().for_each(Queue::note_error);
+        Ok(target.queues.values().map(|queue| queue.error_ns).max().unwrap_or(0))
     }
 
     /// The processes.
@@ -280,7 +280,9 @@ impl Target {
     ) -> Result<(), TraceError> {
         let memory = self.process.as_ref().map(|process| process as &dyn ProcessMemory);
         let fates = self.signals.settle(horizon_ns, now_ns, memory);
-        fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, trace))
+        fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, trace))?;
+        self.queues.values_mut().for_each(Queue::note_error);
+        Ok(())
     }
 
     /// Takes note of what became of a packet, and writes what is known now.
@@ -309,8 +311,9 @@ impl Target {
 }
 
 impl Queue {
-    fn complete(&self, seen: &Seen, [start, end]: [u64; 2]) -> Option<Complete> {
+    fn complete(&mut self, seen: &Seen, [start, end]: [u64; 2]) -> Option<Complete> {
         let (start_ns, end_ns) = (self.ticks.to_ns(start)?, self.ticks.to_ns(end)?);
+        self.converted = true;
         Some(Complete { sequence: seen.key.1, start_ns, end_ns })
     }
 }

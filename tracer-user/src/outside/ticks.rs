@@ -3,9 +3,10 @@
 //! Only the process's own runtime reads both clocks together. What is seen from outside are bounds: a
 //! packet starts after its doorbell rang, and has ended when its end can be read. As a line over ticks,
 //! the true time lies above all points (start, doorbell), and touches them nearly where a packet found
-//! its GPU idle. The line that is sought is that edge of their upper convex hull that spans the middle:
+//! its GPU idle. The line that is taken is that edge of their upper convex hull that spans the middle:
 //! the estimate of clock skew from one-way delays (Zhang, Liu, Xia: Clock Synchronization Algorithms for
-//! Network Measurements, INFOCOM 2002). The ends bound its error from the other side.
+//! Network Measurements, INFOCOM 2002). The true line also lies below all points (end, read): how far
+//! any line between both can be from ours is the error that is told.
 
 use std::collections::VecDeque;
 
@@ -24,96 +25,155 @@ struct Point {
     ns: u64,
 }
 
-/// What is known of a GPU's clock.
+/// A convex hull of points, by ticks.
 #[derive(Default)]
-pub struct Ticks {
-    /// Upper hull of (start, doorbell), by ticks.
-    hull: VecDeque<Point>,
-    /// How late a converted time can be too early by at most, as far as is known.
-    error_ns: Option<u64>,
+struct Hull(VecDeque<Point>);
+
+/// On which side of its points a hull is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Above,
+    Below,
 }
 
-impl Ticks {
-    /// A packet started at `ticks`, and not before `ns`.
-    pub fn started(&mut self, ticks: u64, ns: u64) {
-        if ticks.max(ns) > LATEST {
+impl Hull {
+    fn add(&mut self, point: Point, side: Side) {
+        let points = &mut self.0;
+        let mut at = points.partition_point(|p| p.ticks < point.ticks);
+        match points.get_mut(at) {
+            Some(same) if same.ticks == point.ticks => {
+                same.ns = match side {
+                    Side::Above => same.ns.max(point.ns),
+                    Side::Below => same.ns.min(point.ns),
+                };
+            }
+            _ => points.insert(at, point),
+        }
+        if self.is_inside(at, side) {
+            self.0.remove(at);
             return;
         }
-        let point = Point { ticks, ns };
-        let at = self.hull.partition_point(|p| p.ticks < ticks);
-        match self.hull.get(at) {
-            Some(same) if same.ticks == ticks && same.ns >= ns => return,
-            Some(same) if same.ticks == ticks => self.hull[at] = point,
-            _ => self.hull.insert(at, point),
+        while self.is_inside(at + 1, side) {
+            self.0.remove(at + 1);
         }
-        if self.is_below(at) {
-            self.hull.remove(at);
-            return;
-        }
-        while self.is_below(at + 1) {
-            self.hull.remove(at + 1);
-        }
-        let mut at = at;
-        while at > 0 && self.is_below(at - 1) {
-            self.hull.remove(at - 1);
+        while at > 0 && self.is_inside(at - 1, side) {
+            self.0.remove(at - 1);
             at -= 1;
         }
-        while self.hull.len() > 2 && self.span_ns() > WINDOW_NS {
-            self.hull.pop_front();
+        while self.0.len() > 2 && self.span_ns() > WINDOW_NS {
+            self.0.pop_front();
         }
-    }
-
-    /// A packet had ended at `ticks` when it was `ns`.
-    pub fn ended(&mut self, ticks: u64, ns: u64) {
-        if let Some(end_ns) = self.to_ns(ticks) {
-            let late = ns.saturating_sub(end_ns);
-            self.error_ns = Some(self.error_ns.map_or(late, |known| known.min(late)));
-        }
-    }
-
-    /// Whether there is enough to convert by.
-    pub fn is_ready(&self) -> bool {
-        self.span_ns() >= READY_NS
-    }
-
-    /// By how much converted times can be too early; none while that is not known.
-    pub fn error_ns(&self) -> Option<u64> {
-        self.error_ns
-    }
-
-    /// The time of `ticks`; none when too little is known.
-    pub fn to_ns(&self, ticks: u64) -> Option<u64> {
-        if self.span_ns() < LEAST_NS || ticks > LATEST {
-            return None;
-        }
-        let (first, last) = (self.hull.front()?, self.hull.back()?);
-        let middle = first.ticks + (last.ticks - first.ticks) / 2;
-        let right = self.hull.partition_point(|p| p.ticks <= middle).max(1);
-        let (a, b) = (self.hull.get(right - 1)?, self.hull.get(right)?);
-        let along = i128::from(ticks) - i128::from(a.ticks);
-        let rise = i128::from(b.ns) - i128::from(a.ns);
-        let ns = i128::from(a.ns) + along * rise / i128::from(b.ticks - a.ticks);
-        u64::try_from(ns).ok()
     }
 
     fn span_ns(&self) -> u64 {
-        match (self.hull.front(), self.hull.back()) {
+        match (self.0.front(), self.0.back()) {
             (Some(first), Some(last)) => last.ns.saturating_sub(first.ns),
             _ => 0,
         }
     }
 
-    /// Whether a point lies on or below the line between those around it.
-    fn is_below(&self, at: usize) -> bool {
-        let around = at.checked_sub(1).and_then(|before| {
-            Some((self.hull.get(before)?, self.hull.get(at)?, self.hull.get(at + 1)?))
-        });
+    /// Whether a point is not beyond the line between those around it.
+    fn is_inside(&self, at: usize, side: Side) -> bool {
+        let around = at
+            .checked_sub(1)
+            .and_then(|before| Some((self.0.get(before)?, self.0.get(at)?, self.0.get(at + 1)?)));
         let Some((a, b, c)) = around else { return false };
-        let wide = |to: &Point| {
-            (i128::from(to.ticks) - i128::from(a.ticks), i128::from(to.ns) - i128::from(a.ns))
-        };
-        let ((bx, by), (cx, cy)) = (wide(b), wide(c));
-        cx * by <= cy * bx
+        let (bx, by) = (wide(b.ticks, a.ticks), wide(b.ns, a.ns));
+        let (cx, cy) = (wide(c.ticks, a.ticks), wide(c.ns, a.ns));
+        match side {
+            Side::Above => cx * by <= cy * bx,
+            Side::Below => cx * by >= cy * bx,
+        }
+    }
+}
+
+/// The difference of two numbers below [`LATEST`].
+fn wide(a: u64, b: u64) -> i128 {
+    i128::from(a) - i128::from(b)
+}
+
+/// What the line through `a` and `b`, which have different ticks, shows at `ticks`.
+fn through(a: Point, b: Point, ticks: u64) -> i128 {
+    let rise = wide(ticks, a.ticks) * wide(b.ns, a.ns) / wide(b.ticks, a.ticks);
+    i128::from(a.ns) + rise
+}
+
+/// What is known of a GPU's clock.
+#[derive(Default)]
+pub struct Ticks {
+    /// Above (start, doorbell).
+    starts: Hull,
+    /// Below (end, when it was read).
+    ends: Hull,
+}
+
+impl Ticks {
+    /// A packet started at `ticks`, and not before `ns`.
+    pub fn started(&mut self, ticks: u64, ns: u64) {
+        if ticks.max(ns) <= LATEST {
+            self.starts.add(Point { ticks, ns }, Side::Above);
+        }
+    }
+
+    /// A packet had ended at `ticks` when it was `ns`.
+    pub fn ended(&mut self, ticks: u64, ns: u64) {
+        if ticks.max(ns) <= LATEST {
+            self.ends.add(Point { ticks, ns }, Side::Below);
+        }
+    }
+
+    /// Whether there is enough to convert by.
+    pub fn is_ready(&self) -> bool {
+        self.starts.span_ns() >= READY_NS
+    }
+
+    /// The time of `ticks`; none when too little is known.
+    pub fn to_ns(&self, ticks: u64) -> Option<u64> {
+        let points = &self.starts.0;
+        if self.starts.span_ns() < LEAST_NS || ticks > LATEST {
+            return None;
+        }
+        let (first, last) = (points.front()?, points.back()?);
+        let middle = first.ticks + (last.ticks - first.ticks) / 2;
+        let right = points.partition_point(|p| p.ticks <= middle).max(1);
+        u64::try_from(through(*points.get(right - 1)?, *points.get(right)?, ticks)).ok()
+    }
+
+    /// By how much times from the first to the last packet can be off at most; none while that is not
+    /// known.
+    pub fn error_ns(&self) -> Option<u64> {
+        // What two lines differ by is largest at an end.
+        let all = || self.starts.0.iter().chain(&self.ends.0).map(|point| point.ticks);
+        let errors = [all().min()?, all().max()?].map(|ticks| {
+            let ours = i128::from(self.to_ns(ticks)?);
+            let [earliest, latest] = self.bounds(ticks)?;
+            u64::try_from((latest - ours).max(ours - earliest).max(0)).ok()
+        });
+        let [first, last] = errors;
+        Some(first?.max(last?))
+    }
+
+    /// Between what the true clock is at `ticks`, outside of which there is no end without a start or
+    /// the other way round: a line that passes a start above and an end below rises at most, or at
+    /// least, as the one through both.
+    fn bounds(&self, ticks: u64) -> Option<[i128; 2]> {
+        let (mut earliest, mut latest) = (None::<i128>, None::<i128>);
+        for &start in &self.starts.0 {
+            for &end in &self.ends.0 {
+                let near = |a: Point, b: Point| {
+                    (ticks <= a.ticks && a.ticks < b.ticks)
+                        || (b.ticks < a.ticks && a.ticks <= ticks)
+                };
+                if near(start, end) {
+                    let at = through(start, end, ticks);
+                    earliest = Some(earliest.map_or(at, |known| known.max(at)));
+                } else if near(end, start) {
+                    let at = through(end, start, ticks);
+                    latest = Some(latest.map_or(at, |known| known.min(at)));
+                }
+            }
+        }
+        Some([earliest?, latest?])
     }
 }
 
@@ -149,9 +209,16 @@ mod tests {
                 let ns = clock.to_ns(ticks).expect("ready");
                 prop_assert!(truth(ticks).abs_diff(ns) < 4_000, "{} {}", truth(ticks), ns);
             }
-            let end = 500_000_000 + count as u64 * 1_000_000;
-            clock.ended(end, truth(end) + 5_000);
-            prop_assert!(clock.error_ns().is_some_and(|error| (5_000..10_000).contains(&error)));
+            prop_assert_eq!(clock.error_ns(), None, "no end is known");
+            for &(ticks, _) in samples.iter().step_by(7) {
+                clock.ended(ticks + 100, truth(ticks + 100) + 5_000 + ticks % 7 * 1_000);
+            }
+            let error = clock.error_ns().expect("bounds");
+            prop_assert!(error < 60_000, "{}", error);
+            for &(ticks, _) in &samples {
+                let ns = clock.to_ns(ticks).expect("ready");
+                prop_assert!(truth(ticks).abs_diff(ns) <= error);
+            }
         }
 
         #[test]

@@ -133,7 +133,7 @@ pub mod op_flag {
     /// No completion was seen: begin and end are 0.
     pub const INCOMPLETE: u16 = 1 << 2;
     /// The times are ticks of the GPU, converted by an estimate of roctap's own and not by the runtime:
-    /// they can be too early by [`super::Process::clock_error_ns`].
+    /// they can be off by [`super::Process::clock_error_ns`].
     pub const ESTIMATED_TIMES: u16 = 1 << 3;
 }
 
