@@ -111,16 +111,15 @@ impl Operation {
             Mode::Time | Mode::Check => link.correlation_id == 0,
         };
         call && match work {
-            _ if self.outside => true,
             Work::Dispatch(d) => {
-                process.known_agent(d.agent).is_some()
+                (self.outside || process.known_agent(d.agent).is_some())
                     && process.kernel(d.kernel_object, d.enqueue_ns).is_some()
             }
             Work::Copy(c) => {
                 process.known_agent(c.dst_agent).is_some()
                     && process.known_agent(c.src_agent).is_some()
             }
-            Work::Barrier(b) => process.known_agent(b.agent).is_some(),
+            Work::Barrier(b) => self.outside || process.known_agent(b.agent).is_some(),
         }
     }
 

@@ -64,6 +64,8 @@ struct Target {
     looked_ns: u64,
     /// Kernels that have a name, or do not get one.
     kernels: HashSet<u64>,
+    /// A packet's kernel had no name at the last look.
+    unnamed: bool,
     queues: HashMap<QueueKey, Queue>,
     signals: Signals,
     /// When the last packet was seen.
@@ -141,10 +143,8 @@ impl Outside {
             self.others += u64::from(packet::is_other(record));
             return Ok(());
         };
-        if let Work::Dispatch(dispatch) = &work
-            && !target.kernels.contains(&dispatch.kernel_object)
-        {
-            target.look(pid, LOOK_AGAIN_NS, joiner, trace)?;
+        if let Work::Dispatch(dispatch) = &work {
+            target.find_name(pid, dispatch.kernel_object, joiner, trace)?;
         }
         let seen = Seen { key: (pid, sequence), time_ns: record.time_ns, queue: key };
         joiner.seen_outside(seen.key, tid, work, own.then_some(caller), trace)?;
@@ -184,7 +184,8 @@ impl Outside {
             self.horizon_ns = asked_ns;
         }
         for (&pid, target) in &mut self.targets {
-            target.look(pid, LOOK_NS, joiner, trace)?;
+            let every_ns = if target.unnamed { LOOK_AGAIN_NS } else { LOOK_NS };
+            target.look(pid, every_ns, joiner, trace)?;
             target.queues.values_mut().for_each(Queue::age);
             target.settle(self.horizon_ns, now_ns, joiner, trace)?;
         }
@@ -245,6 +246,28 @@ impl Outside {
 }
 
 impl Target {
+    /// Tells the name of a kernel, if it is not known; the code object may have been loaded just now.
+    fn find_name(
+        &mut self,
+        pid: u32,
+        kernel_object: u64,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        if self.kernels.contains(&kernel_object) {
+            return Ok(());
+        }
+        self.look(pid, LOOK_AGAIN_NS, joiner, trace)?;
+        if self.process.is_none() || self.objects.is_none() {
+            // Nobody need wait for it.
+            self.kernels.insert(kernel_object);
+            let symbol = Symbol { kernel_object, ..Symbol::default() };
+            return joiner.frame(pid, 0, Frame::Symbol(symbol, String::new()), trace);
+        }
+        self.unnamed |= !self.kernels.contains(&kernel_object);
+        Ok(())
+    }
+
     /// Tells the names of kernels that have been loaded, unless that was done less than `every_ns` ago.
     fn look(
         &mut self,
@@ -259,6 +282,7 @@ impl Target {
         }
         // What is new now may have been there since just after the last look.
         let since_ns = std::mem::replace(&mut self.looked_ns, now_ns);
+        self.unnamed = false;
         let (Some(process), Some(objects)) = (&self.process, &mut self.objects) else {
             return Ok(());
         };
