@@ -29,6 +29,8 @@ pub mod kind {
     pub const PACKET: u16 = 5;
     /// A [`SignalRecord`](super::SignalRecord): a signal is about to be destroyed.
     pub const SIGNAL: u16 = 6;
+    /// A [`BatchRecord`](super::BatchRecord): packets that a doorbell announced with another one.
+    pub const BATCH: u16 = 7;
 }
 
 /// Bits of [`Header::flags`] of an [`ApiRecord`].
@@ -46,8 +48,8 @@ pub mod flag {
     pub const STACK_ARGS: u16 = 1 << 4;
     /// The memory that `extra` was to be read from could not be read.
     pub const UNREADABLE: u16 = 1 << 5;
-    /// Of a link or a packet: the thread surely enqueued the work. Without it, another thread may have,
-    /// and sends a link or the packet with it.
+    /// Of a link: the thread surely enqueued the work. Without it, another thread may have, and
+    /// sends a link with it.
     pub const OWN: u16 = 1 << 6;
     /// Of an open call: the shim made it, or something that the shim called. It is not recorded.
     pub const SHIM: u16 = 1 << 7;
@@ -111,7 +113,7 @@ wire! {
     /// An AQL packet was in its queue when a doorbell rang: how work is seen from outside, in processes
     /// without the shim.
     pub struct PacketRecord {
-        /// Kind [`kind::PACKET`]; flag [`flag::OWN`] when the doorbell was for this very packet.
+        /// Kind [`kind::PACKET`].
         pub header: Header,
         /// The call that launched it, as in [`LinkRecord::correlation_id`].
         pub correlation_id: u64,
@@ -128,6 +130,27 @@ wire! {
         pub earlier_ticks: [u64; 2],
         /// The packet, as it was in the queue; its type may be gone, when it has been consumed.
         pub packet: [u64; 8],
+    }
+}
+
+wire! {
+    /// Packets before the one of a [`PacketRecord`] that no earlier doorbell announced. What their
+    /// completion signals held is not known.
+    pub struct BatchRecord {
+        /// Kind [`kind::BATCH`].
+        pub header: Header,
+        /// When the doorbell was about to ring, ns of CLOCK_BOOTTIME.
+        pub time_ns: u64,
+        /// As [`PacketRecord::queue`].
+        pub queue: u64,
+        /// As [`PacketRecord::queue_id`].
+        pub queue_id: u64,
+        /// Index of the first packet.
+        pub index: u64,
+        /// How many there are.
+        pub count: u64,
+        /// The packets, and as much room again, which the kernel's verifier needs to see.
+        pub packets: [[[u64; 8]; MAX_PACKETS as usize]; 2],
     }
 }
 
@@ -247,7 +270,7 @@ wire! {
     }
 }
 
-/// Packets that are looked at behind one doorbell; the others are counted.
+/// Packets that are looked at before that of one doorbell; the others are counted. A power of two.
 pub const MAX_PACKETS: u64 = 32;
 
 const _: () = {
@@ -260,6 +283,7 @@ const _: () = {
     assert!(size_of::<LifeRecord>() == 32);
     assert!(size_of::<PacketRecord>() == 136);
     assert!(size_of::<SignalRecord>() == 48);
+    assert!(size_of::<BatchRecord>() == 56 + 64 * 64);
 };
 
 /// Why the BPF programs could not record something: index into the per-CPU loss counters.

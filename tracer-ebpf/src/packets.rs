@@ -3,14 +3,15 @@
 //! The function that rings a doorbell is probed. Its first argument is the doorbell signal, which leads
 //! to the queue, and its second the index of the last packet that it announces. Every packet from the
 //! last doorbell's on is copied as it is in the queue; user space makes sense of it. Two threads that
-//! ring at the same time may both send a packet; its own doorbell's record has `flag::OWN`.
+//! ring at the same time may both send a packet: its own doorbell sends it as a `PacketRecord`, others'
+//! in a `BatchRecord`.
 
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user},
+    helpers::{self, bpf_get_current_pid_tgid, generated::bpf_probe_read_user},
 };
-use core::ffi::c_void;
-use tracer_common::bpf::{Loss, MAX_PACKETS, PacketRecord, SignalRecord, flag, kind};
+use core::{arch::asm, ffi::c_void};
+use tracer_common::bpf::{BatchRecord, Loss, MAX_PACKETS, PacketRecord, SignalRecord, kind};
 
 use crate::{
     api,
@@ -39,8 +40,8 @@ struct Queue {
 
 /// `AMD_SIGNAL_KIND_DOORBELL` and `AMD_SIGNAL_KIND_LEGACY_DOORBELL`.
 const DOORBELLS: core::ops::RangeInclusive<i64> = -2..=-1;
-/// Low byte of a packet's header: its type.
-const INVALID: u64 = 1;
+/// Size of a packet.
+const PACKET_BYTES: u64 = 64;
 /// Where the word of a packet is that holds its completion signal.
 const COMPLETION_SIGNAL: usize = 7;
 
@@ -48,7 +49,7 @@ const COMPLETION_SIGNAL: usize = 7;
 #[inline(always)]
 fn read<T>(address: u64) -> Option<T> {
     // SAFETY: the helper checks the address.
-    unsafe { bpf_probe_read_user(address as *const T) }.ok()
+    unsafe { helpers::bpf_probe_read_user(address as *const T) }.ok()
 }
 
 /// Entry of a function that stores into a signal: rings a doorbell, perhaps.
@@ -92,32 +93,34 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
 #[inline(always)]
 fn ring(address: u64, queue: &Queue, last: u64) {
     let pid_tgid = bpf_get_current_pid_tgid();
+    let (before, wake) = announced(QueueKey { queue: address, pid: pid_tgid >> 32 }, last);
+    if before > 0 {
+        send_before(address, queue, last, before, pid_tgid);
+    }
     let (correlation_id, operation) = match maps::known_thread(pid_tgid as u32) {
         Some(thread) => api::launching_call(thread, (0, 0)),
         None => (0, 0),
     };
-    let (behind, wake) = announced(QueueKey { queue: address, pid: pid_tgid >> 32 }, last);
     let mask = u64::from(queue.size as u32).wrapping_sub(1);
-    let mut back = behind;
-    while back < MAX_PACKETS {
-        let index = last.wrapping_sub(back);
-        let own = if back == 0 { flag::OWN } else { 0 };
-        let record = PacketRecord {
-            header: api::header(kind::PACKET, own, operation, pid_tgid),
-            correlation_id,
-            time_ns: api::now(),
-            queue: address,
-            queue_id: queue.id,
-            index,
-            earlier_ticks: [0; 2],
-            packet: [0; 8],
-        };
-        send(record, queue.packets + (index & mask) * 64, wake);
-        if back == 0 {
-            break;
-        }
-        back -= 1;
-    }
+    let Some(packet) = read::<[u64; 8]>(queue.packets + (last & mask) * PACKET_BYTES) else {
+        return maps::lost(Loss::UNREADABLE);
+    };
+    let signal = packet[COMPLETION_SIGNAL];
+    let used = if signal != 0 { read::<Signal>(signal) } else { None };
+    let record = PacketRecord {
+        header: api::header(kind::PACKET, 0, operation, pid_tgid),
+        correlation_id,
+        time_ns: api::now(),
+        queue: address,
+        queue_id: queue.id,
+        index: last,
+        earlier_ticks: used.map_or([0; 2], |signal| signal.ticks),
+        packet,
+    };
+    maps::emit::<PacketRecord>(Loss::PACKET_RING_FULL, wake, |entry| {
+        // SAFETY: `entry` is a reserved record of the type.
+        unsafe { entry.write(record) }
+    });
 }
 
 /// How many packets before `last` no doorbell has announced; remembers that they are now. At a queue's
@@ -131,38 +134,67 @@ fn announced(key: QueueKey, last: u64) -> (u64, Wake) {
         return (if last < MAX_PACKETS { last } else { 0 }, Wake::Now);
     };
     // SAFETY: map values stay live while the program runs.
-    let before = unsafe { *next };
-    let behind = last.wrapping_sub(before);
+    let before = last.wrapping_sub(unsafe { *next });
     // A doorbell of an earlier packet than another thread's, or of another queue at the address.
-    if behind > u64::MAX / 2 {
+    if before > u64::MAX / 2 {
         return (0, Wake::AboveMark);
     }
     // SAFETY: as above.
     unsafe { *next = last + 1 };
-    if behind >= MAX_PACKETS {
-        maps::lost_many(Loss::PACKET_MISSED, behind - MAX_PACKETS + 1);
+    if before >= MAX_PACKETS {
+        maps::lost_many(Loss::PACKET_MISSED, before - MAX_PACKETS + 1);
     }
-    (behind.min(MAX_PACKETS - 1), Wake::AboveMark)
+    (before.min(MAX_PACKETS - 1), Wake::AboveMark)
 }
 
-/// Sends the packet at `address` if it is one.
+/// Sends `count` packets before `last`: two pieces where the queue's end is between them.
 #[inline(always)]
-fn send(mut record: PacketRecord, address: u64, wake: Wake) {
-    let Some(packet) = read::<[u64; 8]>(address) else { return maps::lost(Loss::UNREADABLE) };
-    // One that is not valid has been consumed already, because another doorbell announced it; or it has not
-    // been written, and its own doorbell is still to come.
-    if packet[0] & 0xff == INVALID && record.header.flags & flag::OWN == 0 {
-        return;
-    }
-    let signal = packet[COMPLETION_SIGNAL];
-    if signal != 0
-        && let Some(signal) = read::<Signal>(signal)
-    {
-        record.earlier_ticks = signal.ticks;
-    }
-    record.packet = packet;
-    maps::emit::<PacketRecord>(Loss::PACKET_RING_FULL, wake, |entry| {
-        // SAFETY: `entry` is a reserved record of the type.
-        unsafe { entry.write(record) }
+fn send_before(address: u64, queue: &Queue, last: u64, count: u64, pid_tgid: u64) {
+    let size = u64::from(queue.size as u32);
+    let index = last.wrapping_sub(count);
+    let place = index & size.wrapping_sub(1);
+    let first = count.min(size.wrapping_sub(place));
+    maps::emit::<BatchRecord>(Loss::PACKET_RING_FULL, Wake::AboveMark, |entry| {
+        // SAFETY: `entry` is a reserved record of the type. What is not written is not looked at: the
+        // count says how much is.
+        unsafe {
+            (*entry).header = api::header(kind::BATCH, 0, 0, pid_tgid);
+            (*entry).time_ns = api::now();
+            (*entry).queue = address;
+            (*entry).queue_id = queue.id;
+            (*entry).index = index;
+            let packets = (&raw mut (*entry).packets).cast::<u8>();
+            let read = copy(packets, queue.packets + place * PACKET_BYTES, first)
+                && copy(packets.add(bytes(first)), queue.packets, count - first);
+            (*entry).count = if read { count } else { 0 };
+            if !read {
+                maps::lost_many(Loss::UNREADABLE, count);
+            }
+        }
     });
+}
+
+/// Bytes of packets, in a way that the verifier can follow: fewer than [`MAX_PACKETS`] of them.
+#[inline(always)]
+fn bytes(packets: u64) -> usize {
+    let mut masked = packets;
+    // SAFETY: computes `masked & 31`, which changes nothing; opaque to the compiler, which would leave
+    // it out.
+    unsafe { asm!("{0} &= 31", inout(reg) masked, options(pure, nomem, nostack)) };
+    (masked * PACKET_BYTES) as usize
+}
+
+const _: () = assert!(MAX_PACKETS == 32, "the mask in `bytes`");
+
+/// Copies packets from the traced process.
+///
+/// # Safety
+///
+/// There is room for [`MAX_PACKETS`] of them.
+#[inline(always)]
+unsafe fn copy(to: *mut u8, from: u64, packets: u64) -> bool {
+    // SAFETY: the caller's promise; the helper checks the address that it reads from.
+    packets == 0
+        || unsafe { bpf_probe_read_user(to.cast(), bytes(packets) as u32, from as *const c_void) }
+            == 0
 }

@@ -16,7 +16,7 @@ mod ticks;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use tracer_common::{
-    bpf::{PacketRecord, SignalRecord, flag},
+    bpf::{BatchRecord, PacketRecord, SignalRecord},
     shim::{Complete, Loss, Symbol},
 };
 
@@ -111,7 +111,40 @@ impl Outside {
         Ok(())
     }
 
-    /// A packet from BPF.
+    /// Packets from BPF that another one's doorbell announced too.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn batch(
+        &mut self,
+        batch: &BatchRecord,
+        joiner: &mut Joiner,
+        trace: &mut Writer,
+    ) -> Result<(), TraceError> {
+        let BatchRecord { header, time_ns, queue, queue_id, .. } = *batch;
+        for (nth, packet) in
+            batch.packets.as_flattened().iter().take(batch.count as usize).enumerate()
+        {
+            let index = batch.index.wrapping_add(nth as u64);
+            let record = PacketRecord {
+                header,
+                time_ns,
+                queue,
+                queue_id,
+                index,
+                packet: *packet,
+                ..Default::default()
+            };
+            // What has not been written yet comes with its own doorbell.
+            if packet::is_valid(&record) {
+                self.packet(&record, false, joiner, trace)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A packet from BPF; `own`: its own doorbell announced it.
     ///
     /// # Errors
     ///
@@ -119,13 +152,13 @@ impl Outside {
     pub fn packet(
         &mut self,
         record: &PacketRecord,
+        own: bool,
         joiner: &mut Joiner,
         trace: &mut Writer,
     ) -> Result<(), TraceError> {
         let (pid, tid) = (record.header.pid, record.header.tid);
         let target = self.targets.entry(pid).or_default();
         target.newest_ns = target.newest_ns.max(record.time_ns);
-        let own = record.header.flags & flag::OWN != 0;
         let caller =
             Caller { correlation_id: record.correlation_id, operation: record.header.operation };
         let key = (record.queue, record.queue_id);
@@ -148,13 +181,13 @@ impl Outside {
         }
         let seen = Seen { key: (pid, sequence), time_ns: record.time_ns, queue: key };
         joiner.seen_outside(seen.key, tid, work, own.then_some(caller), trace)?;
-        let Some(signal) = packet::signal(record) else {
-            return joiner.ended_outside(seen.key, None, trace);
-        };
-        if target.signals.uses(signal, record.earlier_ticks, seen) {
-            return Ok(());
+        match packet::signal(record) {
+            // Of others it is not known what their signals held before.
+            Some(signal) if own && target.signals.uses(signal, record.earlier_ticks, seen) => {
+                Ok(())
+            }
+            _ => joiner.ended_outside(seen.key, None, trace),
         }
-        joiner.ended_outside(seen.key, None, trace)
     }
 
     /// A signal that is destroyed, from BPF.

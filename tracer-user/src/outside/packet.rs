@@ -20,9 +20,14 @@ pub fn signal(record: &PacketRecord) -> Option<u64> {
     Some(record.packet[7]).filter(|&signal| signal != 0)
 }
 
+/// Whether the packet has been written, and not been consumed.
+pub fn is_valid(record: &PacketRecord) -> bool {
+    record.packet[0] as u8 != packet_type::INVALID
+}
+
 /// Whether the packet was consumed before it was seen, and is no dispatch by all that is left.
 pub fn is_missed(record: &PacketRecord) -> bool {
-    record.packet[0] as u8 == packet_type::INVALID && !is_consumed_dispatch(record)
+    !is_valid(record) && !is_consumed_dispatch(record)
 }
 
 /// A consumed packet loses its type alone; only a dispatch has dimensions and a kernel.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tracer_common::bpf::{
-    ApiRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
+    ApiRecord, BatchRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
 };
 use zerocopy::FromBytes as _;
 
@@ -91,6 +91,11 @@ impl Session {
                 kind::PACKET => {
                     let Ok((packet, rest)) = PacketRecord::read_from_prefix(bytes) else { break };
                     self.take_packet(&packet)?;
+                    rest
+                }
+                kind::BATCH => {
+                    let Ok((batch, rest)) = BatchRecord::read_from_prefix(bytes) else { break };
+                    self.take_batch(&batch)?;
                     rest
                 }
                 kind::SIGNAL => {

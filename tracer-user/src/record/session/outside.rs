@@ -1,6 +1,6 @@
 //! Processes that nothing is put into: their GPU work is seen from outside.
 
-use tracer_common::bpf::PacketRecord;
+use tracer_common::bpf::{BatchRecord, Header, PacketRecord};
 
 use super::{Session, drain::see_thread};
 use crate::{
@@ -76,8 +76,18 @@ impl Session {
 
     /// A packet that a doorbell announced.
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
-        let pid = packet.header.pid;
-        see_thread(&mut self.threads, &mut self.trace, pid, packet.header.tid);
+        self.look_into(packet.header);
+        Ok(self.outside.packet(packet, true, &mut self.joiner, &mut self.trace)?)
+    }
+
+    /// Packets that a doorbell announced beside its own.
+    pub(super) fn take_batch(&mut self, batch: &BatchRecord) -> anyhow::Result<()> {
+        self.look_into(batch.header);
+        Ok(self.outside.batch(batch, &mut self.joiner, &mut self.trace)?)
+    }
+
+    fn look_into(&mut self, Header { pid, tid, .. }: Header) {
+        see_thread(&mut self.threads, &mut self.trace, pid, tid);
         if !self.outside.knows(pid)
             && let Err(error) = self.outside.add(pid)
         {
@@ -85,7 +95,6 @@ impl Session {
                 "process {pid}: kernels without names and times, its memory cannot be read: {error:#}"
             ));
         }
-        Ok(self.outside.packet(packet, &mut self.joiner, &mut self.trace)?)
     }
 
     /// Looks for names and ends; now and then.
