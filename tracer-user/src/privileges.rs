@@ -92,6 +92,13 @@ pub fn keep_for_attaching() {
     restrict(keep);
 }
 
+/// Gives up, for the calling thread, all but what putting the shim into a process needs.
+pub fn keep_for_injecting() {
+    let looking = RUNNING.iter().fold(CapabilitySet::empty(), |set, need| set | need.capability);
+    // To read seccomp filters, and to give back the priority that a thread is stopped with.
+    restrict(looking | CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_NICE);
+}
+
 /// Gives up all capabilities of the calling thread.
 pub fn drop_all() {
     restrict(CapabilitySet::empty());

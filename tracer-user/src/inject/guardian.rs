@@ -23,7 +23,7 @@ use super::{
     tracee::Writable,
     victim,
 };
-use crate::program::program;
+use crate::{privileges, program::program};
 
 /// The hidden subcommand.
 pub const GUARDIAN: &str = "__inject";
@@ -107,6 +107,7 @@ fn parse(answer: &str) -> Option<Done> {
 /// When its arguments are not ours, or standard output is gone.
 pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     outlive_roctap();
+    privileges::keep_for_injecting();
     let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let words: Vec<&str> = text.iter().map(AsRef::as_ref).collect();
     let (pid, task) = match words[..] {
