@@ -1,5 +1,5 @@
 // Launches until the time is up or SIGTERM comes: something to attach to.
-//   loop [seconds, 0 for ever] [threads ≤ 4] [launches per second and thread, 0 for flat out]
+//   loop [seconds, 0 for ever] [threads ≤ 8] [launches per second and thread, 0 for flat out]
 // Prints "ready <pid>" once all threads have launched, and the counts at the end.
 #include "common.h"
 
@@ -9,7 +9,7 @@
 
 #include <thread>
 
-#define EACH(X) X(0) X(1) X(2) X(3)
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define KERNEL(T)                                                             \
   extern "C" __global__ void loop_t##T(unsigned long* x) {                    \
     if (threadIdx.x == 0) *x += 1;                                            \
@@ -63,8 +63,8 @@ static void run(int thread, double seconds, double rate) {
 int main(int argc, char** argv) {
   double seconds = argc > 1 ? atof(argv[1]) : 2, rate = argc > 3 ? atof(argv[3]) : 0;
   int threads = (int)number(argc, argv, 2, 1);
-  if (threads < 1 || threads > 4) {
-    fprintf(stderr, "usage: loop [seconds] [threads 1..4] [rate]\n");
+  if (threads < 1 || threads > 8) {
+    fprintf(stderr, "usage: loop [seconds] [threads 1..8] [rate]\n");
     return 2;
   }
   signal(SIGTERM, [](int) { stop = true; });

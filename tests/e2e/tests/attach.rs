@@ -13,6 +13,11 @@ use e2e::{
 use roctap::trace::model::Dispatch;
 use tracer_common::shim::Loss;
 
+/// What each of 8 threads of `loop` launches before it waits, in all.
+const BEHIND: u64 = 800;
+/// Packets between two steps of the program or of the shim, on all queues.
+const FEW: u64 = 64;
+
 /// Ends a `loop`, which checks what it computed.
 fn finish(target: Running) -> Ran {
     let ran = target.end().expect(0);
@@ -77,14 +82,21 @@ fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
 }
 
 /// What is lost is what nobody can have: packets that were under way when recording began. They are
-/// counted, and they are few.
+/// counted. Those whose doorbells had rung are as many as the program had the GPU be behind; the others
+/// are few.
 fn expect_only_inevitable(trace: &Recorded) -> BTreeMap<String, u64> {
     let lost = trace.losses();
     for (cause, &count) in &lost {
-        let inevitable =
-            [Loss::BEFORE_ATTACH, Loss::PACKET_PASSED].iter().any(|l| l.describe() == cause)
-                || cause == "GPU operations: no completion seen";
-        assert!(inevitable && count <= 64, "{lost:?}");
+        let most = if cause == Loss::BEFORE_ATTACH.describe() {
+            BEHIND
+        } else if cause == Loss::PACKET_PASSED.describe()
+            || cause == "GPU operations: no completion seen"
+        {
+            FEW
+        } else {
+            0
+        };
+        assert!(count <= most, "{lost:?}");
     }
     lost
 }
@@ -110,7 +122,11 @@ fn expect_joined(trace: &Recorded, pid: u32) {
     }
     assert!(launches > 0);
     let counted: u64 = expect_only_inevitable(trace).values().sum();
-    assert!(missed <= counted, "{missed} launches without a kernel; lost: {:?}", trace.losses());
+    assert!(
+        missed <= counted.min(FEW),
+        "{missed} launches without a kernel; lost: {:?}",
+        trace.losses()
+    );
     let calls: HashMap<u64, _> = trace.calls.iter().map(|c| (c.record.correlation_id, c)).collect();
     // A thread that was about to ring its doorbell when the tables were patched rings the old way; if
     // another one's doorbell then finds its packet, whose it is is not known.
@@ -161,7 +177,7 @@ fn root_attach_sees_every_kernel_with_its_call() {
 #[test]
 fn root_attach_again_and_again() {
     let scene = Scene::default();
-    let target = Running::start(scene.command(app("loop")).args(["0", "4"]));
+    let target = Running::start(scene.command(app("loop")).args(["0", "8"]));
     let pid = target.pid();
     let before = census(pid);
     record(&scene, pid, &["-d", "0.2"]);
