@@ -27,6 +27,8 @@ pub enum Tier {
     Tables,
     /// From the shim, put in while the process ran: it switched HIP's activity interface on.
     HipActivity,
+    /// From nowhere: the process is a fork of one that uses the GPU, and cannot.
+    Forked,
     /// From nowhere, but for packets with signals: launches are seen from outside, for this reason.
     Uprobes(String),
 }
@@ -41,6 +43,9 @@ impl fmt::Display for Tier {
             Self::HipActivity => {
                 f.write_str("HIP activity interface switched on in the running process")
             }
+            Self::Forked => f.write_str(
+                "uprobes only, partial: a forked child cannot use its parent's GPU; it gets a shim when it executes another program",
+            ),
             Self::Uprobes(why) => write!(f, "uprobes only, partial: {why}"),
         }
     }

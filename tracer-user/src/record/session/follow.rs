@@ -35,9 +35,11 @@ impl Session {
         if let Ok(info) = discover::process_info(pid) {
             target.info.command = info.command;
         }
-        if matches!(target.tier, Tier::Tables | Tier::HipActivity | Tier::Uprobes(_))
-            && self.gpu.wants_shim()
-        {
+        let ended = matches!(
+            target.tier,
+            Tier::Tables | Tier::HipActivity | Tier::Forked | Tier::Uprobes(_)
+        );
+        if ended && self.gpu.wants_shim() {
             target.tier = Tier::Waiting;
             target.dispatch_site = None;
             target.doorbells = None;
@@ -64,10 +66,7 @@ impl Session {
         let Some(parent) = self.targets.get(&parent) else { return Ok(()) };
         let command = parent.info.command.clone();
         let tier = match &parent.tier {
-            Tier::Tables | Tier::HipActivity | Tier::Waiting => Tier::Uprobes(
-                "a forked child cannot use its parent's GPU; it gets a shim when it executes another program"
-                    .to_owned(),
-            ),
+            Tier::Tables | Tier::HipActivity | Tier::Forked => Tier::Forked,
             tier => tier.clone(),
         };
         // It has its parent's memory, tables and all.
