@@ -249,10 +249,7 @@ impl Outside {
             target.settle(u64::MAX, clock::now_ns(), joiner, trace)?;
         }
         for queue in target.queues.values_mut() {
-            for (seen, ticks) in std::mem::take(&mut queue.held) {
-                let complete = queue.complete(&seen, ticks);
-                joiner.ended_outside(seen.key, complete, trace)?;
-            }
+            queue.release(joiner, trace)?;
         }
         for seen in target.signals.rest() {
             joiner.ended_outside(seen.key, None, trace)?;
@@ -358,16 +355,22 @@ impl Target {
         queue.ticks.ended(ticks[1], read_ns);
         queue.held.push((seen, ticks));
         if queue.ticks.is_ready() {
-            for (seen, ticks) in std::mem::take(&mut queue.held) {
-                let complete = queue.complete(&seen, ticks);
-                joiner.ended_outside(seen.key, complete, trace)?;
-            }
+            queue.release(joiner, trace)?;
         }
         Ok(())
     }
 }
 
 impl Queue {
+    /// Writes what was held, as far as the clock is known.
+    fn release(&mut self, joiner: &mut Joiner, trace: &mut Writer) -> Result<(), TraceError> {
+        for (seen, ticks) in std::mem::take(&mut self.held) {
+            let complete = self.complete(&seen, ticks);
+            joiner.ended_outside(seen.key, complete, trace)?;
+        }
+        Ok(())
+    }
+
     fn complete(&mut self, seen: &Seen, [start, end]: [u64; 2]) -> Option<Complete> {
         let (start_ns, end_ns) = (self.ticks.to_ns(start)?, self.ticks.to_ns(end)?);
         self.converted = true;
