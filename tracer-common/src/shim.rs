@@ -36,14 +36,27 @@ pub const ATTACH_FUNCTION: &str = "roctap_attach";
 /// be called when an earlier recording has ended, or whoever read that one is gone; the memory is another
 /// one then.
 pub const ATTACH_AGAIN_FUNCTION: &str = "roctap_attach_again";
-/// The exported 64-bit word that is 1 when the shim's own thread is there.
-pub const WORKING_WORD: &str = "ROCTAP_SHIM_WORKING";
+/// The exported 64-bit word that holds one of [`life`].
+pub const LIFE_WORD: &str = "ROCTAP_SHIM_LIFE";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
 /// Size of the control block in bytes.
 pub const CONTROL_BYTES: usize = 4096;
 /// Size of a ring's control words in bytes, before its data.
 pub const RING_HEADER_BYTES: usize = 4096;
+
+/// What has become of a shim in its process: values of [`LIFE_WORD`].
+pub mod life {
+    /// Nothing was asked of it yet.
+    pub const NEW: u64 = 0;
+    /// Its own thread is there, which [`super::ATTACH_AGAIN_FUNCTION`] needs.
+    pub const WORKING: u64 = 1;
+    /// The process is a forked child, where that thread does not exist; the runtime had not been opened,
+    /// so the child may use the GPU. This shim does nothing any more.
+    pub const FORKED: u64 = 2;
+    /// The same, and the runtime was open: what is open is the parent's, and of no use to the child.
+    pub const FORKED_OPEN: u64 = 3;
+}
 
 /// Indices of 64-bit words in the control block.
 pub mod control {
@@ -135,7 +148,7 @@ pub mod attach_status {
     pub const SLOT_TAKEN: u64 = 6;
     /// An earlier `roctap` still records with this shim.
     pub const BUSY: u64 = 7;
-    /// The shim is broken, or this is a forked child of the process that it was loaded into.
+    /// The shim is broken, or the process was forked from the one that it was loaded into.
     pub const UNUSABLE: u64 = 8;
 }
 

@@ -22,6 +22,8 @@ pub const AGENT: u64 = 0x1000;
 pub static SIGNALS: AtomicI64 = AtomicI64::new(0);
 /// Calls of `hsa_init` that `hsa_shut_down` did not undo.
 pub static USERS: AtomicI64 = AtomicI64::new(0);
+/// Whether the runtime says that it is initialized.
+pub static OPEN: AtomicBool = AtomicBool::new(true);
 /// Signals decremented through the runtime.
 pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
 static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
@@ -108,6 +110,9 @@ unsafe extern "C-unwind" fn agents(each: abi::AgentCallback, data: *mut c_void) 
     unsafe { each(AGENT, data) }
 }
 unsafe extern "C-unwind" fn info(_: u64, attribute: u32, value: *mut c_void) -> Status {
+    if !OPEN.load(Ordering::Relaxed) {
+        return abi::NOT_INITIALIZED;
+    }
     if attribute == abi::info::AGENT_DEVICE {
         // SAFETY: valid for 4 bytes.
         unsafe { *value.cast::<u32>() = 1 };

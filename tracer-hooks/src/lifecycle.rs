@@ -444,5 +444,14 @@ pub fn finish() {
 /// In a forked child there is no worker, and the GPU is not the child's.
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
-    STATE.phase.store(phase::INERT, Ordering::Release);
+    // Without hooks in the tables it is not known; HIP's interface is of programs that use the GPU.
+    let open = match STATE.phase.swap(phase::INERT, Ordering::AcqRel) {
+        phase::DORMANT | phase::ACTIVE | phase::DRAINING => RUNTIME.is_open(),
+        phase::CLOSED => false,
+        phase::INERT => return,
+        _ => true,
+    };
+    if let Some(sink) = STATE.sink.get() {
+        sink.forked(open);
+    }
 }

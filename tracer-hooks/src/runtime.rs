@@ -146,14 +146,8 @@ impl Tables {
     }
 
     /// Whether the runtime is initialized, or being initialized by another thread right now.
-    ///
-    /// No function of 5.2.3 asks for that alone; this one checks it first, then refuses the null
-    /// pointer.
     pub fn is_open(&self) -> bool {
-        // SAFETY: a null pointer is what the function checks for before it looks at the agent.
-        let status =
-            self.core.agent_get_info.get().map(|get| unsafe { get(0, 0, ptr::null_mut()) });
-        status.is_some_and(|status| status != abi::NOT_INITIALIZED)
+        is_open(self.core.agent_get_info.get())
     }
 
     /// Keeps an open runtime open, having waited until it is initialized.
@@ -164,6 +158,13 @@ impl Tables {
         let status = unsafe { self.core.init.get()?() };
         (status == abi::SUCCESS).then_some(Hold(self))
     }
+}
+
+/// No function of 5.2.3 asks for that alone; this one checks it first, then refuses the null pointer.
+fn is_open(agent_get_info: Option<abi::GetInfo>) -> bool {
+    // SAFETY: a null pointer is what the function checks for before it looks at the agent.
+    let status = agent_get_info.map(|get| unsafe { get(0, 0, ptr::null_mut()) });
+    status.is_some_and(|status| status != abi::NOT_INITIALIZED)
 }
 
 /// A use of the runtime; ends when dropped.
@@ -292,6 +293,11 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
 }
 
 impl Runtime {
+    /// As [`Tables::is_open`].
+    pub fn is_open(&self) -> bool {
+        is_open(self.agent_get_info.get())
+    }
+
     /// Rings a doorbell.
     #[inline]
     pub fn ring(&self, doorbell: u64, value: i64) {

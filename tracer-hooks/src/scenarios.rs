@@ -1,6 +1,6 @@
 //! The whole mechanism over a fake runtime: one test, because there is one state in a process.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS, packet_type};
-use crate::fake::{Fake, FakeQueue, Gates, SIGNALS, USERS, forever, handle, signal};
+use crate::fake::{Fake, FakeQueue, Gates, OPEN, SIGNALS, USERS, forever, handle, signal};
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
@@ -32,6 +32,8 @@ struct Recorder {
     /// When it is not on, it will not be before something is installed again.
     attached: AtomicBool,
     count: AtomicU64,
+    /// In a forked child: 1, and 2 more if the runtime was open.
+    forked: AtomicU32,
 }
 
 impl Recorder {
@@ -60,6 +62,9 @@ impl Sink for Recorder {
         assert!(self.attached.load(Ordering::Acquire), "it may always be wanted again");
         assert!(!drained || self.told().state == state::DORMANT, "the state is told before");
         drained
+    }
+    fn forked(&self, open: bool) {
+        self.forked.store(1 + 2 * u32::from(open), Ordering::Release);
     }
     fn reserve(&self, _: u64) -> Option<u64> {
         Some(self.number())
@@ -244,6 +249,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
         on: AtomicBool::new(true),
         attached: AtomicBool::new(false),
         count: AtomicU64::new(0),
+        forked: AtomicU32::new(0),
     });
     let bench = Bench { fake: installing(recorder), recorder };
     every_packet(&bench);
@@ -252,6 +258,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     switched_under_load(&bench);
     destroyed_with_work(&bench);
     copies(&bench);
+    forking(&bench);
     closing(&bench);
     live(&bench);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
@@ -367,6 +374,39 @@ fn copies(bench: &Bench) {
     assert_eq!(value(refused), 1, "the application's signal is untouched");
     let told = bench.recorder.told();
     assert_eq!(told.copies.values().map(|c| c.size_bytes).collect::<Vec<_>>(), [100]);
+}
+
+/// A child knows whether its parent used the GPU, and its own children know no better.
+fn forking(bench: &Bench) {
+    for (open, told) in [(true, 3), (false, 1)] {
+        OPEN.store(open, Ordering::Relaxed);
+        let child = fork(|| {
+            OPEN.store(!open, Ordering::Relaxed);
+            let grandchild = fork(|| bench.recorder.forked.load(Ordering::Acquire));
+            let own = bench.recorder.forked.load(Ordering::Acquire);
+            if grandchild == own && !lifecycle::usable() { own } else { 0 }
+        });
+        assert_eq!(child, told, "the runtime was open: {open}");
+    }
+    OPEN.store(true, Ordering::Relaxed);
+    assert_eq!(bench.recorder.forked.load(Ordering::Acquire), 0);
+    assert!(lifecycle::usable());
+}
+
+/// The exit status of a forked child.
+#[expect(unsafe_code, reason = "a child of a process with threads may do little")]
+fn fork(child: impl FnOnce() -> u32) -> u32 {
+    // SAFETY: the child only loads and stores, forks likewise, and leaves at once.
+    unsafe {
+        match libc::fork() {
+            0 => libc::_exit(child() as i32),
+            pid => {
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+                libc::WEXITSTATUS(status) as u32
+            }
+        }
+    }
 }
 
 fn closing(bench: &Bench) {

@@ -30,6 +30,10 @@ pub trait Sink: Sync {
     /// The worker has begun, or has been called by [`crate::call_worker`].
     fn called(&self) {}
 
+    /// The calling process is a forked child: nothing is ever done here again. `open`: the runtime was
+    /// open when it was forked. Called before anything else of the child runs.
+    fn forked(&self, _open: bool) {}
+
     /// A number for an operation of the calling thread that is recorded later, maybe by another
     /// thread.
     fn reserve(&self, now_ns: u64) -> Option<u64>;

@@ -5,7 +5,7 @@
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION};
+use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION, life};
 use tracer_hooks::{Tables, Timing, abi::ApiTable, calls::CallTables, contained, sys};
 
 use crate::{attach, calls, recorder};
@@ -19,9 +19,9 @@ pub static HSA_AMD_TOOL_PRIORITY: u32 = 1100;
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
 
-/// 1 when the shim's own thread is there, which [`roctap_attach_again`] needs.
+/// One of [`life`]: what later attaches may do.
 #[unsafe(no_mangle)]
-pub static ROCTAP_SHIM_WORKING: AtomicU64 = AtomicU64::new(0);
+pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(life::NEW);
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 

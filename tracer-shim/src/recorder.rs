@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
-    HEARTBEAT_TIMEOUT_NS, Loss, Queue, RUNTIME_CLOCK_ERROR_NS, Symbol, control, kind, state,
+    HEARTBEAT_TIMEOUT_NS, Loss, Queue, RUNTIME_CLOCK_ERROR_NS, Symbol, control, kind, life, state,
 };
 use tracer_hooks::{Sink, Wish, sys};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
@@ -188,8 +188,13 @@ impl Sink for Recorder {
     }
 
     fn called(&self) {
-        entry::ROCTAP_SHIM_WORKING.store(1, Ordering::Release);
+        entry::ROCTAP_SHIM_LIFE.store(life::WORKING, Ordering::Release);
         attach::start_waiting();
+    }
+
+    fn forked(&self, open: bool) {
+        let life = if open { life::FORKED_OPEN } else { life::FORKED };
+        entry::ROCTAP_SHIM_LIFE.store(life, Ordering::Release);
     }
 
     fn reserve(&self, now_ns: u64) -> Option<u64> {

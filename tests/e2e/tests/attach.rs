@@ -360,6 +360,40 @@ fn root_attach_follows_children_and_programs_that_are_executed() {
     finish(target);
 }
 
+/// Forked children use the GPU that their parent does not, with the shim in it or without.
+#[test]
+fn root_attach_to_a_parent_of_forked_workers() {
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("workers")).args(["0", "50"]));
+    let mut roctap = scene.record(&["-p", &target.pid().to_string()]);
+    let recording = roctap.spawn().expect("roctap");
+    let workers = || {
+        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
+        let mut launches: BTreeMap<u32, usize> = BTreeMap::new();
+        if written {
+            let trace = scene.trace();
+            for dispatch in trace.dispatches.iter().filter(|d| d.record.correlation_id != 0) {
+                let worked = trace.kernel(dispatch) == "worker_kernel";
+                *launches.entry(dispatch.process_id).or_default() += usize::from(worked);
+            }
+        }
+        launches
+    };
+    wait_until("workers are recorded", || workers().len() > 4);
+    interrupt(recording).expect(0);
+    finish(target);
+    let workers = workers();
+    let whole = workers.values().filter(|&&launches| launches == 50).count();
+    // The last one may have been cut off.
+    assert!(whole + 1 >= workers.len(), "{workers:?}");
+    let tiers: Vec<String> =
+        scene.trace().tables().processes.values().map(|p| p.gpu_tier.clone()).collect();
+    assert!(
+        tiers.iter().filter(|tier| tier.starts_with("HSA tables")).count() > whole,
+        "{tiers:?}"
+    );
+}
+
 /// Containers: libraries from an overlay, whose files have one device in `maps` and another for `stat`,
 /// under process ids of their own.
 #[test]

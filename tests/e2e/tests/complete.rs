@@ -155,6 +155,18 @@ fn root_children_are_followed_with_their_gpu_work() {
     assert_eq!(trace.tables().processes.len(), 2);
 }
 
+/// The parent uses no GPU; its children find the shim in the environment that is theirs too.
+#[test]
+fn root_forked_workers_are_followed_with_their_gpu_work() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&[], "workers", &["3", "50"]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
+    assert_eq!(work.count() as u64, ran.launches()["worker_kernel"]);
+    assert_eq!(trace.tables().processes.len(), 4);
+}
+
 #[test]
 fn root_no_follow_leaves_children_alone() {
     let scene = Scene::default();

@@ -21,20 +21,20 @@ const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     /// It cannot be opened.
-    #[error("{path}: cannot be opened: {source}")]
+    #[error("{path}: cannot be opened: {cause}")]
     Open {
         /// Its path.
         path: PathBuf,
-        /// How.
-        source: std::io::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
     /// It is not what it should be.
-    #[error("{path}: not a readable 64-bit x86 ELF library: {source}")]
+    #[error("{path}: not a readable 64-bit x86 ELF library: {cause}")]
     Format {
         /// Its path.
         path: PathBuf,
-        /// How.
-        source: object::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: object::Error,
     },
     /// It is for another machine.
     #[error("{path}: built for {machine:?}; roctap traces x86-64 code only")]
@@ -80,13 +80,13 @@ impl Image {
     /// [`ElfError::Open`].
     pub fn open(path: &Path) -> Result<Self, ElfError> {
         let file =
-            File::open(path).map_err(|source| ElfError::Open { path: path.to_owned(), source })?;
+            File::open(path).map_err(|cause| ElfError::Open { path: path.to_owned(), cause })?;
         Ok(Self { path: path.to_owned(), file: ReadCache::new(file) })
     }
 
     fn parse(&self) -> Result<ElfFile64<'_, Endianness, &ReadCache<File>>, ElfError> {
         let elf = ElfFile64::<Endianness, _>::parse(&self.file)
-            .map_err(|source| ElfError::Format { path: self.path.clone(), source })?;
+            .map_err(|cause| ElfError::Format { path: self.path.clone(), cause })?;
         match elf.architecture() {
             object::Architecture::X86_64 => Ok(elf),
             machine => Err(ElfError::Machine { path: self.path.clone(), machine }),

@@ -149,27 +149,27 @@ pub enum DiscoverError {
         pid: u32,
     },
     /// Reading `/proc` failed.
-    #[error("process {pid}: reading {what} failed: {source}")]
+    #[error("process {pid}: reading {what} failed: {cause}")]
     Proc {
         /// The process id.
         pid: u32,
         /// Which file.
         what: &'static str,
-        /// How.
-        source: procfs::ProcError,
+        /// How. Part of the message, hence no `source`.
+        cause: procfs::ProcError,
     },
 }
 
 impl DiscoverError {
-    fn proc(pid: u32, what: &'static str, source: procfs::ProcError) -> Self {
-        match source {
+    fn proc(pid: u32, what: &'static str, cause: procfs::ProcError) -> Self {
+        match cause {
             procfs::ProcError::NotFound(_) => Self::NoProcess { pid },
             procfs::ProcError::PermissionDenied(_) => Self::NotPermitted { pid },
             // A process that ends while its files are read answers ESRCH.
             procfs::ProcError::Io(ref e, _) if e.raw_os_error() == Some(3) => {
                 Self::NoProcess { pid }
             }
-            source => Self::Proc { pid, what, source },
+            cause => Self::Proc { pid, what, cause },
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Done {
 
 /// Lets a guardian do `task` in process `pid`.
 pub fn send(pid: u32, task: &Task) -> Result<Done, InjectError> {
-    let failed = |source| InjectError::Guardian { source };
+    let failed = |cause| InjectError::Guardian { cause };
     let arguments = match task {
         Task::Load(name) => ["load".to_owned(), name.clone(), String::new()],
         Task::Call(address) => ["call".to_owned(), address.to_string(), String::new()],

@@ -107,10 +107,10 @@ pub enum InjectError {
     #[error("{0}")]
     Refused(String),
     /// The guardian cannot be started.
-    #[error("starting roctap's helper failed: {source}")]
+    #[error("starting roctap's helper failed: {cause}")]
     Guardian {
-        /// How.
-        source: std::io::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
     /// The guardian has not come back.
     #[error(
@@ -121,18 +121,18 @@ pub enum InjectError {
         pid: u32,
     },
     /// The process's memory or descriptors cannot be reached.
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     Reach {
         /// What of it.
         what: &'static str,
-        /// How.
-        source: std::io::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
     /// The new thread failed.
-    #[error("the thread that was started in it failed: {source}")]
+    #[error("the thread that was started in it failed: {cause}")]
     Thread {
-        /// How.
-        source: std::io::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
     /// The shim could not be loaded.
     #[error("it could not load the shim: {0}")]
@@ -187,7 +187,7 @@ pub fn inject<T>(
 fn open_memory(pid: u32) -> Result<File, InjectError> {
     let what = "opening its memory (another user's needs CAP_DAC_OVERRIDE)";
     let open = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
-    open.map_err(|source| InjectError::Reach { what, source })
+    open.map_err(|cause| InjectError::Reach { what, cause })
 }
 
 /// The thread that was started in the process.
@@ -216,7 +216,7 @@ impl Newcomer {
         let what = "writing to its memory";
         self.memory
             .write_all_at(bytes, self.address(offset))
-            .map_err(|source| InjectError::Reach { what, source })
+            .map_err(|cause| InjectError::Reach { what, cause })
     }
 
     /// Looks until `seen` sees something; none when the time is over.
@@ -286,7 +286,7 @@ impl Newcomer {
     fn open(&self, descriptor: u64) -> Result<File, InjectError> {
         let path = self.path(descriptor);
         let what = "opening the memfd that it made";
-        let failed = |source| InjectError::Reach { what, source };
+        let failed = |cause| InjectError::Reach { what, cause };
         let target = std::fs::read_link(&path).map_err(failed)?;
         if !target.to_string_lossy().starts_with("/memfd:") {
             return Err(failed(std::io::Error::other(format!("{} instead", target.display()))));
@@ -299,7 +299,7 @@ impl Newcomer {
         let what = "filling the library's memfd";
         self.open(descriptor)?
             .write_all(bytes)
-            .map_err(|source| InjectError::Reach { what, source })?;
+            .map_err(|cause| InjectError::Reach { what, cause })?;
         // By the thread's number, so that the loader has not seen this name before: it would give back
         // what it loaded under it.
         let path = format!("/proc/self/task/{}/fd/{descriptor}\0", self.started.tid);
@@ -316,7 +316,7 @@ impl Newcomer {
             return InjectError::NotLoaded(String::from_utf8_lossy(text).into_owned());
         }
         let error = self.word(at::ERROR).map_or(0, |error| (error as i64).wrapping_neg());
-        InjectError::Thread { source: std::io::Error::from_raw_os_error(error as i32) }
+        InjectError::Thread { cause: std::io::Error::from_raw_os_error(error as i32) }
     }
 
     /// Lets the thread end. The shim removes the block; if it was not reached, we do.

@@ -30,6 +30,9 @@ pub enum Refusal {
     /// It is stopped.
     #[error("it is stopped (state {0}); continue it (kill -CONT) and try again")]
     Stopped(char),
+    /// It was made by `vfork`, or like that: what is put into it is put into the other one.
+    #[error("it shares its memory with process {0}, until it executes another program")]
+    SharesMemory(i32),
     /// It is confined.
     #[error(
         "it is confined by seccomp, which does not allow {call}; start it with roctap record instead, or record from outside (--gpu uprobes)"
@@ -87,7 +90,7 @@ pub enum Refused {
     #[error(transparent)]
     Memory(#[from] PlanError),
     /// A file of `/proc` cannot be read.
-    #[error("/proc: {0}")]
+    #[error("reading its files in /proc failed")]
     Proc(#[from] procfs::ProcError),
 }
 
@@ -115,6 +118,9 @@ impl Feasible {
         if matches!(state, 'T' | 't') {
             return Err(Refusal::Stopped(state).into());
         }
+        if share_memory(status.pid, status.ppid) {
+            return Err(Refusal::SharesMemory(status.ppid).into());
+        }
         if is_32_bit(pid) {
             return Err(Refusal::Bits32.into());
         }
@@ -135,6 +141,14 @@ impl Feasible {
     }
 }
 
+/// Whether two processes have one memory; false where the kernel does not tell.
+#[expect(unsafe_code, reason = "a system call that no crate at hand wraps")]
+fn share_memory(first: i32, second: i32) -> bool {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: it takes numbers.
+    unsafe { libc::syscall(libc::SYS_kcmp, first, second, KCMP_VM, 0, 0) == 0 }
+}
+
 /// By the header of its executable.
 fn is_32_bit(pid: u32) -> bool {
     use std::io::Read as _;
@@ -142,4 +156,63 @@ fn is_32_bit(pid: u32) -> bool {
     std::fs::File::open(format!("/proc/{pid}/exe"))
         .and_then(|mut file| file.read_exact(&mut header))
         .is_ok_and(|()| header == *b"\x7fELF\x01")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::CString, fs, os::unix::ffi::OsStrExt as _, ptr, thread, time::Duration};
+
+    use super::*;
+
+    /// Starts `true` with a file as its standard input, as `posix_spawn` does: the child shares the
+    /// caller's memory until it has opened that.
+    #[expect(unsafe_code, reason = "posix_spawn")]
+    fn spawn(input: &Path) -> i32 {
+        let input = CString::new(input.as_os_str().as_bytes()).unwrap();
+        let mut child = 0;
+        // SAFETY: the actions are initialised before they are used, and all strings end with a zero.
+        unsafe {
+            let mut actions = std::mem::zeroed();
+            libc::posix_spawn_file_actions_init(&raw mut actions);
+            let read = libc::O_RDONLY;
+            libc::posix_spawn_file_actions_addopen(&raw mut actions, 0, input.as_ptr(), read, 0);
+            let arguments = [c"true".as_ptr().cast_mut(), ptr::null_mut()];
+            let program = c"/bin/true".as_ptr();
+            let (actions, arguments) = (&raw const actions, arguments.as_ptr());
+            let none = ptr::null();
+            libc::posix_spawn(&raw mut child, program, actions, none, arguments, &ptr::null_mut());
+        }
+        child
+    }
+
+    #[test]
+    fn a_child_in_its_parents_memory_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        thread::scope(|scope| {
+            let (told, tid) = std::sync::mpsc::channel();
+            let spawned = scope.spawn({
+                let pipe = &pipe;
+                move || {
+                    told.send(rustix::thread::gettid()).unwrap();
+                    spawn(pipe)
+                }
+            });
+            let tid = tid.recv().unwrap().as_raw_pid();
+            let children = format!("/proc/self/task/{tid}/children");
+            let child: u32 = loop {
+                if let Ok(child) = fs::read_to_string(&children).unwrap().trim().parse() {
+                    break child;
+                }
+                thread::sleep(Duration::from_millis(1));
+            };
+            let refused = Feasible::look(child).err().expect("it is refused").to_string();
+            fs::write(&pipe, "").unwrap();
+            let child = spawned.join().unwrap();
+            let child = rustix::process::Pid::from_raw(child);
+            rustix::process::waitpid(child, rustix::process::WaitOptions::empty()).unwrap();
+            assert!(refused.contains("shares its memory with process"), "{refused}");
+        });
+    }
 }

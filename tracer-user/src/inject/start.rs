@@ -66,8 +66,8 @@ pub enum StartError {
     #[error(transparent)]
     Step(#[from] StepError),
     /// A system call was refused.
-    #[error("{call} in the process failed: {source}")]
-    Call { call: &'static str, source: std::io::Error },
+    #[error("{call} in the process failed: {cause}")]
+    Call { call: &'static str, cause: std::io::Error },
     /// The thread is where it must not be interrupted.
     #[error("the thread is in a restartable sequence")]
     Rseq,
@@ -262,8 +262,8 @@ fn run(
     let result = tracee.registers()?.rax;
     match result as i64 {
         -4095..0 => {
-            let source = std::io::Error::from_raw_os_error(-(result as i64) as i32);
-            Err(StartError::Call { call: name, source })
+            let cause = std::io::Error::from_raw_os_error(-(result as i64) as i32);
+            Err(StartError::Call { call: name, cause })
         }
         _ => Ok(result),
     }

@@ -19,12 +19,12 @@ pub type Registers = libc::user_regs_struct;
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// The kernel refused.
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     Refused {
         /// What was asked for.
         what: &'static str,
-        /// How.
-        source: io::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: io::Error,
     },
     /// The thread did not stop in time.
     #[error("the thread did not stop within {} ms", .0.as_millis())]
@@ -93,10 +93,10 @@ fn ptrace(
     let result = unsafe { libc::ptrace(request, tid, address, data) };
     match result {
         -1 => {
-            let source = io::Error::last_os_error();
-            match source.raw_os_error() {
+            let cause = io::Error::last_os_error();
+            match cause.raw_os_error() {
                 Some(libc::ESRCH) => Err(StepError::Gone),
-                _ => Err(StepError::Refused { what, source }),
+                _ => Err(StepError::Refused { what, cause }),
             }
         }
         _ => Ok(()),
@@ -207,7 +207,7 @@ impl Writable {
     /// Begins to trace thread `tid` of process `pid`, which goes on.
     pub fn seize(pid: u32, tid: u32) -> Result<Self, StepError> {
         let what = "opening its memory";
-        let refused = |source| StepError::Refused { what, source };
+        let refused = |cause| StepError::Refused { what, cause };
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(refused)?;
         Ok(Self { thread: Thread::seize(tid)?, memory })
@@ -263,9 +263,7 @@ impl Tracee for Writable {
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
         let what = "writing to its memory";
-        self.memory
-            .write_all_at(bytes, address)
-            .map_err(|source| StepError::Refused { what, source })
+        self.memory.write_all_at(bytes, address).map_err(|cause| StepError::Refused { what, cause })
     }
 
     fn seccomp_filters(&mut self) -> Result<Vec<Vec<Instruction>>, StepError> {
@@ -276,10 +274,10 @@ impl Tracee for Writable {
             // SAFETY: without a buffer only the length is told.
             let length = unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.thread.tid, index, none) };
             let Ok(length) = usize::try_from(length) else {
-                let source = io::Error::last_os_error();
-                return match source.raw_os_error() {
+                let cause = io::Error::last_os_error();
+                return match cause.raw_os_error() {
                     Some(libc::ENOENT) => Ok(filters),
-                    _ => Err(StepError::Refused { what: "reading its seccomp filters", source }),
+                    _ => Err(StepError::Refused { what: "reading its seccomp filters", cause }),
                 };
             };
             let mut filter = vec![Instruction::default(); length];

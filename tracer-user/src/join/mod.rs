@@ -98,6 +98,8 @@ pub struct Joiner {
     next_kernel_id: u32,
     /// Operations that were given a number.
     numbered: u64,
+    /// See [`Joiner::gpu_until`].
+    gpu_until_ns: u64,
 }
 
 impl Joiner {
@@ -115,6 +117,7 @@ impl Joiner {
             named: HashSet::new(),
             next_kernel_id: 1,
             numbered: 0,
+            gpu_until_ns: u64::MAX,
         }
     }
 
@@ -123,7 +126,13 @@ impl Joiner {
         self.counts
     }
 
-    /// How many kernels process `pid` launched, and how many of its dispatches were recorded.
+    /// No more GPU work is recorded of what is launched from `time_ns` on.
+    pub fn gpu_until(&mut self, time_ns: u64) {
+        self.gpu_until_ns = time_ns;
+    }
+
+    /// How many kernels process `pid` launched while GPU work was recorded, and how many of its
+    /// dispatches were.
     pub fn launches(&self, pid: u32) -> (u64, u64) {
         self.processes.get(&pid).map_or((0, 0), |process| (process.launches, process.dispatches))
     }
@@ -218,7 +227,8 @@ impl Joiner {
             let launch = api::launch(operation, &call.args, &call.extra, call.header.flags);
             if launch.is_some() {
                 self.counts.launches += 1;
-                self.processes.entry(call.header.pid).or_default().launches += 1;
+                let in_time = call.begin_ns < self.gpu_until_ns;
+                self.processes.entry(call.header.pid).or_default().launches += u64::from(in_time);
             }
         }
         self.calls.add(call, stream);

@@ -38,20 +38,20 @@ pub(super) const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// It cannot be opened.
-    #[error("{path}: cannot be opened: {source}")]
+    #[error("{path}: cannot be opened: {cause}")]
     Open {
         /// Its path.
         path: PathBuf,
-        /// How.
-        source: std::io::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
     /// It is not a 64-bit ELF file with program headers.
-    #[error("{path}: not a readable 64-bit ELF file: {source}")]
+    #[error("{path}: not a readable 64-bit ELF file: {cause}")]
     Format {
         /// Its path.
         path: PathBuf,
-        /// How.
-        source: object::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: object::Error,
     },
     /// It is for another machine.
     #[error("{path}: for another machine (ELF machine {machine}); roctap plans x86-64 code only")]
@@ -68,19 +68,19 @@ pub enum PlanError {
         path: PathBuf,
     },
     /// A process's mappings cannot be read.
-    #[error("process {pid}: its memory cannot be read: {source}")]
+    #[error("process {pid}: its memory cannot be read: {cause}")]
     Process {
         /// Which process.
         pid: u32,
-        /// How.
-        source: std::io::Error,
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
 }
 
 impl PlanError {
     /// There is no file at `path`, or none that can be opened.
     pub(super) fn not_found(path: &Path) -> Self {
-        Self::Open { path: path.to_owned(), source: std::io::ErrorKind::NotFound.into() }
+        Self::Open { path: path.to_owned(), cause: std::io::ErrorKind::NotFound.into() }
     }
 }
 
@@ -145,7 +145,7 @@ impl Binary {
     ///
     /// When it cannot be read or is no x86-64 ELF file with code in it.
     pub fn open(path: &Path) -> Result<Self, PlanError> {
-        let opened = |source| PlanError::Open { path: path.to_owned(), source };
+        let opened = |cause| PlanError::Open { path: path.to_owned(), cause };
         let file = File::open(path).map_err(opened)?;
         let meta = file.metadata().map_err(opened)?;
         let identity = Identity {
@@ -257,7 +257,7 @@ struct Layout {
 
 impl Layout {
     fn read<'d, R: ReadRef<'d>>(data: R, path: &Path) -> Result<Self, PlanError> {
-        let format = |source| PlanError::Format { path: path.to_owned(), source };
+        let format = |cause| PlanError::Format { path: path.to_owned(), cause };
         let header = FileHeader64::<Endianness>::parse(data).map_err(format)?;
         let endian = header.endian().map_err(format)?;
         let machine = header.e_machine(endian);

@@ -104,7 +104,7 @@ impl Process {
     ///
     /// When there is none, or it may not be read (this needs the permission to trace it).
     pub fn open(pid: u32) -> Result<Self, PlanError> {
-        let failed = |source| PlanError::Process { pid, source };
+        let failed = |cause| PlanError::Process { pid, cause };
         let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
         let maps = i32::try_from(pid)
             .map_err(|_| procfs::ProcError::NotFound(None))

@@ -102,7 +102,7 @@ impl Programs {
         if OBJECT.is_empty() {
             return Err(ProbeError::NotBuilt);
         }
-        let failed = |doing| move |source| ProbeError::Load { doing, source };
+        let failed = |doing| move |cause| ProbeError::Load { doing, cause };
         let tgid_offset = task_tgid_offset().map_err(failed("reading the kernel's BTF"))?;
         let mut open = ObjectBuilder::default()
             .name("roctap")
@@ -187,7 +187,7 @@ impl Programs {
         let config = self.config;
         self.map("CONFIG")
             .update(&0u32.to_ne_bytes(), config.as_bytes(), MapFlags::ANY)
-            .map_err(|source| ProbeError::Map { map: "CONFIG", source })
+            .map_err(|cause| ProbeError::Map { map: "CONFIG", cause })
     }
 
     /// Says what a return without an entry is from now on: one of [`tracer_common::bpf::phase`].
@@ -208,7 +208,7 @@ impl Programs {
     pub fn track(&self, pid: u32) -> Result<(), ProbeError> {
         self.map("PROCESSES")
             .update(&pid.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| ProbeError::Map { map: "PROCESSES", source })
+            .map_err(|cause| ProbeError::Map { map: "PROCESSES", cause })
     }
 
     /// Forgets process `pid`, which has ended: its number can be given to another.
@@ -229,7 +229,7 @@ impl Programs {
             .map(|name| self.program(name).attach())
             .into_iter()
             .collect::<Result<_, _>>()
-            .map_err(|source| ProbeError::Load { doing: "attaching to process events", source })?;
+            .map_err(|cause| ProbeError::Load { doing: "attaching to process events", cause })?;
         Ok(Attachment { entries: links, _returns: Vec::new() })
     }
 
@@ -358,12 +358,12 @@ impl Programs {
                 })
                 .collect()
         };
-        links.map_err(|source| ProbeError::Attach {
+        links.map_err(|cause| ProbeError::Attach {
             path: path.to_owned(),
             pid,
             count: sites.len(),
             what,
-            source,
+            cause,
         })
     }
 
@@ -378,7 +378,7 @@ impl Programs {
         for (cause, sum) in sums.iter_mut().enumerate() {
             let values = map
                 .lookup_percpu(&(cause as u32).to_ne_bytes(), MapFlags::ANY)
-                .map_err(|source| ProbeError::Map { map: "LOSSES", source })?;
+                .map_err(|cause| ProbeError::Map { map: "LOSSES", cause })?;
             *sum = values
                 .iter()
                 .flatten()

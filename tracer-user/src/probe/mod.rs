@@ -23,16 +23,16 @@ pub enum ProbeError {
     NotBuilt,
     /// The kernel or the caller's privileges do not allow it.
     #[error(
-        "loading the BPF programs failed while {doing}: {source}; this needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (`roctap doctor` tells)"
+        "loading the BPF programs failed while {doing}: {cause:#}; this needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (`roctap doctor` tells)"
     )]
     Load {
         /// What was being done.
         doing: &'static str,
-        /// How it failed.
-        source: libbpf_rs::Error,
+        /// How it failed. Part of the message, hence no `source`.
+        cause: libbpf_rs::Error,
     },
     /// Probes could not be attached.
-    #[error("{path}: attaching {count} {what} probes to process {pid} failed: {source}")]
+    #[error("{path}: attaching {count} {what} probes to process {pid} failed: {cause:#}")]
     Attach {
         /// Library.
         path: PathBuf,
@@ -42,21 +42,21 @@ pub enum ProbeError {
         count: usize,
         /// `entry`, `return` or `dispatch`.
         what: &'static str,
-        /// How it failed.
-        source: libbpf_rs::Error,
+        /// How it failed. Part of the message, hence no `source`.
+        cause: libbpf_rs::Error,
     },
     /// The thread that drains the rings could not be started.
-    #[error("starting the thread that drains the rings failed: {source}")]
+    #[error("starting the thread that drains the rings failed: {cause}")]
     Thread {
-        /// How it failed.
-        source: std::io::Error,
+        /// How it failed. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
     /// A map operation failed.
-    #[error("BPF map {map}: {source}")]
+    #[error("BPF map {map}: {cause:#}")]
     Map {
         /// Which map.
         map: &'static str,
-        /// How it failed.
-        source: libbpf_rs::Error,
+        /// How it failed. Part of the message, hence no `source`.
+        cause: libbpf_rs::Error,
     },
 }

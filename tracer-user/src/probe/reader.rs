@@ -49,8 +49,8 @@ struct Shared {
     done: AtomicU64,
 }
 
-fn failed(source: libbpf_rs::Error) -> ProbeError {
-    ProbeError::Map { map: "RINGS", source }
+fn failed(cause: libbpf_rs::Error) -> ProbeError {
+    ProbeError::Map { map: "RINGS", cause }
 }
 
 impl Reader {
@@ -72,7 +72,7 @@ impl Reader {
         let thread = thread::Builder::new()
             .name("roctap-drain".to_owned())
             .spawn(move || drain(&rings, queue, &theirs, &reader))
-            .map_err(|source| ProbeError::Thread { source })?;
+            .map_err(|cause| ProbeError::Thread { cause })?;
         Ok(Self { batches, answered: 0, shared, thread: Some(thread) })
     }
 

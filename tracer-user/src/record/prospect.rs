@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use tracer_common::shim::{
-    AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, DISPATCH_SITE, PROTOCOL_WORD, VERSION,
-    WORKING_WORD, tier,
+    AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, DISPATCH_SITE, LIFE_WORD, PROTOCOL_WORD,
+    VERSION, life, tier,
 };
 
 use super::{Gpu, target::Tier};
@@ -22,8 +22,11 @@ const AMD_EXT_STUB: &str = "hsa_amd_profiling_set_profiler_enabled";
 pub struct Prospect {
     /// What the shim needs to know, but for the tier.
     pub attach: Attach,
-    /// A shim that it has loaded already, and that speaks our protocol.
+    /// A shim that it has loaded already, that works and speaks our protocol. One that does not is left
+    /// alone: ours is loaded beside it.
     pub loaded: Option<LoadedShim>,
+    /// It is a forked child of a process that used the GPU, and cannot use it itself.
+    pub cannot_use_gpu: bool,
     tables_known: bool,
     hip_known: bool,
 }
@@ -58,8 +61,14 @@ impl Prospect {
             Some(hip) => hip_functions(&process, hip, &mut attach)?,
             None => false,
         };
-        let loaded = LoadedShim::find(pid, &process)?;
-        Ok(Some(Self { attach, loaded, tables_known, hip_known }))
+        let shims: Vec<(PathBuf, Located)> = discover::shims(pid)?
+            .into_iter()
+            .filter_map(|path| Some((path.clone(), Located::find(&process, &path).ok()?)))
+            .collect();
+        let forked_open = |shim: &Located| shim.word(LIFE_WORD) == Some(life::FORKED_OPEN);
+        let cannot_use_gpu = shims.iter().any(|(_, shim)| forked_open(shim));
+        let loaded = shims.into_iter().find_map(|(path, shim)| LoadedShim::of(path, &shim));
+        Ok(Some(Self { attach, loaded, cannot_use_gpu, tables_known, hip_known }))
     }
 
     /// The ways to GPU times that may be tried, with what the shim is told for each.
@@ -111,16 +120,11 @@ pub struct LoadedShim {
 }
 
 impl LoadedShim {
-    /// One of another protocol, or whose thread is not there, is left alone: ours is loaded beside it.
-    fn find(pid: u32, process: &Process) -> anyhow::Result<Option<Self>> {
-        let of = |path: PathBuf| {
-            let located = Located::find(process, &path).ok()?;
-            let ours = located.word(PROTOCOL_WORD) == Some(VERSION);
-            let works = located.word(WORKING_WORD) == Some(1);
-            let attach = located.function(ATTACH_AGAIN_FUNCTION).filter(|_| ours && works)?;
-            let site_offset = located.file_offset(DISPATCH_SITE)?;
-            Some(Self { path, attach, site_offset })
-        };
-        Ok(discover::shims(pid)?.into_iter().find_map(of))
+    fn of(path: PathBuf, shim: &Located) -> Option<Self> {
+        let ours = shim.word(PROTOCOL_WORD) == Some(VERSION);
+        let works = shim.word(LIFE_WORD) == Some(life::WORKING);
+        let attach = shim.function(ATTACH_AGAIN_FUNCTION).filter(|_| ours && works)?;
+        let site_offset = shim.file_offset(DISPATCH_SITE)?;
+        Some(Self { path, attach, site_offset })
     }
 }

@@ -84,7 +84,8 @@ impl Report<'_> {
             self.options.output.display()
         );
         if self.losses.is_empty() {
-            eprintln!("roctap: nothing was lost");
+            let of_what = if self.silent.is_empty() { "nothing" } else { "beside these, nothing" };
+            eprintln!("roctap: {of_what} was lost");
         }
         for (cause, count) in &self.losses {
             eprintln!("roctap: lost {}: {cause}", HumanCount(*count));

@@ -27,7 +27,9 @@ pub enum Tier {
     Tables,
     /// From the shim, put in while the process ran: it switched HIP's activity interface on.
     HipActivity,
-    /// From nowhere: the process is a fork of one that uses the GPU, and cannot.
+    /// From nowhere yet: the process is a forked child, and gets the shim when it calls ROCm.
+    Unused,
+    /// From nowhere: the process is a forked child of one that used the GPU, and cannot.
     Forked,
     /// From nowhere, but for packets with signals: launches are seen from outside, for this reason.
     Uprobes(String),
@@ -42,6 +44,9 @@ impl fmt::Display for Tier {
             Self::Tables => f.write_str("HSA tables patched in the running process"),
             Self::HipActivity => {
                 f.write_str("HIP activity interface switched on in the running process")
+            }
+            Self::Unused => {
+                f.write_str("none: a forked child, which gets a shim when it first calls ROCm")
             }
             Self::Forked => f.write_str(
                 "uprobes only, partial: a forked child cannot use its parent's GPU; it gets a shim when it executes another program",
@@ -135,6 +140,12 @@ impl Target {
         let covered = std::mem::take(&mut self.covered).into_values();
         let removals = removals.into_iter().filter_map(Removal::rest);
         attached.chain(covered).chain(removals).chain(self.doorbells.take()).collect()
+    }
+
+    /// The process has ended: has its probes removed meanwhile, since that takes its time.
+    pub fn bury(&mut self) {
+        let probes = self.take_probes().into_iter().chain(self.dispatch_site.take());
+        self.removals = probes.map(Removal::of_the_dead).collect();
     }
 
     /// Remembers a probed library.

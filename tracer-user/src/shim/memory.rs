@@ -20,16 +20,16 @@ use tracer_common::{
 
 /// Creating the shared memory failed.
 #[derive(Debug, thiserror::Error)]
-#[error("shared memory of {bytes} bytes for the shim: {call} failed: {source}")]
+#[error("shared memory of {bytes} bytes for the shim: {call} failed: {cause}")]
 pub struct MemoryError {
     bytes: usize,
     call: &'static str,
-    source: Errno,
+    cause: Errno,
 }
 
 impl MemoryError {
-    fn of(layout: Layout, call: &'static str, source: Errno) -> Self {
-        Self { bytes: layout.total_bytes(), call, source }
+    fn of(layout: Layout, call: &'static str, cause: Errno) -> Self {
+        Self { bytes: layout.total_bytes(), call, cause }
     }
 }
 
@@ -50,7 +50,7 @@ impl Memory {
     pub fn create(layout: Layout) -> Result<Self, MemoryError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("roctap-shim", flags)
-            .map_err(|source| MemoryError::of(layout, "memfd_create", source))?;
+            .map_err(|cause| MemoryError::of(layout, "memfd_create", cause))?;
         Self::adopt(fd, layout)
     }
 
@@ -61,7 +61,7 @@ impl Memory {
     /// When the kernel refuses.
     pub fn adopt(fd: OwnedFd, layout: Layout) -> Result<Self, MemoryError> {
         let bytes = layout.total_bytes();
-        let failed = |call| move |source| MemoryError::of(layout, call, source);
+        let failed = |call| move |cause| MemoryError::of(layout, call, cause);
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
         // A peer that shrank the memory would kill us with SIGBUS.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;

@@ -31,10 +31,12 @@ impl Session {
         options: &Options,
         status: Option<ExitStatus>,
     ) -> anyhow::Result<ExitCode> {
+        (self.follow, self.watch) = (false, None);
         for target in self.targets.values_mut().filter(|t| t.info.detached_ns == 0 && t.is_alive())
         {
             target.info.detached_ns = clock::now_ns();
         }
+        self.joiner.gpu_until(clock::now_ns());
         // The shims first: a call that is recorded without its kernel is less than a kernel whose call
         // is not known.
         self.connections.iter().for_each(Connection::stop);
@@ -61,6 +63,7 @@ impl Session {
         };
         let mut notices = report.notices();
         notices.extend(self.left_to_nobody());
+        notices.extend(self.before_the_probes());
         for text in &notices {
             self.trace.notice(text);
         }

@@ -37,7 +37,7 @@ impl Session {
         }
         let ended = matches!(
             target.tier,
-            Tier::Tables | Tier::HipActivity | Tier::Forked | Tier::Uprobes(_)
+            Tier::Tables | Tier::HipActivity | Tier::Unused | Tier::Forked | Tier::Uprobes(_)
         );
         if ended && self.gpu.wants_shim() {
             target.tier = Tier::Waiting;
@@ -63,10 +63,11 @@ impl Session {
     ) -> anyhow::Result<()> {
         // Stopped at once, so that it does not get far without probes.
         let pause = Pause::of(child);
+        let ran_ns = clock::now_ns().saturating_sub(born_ns);
         let Some(parent) = self.targets.get(&parent) else { return Ok(()) };
         let command = parent.info.command.clone();
         let tier = match &parent.tier {
-            Tier::Tables | Tier::HipActivity | Tier::Forked => Tier::Forked,
+            Tier::Tables | Tier::HipActivity | Tier::Unused | Tier::Forked => Tier::Unused,
             tier => tier.clone(),
         };
         // It has its parent's memory, tables and all.
@@ -85,12 +86,38 @@ impl Session {
         {
             self.notice(format!("child process {child} is not traced: {error:#}"));
         } else if discover::libraries(child).is_ok_and(|mapped| !mapped.is_empty()) {
-            let late_ms = (clock::now_ns() - born_ns) / 1_000_000;
-            self.notice(format!(
-                "child process {child} was forked with ROCm loaded and is traced {late_ms} ms later; calls in between are not in the trace"
-            ));
+            self.late_children.push(ran_ns);
         }
         Ok(())
+    }
+
+    /// A notice of the calls that forked children may have made before they had probes.
+    pub(super) fn before_the_probes(&self) -> Option<String> {
+        let longest = self.late_children.iter().max()?;
+        Some(format!(
+            "{} child processes were forked with ROCm loaded and ran for up to {:.1} ms before they were stopped for their probes; calls in that time are not in the trace",
+            self.late_children.len(),
+            *longest as f64 / 1e6
+        ))
+    }
+
+    /// Gives forked children the shim that have begun to call ROCm: most never do, or execute another
+    /// program first. What they call first, to open the runtime, takes longer than that.
+    pub(super) fn give_shims_to_children(&mut self) {
+        let unused = |(&pid, target): (&u32, &Target)| (target.tier == Tier::Unused).then_some(pid);
+        let children: Vec<u32> = self.targets.iter().filter_map(unused).collect();
+        for pid in children {
+            let called = self.threads.values().any(|&of| of == pid);
+            if !called && self.programs.open_on(pid).is_empty() {
+                continue;
+            }
+            if let Some(target) = self.targets.get_mut(&pid).filter(|target| target.is_alive()) {
+                target.tier = Tier::Waiting;
+                if let Err(error) = self.give_shim(pid) {
+                    self.notice(format!("{error:#}"));
+                }
+            }
+        }
     }
 
     /// Looks for libraries that were mapped since, and frees what belongs to the dead.
@@ -131,13 +158,11 @@ impl Session {
                 self.end_outside(pid)?;
             }
         }
-        for (&pid, target) in self.targets.iter_mut().filter(|(_, t)| !t.is_alive()) {
-            drop(target.take_probes());
-            target.dispatch_site = None;
-            if target.info.detached_ns == 0 {
-                target.info.detached_ns = clock::now_ns();
-                self.programs.forget(pid);
-            }
+        let unburied = |target: &Target| target.info.detached_ns == 0 && !target.is_alive();
+        for (&pid, target) in self.targets.iter_mut().filter(|(_, target)| unburied(target)) {
+            target.info.detached_ns = clock::now_ns();
+            target.bury();
+            self.programs.forget(pid);
         }
         for connection in &mut self.connections {
             let joiner = &mut self.joiner;

@@ -31,6 +31,9 @@ impl Session {
         let tier = match self.inject(pid) {
             Ok(None) => return Ok(()),
             Ok(Some(tier)) => tier,
+            Err(_) if self.targets.get(&pid).is_some_and(|target| !target.is_alive()) => {
+                Tier::Uprobes("it ended before the shim was in it".to_owned())
+            }
             Err(error) if self.gpu == Gpu::Auto => {
                 self.notice(format!(
                     "process {pid}: seen from outside, with few GPU times: {error:#}"
@@ -39,7 +42,7 @@ impl Session {
             }
             Err(error) => return Err(error.context(format!("process {pid}: no GPU times"))),
         };
-        if !matches!(tier, Tier::Uprobes(_)) {
+        if !matches!(tier, Tier::Uprobes(_) | Tier::Forked) {
             eprintln!("roctap: process {pid}: GPU times: {tier}");
         }
         if let Some(target) = self.targets.get_mut(&pid) {
@@ -58,6 +61,9 @@ impl Session {
         loop {
             // Anew each time: the first try may have loaded the shim.
             let Some(prospect) = Prospect::of(pid)? else { return Ok(None) };
+            if prospect.cannot_use_gpu {
+                return Ok(Some(Tier::Forked));
+            }
             let tiers = prospect.tiers(self.gpu);
             let Some((tier, number)) = tiers.into_iter().nth(reasons.len()) else {
                 let why = if reasons.is_empty() { prospect.why_none() } else { reasons.join("; ") };
@@ -118,7 +124,7 @@ impl Session {
             attach_status::BUSY => bail!("another roctap records this process"),
             attach_status::MEMORY => bail!("the shim could not map the shared memory"),
             attach_status::THREAD => bail!("the shim could not start its thread"),
-            attach_status::UNUSABLE => bail!("the process is a forked child of one with a shim"),
+            attach_status::UNUSABLE => bail!("its shim is broken"),
             other => bail!("the shim answered {other}"),
         };
         if matches!(answer, Answer::Recording) {

@@ -63,6 +63,8 @@ pub struct Session {
     watch: Option<watch::Watch>,
     /// Processes that were named and could not be attached to.
     failed: usize,
+    /// For how long forked children with ROCm loaded ran without probes, ns.
+    late_children: Vec<u64>,
     joiner: Joiner,
     trace: Writer,
     last_chunk: Instant,
@@ -116,6 +118,7 @@ impl Session {
             connections,
             watch: options.all.then(watch::Watch::new),
             failed: 0,
+            late_children: Vec::new(),
             joiner: Joiner::new(options.join),
             trace,
             last_chunk: Instant::now(),

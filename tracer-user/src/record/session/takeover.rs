@@ -35,6 +35,11 @@ impl Removal {
         }))
     }
 
+    /// Removes the probes of a process that has ended.
+    pub fn of_the_dead(attachment: Attachment) -> Self {
+        Self::Returns(std::thread::spawn(move || drop(attachment)))
+    }
+
     /// Goes on as far as it can; `may_end` tells whether no call is open. None when all is done.
     fn go_on(self, may_end: impl FnOnce() -> bool) -> Option<Self> {
         match self {
