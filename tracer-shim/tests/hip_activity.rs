@@ -87,11 +87,11 @@ fn matched<'a>(
             };
             let mut of_node = |name: &str, start, end| take(name, node, start, end, usize::MAX);
             if let Some((name, rows)) = row(c, &mut of_node) {
+                // What came before is no other command's: those were looked for already.
+                let before = of_node(name, rows[0].start_ns - 100_000_000, rows[0].start_ns);
+                let alike = before.iter().all(|o| o.bytes == rows[0].bytes);
+                assert!(alike, "{what}: {c:?}: {rows:?} {before:?}");
                 found = rows;
-                let mut first = found[0];
-                while let [before, ..] = of_node(name, first.start_ns - 1200, first.start_ns)[..] {
-                    first = before;
-                }
             }
         }
         let start = found.iter().map(|o| o.start_ns.abs_diff(c.start_ns)).min();
@@ -115,9 +115,9 @@ fn matched<'a>(
         if name == UNNAMED {
             // The launch had been entered before the shim came.
             unnamed += 1;
-            let o = truth
-                .iter()
-                .find(|o| o.kind == "dispatch" && o.start_ns.abs_diff(c.start_ns) <= NEAR_NS);
+            let off = |o: &&Operation| o.start_ns.abs_diff(c.start_ns);
+            let dispatches = truth.iter().filter(|o| o.kind == "dispatch");
+            let o = dispatches.min_by_key(off).filter(|o| off(o) <= NEAR_NS);
             name = &o.unwrap_or_else(|| panic!("{what}: never ran: {c:?}")).name;
         }
         commands.push((c, name.to_owned(), d.agent));
@@ -154,8 +154,9 @@ fn whole(what: &str, trace: &Trace, may_be_without_times: u64) {
 }
 
 /// Everything that ran in the window was recorded, but for what had been enqueued before: on each queue,
-/// what is left comes before what was recorded. `together` threads use a queue, each of which may have
-/// been about to enqueue a command that was created before.
+/// what is left comes before what was recorded. `together` threads use a queue, all but one of which may
+/// have been about to enqueue a command that was created before, each for as long as it had no CPU. What a
+/// thread launches has a name of its own.
 fn verify(what: &str, window: &Window, truth: &[Operation], together: usize) -> usize {
     let Window { trace, began_ns, ended_ns } = window;
     whole(what, trace, together as u64);
@@ -167,21 +168,25 @@ fn verify(what: &str, window: &Window, truth: &[Operation], together: usize) -> 
     let left = matched(what, trace, truth, together);
     let left: BTreeSet<(u64, u64)> =
         left.iter().filter_map(|o| Some((o.hsa_queue?, o.index))).collect();
-    let mut first: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut late = 0;
+    let mut begun: BTreeSet<u64> = BTreeSet::new();
+    let mut begun_by_name: BTreeSet<(u64, &str)> = BTreeSet::new();
+    let mut late: BTreeSet<(u64, &str)> = BTreeSet::new();
     let mut before = 0;
     for o in truth {
         let Some(queue) = o.hsa_queue.filter(|_| command(o).is_some()) else { continue };
         if !left.contains(&(queue, o.index)) {
-            first.entry(queue).or_insert(o.index);
+            begun.insert(queue);
+            begun_by_name.insert((queue, &o.name));
         } else if o.end_ns > *began_ns && o.end_ns < *ended_ns {
-            match first.get(&queue) {
-                None => before += 1,
-                Some(first) if o.index < first + 4 * together as u64 => late += 1,
-                Some(_) => panic!("{what}: not recorded: {o:?}"),
+            let name = (queue, o.name.as_str());
+            if !begun.contains(&queue) {
+                before += 1;
+            } else if begun_by_name.contains(&name) || !late.insert(name) {
+                panic!("{what}: not recorded: {o:?}");
             }
         }
     }
+    let late = late.len();
     assert!(
         late < together.max(1) || late as u64 <= trace.losses[Loss::NO_TIMES.0 as usize],
         "{what}: {late} are missing"
@@ -192,7 +197,6 @@ fn verify(what: &str, window: &Window, truth: &[Operation], together: usize) -> 
 
 /// On before the program begins: every command of it is there, once.
 #[test]
-#[ignore = "windows of activity differ on a busy machine; run alone: -- --ignored --test-threads=1"]
 fn rocm_whole_programs() {
     let Some(s) = setup() else { return };
     for (program, env, least) in [
@@ -230,7 +234,6 @@ fn rocm_whole_programs() {
 
 /// HIP hangs when it is to call the program back while it is watched: such a program is left alone.
 #[test]
-#[ignore = "windows of activity differ on a busy machine; run alone: -- --ignored --test-threads=1"]
 fn rocm_a_program_that_has_itself_called_back() {
     let Some(s) = setup() else { return };
     let mut running = s.start("called-back", "callbacks 300", &[("ROCTAP_TEST_WAIT", "1")]);
@@ -244,7 +247,6 @@ fn rocm_a_program_that_has_itself_called_back() {
 
 /// HIP does not say which kernels a graph is of; their times are there.
 #[test]
-#[ignore = "windows of activity differ on a busy machine; run alone: -- --ignored --test-threads=1"]
 fn rocm_graphs() {
     let Some(s) = setup() else { return };
     let mut running = s.start("graph", "graph 50", &[("ROCTAP_TEST_WAIT", "1")]);
@@ -261,7 +263,6 @@ fn rocm_graphs() {
 
 /// On and off while the program launches: every command that was created in between is there.
 #[test]
-#[ignore = "windows of activity differ on a busy machine; run alone: -- --ignored --test-threads=1"]
 fn rocm_on_and_off() {
     let Some(s) = setup() else { return };
     for (program, env, together) in [
@@ -286,6 +287,10 @@ fn rocm_on_and_off() {
         let truth = emulated_gpu::truth::read(&log).expect("log");
         let mut dispatches = 0;
         let mut numbers: BTreeSet<u64> = BTreeSet::new();
+        // A program that gets no CPU to synchronise by in time: counted, and nothing can be verified.
+        let unfinished = |w: &Window| w.trace.losses[Loss::UNFINISHED.0 as usize] > 0;
+        windows.retain(|window| !unfinished(window));
+        assert!(windows.len() > 15, "{program}: {} windows have all", windows.len());
         for window in &windows {
             dispatches += verify(program, window, &truth, together);
             numbers.extend(window.trace.dispatches.keys().copied());
@@ -298,7 +303,6 @@ fn rocm_on_and_off() {
 
 /// Each way in turn in one process: never both, and each as if it were alone.
 #[test]
-#[ignore = "windows of activity differ on a busy machine; run alone: -- --ignored --test-threads=1"]
 fn rocm_both_ways_in_turn() {
     let Some(s) = setup() else { return };
     let mut running = s.start("in-turn", "loop 0 2 2000", &[SLOW]);
@@ -334,7 +338,6 @@ fn rocm_both_ways_in_turn() {
 
 /// Whoever has the slot keeps it, and nothing changes.
 #[test]
-#[ignore = "windows of activity differ on a busy machine; run alone: -- --ignored --test-threads=1"]
 fn rocm_the_slot_of_another_tool() {
     let Some(s) = setup() else { return };
     let mut running = s.start("taken", "loop 0 1 2000", &[]);
@@ -359,7 +362,6 @@ fn rocm_the_slot_of_another_tool() {
 
 /// What is never reported before the recording ends is counted, and the program is not kept waiting.
 #[test]
-#[ignore = "windows of activity differ on a busy machine; run alone: -- --ignored --test-threads=1"]
 fn rocm_a_kernel_that_runs_longer_than_the_recording() {
     let Some(s) = setup() else { return };
     let env = [("EMUGPU_KERNEL_NS", "loop_t0=3000000000"), ("ROCTAP_TEST_WAIT", "1")];
