@@ -210,24 +210,10 @@ wire! {
     pub struct Frame {
         /// Stack pointer at entry: where the return address is.
         pub sp: u64,
-        /// As [`Header::operation`].
-        pub operation: u32,
         /// As [`Cookie::out_arg`].
-        pub out_arg: u8,
-        /// Zero.
-        pub reserved: u8,
-        /// Bits of [`flag`].
-        pub flags: u16,
-        /// As [`ApiRecord::correlation_id`].
-        pub correlation_id: u64,
-        /// As [`ApiRecord::parent_id`].
-        pub parent_id: u64,
-        /// As [`ApiRecord::begin_ns`].
-        pub begin_ns: u64,
-        /// As [`ApiRecord::args`].
-        pub args: [u64; 6],
-        /// As [`ApiRecord::extra`].
-        pub extra: [u64; 3],
+        pub out_arg: u64,
+        /// What is written when it returns. `end_ns` and `ret` are those of an earlier call until then.
+        pub record: ApiRecord,
     }
 }
 
@@ -275,8 +261,8 @@ pub const MAX_PACKETS: u64 = 32;
 
 const _: () = {
     assert!(size_of::<Header>() == 16);
-    assert!(size_of::<Frame>() == 112);
-    assert!(size_of::<ThreadState>() == 24 + MAX_DEPTH * 112);
+    assert!(size_of::<Frame>() == 144);
+    assert!(size_of::<ThreadState>() == 24 + MAX_DEPTH * 144);
     assert!(size_of::<Config>() == 32);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);

@@ -110,8 +110,8 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     let mut shim = from_shim(regs, cookie, told);
     while let Some(outer) = maps::frame(thread, depth.wrapping_sub(1)) {
         if outer.sp >= regs.rsp {
-            parent_id = outer.correlation_id;
-            shim |= outer.flags & flag::SHIM != 0;
+            parent_id = outer.record.correlation_id;
+            shim |= outer.record.header.flags & flag::SHIM != 0;
             break;
         }
         depth -= 1;
@@ -127,29 +127,33 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     let Some(frame) = maps::frame(thread, depth) else { return };
     // Field by field: as a whole it would be built on the stack and copied.
     frame.sp = regs.rsp;
-    frame.operation = cookie.to_u64() as u32;
-    frame.out_arg = cookie.out_arg;
-    frame.flags = if shim { flag::SHIM } else { 0 };
-    frame.correlation_id = maps::next_correlation_id();
-    frame.parent_id = parent_id;
+    frame.out_arg = u64::from(cookie.out_arg);
+    let record = &mut frame.record;
+    record.header.kind = kind::API;
+    record.header.flags = if shim { flag::SHIM } else { 0 };
+    record.header.operation = cookie.to_u64() as u32;
+    record.header.pid = (pid_tgid >> 32) as u32;
+    record.header.tid = pid_tgid as u32;
+    record.correlation_id = maps::next_correlation_id();
+    record.parent_id = parent_id;
     // Word by word: an array as a whole is copied by a function, byte by byte.
-    frame.args[0] = regs.rdi;
-    frame.args[1] = regs.rsi;
-    frame.args[2] = regs.rdx;
-    frame.args[3] = regs.rcx;
-    frame.args[4] = regs.r8;
-    frame.args[5] = regs.r9;
-    frame.extra[0] = 0;
-    frame.extra[1] = 0;
-    frame.extra[2] = 0;
+    record.args[0] = regs.rdi;
+    record.args[1] = regs.rsi;
+    record.args[2] = regs.rdx;
+    record.args[3] = regs.rcx;
+    record.args[4] = regs.r8;
+    record.args[5] = regs.r9;
+    record.extra[0] = 0;
+    record.extra[1] = 0;
+    record.extra[2] = 0;
     if cookie.stack_args != 0 {
         let (words, flags) = stack_arguments(regs);
-        frame.flags |= flags;
-        frame.extra[0] = words[0];
-        frame.extra[1] = words[1];
-        frame.extra[2] = words[2];
+        record.header.flags |= flags;
+        record.extra[0] = words[0];
+        record.extra[1] = words[1];
+        record.extra[2] = words[2];
     }
-    frame.begin_ns = now();
+    record.begin_ns = now();
 }
 
 /// A function that is not return-probed is recorded at its entry.
@@ -175,10 +179,7 @@ fn enter_only(regs: &pt_regs, cookie: Cookie) {
         args: arguments(regs),
         extra,
     };
-    maps::emit::<ApiRecord>(Loss::API_RING_FULL, wake(record.correlation_id), |entry| {
-        // SAFETY: `entry` is a reserved record of the type.
-        unsafe { entry.write(record) }
-    });
+    maps::emit(&record, Loss::API_RING_FULL, wake(record.correlation_id));
 }
 
 /// Correlation id and flags of the innermost open call.
@@ -186,7 +187,7 @@ fn enter_only(regs: &pt_regs, cookie: Cookie) {
 fn innermost(thread: &mut ThreadState) -> (u64, u16) {
     let depth = thread.depth as usize;
     match maps::frame(thread, depth.wrapping_sub(1)) {
-        Some(frame) => (frame.correlation_id, frame.flags),
+        Some(Frame { record, .. }) => (record.correlation_id, record.header.flags),
         None => (0, 0),
     }
 }
@@ -227,10 +228,7 @@ fn exit(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &m
             if frame.out_arg != 0 {
                 out_value(frame);
             }
-            if frame.flags & flag::SHIM == 0 {
-                let header = header(kind::API, frame.flags, frame.operation, pid_tgid);
-                submit(frame, header, end_ns, regs.rax);
-            }
+            submit(&mut frame.record, end_ns, regs.rax);
             thread.depth = depth as u32;
             return;
         }
@@ -258,16 +256,17 @@ fn exit(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &m
 /// Reads what the output argument points at, now that the function has written it.
 #[inline(always)]
 fn out_value(frame: &mut Frame) {
-    let Some(&address) = frame.args.get((frame.out_arg as usize).wrapping_sub(1)) else { return };
+    let record = &mut frame.record;
+    let Some(&address) = record.args.get((frame.out_arg as usize).wrapping_sub(1)) else { return };
     // SAFETY: the helper checks the address.
     match unsafe { bpf_probe_read_user(address as *const u64) } {
         Ok(value) => {
-            frame.extra[0] = value;
-            frame.flags |= flag::OUT_VALUE;
+            record.extra[0] = value;
+            record.header.flags |= flag::OUT_VALUE;
         }
         Err(_) => {
             maps::lost(Loss::UNREADABLE);
-            frame.flags |= flag::UNREADABLE;
+            record.header.flags |= flag::UNREADABLE;
         }
     }
 }
@@ -282,29 +281,14 @@ fn wake(correlation_id: u64) -> Wake {
     }
 }
 
+/// Records a call that ends, unless the shim made it.
 #[inline(always)]
-pub fn submit(frame: &Frame, header: Header, end_ns: u64, ret: u64) {
-    maps::emit::<ApiRecord>(Loss::API_RING_FULL, wake(frame.correlation_id), |entry| {
-        // SAFETY: `entry` is a reserved record of the type, and every field is written. Field by
-        // field: as a whole it would be built on the stack and copied.
-        unsafe {
-            (*entry).header = header;
-            (*entry).correlation_id = frame.correlation_id;
-            (*entry).parent_id = frame.parent_id;
-            (*entry).begin_ns = frame.begin_ns;
-            (*entry).end_ns = end_ns;
-            (*entry).ret = ret;
-            (*entry).args[0] = frame.args[0];
-            (*entry).args[1] = frame.args[1];
-            (*entry).args[2] = frame.args[2];
-            (*entry).args[3] = frame.args[3];
-            (*entry).args[4] = frame.args[4];
-            (*entry).args[5] = frame.args[5];
-            (*entry).extra[0] = frame.extra[0];
-            (*entry).extra[1] = frame.extra[1];
-            (*entry).extra[2] = frame.extra[2];
-        }
-    });
+pub fn submit(record: &mut ApiRecord, end_ns: u64, ret: u64) {
+    record.end_ns = end_ns;
+    record.ret = ret;
+    if record.header.flags & flag::SHIM == 0 {
+        maps::emit(record, Loss::API_RING_FULL, wake(record.correlation_id));
+    }
 }
 
 /// One of [`phase`].
@@ -339,10 +323,7 @@ fn open_at_start(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
         args: [0; 6],
         extra: [0; 3],
     };
-    maps::emit::<ApiRecord>(Loss::API_RING_FULL, wake(record.correlation_id), |entry| {
-        // SAFETY: `entry` is a reserved record of the type.
-        unsafe { entry.write(record) }
-    });
+    maps::emit(&record, Loss::API_RING_FULL, wake(record.correlation_id));
 }
 
 /// The shim's dispatch site. Its first argument is the sequence number of the enqueued work; the low
@@ -370,10 +351,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         correlation_id,
         time_ns: now(),
     };
-    maps::emit::<LinkRecord>(Loss::LINK_RING_FULL, Wake::No, |entry| {
-        // SAFETY: `entry` is a reserved record of the type.
-        unsafe { entry.write(record) }
-    });
+    maps::emit(&record, Loss::LINK_RING_FULL, Wake::No);
     0
 }
 
@@ -396,11 +374,12 @@ pub fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
     let mut innermost = hsa;
     let mut at = (thread.depth as usize).wrapping_sub(1);
     while let Some(frame) = maps::frame(thread, at) {
-        if frame.operation >> 16 == Domain::HIP_API.0 {
-            return (frame.correlation_id, frame.operation);
+        let call = (frame.record.correlation_id, frame.record.header.operation);
+        if call.1 >> 16 == Domain::HIP_API.0 {
+            return call;
         }
         if innermost.0 == 0 {
-            innermost = (frame.correlation_id, frame.operation);
+            innermost = call;
         }
         at = at.wrapping_sub(1);
     }

@@ -31,10 +31,7 @@ fn emit(kind: u16, pid_tgid: u64, child_pid: u32) {
         child_pid,
         reserved: 0,
     };
-    maps::emit::<LifeRecord>(Loss::LIFE_RING_FULL, maps::Wake::Now, |entry| {
-        // SAFETY: `entry` is a reserved record of the type.
-        unsafe { entry.write(record) }
-    });
+    maps::emit(&record, Loss::LIFE_RING_FULL, maps::Wake::Now);
 }
 
 /// A task was created, before it runs: `task_newtask(task_struct *child, unsigned long flags)`.
@@ -93,16 +90,8 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     while at < thread.depth as usize
         && let Some(frame) = maps::frame(thread, at)
     {
-        let header = Header {
-            kind: kind::API,
-            flags: frame.flags | flag::OPEN_AT_END,
-            operation: frame.operation,
-            pid: (pid_tgid >> 32) as u32,
-            tid: pid_tgid as u32,
-        };
-        if frame.flags & flag::SHIM == 0 {
-            api::submit(frame, header, 0, 0);
-        }
+        frame.record.header.flags |= flag::OPEN_AT_END;
+        api::submit(&mut frame.record, 0, 0);
         at += 1;
     }
     maps::forget_thread(pid_tgid as u32);

@@ -219,11 +219,18 @@ pub enum Wake {
     No,
 }
 
+/// Copies a record into this CPU's ring.
+#[inline(always)]
+pub fn emit<T: 'static>(record: &T, full: Loss, wake: Wake) {
+    // SAFETY: `entry` is a reserved record of the type. `bpf_ringbuf_output` would cost 30 ns more.
+    emit_in_place::<T>(full, wake, |entry| unsafe { entry.copy_from_nonoverlapping(record, 1) });
+}
+
 /// Reserves a record in this CPU's ring, lets `fill` write it, and submits it.
 ///
 /// Waking the reader costs 0.3 to 1.8 µs, so its timer mostly drains the rings.
 #[inline(always)]
-pub fn emit<T: 'static>(full: Loss, wake: Wake, fill: impl FnOnce(*mut T)) {
+pub fn emit_in_place<T: 'static>(full: Loss, wake: Wake, fill: impl FnOnce(*mut T)) {
     let Some(ring) = RINGS.get(cpu()) else { return lost(full) };
     let Some(mut entry) = ring.reserve_untyped::<T>(0) else { return lost(full) };
     fill(entry.as_mut_ptr());

@@ -81,10 +81,7 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
         ticks: signal.ticks,
     };
     if signal.ticks[1] != 0 {
-        maps::emit::<SignalRecord>(Loss::PACKET_RING_FULL, Wake::AboveMark, |entry| {
-            // SAFETY: `entry` is a reserved record of the type.
-            unsafe { entry.write(record) }
-        });
+        maps::emit(&record, Loss::PACKET_RING_FULL, Wake::AboveMark);
     }
     0
 }
@@ -117,10 +114,7 @@ fn ring(address: u64, queue: &Queue, last: u64) {
         earlier_ticks: used.map_or([0; 2], |signal| signal.ticks),
         packet,
     };
-    maps::emit::<PacketRecord>(Loss::PACKET_RING_FULL, wake, |entry| {
-        // SAFETY: `entry` is a reserved record of the type.
-        unsafe { entry.write(record) }
-    });
+    maps::emit(&record, Loss::PACKET_RING_FULL, wake);
 }
 
 /// How many packets before `last` no doorbell has announced; remembers that they are now. At a queue's
@@ -154,7 +148,7 @@ fn send_before(address: u64, queue: &Queue, last: u64, count: u64, pid_tgid: u64
     let index = last.wrapping_sub(count);
     let place = index & size.wrapping_sub(1);
     let first = count.min(size.wrapping_sub(place));
-    maps::emit::<BatchRecord>(Loss::PACKET_RING_FULL, Wake::AboveMark, |entry| {
+    maps::emit_in_place::<BatchRecord>(Loss::PACKET_RING_FULL, Wake::AboveMark, |entry| {
         // SAFETY: `entry` is a reserved record of the type. What is not written is not looked at: the
         // count says how much is.
         unsafe {

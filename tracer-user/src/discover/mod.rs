@@ -303,8 +303,3 @@ pub fn thread_name(pid: u32, tid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
-
-/// The process that thread `tid` belongs to.
-pub fn process_of_thread(tid: u32) -> Option<u32> {
-    u32::try_from(process(tid).ok()?.status().ok()?.tgid).ok()
-}

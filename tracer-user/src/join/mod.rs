@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tracer_common::{
     activity::{ActivityRecord, Domain},
-    bpf::{self, ApiRecord, LinkRecord, flag},
+    bpf::{ApiRecord, LinkRecord, flag},
     calls::Call,
     shim,
 };
@@ -183,7 +183,7 @@ impl Joiner {
     /// wait for one. `open` tells the calls that a thread has open as probes saw it.
     pub fn ask_for_calls(
         &mut self,
-        open: impl FnMut(u32) -> Vec<bpf::Frame>,
+        open: impl FnMut(u32) -> Vec<ApiRecord>,
         request: impl FnOnce() -> u64,
     ) {
         if self.waiting_calls.needs_request() {

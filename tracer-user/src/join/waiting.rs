@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tracer_common::{
     activity::Domain,
-    bpf::{ApiRecord, Frame, Header, flag, kind},
+    bpf::{ApiRecord, Header, flag, kind},
     calls::Call,
 };
 
@@ -104,7 +104,11 @@ impl Waiting {
 
     /// Makes a request for all calls that have none. `open` tells the probed calls that a thread has
     /// open; those that it does not tell of returned before the request.
-    pub fn wait(&mut self, mut open: impl FnMut(u32) -> Vec<Frame>, request: impl FnOnce() -> u64) {
+    pub fn wait(
+        &mut self,
+        mut open: impl FnMut(u32) -> Vec<ApiRecord>,
+        request: impl FnOnce() -> u64,
+    ) {
         let new = |waiters: &VecDeque<Waiter>| {
             waiters.len() - waiters.iter().rev().take_while(|w| w.request == 0).count()
         };
@@ -174,7 +178,7 @@ mod tests {
         }
         let open = |tid| {
             assert_eq!(tid, 7);
-            vec![Frame { correlation_id: 4, begin_ns: 400, ..Frame::default() }]
+            vec![ApiRecord { correlation_id: 4, begin_ns: 400, ..ApiRecord::default() }]
         };
         waiting.wait(open, || 1);
         // The inner one first, as they return; one that another tool's thread made is not theirs.

@@ -12,8 +12,7 @@ use libbpf_rs::{
     btf::{Btf, types::Struct},
 };
 use tracer_common::bpf::{
-    ApiRecord, Config, Cookie, Frame, Header, Loss, NEAR_THREADS, ThreadState, flag, follow, kind,
-    phase,
+    ApiRecord, Config, Cookie, Header, Loss, NEAR_THREADS, ThreadState, flag, follow, phase,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -388,51 +387,40 @@ impl Programs {
         Ok(sums)
     }
 
-    /// The calls that thread `tid` has open now, outermost first.
-    pub fn open_on(&self, tid: u32) -> Vec<Frame> {
+    /// The calls that thread `tid` has open now, outermost first, with [`flag::OPEN_AT_END`].
+    pub fn open_on(&self, tid: u32) -> Vec<ApiRecord> {
         let near = (tid % NEAR_THREADS as u32).to_ne_bytes();
         let look = |map: &str, key: [u8; 4]| {
             let value = self.map(map).lookup(&key, MapFlags::ANY).ok().flatten()?;
             ThreadState::read_from_bytes(&value).ok().filter(|thread| thread.tid == tid)
         };
         let thread = look("NEAR", near).or_else(|| look("THREADS", tid.to_ne_bytes()));
-        let Some(thread) = thread else { return Vec::new() };
-        let open = thread.frames.into_iter().take(thread.depth as usize);
-        open.filter(|frame| frame.flags & flag::SHIM == 0).collect()
+        thread.iter().flat_map(open_in).collect()
     }
 
-    /// The calls that are open now, outermost first for each thread, with
-    /// [`flag::OPEN_AT_END`]. Their process ids are 0: the table knows only threads.
+    /// The calls that are open now, outermost first for each thread, with [`flag::OPEN_AT_END`].
     pub fn open_calls(&self) -> Vec<ApiRecord> {
         let (near, far) = (self.map("NEAR"), self.map("THREADS"));
         let near_values = (0..NEAR_THREADS as u32)
             .filter_map(|index| near.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten());
         let far_values =
             far.keys().filter_map(|key| far.lookup(&key, MapFlags::ANY).ok().flatten());
-        let mut calls = Vec::new();
-        for value in near_values.chain(far_values) {
-            let Ok(thread) = ThreadState::read_from_bytes(value.as_slice()) else { continue };
-            let depth = (thread.depth as usize).min(thread.frames.len());
-            let frames = thread.frames[..depth].iter().filter(|f| f.flags & flag::SHIM == 0);
-            calls.extend(frames.map(|frame| ApiRecord {
-                header: Header {
-                    kind: kind::API,
-                    flags: frame.flags | flag::OPEN_AT_END,
-                    operation: frame.operation,
-                    pid: 0,
-                    tid: thread.tid,
-                },
-                correlation_id: frame.correlation_id,
-                parent_id: frame.parent_id,
-                begin_ns: frame.begin_ns,
-                end_ns: 0,
-                ret: 0,
-                args: frame.args,
-                extra: frame.extra,
-            }));
-        }
-        calls
+        let threads = near_values.chain(far_values);
+        let threads = threads.filter_map(|value| ThreadState::read_from_bytes(&value).ok());
+        threads.flat_map(|thread| open_in(&thread).collect::<Vec<_>>()).collect()
     }
+}
+
+/// The open calls of a thread but for those that the shim makes.
+fn open_in(thread: &ThreadState) -> impl Iterator<Item = ApiRecord> {
+    let records = thread.frames.iter().take(thread.depth as usize).map(|frame| frame.record);
+    let own = records.filter(|record| record.header.flags & flag::SHIM == 0);
+    own.map(|record| ApiRecord {
+        header: Header { flags: record.header.flags | flag::OPEN_AT_END, ..record.header },
+        end_ns: 0,
+        ret: 0,
+        ..record
+    })
 }
 
 /// Offset of `tgid` in the running kernel's `task_struct`.

@@ -8,13 +8,13 @@ use std::{
 };
 
 use tracer_common::{
-    bpf::{ApiRecord, Header, Loss, flag, phase},
+    bpf::{Loss, flag, phase},
     shim::{self, control},
 };
 
 use super::{Session, outside::UNKNOWN_TABLES};
 use crate::{
-    clock, discover, privileges,
+    clock, privileges,
     probe::Attachment,
     record::{
         Options,
@@ -94,11 +94,7 @@ impl Session {
             returned.insert(call.correlation_id);
         })?;
         for call in open.into_iter().filter(|call| !returned.contains(&call.correlation_id)) {
-            let tid = call.header.tid;
-            let known = self.threads.get(&tid).copied();
-            let pid = known.or_else(|| discover::process_of_thread(tid)).unwrap_or(0);
-            let header = Header { pid, ..call.header };
-            self.joiner.api(&ApiRecord { header, ..call }, &mut self.trace)?;
+            self.joiner.api(&call, &mut self.trace)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use std::thread::JoinHandle;
 
-use tracer_common::{activity::Domain, bpf::Frame};
+use tracer_common::{activity::Domain, bpf::ApiRecord};
 
 use super::Session;
 use crate::{
@@ -83,7 +83,7 @@ impl Session {
         for target in self.targets.values_mut().filter(|target| !target.removals.is_empty()) {
             let programs = &self.programs;
             let threads = target.threads();
-            let hsa = |frame: &Frame| frame.operation >> 16 == Domain::HSA_API.0;
+            let hsa = |call: &ApiRecord| call.header.operation >> 16 == Domain::HSA_API.0;
             let none_open = || !threads.iter().any(|&tid| programs.open_on(tid).iter().any(hsa));
             let removals = std::mem::take(&mut target.removals);
             target.removals = removals.into_iter().filter_map(|r| r.go_on(none_open)).collect();
