@@ -1,8 +1,9 @@
 //! roctap, with full records, against bpftrace, which only counts.
 //!
-//! Four processes run throughout, each with libraries of its own: one untraced, one started by
-//! `roctap record`, whose HSA calls the shim records, one under `roctap record --gpu off -p`, with
-//! probes alone, and one under `bpftrace -p`. The rounds alternate between them.
+//! Five processes run throughout, each with libraries of its own: one untraced, two started by `roctap
+//! record`, where the shim records HSA calls, one of them without the two functions that `<<<>>>` calls
+//! beside the launch, one under `roctap record --gpu off -p`, with probes alone, and one under
+//! `bpftrace -p`. The rounds alternate between them.
 
 use std::{
     collections::BTreeMap, convert::Infallible, path::Path, process::Command, time::Duration,
@@ -26,18 +27,23 @@ use crate::{
 const DETACHED: usize = 40;
 
 /// What is measured: request, and how often in each of the processes.
-const REQUESTS: [(&str, &str, [u64; 4]); 4] = [
-    ("call of hipGetErrorName", "hip", [200_000, 20_000, 20_000, 20_000]),
-    ("call of hsa_signal_load_relaxed", "hsa", [200_000, 20_000, 2_000, 2_000]),
-    ("kernel launch by <<<>>> (3 HIP calls)", "launch", [2_048, 2_048, 512, 512]),
-    ("kernel launch by hipLaunchKernel (1 HIP call)", "bare", [2_048, 2_048, 512, 512]),
+const REQUESTS: [(&str, &str, [u64; SUBJECTS]); 4] = [
+    ("call of hipGetErrorName", "hip", [200_000, 20_000, 20_000, 20_000, 20_000]),
+    ("call of hsa_signal_load_relaxed", "hsa", [200_000, 20_000, 20_000, 2_000, 2_000]),
+    ("kernel launch by <<<>>> (3 HIP calls)", "launch", [2_048, 2_048, 2_048, 512, 512]),
+    ("kernel launch by hipLaunchKernel (1 HIP call)", "bare", [2_048, 2_048, 2_048, 512, 512]),
 ];
+
+/// What `<<<>>>` calls beside the launch, `__hipPushCallConfiguration` and `__hipPopCallConfiguration`.
+const CONFIGURATION: &str = "__hip*CallConfiguration";
 
 /// The processes.
 const UNTRACED: usize = 0;
 const STARTED: usize = 1;
-const ATTACHED: usize = 2;
-const PEER: usize = 3;
+const LEAN: usize = 2;
+const ATTACHED: usize = 3;
+const PEER: usize = 4;
+const SUBJECTS: usize = 5;
 
 /// A process and its libraries; the process ends first.
 struct Subject {
@@ -53,10 +59,11 @@ impl Subject {
     }
 
     /// The same under `roctap record`, from the start.
-    fn start_recorded(places: &Places) -> anyhow::Result<Self> {
+    fn start_recorded(places: &Places, options: &[&str]) -> anyhow::Result<Self> {
         let private = places.copy_libraries()?;
         let mut command = private.command(&places.roctap)?;
-        command.args(["record", "--api", "hip,hsa", "-o"]).arg(private.path("trace"));
+        command.args(["record", "--api", "hip,hsa"]).args(options);
+        command.arg("-o").arg(private.path("trace"));
         command.arg("--").arg(places.bench_target());
         Self::ready(command, private)
     }
@@ -118,7 +125,8 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
     let mut subjects = [
         Subject::start(places)?,
-        Subject::start_recorded(places)?,
+        Subject::start_recorded(places, &[])?,
+        Subject::start_recorded(places, &["--exclude", CONFIGURATION])?,
         Subject::start(places)?,
         Subject::start(places)?,
     ];
@@ -133,7 +141,7 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let peer = subjects[PEER].bpftrace(&functions)?;
     let own = subjects[ATTACHED].record(places)?;
     for (what, request, calls) in REQUESTS {
-        let mut series = [const { Series::new() }; 4];
+        let mut series = [const { Series::new() }; SUBJECTS];
         for _ in 0..rounds {
             for (subject, (series, calls)) in subjects.iter_mut().zip(series.iter_mut().zip(calls))
             {
@@ -162,14 +170,18 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     row(&mut table, format!("{version}, end scaled from {DETACHED} functions"), peer_start, scaled);
     table.print();
     println!("  {version}: {} ms to end with {DETACHED} functions", small_stop.as_millis());
-    let [_, started, attached, _] = subjects;
+    let [_, started, lean, attached, _] = subjects;
     let said = attached.private.complaints();
     said.lines().filter(|line| line.contains("lost")).for_each(|line| println!("  -p: {line}"));
-    // With its input it ends, and roctap with it.
-    drop(started.target);
-    let said = started.private.complaints();
-    said.lines().filter(|line| line.contains("lost")).for_each(|line| println!("  -- CMD: {line}"));
-    check_recorded(&started.private.path("trace"), STARTED, rounds)
+    for (process, Subject { target, private }) in [(STARTED, started), (LEAN, lean)] {
+        // With its input it ends, and roctap with it.
+        drop(target);
+        let said = private.complaints();
+        let losses = said.lines().filter(|line| line.contains("lost"));
+        losses.for_each(|line| println!("  -- CMD: {line}"));
+        check_recorded(&private.path("trace"), process, rounds)?;
+    }
+    Ok(())
 }
 
 /// A tracer that left the called functions out would be cheap.
@@ -191,7 +203,8 @@ fn check_recorded(trace: &Path, process: usize, rounds: u32) -> anyhow::Result<(
     Ok(())
 }
 
-fn costs(title: &str, version: &str, [untraced, started, attached, peer]: &[Series; 4]) {
+fn costs(title: &str, version: &str, series: &[Series; SUBJECTS]) {
+    let [untraced, started, lean, attached, peer] = series;
     let heads = ["variant", "wall", "thread CPU", "wall / bpftrace", "CPU / bpftrace"];
     let mut table = Table::new(title, &heads);
     let (wall, cpu) = (untraced.wall().shown(), untraced.cpu().shown());
@@ -199,6 +212,7 @@ fn costs(title: &str, version: &str, [untraced, started, attached, peer]: &[Seri
     let peer = peer.above(untraced);
     for (name, added) in [
         ("roctap record -- CMD, full records", &started.above(untraced)),
+        (&format!("the same, --exclude {CONFIGURATION}"), &lean.above(untraced)),
         ("roctap record --gpu off -p, probes alone", &attached.above(untraced)),
         (&format!("{version}, count()"), &peer),
     ] {

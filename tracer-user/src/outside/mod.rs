@@ -30,6 +30,7 @@ use crate::{
 };
 use code_objects::CodeObjects;
 pub use code_objects::fuzz_code_object;
+use packet::Content;
 use queue::{Queue, Sight};
 use signals::{Fate, Signals};
 
@@ -171,10 +172,13 @@ impl Outside {
             }
             Sight::New => self.sequence += 1,
         }
-        let Some(work) = packet::work(record, sequence) else {
-            self.missed += u64::from(packet::is_missed(record));
-            self.others += u64::from(packet::is_other(record));
-            return Ok(());
+        let work = match packet::content(record, sequence) {
+            Content::Work(work) => work,
+            other => {
+                self.missed += u64::from(matches!(other, Content::Missed));
+                self.others += u64::from(matches!(other, Content::Other));
+                return Ok(());
+            }
         };
         if let Work::Dispatch(dispatch) = &work {
             target.find_name(pid, dispatch.kernel_object, joiner, trace)?;

@@ -25,9 +25,16 @@ pub fn is_valid(record: &PacketRecord) -> bool {
     record.packet[0] as u8 != packet_type::INVALID
 }
 
-/// Whether the packet was consumed before it was seen, and is no dispatch by all that is left.
-pub fn is_missed(record: &PacketRecord) -> bool {
-    !is_valid(record) && !is_consumed_dispatch(record)
+/// What is made of a packet.
+pub enum Content {
+    /// It is recorded.
+    Work(Work),
+    /// A barrier without a signal: nobody could see its end.
+    SilentBarrier,
+    /// It was consumed before it was seen, and is no dispatch by all that is left.
+    Missed,
+    /// Work of a kind that is not recorded: a vendor's own packet, or an agent dispatch.
+    Other,
 }
 
 /// A consumed packet loses its type alone; only a dispatch has dimensions and a kernel.
@@ -36,8 +43,8 @@ fn is_consumed_dispatch(record: &PacketRecord) -> bool {
     head as u8 == packet_type::INVALID && (1..=3).contains(&(head >> 16 & 3)) && kernel_object != 0
 }
 
-/// The work, under a number; none for barriers without a signal, and for other kinds of packets.
-pub fn work(record: &PacketRecord, sequence: u64) -> Option<Work> {
+/// Takes a packet apart; its work gets a number.
+pub fn content(record: &PacketRecord, sequence: u64) -> Content {
     let words = &record.packet;
     let half = |word: usize, nth: usize| (words[word] >> (nth * 16)) as u16;
     let (low, high) = (|word: usize| words[word] as u32, |word: usize| (words[word] >> 32) as u32);
@@ -45,7 +52,7 @@ pub fn work(record: &PacketRecord, sequence: u64) -> Option<Work> {
     let flags = if signal.is_some() { packet_flag::HAD_SIGNAL } else { 0 };
     match half(0, 0) as u8 {
         kind if kind == packet_type::KERNEL_DISPATCH || is_consumed_dispatch(record) => {
-            Some(Work::Dispatch(Dispatch {
+            Content::Work(Work::Dispatch(Dispatch {
                 sequence,
                 enqueue_ns: record.time_ns,
                 kernel_object: words[4],
@@ -60,25 +67,20 @@ pub fn work(record: &PacketRecord, sequence: u64) -> Option<Work> {
                 flags,
             }))
         }
-        packet_type::BARRIER_AND | packet_type::BARRIER_OR => signal.map(|_| {
-            Work::Barrier(Barrier {
+        packet_type::BARRIER_AND | packet_type::BARRIER_OR if signal.is_some() => {
+            Content::Work(Work::Barrier(Barrier {
                 sequence,
                 enqueue_ns: record.time_ns,
                 queue_id: record.queue_id,
                 packet_index: record.index,
                 flags,
                 ..Barrier::default()
-            })
-        }),
-        _ => None,
+            }))
+        }
+        packet_type::BARRIER_AND | packet_type::BARRIER_OR => Content::SilentBarrier,
+        packet_type::INVALID => Content::Missed,
+        _ => Content::Other,
     }
-}
-
-/// Whether packets of this kind are work that is not recorded: vendor-specific ones and agent
-/// dispatches.
-pub fn is_other(record: &PacketRecord) -> bool {
-    use packet_type::{BARRIER_AND, BARRIER_OR, INVALID, KERNEL_DISPATCH};
-    ![INVALID, KERNEL_DISPATCH, BARRIER_AND, BARRIER_OR].contains(&(record.packet[0] as u8))
 }
 
 #[cfg(test)]
@@ -100,22 +102,24 @@ mod tests {
         for (word, eight) in record.packet.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*eight);
         }
-        let Some(Work::Dispatch(dispatch)) = work(&record, 77) else { panic!("a dispatch") };
+        let Content::Work(Work::Dispatch(dispatch)) = content(&record, 77) else {
+            panic!("a dispatch")
+        };
         assert_eq!((dispatch.grid, dispatch.workgroup), ([1024, 16, 8], [64, 2, 1]));
         assert_eq!((dispatch.private_bytes, dispatch.group_bytes), (12, 34));
         assert_eq!((dispatch.kernel_object, dispatch.sequence), (0xabc0, 77));
         assert_eq!((dispatch.queue_id, dispatch.packet_index, dispatch.flags), (3, 9, 0));
         // Consumed: its dimensions are left.
         record.packet[0] = record.packet[0] & !0xffff | 2 << 16 | 1;
-        assert!(matches!(work(&record, 77), Some(Work::Dispatch(_))) && !is_missed(&record));
+        assert!(matches!(content(&record, 77), Content::Work(Work::Dispatch(_))));
         record.packet[0] = 1;
-        assert!(work(&record, 77).is_none() && is_missed(&record) && !is_other(&record));
+        assert!(matches!(content(&record, 77), Content::Missed));
         // A barrier counts where its end can be seen.
         record.packet[0] = 0x1503;
-        assert!(work(&record, 78).is_none() && !is_other(&record));
+        assert!(matches!(content(&record, 78), Content::SilentBarrier));
         record.packet[7] = 0x1000;
-        assert!(matches!(work(&record, 78), Some(Work::Barrier(b)) if b.flags == 1));
+        assert!(matches!(content(&record, 78), Content::Work(Work::Barrier(b)) if b.flags == 1));
         record.packet[0] = 0;
-        assert!(work(&record, 79).is_none() && is_other(&record));
+        assert!(matches!(content(&record, 79), Content::Other));
     }
 }
