@@ -25,6 +25,8 @@ pub mod kind {
     pub const FORK: u16 = 3;
     /// A [`LifeRecord`](super::LifeRecord): a traced process executed another program.
     pub const EXEC: u16 = 4;
+    /// A [`LifeRecord`](super::LifeRecord): a thread made its first call.
+    pub const CALLER: u16 = 8;
     /// A [`PacketRecord`](super::PacketRecord): a packet that a doorbell announced.
     pub const PACKET: u16 = 5;
     /// A [`SignalRecord`](super::SignalRecord): a signal is about to be destroyed.
@@ -171,14 +173,14 @@ wire! {
 wire! {
     /// A traced process changed.
     pub struct LifeRecord {
-        /// Kind [`kind::FORK`] or [`kind::EXEC`].
+        /// Kind [`kind::FORK`], [`kind::EXEC`] or [`kind::CALLER`].
         pub header: Header,
         /// When, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
         /// Fork: the child's process id.
         pub child_pid: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Fork: 1 if the child shares its parent's memory until it executes a program, else 0.
+        pub shares_memory: u32,
     }
 }
 

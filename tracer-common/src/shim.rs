@@ -36,6 +36,8 @@ pub const ATTACH_FUNCTION: &str = "roctap_attach";
 /// be called when an earlier recording has ended, or whoever read that one is gone; the memory is another
 /// one then.
 pub const ATTACH_AGAIN_FUNCTION: &str = "roctap_attach_again";
+/// What the shim's own thread is called.
+pub const THREAD_NAME: &core::ffi::CStr = c"roctap-shim";
 /// The exported 64-bit word that holds one of [`life`].
 pub const LIFE_WORD: &str = "ROCTAP_SHIM_LIFE";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.

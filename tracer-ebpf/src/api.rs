@@ -102,7 +102,7 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     if by_shim(cookie, told) {
         return;
     }
-    let Some(thread) = maps::thread(pid_tgid as u32) else { return };
+    let Some(thread) = maps::thread(pid_tgid) else { return };
     // A frame below the stack pointer was left by longjmp: the kernel drops its return probe by the
     // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
@@ -160,7 +160,7 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
 #[inline(always)]
 fn enter_only(regs: &pt_regs, cookie: Cookie) {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let (parent_id, flags) = match maps::thread(pid_tgid as u32) {
+    let (parent_id, flags) = match maps::thread(pid_tgid) {
         Some(thread) => innermost(thread),
         None => (0, 0),
     };

@@ -10,6 +10,8 @@ use crate::{api, maps};
 
 /// `clone(2)`: the new task is a thread of the same process.
 const CLONE_THREAD: u64 = 0x10000;
+/// `clone(2)`: it has the same memory.
+const CLONE_VM: u64 = 0x100;
 
 #[inline(always)]
 fn now() -> u64 {
@@ -18,7 +20,7 @@ fn now() -> u64 {
 }
 
 #[inline(always)]
-fn emit(kind: u16, pid_tgid: u64, child_pid: u32) {
+pub fn emit(kind: u16, pid_tgid: u64, child_pid: u32, shares_memory: bool) {
     let record = LifeRecord {
         header: Header {
             kind,
@@ -29,7 +31,7 @@ fn emit(kind: u16, pid_tgid: u64, child_pid: u32) {
         },
         time_ns: now(),
         child_pid,
-        reserved: 0,
+        shares_memory: u32::from(shares_memory),
     };
     maps::emit(&record, Loss::LIFE_RING_FULL, maps::Wake::Now);
 }
@@ -54,7 +56,13 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
         if maps::PROCESSES.insert(child_pid, 0, 0).is_err() {
             maps::lost(Loss::LIFE_RING_FULL);
         }
-        emit(kind::FORK, pid_tgid, child_pid);
+        let parents = maps::SHIMS.get_ptr((pid_tgid >> 32) as u32);
+        // SAFETY: map values are live.
+        if let Some(told) = parents.map(|told| unsafe { *told }) {
+            // Its parent's shim is in the child as well, and records nothing there.
+            let _ = maps::SHIMS.insert(child_pid, maps::Told { tables: 0, ..told }, 0);
+        }
+        emit(kind::FORK, pid_tgid, child_pid, clone_flags & CLONE_VM != 0);
     }
     0
 }
@@ -75,7 +83,7 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
         let _ = maps::SHIMS.remove((pid_tgid >> 32) as u32);
     }
     if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
-        emit(kind::EXEC, pid_tgid, 0);
+        emit(kind::EXEC, pid_tgid, 0, false);
     }
     0
 }

@@ -11,7 +11,9 @@ use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, generated::bpf_ringbuf_query},
     macros::btf_map,
 };
-use tracer_common::bpf::{Config, Frame, Loss, MAX_DEPTH, NEAR_THREADS, ThreadState};
+use tracer_common::bpf::{Config, Frame, Loss, MAX_DEPTH, NEAR_THREADS, ThreadState, kind};
+
+use crate::life;
 
 /// One ring buffer per CPU: a shared one doubles the cost of a record when two CPUs are busy. User
 /// space sets the number of entries to that of the CPUs and fills them in.
@@ -113,13 +115,18 @@ fn cpu() -> u32 {
     unsafe { bpf_get_smp_processor_id() as u32 }
 }
 
-/// The open calls of thread `tid`, created when it is seen first.
+/// The open calls of the calling thread, created when it is seen first, which is reported.
 #[inline(always)]
-pub fn thread(tid: u32) -> Option<&'static mut ThreadState> {
-    if let Some(near) = near(tid)
-        && (near.tid == tid || claim(near, tid))
-    {
-        return Some(near);
+pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
+    let tid = pid_tgid as u32;
+    if let Some(near) = near(tid) {
+        if near.tid == tid {
+            return Some(near);
+        }
+        if claim(near, tid) {
+            life::emit(kind::CALLER, pid_tgid, 0, false);
+            return Some(near);
+        }
     }
     if let Some(far) = far(tid) {
         return Some(far);
@@ -130,6 +137,7 @@ pub fn thread(tid: u32) -> Option<&'static mut ThreadState> {
         lost(Loss::THREAD_TABLE_FULL);
         return None;
     }
+    life::emit(kind::CALLER, pid_tgid, 0, false);
     let far = far(tid)?;
     far.tid = tid;
     Some(far)

@@ -353,6 +353,10 @@ pub fn close() {
 
 /// A runtime that was patched live was asked to shut down: if it still has users, go on.
 pub fn reopen() {
+    if STATE.phase.load(Ordering::Acquire) != phase::CLOSED {
+        // A forked child stays inert.
+        return;
+    }
     let mut agents = 0;
     RUNTIME.agents(|_| agents += 1);
     if agents > 0 {
@@ -441,7 +445,7 @@ pub fn finish() {
     flush(sys::now_ns() + EXIT_WAIT_NS);
 }
 
-/// In a forked child there is no worker, and the GPU is not the child's.
+/// In a forked child there is no worker, and what is open of the runtime is the parent's.
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
     // Without hooks in the tables it is not known; HIP's interface is of programs that use the GPU.

@@ -384,7 +384,11 @@ fn forking(bench: &Bench) {
             OPEN.store(!open, Ordering::Relaxed);
             let grandchild = fork(|| bench.recorder.forked.load(Ordering::Acquire));
             let own = bench.recorder.forked.load(Ordering::Acquire);
-            if grandchild == own && !lifecycle::usable() { own } else { 0 }
+            // As when the child opens and closes the runtime for itself.
+            lifecycle::close();
+            lifecycle::reopen();
+            let inert = !lifecycle::usable() && !lifecycle::installed();
+            if grandchild == own && inert { own } else { 0 }
         });
         assert_eq!(child, told, "the runtime was open: {open}");
     }

@@ -31,7 +31,7 @@ pub trait Sink: Sync {
     fn called(&self) {}
 
     /// The calling process is a forked child: nothing is ever done here again. `open`: the runtime was
-    /// open when it was forked. Called before anything else of the child runs.
+    /// open when it was forked.
     fn forked(&self, _open: bool) {}
 
     /// A number for an operation of the calling thread that is recorded later, maybe by another

@@ -210,7 +210,7 @@ pub fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
 }
 
-/// Calls `child` in every forked child, before anything else of the child runs.
+/// Calls `child` in every child that is made by `fork`.
 pub fn at_fork(child: unsafe extern "C" fn()) {
     // SAFETY: the handler is a function of a library that is never unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(child)) };

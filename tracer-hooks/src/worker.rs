@@ -41,7 +41,7 @@ static BROKEN: AtomicBool = AtomicBool::new(false);
 
 /// Starts the thread.
 pub fn start() -> bool {
-    sys::spawn(c"roctap-shim", run)
+    sys::spawn(tracer_common::shim::THREAD_NAME, run)
 }
 
 /// Never begin to record again.

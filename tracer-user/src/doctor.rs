@@ -204,9 +204,9 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
         let meaning = format!("calls of the {} API can be recorded", library.runtime.name());
         findings.line(&Finding::Good, &what, &meaning);
     }
-    if let Err(reason) = inject::check(pid) {
+    if let Err(reason) = inject::check(pid).map_err(anyhow::Error::from) {
         let meaning = format!(
-            "few GPU times: API calls, kernels and their names are seen from outside: {reason}"
+            "few GPU times: API calls, kernels and their names are seen from outside: {reason:#}"
         );
         findings.line(&Finding::Limited, "the shim cannot be put into it", &meaning);
         return Ok(());

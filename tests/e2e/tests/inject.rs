@@ -66,7 +66,7 @@ fn put_in(
     entry: Entry<'_>,
 ) -> Result<Injected<(fs::File, Option<PathBuf>)>, InjectError> {
     let attach = Attach { version: 1, ..Attach::default() };
-    inject(&Request { pid, entry, attach }, |Handed { memory, library }| {
+    inject(&Request { pid, entry, attach, meanwhile: &|| {} }, |Handed { memory, library }| {
         rustix::fs::ftruncate(&memory, 4096)?;
         Ok((memory.into(), library))
     })
@@ -279,7 +279,7 @@ fn root_inject_fails_cleanly() {
         assert!(error.contains("could not load the shim"), "{error}");
         let attach = Attach { version: 1, ..Attach::default() };
         let entry = Entry::Library { bytes: &library(), name: "payload.so" };
-        let request = Request { pid: target.pid(), entry, attach };
+        let request = Request { pid: target.pid(), entry, attach, meanwhile: &|| {} };
         let error = inject(&request, |_| -> anyhow::Result<()> { anyhow::bail!("no room") });
         assert!(error.expect_err("prepare failed").to_string().contains("no room"));
     }

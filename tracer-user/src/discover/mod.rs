@@ -17,6 +17,7 @@ pub use scout::{SCOUT, Scout, scout};
 
 use std::{
     collections::BTreeMap,
+    ffi::CStr,
     io,
     ops::Range,
     os::unix::fs::MetadataExt as _,
@@ -296,6 +297,13 @@ pub fn rocm_processes() -> Vec<(ProcessInfo, Vec<Library>)> {
             Some((process_info(pid).ok()?, libraries))
         })
         .collect()
+}
+
+/// Whether process `pid` has a thread of that name.
+pub fn has_thread(pid: u32, name: &CStr) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut comms = tasks.filter_map(|task| std::fs::read(task.path().join("comm")).ok());
+    comms.any(|comm| comm.trim_ascii_end() == name.to_bytes())
 }
 
 /// The name of a thread, or empty.

@@ -67,7 +67,7 @@ pub enum Entry<'a> {
 }
 
 /// What is to be done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// In which process.
     pub pid: u32,
@@ -75,6 +75,8 @@ pub struct Request<'a> {
     pub entry: Entry<'a>,
     /// With what. The descriptor and the block are filled in here.
     pub attach: Attach,
+    /// Called again and again while the process is waited for, which can take seconds.
+    pub meanwhile: &'a dyn Fn(),
 }
 
 /// What can be prepared before the shim runs.
@@ -267,9 +269,12 @@ impl Newcomer {
         self.write(0, attach.as_bytes())?;
         self.write(at::GO, &go::GO.to_le_bytes())?;
         let status = core::mem::offset_of!(Attach, status);
-        let answer = self.wait(ANSWER_WITHIN, || match self.half(at::STATE)? {
-            state::NOT_LOADED | state::FAILED => Some(None),
-            _ => self.word(status).filter(|&status| status != attach_status::PENDING).map(Some),
+        let answer = self.wait(ANSWER_WITHIN, || {
+            (request.meanwhile)();
+            match self.half(at::STATE)? {
+                state::NOT_LOADED | state::FAILED => Some(None),
+                _ => self.word(status).filter(|&status| status != attach_status::PENDING).map(Some),
+            }
         });
         match answer {
             Some(Some(status)) => Ok((prepared, status)),

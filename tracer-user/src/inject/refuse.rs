@@ -205,13 +205,15 @@ mod tests {
                 if let Ok(child) = fs::read_to_string(&children).unwrap().trim().parse() {
                     break child;
                 }
+                assert!(!spawned.is_finished(), "it was not started");
                 thread::sleep(Duration::from_millis(1));
             };
-            let refused = Feasible::look(child).err().expect("it is refused").to_string();
+            let refused = Feasible::look(child).err();
             fs::write(&pipe, "").unwrap();
             let child = spawned.join().unwrap();
             let child = rustix::process::Pid::from_raw(child);
             rustix::process::waitpid(child, rustix::process::WaitOptions::empty()).unwrap();
+            let refused = refused.expect("it is refused").to_string();
             assert!(refused.contains("shares its memory with process"), "{refused}");
         });
     }

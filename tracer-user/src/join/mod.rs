@@ -126,6 +126,18 @@ impl Joiner {
         self.counts
     }
 
+    /// GPU work of process `pid` is recorded from `time_ns` on; calls were before.
+    pub fn gpu_from(&mut self, pid: u32, time_ns: u64) {
+        let process = self.processes.entry(pid).or_default();
+        process.gpu_from_ns = time_ns;
+        process.early_launches += core::mem::take(&mut process.launches);
+    }
+
+    /// How many kernels process `pid` launched before that.
+    pub fn early_launches(&self, pid: u32) -> u64 {
+        self.processes.get(&pid).map_or(0, |process| process.early_launches)
+    }
+
     /// No more GPU work is recorded of what is launched from `time_ns` on.
     pub fn gpu_until(&mut self, time_ns: u64) {
         self.gpu_until_ns = time_ns;
@@ -227,8 +239,12 @@ impl Joiner {
             let launch = api::launch(operation, &call.args, &call.extra, call.header.flags);
             if launch.is_some() {
                 self.counts.launches += 1;
-                let in_time = call.begin_ns < self.gpu_until_ns;
-                self.processes.entry(call.header.pid).or_default().launches += u64::from(in_time);
+                let process = self.processes.entry(call.header.pid).or_default();
+                if call.begin_ns < process.gpu_from_ns {
+                    process.early_launches += 1;
+                } else if call.begin_ns < self.gpu_until_ns {
+                    process.launches += 1;
+                }
             }
         }
         self.calls.add(call, stream);

@@ -35,8 +35,12 @@ pub struct KnownAgent {
 pub struct Process {
     agents: HashMap<u64, KnownAgent>,
     kernels: HashMap<u64, Vec<KnownKernel>>,
-    /// HIP calls that launch kernels.
+    /// HIP calls that launch kernels, while GPU work was recorded.
     pub launches: u64,
+    /// Those before.
+    pub early_launches: u64,
+    /// When that began, where calls were recorded earlier.
+    pub gpu_from_ns: u64,
     /// Dispatches that the shim saw.
     pub dispatches: u64,
 }

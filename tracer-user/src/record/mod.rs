@@ -29,6 +29,7 @@ use anyhow::{Context as _, bail};
 
 use command::{Held, Running};
 use progress::Progress;
+use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 use session::Session;
 
 use crate::privileges;
@@ -96,11 +97,15 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     record(options, session, command, &stop)
 }
 
-/// A reader that is scheduled late loses records, and it needs little: prefer it to the target. After
-/// the command was started, which would inherit it.
+/// A reader that is scheduled late loses records, and it needs little: prefer it to the target. Each
+/// process that is followed needs descriptors. After the command was started, which would inherit both.
 fn hurry() {
-    if let Err(error) = rustix::process::setpriority_process(None, -10) {
+    if let Err(error) = setpriority_process(None, -10) {
         tracing::debug!("keeping the normal priority: {error}");
+    }
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!("keeping the limit of descriptors: {error}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use tracer_common::shim::{
     AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, DISPATCH_SITE, LIFE_WORD, PROTOCOL_WORD,
-    VERSION, life, tier,
+    THREAD_NAME, VERSION, life, tier,
 };
 
 use super::{Gpu, target::Tier};
@@ -65,8 +65,13 @@ impl Prospect {
             .into_iter()
             .filter_map(|path| Some((path.clone(), Located::find(&process, &path).ok()?)))
             .collect();
-        let forked_open = |shim: &Located| shim.word(LIFE_WORD) == Some(life::FORKED_OPEN);
-        let cannot_use_gpu = shims.iter().any(|(_, shim)| forked_open(shim));
+        let works = discover::has_thread(pid, THREAD_NAME);
+        let cannot_use_gpu = shims.iter().any(|(_, shim)| match shim.word(LIFE_WORD) {
+            Some(life::FORKED_OPEN) => true,
+            // A child of a raw `clone` does not know that it is one.
+            Some(life::WORKING) => !works,
+            _ => false,
+        });
         let loaded = shims.into_iter().find_map(|(path, shim)| LoadedShim::of(path, &shim));
         Ok(Some(Self { attach, loaded, cannot_use_gpu, tables_known, hip_known }))
     }
@@ -74,6 +79,9 @@ impl Prospect {
     /// The ways to GPU times that may be tried, with what the shim is told for each.
     pub fn tiers(&self, gpu: Gpu) -> Vec<(Tier, u64)> {
         let mut tiers = Vec::new();
+        if self.cannot_use_gpu {
+            return tiers;
+        }
         if self.tables_known && gpu != Gpu::Hip {
             tiers.push((Tier::Tables, tier::TABLES));
         }
@@ -87,6 +95,9 @@ impl Prospect {
 
     /// Why there is none.
     pub fn why_none(&self) -> String {
+        if self.cannot_use_gpu {
+            return "a forked child of a process that used the GPU cannot use it".to_owned();
+        }
         let tables = if self.tables_known { "are known" } else { "are not (ROCm 4.5 to 5.5 are)" };
         let hip = if self.hip_known { "is known (--gpu hip)" } else { "is not (that of 5.2 is)" };
         format!("of this release, the HSA tables {tables}, and HIP's activity interface {hip}")

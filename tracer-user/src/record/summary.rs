@@ -84,7 +84,7 @@ impl Report<'_> {
             self.options.output.display()
         );
         if self.losses.is_empty() {
-            let of_what = if self.silent.is_empty() { "nothing" } else { "beside these, nothing" };
+            let of_what = if self.silent.is_empty() { "nothing" } else { "nothing else" };
             eprintln!("roctap: {of_what} was lost");
         }
         for (cause, count) in &self.losses {

@@ -144,8 +144,9 @@ impl Target {
 
     /// The process has ended: has its probes removed meanwhile, since that takes its time.
     pub fn bury(&mut self) {
-        let probes = self.take_probes().into_iter().chain(self.dispatch_site.take());
-        self.removals = probes.map(Removal::of_the_dead).collect();
+        let mut probes = self.take_probes();
+        probes.extend(self.dispatch_site.take());
+        self.removals.extend(Removal::of_the_dead(probes));
     }
 
     /// Remembers a probed library.

@@ -31,7 +31,6 @@ impl Session {
         self.ask_for_calls();
         self.take_over();
         self.beat();
-        self.give_shims_to_children();
         let now = Instant::now();
         if now - self.last_scan >= SCAN_INTERVAL {
             self.last_scan = now;

@@ -31,7 +31,7 @@ impl Session {
         options: &Options,
         status: Option<ExitStatus>,
     ) -> anyhow::Result<ExitCode> {
-        (self.follow, self.watch) = (false, None);
+        (self.ending, self.watch) = (true, None);
         for target in self.targets.values_mut().filter(|t| t.info.detached_ns == 0 && t.is_alive())
         {
             target.info.detached_ns = clock::now_ns();

@@ -18,10 +18,12 @@ impl Session {
     /// A fork or an exec of a traced process.
     pub(super) fn life(&mut self, life: &LifeRecord) -> anyhow::Result<()> {
         match life.header.kind {
-            kind::FORK if self.follow => {
-                self.follow_child(life.header.pid, life.child_pid, life.time_ns)
-            }
+            kind::FORK if self.follow && !self.ending => self.follow_child(life),
             kind::EXEC => self.executed(life.header.pid, life.time_ns),
+            kind::CALLER => {
+                self.called(life.header.pid);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -55,16 +57,12 @@ impl Session {
     }
 
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
-    pub(super) fn follow_child(
-        &mut self,
-        parent: u32,
-        child: u32,
-        born_ns: u64,
-    ) -> anyhow::Result<()> {
+    fn follow_child(&mut self, born: &LifeRecord) -> anyhow::Result<()> {
+        let child = born.child_pid;
         // Stopped at once, so that it does not get far without probes.
         let pause = Pause::of(child);
-        let ran_ns = clock::now_ns().saturating_sub(born_ns);
-        let Some(parent) = self.targets.get(&parent) else { return Ok(()) };
+        let mut stopped_ns = clock::now_ns();
+        let Some(parent) = self.targets.get(&born.header.pid) else { return Ok(()) };
         let command = parent.info.command.clone();
         let tier = match &parent.tier {
             Tier::Tables | Tier::HipActivity | Tier::Unused | Tier::Forked => Tier::Unused,
@@ -80,42 +78,50 @@ impl Session {
                 self.attach_planned(child, &path, planned)
             })
             .and_then(|()| self.attach_site(child));
+        if pause.is_none() {
+            stopped_ns = clock::now_ns();
+        }
         drop(pause);
         if let Err(error) = attached
             && self.targets.get(&child).is_some_and(Target::is_alive)
         {
             self.notice(format!("child process {child} is not traced: {error:#}"));
-        } else if discover::libraries(child).is_ok_and(|mapped| !mapped.is_empty()) {
-            self.late_children.push(ran_ns);
+        } else if born.shares_memory == 0
+            && discover::libraries(child).is_ok_and(|mapped| !mapped.is_empty())
+        {
+            self.late_children.push(stopped_ns.saturating_sub(born.time_ns));
         }
         Ok(())
     }
 
-    /// A notice of the calls that forked children may have made before they had probes.
-    pub(super) fn before_the_probes(&self) -> Option<String> {
-        let longest = self.late_children.iter().max()?;
-        Some(format!(
-            "{} child processes were forked with ROCm loaded and ran for up to {:.1} ms before they were stopped for their probes; calls in that time are not in the trace",
-            self.late_children.len(),
-            *longest as f64 / 1e6
-        ))
+    /// Notices of what forked children may have done before they had probes, and shims.
+    pub(super) fn before_the_probes(&self) -> Vec<String> {
+        let mut notices = Vec::new();
+        if let Some(longest) = self.late_children.iter().max() {
+            notices.push(format!(
+                "child processes that were forked with ROCm loaded: {}; they ran for up to {:.1} ms before they had their probes, and calls in that time are not in the trace",
+                self.late_children.len(),
+                *longest as f64 / 1e6
+            ));
+        }
+        let early: u64 = self.late_shims.iter().map(|&pid| self.joiner.early_launches(pid)).sum();
+        if early > 0 {
+            notices.push(format!(
+                "{early} kernels of forked children were launched before their shims were there, and are not in the trace"
+            ));
+        }
+        notices
     }
 
-    /// Gives forked children the shim that have begun to call ROCm: most never do, or execute another
-    /// program first. What they call first, to open the runtime, takes longer than that.
-    pub(super) fn give_shims_to_children(&mut self) {
-        let unused = |(&pid, target): (&u32, &Target)| (target.tier == Tier::Unused).then_some(pid);
-        let children: Vec<u32> = self.targets.iter().filter_map(unused).collect();
-        for pid in children {
-            let called = self.threads.values().any(|&of| of == pid);
-            if !called && self.programs.open_on(pid).is_empty() {
-                continue;
-            }
-            if let Some(target) = self.targets.get_mut(&pid).filter(|target| target.is_alive()) {
-                target.tier = Tier::Waiting;
-                if let Err(error) = self.give_shim(pid) {
-                    self.notice(format!("{error:#}"));
-                }
+    /// A thread calls ROCm for the first time. A forked child gets the shim by then: most never do, or
+    /// execute another program first. What they call first, to open the runtime, takes longer than that.
+    fn called(&mut self, pid: u32) {
+        let Some(target) = self.targets.get_mut(&pid) else { return };
+        if target.tier == Tier::Unused {
+            target.tier = Tier::Waiting;
+            match self.give_shim(pid) {
+                Ok(()) => self.late_shims.push(pid),
+                Err(error) => self.notice(format!("{error:#}")),
             }
         }
     }

@@ -25,7 +25,7 @@ impl Session {
     ///
     /// A process for which that is impossible is traced from outside, unless it was insisted on.
     pub(super) fn give_shim(&mut self, pid: u32) -> anyhow::Result<()> {
-        if self.targets.get(&pid).is_none_or(|target| target.tier != Tier::Waiting) {
+        if self.ending || self.targets.get(&pid).is_none_or(|target| target.tier != Tier::Waiting) {
             return Ok(());
         }
         let tier = match self.inject(pid) {
@@ -40,13 +40,22 @@ impl Session {
                 ));
                 Tier::Uprobes(format!("{error:#}"))
             }
-            Err(error) => return Err(error.context(format!("process {pid}: no GPU times"))),
+            Err(error) => {
+                // It is not tried again.
+                if let Some(target) = self.targets.get_mut(&pid) {
+                    target.tier = Tier::Uprobes(format!("{error:#}"));
+                }
+                return Err(error.context(format!("process {pid}: no GPU times")));
+            }
         };
         if !matches!(tier, Tier::Uprobes(_) | Tier::Forked) {
             eprintln!("roctap: process {pid}: GPU times: {tier}");
         }
         if let Some(target) = self.targets.get_mut(&pid) {
             target.info.attached_ns = clock::now_ns();
+            if !matches!(tier, Tier::Uprobes(_)) {
+                self.joiner.gpu_from(pid, target.info.attached_ns);
+            }
             target.tier = tier;
             target.info.gpu_tier = target.tier.to_string();
             self.trace.process(pid, target.info.clone());
@@ -89,7 +98,8 @@ impl Session {
             Some(loaded) => Entry::Loaded { address: loaded.attach },
             None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
         };
-        let request = Request { pid, entry, attach };
+        let beat = || self.connections.iter().for_each(Connection::beat);
+        let request = Request { pid, entry, attach, meanwhile: &beat };
         let (programs, layout) = (&self.programs, self.layout);
         let (words, first_id) =
             (self.selection.shim_calls(), first_call_id(self.connections.len()));

@@ -65,6 +65,10 @@ pub struct Session {
     failed: usize,
     /// For how long forked children with ROCm loaded ran without probes, ns.
     late_children: Vec<u64>,
+    /// Forked children that got a shim when they called ROCm.
+    late_shims: Vec<u32>,
+    /// Nothing new is begun.
+    ending: bool,
     joiner: Joiner,
     trace: Writer,
     last_chunk: Instant,
@@ -119,6 +123,8 @@ impl Session {
             watch: options.all.then(watch::Watch::new),
             failed: 0,
             late_children: Vec::new(),
+            late_shims: Vec::new(),
+            ending: false,
             joiner: Joiner::new(options.join),
             trace,
             last_chunk: Instant::now(),

@@ -35,9 +35,10 @@ impl Removal {
         }))
     }
 
-    /// Removes the probes of a process that has ended.
-    pub fn of_the_dead(attachment: Attachment) -> Self {
-        Self::Returns(std::thread::spawn(move || drop(attachment)))
+    /// Removes the probes of a process that has ended: meanwhile, or at once if that is not possible.
+    pub fn of_the_dead(probes: Vec<Attachment>) -> Option<Self> {
+        let thread = std::thread::Builder::new().spawn(move || drop(probes));
+        thread.ok().map(Self::Returns)
     }
 
     /// Goes on as far as it can; `may_end` tells whether no call is open. None when all is done.
