@@ -383,13 +383,16 @@ fn root_attach_to_a_parent_of_forked_workers() {
         }
         launches
     };
-    wait_until("workers are recorded", || workers().len() > 4);
-    interrupt(recording).expect(0);
+    let whole = |workers: &BTreeMap<u32, usize>| workers.values().filter(|&&n| n == 50).count();
+    wait_until("workers are recorded", || whole(&workers()) > 3);
+    let ran = interrupt(recording);
     finish(target);
+    // On a busy machine one may have ended before its shim was in it, which is told.
+    assert!(matches!(ran.code, Some(0 | 3)), "{ran:#?}");
     let workers = workers();
-    let whole = workers.values().filter(|&&launches| launches == 50).count();
-    // The last one may have been cut off.
-    assert!(whole + 1 >= workers.len(), "{workers:?}");
+    let whole = whole(&workers);
+    // The first one may have begun to launch by then, and the last one was cut off.
+    assert!(whole + 2 >= workers.len(), "{workers:?}");
     let tiers: Vec<String> =
         scene.trace().tables().processes.values().map(|p| p.gpu_tier.clone()).collect();
     assert!(

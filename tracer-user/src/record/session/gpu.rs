@@ -31,7 +31,8 @@ impl Session {
         let tier = match self.inject(pid) {
             Ok(None) => return Ok(()),
             Ok(Some(tier)) => tier,
-            Err(_) if self.targets.get(&pid).is_some_and(|target| !target.is_alive()) => {
+            // One that is about to end has no program any more.
+            Err(_) if std::fs::read_link(format!("/proc/{pid}/exe")).is_err() => {
                 Tier::Uprobes("it ended before the shim was in it".to_owned())
             }
             Err(error) if self.gpu == Gpu::Auto => {
