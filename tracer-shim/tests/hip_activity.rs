@@ -56,21 +56,24 @@ fn matched<'a>(
     }
     let barriers = truth.iter().filter(|o| o.kind == "barrier_and").map(|o| o.start_ns);
     let barriers: BTreeSet<u64> = barriers.collect();
-    // Takes those of a name and a GPU out that lie between two times.
+    // Takes those of a name and a GPU out that lie between two times, on the queue of the one that begins
+    // next to the first time.
     let mut take = |name: &str, node: u32, start_ns: u64, end_ns: u64, most: usize| {
         let from = (name.to_owned(), start_ns.saturating_sub(NEAR_NS), 0);
         let to = (name.to_owned(), end_ns + NEAR_NS, u64::MAX);
-        let inside = by_start
-            .range(from..to)
-            .filter(|(_, o)| o[0].node == node && o[0].end_ns <= end_ns + NEAR_NS);
-        let inside: Vec<_> = inside.map(|(key, _)| key.clone()).take(most).collect();
+        let range = by_start.range_mut(from..to);
+        let inside = |o: &&Operation| o.node == node && o.end_ns <= end_ns + NEAR_NS;
+        let mut places: Vec<_> = range.map(|(_, there)| there).collect();
+        let all = places.iter().flat_map(|there| there.iter().copied().filter(inside));
         let mut found: Vec<&Operation> = Vec::new();
-        for key in inside {
-            let there = by_start.get_mut(&key).expect("there");
-            found.extend(there.pop());
-            if there.is_empty() {
-                by_start.remove(&key);
-            }
+        let Some(next) = all.min_by_key(|o| o.start_ns.abs_diff(start_ns)) else { return found };
+        for there in &mut places {
+            there.retain(|o| {
+                let alone = most > 1 || core::ptr::eq(*o, next);
+                let taken = inside(o) && o.queue == next.queue && alone;
+                found.extend(taken.then_some(*o));
+                !taken
+            });
         }
         found
     };

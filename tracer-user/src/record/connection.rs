@@ -23,6 +23,8 @@ pub struct Connection {
     seen_ns: Option<u64>,
     /// The program that claimed it is gone.
     ended: bool,
+    /// What was dropped, when its rings are gone.
+    dropped: Option<(u64, u64)>,
     /// That its shim records HSA calls was seen.
     calls_taken: bool,
 }
@@ -36,6 +38,7 @@ impl Connection {
             threads: None,
             seen_ns: None,
             ended: false,
+            dropped: None,
             calls_taken: false,
         }
     }
@@ -49,6 +52,7 @@ impl Connection {
             threads,
             seen_ns: None,
             ended: false,
+            dropped: None,
             calls_taken: false,
         }
     }
@@ -64,6 +68,11 @@ impl Connection {
         self.process().filter(|_| !self.ended)
     }
 
+    /// Whether the program that process `pid` runs has claimed it, or the last that it ran.
+    pub fn is_last_of(&self, pid: u32) -> bool {
+        self.process() == Some(pid) && (!self.ended || self.dropped.is_some())
+    }
+
     /// The memory.
     pub fn memory(&self) -> &Memory {
         self.reader.memory()
@@ -73,6 +82,13 @@ impl Connection {
     /// claimed later.
     pub fn ended_at(&mut self, time_ns: u64) {
         self.ended = self.seen_ns.is_some_and(|seen| seen < time_ns);
+    }
+
+    /// The process has ended, and all that it wrote was read.
+    pub fn end(&mut self) {
+        self.dropped = Some(self.dropped());
+        self.ended = true;
+        self.memory().release();
     }
 
     /// Tells the shim that it is being read.
@@ -140,7 +156,7 @@ impl Connection {
 
     /// Frames that were dropped by full rings, and frames that could not be understood.
     pub fn dropped(&self) -> (u64, u64) {
-        self.reader.dropped()
+        self.dropped.unwrap_or_else(|| self.reader.dropped())
     }
 }
 

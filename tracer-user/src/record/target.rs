@@ -96,6 +96,8 @@ pub struct Target {
     pub doorbells: Option<Attachment>,
     /// Where its GPU times come from.
     pub tier: Tier,
+    /// Whether the process was seen to have ended.
+    pub buried: bool,
     /// The end of the process can be polled for; none when it had ended already.
     alive: Option<OwnedFd>,
 }
@@ -116,6 +118,7 @@ impl Target {
             dispatch_site: None,
             doorbells: None,
             tier,
+            buried: false,
             alive: process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         }
     }
@@ -144,6 +147,7 @@ impl Target {
 
     /// The process has ended: has its probes removed meanwhile, since that takes its time.
     pub fn bury(&mut self) {
+        self.buried = true;
         let mut probes = self.take_probes();
         probes.extend(self.dispatch_site.take());
         self.removals.extend(Removal::of_the_dead(probes));

@@ -8,14 +8,14 @@ use std::{
 };
 
 use rustix::{
-    fs::{MemfdFlags, SealFlags},
+    fs::{FallocateFlags, MemfdFlags, SealFlags},
     io::Errno,
     mm::{MapFlags, ProtFlags},
 };
 use tracer_common::{
     calls::{Call, OPEN_CALLS, OPEN_WORDS},
     ring::Consumer,
-    shim::{self, Layout, Loss, RING_HEADER_BYTES, control, ring_word},
+    shim::{self, CONTROL_BYTES, Layout, Loss, RING_HEADER_BYTES, control, ring_word},
 };
 
 /// Creating the shared memory failed.
@@ -130,6 +130,15 @@ impl Memory {
         self.layout.rings
     }
 
+    /// Gives the rings' pages back: they are read as empty from now on. The control block stays.
+    pub fn release(&self) {
+        let (start, whole) = (CONTROL_BYTES as u64, self.layout.total_bytes() as u64);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(error) = rustix::fs::fallocate(&self.fd, flags, start, whole - start) {
+            tracing::debug!("a shared memory that nobody uses keeps its pages: {error}");
+        }
+    }
+
     fn ring_words(&self, ring: usize) -> &'static [AtomicU64] {
         let start = self.layout.ring_offset(ring) / 8;
         &self.words[start..start + self.layout.stride() / 8]
@@ -194,6 +203,11 @@ mod tests {
         assert_eq!(memory.words.len() * 8, layout.total_bytes());
         assert_eq!(memory.word(control::MAGIC).load(Ordering::Relaxed), shim::MAGIC);
         assert_eq!(memory.owner(), None);
+        memory.free_ring(2);
+        let pages = || rustix::fs::fstat(&memory.fd).unwrap().st_blocks / 8;
+        assert_eq!(pages(), 2);
+        memory.release();
+        assert_eq!(pages(), 1, "the control block");
         let mut frame = [0; tracer_common::ring::MAX_FRAME_WORDS];
         for ring in 0..layout.rings {
             assert_eq!(memory.consumer(ring).pop(&mut frame), Ok(None));

@@ -130,7 +130,7 @@ impl Session {
 
     fn reason_for_silence(&self, pid: u32, tier: &Tier) -> String {
         let mut memories =
-            self.connections.iter().filter(|c| c.pid() == Some(pid)).map(Connection::memory);
+            self.connections.iter().filter(|c| c.is_last_of(pid)).map(Connection::memory);
         match (tier, memories.next()) {
             (Tier::Uprobes(why), _) => why.clone(),
             (_, Some(memory)) if memory.is_unsupported() => UNKNOWN_TABLES.to_owned(),

@@ -164,9 +164,18 @@ impl Session {
                 self.end_outside(pid)?;
             }
         }
-        let unburied = |target: &Target| target.info.detached_ns == 0 && !target.is_alive();
+        for connection in &mut self.connections {
+            // What it wrote was read since it was buried.
+            let target = connection.pid().and_then(|pid| self.targets.get(&pid));
+            if target.is_some_and(|target| target.buried) {
+                connection.end();
+            }
+        }
+        let unburied = |target: &Target| !target.buried && !target.is_alive();
         for (&pid, target) in self.targets.iter_mut().filter(|(_, target)| unburied(target)) {
-            target.info.detached_ns = clock::now_ns();
+            if target.info.detached_ns == 0 {
+                target.info.detached_ns = clock::now_ns();
+            }
             target.bury();
             self.programs.forget(pid);
         }
