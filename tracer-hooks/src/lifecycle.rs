@@ -9,7 +9,7 @@ use crate::runtime::{self, Hold, Patched, RUNTIME, Tables, Unsupported};
 use crate::sink::{Sink, Wish};
 use crate::state::{STATE, phase, sleep};
 use crate::track::Look;
-use crate::{announce, hip, sys, worker};
+use crate::{announce, hip, symbols, sys, worker};
 
 /// Longest that a closing runtime waits for the worker, and then for what is in flight.
 const CLOSE_WAIT_NS: u64 = 500_000_000;
@@ -69,6 +69,7 @@ pub fn install(
         Timing::Live => {
             // The runtime must not go while we learn what is in it.
             let held = tables.is_open().then(|| tables.hold()).flatten();
+            symbols::patched_live();
             put_in_place(tables, sink, timing, held.as_ref())?;
             let was_open = held.is_some();
             drop(held);
