@@ -7,7 +7,7 @@ use aya_ebpf::{
         generated::{bpf_get_attach_cookie, bpf_ktime_get_boot_ns},
     },
 };
-use core::ffi::c_void;
+use core::{arch::asm, ffi::c_void};
 use tracer_common::{
     activity::Domain,
     bpf::{
@@ -121,7 +121,6 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
         thread.skipped += 1;
         return maps::lost(Loss::NESTING);
     }
-    thread.depth = depth as u32 + 1;
     thread.skipped = 0;
     see_stack(thread, regs.rsp);
     let Some(frame) = maps::frame(thread, depth) else { return };
@@ -154,6 +153,10 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
         record.extra[2] = words[2];
     }
     record.begin_ns = now();
+    // Last: user space takes frames below the depth for whole.
+    // SAFETY: it does nothing; stores are not moved over it.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+    thread.depth = depth as u32 + 1;
 }
 
 /// A function that is not return-probed is recorded at its entry.

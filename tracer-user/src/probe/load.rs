@@ -20,6 +20,9 @@ use super::ProbeError;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
 
+/// How often the state of a thread that runs is read at most, to read the same twice.
+const READS: usize = 8;
+
 /// Whose life is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -390,8 +393,17 @@ impl Programs {
     /// The calls that thread `tid` has open now, outermost first, with [`flag::OPEN_AT_END`].
     pub fn open_on(&self, tid: u32) -> Vec<ApiRecord> {
         let near = (tid % NEAR_THREADS as u32).to_ne_bytes();
+        let read =
+            |map: &str, key: [u8; 4]| self.map(map).lookup(&key, MapFlags::ANY).ok().flatten();
         let look = |map: &str, key: [u8; 4]| {
-            let value = self.map(map).lookup(&key, MapFlags::ANY).ok().flatten()?;
+            let mut value = read(map, key)?;
+            // The thread may run meanwhile: what is read twice is whole.
+            for _ in 0..READS {
+                let again = read(map, key)?;
+                if core::mem::replace(&mut value, again) == value {
+                    break;
+                }
+            }
             ThreadState::read_from_bytes(&value).ok().filter(|thread| thread.tid == tid)
         };
         let thread = look("NEAR", near).or_else(|| look("THREADS", tid.to_ne_bytes()));
