@@ -25,14 +25,14 @@ pub mod kind {
     pub const FORK: u16 = 3;
     /// A [`LifeRecord`](super::LifeRecord): a traced process executed another program.
     pub const EXEC: u16 = 4;
-    /// A [`LifeRecord`](super::LifeRecord): a thread made its first call.
-    pub const CALLER: u16 = 8;
     /// A [`PacketRecord`](super::PacketRecord): a packet that a doorbell announced.
     pub const PACKET: u16 = 5;
     /// A [`SignalRecord`](super::SignalRecord): a signal is about to be destroyed.
     pub const SIGNAL: u16 = 6;
     /// A [`BatchRecord`](super::BatchRecord): packets that a doorbell announced with another one.
     pub const BATCH: u16 = 7;
+    /// A [`LifeRecord`](super::LifeRecord): a thread made its first call.
+    pub const CALLER: u16 = 8;
 }
 
 /// Bits of [`Header::flags`] of an [`ApiRecord`].

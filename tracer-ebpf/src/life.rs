@@ -1,10 +1,8 @@
 //! Processes: forks, exec and the end of threads, from raw tracepoints, which need no tracefs.
 
-use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_ktime_get_boot_ns,
-};
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use core::ffi::c_void;
-use tracer_common::bpf::{Header, LifeRecord, Loss, flag, follow, kind};
+use tracer_common::bpf::{LifeRecord, Loss, flag, follow, kind};
 
 use crate::{api, maps};
 
@@ -14,22 +12,10 @@ const CLONE_THREAD: u64 = 0x10000;
 const CLONE_VM: u64 = 0x100;
 
 #[inline(always)]
-fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_boot_ns() }
-}
-
-#[inline(always)]
 pub fn emit(kind: u16, pid_tgid: u64, child_pid: u32, shares_memory: bool) {
     let record = LifeRecord {
-        header: Header {
-            kind,
-            flags: 0,
-            operation: 0,
-            pid: (pid_tgid >> 32) as u32,
-            tid: pid_tgid as u32,
-        },
-        time_ns: now(),
+        header: api::header(kind, 0, 0, pid_tgid),
+        time_ns: api::now(),
         child_pid,
         shares_memory: u32::from(shares_memory),
     };

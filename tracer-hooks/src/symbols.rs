@@ -42,6 +42,11 @@ struct Kernel {
 pub fn of_executable(executable: u64) {
     let mut kernels = Vec::new();
     collect(executable, &gpus(), &BTreeSet::new(), &mut kernels);
+    loaded(kernels);
+}
+
+/// Takes kernels that were not there when recording began.
+fn loaded(kernels: Vec<Kernel>) {
     if announce::several_gpus() {
         announce::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
     }
@@ -64,14 +69,14 @@ pub fn homes_of_everything() -> Vec<(u64, u64)> {
 
 /// Tells the sink the kernels of everything that is loaded.
 pub fn of_everything() {
-    all_but(&BTreeSet::new());
+    tell(all_but(&BTreeSet::new()));
 }
 
-fn all_but(known: &BTreeSet<u64>) {
+fn all_but(known: &BTreeSet<u64>) -> Vec<Kernel> {
     let gpus = gpus();
     let mut kernels = Vec::new();
     RUNTIME.loader().executables(|executable| collect(executable, &gpus, known, &mut kernels));
-    tell(kernels);
+    kernels
 }
 
 /// The tables are about to be patched live: [`look_again`] has something to do.
@@ -96,7 +101,7 @@ pub fn look_again(now_ns: u64) {
     young.looks += 1;
     let told = core::mem::take(&mut young.told);
     drop(guard);
-    all_but(&told);
+    loaded(all_but(&told));
     remember(told);
 }
 

@@ -65,11 +65,10 @@ impl Prospect {
             .into_iter()
             .filter_map(|path| Some((path.clone(), Located::find(&process, &path).ok()?)))
             .collect();
-        let works = discover::has_thread(pid, THREAD_NAME);
         let cannot_use_gpu = shims.iter().any(|(_, shim)| match shim.word(LIFE_WORD) {
             Some(life::FORKED_OPEN) => true,
             // A child of a raw `clone` does not know that it is one.
-            Some(life::WORKING) => !works,
+            Some(life::WORKING) => !discover::has_thread(pid, THREAD_NAME),
             _ => false,
         });
         let loaded = shims.into_iter().find_map(|(path, shim)| LoadedShim::of(path, &shim));
