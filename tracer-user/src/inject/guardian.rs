@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rustix::process::{Pid, getpriority_process, setpriority_process};
+use rustix::{
+    event::{PollFd, PollFlags},
+    process::{Pid, getpriority_process, setpriority_process},
+};
 use tracer_common::shim::ATTACH_FUNCTION;
 
 use super::{
@@ -145,6 +148,7 @@ fn work(pid: u32, task: &Task) -> anyhow::Result<Done> {
     let feasible = Feasible::look(pid)?;
     let mut reason = "it has none".to_owned();
     for attempt in 0..ATTEMPTS {
+        anyhow::ensure!(roctap_listens(), "roctap has ended");
         for victim in victim::candidates(pid) {
             match on_thread(pid, &feasible, task, victim) {
                 Ok(done) => return Ok(done),
@@ -157,6 +161,15 @@ fn work(pid: u32, task: &Task) -> anyhow::Result<Done> {
         std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
     }
     Err(super::Refusal::NoThread(reason).into())
+}
+
+/// Whether somebody reads what came of the task. A roctap that was killed wants nothing done any more.
+fn roctap_listens() -> bool {
+    let stdout = std::io::stdout();
+    let mut look = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = rustix::event::Timespec::default();
+    let looked = rustix::event::poll(&mut look, Some(&at_once));
+    looked.is_err() || !look[0].revents().contains(PollFlags::ERR)
 }
 
 fn on_thread(

@@ -3,15 +3,20 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use procfs::process::Process as Proc;
 
-use super::{libc::Libc, threads::Threads};
+use super::{guardian::GUARDIAN, libc::Libc, threads::Threads};
 use crate::{
     discover::DiscoverError,
     plan::{PlanError, Process},
 };
+
+/// How long a process may be traced by a guardian, which holds it for milliseconds: that of another
+/// roctap, or of one that was killed.
+const GUARDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why nothing is put into a process. Its API calls can be recorded all the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -109,7 +114,12 @@ impl Feasible {
     pub fn look(pid: u32) -> Result<Self, Refused> {
         crate::discover::process_info(pid)?;
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
-        let status = proc.status()?;
+        let mut status = proc.status()?;
+        let deadline = Instant::now() + GUARDED_WITHIN;
+        while is_guardian(status.tracerpid) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            status = proc.status()?;
+        }
         if let Ok(tracer @ 1..) = u32::try_from(status.tracerpid) {
             let comm = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
             return Err(Refusal::Traced { tracer, name: comm.trim().to_owned() }.into());
@@ -139,6 +149,12 @@ impl Feasible {
         let threads = Threads::read(pid, &process, &auxv)?;
         Ok(Self { process, libc, threads, filtered: status.seccomp == Some(2) })
     }
+}
+
+/// Whether this is the process of a roctap that puts its shim into another one.
+fn is_guardian(pid: i32) -> bool {
+    let arguments = Proc::new(pid).and_then(|process| process.cmdline());
+    pid != 0 && arguments.is_ok_and(|words| words.get(1).is_some_and(|word| word == GUARDIAN))
 }
 
 /// Whether two processes have one memory; false where the kernel does not tell.
