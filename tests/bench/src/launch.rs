@@ -151,7 +151,7 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
         }
     }
     let mut table = Table::new(
-        "launch: ns added to a kernel launch (3 HIP calls); median (quartiles)",
+        "launch: ns added to a kernel launch by <<<>>>; median (quartiles)",
         &["variant", "wall", "thread CPU", "CPU / probes alone"],
     );
     let (untraced, probes) = (&series[0], series[1].above(&series[0]).cpu().median());

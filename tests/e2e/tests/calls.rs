@@ -254,6 +254,31 @@ fn root_hsa_calls_are_inside_of_their_hip_calls() {
 }
 
 #[test]
+fn root_calls_that_the_compiler_makes_are_recorded_where_asked_for() {
+    for (api, with_hip, with_compiler) in
+        [("hip", true, false), ("hip-compiler", false, true), ("hip,hip-compiler", true, true)]
+    {
+        let scene = Scene::default();
+        let ran = scene.record_app(&["--api", api], "storm", &["2", "2", "500"]).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        trace.expect_dispatches(&scene.true_dispatches(), 1000);
+        let mut made = ran.by_compiler();
+        assert_eq!(made["__hipPushCallConfiguration"], ran.launches().values().sum::<u64>());
+        if !with_compiler {
+            made.clear();
+        }
+        let mut traced = trace.call_counts();
+        assert_eq!(traced.keys().any(|function| function.starts_with("hip")), with_hip, "{api}");
+        // Programs do not count the registration of their code, and the end of it.
+        traced.retain(|function, _| function.ends_with("CallConfiguration"));
+        assert_eq!(traced, made, "{api}");
+        let registers = |call| trace.function(call) == "__hipRegisterFatBinary";
+        assert_eq!(trace.calls.iter().any(registers), with_compiler, "{api}");
+    }
+}
+
+#[test]
 fn root_full_rings_lose_calls_that_they_count() {
     let scene = Scene::default();
     let options = ["--api", "hsa", "--shim-ring-bytes", "4096"];

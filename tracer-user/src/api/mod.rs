@@ -40,6 +40,12 @@ pub fn by_name(name: &str) -> Option<&'static Operation> {
     INDEX.get(name).copied()
 }
 
+/// Whether a function of HIP is one that the compiler calls, not the programmer: HIP's compiler API, as
+/// ROCprofiler-SDK divides it.
+pub fn is_called_by_compiler(name: &str) -> bool {
+    name.starts_with("__hip")
+}
+
 /// Finds a function by its id.
 pub fn by_id(domain: Domain, id: u16) -> Option<&'static Operation> {
     let table = &generated::OPERATIONS;

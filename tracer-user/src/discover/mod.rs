@@ -51,7 +51,7 @@ impl Runtime {
         }
     }
 
-    /// What the API is called on the command line.
+    /// What its API is called.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hip => "hip",

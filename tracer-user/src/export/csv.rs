@@ -12,6 +12,7 @@ use tracer_common::activity::Domain;
 
 use super::output::Output;
 use super::{ExportError, Exported, LeftOut, call_times};
+use crate::api;
 use crate::trace::Trace;
 use crate::trace::lookup::Direction;
 use crate::trace::model::{ApiCall, Copy, Dispatch, Event, Tables, op_flag};
@@ -203,7 +204,7 @@ impl Files {
 
 /// Calls that the compiler puts into programs have a table of their own.
 fn hip_domain(function: &str) -> &'static str {
-    if function.starts_with("__hip") { "HIP_COMPILER_API" } else { "HIP_RUNTIME_API" }
+    if api::is_called_by_compiler(function) { "HIP_COMPILER_API" } else { "HIP_RUNTIME_API" }
 }
 
 fn hsa_domain(function: &str) -> &'static str {

@@ -13,7 +13,7 @@ mod summary;
 mod target;
 
 pub use command::{HOLD, hold};
-pub use options::{Gpu, Options};
+pub use options::{Api, Gpu, Options};
 pub use prospect::Prospect;
 
 use std::{

@@ -5,7 +5,38 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, ValueEnum};
 use globset::Glob;
 
-use crate::{discover::Runtime, join::Mode, plan::Redirected};
+use crate::{api, discover::Runtime, join::Mode, plan::Redirected};
+
+/// An API whose calls can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Api {
+    /// What programs call of HIP.
+    Hip,
+    /// What the compiler has them call: the registration of their code, and two calls for the
+    /// configuration of each launch by <<<>>>, as dear as the launch and saying no more than it.
+    HipCompiler,
+    /// What programs, and HIP on their behalf, call of the HSA runtime.
+    Hsa,
+}
+
+impl Api {
+    /// The API of a runtime's function.
+    pub fn of(runtime: Runtime, function: &str) -> Self {
+        match runtime {
+            Runtime::Hip if api::is_called_by_compiler(function) => Self::HipCompiler,
+            Runtime::Hip => Self::Hip,
+            Runtime::Hsa => Self::Hsa,
+        }
+    }
+
+    /// Which library has it.
+    pub fn runtime(self) -> Runtime {
+        match self {
+            Self::Hip | Self::HipCompiler => Runtime::Hip,
+            Self::Hsa => Runtime::Hsa,
+        }
+    }
+}
 
 /// Which GPU times are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -66,9 +97,9 @@ pub struct Options {
     #[arg(long)]
     pub force: bool,
 
-    /// APIs whose calls are recorded: hip, hsa, or hip,hsa
-    #[arg(long, value_name = "API", value_delimiter = ',', default_value = "hip", value_parser = runtime)]
-    pub api: Vec<Runtime>,
+    /// APIs whose calls are recorded, as in hip,hsa
+    #[arg(long, value_name = "API", value_delimiter = ',', value_enum, default_value = "hip")]
+    pub api: Vec<Api>,
 
     /// Record only functions that match one of these globs
     #[arg(long, value_name = "GLOB")]
@@ -128,13 +159,6 @@ impl Options {
         // The largest power of two that is not above the share.
         self.ring_bytes.unwrap_or(1 << share.ilog2())
     }
-}
-
-fn runtime(name: &str) -> Result<Runtime, String> {
-    Runtime::ALL
-        .into_iter()
-        .find(|runtime| runtime.name() == name)
-        .ok_or_else(|| "the APIs are hip and hsa".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -9,7 +9,7 @@ use tracer_common::{
     calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
 };
 
-use super::{Options, redirections::Redirections};
+use super::{Api, Options, redirections::Redirections};
 use crate::{
     api,
     discover::{ElfError, Image, Library, Runtime},
@@ -66,7 +66,7 @@ pub struct Doorbells {
 
 /// Chooses functions.
 pub struct Selection {
-    apis: Vec<Runtime>,
+    apis: Vec<Api>,
     include: Option<GlobSet>,
     exclude: GlobSet,
     allow_slow: bool,
@@ -106,11 +106,12 @@ impl Selection {
 
     /// Whether any function of the runtime can be chosen.
     pub fn wants(&self, runtime: Runtime) -> bool {
-        self.apis.contains(&runtime)
+        self.apis.iter().any(|api| api.runtime() == runtime)
     }
 
     fn accepts(&self, runtime: Runtime, name: &str) -> bool {
         runtime.owns_symbol(name)
+            && self.apis.contains(&Api::of(runtime, name))
             && self.include.as_ref().is_none_or(|globs| globs.is_match(name))
             && !self.exclude.is_match(name)
     }

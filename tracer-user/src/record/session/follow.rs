@@ -1,6 +1,6 @@
 //! Following: children, programs that are executed, libraries that are loaded later, the dead.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tracer_common::bpf::{LifeRecord, flag, kind};
 
@@ -89,7 +89,9 @@ impl Session {
         } else if born.shares_memory == 0
             && discover::libraries(child).is_ok_and(|mapped| !mapped.is_empty())
         {
-            self.late_children.push(stopped_ns.saturating_sub(born.time_ns));
+            let late = Duration::from_nanos(stopped_ns.saturating_sub(born.time_ns));
+            self.late_children += 1;
+            self.longest_late = self.longest_late.max(late);
         }
         Ok(())
     }
@@ -97,11 +99,11 @@ impl Session {
     /// Notices of what forked children may have done before they had probes, and shims.
     pub(super) fn before_the_probes(&self) -> Vec<String> {
         let mut notices = Vec::new();
-        if let Some(longest) = self.late_children.iter().max() {
+        if self.late_children > 0 {
             notices.push(format!(
                 "child processes that were forked with ROCm loaded: {}; they ran for up to {:.1} ms before they had their probes, and calls in that time are not in the trace",
-                self.late_children.len(),
-                *longest as f64 / 1e6
+                self.late_children,
+                self.longest_late.as_secs_f64() * 1e3
             ));
         }
         let early: u64 = self.late_shims.iter().map(|&pid| self.joiner.early_launches(pid)).sum();
@@ -120,7 +122,9 @@ impl Session {
         if target.tier == Tier::Unused {
             target.tier = Tier::Waiting;
             match self.give_shim(pid) {
-                Ok(()) => self.late_shims.push(pid),
+                Ok(()) => {
+                    self.late_shims.insert(pid);
+                }
                 Err(error) => self.notice(format!("{error:#}")),
             }
         }

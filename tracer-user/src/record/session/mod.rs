@@ -12,10 +12,10 @@ mod watch;
 pub use takeover::Removal;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::OsString,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tracer_common::{
@@ -63,10 +63,11 @@ pub struct Session {
     watch: Option<watch::Watch>,
     /// Processes that were named and could not be attached to.
     failed: usize,
-    /// For how long forked children with ROCm loaded ran without probes, ns.
-    late_children: Vec<u64>,
+    /// Forked children with ROCm loaded, and for how long one of them ran without probes, at most.
+    late_children: u64,
+    longest_late: Duration,
     /// Forked children that got a shim when they called ROCm.
-    late_shims: Vec<u32>,
+    late_shims: BTreeSet<u32>,
     /// Nothing new is begun.
     ending: bool,
     joiner: Joiner,
@@ -122,8 +123,9 @@ impl Session {
             connections,
             watch: options.all.then(watch::Watch::new),
             failed: 0,
-            late_children: Vec::new(),
-            late_shims: Vec::new(),
+            late_children: 0,
+            longest_late: Duration::ZERO,
+            late_shims: BTreeSet::new(),
             ending: false,
             joiner: Joiner::new(options.join),
             trace,
