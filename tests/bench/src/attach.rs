@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use roctap::{
     discover::{Library, Runtime},
-    probe::{Attachment, Follow, Programs, Settings, Site},
+    probe::{Attachment, Follow, Programs, Settings},
 };
 use tracer_common::bpf::phase;
 
@@ -50,8 +50,8 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let pid = target.pid();
     let heads = ["set", "attach", "detach", "sum"];
     let mut table = Table::new("attach: ms on a running process; median (quartiles)", &heads);
-    let hip = planned(&private, pid, Runtime::Hip)?;
-    let hsa = planned(&private, pid, Runtime::Hsa)?;
+    let hip = private.library(pid, Runtime::Hip)?;
+    let hsa = private.library(pid, Runtime::Hsa)?;
     let mut stops = Sample::default();
     let mut programs = Programs::load(Settings {
         ring_bytes: 1 << 20,
@@ -59,10 +59,10 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
         uprobe_multi: true,
     })?;
     for set in [vec![&hip], vec![&hip, &hsa]] {
-        let count: usize = set.iter().map(|(_, sites)| sites.len()).sum();
-        let names: Vec<_> = set.iter().map(|(library, _)| library.runtime.name()).collect();
-        let times = cycles(&mut programs, pid, &set, rounds)?;
-        times.row(&mut table, &format!("{}: {count} functions, probes alone", names.join("+")));
+        let names: Vec<_> = set.iter().map(|library| library.runtime.name()).collect();
+        let (times, count) = cycles(&mut programs, pid, &set, rounds)?;
+        let what = format!("{}: plan and probes of {count} functions alone", names.join("+"));
+        times.row(&mut table, &what);
     }
     for (apis, gpu) in [("hip", "uprobes"), ("hip,hsa", "uprobes"), ("hip", "inject")] {
         let (times, stopped) = whole(places, &private, pid, apis, gpu, rounds)?;
@@ -77,29 +77,24 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-type Planned = (Library, Vec<Site>);
-
-fn planned(private: &Private, pid: u32, runtime: Runtime) -> anyhow::Result<Planned> {
-    let library = private.library(pid, runtime)?;
-    let sites = sites::all(pid, &library)?;
-    Ok((library, sites))
-}
-
-/// Attaches and detaches again and again.
+/// Plans, attaches and detaches again and again. Also tells how many functions were probed.
 fn cycles(
     programs: &mut Programs,
     pid: u32,
-    set: &[&Planned],
+    set: &[&Library],
     rounds: u32,
-) -> anyhow::Result<Times> {
-    let mut times = Times::default();
+) -> anyhow::Result<(Times, usize)> {
+    let (mut times, mut count) = (Times::default(), 0);
     for _ in 0..rounds {
         let began = Instant::now();
         programs.set_phase(phase::ATTACHING)?;
-        let mut attached = set
-            .iter()
-            .map(|(library, sites)| programs.attach(pid, &library.open_path, sites))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut attached = Vec::new();
+        count = 0;
+        for library in set {
+            let sites = sites::all(pid, library)?;
+            count += sites.len();
+            attached.push(programs.attach(pid, &library.open_path, &sites)?);
+        }
         programs.set_phase(phase::ATTACHED)?;
         times.attach.push(ms(began));
         let began = Instant::now();
@@ -109,7 +104,7 @@ fn cycles(
         Attachment::remove_all(attached);
         times.detach.push(ms(began));
     }
-    Ok(times)
+    Ok((times, count))
 }
 
 /// The same as users meet it: with loading, planning, and writing the end of the trace.

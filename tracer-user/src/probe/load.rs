@@ -157,11 +157,20 @@ impl Programs {
                 self.settings.ring_bytes,
                 &options,
             )?;
-            let fd = ring.as_fd().as_raw_fd();
-            self.map("RINGS").update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
             self.rings.push(ring);
         }
-        Ok(())
+        let keys: Vec<_> = (0..cpus as u32).map(u32::to_ne_bytes).collect();
+        let descriptors = self.rings.iter().map(|ring| ring.as_fd().as_raw_fd().to_ne_bytes());
+        let descriptors: Vec<_> = descriptors.collect();
+        let map = self.map("RINGS");
+        // After each call the kernel waits some 10 ms for whoever may read the old value.
+        let (all_keys, all) = (keys.as_flattened(), descriptors.as_flattened());
+        if map.update_batch(all_keys, all, cpus as u32, MapFlags::ANY, MapFlags::ANY).is_ok() {
+            return Ok(());
+        }
+        // Before kernel 5.19 one after the other.
+        let mut each = keys.iter().zip(&descriptors);
+        each.try_for_each(|(key, descriptor)| map.update(key, descriptor, MapFlags::ANY))
     }
 
     /// Whether all probes of a library are placed and removed in one call.

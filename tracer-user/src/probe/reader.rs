@@ -6,6 +6,8 @@
 
 use std::{
     cell::RefCell,
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     rc::Rc,
     sync::{
         Arc,
@@ -21,11 +23,16 @@ use ringbuf::{
     traits::{Consumer as _, Observer as _, Producer as _, Split as _},
 };
 
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd},
+    io::Errno,
+};
+
 use super::{ProbeError, Programs};
 use crate::privileges;
 
 /// How long the rings are left alone when nobody wakes the reader.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
+const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// Batches that can wait to be joined.
 const QUEUED_BATCHES: usize = 64;
 
@@ -41,12 +48,42 @@ pub struct Reader {
 /// Records, and the requests that were made before they were drained.
 type Batch = (u64, Vec<u8>);
 
-#[derive(Default)]
 struct Shared {
     stop: AtomicBool,
     /// How often a complete drain was asked for, and up to which request one is done.
     asked: AtomicU64,
     done: AtomicU64,
+    /// An eventfd: the thread is not to wait now.
+    wake: OwnedFd,
+}
+
+impl Shared {
+    fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (stop, asked, done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { stop, asked, done, wake })
+    }
+
+    fn wake(&self) {
+        // It fails only when it has been woken 2⁶⁴ - 2 times.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Waits until the rings ask to be read, somebody wakes the thread, or the time is over.
+    fn wait(&self, rings: &RingBuffer<'_>) -> io::Result<()> {
+        // SAFETY: the rings outlive this function, and they own the descriptor.
+        #[expect(unsafe_code, reason = "the crate gives a number")]
+        let ready = unsafe { BorrowedFd::borrow_raw(rings.epoll_fd()) };
+        let watch = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut watched = [watch(ready), watch(self.wake.as_fd())];
+        match rustix::event::poll(&mut watched, Some(&DRAIN_INTERVAL)) {
+            Err(Errno::INTR) => {}
+            result => drop(result?),
+        }
+        // Nothing to read: it was not woken.
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        Ok(())
+    }
 }
 
 fn failed(cause: libbpf_rs::Error) -> ProbeError {
@@ -67,7 +104,7 @@ impl Reader {
             .collect::<Result<Vec<_>, _>>()
             .map_err(failed)?;
         let (queue, batches) = HeapRb::new(QUEUED_BATCHES).split();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new().map_err(|cause| ProbeError::Thread { cause })?);
         let (theirs, reader) = (Arc::clone(&shared), thread::current());
         let thread = thread::Builder::new()
             .name("roctap-drain".to_owned())
@@ -120,6 +157,7 @@ impl Reader {
     /// When draining failed.
     pub fn take_all(&mut self) -> Result<Vec<u8>, ProbeError> {
         let request = self.ask();
+        self.shared.wake();
         let mut all = Vec::new();
         loop {
             // Before the batches are looked at: what comes with the answer is then among them.
@@ -148,6 +186,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.wake();
         if let Some(thread) = self.thread.take() {
             // A failure was told by `take`, or nobody wants to know any more.
             let _ = thread.join();
@@ -167,11 +206,8 @@ fn drain(
     privileges::drop_all();
     while !shared.stop.load(Ordering::Relaxed) {
         let asked = shared.asked.load(Ordering::Acquire);
-        match rings.poll(DRAIN_INTERVAL) {
-            Err(e) if e.kind() == libbpf_rs::ErrorKind::Interrupted => {}
-            result => result.map_err(failed)?,
-        }
-        // The timer's part: nobody was woken for what lies below the mark.
+        shared.wait(&rings).map_err(|cause| failed(cause.into()))?;
+        // All of them: nobody is woken for what lies below the mark.
         rings.consume().map_err(failed)?;
         let mut batch = taken.take();
         while !batch.is_empty() {
