@@ -73,7 +73,7 @@ pub fn install(
             put_in_place(tables, sink, timing, held.as_ref())?;
             let was_open = held.is_some();
             drop(held);
-            if was_open && !tables.is_open() {
+            if was_open && !RUNTIME.is_open() {
                 vanished();
             }
         }

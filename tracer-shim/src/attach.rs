@@ -153,6 +153,8 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
     if !usable() {
         return Outcome::tell(&memory, attach_status::UNUSABLE);
     }
+    // Before any function of the runtimes is called.
+    entry::tell_own_code();
     // The worker is what later recordings begin by, whatever becomes of this one.
     if let Err(error) = tracer_hooks::prepare_process(&RECORDER) {
         return Outcome::tell(&memory, status_of(error));
@@ -177,7 +179,6 @@ fn put_away_the_last() -> bool {
 /// Uses `memory` from now on; what to answer if somebody else's `OnLoad` came in between, with a memory
 /// of the environment.
 fn connect(memory: Memory) -> Result<(), Outcome> {
-    entry::tell_own_code();
     let busy = Outcome { status: attach_status::BUSY, told: false };
     if RECORDER.connect(memory) { Ok(()) } else { Err(busy) }
 }

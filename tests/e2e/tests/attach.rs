@@ -306,6 +306,27 @@ fn root_attach_to_a_pure_hsa_program() {
     expect_no_holes(&trace, &scene.true_dispatches());
 }
 
+/// What the shim calls of HIP and of the HSA runtime, to find its way about, is not the program's.
+#[test]
+fn root_attach_leaves_out_what_the_shim_calls() {
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
+    for gpu in ["hip", "tables", "hip", "tables"] {
+        let options = ["--gpu", gpu, "--api", "hip,hsa", "-d", "0.3"];
+        let functions = record(&scene, target.pid(), &options).call_counts();
+        let not_called_now = |name: &&String| {
+            ["hsa_init", "hsa_shut_down", "hsa_iterate_agents", "hsa_agent_get_info"]
+                .contains(&name.as_str())
+                || name.starts_with("hsa_executable_")
+        };
+        let hip: Vec<_> = functions.keys().filter(|name| name.starts_with("hip")).collect();
+        assert_eq!(hip, ["hipLaunchKernel", "hipStreamSynchronize"], "{gpu}");
+        assert_eq!(functions.keys().find(not_called_now), None, "{gpu}: {functions:?}");
+        assert!(functions.keys().any(|name| name.starts_with("hsa_")), "{functions:?}");
+    }
+    finish(target);
+}
+
 #[test]
 fn root_attach_by_hips_own_interface_when_asked() {
     let scene = Scene::default();

@@ -168,7 +168,7 @@ pub fn cookie(op: &Operation) -> Cookie {
         stack_args: stack_args(op),
         out_arg: out_register(op).map_or(0, |register| register + 1),
         entry_only: calls_back(op).is_some().into(),
-        shim_calls: SHIM_CALLS.contains(&op.name).into(),
+        shim_calls: is_called_by_shim(op.name).into(),
         by_shim: 0,
     }
 }
@@ -189,9 +189,28 @@ pub fn shim_call(slot: &Slot) -> Option<Wanted> {
     })
 }
 
-/// Functions of the runtime that the shim calls for itself and does not intercept (`tracer-hooks`,
-/// `runtime.rs`): a call from the shim's code is never the program's.
-const SHIM_CALLS: [&str; 10] = [
+/// Whether the shim calls a function for itself. A call from the shim's code is not the program's: what
+/// the shim intercepts it also records, where that is asked for.
+pub fn is_called_by_shim(name: &str) -> bool {
+    SHIM_CALLS.contains(&name)
+}
+
+/// In `tracer-hooks`: `runtime.rs` and `hip/interface.rs`.
+const SHIM_CALLS: [&str; 24] = [
+    "hipApiName",
+    "hipDeviceGetPCIBusId",
+    "hipEnableActivityCallback",
+    "hipGetCmdName",
+    "hipGetDeviceCount",
+    "hipInitActivityCallback",
+    "hipKernelNameRef",
+    "hipKernelNameRefByPtr",
+    "hipRegisterActivityCallback",
+    "hipRegisterApiCallback",
+    "hipRemoveActivityCallback",
+    "hipRemoveApiCallback",
+    "hsa_init",
+    "hsa_shut_down",
     "hsa_iterate_agents",
     "hsa_agent_get_info",
     "hsa_signal_destroy",

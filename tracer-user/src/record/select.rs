@@ -247,7 +247,8 @@ impl Selection {
         }
         let next = FIRST_FOREIGN_ID.saturating_add(self.foreign.len() as u16);
         let operation = *self.foreign.entry((domain, name.to_owned())).or_insert(next);
-        Cookie { domain: domain.0 as u8, operation, ..Cookie::default() }
+        let shim_calls = api::is_called_by_shim(name).into();
+        Cookie { domain: domain.0 as u8, operation, shim_calls, ..Cookie::default() }
     }
 
     /// Functions that got ids of their own: domain, id, name.
