@@ -39,7 +39,7 @@ impl Report<'_> {
         let mut notices = Vec::new();
         if !self.rocm_seen {
             notices.push(
-                "no call of a ROCm library was seen: the program does not use ROCm, did not get so far, or uses another API than those of --api (a program on HSA alone needs --api hsa)"
+                "no call of a ROCm library was seen: the program does not use ROCm, did not get so far, or calls other functions than those of --api, --include and --exclude (a program on HSA alone needs --api hsa, functions __hip… --api hip-compiler)"
                     .to_owned(),
             );
         } else if self.counts.launches == 0 && self.counts.dispatches == 0 {
