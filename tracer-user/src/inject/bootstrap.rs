@@ -79,10 +79,13 @@ pub mod state {
     pub const GAVE_UP: u32 = 6;
 }
 
-/// Nanoseconds of a nap, and how many until the thread gives up: 10 s for `go`, then 60 s for the end.
+/// Nanoseconds of the first nap, and by how much each is longer than the one before: what roctap does
+/// not do at once is mostly never done.
 pub const NAP_NS: u64 = 100_000;
-const NAPS_FOR_GO: u32 = 100_000;
-const NAPS_FOR_END: u32 = 600_000;
+const LONGER_NS: u32 = 2_000;
+/// How many naps until the thread gives up: 10 s for `go`, then 60 s for the end.
+const NAPS_FOR_GO: u32 = 3_100;
+const NAPS_FOR_END: u32 = 7_700;
 
 const _: () = assert!(size_of::<Attach>() <= at::ENTRY);
 
@@ -210,6 +213,7 @@ global_asm!(
     "xor esi, esi",
     "mov eax, 35",
     "syscall",
+    "add qword ptr [rbx + {NAP} + 8], {LONGER_NS}",
     "ret",
     // The ordinary thread: void *payload(page).
     "50:",
@@ -284,6 +288,7 @@ global_asm!(
     NOT_LOADED = const state::NOT_LOADED,
     FAILED = const state::FAILED,
     GAVE_UP = const state::GAVE_UP,
+    LONGER_NS = const LONGER_NS,
     NAPS_FOR_GO = const NAPS_FOR_GO,
     NAPS_FOR_END = const NAPS_FOR_END,
 );

@@ -33,7 +33,7 @@ pub const GUARDIAN: &str = "__inject";
 /// Names of the memfds, for people who read `/proc/PID/maps`.
 const MEMORY_NAME: &[u8] = b"roctap-shim";
 /// How long roctap waits for its guardian.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a thread is looked for.
 const ATTEMPTS: usize = 20;
 
@@ -217,32 +217,40 @@ fn on_thread(
         _ => start::start(&mut thread, &plan),
     };
     let stopped = thread.stopped_since();
+    let nice = hurried.as_ref().map(|hurried| hurried.nice);
     drop((hurried, thread));
-    Ok(Done {
-        started: started?,
-        stopped: stopped.map_or(Duration::ZERO, |since| since.elapsed()),
-        victim: victim.tid,
-    })
+    let stopped = stopped.map_or(Duration::ZERO, |since| since.elapsed());
+    let started = started?;
+    // The new thread has its nice value from the hurried one, and what it starts will have its.
+    let new = victim::named_inside(pid, started.tid).and_then(id);
+    if let (Some(nice), Some(new)) = (nice, new) {
+        let _ = setpriority_process(Some(new), nice);
+    }
+    Ok(Done { started, stopped, victim: victim.tid })
 }
 
 /// A thread that goes before others while it is stopped and resumed: on a busy machine most of the time
 /// goes by until it is scheduled. Dropping this puts its nice value back.
 struct Hurried {
-    thread: Option<Pid>,
+    thread: Pid,
     nice: i32,
+}
+
+fn id(tid: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(tid).ok()?)
 }
 
 impl Hurried {
     fn new(tid: u32) -> Option<Self> {
-        let thread = Some(Pid::from_raw(i32::try_from(tid).ok()?)?);
-        let nice = getpriority_process(thread).ok()?;
-        setpriority_process(thread, -20).ok().map(|()| Self { thread, nice })
+        let thread = id(tid)?;
+        let nice = getpriority_process(Some(thread)).ok()?;
+        setpriority_process(Some(thread), -20).ok().map(|()| Self { thread, nice })
     }
 }
 
 impl Drop for Hurried {
     fn drop(&mut self) {
-        let _ = setpriority_process(self.thread, self.nice);
+        let _ = setpriority_process(Some(self.thread), self.nice);
     }
 }
 

@@ -43,6 +43,21 @@ pub fn candidates(pid: u32) -> Vec<Victim> {
     found.into_iter().map(|(_, victim)| victim).collect()
 }
 
+/// The id here of a thread of process `pid`, by its id as its process sees it.
+pub fn named_inside(pid: u32, inside: u64) -> Option<u32> {
+    let mut threads: Vec<u32> = fs::read_dir(format!("/proc/{pid}/task"))
+        .ok()?
+        .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    // It is new: one of the last.
+    threads.sort_unstable_by_key(|&tid| std::cmp::Reverse(tid));
+    threads.into_iter().find(|tid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+        let named = status.ok().and_then(|status| of_status(&status));
+        named.is_some_and(|(name, _)| u64::from(name) == inside)
+    })
+}
+
 /// The innermost of the thread's ids, and its state.
 fn of_status(status: &str) -> Option<(u32, char)> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
