@@ -236,7 +236,6 @@ fn begin_with_hip(asked: &Attach, memory: Memory) -> Outcome {
         hip::cancel();
         return outcome;
     }
-    calls::want();
     hip::begin();
     tell_current(attach_status::RECORDING)
 }

@@ -193,6 +193,8 @@ impl Sink for Recorder {
     }
 
     fn forked(&self, open: bool) {
+        // Thunks jump again: what they call, not jump to, would be taken for calls of the shim.
+        tracer_hooks::calls::end();
         let life = if open { life::FORKED_OPEN } else { life::FORKED };
         entry::ROCTAP_SHIM_LIFE.store(life, Ordering::Release);
     }

@@ -57,8 +57,9 @@ fn matched<'a>(
     let barriers = truth.iter().filter(|o| o.kind == "barrier_and").map(|o| o.start_ns);
     let barriers: BTreeSet<u64> = barriers.collect();
     // Takes those of a name and a GPU out that lie between two times, on the queue of the one that begins
-    // next to the first time.
-    let mut take = |name: &str, node: u32, start_ns: u64, end_ns: u64, most: usize| {
+    // next to the first time: that one, and others if their middle does, since the next command may
+    // follow at once.
+    let mut take = |name: &str, node: u32, start_ns: u64, end_ns: u64, parts: bool| {
         let from = (name.to_owned(), start_ns.saturating_sub(NEAR_NS), 0);
         let to = (name.to_owned(), end_ns + NEAR_NS, u64::MAX);
         let range = by_start.range_mut(from..to);
@@ -69,8 +70,10 @@ fn matched<'a>(
         let Some(next) = all.min_by_key(|o| o.start_ns.abs_diff(start_ns)) else { return found };
         for there in &mut places {
             there.retain(|o| {
-                let alone = most > 1 || core::ptr::eq(*o, next);
-                let taken = inside(o) && o.queue == next.queue && alone;
+                let part = parts
+                    && o.queue == next.queue
+                    && (start_ns..=end_ns).contains(&o.start_ns.midpoint(o.end_ns));
+                let taken = inside(o) && (part || core::ptr::eq(*o, next));
                 found.extend(taken.then_some(*o));
                 !taken
             });
@@ -78,8 +81,7 @@ fn matched<'a>(
         found
     };
     let mut find = |name: &str, node: u32, c: &Complete| {
-        let most = if is_split(name) { usize::MAX } else { 1 };
-        let mut found = take(name, node, c.start_ns, c.end_ns, most);
+        let mut found = take(name, node, c.start_ns, c.end_ns, is_split(name));
         if found.is_empty() && name == "D2D" {
             // A rectangle of pinned memory, copied row by row: HIP tells when the last one was.
             let row = |c: &Complete, take: &mut dyn FnMut(&str, u64, u64) -> Vec<&'a Operation>| {
@@ -88,7 +90,7 @@ fn matched<'a>(
                     (!rows.is_empty()).then_some((*name, rows))
                 })
             };
-            let mut of_node = |name: &str, start, end| take(name, node, start, end, usize::MAX);
+            let mut of_node = |name: &str, start, end| take(name, node, start, end, true);
             if let Some((name, rows)) = row(c, &mut of_node) {
                 // What came before is no other command's: those were looked for already.
                 let before = of_node(name, rows[0].start_ns - 100_000_000, rows[0].start_ns);

@@ -10,7 +10,7 @@ use e2e::{
     Operation, Ran, Recorded, Running, Scene, Signal, app, interrupt, run, send_signal, times,
     wait_until,
 };
-use roctap::trace::model::Dispatch;
+use roctap::trace::model::{ApiCall, Dispatch};
 use tracer_common::shim::Loss;
 
 /// What each of 8 threads of `loop` launches before it waits, in all.
@@ -313,7 +313,8 @@ fn root_attach_leaves_out_what_the_shim_calls() {
     let target = Running::start(scene.command(app("loop")).args(["0", "2", "1000"]));
     for gpu in ["hip", "tables", "hip", "tables"] {
         let options = ["--gpu", gpu, "--api", "hip,hsa", "-d", "0.3"];
-        let functions = record(&scene, target.pid(), &options).call_counts();
+        let trace = record(&scene, target.pid(), &options);
+        let functions = trace.call_counts();
         let not_called_now = |name: &&String| {
             ["hsa_init", "hsa_shut_down", "hsa_iterate_agents", "hsa_agent_get_info"]
                 .contains(&name.as_str())
@@ -322,7 +323,11 @@ fn root_attach_leaves_out_what_the_shim_calls() {
         let hip: Vec<_> = functions.keys().filter(|name| name.starts_with("hip")).collect();
         assert_eq!(hip, ["hipLaunchKernel", "hipStreamSynchronize"], "{gpu}");
         assert_eq!(functions.keys().find(not_called_now), None, "{gpu}: {functions:?}");
-        assert!(functions.keys().any(|name| name.starts_with("hsa_")), "{functions:?}");
+        // What records HSA calls goes on when the shim is there.
+        let last = trace.dispatches.iter().map(|d| d.enqueue_ns).max().expect("dispatches");
+        let late = |c: &&ApiCall| c.record.begin_ns + 100_000_000 > last;
+        let hsa = |c: &&ApiCall| trace.function(c).starts_with("hsa_");
+        assert!(trace.calls.iter().filter(late).any(|c| hsa(&c)), "{gpu}: {functions:?}");
     }
     finish(target);
 }

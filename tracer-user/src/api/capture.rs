@@ -189,8 +189,9 @@ pub fn shim_call(slot: &Slot) -> Option<Wanted> {
     })
 }
 
-/// Whether the shim calls a function for itself. A call from the shim's code is not the program's: what
-/// the shim intercepts it also records, where that is asked for.
+/// Whether the shim calls a function for itself. A call from the shim's code is not the program's, but for
+/// `hsa_shut_down`: where the tables were patched in a recording without HSA calls, and a later one is by
+/// HIP's interface with them, that of the program comes through the shim and is not seen.
 pub fn is_called_by_shim(name: &str) -> bool {
     SHIM_CALLS.contains(&name)
 }

@@ -83,7 +83,7 @@ pub mod state {
 /// not do at once is mostly never done.
 pub const NAP_NS: u64 = 100_000;
 const LONGER_NS: u32 = 2_000;
-/// How many naps until the thread gives up: 10 s for `go`, then 60 s for the end.
+/// How many naps until the thread gives up: 10 s for `go`, then 60 s or more for the end.
 const NAPS_FOR_GO: u32 = 3_100;
 const NAPS_FOR_END: u32 = 7_700;
 

@@ -6,13 +6,13 @@
 
 use std::{
     io::{Read as _, Write as _},
-    process::{Command, Stdio},
-    time::Duration,
+    process::{ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use rustix::{
-    event::{PollFd, PollFlags},
+    event::{PollFd, PollFlags, Timespec},
     process::{Pid, getpriority_process, setpriority_process},
 };
 use tracer_common::shim::ATTACH_FUNCTION;
@@ -34,6 +34,7 @@ pub const GUARDIAN: &str = "__inject";
 const MEMORY_NAME: &[u8] = b"roctap-shim";
 /// How long roctap waits for its guardian.
 const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How often a thread is looked for.
 const ATTEMPTS: usize = 20;
 
@@ -56,8 +57,8 @@ pub struct Done {
     pub victim: u32,
 }
 
-/// Lets a guardian do `task` in process `pid`.
-pub fn send(pid: u32, task: &Task) -> Result<Done, InjectError> {
+/// Lets a guardian do `task` in process `pid`, and calls `meanwhile` again and again until it has.
+pub fn send(pid: u32, task: &Task, meanwhile: &dyn Fn()) -> Result<Done, InjectError> {
     let failed = |cause| InjectError::Guardian { cause };
     let arguments = match task {
         Task::Load(name) => ["load".to_owned(), name.clone(), String::new()],
@@ -76,16 +77,33 @@ pub fn send(pid: u32, task: &Task) -> Result<Done, InjectError> {
     let Some(mut stdout) = child.stdout.take() else {
         return Err(failed(std::io::Error::other("no output")));
     };
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut answer = String::new();
-        let read = stdout.read_to_string(&mut answer).map(|_| answer);
-        // It ends as soon as it has answered.
-        let _ = (child.wait(), sender.send(read));
-    });
-    let answer = receiver.recv_timeout(PATIENCE).map_err(|_| InjectError::Stuck { pid })?;
-    let answer = answer.map_err(failed)?;
+    let answer = read(&mut stdout, meanwhile).map_err(failed);
+    // Whoever listens no longer has nothing begun.
+    drop(stdout);
+    // It ends as soon as it has answered, or found out.
+    std::thread::spawn(move || child.wait());
+    let answer = answer?.ok_or(InjectError::Stuck { pid })?;
     parse(&answer).ok_or(InjectError::Refused(answer.trim().to_owned()))
+}
+
+/// All that a guardian says; none if that takes too long.
+fn read(stdout: &mut ChildStdout, meanwhile: &dyn Fn()) -> std::io::Result<Option<String>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut answer = Vec::new();
+    loop {
+        let mut look = [PollFd::new(stdout, PollFlags::IN)];
+        if rustix::event::poll(&mut look, Some(&LOOK_EVERY)).is_ok_and(|ready| ready > 0) {
+            let mut bytes = [0; 512];
+            match stdout.read(&mut bytes)? {
+                0 => return Ok(Some(String::from_utf8_lossy(&answer).into_owned())),
+                count => answer.extend_from_slice(&bytes[..count]),
+            }
+        }
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+        meanwhile();
+    }
 }
 
 fn parse(answer: &str) -> Option<Done> {
@@ -132,7 +150,7 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
 /// others: a thread is stopped as long as it is not scheduled.
 fn outlive_roctap() {
     let _ = rustix::process::setsid();
-    let _ = setpriority_process(None, -20);
+    let _ = setpriority_process(None, HURRIED);
     for signal in [
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,
@@ -217,14 +235,18 @@ fn on_thread(
         _ => start::start(&mut thread, &plan),
     };
     let stopped = thread.stopped_since();
-    let nice = hurried.as_ref().map(|hurried| hurried.nice);
+    let own = hurried.as_ref().map(|hurried| hurried.nice);
     drop((hurried, thread));
     let stopped = stopped.map_or(Duration::ZERO, |since| since.elapsed());
     let started = started?;
-    // The new thread has its nice value from the hurried one, and what it starts will have its.
-    let new = victim::named_inside(pid, started.tid).and_then(id);
-    if let (Some(nice), Some(new)) = (nice, new) {
-        let _ = setpriority_process(Some(new), nice);
+    if let Some(nice) = own
+        && !matches!(task, Task::Unmap(..))
+        && let Some(new) = victim::named_inside(pid, started.tid).and_then(id)
+    {
+        // The new thread has its nice value from the hurried one, and what it starts will have its. The
+        // process's is that of its main thread, unless another roctap hurries that just now.
+        let main = id(pid).and_then(|main| getpriority_process(Some(main)).ok());
+        let _ = setpriority_process(Some(new), main.filter(|&main| main > HURRIED).unwrap_or(nice));
     }
     Ok(Done { started, stopped, victim: victim.tid })
 }
@@ -236,6 +258,9 @@ struct Hurried {
     nice: i32,
 }
 
+/// The nice value of a hurried thread.
+const HURRIED: i32 = -20;
+
 fn id(tid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(tid).ok()?)
 }
@@ -244,7 +269,7 @@ impl Hurried {
     fn new(tid: u32) -> Option<Self> {
         let thread = id(tid)?;
         let nice = getpriority_process(Some(thread)).ok()?;
-        setpriority_process(Some(thread), -20).ok().map(|()| Self { thread, nice })
+        setpriority_process(Some(thread), HURRIED).ok().map(|()| Self { thread, nice })
     }
 }
 

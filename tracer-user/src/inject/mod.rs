@@ -177,10 +177,10 @@ pub fn inject<T>(
     };
     // First: nothing has been done yet if this fails, and it stays this program's memory.
     let memory = open_memory(request.pid)?;
-    let done = guardian::send(request.pid, &task)?;
+    let done = guardian::send(request.pid, &task, request.meanwhile)?;
     let newcomer = Newcomer { pid: request.pid, started: done.started, memory };
     let result = newcomer.bring_in(request, prepare);
-    newcomer.dismiss(result.is_ok());
+    newcomer.dismiss(result.is_ok(), request.meanwhile);
     let (prepared, status) = result?;
     let (stopped, victim) = (done.stopped, done.victim);
     Ok(Injected { prepared, status, stopped, took: began.elapsed(), victim })
@@ -325,7 +325,7 @@ impl Newcomer {
     }
 
     /// Lets the thread end. The shim removes the block; if it was not reached, we do.
-    fn dismiss(&self, reached: bool) {
+    fn dismiss(&self, reached: bool, meanwhile: &dyn Fn()) {
         // It is gone already when it failed.
         let _ = self.write(at::GO, &go::END.to_le_bytes());
         let ended = self.wait(END_WITHIN, || match self.half(at::ALIVE) {
@@ -341,7 +341,7 @@ impl Newcomer {
             // What was loading returns from our code; the least that it has left to do is a return.
             std::thread::sleep(Duration::from_millis(1));
             let block = Task::Unmap(self.started.block, self.started.block_bytes);
-            if let Err(error) = guardian::send(self.pid, &block) {
+            if let Err(error) = guardian::send(self.pid, &block, meanwhile) {
                 tracing::info!(
                     "process {}: {} KiB that nobody uses stay mapped: {error}",
                     self.pid,

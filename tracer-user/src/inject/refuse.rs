@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use procfs::process::Process as Proc;
+use procfs::process::{Process as Proc, Status};
 
 use super::{guardian::GUARDIAN, libc::Libc, threads::Threads};
 use crate::{
@@ -114,20 +114,17 @@ impl Feasible {
     pub fn look(pid: u32) -> Result<Self, Refused> {
         crate::discover::process_info(pid)?;
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
-        let mut status = proc.status()?;
         let deadline = Instant::now() + GUARDED_WITHIN;
-        while is_guardian(status.tracerpid) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-            status = proc.status()?;
-        }
-        if let Ok(tracer @ 1..) = u32::try_from(status.tracerpid) {
-            let comm = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-            return Err(Refusal::Traced { tracer, name: comm.trim().to_owned() }.into());
-        }
-        let state = proc.stat()?.state;
-        if matches!(state, 'T' | 't') {
-            return Err(Refusal::Stopped(state).into());
-        }
+        let status = loop {
+            let status = proc.status()?;
+            match held(&status) {
+                None => break status,
+                Some((refusal, brief)) if !brief || Instant::now() > deadline => {
+                    return Err(refusal.into());
+                }
+                Some(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
         if share_memory(status.pid, status.ppid) {
             return Err(Refusal::SharesMemory(status.ppid).into());
         }
@@ -151,10 +148,19 @@ impl Feasible {
     }
 }
 
-/// Whether this is the process of a roctap that puts its shim into another one.
-fn is_guardian(pid: i32) -> bool {
-    let arguments = Proc::new(pid).and_then(|process| process.cmdline());
-    pid != 0 && arguments.is_ok_and(|words| words.get(1).is_some_and(|word| word == GUARDIAN))
+/// Why a process cannot be touched now, and whether that is a guardian's doing, or that of a tracer which
+/// has ended since.
+fn held(status: &Status) -> Option<(Refusal, bool)> {
+    let state = status.state.chars().next().unwrap_or('?');
+    let Ok(tracer @ 1..) = u32::try_from(status.tracerpid) else {
+        let stopped = matches!(state, 'T' | 't');
+        return stopped.then_some((Refusal::Stopped(state), state == 't'));
+    };
+    let arguments = Proc::new(status.tracerpid).and_then(|process| process.cmdline());
+    let arguments = arguments.unwrap_or_default();
+    let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == GUARDIAN);
+    let comm = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
+    Some((Refusal::Traced { tracer, name: comm.trim().to_owned() }, brief))
 }
 
 /// Whether two processes have one memory; false where the kernel does not tell.

@@ -27,7 +27,7 @@ const SYS_CLONE: u64 = 56;
 const CLONE_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x20_0000;
 /// All signals but those that libc uses itself (32, 33; 34 in musl): a thread that blocked these would
 /// hang the process's `setuid`.
-const SIGNALS: u64 = !(0b111 << 31);
+pub const SIGNALS: u64 = !(0b111 << 31);
 
 /// What the new thread needs to be told.
 pub struct Plan<'a> {

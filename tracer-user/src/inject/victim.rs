@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use super::start::SIGNALS;
+
 /// A thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
@@ -34,8 +36,9 @@ pub fn candidates(pid: u32) -> Vec<Victim> {
         .filter_map(|task| {
             let tid = task.file_name().to_str()?.parse().ok()?;
             let read = |name| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).ok();
-            let (inside, state) = of_status(&read("status")?)?;
-            let usable = matches!(state, 'R' | 'S');
+            let status = read("status")?;
+            let (inside, state) = of_status(&status)?;
+            let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
             Some((of_call(&read("syscall")?), Victim { tid, inside })).filter(|_| usable)
         })
         .collect();
@@ -64,6 +67,13 @@ fn of_status(status: &str) -> Option<(u32, char)> {
     let ids = field("NSpid:").or_else(|| field("Pid:"))?;
     let inside = ids.split_whitespace().next_back()?.parse().ok()?;
     Some((inside, field("State:")?.trim().chars().next()?))
+}
+
+/// Whether it is the new thread of another roctap, by the signals that it blocks: only that blocks so
+/// many and these, and it is not to be hindered.
+fn is_ours(status: &str) -> bool {
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    blocked.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16) == Ok(SIGNALS))
 }
 
 fn of_call(syscall: &str) -> Disturbance {

@@ -163,7 +163,8 @@ impl Programs {
         let descriptors = self.rings.iter().map(|ring| ring.as_fd().as_raw_fd().to_ne_bytes());
         let descriptors: Vec<_> = descriptors.collect();
         let map = self.map("RINGS");
-        // After each call the kernel waits some 10 ms for whoever may read the old value.
+        // After each call the kernel waits some 10 ms for whoever may read the old value (before 6.8 also
+        // in the call, for each ring).
         let (all_keys, all) = (keys.as_flattened(), descriptors.as_flattened());
         if map.update_batch(all_keys, all, cpus as u32, MapFlags::ANY, MapFlags::ANY).is_ok() {
             return Ok(());

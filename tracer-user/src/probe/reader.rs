@@ -205,8 +205,9 @@ fn drain(
     let rings = open(rings, &taken)?;
     privileges::drop_all();
     while !shared.stop.load(Ordering::Relaxed) {
-        let asked = shared.asked.load(Ordering::Acquire);
         shared.wait(&rings).map_err(|cause| failed(cause.into()))?;
+        // Before the rings are read, and after whoever asked has waked.
+        let asked = shared.asked.load(Ordering::Acquire);
         // All of them: nobody is woken for what lies below the mark.
         rings.consume().map_err(failed)?;
         let mut batch = taken.take();

@@ -4,7 +4,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use indicatif::HumanCount;
 
-use super::Options;
+use super::{Api, Options};
 use crate::join::{Counts, Mode};
 
 /// A source that was asked for delivered nothing.
@@ -43,7 +43,9 @@ impl Report<'_> {
                     .to_owned(),
             );
         } else if self.counts.launches == 0 && self.counts.dispatches == 0 {
-            notices.push("no kernel was launched while recording".to_owned());
+            // Launches are told by calls of HIP.
+            let what = if self.options.api.contains(&Api::Hip) { "launched" } else { "seen" };
+            notices.push(format!("no kernel was {what} while recording"));
         }
         let Counts { outside, untimed, .. } = self.counts;
         if outside > 0 {
