@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -84,8 +85,8 @@ impl Image {
         Ok(Self { path: path.to_owned(), file: ReadCache::new(file) })
     }
 
-    fn parse(&self) -> Result<ElfFile64<'_, Endianness, &ReadCache<File>>, ElfError> {
-        let elf = ElfFile64::<Endianness, _>::parse(&self.file)
+    fn parse(&self) -> Result<ElfFile64<'_, Endianness, Blocks<'_>>, ElfError> {
+        let elf = ElfFile64::<Endianness, _>::parse(Blocks(&self.file))
             .map_err(|cause| ElfError::Format { path: self.path.clone(), cause })?;
         match elf.architecture() {
             object::Architecture::X86_64 => Ok(elf),
@@ -147,7 +148,37 @@ impl Image {
     }
 }
 
-fn segments<'d>(elf: &ElfFile64<'d, Endianness, &'d ReadCache<File>>) -> Vec<Segment> {
+/// A file whose strings are read by the block: one by one, each costs two system calls, and a library
+/// has up to some 100,000 names.
+#[derive(Clone, Copy)]
+struct Blocks<'d>(&'d ReadCache<File>);
+
+/// Bytes of a block.
+const BLOCK: u64 = 64 << 10;
+
+impl<'d> ReadRef<'d> for Blocks<'d> {
+    fn len(self) -> Result<u64, ()> {
+        self.0.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
+        self.0.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
+        let start = range.start - range.start % BLOCK;
+        let bytes = self.len()?.saturating_sub(start).min(BLOCK);
+        let block = self.read_bytes_at(start, bytes)?;
+        let end = block.len().min(range.end.saturating_sub(start) as usize);
+        let here = block.get((range.start - start) as usize..end).unwrap_or_default();
+        match here.iter().position(|&byte| byte == delimiter) {
+            Some(length) => Ok(&here[..length]),
+            None => self.0.read_bytes_at_until(range, delimiter),
+        }
+    }
+}
+
+fn segments<'d>(elf: &ElfFile64<'d, Endianness, Blocks<'d>>) -> Vec<Segment> {
     let endian = elf.endian();
     elf.elf_program_headers()
         .iter()
@@ -169,4 +200,51 @@ fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
         .iter()
         .find(|s| s.executable && address >= s.address && address - s.address < s.file_size)?;
     segment.offset.checked_add(address - segment.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_blocks_are_those_of_the_file() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let libc = maps.lines().find(|line| line.ends_with("/libc.so.6")).unwrap();
+        let path = Path::new(&libc[libc.find('/').unwrap()..]);
+        let bytes = std::fs::read(path).unwrap();
+        let elf = ElfFile64::<Endianness, _>::parse(&bytes[..]).unwrap();
+        let defined = elf.dynamic_symbols().filter(|s| s.is_definition());
+        let functions = defined.filter(|s| s.kind() == SymbolKind::Text);
+        let mut expected: Vec<&str> = functions.map(|s| s.name().unwrap()).collect();
+        expected.sort_unstable();
+        expected.dedup();
+        let found = Image::open(path).unwrap().functions(|_| true).unwrap();
+        let mut found: Vec<&str> = found.iter().map(|f| f.name.as_str()).collect();
+        found.sort_unstable();
+        found.dedup();
+        assert!(found.len() > 1000);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn strings_at_the_ends_of_blocks_and_of_the_file() {
+        let mut bytes = vec![b'x'; 3 * BLOCK as usize];
+        for at in [BLOCK - 1, BLOCK + 5, 2 * BLOCK + 5] {
+            bytes[at as usize] = 0;
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        let cache = ReadCache::new(file);
+        let until = |start: u64, end: u64| Blocks(&cache).read_bytes_at_until(start..end, 0);
+        let end = bytes.len() as u64;
+        assert_eq!(until(BLOCK - 3, end).unwrap().len(), 2);
+        assert_eq!(until(BLOCK - 1, end).unwrap().len(), 0);
+        assert_eq!(until(BLOCK, end).unwrap().len(), 5);
+        // Over the border of two blocks.
+        assert_eq!(until(2 * BLOCK - 7, end).unwrap().len(), 12);
+        // No end: of the range, of the file; and nothing there.
+        for (start, end) in [(BLOCK, BLOCK + 5), (2 * BLOCK + 6, end), (end, end + 9), (9, 3)] {
+            until(start, end).unwrap_err();
+        }
+    }
 }
