@@ -284,7 +284,7 @@ pub fn let_go(patience: Patience) -> bool {
 }
 
 /// Operations that have not completed.
-fn in_flight() -> u64 {
+pub fn in_flight() -> u64 {
     let pending = |track: &crate::track::Track| track.pending() as u64;
     STATE.registry.objects().map(|q| pending(&q.track)).sum::<u64>() + pending(&STATE.copies.track)
 }
