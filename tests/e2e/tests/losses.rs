@@ -1,6 +1,6 @@
 //! What is lost is counted, by cause, exactly; and killing either side spoils nothing.
 
-use std::process::Command;
+use std::{os::unix::fs::FileExt as _, process::Command};
 
 use e2e::{Running, Scene, Signal, app, interrupt, run, send_signal, wait_until};
 use roctap::trace::Trace;
@@ -99,6 +99,33 @@ fn root_killing_the_target_keeps_everything_up_to_then() {
     assert!(seen >= truth, "{seen} of {truth}");
 }
 
+/// Addresses of code of the ROCm libraries that is not as in their files.
+fn changed_code(pid: u32) -> Vec<u64> {
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("alive");
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
+    let rocm = |line: &&str| line.contains("libamdhip64") || line.contains("libhsa-runtime64");
+    let (mut changed, mut compared) = (Vec::new(), 0);
+    for line in maps.lines().filter(rocm) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |hex| u64::from_str_radix(hex, 16).expect("a number");
+        let (start, end) = words[0].split_once('-').expect("a range");
+        let (start, end) = (number(start), number(end));
+        if words[1].contains('x') {
+            let (mut now, mut file) =
+                (vec![0; (end - start) as usize], vec![0; (end - start) as usize]);
+            memory.read_exact_at(&mut now, start).expect("code");
+            let on_disk = std::fs::File::open(words[5]).expect("library");
+            // The last page goes beyond the file's code, not beyond the file.
+            on_disk.read_exact_at(&mut file, number(words[2])).expect("code");
+            let differs = now.iter().zip(&file).enumerate().filter(|(_, (now, file))| now != file);
+            changed.extend(differs.map(|(at, _)| start + at as u64));
+            compared += 1;
+        }
+    }
+    assert!(compared >= 2, "code of both libraries: {maps}");
+    changed
+}
+
 #[test]
 fn root_uprobes_alone_leave_nothing_in_the_target() {
     let scene = Scene::default();
@@ -113,13 +140,16 @@ fn root_uprobes_alone_leave_nothing_in_the_target() {
     let pid = target.pid();
     let before = state(pid);
     for round in 0..3 {
-        let options = ["-p", &pid.to_string(), "--gpu", "uprobes", "-d", "0.3", "--force"];
+        let api = if round == 1 { "hip,hsa" } else { "hip" };
+        let options =
+            ["-p", &pid.to_string(), "--gpu", "uprobes", "--api", api, "-d", "0.3", "--force"];
         let ran = run(&mut scene.record(&options)).expect(0);
         let trace = scene.trace();
         trace.expect_complete();
         let launches = trace.call_counts()["hipLaunchKernel"];
         assert!(launches > 10, "round {round}: {launches}, {ran:?}");
         assert_eq!(state(pid), before, "round {round}");
+        assert!(changed_code(pid).is_empty(), "round {round}: {:x?}", changed_code(pid));
     }
     let ran = target.end().expect(0);
     assert!(ran.stdout.contains("result ok"), "{ran:#?}");
