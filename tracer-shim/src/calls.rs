@@ -182,7 +182,7 @@ pub fn innermost() -> (u64, u32) {
 }
 
 /// Learns from the memory which calls are wanted; before anything is installed.
-pub fn want() {
+fn want() {
     if let Some(memory) = RECORDER.memory() {
         let words = (0..SLOT_COUNT).map(|slot| memory.control(control::CALLS + slot));
         tracer_hooks::calls::want(words, &Calls);

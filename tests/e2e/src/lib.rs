@@ -169,15 +169,17 @@ impl Ran {
 
     /// The `count`s that the program printed, by function, without those of [`Self::by_compiler`].
     pub fn counts(&self) -> BTreeMap<String, u64> {
-        let mut counts = self.table("count");
-        counts.retain(|function, _| !is_called_by_compiler(function));
-        counts
+        self.counts_of(|function| !is_called_by_compiler(function))
     }
 
     /// The `count`s of calls that the compiler put in, which are not recorded by default.
     pub fn by_compiler(&self) -> BTreeMap<String, u64> {
+        self.counts_of(is_called_by_compiler)
+    }
+
+    fn counts_of(&self, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, u64> {
         let mut counts = self.table("count");
-        counts.retain(|function, _| is_called_by_compiler(function));
+        counts.retain(|function, _| wanted(function));
         counts
     }
 

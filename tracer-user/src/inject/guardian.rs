@@ -34,6 +34,7 @@ pub const GUARDIAN: &str = "__inject";
 const MEMORY_NAME: &[u8] = b"roctap-shim";
 /// How long roctap waits for its guardian.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often what has to go on meanwhile is called.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How often a thread is looked for.
 const ATTEMPTS: usize = 20;
@@ -185,8 +186,7 @@ fn work(pid: u32, task: &Task) -> anyhow::Result<Done> {
 fn roctap_listens() -> bool {
     let stdout = std::io::stdout();
     let mut look = [PollFd::new(&stdout, PollFlags::empty())];
-    let at_once = rustix::event::Timespec::default();
-    let looked = rustix::event::poll(&mut look, Some(&at_once));
+    let looked = rustix::event::poll(&mut look, Some(&Timespec::default()));
     looked.is_err() || !look[0].revents().contains(PollFlags::ERR)
 }
 

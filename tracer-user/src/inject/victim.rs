@@ -30,11 +30,9 @@ const RESUMED: [u64; 10] = [0, 7, 23, 35, 61, 202, 219, 230, 270, 271];
 
 /// The threads of process `pid` that can be stopped, the best first.
 pub fn candidates(pid: u32) -> Vec<Victim> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let mut found: Vec<(Disturbance, Victim)> = tasks
-        .flatten()
-        .filter_map(|task| {
-            let tid = task.file_name().to_str()?.parse().ok()?;
+    let mut found: Vec<(Disturbance, Victim)> = threads(pid)
+        .into_iter()
+        .filter_map(|tid| {
             let read = |name| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).ok();
             let status = read("status")?;
             let (inside, state) = of_status(&status)?;
@@ -48,17 +46,18 @@ pub fn candidates(pid: u32) -> Vec<Victim> {
 
 /// The id here of a thread of process `pid`, by its id as its process sees it.
 pub fn named_inside(pid: u32, inside: u64) -> Option<u32> {
-    let mut threads: Vec<u32> = fs::read_dir(format!("/proc/{pid}/task"))
-        .ok()?
-        .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
     // It is new: one of the last.
-    threads.sort_unstable_by_key(|&tid| std::cmp::Reverse(tid));
-    threads.into_iter().find(|tid| {
+    threads(pid).into_iter().rev().find(|tid| {
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
         let named = status.ok().and_then(|status| of_status(&status));
         named.is_some_and(|(name, _)| u64::from(name) == inside)
     })
+}
+
+/// The threads of process `pid`, in the order in which they were made.
+fn threads(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The innermost of the thread's ids, and its state.
