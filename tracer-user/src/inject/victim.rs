@@ -72,7 +72,9 @@ fn of_status(status: &str) -> Option<(u32, char)> {
 /// many and these, and it is not to be hindered.
 fn is_ours(status: &str) -> bool {
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    blocked.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16) == Ok(SIGNALS))
+    // The kernel leaves SIGKILL and SIGSTOP out.
+    let kept = SIGNALS & !(1 << 8 | 1 << 18);
+    blocked.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16) == Ok(kept))
 }
 
 fn of_call(syscall: &str) -> Disturbance {
