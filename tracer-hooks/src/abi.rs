@@ -71,6 +71,7 @@ pub type QueueCreate = unsafe extern "C-unwind" fn(
 ) -> Status;
 pub type QueueDestroy = unsafe extern "C-unwind" fn(*const AmdQueue) -> Status;
 pub type SignalDestroy = unsafe extern "C-unwind" fn(u64) -> Status;
+pub type ExecutableDestroy = unsafe extern "C-unwind" fn(u64) -> Status;
 pub type ExecutableFreeze = unsafe extern "C-unwind" fn(u64, *const c_char) -> Status;
 pub type MajorExtensionTable = unsafe extern "C-unwind" fn(u16, u16, usize, *mut c_void) -> Status;
 pub type AgentSymbolCallback = unsafe extern "C-unwind" fn(u64, u64, u64, *mut c_void) -> Status;
@@ -152,7 +153,9 @@ pub struct CoreTable {
     pub signal_wait_scacquire: Entry<SignalWait>,
     _e: [usize; 22],
     pub signal_subtract_screlease: Entry<SignalStore>,
-    _f: [usize; 18],
+    _f: [usize; 16],
+    pub executable_destroy: Entry<ExecutableDestroy>,
+    _l: [usize; 1],
     pub executable_freeze: Entry<ExecutableFreeze>,
     _g: [usize; 6],
     pub executable_symbol_get_info: Entry<GetInfo>,
@@ -323,6 +326,7 @@ const _: () = {
     assert!(offset_of!(CoreTable, signal_wait_relaxed) == 360);
     assert!(offset_of!(CoreTable, signal_wait_scacquire) == 368);
     assert!(offset_of!(CoreTable, signal_subtract_screlease) == 552);
+    assert!(offset_of!(CoreTable, executable_destroy) == 688);
     assert!(offset_of!(CoreTable, executable_freeze) == 704);
     assert!(offset_of!(CoreTable, executable_symbol_get_info) == 760);
     assert!(offset_of!(CoreTable, system_get_major_extension_table) == 800);

@@ -78,6 +78,7 @@ pub fn learn_homes(homes: impl Iterator<Item = (u64, u64)>) {
     if let Some(mut known) = HOMES.lock_for(WAIT_NS) {
         known.extend(homes);
         known.sort_unstable();
+        known.dedup();
     }
 }
 

@@ -18,6 +18,11 @@ pub const TICKS: u64 = 1 << 40;
 /// Handle of the only agent.
 pub const AGENT: u64 = 0x1000;
 
+/// Handle of the only executable, of one kernel.
+pub const EXECUTABLE: u64 = 0x2000;
+/// Name of that kernel.
+pub const KERNEL: &[u8] = b"fake";
+
 /// Signals of ours that exist.
 pub static SIGNALS: AtomicI64 = AtomicI64::new(0);
 /// Calls of `hsa_init` that `hsa_shut_down` did not undo.
@@ -119,16 +124,36 @@ unsafe extern "C-unwind" fn info(_: u64, attribute: u32, value: *mut c_void) -> 
     }
     abi::SUCCESS
 }
+unsafe extern "C-unwind" fn symbol_info(
+    executable: u64,
+    attribute: u32,
+    value: *mut c_void,
+) -> Status {
+    use abi::info;
+    assert_eq!(executable, EXECUTABLE, "its only symbol has the same handle");
+    // SAFETY: valid for what the attribute has.
+    unsafe {
+        match attribute {
+            info::SYMBOL_TYPE => *value.cast::<u32>() = info::KIND_KERNEL,
+            info::SYMBOL_NAME_LENGTH => *value.cast::<u32>() = KERNEL.len() as u32,
+            info::SYMBOL_NAME => value.copy_from(KERNEL.as_ptr().cast(), KERNEL.len()),
+            info::SYMBOL_KERNEL_OBJECT => *value.cast::<u64>() = EXECUTABLE + 64,
+            _ => *value.cast::<u32>() = 0,
+        }
+    }
+    abi::SUCCESS
+}
 unsafe extern "C-unwind" fn loader(_: u16, _: u16, _: usize, _: *mut c_void) -> Status {
     abi::ERROR
 }
 unsafe extern "C-unwind" fn symbols(
-    _: u64,
-    _: u64,
-    _: abi::AgentSymbolCallback,
-    _: *mut c_void,
+    executable: u64,
+    agent: u64,
+    each: abi::AgentSymbolCallback,
+    data: *mut c_void,
 ) -> Status {
-    abi::SUCCESS
+    // SAFETY: as the caller promises.
+    unsafe { each(executable, agent, executable, data) }
 }
 unsafe extern "C-unwind" fn profile(queue: *const AmdQueue, on: c_int) -> Status {
     let bit = if on == 0 { 0 } else { abi::QUEUE_PROFILING };
@@ -156,6 +181,9 @@ unsafe extern "C-unwind" fn init() -> Status {
 }
 unsafe extern "C-unwind" fn shut_down() -> Status {
     USERS.fetch_sub(1, Ordering::Relaxed);
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn executable_destroy(_: u64) -> Status {
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn freeze(_: u64, _: *const c_char) -> Status {
@@ -243,7 +271,8 @@ impl Fake {
             core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
             core.signal_store_relaxed => store, core.signal_store_screlease => store,
             core.signal_subtract_screlease => subtract, core.executable_freeze => freeze,
-            core.executable_symbol_get_info => info,
+            core.executable_destroy => executable_destroy,
+            core.executable_symbol_get_info => symbol_info,
             core.system_get_major_extension_table => loader,
             core.signal_wait_relaxed => wait, core.signal_wait_scacquire => wait,
             core.signal_silent_store_relaxed => store,

@@ -247,6 +247,12 @@ pub unsafe extern "C-unwind" fn executable_freeze(
     status
 }
 
+pub unsafe extern "C-unwind" fn executable_destroy(executable: u64) -> Status {
+    contained(|| symbols::before_destroying(executable));
+    // SAFETY: the application's own call.
+    RUNTIME.executable_destroy.get().map_or(abi::ERROR, |destroy| unsafe { destroy(executable) })
+}
+
 pub unsafe extern "C-unwind" fn async_copy(
     dst: *mut c_void,
     dst_agent: u64,

@@ -69,7 +69,6 @@ pub fn install(
         Timing::Live => {
             // The runtime must not go while we learn what is in it.
             let held = tables.is_open().then(|| tables.hold()).flatten();
-            symbols::patched_live();
             put_in_place(tables, sink, timing, held.as_ref())?;
             let was_open = held.is_some();
             drop(held);
@@ -185,6 +184,7 @@ pub fn activate() {
     if ready {
         announce::prepare();
     }
+    symbols::begin();
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
     if STATE
         .phase

@@ -196,6 +196,7 @@ pub struct Runtime {
     pub(crate) silent_store_relaxed: Entry<abi::SignalStore>,
     pub(crate) silent_store_screlease: Entry<abi::SignalStore>,
     subtract_screlease: Entry<abi::SignalStore>,
+    pub(crate) executable_destroy: Entry<abi::ExecutableDestroy>,
     pub(crate) executable_freeze: Entry<abi::ExecutableFreeze>,
     symbol_get_info: Entry<abi::GetInfo>,
     major_extension_table: Entry<abi::MajorExtensionTable>,
@@ -224,6 +225,7 @@ pub static RUNTIME: Runtime = Runtime {
     silent_store_relaxed: Entry::EMPTY,
     silent_store_screlease: Entry::EMPTY,
     subtract_screlease: Entry::EMPTY,
+    executable_destroy: Entry::EMPTY,
     executable_freeze: Entry::EMPTY,
     symbol_get_info: Entry::EMPTY,
     major_extension_table: Entry::EMPTY,
@@ -279,6 +281,7 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
         core.shut_down => shut_down, hooks::shut_down;
         core.queue_create => queue_create, hooks::queue_create;
         core.queue_destroy => queue_destroy, hooks::queue_destroy;
+        core.executable_destroy => executable_destroy, hooks::executable_destroy;
         core.executable_freeze => executable_freeze, hooks::executable_freeze;
         amd.memory_async_copy => async_copy, hooks::async_copy;
         amd.memory_async_copy_rect => async_copy_rect, hooks::async_copy_rect;
@@ -418,8 +421,8 @@ impl Runtime {
         }
         if let Some(iterate) = self.iterate_agent_symbols.get() {
             let callback = of(&each);
-            // SAFETY: `each` outlives the call; the executable is alive: it was just frozen or is
-            // being iterated over.
+            // SAFETY: `each` outlives the call; the executable is alive: it was just frozen, is
+            // about to be destroyed, or is being iterated over.
             unsafe { iterate(executable, agent, callback, (&raw mut each).cast()) };
         }
     }

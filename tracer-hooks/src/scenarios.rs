@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS, packet_type};
-use crate::fake::{Fake, FakeQueue, Gates, OPEN, SIGNALS, USERS, forever, handle, signal};
+use crate::fake::{
+    EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, OPEN, SIGNALS, USERS, forever, handle, signal,
+};
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
@@ -25,6 +27,7 @@ struct Told {
     queues: Vec<Queue>,
     losses: [u64; Loss::COUNT],
     state: u64,
+    names: Vec<Vec<u8>>,
 }
 
 struct Recorder {
@@ -33,6 +36,8 @@ struct Recorder {
     /// When it is not on, it will not be before something is installed again.
     attached: AtomicBool,
     count: AtomicU64,
+    /// Whose executable goes as soon as a recording has begun.
+    unloads: Mutex<Option<&'static Fake>>,
     /// In a forked child: 1, and 2 more if the runtime was open.
     forked: AtomicU32,
 }
@@ -104,7 +109,9 @@ impl Sink for Recorder {
             "{record:?} twice"
         );
     }
-    fn symbol(&self, _: Symbol, _: &[u8]) {}
+    fn symbol(&self, _: Symbol, name: &[u8]) {
+        self.told().names.push(name.to_vec());
+    }
     fn agent(&self, _: Agent) {}
     fn queue(&self, record: Queue) {
         self.told().queues.push(record);
@@ -114,6 +121,11 @@ impl Sink for Recorder {
     }
     fn state(&self, state: u64) {
         self.told().state = state;
+        if state == state::ACTIVE
+            && let Some(fake) = self.unloads.lock().expect("whole").take()
+        {
+            unload(fake);
+        }
     }
     fn housekeeping(&self, _: u64) -> bool {
         false
@@ -256,6 +268,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
         on: AtomicBool::new(true),
         attached: AtomicBool::new(false),
         count: AtomicU64::new(0),
+        unloads: Mutex::default(),
         forked: AtomicU32::new(0),
     });
     let bench = Bench { fake: installing(recorder), recorder };
@@ -268,6 +281,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     forking(&bench);
     closing(&bench);
     live(&bench);
+    unloaded_while_we_come(recorder);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
 }
@@ -441,6 +455,41 @@ fn closing(bench: &Bench) {
     lifecycle::close();
 }
 
+fn live_tables(fake: &'static Fake) -> Tables {
+    // SAFETY: tables of ours.
+    #[expect(unsafe_code, reason = "tables of ours")]
+    let tables = unsafe {
+        let address = |table: *const ()| table as u64;
+        let (core, amd) = (core::ptr::from_ref(fake.core), core::ptr::from_ref(fake.amd));
+        Tables::at(address(core.cast()), address(amd.cast()))
+    };
+    tables.expect("known")
+}
+
+fn unload(fake: &Fake) {
+    let destroy = fake.core.executable_destroy.get().expect("there");
+    // SAFETY: the fake's own.
+    #[expect(unsafe_code, reason = "the runtime's function")]
+    let status = unsafe { destroy(EXECUTABLE) };
+    assert_eq!(status, SUCCESS);
+}
+
+/// What ran since recording began has its name, even if its executable goes before everything that is
+/// loaded has been looked at. What goes later was known by then.
+fn unloaded_while_we_come(recorder: &'static Recorder) {
+    let fake = Fake::new();
+    recorder.told().names.clear();
+    recorder.on.store(true, Ordering::Release);
+    *recorder.unloads.lock().expect("whole") = Some(fake);
+    assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
+    assert_eq!(recorder.told().names, [KERNEL]);
+    unload(fake);
+    assert_eq!(recorder.told().names, [KERNEL], "told once");
+    recorder.on.store(false, Ordering::Release);
+    until("the end", || recorder.told().state == state::DORMANT);
+    lifecycle::close();
+}
+
 /// The runtime is in use when we come, all producers of a queue meet us at once, and we come and go.
 fn live(bench: &Bench) {
     let recorder = bench.recorder;
@@ -449,14 +498,7 @@ fn live(bench: &Bench) {
     let mut random = Random::new(77);
     for round in 0..6 {
         let bench = Bench { fake: Fake::new(), recorder };
-        // SAFETY: tables of ours.
-        #[expect(unsafe_code, reason = "tables of ours")]
-        let tables = unsafe {
-            let address = |table: *const ()| table as u64;
-            let (core, amd) = (core::ptr::from_ref(bench.fake.core), bench.fake.amd);
-            Tables::at(address(core.cast()), address(core::ptr::from_ref(amd).cast()))
-        };
-        let tables = tables.expect("known");
+        let tables = live_tables(bench.fake);
         let queues = [bench.queue(256, round), bench.queue(64, round + 1)];
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {

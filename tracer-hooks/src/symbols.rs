@@ -5,31 +5,17 @@
 //! called from there; `iterate_agent_symbols` the executable's, which others take after the
 //! loader's. So the callbacks only collect, and descriptors are read afterwards.
 
-use std::collections::BTreeSet;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
 
 use crate::abi::info;
-use crate::lock::Lock;
 use crate::runtime::{self, RUNTIME};
 use crate::state::STATE;
 use crate::{announce, sys};
 
-/// When, after the tables were patched live, to look for kernels again. An executable that was being
-/// frozen then has no kernels at the first look, and its end is not seen. Whoever reads waits a second
-/// for a kernel's name.
-const LOOKS_AGAIN_NS: [u64; 4] = [200_000_000, 500_000_000, 1_200_000_000, 3_000_000_000];
-const WAIT_NS: u64 = 100_000_000;
-
-/// What is kept until the last of these looks.
-struct Young {
-    since_ns: u64,
-    looks: usize,
-    /// Kernels that were told.
-    told: BTreeSet<u64>,
-}
-
-static YOUNG: Lock<Option<Young>> = Lock::new(None);
+/// Everything that was loaded when recording began has been looked at.
+static LOOKED: AtomicBool = AtomicBool::new(false);
 
 /// A kernel as the runtime knows it, on an agent.
 struct Kernel {
@@ -38,19 +24,27 @@ struct Kernel {
     agent: u64,
 }
 
+/// A recording is about to begin; [`of_everything`] follows.
+pub fn begin() {
+    LOOKED.store(false, Ordering::Release);
+}
+
 /// Tells the sink the kernels of an executable that was just frozen.
 pub fn of_executable(executable: u64) {
     let mut kernels = Vec::new();
-    collect(executable, &gpus(), &BTreeSet::new(), &mut kernels);
-    loaded(kernels);
+    collect(executable, &gpus(), &mut kernels);
+    tell(kernels);
 }
 
-/// Takes kernels that were not there when recording began.
-fn loaded(kernels: Vec<Kernel>) {
-    if announce::several_gpus() {
-        announce::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
+/// Tells the sink the kernels of an executable that is about to go, if nobody else has: what ran since
+/// recording began has a name even if it is gone by the time that everything is looked at.
+pub fn before_destroying(executable: u64) {
+    if STATE.watches_doorbells()
+        && STATE.ready.load(Ordering::Acquire)
+        && !LOOKED.load(Ordering::Acquire)
+    {
+        of_executable(executable);
     }
-    tell(kernels);
 }
 
 /// Every kernel that is loaded, and the agent that it is loaded on.
@@ -67,51 +61,13 @@ pub fn homes_of_everything() -> Vec<(u64, u64)> {
     homes
 }
 
-/// Tells the sink the kernels of everything that is loaded.
+/// Tells the sink the kernels of everything that is loaded. What is being frozen has its kernels already.
 pub fn of_everything() {
-    tell(all_but(&BTreeSet::new()));
-}
-
-fn all_but(known: &BTreeSet<u64>) -> Vec<Kernel> {
     let gpus = gpus();
     let mut kernels = Vec::new();
-    RUNTIME.loader().executables(|executable| collect(executable, &gpus, known, &mut kernels));
-    kernels
-}
-
-/// The tables are about to be patched live: [`look_again`] has something to do.
-pub fn patched_live() {
-    if let Some(mut young) = YOUNG.lock_for(WAIT_NS) {
-        *young = Some(Young { since_ns: sys::now_ns(), looks: 0, told: BTreeSet::new() });
-    }
-}
-
-/// Tells the sink kernels that were loaded when the tables were patched. Called now and then by whoever
-/// may call the runtime.
-pub fn look_again(now_ns: u64) {
-    let Some(mut guard) = YOUNG.try_lock() else { return };
-    let Some(young) = guard.as_mut() else { return };
-    let Some(after_ns) = LOOKS_AGAIN_NS.get(young.looks) else {
-        *guard = None;
-        return;
-    };
-    if now_ns < young.since_ns + after_ns {
-        return;
-    }
-    young.looks += 1;
-    let told = core::mem::take(&mut young.told);
-    drop(guard);
-    loaded(all_but(&told));
-    remember(told);
-}
-
-/// Remembers kernels that were told, for as long as that matters.
-fn remember(told: impl IntoIterator<Item = u64>) {
-    if let Some(mut guard) = YOUNG.lock_for(WAIT_NS)
-        && let Some(young) = guard.as_mut()
-    {
-        young.told.extend(told);
-    }
+    RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
+    LOOKED.store(true, Ordering::Release);
+    tell(kernels);
 }
 
 fn gpus() -> Vec<u64> {
@@ -124,11 +80,9 @@ fn gpus() -> Vec<u64> {
     gpus
 }
 
-fn collect(executable: u64, gpus: &[u64], known: &BTreeSet<u64>, kernels: &mut Vec<Kernel>) {
+fn collect(executable: u64, gpus: &[u64], kernels: &mut Vec<Kernel>) {
     for &agent in gpus {
-        RUNTIME.agent_symbols(executable, agent, |symbol| {
-            kernels.extend(kernel(symbol, agent, known));
-        });
+        RUNTIME.agent_symbols(executable, agent, |symbol| kernels.extend(kernel(symbol, agent)));
     }
 }
 
@@ -139,8 +93,8 @@ fn kernel_object(symbol: u64) -> Option<u64> {
     RUNTIME.symbol_kernel_object(symbol).filter(|&k| k != 0)
 }
 
-fn kernel(symbol: u64, agent: u64, known: &BTreeSet<u64>) -> Option<Kernel> {
-    let kernel_object = kernel_object(symbol).filter(|kernel| !known.contains(kernel))?;
+fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
+    let kernel_object = kernel_object(symbol)?;
     let mut name = RUNTIME.symbol_name(symbol)?;
     if name.ends_with(b".kd") {
         name.truncate(name.len() - 3);
@@ -158,7 +112,9 @@ fn kernel(symbol: u64, agent: u64, known: &BTreeSet<u64>) -> Option<Kernel> {
 
 fn tell(kernels: Vec<Kernel>) {
     let Some(&sink) = STATE.sink.get() else { return };
-    remember(kernels.iter().map(|kernel| kernel.record.kernel_object));
+    if announce::several_gpus() {
+        announce::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
+    }
     let loader = RUNTIME.loader();
     let since_ns = sys::now_ns();
     for Kernel { mut record, name, agent } in kernels {

@@ -18,8 +18,8 @@ use crate::queue::life;
 use crate::runtime::RUNTIME;
 use crate::sink::Wish;
 use crate::state::{STATE, phase, sleep};
+use crate::sys;
 use crate::track::Look;
-use crate::{symbols, sys};
 
 /// How often the sink is asked whether to record.
 const ASK_EVERY_NS: u64 = 50_000_000;
@@ -219,9 +219,6 @@ fn one_round(pace: &mut Pace) -> Pause {
     if now >= pace.next_ask_ns {
         pace.next_ask_ns = now + ASK_EVERY_NS;
         pace.wish = ask(now);
-        if STATE.active() && STATE.ready.load(Ordering::Acquire) {
-            symbols::look_again(now);
-        }
     }
     lifecycle::finish_draining();
     drop(work);

@@ -25,6 +25,8 @@ fn rocm_attached_again_and_again() {
         ("graph 8000", &[SLOW]),
         ("callbacks 3000", &[SLOW]),
         ("module 400 20", &[SLOW]),
+        // Most of the time a thread is about to freeze an executable by the runtime's own function.
+        ("module 150 5", &[SLOW, ("ROCTAP_TEST_LATE_FREEZE", "20000")]),
         ("hsa_direct psrab 30000", &[]),
     ] {
         let mut running = s.start("again", program, env);

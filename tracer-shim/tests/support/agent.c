@@ -38,6 +38,18 @@ static uint64_t table(void* library, const char* name) {
   return *(uint64_t*)(code + 7 + displacement);
 }
 
+// Stands before the runtime's. With ROCTAP_TEST_LATE_FREEZE=µs the thread has taken the function from the
+// table already, and comes to execute it only later, as when it has no CPU.
+uint32_t hsa_executable_freeze(uint64_t executable, const char* options) {
+  const uint64_t core = table(RTLD_NEXT, "hsa_executable_freeze");
+  const char* late_us = getenv("ROCTAP_TEST_LATE_FREEZE");
+  uint32_t (*freeze)(uint64_t, const char*);
+  if (!core) abort();
+  memcpy(&freeze, (const char*)core + 704, sizeof freeze);
+  if (late_us) usleep((useconds_t)atoi(late_us));
+  return freeze(executable, options);
+}
+
 static uint64_t function(void* library, const char* name) {
   return library ? (uint64_t)dlsym(library, name) : 0;
 }
