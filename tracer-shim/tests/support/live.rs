@@ -78,13 +78,15 @@ impl Program {
 
     /// Waits until a control word is `value`; false if the program ends before that.
     fn wait_for(&mut self, recording: &Recording, word: usize, value: u64) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + super::DEADLINE;
         while recording.get(word) != value {
             if self.child.try_wait().expect("wait").is_some() {
                 return false;
             }
-            let is = recording.get(word);
-            assert!(Instant::now() < deadline, "word {word} stays {is}, not {value}");
+            if Instant::now() > deadline {
+                let is = recording.get(word);
+                panic!("word {word} stays {is}, not {value}; {}", self.activity());
+            }
             std::thread::sleep(Duration::from_micros(500));
         }
         true
@@ -183,13 +185,35 @@ impl Program {
         self.agent.get_mut().write_all(b"go\n").expect("the agent lives");
     }
 
+    fn tasks(&self) -> impl Iterator<Item = PathBuf> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("tasks");
+        tasks.map(|task| task.expect("a task").path())
+    }
+
     /// Its threads named `name`.
     pub fn threads(&self, name: &str) -> Vec<PathBuf> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("tasks");
         let named = |task: &PathBuf| {
             std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
         };
-        tasks.map(|task| task.expect("a task").path()).filter(named).collect()
+        self.tasks().filter(named).collect()
+    }
+
+    /// What its threads do: name, place in the kernel, and state and CPU time twice, a second apart.
+    fn activity(&self) -> String {
+        let looks = [0, 1].map(|after_s| {
+            std::thread::sleep(Duration::from_secs(after_s));
+            let read = |task: &Path, file| std::fs::read_to_string(task.join(file));
+            let of = |task: PathBuf| {
+                let [comm, place, stat] =
+                    ["comm", "wchan", "stat"].map(|f| read(&task, f).unwrap_or_default());
+                let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split(' ').collect();
+                let state = fields.get(1).copied().unwrap_or("");
+                let ticks = fields.get(12..14).unwrap_or_default();
+                format!("{} {place} {state} {ticks:?}", comm.trim())
+            };
+            self.tasks().map(of).collect::<Vec<_>>()
+        });
+        format!("{looks:#?}")
     }
 }
 
