@@ -30,7 +30,33 @@ const BATCH: usize = 512;
 /// that ring at once, only the later value can be read from memory. Much longer than a producer needs
 /// from the packet to its doorbell, on a busy machine too: who counts on the doorbell holding a
 /// packet back must not be let down.
-const LOST_DOORBELL_NS: u64 = 50_000_000;
+const LOST_DOORBELL_NS: u64 = 200_000_000;
+/// Time between two looks counts as no more than this: the machine may have stood still, and the
+/// producer with it.
+const LOOK_NS: u64 = 1_000_000;
+
+/// Packets that other producers had reserved when a doorbell was seen.
+#[derive(Debug)]
+struct Grace {
+    /// Index behind the last.
+    upto: u64,
+    left_ns: u64,
+    seen_ns: u64,
+}
+
+impl Grace {
+    fn new(upto: u64, now: u64) -> Self {
+        Self { upto, left_ns: LOST_DOORBELL_NS, seen_ns: now }
+    }
+
+    /// Whether they have had their time.
+    fn is_over(&mut self, now: u64) -> bool {
+        let passed_ns = now.saturating_sub(self.seen_ns).min(LOOK_NS);
+        self.left_ns = self.left_ns.saturating_sub(passed_ns);
+        self.seen_ns = now;
+        self.left_ns == 0
+    }
+}
 
 /// An operation that has started.
 #[derive(Debug)]
@@ -74,8 +100,7 @@ pub struct AqlQueue {
     // Packets below are released by doorbells; the value that was read last.
     released: u64,
     rung: u64,
-    // Packets that other producers had reserved when a doorbell was seen, and when to look at them.
-    grace: Option<(u64, u64)>,
+    grace: Option<Grace>,
     arrivals: Arrivals,
     running: BinaryHeap<Reverse<Running>>,
     last_start_ns: u64,
@@ -130,7 +155,7 @@ impl AqlQueue {
     pub fn step(&mut self, cx: &mut Context<'_>) -> Step {
         let limit = self.look_at_doorbell();
         if self.next >= limit && self.running.is_empty() {
-            return Step { progressed: false, wake_ns: self.grace.map(|(_, due)| due) };
+            return Step { progressed: false, wake_ns: self.next_look() };
         }
         let now = sys::boot_ns();
         let mut step = Step::default();
@@ -149,29 +174,32 @@ impl AqlQueue {
             }
         }
         let end = self.running.peek().map(|Reverse(op)| op.end_ns);
-        let grace = self.grace.map(|(_, due)| due);
         step.and(Step { progressed: false, wake_ns: end })
-            .and(Step { progressed: false, wake_ns: grace })
+            .and(Step { progressed: false, wake_ns: self.next_look() })
+    }
+
+    fn next_look(&self) -> Option<u64> {
+        self.grace.as_ref().map(|grace| grace.seen_ns + LOOK_NS)
     }
 
     /// Takes note of the doorbell; the index up to which packets may be launched.
     fn look_at_doorbell(&mut self) -> u64 {
         let rung = sys::load_u64(self.doorbell);
         let changed = rung != self.rung;
-        let due = self.grace.is_some_and(|(_, ns)| ns <= sys::boot_ns());
+        let due = self.grace.as_mut().is_some_and(|grace| grace.is_over(sys::boot_ns()));
         if !changed && !due && self.next >= self.released {
             return self.released;
         }
         let written = sys::load_u64(self.amd_queue + amd_queue::WRITE_DISPATCH_ID);
         let mut released = self.released;
         if due {
-            released = released.max(self.grace.take().map_or(0, |(upto, _)| upto));
+            released = released.max(self.grace.take().map_or(0, |grace| grace.upto));
         }
         if changed {
             self.rung = rung;
             released = released.max(rung.wrapping_add(1));
             let now = sys::boot_ns();
-            self.grace = (written > released).then_some((written, now + LOST_DOORBELL_NS));
+            self.grace = (written > released).then(|| Grace::new(written, now));
         }
         if released > self.released {
             self.released = released;

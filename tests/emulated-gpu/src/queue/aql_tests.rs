@@ -1,7 +1,7 @@
 //! Tests of the packet state machine of a compute queue.
 
 use super::super::bench::{Bench, Page, page, word};
-use super::{AqlQueue, Place, amd_queue};
+use super::{AqlQueue, Grace, LOOK_NS, LOST_DOORBELL_NS, Place, amd_queue};
 use crate::effects::Effect;
 use crate::sys;
 
@@ -193,6 +193,18 @@ fn a_doorbell_lost_to_another_producer_is_made_up_for() {
     m.ring(2);
     m.ring(0);
     m.until_value(0, 0);
+}
+
+#[test]
+fn a_machine_that_stood_still_loses_no_doorbell() {
+    let mut grace = Grace::new(1, 0);
+    let mut now = 100 * LOST_DOORBELL_NS;
+    assert!(!grace.is_over(now), "one look");
+    let looks = (1..).find(|_| {
+        now += LOOK_NS;
+        grace.is_over(now)
+    });
+    assert_eq!(looks, Some(LOST_DOORBELL_NS / LOOK_NS - 1));
 }
 
 #[test]
