@@ -6,6 +6,7 @@
 //! * [`shim`]: the shared-memory layout and the records that the injected shim writes.
 //! * [`calls`]: HSA calls that the shim records.
 //! * [`ring`]: the single-producer ring inside that shared memory.
+//! * [`waited`]: how both sides wait for each other.
 //!
 //! It is not the place for behaviour that only one side has. Everything here is `no_std`, has no
 //! dependency by default and no unsafe code; the `user` feature derives conversions from bytes.
@@ -20,3 +21,4 @@ pub mod bpf;
 pub mod calls;
 pub mod ring;
 pub mod shim;
+pub mod waited;

@@ -10,6 +10,8 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
+use tracer_common::waited::Waited;
+
 use crate::harvest::Round;
 use crate::hip;
 use crate::hooks::{self, contained};
@@ -84,8 +86,8 @@ struct Pace {
     may_yield: bool,
     last_progress_ns: u64,
     last_chained_ns: u64,
-    /// When something last completed that a recording which has ended waits for, or none did.
-    last_drained_ns: u64,
+    /// How long a recording that has ended has waited for the next of its operations.
+    draining: Waited,
     next_ask_ns: u64,
     next_full_ns: u64,
     /// What had been enqueued before the last look: everything, and what is waited for.
@@ -104,7 +106,7 @@ impl Pace {
             may_yield: cpus > 3,
             last_progress_ns: 0,
             last_chained_ns: 0,
-            last_drained_ns: 0,
+            draining: Waited::since(0),
             next_ask_ns: 0,
             next_full_ns: 0,
             seen: (0, 0),
@@ -223,9 +225,9 @@ fn one_round(pace: &mut Pace) -> Pause {
     lifecycle::finish_draining();
     drop(work);
     if round.done > 0 || STATE.phase.load(Ordering::Relaxed) != phase::DRAINING {
-        pace.last_drained_ns = now;
+        pace.draining = Waited::since(now);
     }
-    let patience = match now.saturating_sub(pace.last_drained_ns) {
+    let patience = match pace.draining.look(now) {
         0..PATIENCE_NS => Patience::Waiting,
         _ => Patience::Ended,
     };

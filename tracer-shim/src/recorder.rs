@@ -6,6 +6,7 @@ use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
     HEARTBEAT_TIMEOUT_NS, Loss, Queue, RUNTIME_CLOCK_ERROR_NS, Symbol, control, kind, life, state,
 };
+use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::{Sink, Wish, sys};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
@@ -23,34 +24,48 @@ pub struct Recorder {
     heartbeat: Heartbeat,
 }
 
-/// The last heartbeat that was seen, and when it was new.
+/// The last heartbeat that was seen, and how long it has been the last. Whoever stood still looks less
+/// often: see [`tracer_common::waited`].
 struct Heartbeat {
     value_ns: AtomicU64,
-    /// By a clock that does not count the time that the machine was suspended: nobody beats then.
-    since_ns: AtomicU64,
+    looked_ns: AtomicU64,
+    unchanged_ns: AtomicU64,
 }
 
 impl Heartbeat {
-    /// Notes a heartbeat; how long it has not changed.
-    fn unchanged_ns(&self, value_ns: u64, awake_ns: u64) -> u64 {
-        if self.value_ns.swap(value_ns, Ordering::Relaxed) != value_ns {
-            self.since_ns.store(awake_ns, Ordering::Relaxed);
+    const fn new() -> Self {
+        Self {
+            value_ns: AtomicU64::new(0),
+            looked_ns: AtomicU64::new(0),
+            unchanged_ns: AtomicU64::new(0),
         }
-        awake_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed))
     }
-}
 
-/// What a memory's owner wants.
-fn wish(memory: &Memory, now_ns: u64, unchanged_ns: u64) -> Wish {
-    let heartbeat = memory.control(control::HEARTBEAT_NS);
-    if memory.control(control::RECORD) != 1 {
-        Wish::Nothing
-    } else if now_ns.saturating_sub(heartbeat) < HEARTBEAT_TIMEOUT_NS {
-        Wish::Record
-    } else if heartbeat == 0 || unchanged_ns < HEARTBEAT_GONE_NS {
-        Wish::Later
-    } else {
-        Wish::Nothing
+    /// Notes a heartbeat; how long it has not changed. The first is as old as it says.
+    fn unchanged_ns(&self, value_ns: u64, now_ns: u64) -> u64 {
+        let looked_ns = self.looked_ns.swap(now_ns, Ordering::Relaxed);
+        let passed_ns = now_ns.saturating_sub(looked_ns).min(LONGEST_LOOK_NS);
+        let unchanged_ns = match self.value_ns.swap(value_ns, Ordering::Relaxed) {
+            0 => now_ns.saturating_sub(value_ns),
+            last_ns if last_ns != value_ns => 0,
+            _ => self.unchanged_ns.load(Ordering::Relaxed) + passed_ns,
+        };
+        self.unchanged_ns.store(unchanged_ns, Ordering::Relaxed);
+        unchanged_ns
+    }
+
+    /// What a memory's owner wants, and how long its heartbeat has not changed.
+    fn wish(&self, memory: &Memory, now_ns: u64) -> (Wish, u64) {
+        let heartbeat = memory.control(control::HEARTBEAT_NS);
+        let unchanged_ns = self.unchanged_ns(heartbeat, now_ns);
+        let wish = match unchanged_ns {
+            _ if memory.control(control::RECORD) != 1 => Wish::Nothing,
+            _ if heartbeat == 0 => Wish::Later,
+            0..HEARTBEAT_TIMEOUT_NS => Wish::Record,
+            HEARTBEAT_TIMEOUT_NS..HEARTBEAT_GONE_NS => Wish::Later,
+            _ => Wish::Nothing,
+        };
+        (wish, unchanged_ns)
     }
 }
 
@@ -76,7 +91,7 @@ impl Recorder {
             current: Current::new(),
             backlog: Backlog::new(),
             read: AtomicBool::new(false),
-            heartbeat: Heartbeat { value_ns: AtomicU64::new(0), since_ns: AtomicU64::new(0) },
+            heartbeat: Heartbeat::new(),
         }
     }
 
@@ -111,7 +126,8 @@ impl Recorder {
         let beat = || {
             let memory = self.memory()?;
             let heartbeat = memory.control(control::HEARTBEAT_NS);
-            (wish(&memory, sys::now_ns(), 0) == Wish::Record).then_some(heartbeat)
+            let fresh = sys::now_ns().saturating_sub(heartbeat) < HEARTBEAT_TIMEOUT_NS;
+            (fresh && memory.control(control::RECORD) == 1).then_some(heartbeat)
         };
         let Some(first) = beat() else { return false };
         let deadline = sys::awake_ns() + HEARTBEAT_SUSPECT_NS;
@@ -165,19 +181,16 @@ impl Recorder {
 impl Sink for Recorder {
     fn wanted(&self, now_ns: u64) -> Wish {
         let Some(memory) = self.memory() else { return Wish::Nothing };
-        let heartbeat = memory.control(control::HEARTBEAT_NS);
-        let read = now_ns.saturating_sub(heartbeat) < HEARTBEAT_TIMEOUT_NS;
-        self.read.store(read, Ordering::Relaxed);
-        wish(&memory, now_ns, self.heartbeat.unchanged_ns(heartbeat, sys::awake_ns()))
+        let (wish, unchanged_ns) = self.heartbeat.wish(&memory, now_ns);
+        self.read.store(unchanged_ns < HEARTBEAT_TIMEOUT_NS, Ordering::Relaxed);
+        wish
     }
 
     fn let_go(&self, drained: bool) -> bool {
         self.disconnect_if(|memory| {
-            let heartbeat = memory.control(control::HEARTBEAT_NS);
-            let unchanged_ns = self.heartbeat.unchanged_ns(heartbeat, sys::awake_ns());
+            let (wish, unchanged_ns) = self.heartbeat.wish(memory, sys::now_ns());
             let unread = unchanged_ns >= HEARTBEAT_GONE_NS;
-            let goes =
-                (drained || unread) && wish(memory, sys::now_ns(), unchanged_ns) == Wish::Nothing;
+            let goes = (drained || unread) && wish == Wish::Nothing;
             if goes && memory.control(control::STATE) == state::NONE {
                 // Nobody wanted anything since it was connected: whoever installs finds it gone and
                 // can say nothing into it.
@@ -325,15 +338,18 @@ mod tests {
         assert_eq!(recorder.wanted(now), Wish::Nothing, "not asked for");
         set(control::RECORD, 1);
         assert_eq!(recorder.wanted(now), Wish::Later, "no heartbeat yet");
-        set(control::HEARTBEAT_NS, now - HEARTBEAT_TIMEOUT_NS + 1);
+        set(control::HEARTBEAT_NS, now - HEARTBEAT_TIMEOUT_NS);
+        assert_eq!(recorder.wanted(now), Wish::Later, "the first that is seen is old");
+        set(control::HEARTBEAT_NS, now);
         assert_eq!(recorder.wanted(now), Wish::Record);
         assert_eq!(recorder.wanted(now - HEARTBEAT_TIMEOUT_NS), Wish::Record, "from the future");
-        assert_eq!(recorder.wanted(now + 1), Wish::Later, "stale");
+        assert_eq!(recorder.wanted(2 * now), Wish::Record, "everything stood still");
+        let mut looks = (2..).map(|i| recorder.wanted(2 * now + i * LONGEST_LOOK_NS));
+        let first = looks.position(|wish| wish != Wish::Record).expect("at some time");
+        assert_eq!(first as u64, HEARTBEAT_TIMEOUT_NS / LONGEST_LOOK_NS - 2, "stale");
         assert!(!recorder.let_go(true), "it may return");
-        let memory = recorder.memory().expect("there");
-        assert_eq!(wish(&memory, now + 1, HEARTBEAT_GONE_NS), Wish::Nothing, "it will not return");
-        drop(memory);
-        set(control::HEARTBEAT_NS, now);
+        assert_eq!(looks.find(|&wish| wish != Wish::Later), Some(Wish::Nothing), "it will not");
+        set(control::HEARTBEAT_NS, now + 1);
         set(control::RECORD, 0);
         assert_eq!(recorder.wanted(now), Wish::Nothing);
         assert!(!recorder.let_go(false), "what is in flight is still to be written");
@@ -343,10 +359,11 @@ mod tests {
 
     #[test]
     fn how_long_a_heartbeat_has_not_changed() {
-        let heartbeat = Heartbeat { value_ns: AtomicU64::new(0), since_ns: AtomicU64::new(0) };
-        assert_eq!(heartbeat.unchanged_ns(5, 100), 0);
-        assert_eq!(heartbeat.unchanged_ns(5, 130), 30);
+        let heartbeat = Heartbeat::new();
+        assert_eq!(heartbeat.unchanged_ns(5, 100), 95);
+        assert_eq!(heartbeat.unchanged_ns(5, 130), 125);
         assert_eq!(heartbeat.unchanged_ns(6, 140), 0);
+        assert_eq!(heartbeat.unchanged_ns(6, u64::MAX), LONGEST_LOOK_NS);
     }
 
     #[test]

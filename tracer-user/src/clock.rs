@@ -1,6 +1,9 @@
 //! The clocks. Everything is CLOCK_BOOTTIME; the offsets to other clocks are kept in the trace.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
+use tracer_common::waited::Waited;
 
 use crate::trace::model::ClockOffsets;
 
@@ -13,6 +16,25 @@ fn read_ns(clock: ClockId) -> u64 {
 /// Now, ns of CLOCK_BOOTTIME.
 pub fn now_ns() -> u64 {
     read_ns(ClockId::Boottime)
+}
+
+/// How long something is waited for, looking all the time; see [`Waited`].
+#[derive(Debug)]
+pub struct Patience {
+    waited: Waited,
+    longest: Duration,
+}
+
+impl Patience {
+    /// Begins to wait.
+    pub fn of(longest: Duration) -> Self {
+        Self { waited: Waited::since(now_ns()), longest }
+    }
+
+    /// Looks at the clock.
+    pub fn has_ended(&mut self) -> bool {
+        u128::from(self.waited.look(now_ns())) > self.longest.as_nanos()
+    }
 }
 
 /// The clocks now. Read one behind the other, so they are off by up to a few hundred ns.

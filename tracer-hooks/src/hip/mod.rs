@@ -54,6 +54,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use tracer_common::shim::{Complete, Copy, Dispatch, Loss, RUNTIME_CLOCK_ERROR_NS, state};
+use tracer_common::waited::Waited;
 
 pub use interface::Addresses;
 use interface::{Interface, LAUNCHES, Launch};
@@ -191,8 +192,6 @@ struct Hip {
     /// Commands of this recording that were created, and that are accounted for.
     created: AtomicU64,
     settled: AtomicU64,
-    /// When the last one was settled, or the recording began to end.
-    last_ns: AtomicU64,
     agents_told: AtomicBool,
     /// Held by whoever begins or ends.
     switch: Lock<Switch>,
@@ -201,6 +200,9 @@ struct Hip {
 struct Switch {
     next_ask_ns: u64,
     ending_since_ns: u64,
+    /// What was settled at the last look of a recording that ends, and how long it waits for more.
+    settled: u64,
+    waited: Waited,
 }
 
 static HIP: Hip = Hip {
@@ -211,9 +213,13 @@ static HIP: Hip = Hip {
     names: Names::new(),
     created: AtomicU64::new(0),
     settled: AtomicU64::new(0),
-    last_ns: AtomicU64::new(0),
     agents_told: AtomicBool::new(false),
-    switch: Lock::new(Switch { next_ask_ns: 0, ending_since_ns: 0 }),
+    switch: Lock::new(Switch {
+        next_ask_ns: 0,
+        ending_since_ns: 0,
+        settled: 0,
+        waited: Waited::since(0),
+    }),
 };
 
 /// Whether the recording is one of this way, so that the tables stay out of it.
@@ -392,18 +398,21 @@ pub fn round(now: u64) -> Option<bool> {
                 switch.next_ask_ns = now + ASK_EVERY_NS;
                 if worker::gave_up() || sink.wanted(now) != Wish::Record {
                     disable();
-                    HIP.last_ns.store(now, Ordering::Relaxed);
                     switch.ending_since_ns = now;
+                    switch.waited = Waited::since(now);
                     HIP.phase.store(phase::ENDING, Ordering::Release);
                 }
             }
         }
         phase::ENDING => {
-            let since = |ns: u64| now.saturating_sub(ns);
-            let quiet = outstanding() == 0 && since(switch.ending_since_ns) >= GRACE_NS;
-            let last_ns = HIP.last_ns.load(Ordering::Relaxed);
+            let settled = HIP.settled.load(Ordering::Acquire);
+            if core::mem::replace(&mut switch.settled, settled) != settled {
+                switch.waited = Waited::since(now);
+            }
+            let ending_ns = now.saturating_sub(switch.ending_since_ns);
+            let quiet = outstanding() == 0 && ending_ns >= GRACE_NS;
             // Whoever reads stops when it sees the new state.
-            if (quiet || since(last_ns) >= PATIENCE_NS) && !sink.housekeeping(now) {
+            if (quiet || switch.waited.look(now) >= PATIENCE_NS) && !sink.housekeeping(now) {
                 sink.lost(Loss::UNFINISHED, forget());
                 sink.state(state::DORMANT);
                 HIP.phase.store(phase::RESTING, Ordering::Release);
@@ -521,7 +530,6 @@ fn completed(record: &Record) {
         return;
     }
     report(record, command, hip, sink);
-    HIP.last_ns.store(sys::now_ns(), Ordering::Relaxed);
     HIP.settled.fetch_add(1, Ordering::AcqRel);
 }
 

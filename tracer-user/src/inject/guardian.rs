@@ -7,7 +7,7 @@
 use std::{
     io::{Read as _, Write as _},
     process::{ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -26,7 +26,7 @@ use super::{
     tracee::Writable,
     victim,
 };
-use crate::{privileges, program::program};
+use crate::{clock::Patience, privileges, program::program};
 
 /// The hidden subcommand.
 pub const GUARDIAN: &str = "__inject";
@@ -89,7 +89,7 @@ pub fn send(pid: u32, task: &Task, meanwhile: &dyn Fn()) -> Result<Done, InjectE
 
 /// All that a guardian says; none if that takes too long.
 fn read(stdout: &mut ChildStdout, meanwhile: &dyn Fn()) -> std::io::Result<Option<String>> {
-    let deadline = Instant::now() + PATIENCE;
+    let mut patience = Patience::of(PATIENCE);
     let mut answer = Vec::new();
     loop {
         let mut look = [PollFd::new(stdout, PollFlags::IN)];
@@ -100,7 +100,7 @@ fn read(stdout: &mut ChildStdout, meanwhile: &dyn Fn()) -> std::io::Result<Optio
                 count => answer.extend_from_slice(&bytes[..count]),
             }
         }
-        if Instant::now() > deadline {
+        if patience.has_ended() {
             return Ok(None);
         }
         meanwhile();

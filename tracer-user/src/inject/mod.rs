@@ -35,6 +35,7 @@ use std::{
 use tracer_common::shim::{Attach, attach_status};
 use zerocopy::IntoBytes as _;
 
+use crate::clock::Patience;
 use bootstrap::{at, go, state};
 use guardian::Task;
 use start::Started;
@@ -223,12 +224,12 @@ impl Newcomer {
 
     /// Looks until `seen` sees something; none when the time is over.
     fn wait<R>(&self, within: Duration, seen: impl Fn() -> Option<R>) -> Option<R> {
-        let deadline = Instant::now() + within;
+        let mut patience = Patience::of(within);
         loop {
             if let Some(result) = seen() {
                 return Some(result);
             }
-            if Instant::now() > deadline {
+            if patience.has_ended() {
                 return None;
             }
             std::thread::sleep(LOOK_EVERY);

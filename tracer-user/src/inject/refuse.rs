@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use procfs::process::{Process as Proc, Status};
 
 use super::{guardian::GUARDIAN, libc::Libc, threads::Threads};
 use crate::{
+    clock::Patience,
     discover::DiscoverError,
     plan::{PlanError, Process},
 };
@@ -114,12 +115,12 @@ impl Feasible {
     pub fn look(pid: u32) -> Result<Self, Refused> {
         crate::discover::process_info(pid)?;
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
-        let deadline = Instant::now() + GUARDED_WITHIN;
+        let mut patience = Patience::of(GUARDED_WITHIN);
         let status = loop {
             let status = proc.status()?;
             match held(&status) {
                 None => break status,
-                Some((refusal, brief)) if !brief || Instant::now() > deadline => {
+                Some((refusal, brief)) if !brief || patience.has_ended() => {
                     return Err(refusal.into());
                 }
                 Some(_) => std::thread::sleep(Duration::from_millis(1)),

@@ -2,7 +2,7 @@
 //!
 //! A GPU operation is complete when four things are known, which arrive in any order from different
 //! rings: that it was enqueued, that it ran, which call launched it (the *link*), and the names and
-//! agents it refers to. Whatever is still missing [`PATIENCE_NS`] after the operation ran has been
+//! agents it refers to. Whatever is still missing [`PATIENCE_NS`] after its end was read has been
 //! lost on the way (and counted there): the operation is then written without it, the call being
 //! looked for by time on the same thread.
 
@@ -18,6 +18,7 @@ use tracer_common::{
     bpf::{ApiRecord, LinkRecord, flag},
     calls::Call,
     shim,
+    waited::Waited,
 };
 
 use crate::{
@@ -91,8 +92,9 @@ pub struct Joiner {
     hsa_by_probes: BTreeSet<u32>,
     processes: BTreeMap<u32, Process>,
     pending: HashMap<(u32, u64), Operation>,
-    /// Operations that ran and wait for something, oldest first.
-    waiting: Vec<(u32, u64)>,
+    /// Operations that ran and wait for something, oldest first, and since when by the clock.
+    waiting: Vec<((u32, u64), u64)>,
+    clock: Waited,
     /// Operation names that the trace has.
     named: HashSet<u32>,
     next_kernel_id: u32,
@@ -114,6 +116,7 @@ impl Joiner {
             processes: BTreeMap::new(),
             pending: HashMap::new(),
             waiting: Vec::new(),
+            clock: Waited::since(0),
             named: HashSet::new(),
             next_kernel_id: 1,
             numbered: 0,
@@ -406,7 +409,7 @@ impl Joiner {
         }
         if !operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
             if !std::mem::replace(&mut operation.waits, true) {
-                self.waiting.push(key);
+                self.waiting.push((key, self.clock.at_last_look()));
             }
             return Ok(());
         }
@@ -430,14 +433,14 @@ impl Joiner {
     pub fn tick(&mut self, now_ns: u64, trace: &mut Writer) -> Result<(), TraceError> {
         self.calls.age(now_ns);
         self.waiting_calls.age();
-        for key in std::mem::take(&mut self.waiting) {
+        let now = self.clock.look(now_ns);
+        for (key, since) in std::mem::take(&mut self.waiting) {
             let Some(operation) = self.pending.get_mut(&key) else { continue };
-            let overdue =
-                operation.ended_ns().is_some_and(|ns| ns.saturating_add(PATIENCE_NS) < now_ns);
+            let overdue = now - since > PATIENCE_NS;
             if overdue || operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
                 self.write(key, trace)?;
             } else {
-                self.waiting.push(key);
+                self.waiting.push((key, since));
             }
         }
         Ok(())

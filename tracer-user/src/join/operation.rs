@@ -83,15 +83,6 @@ impl Operation {
         self.enqueued.as_ref().map(|(_, work)| work.enqueue_ns())
     }
 
-    /// When it was over, as far as is known; none while that is awaited.
-    pub fn ended_ns(&self) -> Option<u64> {
-        match self.completion {
-            Completion::Awaited => None,
-            Completion::Seen(complete) => Some(complete.end_ns),
-            Completion::Never => self.enqueue_ns(),
-        }
-    }
-
     /// Whether everything is known that will ever be.
     pub fn is_settled(&self, mode: Mode, process: Option<&Process>, calls: &Calls) -> bool {
         let (Some((_, work)), Some((tid, link))) = (&self.enqueued, self.link) else {

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     process::{ExitCode, ExitStatus},
     sync::atomic::Ordering,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tracer_common::{
@@ -14,7 +14,8 @@ use tracer_common::{
 
 use super::{Session, outside::UNKNOWN_TABLES};
 use crate::{
-    clock, privileges,
+    clock::{self, Patience},
+    privileges,
     probe::Attachment,
     record::{
         Options,
@@ -145,14 +146,14 @@ impl Session {
 
     /// Waits, for a bounded time, until living shims have written what was in flight.
     fn let_shims_drain(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(1);
+        let mut patience = Patience::of(Duration::from_secs(1));
         loop {
             self.drain(Duration::from_millis(1))?;
             let busy = self.connections.iter().any(|connection| {
                 let target = connection.pid().and_then(|pid| self.targets.get(&pid));
                 target.is_some_and(Target::is_alive) && connection.is_active()
             });
-            if !busy || Instant::now() > deadline {
+            if !busy || patience.has_ended() {
                 return self.drain_all();
             }
         }
