@@ -228,6 +228,13 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// The child of process `pid`, which has one.
+pub fn only_child(pid: u32) -> u32 {
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(children).expect("it lives");
+    children.trim().parse().expect("one child")
+}
+
 /// Sends a signal to process `pid`, which lives.
 pub fn send_signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");

@@ -1,8 +1,11 @@
 //! What ran is in the trace: every call, every dispatch, every copy, joined.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
-use e2e::{Recorded, Scene};
+use e2e::{Ran, Recorded, Scene, Signal, app, only_child, send_signal, wait_until};
 use roctap::trace::model::{ApiCall, Dispatch};
 
 /// Every launch call has exactly one dispatch, on the call's own thread, and the dispatches of a
@@ -36,7 +39,12 @@ fn expect_launches_joined(trace: &Recorded) {
 
 fn storm(settings: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> Recorded {
     let scene = Scene::new(settings);
-    let ran = scene.record_app(options, "storm", arguments).expect(0);
+    let ran = scene.record_app(options, "storm", arguments);
+    verify_storm(&scene, ran)
+}
+
+fn verify_storm(scene: &Scene, ran: Ran) -> Recorded {
+    let ran = ran.expect(0);
     let trace = scene.trace();
     trace.expect_complete();
     trace.expect_counts(&ran);
@@ -63,6 +71,26 @@ fn root_storm_of_8_threads_4_streams_5000_launches() {
 fn root_storm_with_clock_offset_and_drift() {
     let settings = [("EMUGPU_CLOCK_OFFSET_NS", "123456789012345"), ("EMUGPU_CLOCK_PPM", "40")];
     storm(&settings, &[], &["8", "4", "5000"]);
+}
+
+/// As when a virtual machine is paused: nobody who waits for another gives it up.
+#[test]
+fn root_everything_stands_still_now_and_then() {
+    let scene = Scene::default();
+    let mut record = scene.record(&[]);
+    let record = record.arg("--").arg(app("storm")).args(["8", "4", "5000"]);
+    let roctap = record.spawn().expect("roctap");
+    let launched = || std::fs::metadata(scene.path("truth")).map_or(0, |meta| meta.len());
+    for pause in 1..=4 {
+        wait_until("kernels ran", || launched() > pause * 1_000_000);
+        let all = [only_child(roctap.id()), roctap.id()];
+        let send = |signal| all.iter().for_each(|&pid| send_signal(pid, signal));
+        send(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(1500));
+        send(Signal::CONT);
+    }
+    let ran = roctap.wait_with_output().expect("output").into();
+    verify_storm(&scene, ran);
 }
 
 #[test]

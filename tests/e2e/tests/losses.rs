@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::FileExt as _, process::Command};
 
-use e2e::{Running, Scene, Signal, app, interrupt, run, send_signal, wait_until};
+use e2e::{Running, Scene, Signal, app, interrupt, only_child, run, send_signal, wait_until};
 use roctap::{
     plan::{Process, ProcessMemory as _},
     trace::Trace,
@@ -81,14 +81,10 @@ fn root_killing_the_target_keeps_everything_up_to_then() {
     let scene = Scene::default();
     let mut record = scene.record(&[]);
     let child = record.arg("--").arg(app("loop")).args(["0", "2"]).spawn().expect("roctap");
-    let target = || -> Option<u32> {
-        let children = format!("/proc/{0}/task/{0}/children", child.id());
-        std::fs::read_to_string(children).ok()?.split_whitespace().next()?.parse().ok()
-    };
     wait_until("kernels ran", || {
         std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 1_000_000)
     });
-    send_signal(target().expect("the target"), Signal::KILL);
+    send_signal(only_child(child.id()), Signal::KILL);
     let ran: e2e::Ran = child.wait_with_output().expect("output").into();
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     ran.complains(&["the command ended with signal: 9"]);

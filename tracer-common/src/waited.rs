@@ -1,0 +1,49 @@
+//! Waiting on machines that may stand still.
+
+/// No more than this is counted between two looks, ns.
+pub const LONGEST_LOOK_NS: u64 = 200_000_000;
+
+/// How long somebody has waited, counting only time in which it could have been ended: from one look
+/// to the next [`LONGEST_LOOK_NS`] at most. A virtual machine that is paused, or processes that are
+/// frozen, hold up whoever waits and whoever is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Waited {
+    waited_ns: u64,
+    looked_ns: u64,
+}
+
+impl Waited {
+    /// From `now_ns` on.
+    #[must_use]
+    pub const fn since(now_ns: u64) -> Self {
+        Self { waited_ns: 0, looked_ns: now_ns }
+    }
+
+    /// A look: how long it has been by now, ns.
+    pub fn look(&mut self, now_ns: u64) -> u64 {
+        self.waited_ns += now_ns.saturating_sub(self.looked_ns).min(LONGEST_LOOK_NS);
+        self.looked_ns = now_ns;
+        self.waited_ns
+    }
+
+    /// How long it had been at the last look, ns.
+    #[must_use]
+    pub const fn at_last_look(&self) -> u64 {
+        self.waited_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_nobody_looked_at_is_hardly_counted() {
+        let mut waited = Waited::since(1000);
+        assert_eq!((waited.look(1010), waited.look(1030)), (10, 30));
+        assert_eq!(waited.look(1_000_000_000_000), 30 + LONGEST_LOOK_NS);
+        assert_eq!(waited.look(5), 30 + LONGEST_LOOK_NS, "never back");
+        assert_eq!(waited.look(15), 40 + LONGEST_LOOK_NS);
+        assert_eq!(waited.at_last_look(), 40 + LONGEST_LOOK_NS);
+    }
+}
