@@ -258,7 +258,6 @@ impl Outside {
         for seen in target.signals.rest() {
             joiner.ended_outside(seen.key, None, trace)?;
         }
-        target.queues.values_mut().for_each(Queue::note_error);
         Ok(target.queues.values().map(|queue| queue.error_ns).max().unwrap_or(0))
     }
 
@@ -339,11 +338,14 @@ impl Target {
         let memory = self.process.as_ref().map(|process| process as &dyn ProcessMemory);
         let fates = self.signals.settle(horizon_ns, now_ns, memory);
         fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, trace))?;
-        self.queues.values_mut().for_each(Queue::note_error);
+        // All at once: the error is that of the clock by which they were converted.
+        for queue in self.queues.values_mut().filter(|queue| queue.ticks.is_ready()) {
+            queue.release(joiner, trace)?;
+        }
         Ok(())
     }
 
-    /// Takes note of what became of a packet, and writes what is known now.
+    /// Takes note of what became of a packet, and writes it if its times will never be known.
     fn decide(
         &mut self,
         fate: Fate,
@@ -358,9 +360,6 @@ impl Target {
         queue.ticks.started(ticks[0], seen.time_ns);
         queue.ticks.ended(ticks[1], read_ns);
         queue.held.push((seen, ticks));
-        if queue.ticks.is_ready() {
-            queue.release(joiner, trace)?;
-        }
         Ok(())
     }
 }
@@ -368,16 +367,20 @@ impl Target {
 impl Queue {
     /// Writes what was held, as far as the clock is known.
     fn release(&mut self, joiner: &mut Joiner, trace: &mut Writer) -> Result<(), TraceError> {
+        let mut converted = false;
         for (seen, ticks) in std::mem::take(&mut self.held) {
             let complete = self.complete(&seen, ticks);
+            converted |= complete.is_some();
             joiner.ended_outside(seen.key, complete, trace)?;
+        }
+        if converted && let Some(error_ns) = self.ticks.error_ns() {
+            self.error_ns = self.error_ns.max(error_ns);
         }
         Ok(())
     }
 
-    fn complete(&mut self, seen: &Seen, [start, end]: [u64; 2]) -> Option<Complete> {
+    fn complete(&self, seen: &Seen, [start, end]: [u64; 2]) -> Option<Complete> {
         let (start_ns, end_ns) = (self.ticks.to_ns(start)?, self.ticks.to_ns(end)?);
-        self.converted = true;
         Some(Complete { sequence: seen.key.1, start_ns, end_ns })
     }
 }

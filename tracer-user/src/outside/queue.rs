@@ -36,9 +36,7 @@ pub struct Queue {
     pub ticks: Ticks,
     /// Packets that ran, with the ticks of their start and end, while the clock is not known.
     pub held: Vec<(Seen, [u64; 2])>,
-    /// Times were converted since the last [`Queue::note_error`].
-    pub converted: bool,
-    /// By how much any of them can be off.
+    /// By how much any time that was converted can be off.
     pub error_ns: u64,
 }
 
@@ -57,15 +55,6 @@ impl Queue {
         }
         self.known.insert(index, Known { time_ns, sequence, own });
         Sight::New
-    }
-
-    /// Takes note of how far times that were converted now can be off.
-    pub fn note_error(&mut self) {
-        if std::mem::take(&mut self.converted)
-            && let Some(error_ns) = self.ticks.error_ns()
-        {
-            self.error_ns = self.error_ns.max(error_ns);
-        }
     }
 
     /// Forgets packets that no record can be about any more.
