@@ -67,6 +67,8 @@ pub struct Producer {
     epoch: u32,
     /// First packet that was instrumented in this recording.
     start: u64,
+    /// Packets below were consumed before the first doorbell of this recording.
+    consumed: u64,
     /// First packet that was not looked at.
     next: u64,
     /// Largest doorbell value seen.
@@ -148,6 +150,7 @@ impl Queue {
             producer: Lock::new(Producer {
                 epoch: 0,
                 start: 0,
+                consumed: 0,
                 next: 0,
                 asked: None,
                 cache: Vec::new(),
@@ -197,6 +200,10 @@ impl Queue {
         if value < producer.start {
             // From before this queue was recorded: its producer alone knows when to ring.
             RUNTIME.ring(doorbell, value as i64);
+            if value < producer.consumed {
+                // Somebody who did not meet us yet rang for it.
+                context.sink.lost(Loss::BEFORE_ATTACH, 1);
+            }
         }
         producer.asked = producer.asked.max(Some(value));
         let found_before = value < producer.next;
@@ -464,6 +471,7 @@ impl Producer {
     fn begin(&mut self, epoch: u32, at: u64) {
         self.epoch = epoch;
         self.start = at;
+        self.consumed = 0;
         self.next = at;
         self.asked = None;
         self.numbers.fill(Number::NONE);
@@ -481,6 +489,7 @@ impl Producer {
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
         let start = if value.wrapping_add(1) == write { value } else { write };
         self.begin(epoch, start);
+        self.consumed = read.min(start);
         let Some(packets) = view::packets(amd) else { return 0 };
         let first = read.max(start.saturating_sub(packets.len() as u64));
         let before = (first..start).filter(|&index| {

@@ -282,6 +282,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     closing(&bench);
     live(&bench);
     unloaded_while_we_come(recorder);
+    consumed_before_its_doorbell(recorder);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
 }
@@ -487,6 +488,30 @@ fn unloaded_while_we_come(recorder: &'static Recorder) {
     assert_eq!(recorder.told().names, [KERNEL], "told once");
     recorder.on.store(false, Ordering::Release);
     until("the end", || recorder.told().state == state::DORMANT);
+    lifecycle::close();
+}
+
+/// A thread that did not meet us yet rang for another one's packet: whose doorbell comes tells that it is
+/// not recorded.
+fn consumed_before_its_doorbell(recorder: &'static Recorder) {
+    let bench = Bench { fake: Fake::new(), recorder };
+    let queue = bench.queue(64, 3);
+    for index in [queue.reserve(), queue.reserve()] {
+        queue.publish(index, packet_type::DISPATCH, false, index + 1, 0);
+    }
+    queue.ring(1);
+    let read = || queue.amd.read_dispatch_id.load(Ordering::Acquire);
+    until("both are taken", || read() == 2);
+    let before = recorder.lost(Loss::BEFORE_ATTACH);
+    recorder.on.store(true, Ordering::Release);
+    assert_eq!(lifecycle::install(live_tables(bench.fake), recorder, Timing::Live), Ok(()));
+    queue.dispatch(true, 0);
+    assert_eq!(recorder.lost(Loss::BEFORE_ATTACH), before);
+    queue.ring(0);
+    assert_eq!(recorder.lost(Loss::BEFORE_ATTACH), before + 1);
+    recorder.on.store(false, Ordering::Release);
+    until("the end", || recorder.told().state == state::DORMANT);
+    queue.destroy();
     lifecycle::close();
 }
 

@@ -142,30 +142,30 @@ fn expect_joined(trace: &Recorded, pid: u32) {
     for dispatch in trace.dispatches.iter().filter(|d| d.record.correlation_id != 0) {
         *kernels.entry(dispatch.record.correlation_id).or_default() += 1;
     }
-    let (mut launches, mut missed) = (0, 0);
+    let (mut launches, mut missed) = (0, Vec::new());
     for call in trace.calls.iter().filter(|call| trace.function(call) == "hipLaunchKernel") {
         let (begin, end) = (call.record.begin_ns, call.record.end_ns);
         if whole.contains(&begin) && whole.contains(&end) {
             launches += 1;
             match kernels.get(&call.record.correlation_id) {
                 Some(&count) => assert_eq!(count, 1, "{call:?}"),
-                None => missed += 1,
+                None => missed.push(call),
             }
         }
     }
     assert!(launches > 0);
     let counted: u64 = expect_only_inevitable(trace).values().sum();
-    assert!(
-        missed <= counted.min(FEW),
-        "{missed} launches without a kernel; lost: {:?}",
-        trace.losses()
-    );
-    let calls: HashMap<u64, _> = trace.calls.iter().map(|c| (c.record.correlation_id, c)).collect();
     // A thread that was about to ring its doorbell when the tables were patched rings the old way; if
     // another one's doorbell then finds its packet, whose it is is not known.
     let known = |d: &&Dispatch| d.record.correlation_id != 0;
-    let unknown = trace.dispatches.iter().filter(|d| !known(d)).count();
-    assert!(unknown <= 8, "{unknown} dispatches without a call");
+    let unknown: Vec<_> = trace.dispatches.iter().filter(|d| !known(d)).collect();
+    assert!(unknown.len() <= 8, "{} dispatches without a call", unknown.len());
+    assert!(
+        missed.len() as u64 <= counted.min(FEW),
+        "recorded in {whole:?}, launches without a kernel: {missed:?}; lost: {:?}; kernels without a launch: {unknown:?}",
+        trace.losses()
+    );
+    let calls: HashMap<u64, _> = trace.calls.iter().map(|c| (c.record.correlation_id, c)).collect();
     for dispatch in trace.dispatches.iter().filter(known).filter(|d| whole.contains(&d.enqueue_ns))
     {
         let call = calls.get(&dispatch.record.correlation_id);
