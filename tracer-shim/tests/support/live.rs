@@ -132,6 +132,22 @@ impl Program {
         self.detach(recording)
     }
 
+    /// The same until `least` dispatches are recorded of a program that goes on launching.
+    pub fn record_some(&mut self, tier: u64, least: u64) -> Window {
+        let recording = self.attach(tier).expect("it runs");
+        self.wait_until_recorded(&recording.0, least);
+        self.detach(recording).expect("it runs")
+    }
+
+    /// Waits until `least` dispatches are recorded.
+    pub fn wait_until_recorded(&self, recording: &Recording, least: u64) {
+        let deadline = Instant::now() + super::DEADLINE;
+        while recording.recorded() < least {
+            assert!(Instant::now() < deadline, "too little is recorded; {}", self.activity());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until the program has launched something.
     pub fn wait_until_busy(&mut self) {
         let deadline = Instant::now() + super::DEADLINE;
