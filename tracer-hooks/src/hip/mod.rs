@@ -386,22 +386,23 @@ pub fn round(now: u64) -> Option<bool> {
     }
     let Some(mut switch) = HIP.switch.try_lock() else { return Some(true) };
     let Some(&sink) = STATE.sink.get() else { return Some(false) };
-    match HIP.phase.load(Ordering::Acquire) {
-        phase::ON => {
-            if HIP.created.load(Ordering::Relaxed) > 0
-                && !HIP.agents_told.swap(true, Ordering::Relaxed)
-                && let Some(hip) = HIP.interface.get()
-            {
-                agents::tell(hip, sink);
-            }
-            if now >= switch.next_ask_ns {
-                switch.next_ask_ns = now + ASK_EVERY_NS;
-                if worker::gave_up() || sink.wanted(now) != Wish::Record {
-                    disable();
-                    switch.ending_since_ns = now;
-                    switch.waited = Waited::since(now);
-                    HIP.phase.store(phase::ENDING, Ordering::Release);
-                }
+    let phase = HIP.phase.load(Ordering::Acquire);
+    // Also of a recording that ends: its first command may have been created just before.
+    if matches!(phase, phase::ON | phase::ENDING)
+        && HIP.created.load(Ordering::Relaxed) > 0
+        && !HIP.agents_told.swap(true, Ordering::Relaxed)
+        && let Some(hip) = HIP.interface.get()
+    {
+        agents::tell(hip, sink);
+    }
+    match phase {
+        phase::ON if now >= switch.next_ask_ns => {
+            switch.next_ask_ns = now + ASK_EVERY_NS;
+            if worker::gave_up() || sink.wanted(now) != Wish::Record {
+                disable();
+                switch.ending_since_ns = now;
+                switch.waited = Waited::since(now);
+                HIP.phase.store(phase::ENDING, Ordering::Release);
             }
         }
         phase::ENDING => {
