@@ -45,6 +45,13 @@ fn rocm_attached_again_and_again() {
         let unknown: Vec<&str> = errors.lines().filter(|line| !line.contains(known)).collect();
         assert!(unknown.is_empty(), "{program}: {unknown:?}");
         let truth = emulated_gpu::truth::read(&log).expect("log");
+        // A worker or reader that got no CPU for so long that the signals or a ring ran out: counted, and
+        // nothing can be verified.
+        let causes = [Loss::SIGNAL_POOL, Loss::OPERATION_RING_FULL, Loss::COMPLETION_RING_FULL];
+        let starved = |w: &Window| causes.iter().any(|cause| w.trace.losses[cause.0 as usize] > 0);
+        let all = windows.len();
+        windows.retain(|window| !starved(window));
+        assert!(windows.len() * 4 >= all * 3, "{program}: {} of {all} windows", windows.len());
         let mut sum = Seen::default();
         for window in &windows {
             let seen = verify(program, window, &truth);
