@@ -1,18 +1,18 @@
 //! Waiting on machines that may stand still.
 
-/// No more than this is counted between two looks, ns.
+/// What is counted between two looks at most by who looks a few times a second or more, ns.
 pub const LONGEST_LOOK_NS: u64 = 200_000_000;
 
 /// How long somebody has waited, counting only time in which it could have been ended: from one look
-/// to the next [`LONGEST_LOOK_NS`] at most. A virtual machine that is paused, or processes that are
-/// frozen, hold up whoever waits and whoever is waited for.
+/// to the next `LONGEST_NS` at most. A virtual machine that is paused, or processes that are frozen,
+/// hold up whoever waits and whoever is waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Waited {
+pub struct Waited<const LONGEST_NS: u64 = LONGEST_LOOK_NS> {
     waited_ns: u64,
     looked_ns: u64,
 }
 
-impl Waited {
+impl<const LONGEST_NS: u64> Waited<LONGEST_NS> {
     /// From `now_ns` on.
     #[must_use]
     pub const fn since(now_ns: u64) -> Self {
@@ -21,7 +21,7 @@ impl Waited {
 
     /// A look: how long it has been by now, ns.
     pub fn look(&mut self, now_ns: u64) -> u64 {
-        self.waited_ns += now_ns.saturating_sub(self.looked_ns).min(LONGEST_LOOK_NS);
+        self.waited_ns += now_ns.saturating_sub(self.looked_ns).min(LONGEST_NS);
         self.looked_ns = now_ns;
         self.waited_ns
     }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn time_that_nobody_looked_at_is_hardly_counted() {
-        let mut waited = Waited::since(1000);
+        let mut waited: Waited = Waited::since(1000);
         assert_eq!((waited.look(1010), waited.look(1030)), (10, 30));
         assert_eq!(waited.look(1_000_000_000_000), 30 + LONGEST_LOOK_NS);
         assert_eq!(waited.look(5), 30 + LONGEST_LOOK_NS, "never back");

@@ -11,14 +11,15 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use tracer_common::waited::Waited;
+
 use crate::sys;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
-/// Time from one look to the next counts as no more than this: when the machine stood still, so did the
-/// owner.
+/// How often whoever waits looks: when the machine stood still, so did the owner.
 const LOOK_NS: u64 = 20_000_000;
 
 /// A value behind a lock.
@@ -65,17 +66,15 @@ impl<T> Lock<T> {
                 return Some(guard);
             }
         }
+        let mut waited: Waited<LOOK_NS> = Waited::since(sys::now_ns());
         let mut left_ns = timeout_ns;
-        let mut looked_ns = sys::now_ns();
         // From here on the lock is taken as AWAITED, so that its release wakes the next waiter.
         while self.word.swap(AWAITED, Ordering::Acquire) != FREE {
             if left_ns == 0 {
                 return None;
             }
             sys::futex_wait(&self.word, AWAITED, left_ns.min(LOOK_NS));
-            let now_ns = sys::now_ns();
-            left_ns = left_ns.saturating_sub(now_ns.saturating_sub(looked_ns).min(LOOK_NS));
-            looked_ns = now_ns;
+            left_ns = timeout_ns.saturating_sub(waited.look(sys::now_ns()));
         }
         Some(Guard(self))
     }

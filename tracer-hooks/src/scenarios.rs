@@ -478,16 +478,15 @@ fn unload(fake: &Fake) {
 /// What ran since recording began has its name, even if its executable goes before everything that is
 /// loaded has been looked at. What goes later was known by then.
 fn unloaded_while_we_come(recorder: &'static Recorder) {
-    let fake = Fake::new();
+    let bench = Bench { fake: Fake::new(), recorder };
     recorder.told().names.clear();
     recorder.on.store(true, Ordering::Release);
-    *recorder.unloads.lock().expect("whole") = Some(fake);
-    assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
+    *recorder.unloads.lock().expect("whole") = Some(bench.fake);
+    assert_eq!(lifecycle::install(live_tables(bench.fake), recorder, Timing::Live), Ok(()));
     assert_eq!(recorder.told().names, [KERNEL]);
-    unload(fake);
+    unload(bench.fake);
     assert_eq!(recorder.told().names, [KERNEL], "told once");
-    recorder.on.store(false, Ordering::Release);
-    until("the end", || recorder.told().state == state::DORMANT);
+    bench.switch(false);
     lifecycle::close();
 }
 
@@ -509,8 +508,7 @@ fn consumed_before_its_doorbell(recorder: &'static Recorder) {
     assert_eq!(recorder.lost(Loss::BEFORE_ATTACH), before);
     queue.ring(0);
     assert_eq!(recorder.lost(Loss::BEFORE_ATTACH), before + 1);
-    recorder.on.store(false, Ordering::Release);
-    until("the end", || recorder.told().state == state::DORMANT);
+    bench.switch(false);
     queue.destroy();
     lifecycle::close();
 }
@@ -541,8 +539,7 @@ fn live(bench: &Bench) {
                 assert_eq!(lifecycle::install(tables, recorder, Timing::Live), Ok(()));
                 assert_eq!(recorder.told().state, state::ACTIVE);
                 std::thread::sleep(Duration::from_micros(random.below(10_000)));
-                recorder.on.store(false, Ordering::Release);
-                until("the end", || recorder.told().state == state::DORMANT);
+                bench.switch(false);
                 assert_eq!(SIGNALS.load(Ordering::Relaxed), 0, "no signals are kept");
             }
             stop.store(true, Ordering::Release);

@@ -217,12 +217,8 @@ fn rocm_a_kernel_that_runs_longer_than_the_recording() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let (recording, _) = running.attach(tier::TABLES).expect("it runs");
-    let deadline = Instant::now() + support::DEADLINE;
     // The program fills its memory before it launches.
-    while recording.recorded() < 2 {
-        assert!(Instant::now() < deadline, "nothing is launched");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    running.wait_until_recorded(&recording, 2);
     let began = Instant::now();
     let window = running.detach((recording, 0)).expect("it runs");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());

@@ -106,10 +106,16 @@ impl Scene {
         command
     }
 
+    /// `roctap record OPTIONS -o TRACE -- PROGRAM ARGUMENTS` of a test program.
+    pub fn recording(&self, options: &[&str], name: &str, arguments: &[&str]) -> Command {
+        let mut command = self.record(options);
+        command.arg("--").arg(app(name)).args(arguments);
+        command
+    }
+
     /// Records a test program.
     pub fn record_app(&self, options: &[&str], name: &str, arguments: &[&str]) -> Ran {
-        let mut command = self.record(options);
-        run(command.arg("--").arg(app(name)).args(arguments))
+        run(&mut self.recording(options, name, arguments))
     }
 
     /// Reads the trace.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use e2e::{Ran, Recorded, Scene, Signal, app, only_child, send_signal, wait_until};
+use e2e::{Ran, Recorded, Scene, Signal, only_child, send_signal, wait_until};
 use roctap::trace::model::{ApiCall, Dispatch};
 
 /// Every launch call has exactly one dispatch, on the call's own thread, and the dispatches of a
@@ -77,9 +77,7 @@ fn root_storm_with_clock_offset_and_drift() {
 #[test]
 fn root_everything_stands_still_now_and_then() {
     let scene = Scene::default();
-    let mut record = scene.record(&[]);
-    let record = record.arg("--").arg(app("storm")).args(["8", "4", "5000"]);
-    let roctap = record.spawn().expect("roctap");
+    let roctap = scene.recording(&[], "storm", &["8", "4", "5000"]).spawn().expect("roctap");
     let launched = || std::fs::metadata(scene.path("truth")).map_or(0, |meta| meta.len());
     for pause in 1..=4 {
         wait_until("kernels ran", || launched() > pause * 1_000_000);

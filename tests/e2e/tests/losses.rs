@@ -54,9 +54,7 @@ fn root_tiny_shim_rings_lose_what_they_count() {
 #[test]
 fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
     let scene = Scene::default();
-    let mut record = scene.record(&[]);
-    let command = record.arg("--").arg(app("storm")).args(["4", "2", "20000"]);
-    let child = command.spawn().expect("roctap");
+    let child = scene.recording(&[], "storm", &["4", "2", "20000"]).spawn().expect("roctap");
     // A trace that is being written can be read up to its last whole chunk.
     wait_until("calls and kernels are written", || {
         let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
@@ -79,8 +77,7 @@ fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
 #[test]
 fn root_killing_the_target_keeps_everything_up_to_then() {
     let scene = Scene::default();
-    let mut record = scene.record(&[]);
-    let child = record.arg("--").arg(app("loop")).args(["0", "2"]).spawn().expect("roctap");
+    let child = scene.recording(&[], "loop", &["0", "2"]).spawn().expect("roctap");
     wait_until("kernels ran", || {
         std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 1_000_000)
     });

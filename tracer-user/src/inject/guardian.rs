@@ -242,7 +242,7 @@ fn on_thread(
     if let Some(nice) = own
         && !matches!(task, Task::Unmap(..))
         // A list of threads ends early where one of them ends just then.
-        && let Some(new) = (0..20).find_map(|_| victim::named_inside(pid, started.tid)).and_then(id)
+        && let Some(new) = (0..ATTEMPTS).find_map(|_| victim::named_inside(pid, started.tid)).and_then(id)
     {
         // The new thread has its nice value from the hurried one, and what it starts will have its. The
         // process's is that of its main thread, unless another roctap hurries that just now.
