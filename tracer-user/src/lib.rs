@@ -18,6 +18,7 @@ pub mod inject;
 pub mod join;
 pub mod outside;
 pub mod plan;
+mod priority;
 pub mod privileges;
 pub mod probe;
 pub mod probes;

@@ -272,6 +272,36 @@ fn root_attach_to_several_processes_and_one_that_does_not_exist() {
     finish(second);
 }
 
+/// A process that fills a ring of the default size before all the others have their shims.
+#[test]
+fn root_attach_to_many_reads_the_first_meanwhile() {
+    let (scene, others) = (Scene::default(), [(); 6].map(|()| Scene::default()));
+    let idle = others
+        .each_ref()
+        .map(|other| Running::start(other.command(app("loop")).args(["0", "1", "10"])));
+    let busy = Running::spawn(scene.command(app("hsa_direct")).args(["s", "1000000000"]));
+    wait_until("it dispatches", || {
+        std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 20_000)
+    });
+    let mut record = scene.record(&["--api", "hsa", "-d", "0.1", "--force"]);
+    record.arg("-p").arg(busy.pid().to_string());
+    for other in &idle {
+        record.arg("-p").arg(other.pid().to_string());
+    }
+    // A machine can keep the reader waiting too: once, not each time.
+    let complete = (0..3).any(|_| {
+        run(&mut record).expect(0);
+        let trace = scene.trace();
+        assert!(trace.dispatches.iter().any(|d| d.process_id == busy.pid()));
+        trace.losses().is_empty()
+    });
+    assert!(complete, "{:?}", scene.trace().losses());
+    assert!(busy.end().expect(0).stdout.contains("result ok"));
+    for other in idle {
+        finish(other);
+    }
+}
+
 #[test]
 fn root_attach_to_all_that_run_and_that_start() {
     let scene = Scene::default();

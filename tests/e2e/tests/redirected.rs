@@ -74,7 +74,10 @@ fn expect_all_calls(trace: &Recorded, pid: u32, that_way: impl Fn(&ApiCall) -> b
 fn record(scene: &Scene, target: &Running, options: &[&str]) -> Ran {
     let pid = target.pid().to_string();
     let mut record = scene.record(&["-p", &pid, "--api", "hsa", "-d", "0.5", "--force"]);
-    run(record.args(options)).expect(0)
+    // A program that does nothing but call fills a ring of the default size in 0.2 s, for as long as
+    // which a machine may keep the reader waiting.
+    record.args(["--shim-ring-bytes", "33554432"]).args(options);
+    run(&mut record).expect(0)
 }
 
 #[test]

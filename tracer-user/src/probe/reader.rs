@@ -29,7 +29,7 @@ use rustix::{
 };
 
 use super::{ProbeError, Programs};
-use crate::privileges;
+use crate::{priority, privileges};
 
 /// How long the rings are left alone when nobody wakes the reader.
 const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -203,6 +203,7 @@ fn drain(
 ) -> Result<(), ProbeError> {
     let taken = Rc::new(RefCell::new(Vec::new()));
     let rings = open(rings, &taken)?;
+    priority::prefer_this_thread();
     privileges::drop_all();
     while !shared.stop.load(Ordering::Relaxed) {
         shared.wait(&rings).map_err(|cause| failed(cause.into()))?;

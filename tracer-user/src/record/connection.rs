@@ -10,7 +10,7 @@ use tracer_common::{
 
 use crate::{
     clock,
-    shim::{Frame, Memory, Reader},
+    shim::{Frame, Memory, Reader, Relief},
 };
 
 /// A shared memory that a shim writes to, or will.
@@ -31,9 +31,11 @@ pub struct Connection {
 
 impl Connection {
     /// A memory that the first process to claim it has.
-    pub fn open(memory: Memory) -> Self {
+    pub fn open(memory: Memory, relief: &Relief) -> Self {
+        let reader = Reader::new(memory);
+        relief.watch(&reader);
         Self {
-            reader: Reader::new(memory),
+            reader,
             handed_to: None,
             threads: None,
             seen_ns: None,
@@ -44,17 +46,9 @@ impl Connection {
     }
 
     /// A memory that was handed to process `pid`.
-    pub fn to(pid: u32, memory: Memory) -> Self {
+    pub fn to(pid: u32, memory: Memory, relief: &Relief) -> Self {
         let threads = Threads::of(pid);
-        Self {
-            reader: Reader::new(memory),
-            handed_to: Some(pid),
-            threads,
-            seen_ns: None,
-            ended: false,
-            dropped: None,
-            calls_taken: false,
-        }
+        Self { handed_to: Some(pid), threads, ..Self::open(memory, relief) }
     }
 
     /// The process that has claimed the memory.
@@ -88,7 +82,7 @@ impl Connection {
     pub fn end(&mut self) {
         self.dropped = Some(self.dropped());
         self.ended = true;
-        self.memory().release();
+        self.reader.release();
     }
 
     /// Tells the shim that it is being read.

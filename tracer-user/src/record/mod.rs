@@ -29,10 +29,10 @@ use anyhow::{Context as _, bail};
 
 use command::{Held, Running};
 use progress::Progress;
-use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
 
-use crate::privileges;
+use crate::{priority, privileges};
 
 /// How long the rings are left alone when nobody wakes the reader.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -97,12 +97,10 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     record(options, session, command, &stop)
 }
 
-/// A reader that is scheduled late loses records, and it needs little: prefer it to the target. Each
-/// process that is followed needs descriptors. After the command was started, which would inherit both.
+/// What is read late is lost, and each process that is followed needs descriptors. After the command was
+/// started, which would inherit both.
 fn hurry() {
-    if let Err(error) = setpriority_process(None, -10) {
-        tracing::debug!("keeping the normal priority: {error}");
-    }
+    priority::prefer_this_thread();
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::debug!("keeping the limit of descriptors: {error}");

@@ -184,6 +184,16 @@ impl Memory {
         self.ring_words(ring)[ring_word::DROPPED].load(Ordering::Relaxed)
     }
 
+    /// The writing end of a ring.
+    #[cfg(test)]
+    pub(super) fn producer(&self, ring: usize) -> tracer_common::ring::Producer<'static> {
+        let words = self.ring_words(ring);
+        let [head, tail, dropped] =
+            [ring_word::HEAD, ring_word::TAIL, ring_word::DROPPED].map(|index| &words[index]);
+        let data = &words[RING_HEADER_BYTES / 8..];
+        tracer_common::ring::Producer::new(head, tail, dropped, data)
+    }
+
     /// The reading end of a ring.
     pub fn consumer(&self, ring: usize) -> Consumer<'static> {
         let words = self.ring_words(ring);

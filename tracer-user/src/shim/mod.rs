@@ -3,7 +3,9 @@
 mod library;
 mod memory;
 mod reader;
+mod relief;
 
 pub use library::{Shim, ShimError};
 pub use memory::{Memory, MemoryError};
 pub use reader::{Frame, Reader, fuzz_ring};
+pub use relief::Relief;

@@ -1,6 +1,12 @@
 //! Takes frames out of a shim's rings and makes records of them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use tracer_common::{
     calls::{Call, MAX_CALL_WORDS},
@@ -32,9 +38,30 @@ pub enum Frame {
     Call(Call),
 }
 
+/// Frames that can wait to be handed out; more are left in the rings, whose producers count what is lost.
+const MAX_WAITING: usize = 1 << 18;
+
 /// Reads one memory.
 pub struct Reader {
+    shared: Arc<Shared>,
+    /// What is being handed out; kept for its room.
+    batch: Vec<(u32, Frame)>,
+}
+
+/// What a reader shares with its [`super::Relief`].
+pub(super) struct Shared {
     memory: Memory,
+    taken: Mutex<Taken>,
+}
+
+/// What has been taken out of the rings, and what was noticed there.
+struct Taken {
+    /// Threads and their frames, in the order of each thread.
+    waiting: Vec<(u32, Frame)>,
+    /// The reader was here since the relief was last.
+    visited: bool,
+    /// The rings are gone.
+    released: bool,
     /// Rings whose producer wrote nonsense: not read again.
     broken: Vec<bool>,
     /// Frames that were not understood.
@@ -42,32 +69,27 @@ pub struct Reader {
     frame: Box<[u64; MAX_FRAME_WORDS]>,
 }
 
-impl Reader {
-    /// A reader of `memory`.
-    pub fn new(memory: Memory) -> Self {
-        let broken = vec![false; memory.rings()];
-        Self { memory, broken, malformed: 0, frame: Box::new([0; MAX_FRAME_WORDS]) }
-    }
-
-    /// The memory.
-    pub fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    /// Gives every frame that is there now to `sink`, with the id of the thread that wrote it.
-    pub fn drain(&mut self, mut sink: impl FnMut(u32, Frame)) {
-        for ring in 0..self.memory.rings() {
-            let owner = self.memory.ring_owner(ring).load(Ordering::Acquire) as u32;
+impl Taken {
+    /// Takes every frame that is there now.
+    fn fill(&mut self, memory: &Memory) {
+        if self.released {
+            return;
+        }
+        for ring in 0..memory.rings() {
+            let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
             if owner == 0 || self.broken[ring] {
                 continue;
             }
-            let consumer = self.memory.consumer(ring);
+            let consumer = memory.consumer(ring);
             // Bounded, so that one busy ring does not starve the others.
             for _ in 0..1 << 16 {
+                if self.waiting.len() >= MAX_WAITING {
+                    return;
+                }
                 match consumer.pop(&mut self.frame) {
                     Ok(None) => break,
                     Ok(Some((kind, words))) => match parse(kind, &self.frame[..words]) {
-                        Some(frame) => sink(owner, frame),
+                        Some(frame) => self.waiting.push((owner, frame)),
                         None => self.malformed += 1,
                     },
                     Err(Corrupt) => {
@@ -81,39 +103,99 @@ impl Reader {
             }
         }
     }
+}
+
+impl Shared {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is there if the reader has not been here since the last time.
+    pub(super) fn relieve(&self) {
+        let mut taken = self.taken();
+        if !mem::take(&mut taken.visited) && self.memory.owner().is_some() {
+            taken.fill(&self.memory);
+        }
+    }
+}
+
+impl Reader {
+    /// A reader of `memory`.
+    pub fn new(memory: Memory) -> Self {
+        let taken = Mutex::new(Taken {
+            waiting: Vec::new(),
+            visited: false,
+            released: false,
+            broken: vec![false; memory.rings()],
+            malformed: 0,
+            frame: Box::new([0; MAX_FRAME_WORDS]),
+        });
+        Self { shared: Arc::new(Shared { memory, taken }), batch: Vec::new() }
+    }
+
+    pub(super) fn shared(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.shared)
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Memory {
+        &self.shared.memory
+    }
+
+    /// Gives every frame that is there now to `sink`, with the id of the thread that wrote it.
+    pub fn drain(&mut self, mut sink: impl FnMut(u32, Frame)) {
+        let mut taken = self.shared.taken();
+        taken.visited = true;
+        taken.fill(&self.shared.memory);
+        mem::swap(&mut self.batch, &mut taken.waiting);
+        // Whatever the sink does takes its time.
+        drop(taken);
+        self.batch.drain(..).for_each(|(thread, frame)| sink(thread, frame));
+    }
 
     /// The calls that are open now, with their threads.
     pub fn open_calls(&self) -> Vec<(u32, Call)> {
+        let memory = self.memory();
         let of_ring = |ring| {
-            let owner = self.memory.ring_owner(ring).load(Ordering::Acquire) as u32;
-            let calls = if owner == 0 { Vec::new() } else { self.memory.open_calls(ring) };
+            let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
+            let calls = if owner == 0 { Vec::new() } else { memory.open_calls(ring) };
             calls.into_iter().map(move |call| (owner, call))
         };
-        (0..self.memory.rings()).flat_map(of_ring).collect()
+        (0..memory.rings()).flat_map(of_ring).collect()
     }
 
     /// Frees the rings of threads that are gone, and gives the calls that they never returned from
     /// to `left`.
     pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool, mut left: impl FnMut(u32, Call)) {
-        for ring in 0..self.memory.rings() {
-            let word = self.memory.ring_owner(ring);
+        let (memory, taken) = (self.memory(), self.shared.taken());
+        for ring in 0..memory.rings() {
+            let word = memory.ring_owner(ring);
             let owner = word.load(Ordering::Acquire);
             if owner == 0 || alive(owner as u32) {
                 continue;
             }
             // The thread was gone before this look, so an empty ring stays empty.
-            if self.memory.consumer(ring).is_empty() {
-                self.memory.open_calls(ring).into_iter().for_each(|call| left(owner as u32, call));
-                self.memory.free_ring(ring);
+            if taken.waiting.is_empty() && memory.consumer(ring).is_empty() {
+                memory.open_calls(ring).into_iter().for_each(|call| left(owner as u32, call));
+                memory.free_ring(ring);
             }
         }
     }
 
+    /// Gives the rings' pages back: nobody writes to them any more, and everything has been read.
+    pub fn release(&self) {
+        // Whoever read meanwhile would find indices that make no sense, and later bring pages back.
+        let mut taken = self.shared.taken();
+        taken.released = true;
+        self.memory().release();
+    }
+
     /// Frames that were dropped by full rings, and frames that could not be understood.
     pub fn dropped(&self) -> (u64, u64) {
-        let full = (0..self.memory.rings()).map(|ring| self.memory.ring_dropped(ring)).sum();
-        let corrupt = self.broken.iter().filter(|&&broken| broken).count() as u64;
-        (full, self.malformed + corrupt)
+        let (memory, taken) = (self.memory(), self.shared.taken());
+        let full = (0..memory.rings()).map(|ring| memory.ring_dropped(ring)).sum();
+        let corrupt = taken.broken.iter().filter(|&&broken| broken).count() as u64;
+        (full, taken.malformed + corrupt)
     }
 }
 

@@ -101,7 +101,7 @@ impl Session {
         };
         let beat = || self.connections.iter().for_each(Connection::beat);
         let request = Request { pid, entry, attach, meanwhile: &beat };
-        let (programs, layout) = (&self.programs, self.layout);
+        let (programs, relief, layout) = (&self.programs, &self.relief, self.layout);
         let (words, first_id) =
             (self.selection.shim_calls(), first_call_id(self.connections.len()));
         let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {
@@ -114,7 +114,7 @@ impl Session {
             };
             let memory = Memory::adopt(handed.memory, layout)?;
             memory.want_calls(&words, first_id);
-            let connection = Connection::to(pid, memory);
+            let connection = Connection::to(pid, memory, relief);
             // The shim looks whether it is read before it records.
             connection.beat();
             Ok((connection, site))

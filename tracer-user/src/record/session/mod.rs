@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use tracer_common::{
     calls::{FIRST_ID, ID_BITS},
     shim::Layout,
@@ -36,7 +37,7 @@ use crate::{
     outside::Outside,
     privileges,
     probe::{self, Attachment, Follow, Programs, Settings},
-    shim::{Memory, MemoryError, Shim},
+    shim::{Memory, MemoryError, Relief, Shim},
     trace::{Writer, model::Metadata},
 };
 
@@ -59,6 +60,7 @@ pub struct Session {
     layout: Layout,
     shim: Option<Shim>,
     connections: Vec<Connection>,
+    relief: Relief,
     /// Looks for processes to attach to.
     watch: Option<watch::Watch>,
     /// Processes that were named and could not be attached to.
@@ -86,11 +88,12 @@ impl Session {
         let memories = if by_environment { options.processes } else { 0 };
         let selection = Selection::new(options, shim.is_some())?;
         let words = selection.shim_calls();
+        let relief = Relief::start().context("starting the thread that reads the shims' rings")?;
         let connections = (0..memories)
             .map(|index| {
                 let memory = Memory::create(layout)?;
                 memory.want_calls(&words, first_call_id(index as usize));
-                Ok(Connection::open(memory))
+                Ok(Connection::open(memory, &relief))
             })
             .collect::<Result<_, MemoryError>>()?;
         let programs = Programs::load(Settings {
@@ -121,6 +124,7 @@ impl Session {
             layout,
             shim,
             connections,
+            relief,
             watch: options.all.then(watch::Watch::new),
             failed: 0,
             late_children: 0,
