@@ -89,10 +89,11 @@ impl<'a> Consumer<'a> {
         Self { head, tail, data }
     }
 
-    /// Whether everything that was pushed has been taken.
-    pub fn is_empty(&self) -> bool {
+    /// How many words have been pushed and not taken, going by the ring's indices.
+    pub fn ready(&self) -> u64 {
+        let tail = self.tail.load(Ordering::Relaxed);
         // Acquire as in `pop`; `tail` is ours.
-        self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Relaxed)
+        self.head.load(Ordering::Acquire).wrapping_sub(tail).min(self.data.len() as u64)
     }
 
     /// Takes the oldest frame: its words without the first go into `frame`, its kind is returned.

@@ -70,38 +70,34 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes every frame that is there now.
-    fn fill(&mut self, memory: &Memory) {
-        if self.released {
-            return;
+    /// Takes what stands in the next `words` words of a ring; how many of them are left when no more
+    /// can wait.
+    fn fill(&mut self, memory: &Memory, ring: usize, mut words: u64) -> u64 {
+        let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
+        if owner == 0 || self.broken[ring] {
+            return 0;
         }
-        for ring in 0..memory.rings() {
-            let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
-            if owner == 0 || self.broken[ring] {
-                continue;
-            }
-            let consumer = memory.consumer(ring);
-            // Bounded, so that one busy ring does not starve the others.
-            for _ in 0..1 << 16 {
-                if self.waiting.len() >= MAX_WAITING {
-                    return;
-                }
-                match consumer.pop(&mut self.frame) {
-                    Ok(None) => break,
-                    Ok(Some((kind, words))) => match parse(kind, &self.frame[..words]) {
+        let consumer = memory.consumer(ring);
+        while words > 0 && self.waiting.len() < MAX_WAITING {
+            match consumer.pop(&mut self.frame) {
+                Ok(None) => return 0,
+                Ok(Some((kind, length))) => {
+                    words = words.saturating_sub(length as u64 + 1);
+                    match parse(kind, &self.frame[..length]) {
                         Some(frame) => self.waiting.push((owner, frame)),
                         None => self.malformed += 1,
-                    },
-                    Err(Corrupt) => {
-                        self.broken[ring] = true;
-                        tracing::warn!(
-                            "the shim's ring {ring} (thread {owner}) is corrupt; it is not read any more"
-                        );
-                        break;
                     }
+                }
+                Err(Corrupt) => {
+                    self.broken[ring] = true;
+                    tracing::warn!(
+                        "the shim's ring {ring} (thread {owner}) is corrupt; it is not read any more"
+                    );
+                    return 0;
                 }
             }
         }
+        words
     }
 }
 
@@ -112,9 +108,11 @@ impl Shared {
 
     /// Takes what is there if the reader has not been here since the last time.
     pub(super) fn relieve(&self) {
-        let mut taken = self.taken();
-        if !mem::take(&mut taken.visited) && self.memory.owner().is_some() {
-            taken.fill(&self.memory);
+        let (memory, mut taken) = (&self.memory, self.taken());
+        if !mem::take(&mut taken.visited) && !taken.released && memory.owner().is_some() {
+            for ring in 0..memory.rings() {
+                taken.fill(memory, ring, memory.consumer(ring).ready());
+            }
         }
     }
 }
@@ -144,13 +142,25 @@ impl Reader {
 
     /// Gives every frame that is there now to `sink`, with the id of the thread that wrote it.
     pub fn drain(&mut self, mut sink: impl FnMut(u32, Frame)) {
-        let mut taken = self.shared.taken();
+        let (shared, batch) = (&self.shared, &mut self.batch);
+        let mut hand_out = |mut taken: MutexGuard<'_, Taken>| {
+            mem::swap(batch, &mut taken.waiting);
+            // Whatever the sink does takes its time.
+            drop(taken);
+            batch.drain(..).for_each(|(thread, frame)| sink(thread, frame));
+        };
+        let mut taken = shared.taken();
         taken.visited = true;
-        taken.fill(&self.shared.memory);
-        mem::swap(&mut self.batch, &mut taken.waiting);
-        // Whatever the sink does takes its time.
-        drop(taken);
-        self.batch.drain(..).for_each(|(thread, frame)| sink(thread, frame));
+        hand_out(taken);
+        for ring in 0..shared.memory.rings() {
+            // Not what is written meanwhile: one busy ring does not starve the others.
+            let mut words = shared.memory.consumer(ring).ready();
+            while words > 0 {
+                let mut taken = shared.taken();
+                words = taken.fill(&shared.memory, ring, words);
+                hand_out(taken);
+            }
+        }
     }
 
     /// The calls that are open now, with their threads.
@@ -175,7 +185,7 @@ impl Reader {
                 continue;
             }
             // The thread was gone before this look, so an empty ring stays empty.
-            if taken.waiting.is_empty() && memory.consumer(ring).is_empty() {
+            if taken.waiting.is_empty() && memory.consumer(ring).ready() == 0 {
                 memory.open_calls(ring).into_iter().for_each(|call| left(owner as u32, call));
                 memory.free_ring(ring);
             }
@@ -245,6 +255,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tracer_common::shim::Layout;
 
     proptest! {
         #[test]
@@ -258,6 +269,29 @@ mod tests {
         fn any_ring_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
             fuzz_ring(&bytes);
         }
+    }
+
+    /// More than can wait, in two rings: all of it comes with one call.
+    #[test]
+    fn everything_that_is_there_is_drained() {
+        const FRAMES: u64 = MAX_WAITING as u64 + 1000;
+        let layout = Layout { rings: 2, ring_bytes: 16 << 20 };
+        let mut reader = Reader::new(Memory::create(layout).unwrap());
+        for ring in [0, 1] {
+            reader.memory().ring_owner(ring).store(ring as u64 + 1, Ordering::Release);
+            let producer = reader.memory().producer(ring);
+            for number in 0..FRAMES {
+                assert!(producer.push(kind::COMPLETE, [&[number, 0, 0], &[]]));
+            }
+        }
+        let mut counts = [0, 0];
+        reader.drain(|thread, frame| {
+            let Frame::Complete(complete) = frame else { panic!("{frame:?}") };
+            let count = &mut counts[thread as usize - 1];
+            assert_eq!(complete.sequence, *count, "of thread {thread}, in its order");
+            *count += 1;
+        });
+        assert_eq!(counts, [FRAMES; 2]);
     }
 
     #[test]
