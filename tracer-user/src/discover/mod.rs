@@ -261,7 +261,7 @@ pub(crate) fn mapped<T>(
     wanted: impl Fn(&str) -> Option<T>,
 ) -> Result<Vec<(T, File)>, DiscoverError> {
     let maps = process(pid)?.maps().map_err(|e| DiscoverError::proc(pid, "maps", e))?;
-    let mut found = BTreeMap::new();
+    let (mut found, mut unopened) = (BTreeMap::new(), BTreeMap::new());
     for map in maps {
         let MMapPath::Path(path) = &map.pathname else { continue };
         let name = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
@@ -273,13 +273,27 @@ pub(crate) fn mapped<T>(
         if let Some(file) = File::mapped(pid, map.address.0..map.address.1, path, map.inode) {
             found.insert(key, (wanted, file));
         } else {
-            tracing::warn!(
-                "process {pid}: {} is mapped but the mapped file cannot be opened",
-                path.display()
-            );
+            unopened.insert(key, path.clone());
         }
     }
+    unopened.retain(|key, _| !found.contains_key(key));
+    // Whoever ends has its maps a moment longer than the files.
+    if !unopened.is_empty() && !has_program(pid) {
+        return Err(DiscoverError::NoProcess { pid });
+    }
+    for path in unopened.into_values() {
+        tracing::warn!(
+            "process {pid}: {} is mapped but the mapped file cannot be opened",
+            path.display()
+        );
+    }
     Ok(found.into_values().collect())
+}
+
+/// Whether process `pid` runs a program: one that is about to end does not any more.
+pub(crate) fn has_program(pid: u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    !program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// The ids of all processes that this user may see.

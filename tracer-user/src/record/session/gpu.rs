@@ -6,7 +6,7 @@ use tracer_common::shim::{Attach, attach_status};
 use super::{Session, first_call_id};
 use crate::{
     clock,
-    discover::SHIM_FILE_NAME,
+    discover::{self, SHIM_FILE_NAME},
     inject::{self, Entry, Handed, Injected, Request},
     probe::Attachment,
     record::{Gpu, connection::Connection, prospect::Prospect, target::Tier},
@@ -31,8 +31,7 @@ impl Session {
         let tier = match self.inject(pid) {
             Ok(None) => return Ok(()),
             Ok(Some(tier)) => tier,
-            // One that is about to end has no program any more.
-            Err(_) if std::fs::read_link(format!("/proc/{pid}/exe")).is_err() => {
+            Err(_) if !discover::has_program(pid) => {
                 Tier::Uprobes("it ended before the shim was in it".to_owned())
             }
             Err(error) if self.gpu == Gpu::Auto => {
