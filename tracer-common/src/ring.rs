@@ -89,10 +89,11 @@ impl<'a> Consumer<'a> {
         Self { head, tail, data }
     }
 
-    /// How many words have been pushed and not taken, going by the ring's indices.
+    /// How many words have been pushed and not taken, going by the ring's indices: not less, while
+    /// another thread takes some.
     pub fn ready(&self) -> u64 {
         let tail = self.tail.load(Ordering::Relaxed);
-        // Acquire as in `pop`; `tail` is ours.
+        // Acquire as in `pop`.
         self.head.load(Ordering::Acquire).wrapping_sub(tail).min(self.data.len() as u64)
     }
 

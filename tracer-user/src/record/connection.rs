@@ -76,13 +76,17 @@ impl Connection {
     /// claimed later.
     pub fn ended_at(&mut self, time_ns: u64) {
         self.ended = self.seen_ns.is_some_and(|seen| seen < time_ns);
+        if self.ended {
+            self.reader.close();
+        }
     }
 
     /// The process has ended, and all that it wrote was read.
     pub fn end(&mut self) {
         self.dropped = Some(self.dropped());
         self.ended = true;
-        self.reader.release();
+        self.reader.close();
+        self.memory().release();
     }
 
     /// Tells the shim that it is being read.

@@ -38,8 +38,11 @@ pub enum Frame {
     Call(Call),
 }
 
-/// Frames that can wait to be handed out; more are left in the rings, whose producers count what is lost.
-const MAX_WAITING: usize = 1 << 18;
+/// Words of frames that are taken for a reader that does not come, 32 MiB; more are left in the rings,
+/// whose producers count what is lost.
+const ALLOWANCE: u64 = 4 << 20;
+/// Words of frames that are taken before they are handed out.
+const PORTION: u64 = 1 << 19;
 
 /// Reads one memory.
 pub struct Reader {
@@ -60,8 +63,10 @@ struct Taken {
     waiting: Vec<(u32, Frame)>,
     /// The reader was here since the relief was last.
     visited: bool,
-    /// The rings are gone.
-    released: bool,
+    /// Words that the relief may take before the reader comes.
+    allowance: u64,
+    /// Nobody wants what is written from now on.
+    closed: bool,
     /// Rings whose producer wrote nonsense: not read again.
     broken: Vec<bool>,
     /// Frames that were not understood.
@@ -70,19 +75,19 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes what stands in the next `words` words of a ring; how many of them are left when no more
-    /// can wait.
-    fn fill(&mut self, memory: &Memory, ring: usize, mut words: u64) -> u64 {
+    /// Takes what stands in the next `words` words of a ring, and what of a frame goes beyond them.
+    fn fill(&mut self, memory: &Memory, ring: usize, words: u64) {
         let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
         if owner == 0 || self.broken[ring] {
-            return 0;
+            return;
         }
         let consumer = memory.consumer(ring);
-        while words > 0 && self.waiting.len() < MAX_WAITING {
+        let mut left = words;
+        while left > 0 {
             match consumer.pop(&mut self.frame) {
-                Ok(None) => return 0,
+                Ok(None) => return,
                 Ok(Some((kind, length))) => {
-                    words = words.saturating_sub(length as u64 + 1);
+                    left = left.saturating_sub(length as u64 + 1);
                     match parse(kind, &self.frame[..length]) {
                         Some(frame) => self.waiting.push((owner, frame)),
                         None => self.malformed += 1,
@@ -93,11 +98,10 @@ impl Taken {
                     tracing::warn!(
                         "the shim's ring {ring} (thread {owner}) is corrupt; it is not read any more"
                     );
-                    return 0;
+                    return;
                 }
             }
         }
-        words
     }
 }
 
@@ -109,10 +113,13 @@ impl Shared {
     /// Takes what is there if the reader has not been here since the last time.
     pub(super) fn relieve(&self) {
         let (memory, mut taken) = (&self.memory, self.taken());
-        if !mem::take(&mut taken.visited) && !taken.released && memory.owner().is_some() {
-            for ring in 0..memory.rings() {
-                taken.fill(memory, ring, memory.consumer(ring).ready());
-            }
+        if mem::take(&mut taken.visited) || taken.closed || memory.owner().is_none() {
+            return;
+        }
+        for ring in 0..memory.rings() {
+            let words = memory.consumer(ring).ready().min(taken.allowance);
+            taken.allowance -= words;
+            taken.fill(memory, ring, words);
         }
     }
 }
@@ -123,7 +130,8 @@ impl Reader {
         let taken = Mutex::new(Taken {
             waiting: Vec::new(),
             visited: false,
-            released: false,
+            allowance: ALLOWANCE,
+            closed: false,
             broken: vec![false; memory.rings()],
             malformed: 0,
             frame: Box::new([0; MAX_FRAME_WORDS]),
@@ -145,22 +153,26 @@ impl Reader {
         let (shared, batch) = (&self.shared, &mut self.batch);
         let mut hand_out = |mut taken: MutexGuard<'_, Taken>| {
             mem::swap(batch, &mut taken.waiting);
-            // Whatever the sink does takes its time.
+            // Whatever the sink does takes its time, in which the relief may come.
             drop(taken);
             batch.drain(..).for_each(|(thread, frame)| sink(thread, frame));
         };
         let mut taken = shared.taken();
-        taken.visited = true;
+        (taken.visited, taken.allowance) = (true, ALLOWANCE);
         hand_out(taken);
         for ring in 0..shared.memory.rings() {
             // Not what is written meanwhile: one busy ring does not starve the others.
             let mut words = shared.memory.consumer(ring).ready();
             while words > 0 {
+                let portion = words.min(PORTION);
                 let mut taken = shared.taken();
-                words = taken.fill(&shared.memory, ring, words);
+                taken.fill(&shared.memory, ring, portion);
                 hand_out(taken);
+                words -= portion;
             }
         }
+        // What the relief has taken before we came to its ring.
+        hand_out(shared.taken());
     }
 
     /// The calls that are open now, with their threads.
@@ -177,27 +189,28 @@ impl Reader {
     /// Frees the rings of threads that are gone, and gives the calls that they never returned from
     /// to `left`.
     pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool, mut left: impl FnMut(u32, Call)) {
-        let (memory, taken) = (self.memory(), self.shared.taken());
+        let memory = self.memory();
         for ring in 0..memory.rings() {
             let word = memory.ring_owner(ring);
             let owner = word.load(Ordering::Acquire);
             if owner == 0 || alive(owner as u32) {
                 continue;
             }
+            let taken = self.shared.taken();
+            let waits = taken.waiting.iter().any(|&(thread, _)| thread == owner as u32);
             // The thread was gone before this look, so an empty ring stays empty.
-            if taken.waiting.is_empty() && memory.consumer(ring).ready() == 0 {
+            if !waits && memory.consumer(ring).ready() == 0 {
                 memory.open_calls(ring).into_iter().for_each(|call| left(owner as u32, call));
                 memory.free_ring(ring);
             }
         }
     }
 
-    /// Gives the rings' pages back: nobody writes to them any more, and everything has been read.
-    pub fn release(&self) {
-        // Whoever read meanwhile would find indices that make no sense, and later bring pages back.
+    /// Leaves alone what is written from now on: all that is wanted was drained.
+    pub fn close(&mut self) {
         let mut taken = self.shared.taken();
-        taken.released = true;
-        self.memory().release();
+        taken.closed = true;
+        (taken.waiting, self.batch) = Default::default();
     }
 
     /// Frames that were dropped by full rings, and frames that could not be understood.
@@ -255,7 +268,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tracer_common::shim::Layout;
+    use tracer_common::shim::{Layout, control};
 
     proptest! {
         #[test]
@@ -271,10 +284,10 @@ mod tests {
         }
     }
 
-    /// More than can wait, in two rings: all of it comes with one call.
+    /// Far more than is handed out at once, in two rings: all of it comes with one call.
     #[test]
     fn everything_that_is_there_is_drained() {
-        const FRAMES: u64 = MAX_WAITING as u64 + 1000;
+        const FRAMES: u64 = PORTION;
         let layout = Layout { rings: 2, ring_bytes: 16 << 20 };
         let mut reader = Reader::new(Memory::create(layout).unwrap());
         for ring in [0, 1] {
@@ -292,6 +305,39 @@ mod tests {
             *count += 1;
         });
         assert_eq!(counts, [FRAMES; 2]);
+    }
+
+    /// The relief takes nothing while the reader comes, then as much as it may, and nothing of a
+    /// closed reader.
+    #[test]
+    fn readers_that_are_late_are_relieved() {
+        let memory = Memory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
+        memory.word(control::PID).store(1, Ordering::Relaxed);
+        memory.ring_owner(0).store(7, Ordering::Release);
+        let (producer, consumer) = (memory.producer(0), memory.consumer(0));
+        let mut reader = Reader::new(memory);
+        let fill = |words: u64| {
+            for _ in 0..words / 4 {
+                assert!(producer.push(kind::COMPLETE, [&[0; 3], &[]]));
+            }
+        };
+        reader.drain(|_, _| {});
+        fill(ALLOWANCE + 4000);
+        reader.shared.relieve();
+        assert_eq!(consumer.ready(), ALLOWANCE + 4000, "the reader was here");
+        for _ in 0..3 {
+            reader.shared.relieve();
+            assert_eq!(consumer.ready(), 4000);
+        }
+        let mut count = 0;
+        reader.drain(|_, _| count += 1);
+        assert_eq!(count, ALLOWANCE / 4 + 1000);
+        reader.close();
+        fill(400);
+        for _ in 0..3 {
+            reader.shared.relieve();
+        }
+        assert_eq!(consumer.ready(), 400);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Empties rings in the place of a reader that is busy with something else: with putting the shim into
-//! the next process, or with a file that takes no more for a while.
+//! the next process, or with a file that takes no more for a moment.
 
 use std::{
     io,
@@ -14,8 +14,8 @@ use std::{
 use super::{Reader, reader::Shared};
 use crate::{priority, privileges};
 
-/// A reader that has not come for as long as this is relieved. A thread that does nothing but call
-/// fills a ring of the default size in 200 ms.
+/// A reader that has not come between two looks is relieved. A thread that does nothing but call fills
+/// a ring of the default size in 200 ms.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// A thread that takes frames out of rings whose readers are late, and keeps them for them.
@@ -49,7 +49,9 @@ impl Relief {
             priority::prefer_this_thread();
             privileges::drop_all();
             while !theirs.stop.load(Ordering::Relaxed) {
-                theirs.all().iter().filter_map(Weak::upgrade).for_each(|shared| shared.relieve());
+                let late: Vec<_> = theirs.all().iter().filter_map(Weak::upgrade).collect();
+                late.iter().for_each(|shared| shared.relieve());
+                drop(late);
                 thread::park_timeout(INTERVAL);
             }
         })?;
@@ -83,6 +85,31 @@ mod tests {
 
     use super::*;
     use crate::shim::{Frame, Memory};
+
+    /// What the relief takes while the reader is at another ring comes with the same call.
+    #[test]
+    fn a_drain_takes_what_the_relief_took_meanwhile() {
+        let memory = Memory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
+        memory.word(control::PID).store(1, Ordering::Relaxed);
+        for ring in [0, 1] {
+            memory.ring_owner(ring).store(ring as u64 + 1, Ordering::Release);
+            assert!(memory.producer(ring).push(kind::COMPLETE, [&[0; 3], &[]]));
+        }
+        let second = memory.consumer(1);
+        let mut reader = Reader::new(memory);
+        let shared = reader.shared().upgrade().unwrap();
+        let mut threads = Vec::new();
+        reader.drain(|thread, _| {
+            if thread == 1 {
+                // First it sees that the reader was here.
+                shared.relieve();
+                shared.relieve();
+                assert_eq!(second.ready(), 0);
+            }
+            threads.push(thread);
+        });
+        assert_eq!(threads, [1, 2]);
+    }
 
     /// Far more frames than the ring holds, while nobody drains it: none is lost, and they come in
     /// their order.

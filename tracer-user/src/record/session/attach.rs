@@ -73,6 +73,8 @@ impl Session {
             self.targets.remove(&pid);
             self.programs.forget(pid);
         }
+        // The shims of others have gone on writing.
+        self.take_frames(|_| {})?;
         attached
     }
 
