@@ -56,17 +56,18 @@ fn root_outside_times_of_packets_with_signals() {
     {
         let scene = Scene::new(settings);
         let options = ["--gpu", "uprobes", "--api", "hsa"];
-        let ran = scene.record_app(&options, "hsa_direct", &["s", "4000"]).expect(0);
+        // Names are read while the program lives: it does for longer than a machine keeps roctap waiting.
+        let ran = scene.record_app(&options, "hsa_direct", &["s", "30000"]).expect(0);
         let trace = scene.trace();
         trace.expect_complete();
         let process = trace.tables().processes.values().next().expect("a process");
         let error_ns = process.clock_error_ns;
-        assert!((1..2_000_000).contains(&error_ns), "{error_ns} ns");
+        assert!((1..2_000_000).contains(&error_ns), "{error_ns} ns: {ran:#?}");
         trace.expect_dispatches(&scene.true_dispatches(), error_ns + 1000);
         for dispatch in &trace.dispatches {
             assert_eq!(dispatch.flags & op_flag::ESTIMATED_TIMES, op_flag::ESTIMATED_TIMES);
         }
-        ran.complains(&["4000 have times, which are estimated"]);
+        ran.complains(&["30000 have times, which are estimated"]);
     }
 }
 
