@@ -17,7 +17,7 @@ use crate::{
 
 /// How long a process may be traced by a guardian, which holds it for milliseconds: that of another
 /// roctap, or of one that was killed.
-const GUARDED_WITHIN: Duration = Duration::from_secs(1);
+const GUARDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why nothing is put into a process. Its API calls can be recorded all the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
