@@ -123,6 +123,12 @@ impl Scene {
         Recorded::read(&self.trace_path())
     }
 
+    /// Reads the trace while it is being written, up to its last whole chunk; none before much is there.
+    pub fn trace_so_far(&self) -> Option<Recorded> {
+        let written = std::fs::metadata(self.trace_path()).is_ok_and(|meta| meta.len() > 4096);
+        written.then(|| self.trace())
+    }
+
     /// What the emulated GPU did.
     pub fn truth(&self) -> Vec<Operation> {
         truth::read(&self.path("truth")).expect("ground truth")

@@ -310,8 +310,8 @@ fn root_attach_to_all_that_run_and_that_start() {
     let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
     let recording = scene.record(&["-a"]).spawn().expect("roctap");
     let seen = |pid| {
-        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
-        written && scene.trace().dispatches.iter().any(|d| d.process_id == pid)
+        let trace = scene.trace_so_far();
+        trace.is_some_and(|trace| trace.dispatches.iter().any(|d| d.process_id == pid))
     };
     wait_until("what runs is recorded", || seen(target.pid()));
     let later = Scene::default();
@@ -403,11 +403,8 @@ fn root_attach_follows_children_and_programs_that_are_executed() {
     let target = Running::start(shell.args(["-c", script]).arg(app("loop")));
     let recording = scene.record(&["-p", &target.pid().to_string()]).spawn().expect("roctap");
     let pids = || {
-        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
-        let mut pids: Vec<u32> = match written {
-            true => scene.trace().dispatches.iter().map(|d| d.process_id).collect(),
-            false => Vec::new(),
-        };
+        let dispatches = scene.trace_so_far().map(|trace| trace.dispatches).unwrap_or_default();
+        let mut pids: Vec<u32> = dispatches.iter().map(|d| d.process_id).collect();
         pids.sort_unstable();
         pids.dedup();
         pids
@@ -430,10 +427,8 @@ fn root_attach_to_a_parent_of_forked_workers() {
     let mut roctap = scene.record(&["-p", &target.pid().to_string()]);
     let recording = roctap.spawn().expect("roctap");
     let workers = || {
-        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
         let mut launches: BTreeMap<u32, usize> = BTreeMap::new();
-        if written {
-            let trace = scene.trace();
+        if let Some(trace) = scene.trace_so_far() {
             for dispatch in trace.dispatches.iter().filter(|d| d.record.correlation_id != 0) {
                 let worked = trace.kernel(dispatch) == "worker_kernel";
                 *launches.entry(dispatch.process_id).or_default() += usize::from(worked);
@@ -500,8 +495,8 @@ fn root_attach_to_another_users_process() {
     let target = Running::start(command.env_remove("EMUGPU_LOG").args(["0", "1", "1000"]));
     let pid = target.pid();
     let recorded = || {
-        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
-        written && scene.trace().dispatches.iter().any(|d| d.process_id == pid)
+        let trace = scene.trace_so_far();
+        trace.is_some_and(|trace| trace.dispatches.iter().any(|d| d.process_id == pid))
     };
     wait_until("it is recorded", recorded);
     interrupt(recording).expect(0);

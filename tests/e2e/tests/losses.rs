@@ -55,13 +55,9 @@ fn root_tiny_shim_rings_lose_what_they_count() {
 fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
     let scene = Scene::default();
     let child = scene.recording(&[], "storm", &["4", "2", "20000"]).spawn().expect("roctap");
-    // A trace that is being written can be read up to its last whole chunk.
     wait_until("calls and kernels are written", || {
-        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
-        written && {
-            let trace = scene.trace();
-            !trace.calls.is_empty() && !trace.dispatches.is_empty()
-        }
+        let trace = scene.trace_so_far();
+        trace.is_some_and(|trace| !trace.calls.is_empty() && !trace.dispatches.is_empty())
     });
     send_signal(child.id(), Signal::KILL);
     // The program inherited the pipe: its end is the end of the output.
@@ -81,11 +77,8 @@ fn root_killing_the_target_keeps_everything_up_to_then() {
     let loops = |name: &str| name.starts_with("loop_t");
     // Names are told by the shim's thread, which a busy machine may keep waiting.
     wait_until("kernels are written, with their names", || {
-        let written = std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 4096);
-        written && {
-            let trace = scene.trace();
-            trace.dispatches.iter().any(|d| loops(&trace.kernel(d)))
-        }
+        let trace = scene.trace_so_far();
+        trace.is_some_and(|trace| trace.dispatches.iter().any(|d| loops(&trace.kernel(d))))
     });
     send_signal(only_child(child.id()), Signal::KILL);
     let ran: e2e::Ran = child.wait_with_output().expect("output").into();
