@@ -65,7 +65,7 @@ wire! {
         /// Bits of [`flag`].
         pub flags: u16,
         /// API and link records: domain (high 16 bits) and operation id (low 16 bits) of the call,
-        /// see [`Cookie`].
+        /// see [`Capture`].
         pub operation: u32,
         /// Thread group id of the calling process.
         pub pid: u32,
@@ -184,14 +184,16 @@ wire! {
     }
 }
 
-/// Values of [`Config::phase`]: what a return without an entry is.
+/// Values of [`Config::phase`]: what is recorded, and what a return without an entry is.
 pub mod phase {
     /// Probes are being attached: a call that was open at the start.
     pub const ATTACHING: u32 = 0;
     /// All probes are attached: a loss, unless the call is around all that the thread did since.
     pub const ATTACHED: u32 = 1;
-    /// Entry probes are being removed: a call after the end.
+    /// The recording ends: new calls are left out, and a return without an entry is one of them.
     pub const DETACHING: u32 = 2;
+    /// It has ended: nothing is recorded any more.
+    pub const ENDED: u32 = 3;
 }
 
 /// Values of [`Config::follow`]: whose life is reported.
@@ -212,7 +214,7 @@ wire! {
     pub struct Frame {
         /// Stack pointer at entry: where the return address is.
         pub sp: u64,
-        /// As [`Cookie::out_arg`].
+        /// As [`Capture::out_arg`].
         pub out_arg: u64,
         /// What is written when it returns. `end_ns` and `ret` are those of an earlier call until then.
         pub record: ApiRecord,
@@ -251,10 +253,44 @@ wire! {
         pub wake_mark_bytes: u64,
         /// Offset of `tgid` in the kernel's `task_struct`.
         pub tgid_offset: u64,
+        /// By which the place of a probe is found; zero where cookies tell the function.
+        pub place: PlaceOffsets,
         /// One of [`phase`].
         pub phase: u32,
         /// One of [`follow`].
         pub follow: u32,
+        /// 1 where cookies tell the file alone, and the function is found by the probe's [`Place`].
+        pub by_place: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+wire! {
+    /// Where the kernel keeps the place of the probe that runs a program
+    /// (`uprobe_dispatcher`, `kernel/trace/trace_uprobe.c`).
+    pub struct PlaceOffsets {
+        /// Of `utask` in `task_struct`.
+        pub utask: u64,
+        /// Of `vaddr` in `uprobe_task`, which points at an `uprobe_dispatch_data`.
+        pub vaddr: u64,
+        /// Of `tu` in that, which points at a `trace_uprobe`.
+        pub probe: u64,
+        /// Of `offset` in that: the probed instruction's in its file.
+        pub offset: u64,
+    }
+}
+
+/// Functions that can be probed at the same time, of all libraries together.
+pub const MAX_CAPTURES: usize = 16384;
+
+wire! {
+    /// Where a probe is: a key of the table of places.
+    pub struct Place {
+        /// As [`Cookie::index`].
+        pub file: u64,
+        /// Offset in the file of the probed instruction.
+        pub offset: u64,
     }
 }
 
@@ -265,7 +301,8 @@ const _: () = {
     assert!(size_of::<Header>() == 16);
     assert!(size_of::<Frame>() == 144);
     assert!(size_of::<ThreadState>() == 24 + MAX_DEPTH * 144);
-    assert!(size_of::<Config>() == 32);
+    assert!(size_of::<Config>() == 72);
+    assert!(size_of::<Place>() == 16);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
     assert!(size_of::<LifeRecord>() == 32);
@@ -300,8 +337,10 @@ impl Loss {
     pub const PACKET_RING_FULL: Self = Self(8);
     /// Packets behind one doorbell beyond [`MAX_PACKETS`].
     pub const PACKET_MISSED: Self = Self(9);
+    /// A probed function was called that the table of places does not have.
+    pub const UNKNOWN_PLACE: Self = Self(10);
     /// How many causes there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -315,6 +354,7 @@ impl Loss {
         Self::LIFE_RING_FULL,
         Self::PACKET_RING_FULL,
         Self::PACKET_MISSED,
+        Self::UNKNOWN_PLACE,
     ];
 
     /// What was lost and why, for people.
@@ -330,14 +370,46 @@ impl Loss {
             Self::LIFE_RING_FULL => "process events: ring buffer or table full",
             Self::PACKET_RING_FULL => "GPU packets and signals, from outside: ring buffer full",
             Self::PACKET_MISSED => "GPU packets, from outside: too many behind one doorbell",
+            Self::UNKNOWN_PLACE => "API calls: of which function could not be told",
             _ => "unknown cause",
         }
     }
 }
 
-/// What user space tells the API programs about a probed function, through the link's cookie.
+/// What a link tells the program that it runs, by its cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cookie {
+    /// The process that the probe is for, [`Self::TRACED`] or [`Self::ANY`]. Kernels run programs in
+    /// others too: the return programs of events run wherever anybody's probe is at the place.
+    pub pid: u32,
+    /// API programs: the function's number in the table of captures, or where
+    /// [`Config::by_place`] is set that of the probed file.
+    pub index: u32,
+}
+
+impl Cookie {
+    /// In place of a process: all that are traced.
+    pub const TRACED: u32 = u32::MAX;
+    /// In place of a process: whichever the kernel runs the program in. Where roctap knows processes by
+    /// other numbers than the kernel.
+    pub const ANY: u32 = 0;
+
+    /// Packs the cookie.
+    #[inline(always)]
+    pub const fn to_u64(self) -> u64 {
+        (self.pid as u64) << 32 | self.index as u64
+    }
+
+    /// Unpacks a cookie.
+    #[inline(always)]
+    pub const fn from_u64(v: u64) -> Self {
+        Self { pid: (v >> 32) as u32, index: v as u32 }
+    }
+}
+
+/// What the API programs capture of a probed function's calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Capture {
     /// [`crate::activity::Domain`] (its low 8 bits).
     pub domain: u8,
     /// Operation id inside the domain.
@@ -355,8 +427,8 @@ pub struct Cookie {
     pub by_shim: u8,
 }
 
-impl Cookie {
-    /// Packs the cookie.
+impl Capture {
+    /// Packs it into a word.
     #[inline(always)]
     pub const fn to_u64(self) -> u64 {
         self.operation as u64
@@ -368,7 +440,7 @@ impl Cookie {
             | (self.by_shim as u64) << 57
     }
 
-    /// Unpacks a cookie.
+    /// Unpacks a word.
     #[inline(always)]
     pub const fn from_u64(v: u64) -> Self {
         Self {
@@ -388,8 +460,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cookie_round_trips() {
-        let cookie = Cookie {
+    fn words_round_trip() {
+        let capture = Capture {
             domain: 3,
             operation: 0xBEEF,
             stack_args: 3,
@@ -398,7 +470,9 @@ mod tests {
             shim_calls: 1,
             by_shim: 1,
         };
+        assert_eq!(Capture::from_u64(capture.to_u64()), capture);
+        let cookie = Cookie { pid: u32::MAX - 1, index: 7 };
         assert_eq!(Cookie::from_u64(cookie.to_u64()), cookie);
-        assert_eq!(cookie.to_u64() as u32, 3 << 16 | 0xBEEF, "the low half is Header::operation");
+        assert_eq!(capture.to_u64() as u32, 3 << 16 | 0xBEEF, "the low half is Header::operation");
     }
 }

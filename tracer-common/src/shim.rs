@@ -14,13 +14,35 @@ use crate::{bpf::wire, calls};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
 pub const MEMORY_ENV: &str = "ROCTAP_SHIM_MEMORY";
-/// The exported function whose first instruction is the dispatch probe site.
+/// The exported function that is the dispatch probe site.
 pub const DISPATCH_SITE: &str = "roctap_dispatch_site";
+/// Its code: a 1-byte nop, which every kernel emulates when it is probed, a 5-byte nop, at which some
+/// replace the trap by a call (and most single-step), and a return. One of the nops is probed.
+pub const DISPATCH_CODE: [u8; 7] = [0x90, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0xc3];
+/// Where the 5-byte nop is.
+pub const DISPATCH_LONG_NOP: usize = 1;
+
+/// The body of a naked function of [`DISPATCH_CODE`].
+#[macro_export]
+macro_rules! dispatch_code {
+    () => {
+        core::arch::naked_asm!(
+            ".byte {}, {}, {}, {}, {}, {}, {}",
+            const $crate::shim::DISPATCH_CODE[0],
+            const $crate::shim::DISPATCH_CODE[1],
+            const $crate::shim::DISPATCH_CODE[2],
+            const $crate::shim::DISPATCH_CODE[3],
+            const $crate::shim::DISPATCH_CODE[4],
+            const $crate::shim::DISPATCH_CODE[5],
+            const $crate::shim::DISPATCH_CODE[6],
+        )
+    };
+}
 /// In place of a sequence number, the dispatch site's first argument when the second and third tell
 /// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;

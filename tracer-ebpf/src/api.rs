@@ -11,8 +11,8 @@ use core::{arch::asm, ffi::c_void};
 use tracer_common::{
     activity::Domain,
     bpf::{
-        ApiRecord, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
-        phase,
+        ApiRecord, Capture, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag,
+        kind, phase,
     },
     shim::{SITE_CALLS, SITE_OWN_CODE},
 };
@@ -25,14 +25,33 @@ use crate::maps::{self, Told, Wake};
 extern "C" fn api_enter(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
-    // SAFETY: `ctx` is the program's context.
-    let cookie = Cookie::from_u64(unsafe { bpf_get_attach_cookie(ctx) });
-    if cookie.entry_only != 0 {
-        enter_only(regs, cookie);
+    if phase() == phase::DETACHING {
+        return 0;
+    }
+    let pid_tgid = bpf_get_current_pid_tgid();
+    let cookie = own_cookie(ctx, pid_tgid);
+    let Some(capture) = cookie.and_then(|cookie| maps::capture(cookie.index)) else { return 0 };
+    if capture.entry_only != 0 {
+        enter_only(regs, pid_tgid, capture);
     } else {
-        enter(regs, cookie);
+        enter(regs, pid_tgid, capture);
     }
     0
+}
+
+/// The cookie of the link that runs the program; none where nothing is recorded, because the link is not
+/// for this process or the recording has ended.
+#[inline(always)]
+pub fn own_cookie(ctx: *mut c_void, pid_tgid: u64) -> Option<Cookie> {
+    // SAFETY: `ctx` is the program's context.
+    let cookie = Cookie::from_u64(unsafe { bpf_get_attach_cookie(ctx) });
+    let pid = (pid_tgid >> 32) as u32;
+    let is_own = match cookie.pid {
+        Cookie::ANY => true,
+        Cookie::TRACED => maps::PROCESSES.get_ptr(pid).is_some(),
+        own => own == pid,
+    };
+    (is_own && phase() != phase::ENDED).then_some(cookie)
 }
 
 #[inline(always)]
@@ -76,8 +95,8 @@ fn told(pid_tgid: u64) -> Option<&'static Told> {
 /// Whether the shim makes the call: the function is one that it calls for itself, and the return
 /// address is in its code.
 #[inline(always)]
-fn from_shim(regs: &pt_regs, cookie: Cookie, told: Option<&Told>) -> bool {
-    let (1.., Some(told)) = (cookie.shim_calls, told) else { return false };
+fn from_shim(regs: &pt_regs, capture: Capture, told: Option<&Told>) -> bool {
+    let (1.., Some(told)) = (capture.shim_calls, told) else { return false };
     // SAFETY: the helper checks the address.
     let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
     told.code[0] <= back && back < told.code[1]
@@ -85,21 +104,20 @@ fn from_shim(regs: &pt_regs, cookie: Cookie, told: Option<&Told>) -> bool {
 
 /// Whether the shim records the call itself.
 #[inline(always)]
-fn by_shim(cookie: Cookie, told: Option<&Told>) -> bool {
-    told.is_some_and(|told| u64::from(cookie.by_shim) & told.tables != 0)
+fn by_shim(capture: Capture, told: Option<&Told>) -> bool {
+    told.is_some_and(|told| u64::from(capture.by_shim) & told.tables != 0)
 }
 
 /// What the shim told, if that matters for calls of a function.
 #[inline(always)]
-fn told_of(cookie: Cookie, pid_tgid: u64) -> Option<&'static Told> {
-    if cookie.shim_calls | cookie.by_shim != 0 { told(pid_tgid) } else { None }
+fn told_of(capture: Capture, pid_tgid: u64) -> Option<&'static Told> {
+    if capture.shim_calls | capture.by_shim != 0 { told(pid_tgid) } else { None }
 }
 
 #[inline(always)]
-fn enter(regs: &pt_regs, cookie: Cookie) {
-    let pid_tgid = bpf_get_current_pid_tgid();
-    let told = told_of(cookie, pid_tgid);
-    if by_shim(cookie, told) {
+fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
+    let told = told_of(capture, pid_tgid);
+    if by_shim(capture, told) {
         return;
     }
     let Some(thread) = maps::thread(pid_tgid) else { return };
@@ -107,8 +125,11 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
     let mut parent_id = 0;
-    let mut shim = from_shim(regs, cookie, told);
-    while let Some(outer) = maps::frame(thread, depth.wrapping_sub(1)) {
+    let mut shim = from_shim(regs, capture, told);
+    let mut steps = maps::Steps::new();
+    while steps.next()
+        && let Some(outer) = maps::frame(thread, depth.wrapping_sub(1))
+    {
         if outer.sp >= regs.rsp {
             parent_id = outer.record.correlation_id;
             shim |= outer.record.header.flags & flag::SHIM != 0;
@@ -126,11 +147,11 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     let Some(frame) = maps::frame(thread, depth) else { return };
     // Field by field: as a whole it would be built on the stack and copied.
     frame.sp = regs.rsp;
-    frame.out_arg = u64::from(cookie.out_arg);
+    frame.out_arg = u64::from(capture.out_arg);
     let record = &mut frame.record;
     record.header.kind = kind::API;
     record.header.flags = if shim { flag::SHIM } else { 0 };
-    record.header.operation = cookie.to_u64() as u32;
+    record.header.operation = capture.to_u64() as u32;
     record.header.pid = (pid_tgid >> 32) as u32;
     record.header.tid = pid_tgid as u32;
     record.correlation_id = maps::next_correlation_id();
@@ -145,7 +166,7 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
     record.extra[0] = 0;
     record.extra[1] = 0;
     record.extra[2] = 0;
-    if cookie.stack_args != 0 {
+    if capture.stack_args != 0 {
         let (words, flags) = stack_arguments(regs);
         record.header.flags |= flags;
         record.extra[0] = words[0];
@@ -161,19 +182,18 @@ fn enter(regs: &pt_regs, cookie: Cookie) {
 
 /// A function that is not return-probed is recorded at its entry.
 #[inline(always)]
-fn enter_only(regs: &pt_regs, cookie: Cookie) {
-    let pid_tgid = bpf_get_current_pid_tgid();
+fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
     let (parent_id, flags) = match maps::thread(pid_tgid) {
         Some(thread) => innermost(thread),
         None => (0, 0),
     };
-    let told = told_of(cookie, pid_tgid);
-    if flags & flag::SHIM != 0 || by_shim(cookie, told) || from_shim(regs, cookie, told) {
+    let told = told_of(capture, pid_tgid);
+    if flags & flag::SHIM != 0 || by_shim(capture, told) || from_shim(regs, capture, told) {
         return;
     }
-    let (extra, flags) = if cookie.stack_args != 0 { stack_arguments(regs) } else { ([0; 3], 0) };
+    let (extra, flags) = if capture.stack_args != 0 { stack_arguments(regs) } else { ([0; 3], 0) };
     let record = ApiRecord {
-        header: header(kind::API, flags | flag::ENTRY_ONLY, cookie.to_u64() as u32, pid_tgid),
+        header: header(kind::API, flags | flag::ENTRY_ONLY, capture.to_u64() as u32, pid_tgid),
         correlation_id: maps::next_correlation_id(),
         parent_id,
         begin_ns: now(),
@@ -203,28 +223,35 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
     let pid_tgid = bpf_get_current_pid_tgid();
+    let Some(cookie) = own_cookie(ctx, pid_tgid) else { return 0 };
     match maps::known_thread(pid_tgid as u32) {
-        Some(thread) => exit(ctx, regs, pid_tgid, end_ns, thread),
-        None if returns_to_shim(ctx, pid_tgid) => {}
-        None => open_at_start(ctx, regs, pid_tgid, end_ns),
+        Some(thread) => exit(cookie, regs, pid_tgid, end_ns, thread),
+        None => without_entry(cookie, pid_tgid, |capture| {
+            open_at_start(capture, regs, pid_tgid, end_ns);
+        }),
     }
     0
 }
 
-/// Whether the shim records the call that returns.
+/// Does something with a call that returns and whose entry was not seen, unless the shim records it.
 #[inline(always)]
-fn returns_to_shim(ctx: *mut c_void, pid_tgid: u64) -> bool {
-    // SAFETY: `ctx` is the program's context.
-    let cookie = Cookie::from_u64(unsafe { bpf_get_attach_cookie(ctx) });
-    by_shim(cookie, told_of(cookie, pid_tgid))
+fn without_entry(cookie: Cookie, pid_tgid: u64, then: impl FnOnce(Capture)) {
+    if let Some(capture) = maps::capture(cookie.index)
+        && !by_shim(capture, told_of(capture, pid_tgid))
+    {
+        then(capture);
+    }
 }
 
 #[inline(always)]
-fn exit(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut ThreadState) {
+fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut ThreadState) {
     // The return address has been popped.
     let sp = regs.rsp.wrapping_sub(8);
     let mut depth = (thread.depth as usize).wrapping_sub(1);
-    while let Some(frame) = maps::frame(thread, depth) {
+    let mut steps = maps::Steps::new();
+    while steps.next()
+        && let Some(frame) = maps::frame(thread, depth)
+    {
         // Of calls that were entered with the same stack pointer, by tail calls, the innermost
         // returns first, and the kernel runs the return probes in that order.
         if frame.sp == sp {
@@ -243,17 +270,17 @@ fn exit(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &m
         depth = depth.wrapping_sub(1);
         maps::lost(Loss::ABANDONED);
     }
-    if returns_to_shim(ctx, pid_tgid) {
-        // It was not seen at its entry on purpose.
-    } else if thread.skipped > 0 {
-        // Nested too deep: counted at its entry.
-        thread.skipped -= 1;
-    } else if sp > thread.highest_sp || phase() == phase::ATTACHING {
-        see_stack(thread, sp);
-        open_at_start(ctx, regs, pid_tgid, end_ns);
-    } else if phase() == phase::ATTACHED {
-        maps::lost(Loss::STATE_NOT_FOUND);
-    }
+    without_entry(cookie, pid_tgid, |capture| {
+        if thread.skipped > 0 {
+            // Nested too deep: counted at its entry.
+            thread.skipped -= 1;
+        } else if sp > thread.highest_sp || phase() == phase::ATTACHING {
+            see_stack(thread, sp);
+            open_at_start(capture, regs, pid_tgid, end_ns);
+        } else if phase() == phase::ATTACHED {
+            maps::lost(Loss::STATE_NOT_FOUND);
+        }
+    });
 }
 
 /// Reads what the output argument points at, now that the function has written it.
@@ -296,7 +323,7 @@ pub fn submit(record: &mut ApiRecord, end_ns: u64, ret: u64) {
 
 /// One of [`phase`].
 #[inline(always)]
-fn phase() -> u32 {
+pub fn phase() -> u32 {
     maps::config().map_or(phase::ATTACHING, |config| config.phase)
 }
 
@@ -310,12 +337,11 @@ fn see_stack(thread: &mut ThreadState, sp: u64) {
 
 /// A call that was entered before its probe was there.
 #[inline(always)]
-fn open_at_start(ctx: *mut c_void, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
+fn open_at_start(capture: Capture, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
     if phase() == phase::DETACHING {
         return;
     }
-    // SAFETY: `ctx` is the program's context.
-    let operation = unsafe { bpf_get_attach_cookie(ctx) } as u32;
+    let operation = capture.to_u64() as u32;
     let record = ApiRecord {
         header: header(kind::API, flag::OPEN_AT_START, operation, pid_tgid),
         correlation_id: maps::next_correlation_id(),
@@ -338,6 +364,9 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
     let pid_tgid = bpf_get_current_pid_tgid();
+    if own_cookie(ctx, pid_tgid).is_none() {
+        return 0;
+    }
     if regs.rdi == SITE_OWN_CODE || regs.rdi == SITE_CALLS {
         tell(regs, pid_tgid);
         return 0;
@@ -376,7 +405,10 @@ fn tell(regs: &pt_regs, pid_tgid: u64) {
 pub fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
     let mut innermost = hsa;
     let mut at = (thread.depth as usize).wrapping_sub(1);
-    while let Some(frame) = maps::frame(thread, at) {
+    let mut steps = maps::Steps::new();
+    while steps.next()
+        && let Some(frame) = maps::frame(thread, at)
+    {
         let call = (frame.record.correlation_id, frame.record.header.operation);
         if call.1 >> 16 == Domain::HIP_API.0 {
             return call;

@@ -81,7 +81,9 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     let Some(thread) = maps::known_thread(pid_tgid as u32) else { return 0 };
     let mut at = 0;
-    while at < thread.depth as usize
+    let mut steps = maps::Steps::new();
+    while steps.next()
+        && at < thread.depth as usize
         && let Some(frame) = maps::frame(thread, at)
     {
         frame.record.header.flags |= flag::OPEN_AT_END;

@@ -1,9 +1,9 @@
 //! roctap's BPF programs: they record API calls, tie the shim's dispatches to them and follow
-//! processes. `cargo xtask build-ebpf` compiles them; on any other target this crate is empty, so
-//! that a plain `cargo check` needs no BPF toolchain.
+//! processes. The build script of `roctap` compiles them; on any other target this crate is empty,
+//! so that a plain `cargo check` needs no BPF toolchain.
 //!
-//! Data flow: a probe fires → the thread's stack of open calls in `maps::THREADS` → one record in
-//! the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
+//! Data flow: a probe fires → the thread's stack of open calls in `maps::NEAR` or `maps::THREADS` → one
+//! record in the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
 
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch, core_intrinsics))]

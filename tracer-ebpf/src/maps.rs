@@ -8,10 +8,16 @@ use core::{
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, RingBuf},
-    helpers::{bpf_get_smp_processor_id, generated::bpf_ringbuf_query},
+    helpers::{
+        bpf_get_smp_processor_id, bpf_probe_read_kernel,
+        generated::{bpf_get_current_task, bpf_ringbuf_query},
+    },
     macros::btf_map,
 };
-use tracer_common::bpf::{Config, Frame, Loss, MAX_DEPTH, NEAR_THREADS, ThreadState, kind};
+use tracer_common::bpf::{
+    Capture, Config, Frame, Loss, MAX_CAPTURES, MAX_DEPTH, NEAR_THREADS, Place, PlaceOffsets,
+    ThreadState, kind,
+};
 
 use crate::life;
 
@@ -73,6 +79,14 @@ static LOSSES: PerCpuArray<u64, { Loss::COUNT }> = PerCpuArray::new();
 #[btf_map]
 static CALLS: PerCpuArray<u64, 1> = PerCpuArray::new();
 
+/// What is captured of each function: [`Capture`], by [`Cookie::index`].
+#[btf_map]
+static CAPTURES: Array<u64, MAX_CAPTURES> = Array::new();
+
+/// The same, by the place of the function's probe.
+#[btf_map]
+static PLACES: HashMap<Place, u64, MAX_CAPTURES, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
 /// What user space sets before the programs are attached.
 #[btf_map]
 static CONFIG: Array<Config, 1> = Array::new();
@@ -81,6 +95,36 @@ static CONFIG: Array<Config, 1> = Array::new();
 #[inline(always)]
 pub fn config() -> Option<&'static Config> {
     CONFIG.get(0)
+}
+
+/// What is captured of the function whose probe runs the program; `index` is that of its cookie.
+#[inline(always)]
+pub fn capture(index: u32) -> Option<Capture> {
+    let config = config()?;
+    let word = if config.by_place == 0 {
+        CAPTURES.get(index)
+    } else {
+        let place = place(&config.place).map(|offset| Place { file: index.into(), offset });
+        // SAFETY: map values are live; they are written before the place is probed.
+        place.and_then(|place| unsafe { PLACES.get(place) })
+    };
+    if word.is_none() {
+        lost(Loss::UNKNOWN_PLACE);
+    }
+    word.map(|word| Capture::from_u64(*word))
+}
+
+/// Offset in its file of the probe that runs the program, as the kernel itself remembers it.
+#[inline(always)]
+fn place(offsets: &PlaceOffsets) -> Option<u64> {
+    // SAFETY: the helper has no preconditions.
+    let task = unsafe { bpf_get_current_task() };
+    let word = |base: u64, offset: u64| {
+        // SAFETY: the helper checks the address; the offset is from the running kernel's BTF.
+        unsafe { bpf_probe_read_kernel(base.wrapping_add(offset) as *const u64) }.ok()
+    };
+    let dispatch = word(word(task, offsets.utask)?, offsets.vaddr)?;
+    word(word(dispatch, offsets.probe)?, offsets.offset)
 }
 
 /// Counts one loss.
@@ -215,6 +259,28 @@ pub fn frame(thread: &mut ThreadState, index: usize) -> Option<&mut Frame> {
 }
 
 const _: () = assert!(MAX_DEPTH == 16, "the mask in `frame`");
+
+/// Counts the steps of a loop over frames, which are no more than there are frames.
+///
+/// The loops end by themselves, but verifiers before that of Linux 6.18 do not see it: the compiler
+/// compares the index in a copied register, of which they learn nothing. This counter is opaque to the
+/// compiler, which would otherwise derive it from the index, and a known number to every verifier.
+pub struct Steps(u64);
+
+impl Steps {
+    #[inline(always)]
+    pub const fn new() -> Self {
+        Self(0)
+    }
+
+    /// Whether another step may follow.
+    #[inline(always)]
+    pub fn next(&mut self) -> bool {
+        // SAFETY: adds 1 to the counter.
+        unsafe { asm!("{0} += 1", inout(reg) self.0, options(pure, nomem, nostack)) };
+        self.0 <= MAX_DEPTH as u64
+    }
+}
 
 /// Who wakes the reader.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use aya_ebpf::{
     helpers::{self, bpf_get_current_pid_tgid, generated::bpf_probe_read_user},
 };
 use core::{arch::asm, ffi::c_void};
-use tracer_common::bpf::{BatchRecord, Loss, MAX_PACKETS, PacketRecord, SignalRecord, kind};
+use tracer_common::bpf::{BatchRecord, Loss, MAX_PACKETS, PacketRecord, SignalRecord, kind, phase};
 
 use crate::{
     api,
@@ -58,11 +58,16 @@ fn read<T>(address: u64) -> Option<T> {
 extern "C" fn doorbell(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    // When the recording ends: a packet whose call is left out has nobody to belong to.
+    let pid_tgid = bpf_get_current_pid_tgid();
+    if api::own_cookie(ctx, pid_tgid).is_none() || api::phase() == phase::DETACHING {
+        return 0;
+    }
     let Some(signal) = read::<Signal>(regs.rdi) else { return 0 };
     if DOORBELLS.contains(&signal.kind)
         && let Some(queue) = read::<Queue>(signal.queue)
     {
-        ring(signal.queue, &queue, regs.rsi);
+        ring(signal.queue, &queue, regs.rsi, pid_tgid);
     }
     0
 }
@@ -73,9 +78,13 @@ extern "C" fn doorbell(ctx: *mut c_void) -> u32 {
 extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    let pid_tgid = bpf_get_current_pid_tgid();
+    if api::own_cookie(ctx, pid_tgid).is_none() {
+        return 0;
+    }
     let Some(signal) = read::<Signal>(regs.rdi) else { return 0 };
     let record = SignalRecord {
-        header: api::header(kind::SIGNAL, 0, 0, bpf_get_current_pid_tgid()),
+        header: api::header(kind::SIGNAL, 0, 0, pid_tgid),
         signal: regs.rdi,
         time_ns: api::now(),
         ticks: signal.ticks,
@@ -88,8 +97,7 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
 
 /// A doorbell announces the packets up to `last`.
 #[inline(always)]
-fn ring(address: u64, queue: &Queue, last: u64) {
-    let pid_tgid = bpf_get_current_pid_tgid();
+fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
     let (before, wake) = announced(QueueKey { queue: address, pid: pid_tgid >> 32 }, last);
     if before > 0 {
         send_before(address, queue, last, before, pid_tgid);

@@ -111,11 +111,11 @@ static AT_END: extern "C" fn() = at_end;
 /// half of `own` is 0 when that may have been another thread; `call` is the innermost open HSA call
 /// that we record, and the high half of `own` its operation.
 ///
-/// Its first instruction is a 5-byte no-op, which a uprobe replaces without single-stepping.
+/// It does nothing, at whichever of two instructions the kernel probes it cheaply.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64, call: u64) {
-    core::arch::naked_asm!(".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret")
+    tracer_common::dispatch_code!()
 }
 
 unsafe extern "C" {

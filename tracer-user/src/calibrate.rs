@@ -1,7 +1,7 @@
 //! `roctap doctor --calibrate`: what a probe costs on this machine, by the class of its instruction.
 //!
-//! Three functions of this program, one for each class, are probed with BPF programs that do nothing,
-//! and called. Nothing is stored and no other process is touched.
+//! Functions of this program, one for each class and one that is like the shim's dispatch site, are probed
+//! with BPF programs that do nothing, and called. Nothing is stored and no other process is touched.
 
 use std::{
     arch::naked_asm,
@@ -10,15 +10,15 @@ use std::{
 };
 
 use procfs::process::MMapPath;
-use tracer_common::bpf::Cookie;
+use tracer_common::bpf::Capture;
 
 use crate::{
-    plan::Class,
-    probe::{Attachment, Follow, ProbeError, Programs, Settings, Site},
+    plan::{Class, KernelVersion, dispatch_site},
+    probe::{Follow, ProbeError, Programs, Settings, Site},
 };
 
-/// How long each of the nine measurements may take.
-const BUDGET: Duration = Duration::from_millis(120);
+/// How long each of the fourteen measurements may take.
+const BUDGET: Duration = Duration::from_millis(80);
 /// Calls between two looks at the clock.
 const BATCH: u32 = 64;
 
@@ -54,6 +54,12 @@ extern "C" fn single_step() {
     naked_asm!("mov rax, rdi", "ret")
 }
 
+/// What is code for code the shim's dispatch site.
+#[unsafe(naked)]
+extern "C" fn dispatch() {
+    tracer_common::dispatch_code!()
+}
+
 /// What probes of a class cost here.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
@@ -65,20 +71,31 @@ pub struct Cost {
     pub entry_and_return_ns: f64,
 }
 
-/// Measures all classes, in about a second.
+/// What probes cost here.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Costs {
+    /// By class.
+    pub classes: Vec<Cost>,
+    /// ns that the probe of the shim's dispatch site adds to each enqueued operation.
+    pub dispatch_ns: f64,
+}
+
+/// Measures all classes and the dispatch site, in about a second.
 ///
 /// # Errors
 ///
 /// When the probes cannot be placed.
-pub fn measure() -> Result<Vec<Cost>, CalibrateError> {
-    let programs = Programs::load(Settings {
-        ring_bytes: 4096,
-        follow: Follow::Nobody,
-        uprobe_multi: crate::doctor::has_uprobe_multi(),
-    })?;
+pub fn measure() -> Result<Costs, CalibrateError> {
+    let programs = Programs::load(Settings::new(4096, Follow::Nobody))?;
     let functions: [(Class, extern "C" fn()); 3] =
         [(Class::Nop5, nop5), (Class::Emulated, emulated), (Class::SingleStep, single_step)];
-    functions.into_iter().map(|(class, function)| cost(&programs, class, function)).collect()
+    let costs = functions.into_iter().map(|(class, function)| cost(&programs, class, function));
+    let classes = costs.collect::<Result<_, _>>()?;
+    let place = file_offset(dispatch as *const () as u64)?;
+    let kernel = KernelVersion::running().unwrap_or(KernelVersion::EMULATES_PUSH);
+    let (nop, _) = dispatch_site(place % 4096, kernel);
+    let dispatch_ns = added_ns(&programs, dispatch, place + nop, Returns::NotProbed)?;
+    Ok(Costs { classes, dispatch_ns })
 }
 
 fn cost(
@@ -86,27 +103,32 @@ fn cost(
     class: Class,
     function: extern "C" fn(),
 ) -> Result<Cost, CalibrateError> {
-    let site = Site {
-        symbol: class.name().to_owned(),
-        file: None,
-        file_offset: file_offset(function as *const () as u64)?,
-        cookie: Cookie::default(),
-    };
+    let place = file_offset(function as *const () as u64)?;
+    let entry_ns = added_ns(programs, function, place, Returns::NotProbed)?;
+    let entry_and_return_ns = added_ns(programs, function, place, Returns::Probed)?;
+    Ok(Cost { class, entry_ns, entry_and_return_ns })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Returns {
+    Probed,
+    NotProbed,
+}
+
+/// What a probe at `file_offset` adds to a call of `function`.
+fn added_ns(
+    programs: &Programs,
+    function: extern "C" fn(),
+    file_offset: u64,
+    returns: Returns,
+) -> Result<f64, CalibrateError> {
+    let entry_only = u8::from(returns == Returns::NotProbed);
+    let capture = Capture { entry_only, ..Capture::default() };
+    let site = Site { symbol: "roctap's own".to_owned(), file: None, file_offset, capture };
     let plain = call_ns(function);
-    let attach = |with_return: bool| -> Result<Attachment, ProbeError> {
-        let cookie = Cookie { entry_only: u8::from(!with_return), ..Cookie::default() };
-        let site = Site { cookie, ..site.clone() };
-        programs.attach_floor(std::process::id(), Path::new("/proc/self/exe"), &[site])
-    };
-    let entry = {
-        let _probe = attach(false)?;
-        call_ns(function)
-    };
-    let both = {
-        let _probes = attach(true)?;
-        call_ns(function)
-    };
-    Ok(Cost { class, entry_ns: entry - plain, entry_and_return_ns: both - plain })
+    let _probes =
+        programs.attach_floor(std::process::id(), Path::new("/proc/self/exe"), &[site])?;
+    Ok(call_ns(function) - plain)
 }
 
 /// The least ns of a call among batches that fill the budget: what disturbs only adds.
@@ -124,7 +146,7 @@ fn call_ns(function: extern "C" fn()) -> f64 {
 }
 
 /// Where an address of this program is in its file.
-fn file_offset(address: u64) -> Result<u64, CalibrateError> {
+pub(crate) fn file_offset(address: u64) -> Result<u64, CalibrateError> {
     procfs::process::Process::myself()?
         .maps()?
         .into_iter()
@@ -137,7 +159,7 @@ fn file_offset(address: u64) -> Result<u64, CalibrateError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{KernelVersion, classify};
+    use crate::plan::classify;
 
     #[test]
     fn the_functions_begin_with_instructions_of_their_classes() {

@@ -2,34 +2,18 @@
 
 use std::{
     io::{self, Write as _},
-    path::Path,
     process::ExitCode,
 };
 
 use crate::{
-    calibrate::Cost,
-    discover::{self, Runtime},
+    calibrate::{Cost, Costs},
+    discover::{self, Image, Library, Runtime},
     inject,
     privileges::{self, Need},
+    probe::{self, Method},
     record::{Gpu, Prospect},
+    trial::{self, Works},
 };
-
-/// First kernel with `uprobe_multi` links.
-const UPROBE_MULTI_SINCE: (u32, u32) = (6, 6);
-/// First kernel that replaces the trap at a 5-byte nop by a call.
-const NOP5_SINCE: (u32, u32) = (6, 18);
-
-/// Major and minor version of the running kernel.
-fn kernel_version() -> (u32, u32) {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|p| p.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
-}
-
-/// Whether the running kernel attaches all probes of a library in one call.
-pub fn has_uprobe_multi() -> bool {
-    kernel_version() >= UPROBE_MULTI_SINCE
-}
 
 enum Finding {
     /// All is well.
@@ -89,6 +73,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         return calibrate();
     }
     let mut findings = Findings::default();
+    programs(&mut findings);
     if !options.pids.is_empty() {
         for &pid in &options.pids {
             process(&mut findings, pid)?;
@@ -120,41 +105,49 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
 
 fn calibrate() -> anyhow::Result<ExitCode> {
     let mut text = "instruction  entry ns  entry + return ns\n".to_owned();
-    for cost in crate::calibrate::measure()? {
-        let Cost { class, entry_ns, entry_and_return_ns } = cost;
+    let Costs { classes, dispatch_ns } = crate::calibrate::measure()?;
+    for Cost { class, entry_ns, entry_and_return_ns } in classes {
         text.push_str(&format!("{class:11}  {entry_ns:8.0}  {entry_and_return_ns:17.0}\n"));
     }
+    text.push_str(&format!(
+        "The probe at the shim's dispatch site adds {dispatch_ns:.0} ns to each kernel.\n"
+    ));
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether there is anything to record with. Nothing is said where there is: the kernel's line says it.
+fn programs(findings: &mut Findings) {
+    if let Err(error) = probe::built() {
+        findings.line(&Finding::Bad, "BPF programs", &error.to_string());
+    }
+}
+
+/// Whether calls can be recorded, by recording one.
 fn kernel(findings: &mut Findings) {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let kernel = format!("kernel {release}");
-    if has_uprobe_multi() {
-        let meaning = "probes of a library are attached and removed in one call";
-        findings.line(&Finding::Good, &kernel, meaning);
-    } else {
-        let meaning = "no uprobe_multi before 6.6: probes are attached one by one, and removing 400 of them takes about 90 s; choose few with --include";
-        findings.line(&Finding::Limited, &kernel, meaning);
+    let kernel = format!("kernel {}", rustix::system::uname().release().to_string_lossy());
+    let trial = match (probe::built(), privileges::check()) {
+        (Ok(()), Ok(())) => trial::run(None, None).map_err(|error| error.to_string()),
+        (Err(_), _) => Err("not tried, for want of the BPF programs".to_owned()),
+        (_, Err(_)) => Err("not tried, for want of the capabilities below".to_owned()),
+    };
+    match trial {
+        Ok(Works { method, load }) => {
+            let (finding, more) = match method {
+                Method::Multi | Method::Event => (Finding::Good, ""),
+                Method::Single => {
+                    (Finding::Limited, "; few functions by default, and removing them takes long")
+                }
+            };
+            let meaning = format!(
+                "the BPF programs were loaded in {} ms, a probe was placed and a call recorded; probes: {method}{more}",
+                load.as_millis()
+            );
+            findings.line(&finding, &kernel, &meaning);
+        }
+        Err(why) => findings.line(&Finding::Bad, &kernel, &why),
     }
-    if kernel_version() >= NOP5_SINCE {
-        let meaning = "the shim's dispatch probe costs about 200 ns";
-        findings.line(&Finding::Good, "fast nop probes", meaning);
-    } else {
-        let meaning = "the shim's dispatch probe costs about 450 ns";
-        findings.line(&Finding::Limited, "no fast nop probes before 6.18", meaning);
-    }
-    if Path::new("/sys/kernel/btf/vmlinux").exists() {
-        findings.line(&Finding::Good, "BTF", "the BPF programs find the kernel's structures");
-    } else {
-        let meaning = "the kernel needs CONFIG_DEBUG_INFO_BTF; nothing can be recorded";
-        findings.line(&Finding::Bad, "BTF", meaning);
-    }
-    // The initial PID namespace has this fixed inode number.
-    let initial =
-        std::fs::read_link("/proc/self/ns/pid").is_ok_and(|ns| ns.ends_with("pid:[4026531836]"));
-    if !initial {
+    if !crate::program::in_initial_pid_namespace() {
         let meaning = "roctap runs in a PID namespace of its own: GPU work cannot be joined to calls; run it on the host";
         findings.line(&Finding::Limited, "PID namespace", meaning);
     }
@@ -183,10 +176,23 @@ fn libraries(findings: &mut Findings) {
             findings.line(&Finding::Limited, &what, meaning);
         }
         for library in of_runtime {
-            let what = format!("{} {}", library.path.display(), library.version());
-            let meaning = format!("calls of the {} API can be recorded", runtime.name());
+            self::library(findings, library);
+        }
+    }
+}
+
+/// Whether the functions of a library can be found.
+fn library(findings: &mut Findings, library: &Library) {
+    let what = format!("{} {}", library.path.display(), library.version());
+    let functions = Image::open(&library.open_path)
+        .and_then(|image| image.functions(|name| library.runtime.owns_symbol(name)));
+    match functions {
+        Ok(functions) => {
+            let (count, name) = (functions.len(), library.runtime.name());
+            let meaning = format!("{count} functions of the {name} API are found");
             findings.line(&Finding::Good, &what, &meaning);
         }
+        Err(error) => findings.line(&Finding::Limited, &what, &error.to_string()),
     }
 }
 
@@ -199,11 +205,7 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
         let meaning = "neither libamdhip64 nor libhsa-runtime64; roctap record -p waits for them";
         findings.line(&Finding::Limited, "no ROCm library is mapped", meaning);
     }
-    for library in &libraries {
-        let what = format!("{} {}", library.path.display(), library.version());
-        let meaning = format!("calls of the {} API can be recorded", library.runtime.name());
-        findings.line(&Finding::Good, &what, &meaning);
-    }
+    libraries.iter().for_each(|library| self::library(findings, library));
     if let Err(reason) = inject::check(pid).map_err(anyhow::Error::from) {
         let meaning = format!(
             "few GPU times: API calls, kernels and their names are seen from outside: {reason:#}"

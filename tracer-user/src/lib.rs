@@ -27,5 +27,6 @@ pub mod record;
 pub mod report;
 pub mod shim;
 pub mod trace;
+pub mod trial;
 
 pub use program::PROGRAM;

@@ -3,8 +3,11 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use roctap::{discover, doctor, export, inject, probes, record, report};
+use roctap::{discover, doctor, export, inject, probe, probes, record, report};
 use tracing_subscriber::EnvFilter;
+
+// A warning if the BPF programs should be in and are not.
+include!(concat!(env!("OUT_DIR"), "/notice.rs"));
 
 /// Traces AMD ROCm programs: API calls and GPU work, joined
 #[derive(Parser)]
@@ -78,6 +81,8 @@ fn helper() -> Option<ExitCode> {
         record::hold(&arguments.collect::<Vec<_>>())
     } else if first == discover::SCOUT {
         discover::scout().map_err(Into::into)
+    } else if first == probe::REMOVE {
+        probe::remove(&arguments.collect::<Vec<_>>())
     } else if first == inject::GUARDIAN {
         inject::guardian(&arguments.collect::<Vec<_>>())
     } else {

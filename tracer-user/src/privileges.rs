@@ -3,6 +3,8 @@
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
+use crate::probe::Method;
+
 /// One capability and what it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Need {
@@ -31,12 +33,33 @@ impl Need {
 /// Needed to record anything.
 pub const PROBES: [Need; 2] = [
     Need { name: "CAP_BPF", purpose: "load BPF programs", capability: CapabilitySet::BPF },
-    Need {
-        name: "CAP_PERFMON",
-        purpose: "attach uprobes (kernels before 6.6: CAP_SYS_ADMIN)",
-        capability: CapabilitySet::PERFMON,
-    },
+    Need { name: "CAP_PERFMON", purpose: "attach uprobes", capability: CapabilitySet::PERFMON },
 ];
+
+/// Above this, `kernel.perf_event_paranoid` lets nobody but CAP_SYS_ADMIN open perf events: a patch of
+/// Debian's and Ubuntu's.
+const PARANOID: i32 = 2;
+
+/// What is needed beside those to place probes in a way; found by trying each with exactly these.
+pub fn placing(method: Method) -> Option<Need> {
+    let purpose = match method {
+        Method::Multi => return None,
+        Method::Event if perf_event_paranoid() <= PARANOID => return None,
+        Method::Event => {
+            "open perf events, by which this kernel places probes (or set kernel.perf_event_paranoid to 2)"
+        }
+        Method::Single => {
+            "place probes one by one, since this kernel has no uprobe_multi and tracefs cannot be written (root can, and who has CAP_DAC_OVERRIDE)"
+        }
+    };
+    Some(Need { name: "CAP_SYS_ADMIN", purpose, capability: CapabilitySet::SYS_ADMIN })
+}
+
+/// The setting; 2, Linux's own, where it cannot be read.
+fn perf_event_paranoid() -> i32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(PARANOID)
+}
 
 /// Needed beside those for processes that run already.
 pub const RUNNING: [Need; 3] = [
@@ -67,26 +90,40 @@ fn list(needs: &[Need]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Checks that something can be recorded.
+/// Checks that BPF programs can be loaded and attached.
 ///
 /// # Errors
 ///
 /// The capabilities that are missing.
 pub fn check() -> Result<(), Missing> {
-    let missing: Vec<Need> = PROBES.into_iter().filter(|need| !need.is_met()).collect();
+    check_all(PROBES)
+}
+
+/// Checks that probes can be placed in a way.
+///
+/// # Errors
+///
+/// The capability that is missing.
+pub fn check_placing(method: Method) -> Result<(), Missing> {
+    check_all(placing(method))
+}
+
+fn check_all(needs: impl IntoIterator<Item = Need>) -> Result<(), Missing> {
+    let missing: Vec<Need> = needs.into_iter().filter(|need| !need.is_met()).collect();
     if missing.is_empty() { Ok(()) } else { Err(Missing(missing)) }
 }
 
-/// Gives up, for the calling thread, all but what attaching to further processes and libraries needs.
-/// Not before files are created and the command is started: root without its capabilities cannot
-/// write everywhere.
-pub fn keep_for_attaching() {
+/// Gives up, for the calling thread, all but what attaching to further processes and libraries needs,
+/// where probes are placed by `method`. Not before files are created and the command is started: root
+/// without its capabilities cannot write everywhere.
+pub fn keep_for_attaching(method: Method) {
     let mut keep = PROBES
-        .iter()
-        .chain(&RUNNING)
+        .into_iter()
+        .chain(RUNNING)
+        .chain(placing(method))
         .fold(CapabilitySet::empty(), |set, need| set | need.capability);
     let substituted = PROBES.iter().any(|need| !effective().contains(need.capability));
-    if substituted || !crate::doctor::has_uprobe_multi() {
+    if substituted {
         keep |= CapabilitySet::SYS_ADMIN;
     }
     restrict(keep);
@@ -128,7 +165,7 @@ mod tests {
     fn what_is_given_up_is_gone_for_this_thread_alone() {
         let before = effective();
         let after = std::thread::spawn(|| {
-            keep_for_attaching();
+            keep_for_attaching(Method::Multi);
             let kept = effective();
             drop_all();
             (kept, effective())

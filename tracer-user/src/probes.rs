@@ -171,7 +171,7 @@ struct Costs(Vec<Cost>);
 
 impl Costs {
     fn measure() -> Self {
-        Self(calibrate::measure().unwrap_or_else(|error| {
+        Self(calibrate::measure().map(|costs| costs.classes).unwrap_or_else(|error| {
             tracing::warn!("costs are those of another machine: {error}");
             Vec::new()
         }))

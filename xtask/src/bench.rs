@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::{
-    artifacts,
+    artifacts, kernels,
     run::{cargo, root, run},
     setup,
 };
@@ -11,9 +11,16 @@ use crate::{
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub struct Options {
-    /// What to measure: api, launch, attach, consumer, probes [default: all]
-    #[arg(value_name = "PART", value_parser = ["api", "launch", "attach", "consumer", "probes"])]
+    /// What to measure: api, launch, attach, consumer, kernel, probes [default: all]
+    #[arg(value_name = "PART")]
+    #[arg(value_parser = ["api", "launch", "attach", "consumer", "kernel", "probes"])]
     parts: Vec<String>,
+
+    /// The part `kernel` alone, on the newest of each of these versions that Debian has for clouds, in
+    /// virtual machines without KVM
+    #[arg(long, value_name = "VERSIONS", num_args = 0..=1, value_delimiter = ',')]
+    #[arg(default_missing_value = kernels::DEFAULT, conflicts_with = "parts")]
+    kernels: Option<Vec<String>>,
 
     /// Rounds, each of which measures every variant once
     #[arg(long, default_value_t = 15)]
@@ -22,6 +29,9 @@ pub struct Options {
 
 /// Runs the benchmarks.
 pub fn run_bench(options: &Options) -> anyhow::Result<()> {
+    if let Some(versions) = &options.kernels {
+        return kernels::bench_on_kernels(versions, options.rounds);
+    }
     let built = artifacts::build()?;
     let compares = options.parts.is_empty() || options.parts.iter().any(|part| part == "probes");
     if compares && std::env::var_os("BPFTRACE").is_none() {

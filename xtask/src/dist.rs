@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::{
     artifacts,
-    run::{cargo, root, run},
+    run::{root, run},
     setup,
 };
 
@@ -16,8 +16,7 @@ const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICEN
 /// Builds and packs.
 pub fn run_dist() -> anyhow::Result<()> {
     setup::packages()?;
-    artifacts::build_ebpf(&setup::bpf_toolchain()?)?;
-    run(cargo().args(["build", "--release", "--package", "roctap", "--package", "tracer-shim"]))?;
+    artifacts::build_release(&["roctap", "tracer-shim"])?;
     let name = format!("roctap-{}-x86_64-linux", env!("CARGO_PKG_VERSION"));
     let dist = root().join("target/dist");
     let directory = dist.join(&name);

@@ -41,6 +41,8 @@ pub fn run_fuzz(options: &Options) -> anyhow::Result<()> {
         // A target triple keeps the flags away from build scripts.
         run(cargo()
             .env("RUSTFLAGS", FLAGS.join(" "))
+            // What is fuzzed does not run the BPF programs.
+            .env("ROCTAP_BPF_OBJECT", "")
             .args(["run", "--release", "--manifest-path", "fuzz/Cargo.toml"])
             .args(["--target-dir", "target/fuzz-build", "--target", "x86_64-unknown-linux-gnu"])
             .args(["--bin", target, "--"])

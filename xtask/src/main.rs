@@ -8,6 +8,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod gen_api;
+mod kernels;
 mod run;
 mod setup;
 mod test;
@@ -25,7 +26,7 @@ struct Cli {
 enum Task {
     /// Install what building and testing needs: apt packages, rust-src, bpf-linker
     Setup,
-    /// Compile the BPF programs
+    /// Build roctap and the shim, installing what the BPF programs need
     BuildEbpf,
     /// Trace a real HIP program on the emulated GPU and show the result
     Demo,
@@ -44,7 +45,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().task {
         Task::Setup => setup::run_setup(),
-        Task::BuildEbpf => setup::bpf_toolchain().and_then(|bin| artifacts::build_ebpf(&bin)),
+        Task::BuildEbpf => artifacts::build_release(&[]),
         Task::Demo => demo::run_demo(),
         Task::Test(options) => test::run_tests(&options),
         Task::Bench(options) => bench::run_bench(&options),

@@ -57,8 +57,27 @@ pub fn run_and_read(command: &mut Command) -> anyhow::Result<String> {
     Ok(output)
 }
 
+/// Runs a command, returning its standard output instead of passing it through.
+pub fn run_silently(command: &mut Command) -> anyhow::Result<String> {
+    let shown = show(command);
+    println!("\n$ {shown}");
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run: {shown}"))?;
+    if !output.status.success() {
+        bail!("failed with {}: {shown}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// What a command prints, or nothing when it fails or is not there.
 pub fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
+    output_of(Command::new(program).args(arguments))
+}
+
+/// The same of a command that was made elsewhere.
+pub fn output_of(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -9,7 +9,12 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use bpf_build::BPF_LINKER;
+
 use crate::run::{cargo, output, run};
+
+/// Of the toolchain that cargo runs this with.
+const RUSTC: &str = "rustc";
 
 /// Debian packages, and what each is for.
 const PACKAGES: [(&str, &str); 15] = [
@@ -29,9 +34,6 @@ const PACKAGES: [(&str, &str); 15] = [
     ("musl-tools", "tests of attaching: another C library, which is refused"),
     ("strace", "tests of attaching: somebody else who traces"),
 ];
-
-/// bpf-linker's release line that goes with the programs.
-const BPF_LINKER: &str = "0.13";
 
 /// Runs `cargo xtask setup`.
 pub fn run_setup() -> anyhow::Result<()> {
@@ -85,16 +87,15 @@ pub fn install(packages: &[&str]) -> anyhow::Result<()> {
         .args(missing))
 }
 
-/// Makes rust-src and bpf-linker available; returns the directory of bpf-linker.
-pub fn bpf_toolchain() -> anyhow::Result<PathBuf> {
-    let sysroot = output("rustc", &["--print", "sysroot"]).context("rustc is not installed")?;
-    let sysroot = PathBuf::from(sysroot.trim());
+/// Makes rust-src and bpf-linker available where the build script of `roctap` looks for them.
+pub fn bpf_toolchain() -> anyhow::Result<()> {
+    let sysroot = bpf_build::sysroot(RUSTC.as_ref()).context("rustc is not installed")?;
     rust_src(&sysroot)?;
     bpf_linker(&sysroot)
 }
 
 fn rust_src(sysroot: &Path) -> anyhow::Result<()> {
-    let library = sysroot.join("lib/rustlib/src/rust/library/core/Cargo.toml");
+    let library = bpf_build::rust_source(sysroot);
     if library.exists() {
         return Ok(());
     }
@@ -115,12 +116,7 @@ fn rust_src(sysroot: &Path) -> anyhow::Result<()> {
 fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
     let version = rustc_field("release")?;
     println!("setup: trying the package rust-src {version} of Debian trixie-backports");
-    let sources = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
-    let mirror = sources
-        .lines()
-        .find_map(|line| line.strip_prefix("URIs:"))
-        .map_or("http://deb.debian.org/debian", str::trim)
-        .to_owned();
+    let mirror = mirror("debian");
     let home = data_directory()?.join("rust-src");
     fs::create_dir_all(home.join("lists/partial"))?;
     let list = home.join("backports.list");
@@ -156,32 +152,34 @@ fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("linking {}", extracted.display()))
 }
 
-/// A field of `rustc -vV`.
-fn rustc_field(name: &str) -> anyhow::Result<String> {
-    let version = output("rustc", &["-vV"]).context("rustc is not installed")?;
-    version
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+/// Where this machine has an archive of Debian's from: `debian`, or `debian-security`.
+pub fn mirror(archive: &str) -> String {
+    let sources = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
+    let uris = sources.lines().filter_map(|line| line.strip_prefix("URIs:")).map(str::trim);
+    let is_it = |uri: &&str| uri.trim_end_matches('/').ends_with(&format!("/{archive}"));
+    uris.filter(is_it)
         .map(str::to_owned)
-        .with_context(|| format!("rustc -vV names no {name}"))
+        .next()
+        .unwrap_or_else(|| format!("http://deb.debian.org/{archive}"))
 }
 
-/// Where tools are kept: they outlive `cargo clean` and clones of the repository.
-fn data_directory() -> anyhow::Result<PathBuf> {
-    let xdg = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
-    Ok(xdg.or_else(home).context("neither XDG_DATA_HOME nor HOME is set")?.join("roctap"))
+fn rustc_field(name: &str) -> anyhow::Result<String> {
+    bpf_build::rustc_field(RUSTC.as_ref(), name)
+        .with_context(|| format!("rustc is not installed, or `rustc -vV` names no {name}"))
+}
+
+/// Where tools are kept.
+pub fn data_directory() -> anyhow::Result<PathBuf> {
+    bpf_build::data_directory().context("neither XDG_DATA_HOME nor HOME is set")
 }
 
 /// bpf-linker links against LLVM, and must understand the bitcode of this rustc: so it is built
 /// against the LLVM that rustc brings, once for each release of rustc.
-fn bpf_linker(sysroot: &Path) -> anyhow::Result<PathBuf> {
-    let release = rustc_field("release")?;
-    let prefix = data_directory()?.join(format!("bpf-linker-{BPF_LINKER}-rust-{release}"));
-    let bin = prefix.join("bin");
-    let linker = bin.join("bpf-linker");
-    if Command::new(&linker).arg("--version").output().is_ok_and(|o| o.status.success()) {
-        return Ok(bin);
+fn bpf_linker(sysroot: &Path) -> anyhow::Result<()> {
+    let prefix = bpf_build::linker_prefix(RUSTC.as_ref())
+        .context("no rustc, or neither XDG_DATA_HOME nor HOME is set")?;
+    if bpf_build::runs(&prefix.join("bin/bpf-linker")) {
+        return Ok(());
     }
     println!("setup: building bpf-linker {BPF_LINKER} in {} (about a minute)", prefix.display());
     link_llvm(sysroot, &prefix.join("lib"))?;
@@ -192,8 +190,7 @@ fn bpf_linker(sysroot: &Path) -> anyhow::Result<PathBuf> {
         .env_remove("CARGO_TARGET_DIR")
         .args(["install", "bpf-linker", "--version", &format!("^{BPF_LINKER}")])
         .args(["--no-default-features", "--features", &feature, "--locked", "--force", "--root"])
-        .arg(&prefix))?;
-    Ok(bin)
+        .arg(&prefix))
 }
 
 /// Links the toolchain's libLLVM into `lib`, by its own name (which the loader looks for) and as

@@ -1,12 +1,16 @@
 //! `cargo xtask test`: every test, and a check that none of the tagged sets was empty.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::bail;
 use clap::Args;
 
 use crate::{
     artifacts::{self, Artifacts},
+    kernels,
     run::{cargo, output, run, run_and_read},
     setup,
 };
@@ -17,6 +21,16 @@ pub struct Options {
     /// Only the tests that need no root, no ROCm and no BPF toolchain
     #[arg(long)]
     unprivileged: bool,
+
+    /// Only the tests on other kernels, on the newest of each of these versions that Debian has for
+    /// clouds, in virtual machines
+    #[arg(long, value_name = "VERSIONS", num_args = 0..=1, value_delimiter = ',')]
+    #[arg(default_missing_value = kernels::DEFAULT, conflicts_with = "unprivileged")]
+    kernels: Option<Vec<String>>,
+
+    /// Of the tests on other kernels, only those whose names contain this
+    #[arg(last = true, requires = "kernels")]
+    filter: Option<String>,
 }
 
 /// A set of tests that must not be empty: a tag in the test's name, and where it is.
@@ -40,6 +54,9 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
         bail!("the tests that trace need root; run as root, or with --unprivileged for the others");
     }
+    if let Some(versions) = &options.kernels {
+        return kernels::run_on_kernels(versions, options.filter.as_deref());
+    }
     setup::packages()?;
     // Those on the ROCm runtime come below, one at a time and optimised.
     run(cargo().args(["test", "--", "--skip", "rocm_"]))?;
@@ -57,7 +74,8 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
         }
         println!("{passed} tests of {} passed", set.what);
     }
-    Ok(())
+    let versions: Vec<String> = kernels::DEFAULT.split(',').map(str::to_owned).collect();
+    kernels::run_on_kernels(&versions, None)
 }
 
 /// The ring of the shared memory, under every interleaving that loom finds.
@@ -75,15 +93,21 @@ fn loom() -> anyhow::Result<()> {
 }
 
 fn with_artifacts<'c>(command: &'c mut Command, built: &Artifacts) -> &'c mut Command {
+    command.envs(environment(built))
+}
+
+/// Where the tests find what was built.
+pub fn environment(built: &Artifacts) -> [(&'static str, PathBuf); 3] {
     let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    command
-        .env("ROCTAP_BIN", absolute(&built.roctap))
-        .env("ROCTAP_TEST_GPU", absolute(&built.gpu))
-        .env("ROCTAP_TEST_APPS", absolute(&built.apps))
+    [
+        ("ROCTAP_BIN", absolute(&built.roctap)),
+        ("ROCTAP_TEST_GPU", absolute(&built.gpu)),
+        ("ROCTAP_TEST_APPS", absolute(&built.apps)),
+    ]
 }
 
 /// The sum of what the test runner's closing lines say.
-fn passed(printed: &str) -> u64 {
+pub fn passed(printed: &str) -> u64 {
     printed
         .lines()
         .filter_map(|line| line.strip_prefix("test result: ok. "))

@@ -68,11 +68,7 @@ impl Bench {
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let private = places.copy_libraries()?;
     let target = Target::start(&mut private.command(&places.bench_target())?)?;
-    let programs = Programs::load(Settings {
-        ring_bytes: 32 << 20,
-        follow: Follow::Nobody,
-        uprobe_multi: true,
-    })?;
+    let programs = Programs::load(Settings::new(32 << 20, Follow::Nobody))?;
     let library = private.library(target.pid(), Runtime::Hip)?;
     let sites = sites::one(target.pid(), &library, FUNCTION)?;
     let reader = Reader::new(&programs)?;

@@ -53,11 +53,7 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let hip = private.library(pid, Runtime::Hip)?;
     let hsa = private.library(pid, Runtime::Hsa)?;
     let mut stops = Sample::default();
-    let mut programs = Programs::load(Settings {
-        ring_bytes: 1 << 20,
-        follow: Follow::Nobody,
-        uprobe_multi: true,
-    })?;
+    let mut programs = Programs::load(Settings::new(1 << 20, Follow::Nobody))?;
     for set in [vec![&hip], vec![&hip, &hsa]] {
         let names: Vec<_> = set.iter().map(|library| library.runtime.name()).collect();
         let (times, count) = cycles(&mut programs, pid, &set, rounds)?;

@@ -61,11 +61,7 @@ fn capacity(places: &Places) -> anyhow::Result<()> {
     let private = places.copy_libraries()?;
     let mut target = Target::start(&mut private.command(&places.bench_target())?)?;
     target.ask("launch 512")?;
-    let mut programs = Programs::load(Settings {
-        ring_bytes: RING_BYTES,
-        follow: Follow::Nobody,
-        uprobe_multi: true,
-    })?;
+    let mut programs = Programs::load(Settings::new(RING_BYTES, Follow::Nobody))?;
     let library = private.library(target.pid(), Runtime::Hip)?;
     let mut table = Table::new(
         "consumer: draining full rings into a trace file; median (quartiles)",

@@ -12,6 +12,7 @@
 mod api;
 mod attach;
 mod consumer;
+mod kernel;
 mod launch;
 mod peer;
 mod place;
@@ -47,6 +48,8 @@ enum Part {
     Attach,
     /// The reader of the records
     Consumer,
+    /// What the kernel charges for a probe, by class, and for placing and removing probes, by method
+    Kernel,
     /// The probes of roctap against those of bpftrace
     Probes,
 }
@@ -61,6 +64,7 @@ fn main() -> anyhow::Result<()> {
             Part::Launch => launch::run(&places, rounds)?,
             Part::Attach => attach::run(&places, rounds)?,
             Part::Consumer => consumer::run(&places)?,
+            Part::Kernel => kernel::run(&places, rounds)?,
             Part::Probes => peer::run(&places, rounds)?,
         }
     }

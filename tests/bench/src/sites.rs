@@ -7,7 +7,7 @@ use roctap::{
     plan::{Binary, Plan, Planner, Process, ReturnProbe},
     probe::Site,
 };
-use tracer_common::bpf::Cookie;
+use tracer_common::bpf::Capture;
 
 /// All API functions of a library that process `pid` has loaded, one for each place.
 pub fn all(pid: u32, library: &Library) -> anyhow::Result<Vec<Site>> {
@@ -38,10 +38,10 @@ fn site(library: &Library, plan: Plan) -> Option<Site> {
     let place = plan.site.filter(|site| site.class.is_cheap())?;
     let domain = library.runtime.domain();
     let operation = api::by_name(&plan.symbol).filter(|o| o.domain == domain);
-    let unknown = Cookie { domain: domain.0 as u8, operation: 0x8000, ..Cookie::default() };
-    let mut cookie = operation.map_or(unknown, api::cookie);
+    let unknown = Capture { domain: domain.0 as u8, operation: 0x8000, ..Capture::default() };
+    let mut capture = operation.map_or(unknown, api::captured);
     if place.return_probe != ReturnProbe::Allowed {
-        cookie.entry_only = 1;
+        capture.entry_only = 1;
     }
-    Some(Site { cookie, file: None, file_offset: place.file_offset, symbol: plan.symbol })
+    Some(Site { capture, file: None, file_offset: place.file_offset, symbol: plan.symbol })
 }

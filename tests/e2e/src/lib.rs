@@ -4,6 +4,9 @@
 //! The tests are named `root_…` and run by `cargo xtask test`, which builds everything and says in
 //! the environment where it is. Nothing here skips: without that environment they fail.
 
+pub mod compare;
+pub mod remains;
+
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -67,6 +70,11 @@ impl Scene {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let environment = settings.iter().copied().map(own).collect();
         Self { directory, environment }
+    }
+
+    /// Gives the scene's directory to a user, whose programs can then write there.
+    pub fn give_to(&self, user: u32) {
+        std::os::unix::fs::chown(self.directory.path(), Some(user), Some(user)).expect("chown");
     }
 
     /// A file of the scene.
@@ -346,6 +354,14 @@ impl Recorded {
             })
             .expect("infallible");
         Self { reading, calls, dispatches, copies, barriers }
+    }
+
+    /// What process `pid` did.
+    pub fn only(mut self, pid: u32) -> Self {
+        self.calls.retain(|call| call.record.process_or_device == pid);
+        self.dispatches.retain(|dispatch| dispatch.process_id == pid);
+        self.copies.retain(|copy| copy.process_id == pid);
+        self
     }
 
     /// The side tables.

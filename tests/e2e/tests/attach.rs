@@ -1,22 +1,14 @@
 //! Attaching to processes that run: everything between "attached" and "detached" is in the trace, and
 //! the process does not notice.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use e2e::{
-    Operation, Ran, Recorded, Running, Scene, Signal, app, interrupt, run, send_signal, times,
-    wait_until,
+    Ran, Recorded, Running, Scene, Signal, app,
+    compare::{expect_joined, expect_no_holes},
+    interrupt, run, send_signal, times, wait_until,
 };
-use roctap::trace::model::{ApiCall, Dispatch};
-use tracer_common::shim::Loss;
-
-/// What each of 8 threads of `loop` launches before it waits, in all.
-const BEHIND: u64 = 800;
-/// Packets between two steps of the program or of the shim, on all queues.
-const FEW: u64 = 64;
+use roctap::trace::model::ApiCall;
 
 /// Ends a `loop`, which checks what it computed.
 fn finish(target: Running) -> Ran {
@@ -36,142 +28,6 @@ fn record(scene: &Scene, pid: u32, options: &[&str]) -> Recorded {
     let trace = scene.trace();
     assert!(!trace.dispatches.is_empty(), "{ran:#?}");
     trace
-}
-
-/// Between the first and the last dispatch of each queue that the trace has, it has all that the GPU
-/// ran, each once, under its name and with its times.
-fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
-    let lost = trace.losses();
-    let missing: u64 = [Loss::OPERATION_RING_FULL, Loss::PACKET_PASSED]
-        .iter()
-        .filter_map(|cause| lost.get(cause.describe()))
-        .sum();
-    let mut queues: BTreeMap<u64, Vec<&Dispatch>> = BTreeMap::new();
-    for dispatch in &trace.dispatches {
-        queues.entry(dispatch.record.queue_id).or_default().push(dispatch);
-    }
-    for (queue, seen) in queues {
-        let of_queue: Vec<&Operation> =
-            truth.iter().filter(|o| o.hsa_queue == Some(queue)).collect();
-        let (timed, untimed): (Vec<&Dispatch>, Vec<&Dispatch>) =
-            seen.into_iter().partition(|d| d.record.begin_ns > 0);
-        let counted = untimed.len() as u64 + missing;
-        let mut by_name: BTreeMap<String, Vec<&Dispatch>> = BTreeMap::new();
-        for dispatch in timed {
-            by_name.entry(trace.kernel(dispatch)).or_default().push(dispatch);
-        }
-        let mut found: Vec<u64> = Vec::new();
-        for (name, mut seen) in by_name {
-            seen.sort_by_key(|d| d.record.begin_ns);
-            let mut ran: Vec<&Operation> =
-                of_queue.iter().copied().filter(|o| o.name == name).collect();
-            ran.sort_by_key(|o| o.index);
-            for (dispatch, operation) in aligned(&seen, &ran, counted) {
-                let (begin, end) = (dispatch.record.begin_ns, dispatch.record.end_ns);
-                let what = format!("{dispatch:?} is not {operation:?}");
-                assert!(begin.abs_diff(operation.start_ns) <= 1000, "{what}");
-                assert!(end.abs_diff(operation.end_ns) <= 1000, "{what}");
-                found.push(operation.index);
-            }
-        }
-        found.sort_unstable();
-        let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
-        let expected = of_queue.iter().filter(|o| (first..=last).contains(&&o.index)).count();
-        let holes = (expected - found.len()) as u64;
-        assert!(holes <= counted, "queue {queue}: {holes} holes; lost: {:?}", trace.losses());
-    }
-}
-
-/// Pairs what was seen of a kernel with what ran of it, each in order. Kernels may begin closer together
-/// than times are exact, so it is the whole sequence that is laid where it fits best; but for `lost` of
-/// it, what was seen follows on what was seen before.
-fn aligned<'a>(
-    seen: &[&'a Dispatch],
-    ran: &[&'a Operation],
-    lost: u64,
-) -> Vec<(&'a Dispatch, &'a Operation)> {
-    let off = |d: &Dispatch, o: &Operation| d.record.begin_ns.abs_diff(o.start_ns);
-    let Some(first) = seen.first() else { return Vec::new() };
-    let begins = ran.partition_point(|o| o.start_ns + 1000 < first.record.begin_ns);
-    let candidates = (begins..ran.len()).take_while(|&at| off(first, ran[at]) <= 1000);
-    let laid = candidates.map(|at| {
-        let mut at = at;
-        let mut pairs = Vec::with_capacity(seen.len());
-        let mut skipped = 0;
-        for &dispatch in seen {
-            while skipped < lost && ran.get(at).is_some_and(|o| off(dispatch, o) > 1000) {
-                (at, skipped) = (at + 1, skipped + 1);
-            }
-            pairs.extend(ran.get(at).map(|&o| (dispatch, o)));
-            at += 1;
-        }
-        pairs
-    });
-    let sum = |pairs: &Vec<(&Dispatch, &Operation)>| -> u64 {
-        pairs.iter().map(|(d, o)| off(d, o)).sum()
-    };
-    let best = laid.filter(|pairs| pairs.len() == seen.len()).min_by_key(sum);
-    best.unwrap_or_else(|| panic!("the GPU ran no such sequence as that from {first:?} on"))
-}
-
-/// What is lost is what nobody can have: packets that were under way when recording began. They are
-/// counted. Those whose doorbells had rung are as many as the program had the GPU be behind; the others
-/// are few.
-fn expect_only_inevitable(trace: &Recorded) -> BTreeMap<String, u64> {
-    let lost = trace.losses();
-    for (cause, &count) in &lost {
-        let most = if cause == Loss::BEFORE_ATTACH.describe() {
-            BEHIND
-        } else if cause == Loss::PACKET_PASSED.describe()
-            || cause == "GPU operations: no completion seen"
-        {
-            FEW
-        } else {
-            0
-        };
-        assert!(count <= most, "{lost:?}");
-    }
-    lost
-}
-
-/// Every launch between "attached" and "detached" has its one kernel, and every kernel its launch.
-fn expect_joined(trace: &Recorded, pid: u32) {
-    let process = &trace.tables().processes[&pid];
-    let whole = process.attached_ns..process.detached_ns;
-    let mut kernels: HashMap<u64, u32> = HashMap::new();
-    for dispatch in trace.dispatches.iter().filter(|d| d.record.correlation_id != 0) {
-        *kernels.entry(dispatch.record.correlation_id).or_default() += 1;
-    }
-    let (mut launches, mut missed) = (0, Vec::new());
-    for call in trace.calls.iter().filter(|call| trace.function(call) == "hipLaunchKernel") {
-        let (begin, end) = (call.record.begin_ns, call.record.end_ns);
-        if whole.contains(&begin) && whole.contains(&end) {
-            launches += 1;
-            match kernels.get(&call.record.correlation_id) {
-                Some(&count) => assert_eq!(count, 1, "{call:?}"),
-                None => missed.push(call),
-            }
-        }
-    }
-    assert!(launches > 0);
-    let counted: u64 = expect_only_inevitable(trace).values().sum();
-    // A thread that was about to ring its doorbell when the tables were patched rings the old way; if
-    // another one's doorbell then finds its packet, whose it is is not known.
-    let known = |d: &&Dispatch| d.record.correlation_id != 0;
-    let unknown: Vec<_> = trace.dispatches.iter().filter(|d| !known(d)).collect();
-    assert!(unknown.len() <= 8, "{} dispatches without a call", unknown.len());
-    assert!(
-        missed.len() as u64 <= counted.min(FEW),
-        "recorded in {whole:?}, launches without a kernel: {missed:?}; lost: {:?}; kernels without a launch: {unknown:?}",
-        trace.losses()
-    );
-    let calls: HashMap<u64, _> = trace.calls.iter().map(|c| (c.record.correlation_id, c)).collect();
-    for dispatch in trace.dispatches.iter().filter(known).filter(|d| whole.contains(&d.enqueue_ns))
-    {
-        let call = calls.get(&dispatch.record.correlation_id);
-        let call = call.unwrap_or_else(|| panic!("no call for {dispatch:?}"));
-        assert_eq!(call.record.thread_id, dispatch.record.thread_id);
-    }
 }
 
 /// Descriptors, threads, and mappings that are neither anonymous memory nor the target's own business.

@@ -5,37 +5,11 @@ use std::{
     time::Duration,
 };
 
-use e2e::{Ran, Recorded, Scene, Signal, only_child, send_signal, wait_until};
+use e2e::{
+    Ran, Recorded, Scene, Signal, compare::expect_launches_joined, only_child, send_signal,
+    wait_until,
+};
 use roctap::trace::model::{ApiCall, Dispatch};
-
-/// Every launch call has exactly one dispatch, on the call's own thread, and the dispatches of a
-/// thread in a queue run in the order of their calls.
-fn expect_launches_joined(trace: &Recorded) {
-    let calls: HashMap<u64, &ApiCall> =
-        trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();
-    assert_eq!(calls.len(), trace.calls.len(), "correlation ids are unique");
-    let mut by_call: HashMap<u64, u32> = HashMap::new();
-    let mut by_thread_and_queue: BTreeMap<(u32, u64), Vec<(&Dispatch, &ApiCall)>> = BTreeMap::new();
-    for dispatch in &trace.dispatches {
-        if trace.kernel(dispatch).starts_with("__amd_rocclr") {
-            continue;
-        }
-        let id = dispatch.record.correlation_id;
-        let call = calls.get(&id).unwrap_or_else(|| panic!("no call for {dispatch:?}"));
-        assert_eq!(trace.function(call), "hipLaunchKernel");
-        assert_eq!(call.record.thread_id, dispatch.record.thread_id);
-        assert!(call.record.begin_ns <= dispatch.enqueue_ns);
-        assert!(dispatch.enqueue_ns <= call.record.end_ns);
-        *by_call.entry(id).or_default() += 1;
-        let key = (dispatch.record.thread_id, dispatch.record.queue_id);
-        by_thread_and_queue.entry(key).or_default().push((dispatch, call));
-    }
-    assert!(by_call.values().all(|&count| count == 1), "one dispatch a launch");
-    for pairs in by_thread_and_queue.values_mut() {
-        pairs.sort_by_key(|(dispatch, _)| dispatch.record.begin_ns);
-        assert!(pairs.is_sorted_by_key(|(_, call)| call.record.begin_ns), "in the order of calls");
-    }
-}
 
 fn storm(settings: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> Recorded {
     let scene = Scene::new(settings);

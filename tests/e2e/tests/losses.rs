@@ -1,12 +1,12 @@
 //! What is lost is counted, by cause, exactly; and killing either side spoils nothing.
 
-use std::{os::unix::fs::FileExt as _, process::Command};
+use std::process::Command;
 
-use e2e::{Running, Scene, Signal, app, interrupt, only_child, run, send_signal, wait_until};
-use roctap::{
-    plan::{Process, ProcessMemory as _},
-    trace::Trace,
+use e2e::{
+    Running, Scene, Signal, app, interrupt, only_child, remains::changed_code, run, send_signal,
+    wait_until,
 };
+use roctap::trace::Trace;
 
 const RING_FULL: &str = "API calls: ring buffer full";
 
@@ -91,30 +91,6 @@ fn root_killing_the_target_keeps_everything_up_to_then() {
     let truth = scene.true_dispatches().iter().filter(|o| loops(&o.name)).count();
     let seen = trace.dispatches.iter().filter(|d| loops(&trace.kernel(d))).count();
     assert!(seen >= truth, "{seen} of {truth}: {ran:#?}");
-}
-
-/// Addresses of code of the ROCm libraries that is not as in their files.
-fn changed_code(pid: u32) -> Vec<u64> {
-    let process = Process::open(pid).expect("alive");
-    let (mut changed, mut compared) = (Vec::new(), 0);
-    for mapping in process.mappings().iter().filter(|mapping| mapping.executable) {
-        let Some(file) = &mapping.file else { continue };
-        let name = file.path.to_string_lossy();
-        if name.contains("libamdhip64") || name.contains("libhsa-runtime64") {
-            let mut now = vec![0; (mapping.end - mapping.start) as usize];
-            let mut on_disk = now.clone();
-            process.read(mapping.start, &mut now).expect("code");
-            // The last page goes beyond the file's code, not beyond the file.
-            let file = std::fs::File::open(&file.path).expect("library");
-            file.read_exact_at(&mut on_disk, mapping.file_offset).expect("code");
-            let bytes = now.iter().zip(&on_disk).enumerate();
-            let differs = bytes.filter(|(_, (now, on_disk))| now != on_disk);
-            changed.extend(differs.map(|(at, _)| mapping.start + at as u64));
-            compared += 1;
-        }
-    }
-    assert_eq!(compared, 2, "code of both libraries");
-    changed
 }
 
 #[test]

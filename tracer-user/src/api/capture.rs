@@ -1,10 +1,10 @@
 //! What the probes capture of a call, beyond the six argument registers and the result.
 //!
-//! The choice is made here once and reaches the BPF programs through each probe's [`Cookie`]. A
+//! The choice is made here once and reaches the BPF programs through each probe's [`Capture`]. A
 //! record has room for three words, so a function has either stack arguments or an output value.
 
 use tracer_common::{
-    bpf::Cookie,
+    bpf::Capture,
     calls::{LEFT_OUT, Slot, Wanted},
 };
 
@@ -161,8 +161,8 @@ pub(super) fn stack_args(op: &Operation) -> u8 {
 }
 
 /// What the probes on a function are told.
-pub fn cookie(op: &Operation) -> Cookie {
-    Cookie {
+pub fn captured(op: &Operation) -> Capture {
+    Capture {
         domain: op.domain.0 as u8,
         operation: op.id,
         stack_args: stack_args(op),
@@ -180,12 +180,12 @@ pub fn shim_call(slot: &Slot) -> Option<Wanted> {
         Place::Register(first) => Some(first + arg.words() as u8),
         Place::Stack(_) | Place::Vector(_) => None,
     });
-    let cookie = cookie(op);
+    let capture = captured(op);
     Some(Wanted {
         operation: op.id,
         args: registers.max().unwrap_or(0).min(6),
-        stack_args: cookie.stack_args,
-        out_arg: cookie.out_arg,
+        stack_args: capture.stack_args,
+        out_arg: capture.out_arg,
     })
 }
 

@@ -26,7 +26,7 @@ use std::sync::LazyLock;
 
 use tracer_common::activity::Domain;
 
-pub use capture::{cookie, is_called_by_shim, shim_call};
+pub use capture::{captured, is_called_by_shim, shim_call};
 pub use format::{format_args, format_return};
 pub use launch::{Launch, launch, stream};
 pub use table::{Argument, Enumeration, Kind, Operation, Place, Type};

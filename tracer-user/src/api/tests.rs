@@ -105,10 +105,10 @@ fn capture_fits_the_record() {
     assert_eq!(out_register(op("hipMalloc")), Some(0));
     assert_eq!(out_register(op("hsa_signal_create")), Some(3));
     for op in operations() {
-        let cookie = cookie(op);
-        assert!(cookie.stack_args <= 3 && cookie.out_arg <= 6);
-        assert!(cookie.stack_args == 0 || cookie.out_arg == 0, "{}: no room for both", op.name);
-        assert_eq!((u32::from(cookie.domain), cookie.operation), (op.domain.0, op.id));
+        let capture = captured(op);
+        assert!(capture.stack_args <= 3 && capture.out_arg <= 6);
+        assert!(capture.stack_args == 0 || capture.out_arg == 0, "{}: no room for both", op.name);
+        assert_eq!((u32::from(capture.domain), capture.operation), (op.domain.0, op.id));
     }
 }
 
@@ -147,8 +147,8 @@ fn every_callback_is_accounted_for() {
         assert_eq!(usize::from(takes_one), listed, "{}", op.name);
     }
     assert!(CALLS_BACK.iter().all(|(name, _)| by_name(name).is_some()));
-    assert_eq!(cookie(op("hsa_iterate_agents")).entry_only, 1);
-    assert_eq!(cookie(op("hsa_queue_create")).entry_only, 0);
+    assert_eq!(captured(op("hsa_iterate_agents")).entry_only, 1);
+    assert_eq!(captured(op("hsa_queue_create")).entry_only, 0);
 }
 
 #[test]

@@ -118,15 +118,6 @@ impl Image {
         Ok(functions)
     }
 
-    /// The address of exported symbol `name`, as an offset in the file.
-    ///
-    /// # Errors
-    ///
-    /// When the file is not a readable x86-64 ELF library.
-    pub fn symbol_offset(&self, name: &str) -> Result<Option<u64>, ElfError> {
-        Ok(self.functions(|n| n == name)?.first().map(|f| f.file_offset))
-    }
-
     /// The exported variables: name, and address in the image.
     ///
     /// # Errors

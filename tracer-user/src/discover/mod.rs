@@ -100,6 +100,12 @@ impl FileId {
     }
 }
 
+impl From<&rustix::fs::Stat> for FileId {
+    fn from(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
 /// A runtime library on disk or mapped by a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {

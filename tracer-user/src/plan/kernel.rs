@@ -5,7 +5,9 @@
 //! that the kernel misreads breaks the program. So what is doubtful is refused, and what may be
 //! cheap or not counts as single-stepped.
 
-use std::fmt;
+use std::{fmt, ops::Range};
+
+use tracer_common::shim::{DISPATCH_CODE, DISPATCH_LONG_NOP};
 
 /// A kernel release, as far as probe costs depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -206,6 +208,19 @@ pub fn classify(bytes: &[u8], page_offset: u64, kernel: KernelVersion) -> Result
         _ if is_emulated_nop(bytes, &parts, kernel) => Class::Emulated,
         _ => Class::SingleStep,
     })
+}
+
+/// Which instruction of the dispatch site, [`DISPATCH_CODE`], is probed most cheaply: its offset, and its
+/// class. `page_offset` is where in its page the site begins.
+pub fn dispatch_site(page_offset: u64, kernel: KernelVersion) -> (u64, Class) {
+    let (short, long) = (0..DISPATCH_LONG_NOP, DISPATCH_LONG_NOP..DISPATCH_CODE.len() - 1);
+    let class = |nop: &Range<usize>| {
+        let (code, offset) = (&DISPATCH_CODE[nop.clone()], nop.start as u64);
+        // SANITY: nops are refused nowhere; if they were, a site that is not cheap is no harm.
+        (offset, classify(code, page_offset + offset, kernel).unwrap_or(Class::SingleStep))
+    };
+    let (short, long) = (class(&short), class(&long));
+    if long.1 < short.1 { long } else { short }
 }
 
 /// Nops other than `90`.

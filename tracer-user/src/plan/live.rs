@@ -51,11 +51,6 @@ impl<'a> Located<'a> {
         self.exported(name).map(|function| self.bias.wrapping_add(function.address))
     }
 
-    /// The offset in the file of an exported function.
-    pub fn file_offset(&self, name: &str) -> Option<u64> {
-        self.exported(name).map(|function| function.file_offset)
-    }
-
     /// The address of an exported variable.
     pub fn variable(&self, name: &str) -> Option<u64> {
         let (_, address) = self.variables.iter().find(|(exported, _)| exported == name)?;

@@ -55,7 +55,7 @@ mod tests;
 
 pub use binary::{Binary, Identity, PlanError};
 pub use fuzz::fuzz_plan;
-pub use kernel::{Class, KernelVersion, Refusal, classify};
+pub use kernel::{Class, KernelVersion, Refusal, classify, dispatch_site};
 pub use live::{LocateError, Located};
 pub use model::{
     NoWrapper, NotMoved, Note, Plan, Probed, Reached, ReturnProbe, Site, Slot, Stop, Target,

@@ -2,26 +2,46 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     os::fd::{AsFd as _, AsRawFd as _},
-    path::{Path, PathBuf},
 };
 
 use libbpf_rs::{
-    Link, Map, MapCore as _, MapFlags, MapHandle, MapType, Object, ObjectBuilder,
-    ProgramAttachType, ProgramMut, UprobeMultiOpts, UprobeOpts,
-    btf::{Btf, types::Struct},
+    Map, MapCore as _, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenMapMut,
+    ProgramAttachType, ProgramMut, btf::Btf, libbpf_sys::BPF_F_NO_PREALLOC,
 };
 use tracer_common::bpf::{
-    ApiRecord, Config, Cookie, Header, Loss, NEAR_THREADS, ThreadState, flag, follow, phase,
+    ApiRecord, Capture, Config, Cookie, Header, Loss, NEAR_THREADS, Place, PlaceOffsets,
+    ThreadState, flag, follow, phase,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::ProbeError;
+use super::{
+    ProbeError, messages,
+    method::{Means, Method},
+    numbers::Numbers,
+    structures, sys,
+};
+use crate::{discover::FileId, privileges};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
 
+/// Whether this `roctap` has the programs. To be asked before anything else that recording needs: no
+/// privilege and no other kernel helps where they are not in.
+///
+/// # Errors
+///
+/// When it was built without them.
+pub fn built() -> Result<(), ProbeError> {
+    if OBJECT.is_empty() { Err(ProbeError::NotBuilt) } else { Ok(()) }
+}
+
 /// How often the state of a thread that runs is read at most, to read the same twice.
 const READS: usize = 8;
+
+/// Threads beside the near ones where the map of their states has all its memory from the start, 2.3 KiB
+/// each.
+const FAR_THREADS: u32 = 4096;
 
 /// Whose life is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,47 +62,16 @@ pub struct Settings {
     pub ring_bytes: u32,
     /// Whose life is reported.
     pub follow: Follow,
-    /// Place all probes of a library in one call (kernel 6.6 and later).
-    pub uprobe_multi: bool,
+    /// How probes are placed; the best way that there is if none is said.
+    pub method: Option<Method>,
+    /// Whether hash maps get all their memory at once; if nothing is said, where the kernel needs it.
+    pub preallocate: Option<bool>,
 }
 
-/// A place to probe.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Site {
-    /// The function.
-    pub symbol: String,
-    /// The file that the site is in, where that is not the library.
-    pub file: Option<PathBuf>,
-    /// Offset in the file of the probed instruction.
-    pub file_offset: u64,
-    /// What the programs are told.
-    pub cookie: Cookie,
-}
-
-/// Probes that are in place; dropping it removes them.
-///
-/// Entries go first (fields are dropped in order): without a return probe, entries would pile up.
-#[must_use]
-#[derive(Debug, Default)]
-pub struct Attachment {
-    entries: Vec<Link>,
-    _returns: Vec<Link>,
-}
-
-impl Attachment {
-    /// Takes the entry probes out, to be removed: calls that are open may still return, but no new
-    /// one is seen.
-    pub fn take_entries(&mut self) -> Self {
-        Self { entries: std::mem::take(&mut self.entries), _returns: Vec::new() }
-    }
-
-    /// Removes probes, those of several libraries at the same time: the kernel mostly waits.
-    pub fn remove_all(attachments: impl IntoIterator<Item = Self>) {
-        std::thread::scope(|scope| {
-            for attachment in attachments {
-                scope.spawn(move || drop(attachment));
-            }
-        });
+impl Settings {
+    /// Whatever the kernel needs, and the best that it has.
+    pub const fn new(ring_bytes: u32, follow: Follow) -> Self {
+        Self { ring_bytes, follow, method: None, preallocate: None }
     }
 }
 
@@ -92,6 +81,8 @@ pub struct Programs {
     rings: Vec<MapHandle>,
     config: Config,
     settings: Settings,
+    pub(super) means: Means,
+    numbers: Numbers,
 }
 
 impl Programs {
@@ -101,22 +92,32 @@ impl Programs {
     ///
     /// When they were not built in, or the kernel refuses them.
     pub fn load(settings: Settings) -> Result<Self, ProbeError> {
-        if OBJECT.is_empty() {
-            return Err(ProbeError::NotBuilt);
-        }
-        let failed = |doing| move |cause| ProbeError::Load { doing, cause };
-        let tgid_offset = task_tgid_offset().map_err(failed("reading the kernel's BTF"))?;
+        built()?;
+        privileges::check()?;
+        messages::keep();
+        let failed = |doing| move |cause| ProbeError::load(doing, cause);
+        let tgid_offset = Btf::from_vmlinux()
+            .and_then(|btf| structures::task_tgid(&btf).map(|offset| (btf, offset)));
+        let (btf, tgid_offset) = tgid_offset.map_err(failed("reading the kernel's BTF"))?;
+        let means = Means::of(settings.method)?;
+        privileges::check_placing(means.method())?;
+        let by_place = means.method() != Method::Multi;
+        let place = match by_place {
+            true => structures::place(&btf)
+                .map_err(failed("looking for uprobes in the kernel's BTF"))?,
+            false => PlaceOffsets::default(),
+        };
         let mut open = ObjectBuilder::default()
             .name("roctap")
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(failed("reading the programs"))?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(failed("counting CPUs"))?;
+        let preallocate =
+            settings.preallocate.unwrap_or_else(|| !structures::can_allocate_in_probes(&btf));
         for mut map in open.maps_mut() {
-            if map.name() == "RINGS" {
-                map.set_max_entries(cpus as u32).map_err(failed("sizing the rings"))?;
-            }
+            size(&mut map, cpus as u32, preallocate).map_err(failed("sizing the maps"))?;
         }
-        if !settings.uprobe_multi {
+        if by_place {
             for mut program in open.progs_mut() {
                 if program.section().to_string_lossy().contains(".multi") {
                     // Attach type 0: an ordinary uprobe, in libbpf's name for the number.
@@ -132,10 +133,15 @@ impl Programs {
                 cpus: cpus as u64,
                 wake_mark_bytes: u64::from(settings.ring_bytes / 4),
                 tgid_offset,
+                place,
                 phase: phase::ATTACHING,
                 follow: settings.follow as u32,
+                by_place: by_place.into(),
+                reserved: 0,
             },
             settings,
+            means,
+            numbers: Numbers::default(),
         };
         programs.create_rings(cpus).map_err(failed("creating the ring buffers"))?;
         programs.write_config()?;
@@ -174,9 +180,23 @@ impl Programs {
         each.try_for_each(|(key, descriptor)| map.update(key, descriptor, MapFlags::ANY))
     }
 
-    /// Whether all probes of a library are placed and removed in one call.
-    pub fn places_at_once(&self) -> bool {
-        self.settings.uprobe_multi
+    /// How probes are placed.
+    pub fn method(&self) -> Method {
+        self.means.method()
+    }
+
+    /// How many instructions the kernel verified to load each program, by the program's name; 0 where
+    /// it does not say (before Linux 5.16).
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not tell.
+    pub fn verified_instructions(&self) -> io::Result<BTreeMap<String, u32>> {
+        let told = |program: libbpf_rs::ProgramMut<'_>| {
+            let name = program.name().to_string_lossy().into_owned();
+            Ok((name, sys::verified_instructions(program.as_fd())?))
+        };
+        self.object.progs_mut().map(told).collect()
     }
 
     /// The rings, one a CPU.
@@ -185,14 +205,43 @@ impl Programs {
     }
 
     /// Panics only if the object lacks a map that this module and the BPF crate both name.
-    fn map(&self, name: &str) -> Map<'_> {
+    pub(super) fn map(&self, name: &str) -> Map<'_> {
         // SANITY: the names are constants that the object embedded above defines.
         self.object.maps().find(|m| m.name() == name).expect("map of the embedded object")
     }
 
-    fn program(&self, name: &str) -> ProgramMut<'_> {
+    pub(super) fn program(&self, name: &str) -> ProgramMut<'_> {
         // SANITY: as in `map`.
         self.object.progs_mut().find(|p| p.name() == name).expect("program of the embedded object")
+    }
+
+    /// The cookie of a probe of process `pid` at `offset` of a file, whose calls are captured so.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many functions.
+    pub(super) fn cookie(
+        &self,
+        pid: u32,
+        file: FileId,
+        offset: u64,
+        capture: Capture,
+    ) -> Result<Cookie, ProbeError> {
+        let word = capture.to_u64().to_ne_bytes();
+        let (map, key, index) = match self.means.method() {
+            Method::Multi => {
+                let index = self.numbers.of_capture(capture);
+                ("CAPTURES", index.to_ne_bytes().to_vec(), index)
+            }
+            Method::Event | Method::Single => {
+                let index = self.numbers.of_file(file);
+                let place = Place { file: index.into(), offset };
+                ("PLACES", place.as_bytes().to_vec(), index)
+            }
+        };
+        let written = self.map(map).update(&key, &word, MapFlags::ANY);
+        written.map_err(|cause| ProbeError::Map { map, cause })?;
+        Ok(Cookie { pid, index })
     }
 
     fn write_config(&self) -> Result<(), ProbeError> {
@@ -229,154 +278,6 @@ impl Programs {
         for map in ["PROCESSES", "SHIMS"] {
             let _ = self.map(map).delete(&pid.to_ne_bytes());
         }
-    }
-
-    /// Attaches the programs that follow processes and threads.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn attach_life(&self) -> Result<Attachment, ProbeError> {
-        let links = ["task_created", "task_executed", "task_ended"]
-            .map(|name| self.program(name).attach())
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|cause| ProbeError::Load { doing: "attaching to process events", cause })?;
-        Ok(Attachment { entries: links, _returns: Vec::new() })
-    }
-
-    /// Probes `sites` of the library at `path`, and of the other files that they name, in process
-    /// `pid`.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses; nothing stays attached.
-    pub fn attach(&self, pid: u32, path: &Path, sites: &[Site]) -> Result<Attachment, ProbeError> {
-        self.attach_pair(["api_enter", "api_exit"], pid, path, sites)
-    }
-
-    /// Attaches the entry program to all sites and the return program to those that have one.
-    fn attach_pair(
-        &self,
-        [enter, exit]: [&str; 2],
-        pid: u32,
-        path: &Path,
-        sites: &[Site],
-    ) -> Result<Attachment, ProbeError> {
-        let mut files: BTreeMap<&Path, Vec<&Site>> = BTreeMap::new();
-        for site in sites {
-            files.entry(site.file.as_deref().unwrap_or(path)).or_default().push(site);
-        }
-        let mut placed = Attachment { entries: Vec::new(), _returns: Vec::new() };
-        for (path, all) in files {
-            let returning: Vec<&Site> =
-                all.iter().copied().filter(|s| s.cookie.entry_only == 0).collect();
-            placed._returns.extend(self.attach_sites(exit, "return", pid, path, &returning)?);
-            placed.entries.extend(self.attach_sites(enter, "entry", pid, path, &all)?);
-        }
-        Ok(placed)
-    }
-
-    /// Probes `sites` with programs that do nothing: what the kernel alone costs, to measure against.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn attach_floor(
-        &self,
-        pid: u32,
-        path: &Path,
-        sites: &[Site],
-    ) -> Result<Attachment, ProbeError> {
-        self.attach_pair(["floor_enter", "floor_exit"], pid, path, sites)
-    }
-
-    /// Probes the shim's dispatch site at `file_offset` of the file at `path`.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn attach_dispatch_site(
-        &self,
-        pid: u32,
-        path: &Path,
-        file_offset: u64,
-    ) -> Result<Attachment, ProbeError> {
-        let site = Site {
-            symbol: tracer_common::shim::DISPATCH_SITE.to_owned(),
-            file: None,
-            file_offset,
-            cookie: Cookie::default(),
-        };
-        let entries = self.attach_sites("dispatch_site", "dispatch", pid, path, &[&site])?;
-        Ok(Attachment { entries, _returns: Vec::new() })
-    }
-
-    /// Probes the functions by which process `pid` rings doorbells and destroys signals, to see its
-    /// packets from outside.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses.
-    pub fn attach_doorbells(
-        &self,
-        pid: u32,
-        path: &Path,
-        doorbells: &[Site],
-        ends: &[Site],
-    ) -> Result<Attachment, ProbeError> {
-        let attach = |program, what, sites: &[Site]| {
-            let sites: Vec<&Site> = sites.iter().collect();
-            self.attach_sites(program, what, pid, path, &sites)
-        };
-        let mut entries = attach("doorbell", "doorbell", doorbells)?;
-        entries.extend(attach("signal_end", "signal", ends)?);
-        Ok(Attachment { entries, _returns: Vec::new() })
-    }
-
-    fn attach_sites(
-        &self,
-        program: &str,
-        what: &'static str,
-        pid: u32,
-        path: &Path,
-        sites: &[&Site],
-    ) -> Result<Vec<Link>, ProbeError> {
-        if sites.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (multi, retprobe) = (self.settings.uprobe_multi, what == "return");
-        let program = self.program(program);
-        let links = if multi {
-            let options = UprobeMultiOpts {
-                offsets: sites.iter().map(|s| s.file_offset as usize).collect(),
-                cookies: sites.iter().map(|s| s.cookie.to_u64()).collect(),
-                retprobe,
-                ..Default::default()
-            };
-            program.attach_uprobe_multi_with_opts(pid as i32, path, "", options).map(|l| vec![l])
-        } else {
-            sites
-                .iter()
-                .map(|site| {
-                    let options =
-                        UprobeOpts { cookie: site.cookie.to_u64(), retprobe, ..Default::default() };
-                    program.attach_uprobe_with_opts(
-                        pid as i32,
-                        path,
-                        site.file_offset as usize,
-                        options,
-                    )
-                })
-                .collect()
-        };
-        links.map_err(|cause| ProbeError::Attach {
-            path: path.to_owned(),
-            pid,
-            count: sites.len(),
-            what,
-            cause,
-        })
     }
 
     /// What the programs could not record so far, by [`Loss`].
@@ -433,6 +334,20 @@ impl Programs {
     }
 }
 
+/// Sizes a map for this machine.
+fn size(map: &mut OpenMapMut<'_>, cpus: u32, preallocate: bool) -> libbpf_rs::Result<()> {
+    if map.name() == "RINGS" {
+        map.set_max_entries(cpus)?;
+    }
+    if preallocate && map.map_flags() & BPF_F_NO_PREALLOC != 0 {
+        map.set_map_flags(map.map_flags() & !BPF_F_NO_PREALLOC)?;
+        if map.name() == "THREADS" {
+            map.set_max_entries(FAR_THREADS)?;
+        }
+    }
+    Ok(())
+}
+
 /// The open calls of a thread but for those that the shim makes.
 fn open_in(thread: &ThreadState) -> impl Iterator<Item = ApiRecord> {
     let records = thread.frames.iter().take(thread.depth as usize).map(|frame| frame.record);
@@ -445,14 +360,20 @@ fn open_in(thread: &ThreadState) -> impl Iterator<Item = ApiRecord> {
     })
 }
 
-/// Offset of `tgid` in the running kernel's `task_struct`.
-fn task_tgid_offset() -> libbpf_rs::Result<u64> {
-    let btf = Btf::from_vmlinux()?;
-    let missing = || libbpf_rs::Error::from_raw_os_error(2);
-    let task: Struct<'_> = btf.type_by_name("task_struct").ok_or_else(missing)?;
-    let member = task.iter().find(|m| m.name.is_some_and(|n| n == "tgid")).ok_or_else(missing)?;
-    match member.attr {
-        libbpf_rs::btf::types::MemberAttr::Normal { offset } => Ok(u64::from(offset) / 8),
-        libbpf_rs::btf::types::MemberAttr::BitField { .. } => Err(missing()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_programs_one_line_names_the_command() {
+        if !OBJECT.is_empty() {
+            // Built in, as in release builds: there is nothing to say.
+            assert!(built().is_ok());
+            return;
+        }
+        let settings = Settings::new(4096, Follow::Nobody);
+        let said = Programs::load(settings).err().expect("loaded a stub").to_string();
+        assert!(said.contains("`cargo xtask build-ebpf`"), "{said}");
+        assert!(!said.contains('\n'), "{said}");
     }
 }

@@ -6,30 +6,56 @@
 //! same reason they are removed in the other order.
 
 mod load;
+mod messages;
+mod method;
+mod numbers;
+mod place;
 mod reader;
+mod removal;
+mod structures;
+mod sys;
+mod tracefs;
 
-pub use load::{Attachment, Follow, Programs, Settings, Site};
+pub use load::{Follow, Programs, Settings, built};
+pub use method::Method;
+pub use place::{Attachment, Site};
 pub use reader::Reader;
+pub use removal::{REMOVE, hand_over, remove};
 
 use std::path::PathBuf;
+
+use crate::privileges::Missing;
 
 /// Why probing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// This `roctap` was built without the BPF programs.
     #[error(
-        "this roctap was built without its BPF programs; run `cargo xtask build-ebpf` and build it again"
+        "this roctap was built without its BPF programs; `cargo xtask build-ebpf` builds it with them"
     )]
     NotBuilt,
-    /// The kernel or the caller's privileges do not allow it.
-    #[error(
-        "loading the BPF programs failed while {doing}: {cause:#}; this needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF (`roctap doctor` tells)"
-    )]
+    /// The kernel does not take the programs.
+    #[error("{}", load_message(doing, missing, cause, log))]
     Load {
         /// What was being done.
         doing: &'static str,
+        /// What the kernel lacks, if that is the reason.
+        missing: Option<&'static str>,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
+        /// The last that was said about it: by the verifier, if that was it.
+        log: Vec<String>,
+    },
+    /// The caller lacks privileges.
+    #[error(transparent)]
+    Privileges(#[from] Missing),
+    /// Probes cannot be placed as was asked for.
+    #[error("this machine cannot place probes {method}: {cause}")]
+    Method {
+        /// How they were to be placed.
+        method: Method,
+        /// Why not. Part of the message, hence no `source`.
+        cause: std::io::Error,
     },
     /// Probes could not be attached.
     #[error("{path}: attaching {count} {what} probes to process {pid} failed: {cause:#}")]
@@ -40,10 +66,22 @@ pub enum ProbeError {
         pid: u32,
         /// How many functions.
         count: usize,
-        /// `entry`, `return` or `dispatch`.
-        what: &'static str,
+        /// `entry`, `return`, `dispatch`, `doorbell` or `signal`.
+        what: String,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
+    },
+    /// Too many descriptors would be needed.
+    #[error(
+        "placing {probes} probes one by one takes {needed} descriptors, and this process may open {free} more: choose fewer functions with --include, raise the hard limit (`ulimit -Hn`), or run as root, who can use tracefs"
+    )]
+    Descriptors {
+        /// How many probes.
+        probes: usize,
+        /// Descriptors for them.
+        needed: u64,
+        /// How many there can be beside those that are open.
+        free: u64,
     },
     /// The thread that drains the rings could not be started.
     #[error("starting the thread that drains the rings failed: {cause}")]
@@ -59,4 +97,27 @@ pub enum ProbeError {
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
     },
+}
+
+impl ProbeError {
+    /// The kernel does not take the programs: asks why.
+    fn load(doing: &'static str, cause: libbpf_rs::Error) -> Self {
+        Self::Load { doing, missing: sys::missing_feature(), cause, log: messages::take() }
+    }
+}
+
+fn load_message(
+    doing: &str,
+    missing: &Option<&str>,
+    cause: &libbpf_rs::Error,
+    log: &[String],
+) -> String {
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let why = match missing {
+        Some(feature) => format!("kernel {kernel} lacks {feature}, which roctap needs"),
+        None => format!("kernel {kernel} refused: {cause:#}"),
+    };
+    let said: String = log.iter().map(|line| format!("\n    {line}")).collect();
+    let log = if said.is_empty() { said } else { format!("; the last that was said:{said}") };
+    format!("{why}, while {doing}; `roctap doctor` says what this machine allows{log}")
 }

@@ -32,7 +32,7 @@ use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
 
-use crate::{priority, privileges};
+use crate::{priority, privileges, probe};
 
 /// How long the rings are left alone when nobody wakes the reader.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -77,6 +77,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         _ => {}
     }
+    probe::built()?;
     if let Some(command) = options.command.first() {
         command::check(command)?;
     }
@@ -88,19 +89,20 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let command = match options.command.first() {
         Some(program) => Some(start_command(options, program, &mut session)?),
         None => {
+            raise_descriptor_limit();
             session.attach_named(&options.pids)?;
             None
         }
     };
-    hurry();
-    privileges::keep_for_attaching();
+    // What is read late is lost.
+    priority::prefer_this_thread();
+    privileges::keep_for_attaching(session.method());
     record(options, session, command, &stop)
 }
 
-/// What is read late is lost, and each process that is followed needs descriptors. After the command was
-/// started, which would inherit both.
-fn hurry() {
-    priority::prefer_this_thread();
+/// Each process that is followed needs descriptors. To be called after the command was started, which
+/// would inherit the limit.
+fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::debug!("keeping the limit of descriptors: {error}");
@@ -118,6 +120,7 @@ fn start_command(
     session: &mut Session,
 ) -> anyhow::Result<Running> {
     let held = Held::start(&options.command, &session.environment())?;
+    raise_descriptor_limit();
     let shown: Vec<_> = options.command.iter().map(|part| part.to_string_lossy()).collect();
     session.attach_held(held.pid(), program, &shown.join(" "))?;
     held.release()

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, ValueEnum};
 use globset::Glob;
 
-use crate::{api, discover::Runtime, join::Mode, plan::Redirected};
+use crate::{api, discover::Runtime, join::Mode, plan::Redirected, probe::Method};
 
 /// An API whose calls can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -142,9 +142,9 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub join: Mode,
 
-    /// Place probes one by one, as kernels before 6.6 need it
-    #[arg(long, hide = true)]
-    pub single_uprobes: bool,
+    /// How probes are placed, instead of the best way that the kernel has
+    #[arg(long, value_enum, hide = true)]
+    pub probes: Option<Method>,
 
     /// The command to run and its arguments
     #[arg(last = true, value_name = "CMD")]

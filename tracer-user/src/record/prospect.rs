@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use tracer_common::shim::{
-    AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, DISPATCH_SITE, LIFE_WORD, PROTOCOL_WORD,
-    THREAD_NAME, VERSION, life, tier,
+    AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROTOCOL_WORD, THREAD_NAME,
+    VERSION, life, tier,
 };
 
 use super::{Gpu, target::Tier};
 use crate::{
     discover::{self, Library, Runtime},
     plan::{Located, Process, ProcessMemory as _},
+    shim::dispatch_site_in,
 };
 
 /// Functions of the HSA runtime that pass their calls on through its two tables.
@@ -125,7 +126,7 @@ pub struct LoadedShim {
     pub path: PathBuf,
     /// Address of its function that attaches again.
     pub attach: u64,
-    /// Where its dispatch site is in the file.
+    /// Where its dispatch site is probed: an offset in the file.
     pub site_offset: u64,
 }
 
@@ -134,7 +135,7 @@ impl LoadedShim {
         let ours = shim.word(PROTOCOL_WORD) == Some(VERSION);
         let works = shim.word(LIFE_WORD) == Some(life::WORKING);
         let attach = shim.function(ATTACH_AGAIN_FUNCTION).filter(|_| ours && works)?;
-        let site_offset = shim.file_offset(DISPATCH_SITE)?;
+        let site_offset = dispatch_site_in(&path).ok()??;
         Some(Self { path, attach, site_offset })
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf};
 use globset::{GlobSet, GlobSetBuilder};
 use tracer_common::{
     activity::Domain,
-    bpf::Cookie,
+    bpf::Capture,
     calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
 };
 
@@ -17,7 +17,7 @@ use crate::{
         Binary, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected, ReturnProbe,
         Tables, Untouched,
     },
-    probe::Site,
+    probe::{Method, Site},
 };
 
 /// First operation id for functions that the operation table does not know: those of other
@@ -28,6 +28,25 @@ const FIRST_FOREIGN_ID: u16 = 0x8000;
 const DOORBELLS: [&str; 2] = ["hsa_signal_store_relaxed", "hsa_signal_store_screlease"];
 /// The one that ends signals.
 const SIGNAL_END: &str = "hsa_signal_destroy";
+
+/// The most telling functions: launches, copies, memory, waits; probed by default where each probe
+/// takes long to be removed.
+const FEW: [&str; 14] = [
+    "hip{,Module,Ext,ExtModule}LaunchKernel",
+    "hip{LaunchCooperativeKernel,GraphLaunch}",
+    "hipMem{cpy,cpyAsync,cpyWithStream,set,setAsync}",
+    "hipMemcpy{HtoD,DtoH,DtoD}{,Async}",
+    "hip{Malloc,Free}{,Async}",
+    "hip{HostMalloc,HostFree}",
+    "hip{Device,Stream,Event}Synchronize",
+    "hip{StreamWaitEvent,EventRecord}",
+    "hipModuleLoad{,Data}",
+    "hsa_{init,shut_down}",
+    "hsa_queue_{create,destroy}",
+    "hsa_amd_memory_pool_{allocate,free}",
+    "hsa_{amd_memory_async_copy,memory_copy}",
+    "hsa_signal_wait_{relaxed,scacquire}",
+];
 
 /// Why the functions of a library could not be chosen.
 #[derive(Debug, thiserror::Error)]
@@ -70,11 +89,22 @@ pub struct Selection {
     include: Option<GlobSet>,
     exclude: GlobSet,
     allow_slow: bool,
+    /// Without --include the functions of [`FEW`] alone.
+    few: Option<GlobSet>,
     /// Processes may have the shim, which records HSA calls.
     shim: bool,
     redirected: Redirected,
     planner: Planner,
     foreign: HashMap<(Domain, String), u16>,
+}
+
+/// Matches [`FEW`].
+fn few() -> Result<GlobSet, globset::Error> {
+    let mut builder = GlobSetBuilder::new();
+    for glob in FEW {
+        builder.add(globset::GlobBuilder::new(glob).empty_alternates(true).build()?);
+    }
+    builder.build()
 }
 
 impl Selection {
@@ -83,7 +113,7 @@ impl Selection {
     /// # Errors
     ///
     /// When the globs are too large together.
-    pub fn new(options: &Options, shim: bool) -> Result<Self, globset::Error> {
+    pub fn new(options: &Options, shim: bool, method: Method) -> Result<Self, globset::Error> {
         let set = |globs: &[globset::Glob]| {
             let mut builder = GlobSetBuilder::new();
             globs.iter().for_each(|glob| {
@@ -92,11 +122,13 @@ impl Selection {
             builder.build()
         };
         let include = (!options.include.is_empty()).then(|| set(&options.include)).transpose()?;
+        let few = (method == Method::Single && include.is_none()).then(few).transpose()?;
         Ok(Self {
             apis: options.api.clone(),
             include,
             exclude: set(&options.exclude)?,
             allow_slow: options.allow_slow,
+            few,
             shim,
             redirected: options.redirected,
             planner: Planner::for_running_kernel(),
@@ -109,10 +141,15 @@ impl Selection {
         self.apis.iter().any(|api| api.runtime() == runtime)
     }
 
+    /// Whether the most telling functions alone are probed, because each probe costs much time.
+    pub fn is_few(&self) -> bool {
+        self.few.is_some()
+    }
+
     fn accepts(&self, runtime: Runtime, name: &str) -> bool {
         runtime.owns_symbol(name)
             && self.apis.contains(&Api::of(runtime, name))
-            && self.include.as_ref().is_none_or(|globs| globs.is_match(name))
+            && self.include.as_ref().or(self.few.as_ref()).is_none_or(|globs| globs.is_match(name))
             && !self.exclude.is_match(name)
     }
 
@@ -190,8 +227,8 @@ impl Selection {
                 Reached::Stub { .. } => false,
             };
             let site = plan.site.filter(|site| is_function && site.class.is_cheap())?;
-            let (file_offset, cookie) = (site.file_offset, Cookie::default());
-            Some(Site { symbol: plan.symbol, file: None, file_offset, cookie })
+            let (file_offset, capture) = (site.file_offset, Capture::default());
+            Some(Site { symbol: plan.symbol, file: None, file_offset, capture })
         };
         let plans = self.plans(library, process, Redirected::Implementation, wanted)?;
         let sites = plans.into_iter().filter_map(site);
@@ -227,28 +264,28 @@ impl Selection {
             let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
             return list.extend(names());
         }
-        let mut cookie = self.cookie(library.runtime.domain(), &plan.symbol);
+        let mut capture = self.capture(library.runtime.domain(), &plan.symbol);
         if site.return_probe != ReturnProbe::Allowed {
-            cookie.entry_only = 1;
+            capture.entry_only = 1;
         }
-        cookie.by_shim = by_shim;
+        capture.by_shim = by_shim;
         let file = plan.other_file().map(PathBuf::from);
         selected.sites.push(Site {
-            cookie,
+            capture,
             file,
             file_offset: site.file_offset,
             symbol: plan.symbol,
         });
     }
 
-    fn cookie(&mut self, domain: Domain, name: &str) -> Cookie {
+    fn capture(&mut self, domain: Domain, name: &str) -> Capture {
         if let Some(operation) = api::by_name(name).filter(|o| o.domain == domain) {
-            return api::cookie(operation);
+            return api::captured(operation);
         }
         let next = FIRST_FOREIGN_ID.saturating_add(self.foreign.len() as u16);
         let operation = *self.foreign.entry((domain, name.to_owned())).or_insert(next);
         let shim_calls = api::is_called_by_shim(name).into();
-        Cookie { domain: domain.0 as u8, operation, shim_calls, ..Cookie::default() }
+        Capture { domain: domain.0 as u8, operation, shim_calls, ..Capture::default() }
     }
 
     /// Functions that got ids of their own: domain, id, name.

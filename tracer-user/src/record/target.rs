@@ -1,9 +1,16 @@
 //! A traced process: what is attached to it, and whether it lives.
 
-use std::{collections::BTreeMap, fmt, os::fd::OwnedFd, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags, open},
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
@@ -56,10 +63,32 @@ impl fmt::Display for Tier {
     }
 }
 
+/// The file that was planned, whatever becomes of its name: places in another would be in the middle of
+/// instructions.
+pub struct PlannedFile(OwnedFd);
+
+impl PlannedFile {
+    /// Opens it as a name alone, which does nothing, whatever it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// By which this process opens it again.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
+
 /// What is to be probed of a library.
 pub struct Planned {
     /// The library.
     pub library: Library,
+    /// Its file.
+    pub file: PlannedFile,
     /// Where, in its file and others.
     pub sites: Vec<Site>,
     /// Functions that only the shim can record, because probes there would be slow.
@@ -80,6 +109,10 @@ pub struct Target {
     pub info: Process,
     /// What is to be probed in it.
     pub planned: BTreeMap<FileId, Arc<Planned>>,
+    /// Libraries that could not be probed.
+    pub refused: BTreeSet<FileId>,
+    /// Of which libraries it was said why they are not probed: once, whatever the process executes.
+    pub explained: BTreeSet<FileId>,
     /// What is probed in it.
     pub attached: BTreeMap<FileId, Attachment>,
     /// Of these, the probes at functions that the shim records where it records calls.
@@ -110,6 +143,8 @@ impl Target {
             pid,
             info: Process { command, attached_ns, ..Process::default() },
             planned: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            explained: BTreeSet::new(),
             attached: BTreeMap::new(),
             covered: BTreeMap::new(),
             removals: Vec::new(),
@@ -163,6 +198,7 @@ impl Target {
     /// The process executes another program, whose tables nobody has redirected yet: forgets the plans
     /// with another tool's wrappers, so that libraries are planned again when that has mapped them.
     pub fn forget_wrappers(&mut self) {
+        self.refused.clear();
         let with: Vec<FileId> =
             self.planned.iter().filter(|(_, p)| p.has_wrappers()).map(|(&id, _)| id).collect();
         for id in with {

@@ -5,10 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tracer_common::shim::{DISPATCH_SITE, MEMORY_ENV};
+use tracer_common::shim::{DISPATCH_CODE, DISPATCH_SITE, MEMORY_ENV};
 
 use super::Memory;
-use crate::discover::{ElfError, Image, SHIM_FILE_NAME};
+use crate::{
+    discover::{ElfError, Function, Image, SHIM_FILE_NAME},
+    plan::{KernelVersion, dispatch_site},
+};
 
 /// The HSA runtime's list of tool libraries, separated by spaces.
 const TOOLS_ENV: &str = "HSA_TOOLS_LIB";
@@ -37,7 +40,7 @@ pub enum ShimError {
         path: PathBuf,
     },
     /// It is not a shim.
-    #[error("{path}: exports no function {DISPATCH_SITE}: not the shim of this roctap")]
+    #[error("{path}: has no function {DISPATCH_SITE} as it should be: not the shim of this roctap")]
     NotAShim {
         /// The path.
         path: PathBuf,
@@ -47,12 +50,29 @@ pub enum ShimError {
     Elf(#[from] ElfError),
 }
 
+/// Where the dispatch site of the shim at `path` is probed: an offset in the file. None if that has no such
+/// site, or another one.
+///
+/// # Errors
+///
+/// When the file is not a readable library.
+pub fn dispatch_site_in(path: &Path) -> Result<Option<u64>, ElfError> {
+    let image = Image::open(path)?;
+    let functions = image.functions(|name| name == DISPATCH_SITE)?;
+    let as_it_should_be = |function: &&Function| {
+        image.code(function).is_some_and(|code| code.starts_with(&DISPATCH_CODE))
+    };
+    let Some(site) = functions.iter().find(as_it_should_be) else { return Ok(None) };
+    let kernel = KernelVersion::running().unwrap_or(KernelVersion::EMULATES_PUSH);
+    Ok(Some(site.file_offset + dispatch_site(site.file_offset % 4096, kernel).0))
+}
+
 /// The shim's library.
 #[derive(Clone, Debug)]
 pub struct Shim {
     /// Where it is.
     pub path: PathBuf,
-    /// Where its dispatch site is in the file.
+    /// Where its dispatch site is probed: an offset in the file.
     pub site_offset: u64,
 }
 
@@ -76,10 +96,10 @@ impl Shim {
         if path.to_string_lossy().contains(' ') {
             return Err(ShimError::Space { path });
         }
-        let Some(site_offset) = Image::open(&path)?.symbol_offset(DISPATCH_SITE)? else {
-            return Err(ShimError::NotAShim { path });
-        };
-        Ok(Self { path, site_offset })
+        match dispatch_site_in(&path)? {
+            Some(site_offset) => Ok(Self { path, site_offset }),
+            None => Err(ShimError::NotAShim { path }),
+        }
     }
 
     /// The environment that makes a process and its children load the shim and find the memories.

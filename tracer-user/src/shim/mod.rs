@@ -5,7 +5,7 @@ mod memory;
 mod reader;
 mod relief;
 
-pub use library::{Shim, ShimError};
+pub use library::{Shim, ShimError, dispatch_site_in};
 pub use memory::{Memory, MemoryError};
 pub use reader::{Frame, Reader, fuzz_ring};
 pub use relief::Relief;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Class, KernelVersion, Refusal, classify};
+use super::super::{Class, KernelVersion, Refusal, classify, dispatch_site};
 
 const OLD: KernelVersion = KernelVersion::new(4, 14);
 const V6_6: KernelVersion = KernelVersion::new(6, 6);
@@ -128,4 +128,21 @@ proptest! {
             let _ = classify(&bytes, page, kernel);
         }
     }
+}
+
+#[test]
+fn the_dispatch_site_is_cheap_on_every_kernel() {
+    for (minor, offset, class) in [
+        (1, 0, Class::Emulated),
+        (12, 0, Class::Emulated),
+        (16, 0, Class::Emulated),
+        (18, 1, Class::Nop5),
+        (19, 1, Class::Nop5),
+    ] {
+        assert_eq!(dispatch_site(0, KernelVersion::new(6, minor)), (offset, class), "6.{minor}");
+    }
+    assert_eq!(dispatch_site(0, KernelVersion::new(5, 15)), (0, Class::Emulated));
+    assert_eq!(dispatch_site(0, KernelVersion::new(7, 3)), (0, Class::Emulated));
+    // No call is written across pages.
+    assert_eq!(dispatch_site(4092, KernelVersion::new(6, 18)), (0, Class::Emulated));
 }

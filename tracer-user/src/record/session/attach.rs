@@ -1,8 +1,8 @@
 //! Attaching: to the held command, to running processes, to one library after the other.
 
-use std::{ffi::OsStr, path::Path, sync::Arc};
+use std::{ffi::OsStr, sync::Arc};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use tracer_common::{bpf::phase, calls::tables};
 
 use super::Session;
@@ -10,22 +10,18 @@ use crate::{
     clock,
     discover::{self, FileId, Inside, Library},
     plan::{Process, ProcessMemory},
-    probe::Site,
+    probe::{Method, Site},
     record::{
         Gpu,
-        target::{Planned, Target, Tier},
+        target::{Planned, PlannedFile, Target, Tier},
     },
     trace::model,
 };
 
-/// More probes than this that are placed one by one are worth a warning: removing a pair takes about
-/// a quarter of a second.
-const MANY_SINGLE_PROBES: usize = 50;
-
 /// Whether a probe is in vain where the shim records calls. Functions for images keep theirs: they are
 /// rarely called, and their table need not be there.
 fn is_covered(site: &Site) -> bool {
-    site.cookie.by_shim == tables::CORE
+    site.capture.by_shim == tables::CORE
 }
 
 impl Session {
@@ -139,21 +135,26 @@ impl Session {
         }
         let planned = match self.planned.get(&library.id) {
             Some(planned) => Arc::clone(planned),
-            None => Arc::new(self.plan(pid, &library)?),
+            None => {
+                let planned = self.plan(pid, &library);
+                Arc::new(planned.inspect_err(|_| self.refuse(pid, library.id))?)
+            }
         };
         if !self.selection.is_by_process() {
             self.planned.insert(library.id, Arc::clone(&planned));
         }
-        self.attach_planned(pid, &library.open_path, planned)
+        self.attach_planned(pid, planned)
     }
 
-    /// Probes what is planned of the library that can be opened at `path`.
-    pub(super) fn attach_planned(
-        &mut self,
-        pid: u32,
-        path: &Path,
-        planned: Arc<Planned>,
-    ) -> anyhow::Result<()> {
+    /// Remembers that a library of a process cannot be probed: it is not tried again.
+    fn refuse(&mut self, pid: u32, id: FileId) {
+        if let Some(target) = self.targets.get_mut(&pid) {
+            target.refused.insert(id);
+        }
+    }
+
+    /// Probes what is planned of a library.
+    pub(super) fn attach_planned(&mut self, pid: u32, planned: Arc<Planned>) -> anyhow::Result<()> {
         let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
         let id = planned.library.id;
         if planned.sites.is_empty() {
@@ -162,10 +163,13 @@ impl Session {
         }
         self.programs.set_phase(phase::ATTACHING)?;
         let sites: Vec<Site> = planned.sites.iter().filter(|s| !is_covered(s)).cloned().collect();
-        let attachment = self.programs.attach(pid, path, &sites);
+        let attachment = self.programs.attach(pid, &planned.file.path(), &sites);
         self.programs.set_phase(phase::ATTACHED)?;
-        let attachment = attachment?;
-        let entry_only = planned.sites.iter().filter(|s| s.cookie.entry_only != 0).count();
+        let attachment = attachment.with_context(|| planned.library.path.display().to_string());
+        let attachment = attachment.inspect_err(|_| {
+            target.refused.insert(id);
+        })?;
+        let entry_only = planned.sites.iter().filter(|s| s.capture.entry_only != 0).count();
         let shown = model::Library {
             path: planned.library.path.display().to_string(),
             version: planned.library.version(),
@@ -188,7 +192,7 @@ impl Session {
             return Ok(());
         }
         self.programs.set_phase(phase::ATTACHING)?;
-        let attachment = self.programs.attach(pid, &planned.library.open_path, &covered);
+        let attachment = self.programs.attach(pid, &planned.file.path(), &covered);
         self.programs.set_phase(phase::ATTACHED)?;
         target.covered.insert(id, attachment?);
         Ok(())
@@ -198,7 +202,12 @@ impl Session {
     fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Planned> {
         let process = Process::open(pid).ok();
         let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
+        let file = PlannedFile::open(&library.open_path)
+            .with_context(|| library.path.display().to_string())?;
         let selected = self.selection.choose(library, process)?;
+        if FileId::of(&library.open_path).ok() != FileId::of(&file.path()).ok() {
+            bail!("{}: it was replaced while it was looked at", library.path.display());
+        }
         for text in selected.redirections.notices(pid) {
             self.notice(text);
         }
@@ -213,11 +222,11 @@ impl Session {
                 "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
             ));
         }
-        if !self.programs.places_at_once() && selected.sites.len() > MANY_SINGLE_PROBES {
+        if self.programs.method() == Method::Single {
             let count = selected.sites.len();
             self.notice(format!(
-                "{path}: this kernel places probes one by one; removing those of {count} functions can take {} s; choose fewer with --include",
-                count / 4
+                "{path}: probes are placed and removed one by one here: {count} functions{}; root, who can use tracefs, has them all at once",
+                if self.selection.is_few() { ", the most telling, are probed (--include '*' for all)" } else { "" }
             ));
         }
         if !selected.impossible.is_empty() {
@@ -225,6 +234,6 @@ impl Session {
             self.trace.notice(&format!("{path}: the kernel allows no probe at {names}"));
         }
         let left_to_shim = selected.left_to_shim.len();
-        Ok(Planned { library: library.clone(), sites: selected.sites, left_to_shim })
+        Ok(Planned { library: library.clone(), file, sites: selected.sites, left_to_shim })
     }
 }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use tracer_common::{
     bpf::{Loss, flag, phase},
     shim::{self, control},
@@ -16,7 +17,7 @@ use super::{Session, outside::UNKNOWN_TABLES};
 use crate::{
     clock::{self, Patience},
     privileges,
-    probe::Attachment,
+    probe::{self, Attachment, Method},
     record::{
         Options,
         connection::Connection,
@@ -71,7 +72,17 @@ impl Session {
         self.write_processes();
         self.trace.finish(clock::offsets())?;
         report.print(&notices);
+        drop(self.life);
+        hand_over(self.left)?;
         Ok(report.exit_code())
+    }
+
+    /// Removes probes; where that takes the kernel long, later and by another process.
+    fn remove(&mut self, probes: Vec<Attachment>) {
+        match self.programs.method() {
+            Method::Single => self.left.extend(probes),
+            Method::Multi | Method::Event => Attachment::remove_all(probes),
+        }
     }
 
     fn remove_entries(&mut self) -> anyhow::Result<()> {
@@ -79,7 +90,8 @@ impl Session {
         let attached = self.targets.values_mut().flat_map(|t| {
             t.attached.values_mut().chain(t.covered.values_mut()).chain(&mut t.doorbells)
         });
-        Attachment::remove_all(attached.map(Attachment::take_entries).collect::<Vec<_>>());
+        let entries = attached.map(Attachment::take_entries).collect();
+        self.remove(entries);
         self.drain_all()
     }
 
@@ -87,8 +99,9 @@ impl Session {
     /// both an open and a whole record: the whole one counts.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
         let open = self.programs.open_calls();
-        let probes = self.targets.values_mut().flat_map(Target::take_probes);
-        Attachment::remove_all(probes.collect::<Vec<_>>());
+        let probes = self.targets.values_mut().flat_map(Target::take_probes).collect();
+        self.remove(probes);
+        self.programs.set_phase(phase::ENDED)?;
         let mut returned = HashSet::new();
         let records = self.reader.take_all()?;
         self.take_records(&records, |call| {
@@ -215,4 +228,16 @@ impl Session {
             self.trace.process(pid, target.info.clone());
         }
     }
+}
+
+/// Has another process remove the probes that were not, and says so.
+fn hand_over(left: Vec<Attachment>) -> anyhow::Result<()> {
+    let count: usize = left.iter().map(Attachment::links).sum();
+    if count > 0 {
+        let helper = probe::hand_over(left).context("starting the process that removes probes")?;
+        eprintln!(
+            "roctap: {count} probes are being removed one by one, by process {helper}: this kernel takes its time for each, and calls of the probed functions stay slow until then"
+        );
+    }
+    Ok(())
 }

@@ -53,7 +53,13 @@ impl Session {
         connections.for_each(|connection| connection.ended_at(time_ns));
         self.end_outside(pid)?;
         self.joiner.executed(pid, time_ns, &mut self.trace)?;
-        self.cover_again(pid)
+        // A failure is that process's alone: it may be gone.
+        if let Err(error) = self.cover_again(pid)
+            && self.targets.get(&pid).is_some_and(Target::is_alive)
+        {
+            self.notice(format!("process {pid}: some HSA functions are not probed: {error:#}"));
+        }
+        Ok(())
     }
 
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
@@ -73,18 +79,16 @@ impl Session {
         self.add_target(child, command, tier);
         let attached = planned
             .into_iter()
-            .try_for_each(|planned| {
-                let path = planned.library.open_path.clone();
-                self.attach_planned(child, &path, planned)
-            })
+            .try_for_each(|planned| self.attach_planned(child, planned))
             .and_then(|()| self.attach_site(child));
         if pause.is_none() {
             stopped_ns = clock::now_ns();
         }
         drop(pause);
         if let Err(error) = attached
-            && self.targets.get(&child).is_some_and(Target::is_alive)
+            && let Some(target) = self.targets.get_mut(&child).filter(|target| target.is_alive())
         {
+            target.explained.clone_from(&target.refused);
             self.notice(format!("child process {child} is not traced: {error:#}"));
         } else if born.shares_memory == 0
             && discover::libraries(child).is_ok_and(|mapped| !mapped.is_empty())
@@ -140,19 +144,26 @@ impl Session {
             let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
             self.see_from_outside(pid, &libraries);
             for library in libraries {
-                let known = |t: &Target| t.planned.contains_key(&library.id);
+                let known = |t: &Target| {
+                    t.planned.contains_key(&library.id) || t.refused.contains(&library.id)
+                };
                 if !self.selection.wants(library.runtime)
                     || self.targets.get(&pid).is_none_or(known)
                 {
                     continue;
                 }
-                let path = library.path.display().to_string();
+                let (path, id) = (library.path.display().to_string(), library.id);
                 match self.attach(pid, library) {
                     Ok(()) => self.notice(format!(
                         "process {pid}: {path} was found up to {} ms after it was mapped; earlier calls are not in the trace",
                         SCAN_INTERVAL.as_millis()
                     )),
-                    Err(error) => self.notice(format!("process {pid}: {error:#}")),
+                    Err(error) => {
+                        let target = self.targets.get_mut(&pid);
+                        if target.is_some_and(|target| target.explained.insert(id)) {
+                            self.notice(format!("process {pid}: {error:#}"));
+                        }
+                    }
                 }
             }
             if uses_gpu

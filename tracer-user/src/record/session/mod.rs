@@ -35,8 +35,7 @@ use crate::{
     discover::FileId,
     join::{Counts, Joiner},
     outside::Outside,
-    privileges,
-    probe::{self, Attachment, Follow, Programs, Settings},
+    probe::{self, Attachment, Follow, Method, Programs, Settings},
     shim::{Memory, MemoryError, Relief, Shim},
     trace::{Writer, model::Metadata},
 };
@@ -44,7 +43,7 @@ use crate::{
 /// A recording in progress.
 pub struct Session {
     programs: Programs,
-    _life: Attachment,
+    life: Attachment,
     reader: probe::Reader,
     selection: Selection,
     follow: bool,
@@ -70,6 +69,8 @@ pub struct Session {
     longest_late: Duration,
     /// Forked children that got a shim when they called ROCm.
     late_shims: BTreeSet<u32>,
+    /// Probes that are removed by another process when all is done.
+    left: Vec<Attachment>,
     /// Nothing new is begun.
     ending: bool,
     joiner: Joiner,
@@ -81,12 +82,21 @@ pub struct Session {
 impl Session {
     /// Loads the programs and creates the trace.
     pub fn open(options: &Options) -> anyhow::Result<Self> {
-        privileges::check()?;
+        let programs = Programs::load(Settings {
+            ring_bytes: options.ring_bytes(),
+            follow: match (options.all, options.no_follow) {
+                (true, _) => Follow::Everyone,
+                (false, false) => Follow::Children,
+                (false, true) => Follow::Nobody,
+            },
+            method: options.probes,
+            preallocate: None,
+        })?;
         let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
         let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
         let by_environment = shim.is_some() && !options.command.is_empty();
         let memories = if by_environment { options.processes } else { 0 };
-        let selection = Selection::new(options, shim.is_some())?;
+        let selection = Selection::new(options, shim.is_some(), programs.method())?;
         let words = selection.shim_calls();
         let relief = Relief::start().context("starting the thread that reads the shims' rings")?;
         let connections = (0..memories)
@@ -96,22 +106,13 @@ impl Session {
                 Ok(Connection::open(memory, &relief))
             })
             .collect::<Result<_, MemoryError>>()?;
-        let programs = Programs::load(Settings {
-            ring_bytes: options.ring_bytes(),
-            follow: match (options.all, options.no_follow) {
-                (true, _) => Follow::Everyone,
-                (false, false) => Follow::Children,
-                (false, true) => Follow::Nobody,
-            },
-            uprobe_multi: !options.single_uprobes && crate::doctor::has_uprobe_multi(),
-        })?;
         let life = programs.attach_life()?;
         let reader = probe::Reader::new(&programs)?;
         // Last, so that a failure above leaves no file behind.
         let trace = Writer::create(&options.output, &metadata(), options.force)?;
         let session = Self {
             programs,
-            _life: life,
+            life,
             reader,
             selection,
             follow: !options.no_follow,
@@ -130,6 +131,7 @@ impl Session {
             late_children: 0,
             longest_late: Duration::ZERO,
             late_shims: BTreeSet::new(),
+            left: Vec::new(),
             ending: false,
             joiner: Joiner::new(options.join),
             trace,
@@ -138,6 +140,11 @@ impl Session {
         };
         session.beat();
         Ok(session)
+    }
+
+    /// How probes are placed.
+    pub fn method(&self) -> Method {
+        self.programs.method()
     }
 
     /// What the command must find in its environment.

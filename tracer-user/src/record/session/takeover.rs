@@ -5,14 +5,20 @@
 //! which leave the functions alone that it covers from that moment on: no call is recorded twice, none
 //! by nobody. What is left is to remove probes that do nothing any more.
 
-use std::thread::JoinHandle;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
 
 use tracer_common::{activity::Domain, bpf::ApiRecord};
 
 use super::Session;
 use crate::{
     discover::FileId,
-    probe::Attachment,
+    probe::{Attachment, Method},
     record::{connection::Connection, target::Target},
 };
 
@@ -24,6 +30,8 @@ pub enum Removal {
     Waiting(Attachment),
     /// The return probes are.
     Returns(JoinHandle<()>),
+    /// All are, of a process that has ended, until this says stop; what comes back is left.
+    OfTheDead(JoinHandle<Attachment>, Arc<AtomicBool>),
 }
 
 impl Removal {
@@ -37,8 +45,10 @@ impl Removal {
 
     /// Removes the probes of a process that has ended: meanwhile, or at once if that is not possible.
     pub fn of_the_dead(probes: Vec<Attachment>) -> Option<Self> {
-        let thread = std::thread::Builder::new().spawn(move || drop(probes));
-        thread.ok().map(Self::Returns)
+        let stop = Arc::new(AtomicBool::new(false));
+        let (seen, probes) = (Arc::clone(&stop), Attachment::together(probes));
+        let thread = std::thread::Builder::new().spawn(move || probes.remove_until(&seen));
+        thread.ok().map(|thread| Self::OfTheDead(thread, stop))
     }
 
     /// Goes on as far as it can; `may_end` tells whether no call is open. None when all is done.
@@ -49,15 +59,20 @@ impl Removal {
                 Some(Self::Returns(std::thread::spawn(move || drop(returns))))
             }
             Self::Returns(thread) if thread.is_finished() => None,
+            Self::OfTheDead(thread, _) if thread.is_finished() => None,
             other => Some(other),
         }
     }
 
-    /// Waits for what is being removed; the return probes that are left.
+    /// Waits for what is being removed; the probes that are left.
     pub fn rest(self) -> Option<Attachment> {
         match self {
             Self::Entries(thread) => thread.join().ok(),
             Self::Waiting(returns) => Some(returns),
+            Self::OfTheDead(thread, stop) => {
+                stop.store(true, Ordering::Relaxed);
+                thread.join().ok()
+            }
             Self::Returns(thread) => {
                 let _ = thread.join();
                 None
@@ -71,9 +86,12 @@ impl Session {
     pub(super) fn take_over(&mut self) {
         for pid in self.connections.iter_mut().filter_map(Connection::takes_calls) {
             if let Some(target) = self.targets.get_mut(&pid) {
+                target.calls_by_shim = true;
+                if self.programs.method() == Method::Single {
+                    continue; // Removing them would take longer than most recordings.
+                }
                 let covered = std::mem::take(&mut target.covered).into_values();
                 target.removals.extend(covered.map(Removal::begin));
-                target.calls_by_shim = true;
                 tracing::info!("process {pid}: the shim records HSA calls; their probes go");
             }
         }
@@ -95,7 +113,8 @@ impl Session {
     /// probes the functions again that the old one's covered.
     pub(super) fn cover_again(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
-        if !std::mem::replace(&mut target.calls_by_shim, false) {
+        let removed = std::mem::replace(&mut target.calls_by_shim, false);
+        if !removed || self.programs.method() == Method::Single {
             return Ok(());
         }
         let libraries: Vec<FileId> = target.attached.keys().copied().collect();

@@ -1,0 +1,61 @@
+//! What the verifier has to follow, and what probes are measured to cost.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use e2e::{Scene, run};
+use roctap::probe::{Follow, Programs, Settings};
+
+/// The most instructions that any kernel verified of each program (6.1, 6.12 and 6.18), and a tenth more.
+const MOST_INSTRUCTIONS: [(&str, u32); 10] = [
+    ("api_enter", 15_300),
+    ("api_exit", 13_250),
+    ("dispatch_site", 3_130),
+    ("doorbell", 7_550),
+    ("floor_enter", 2),
+    ("floor_exit", 2),
+    ("signal_end", 162),
+    ("task_created", 154),
+    ("task_ended", 19_800),
+    ("task_executed", 360),
+];
+
+/// What makes loading slow does not grow unseen.
+#[test]
+fn root_kernel_verified_instructions_are_bounded() {
+    let began = Instant::now();
+    let programs = Programs::load(Settings::new(4096, Follow::Nobody)).expect("it loads");
+    println!("loaded in {:?}", began.elapsed());
+    let verified = programs.verified_instructions().expect("the kernel tells");
+    println!("{verified:?}");
+    let most = BTreeMap::from(MOST_INSTRUCTIONS.map(|(name, most)| (name.to_owned(), most)));
+    assert!(verified.keys().eq(most.keys()), "every program has its bound");
+    for (name, count) in verified {
+        assert!((1..=most[&name]).contains(&count), "{name}: {count}, bound {}", most[&name]);
+    }
+}
+
+/// The dispatch site's probe is one for every kernel that the GPU runs: it is of no dear class.
+#[test]
+fn root_kernel_calibration() {
+    let ran = run(&mut Scene::default().roctap(&["doctor", "--calibrate"])).expect(0);
+    println!("{}", ran.stdout);
+    let number = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("{ran:#?}"));
+    let mut classes = BTreeMap::new();
+    let mut dispatch = None;
+    for line in ran.stdout.lines().skip(1) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [class, entry, both] => {
+                assert!(number(entry) > 0.0 && number(both) > 0.0, "{ran:#?}");
+                classes.insert(class.to_owned(), number(entry));
+            }
+            _ => {
+                let (_, rest) = line.split_once("adds ").expect("the dispatch site");
+                dispatch = rest.split(' ').next().map(number);
+            }
+        }
+    }
+    assert_eq!(classes.len(), 3, "{ran:#?}");
+    let dispatch = dispatch.expect("the dispatch site");
+    assert!(dispatch > 0.0 && dispatch <= 3.0 * classes["emulated"], "{ran:#?}");
+}

@@ -1,0 +1,73 @@
+//! How probes are placed, from the library's side. Small: `cargo xtask test --kernels` runs these as well.
+
+use e2e::{Running, Scene, app, run, wait_until};
+use roctap::{
+    probe::{Follow, Method, Programs, Settings},
+    trial,
+};
+
+/// Whether a way works, a call being recorded through it; else why not.
+fn tried(method: Method, preallocate: Option<bool>) -> Result<(), String> {
+    match trial::run(Some(method), preallocate) {
+        Ok(works) => {
+            assert_eq!(works.method, method);
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn root_kernel_events_and_single_probes_work_on_every_kernel() {
+    assert_eq!(tried(Method::Event, None), Ok(()));
+    assert_eq!(tried(Method::Single, None), Ok(()));
+}
+
+/// Maps as kernels before 6.1 have them, which no machine here runs.
+#[test]
+fn root_kernel_maps_that_have_all_their_memory_work() {
+    assert_eq!(tried(Method::Event, Some(true)), Ok(()));
+}
+
+/// What is taken where nothing is said is the best that works: `uprobe_multi`, or events where it is
+/// refused, with the reason.
+#[test]
+fn root_kernel_the_best_method_is_taken() {
+    let settings = Settings::new(4096, Follow::Nobody);
+    let taken = Programs::load(settings).expect("it loads").method();
+    match tried(Method::Multi, None) {
+        Ok(()) => assert_eq!(taken, Method::Multi),
+        Err(why) => {
+            assert!(why.contains("no uprobe_multi"), "{why}");
+            assert_eq!(taken, Method::Event);
+        }
+    }
+}
+
+/// Two programs at one place: a store into a signal is a call, and perhaps a doorbell. In a running process
+/// the second comes when the first is there.
+#[test]
+fn root_kernel_a_function_that_is_probed_twice() {
+    let scene = Scene::default();
+    let target = Running::spawn(scene.command(app("hsa_direct")).args(["s", "1000000000"]));
+    wait_until("it dispatches", || {
+        std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 10_000)
+    });
+    for method in ["event", "single"] {
+        let pid = target.pid().to_string();
+        let mut record = scene.record(&["--probes", method, "--gpu", "uprobes", "--api", "hsa"]);
+        record.args(["--include", "hsa_signal_store_*", "--include", "hsa_signal_destroy"]);
+        run(record.args(["-p", &pid, "-d", "0.5", "--force"])).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        let counts = trace.call_counts();
+        let dispatched = trace.dispatches.len() as u64;
+        assert!(dispatched > 5, "{dispatched}");
+        for function in ["hsa_signal_store_screlease", "hsa_signal_destroy"] {
+            // When the recording ended, one may have been rung and not destroyed.
+            assert!(counts[function] + 1 >= dispatched, "{method}: {dispatched}, {counts:?}");
+        }
+        assert_eq!(counts.len(), 2, "{counts:?}");
+    }
+    target.end().expect(0);
+}

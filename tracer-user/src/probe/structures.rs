@@ -1,0 +1,65 @@
+//! Where the running kernel keeps what the BPF programs read of it, from its BTF.
+
+use std::io;
+
+use libbpf_rs::{
+    Result,
+    btf::{
+        Btf, BtfType,
+        types::{Composite, MemberAttr},
+    },
+};
+use tracer_common::bpf::PlaceOffsets;
+
+/// Offset of `tgid` in `task_struct`.
+///
+/// # Errors
+///
+/// When the kernel has another structure.
+pub fn task_tgid(kernel: &Btf<'_>) -> Result<u64> {
+    offset(kernel, "task_struct", "tgid")
+}
+
+/// By which the place of a probe is found.
+///
+/// # Errors
+///
+/// When the kernel has other structures.
+pub fn place(kernel: &Btf<'_>) -> Result<PlaceOffsets> {
+    Ok(PlaceOffsets {
+        utask: offset(kernel, "task_struct", "utask")?,
+        vaddr: offset(kernel, "uprobe_task", "vaddr")?,
+        probe: offset(kernel, "uprobe_dispatch_data", "tu")?,
+        offset: offset(kernel, "trace_uprobe", "offset")?,
+    })
+}
+
+/// Whether programs may allocate memory of maps wherever they run, by the allocator that does it (Linux
+/// 6.1). A kernel without it warns in its log.
+pub fn can_allocate_in_probes(kernel: &Btf<'_>) -> bool {
+    kernel.type_by_name::<Composite<'_>>("bpf_mem_alloc").is_some()
+}
+
+fn offset(btf: &Btf<'_>, structure: &str, member: &str) -> Result<u64> {
+    let missing = || {
+        let text = format!("the kernel has no {structure}.{member}");
+        libbpf_rs::Error::from(io::Error::new(io::ErrorKind::NotFound, text))
+    };
+    let found: Composite<'_> = btf.type_by_name(structure).ok_or_else(missing)?;
+    let bits = find(btf, &found, member).ok_or_else(missing)?;
+    Ok(u64::from(bits) / 8)
+}
+
+/// Offset in bits of a member, or of one of a structure or union without a name.
+fn find(btf: &Btf<'_>, structure: &Composite<'_>, name: &str) -> Option<u32> {
+    structure.iter().find_map(|member| {
+        let MemberAttr::Normal { offset } = member.attr else { return None };
+        match member.name {
+            Some(known) if !known.is_empty() => (known == name).then_some(offset),
+            _ => {
+                let inner: BtfType<'_> = btf.type_by_id(member.ty)?;
+                Some(offset + find(btf, &Composite::try_from(inner).ok()?, name)?)
+            }
+        }
+    })
+}

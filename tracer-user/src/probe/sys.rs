@@ -1,0 +1,143 @@
+//! System calls that no library wraps.
+
+#![expect(unsafe_code, reason = "system calls that no library wraps")]
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+};
+
+use libbpf_rs::libbpf_sys as bpf;
+use perf_event_open_sys::{self as perf, bindings as attr};
+
+/// Opens the event of a tracepoint, uprobe events among them, for process `pid`.
+///
+/// # Errors
+///
+/// Those of `perf_event_open(2)`.
+pub fn open_tracepoint(id: u64, pid: u32) -> io::Result<OwnedFd> {
+    let mut event = attr::perf_event_attr {
+        type_: attr::PERF_TYPE_TRACEPOINT,
+        size: size_of::<attr::perf_event_attr>() as u32,
+        config: id,
+        ..Default::default()
+    };
+    event.__bindgen_anon_1.sample_period = 1;
+    event.__bindgen_anon_2.wakeup_events = 1;
+    let flags = attr::PERF_FLAG_FD_CLOEXEC as _;
+    // SAFETY: the structure is whole, and tells its size.
+    let fd = unsafe { perf::perf_event_open(&raw mut event, pid as i32, -1, -1, flags) };
+    // SAFETY: a descriptor that nobody else has.
+    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd) }) }
+}
+
+/// Whether the kernel has `uprobe_multi` links whose filter is by process. It has been by thread at
+/// first, which misses all threads but the first (cured in Linux 6.10, and in releases since).
+pub fn has_uprobe_multi() -> bool {
+    let Some(program) = load_nothing(bpf::BPF_TRACE_UPROBE_MULTI) else { return false };
+    // That a directory cannot be probed is noticed before anything is done, by a kernel that has such
+    // links at all; that there is no such process before that, where the filter is by process.
+    link_to_directory(&program, 0) == Some(libc::EBADF)
+        && link_to_directory(&program, u32::MAX) == Some(libc::EINVAL)
+}
+
+/// Tries to link a program to `/`. The error.
+fn link_to_directory(program: &OwnedFd, pid: u32) -> Option<i32> {
+    let offset = 0;
+    let mut options = bpf::bpf_link_create_opts {
+        sz: size_of::<bpf::bpf_link_create_opts>() as _,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.uprobe_multi = bpf::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
+        path: c"/".as_ptr(),
+        offsets: &raw const offset,
+        cnt: 1,
+        pid,
+        ..Default::default()
+    };
+    let (fd, kind) = (program.as_raw_fd(), bpf::BPF_TRACE_UPROBE_MULTI);
+    // SAFETY: the options are whole, tell their size and point at what lives.
+    let link = unsafe { bpf::bpf_link_create(fd, -1, kind, &raw const options) };
+    if link < 0 {
+        return Some(-link);
+    }
+    // SAFETY: a descriptor that nobody else has.
+    drop(unsafe { OwnedFd::from_raw_fd(link) });
+    None
+}
+
+/// Loads a probe program that does nothing.
+fn load_nothing(attach_type: bpf::bpf_attach_type) -> Option<OwnedFd> {
+    // `r0 = 0; exit`, of which the second has no operands.
+    let mut instructions = [bpf::bpf_insn::default(); 2];
+    (instructions[0].code, instructions[1].code) = (0xb7, 0x95);
+    let mut options = bpf::bpf_prog_load_opts {
+        sz: size_of::<bpf::bpf_prog_load_opts>() as _,
+        expected_attach_type: attach_type,
+        ..Default::default()
+    };
+    // SAFETY: all pointers are to what lives, with their lengths.
+    let program = unsafe {
+        bpf::bpf_prog_load(
+            bpf::BPF_PROG_TYPE_KPROBE,
+            c"roctap_nothing".as_ptr(),
+            c"Dual MIT/GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as _,
+            &raw mut options,
+        )
+    };
+    // SAFETY: a descriptor that nobody else has.
+    (program >= 0).then(|| unsafe { OwnedFd::from_raw_fd(program) })
+}
+
+/// How many instructions the kernel verified to load a program; 0 where it does not say.
+///
+/// # Errors
+///
+/// Those of `bpf(2)`.
+pub fn verified_instructions(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = bpf::bpf_prog_info::default();
+    let mut bytes = size_of::<bpf::bpf_prog_info>() as u32;
+    // SAFETY: there is room for as much as is said.
+    let result =
+        unsafe { bpf::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) };
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(info.verified_insns) }
+}
+
+/// Lets a descriptor of this process outlive `execve`.
+///
+/// # Errors
+///
+/// When it is not open.
+pub fn inherit(fd: RawFd) -> io::Result<()> {
+    // SAFETY: used in this call alone; if it is closed meanwhile, that is an error.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    Ok(rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?)
+}
+
+/// Closes an inherited descriptor.
+pub fn close(fd: RawFd) {
+    // SAFETY: nothing else in a process that was started for this has it.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+}
+
+/// What the programs need of a kernel, and since when Linux has it, in the order in which it came.
+const NEEDED: [(&str, bpf::bpf_func_id); 4] = [
+    ("reading user memory (Linux 5.5)", bpf::BPF_FUNC_probe_read_user),
+    ("reading CLOCK_BOOTTIME (Linux 5.8)", bpf::BPF_FUNC_ktime_get_boot_ns),
+    ("ring buffers (Linux 5.8)", bpf::BPF_FUNC_ringbuf_reserve),
+    ("cookies of probes (Linux 5.15)", bpf::BPF_FUNC_get_attach_cookie),
+];
+
+/// The first thing that the programs need and the kernel lacks.
+pub fn missing_feature() -> Option<&'static str> {
+    let lacks = |helper| {
+        // SAFETY: it takes no pointers but the last, which must be null.
+        let has = unsafe {
+            bpf::libbpf_probe_bpf_helper(bpf::BPF_PROG_TYPE_KPROBE, helper, std::ptr::null())
+        };
+        has == 0
+    };
+    NEEDED.into_iter().find(|&(_, helper)| lacks(helper)).map(|(name, _)| name)
+}

@@ -1,0 +1,104 @@
+//! Whether roctap works here: loads the BPF programs, probes a function of its own and records a call of it.
+
+use std::{arch::naked_asm, path::Path, time::Duration};
+
+use tracer_common::bpf::{ApiRecord, Capture, Header, kind, phase};
+use zerocopy::FromBytes as _;
+
+use crate::{
+    calibrate::{self, CalibrateError},
+    probe::{Follow, Method, Programs, Reader, Settings, Site},
+};
+
+/// What the probed function is called with.
+const ARGUMENT: u64 = 41;
+
+/// Returns its argument plus 1.
+#[unsafe(naked)]
+extern "C" fn probed(argument: u64) -> u64 {
+    naked_asm!("push rbp", "pop rbp", "lea rax, [rdi + 1]", "ret")
+}
+
+/// What works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Works {
+    /// How probes are placed.
+    pub method: Method,
+    /// How long loading the programs took.
+    pub load: Duration,
+}
+
+/// Why it does not.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The programs cannot be loaded or attached, or this program's own function is not found.
+    #[error(transparent)]
+    Failed(#[from] CalibrateError),
+    /// What was recorded is not the call.
+    #[error("a probe was placed and its call was not recorded as it was made: {seen}")]
+    Wrong {
+        /// What came instead.
+        seen: String,
+    },
+}
+
+impl From<crate::probe::ProbeError> for TrialError {
+    fn from(error: crate::probe::ProbeError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Tries it, as [`Settings`] say.
+///
+/// # Errors
+///
+/// Whatever does not work.
+pub fn run(method: Option<Method>, preallocate: Option<bool>) -> Result<Works, TrialError> {
+    let began = std::time::Instant::now();
+    let settings = Settings { ring_bytes: 4096, follow: Follow::Nobody, method, preallocate };
+    let mut programs = Programs::load(settings)?;
+    let load = began.elapsed();
+    let _life = programs.attach_life()?;
+    let mut reader = Reader::new(&programs)?;
+    let site = Site {
+        symbol: "roctap's own".to_owned(),
+        file: None,
+        file_offset: calibrate::file_offset(probed as *const () as u64)?,
+        capture: Capture::default(),
+    };
+    let exe = Path::new("/proc/self/exe");
+    let placed = programs.attach(std::process::id(), exe, &[site])?;
+    programs.set_phase(phase::ATTACHED)?;
+    // By another thread than the first: some kernels saw that one alone.
+    let result = std::thread::spawn(|| std::hint::black_box(probed)(ARGUMENT)).join();
+    let records = reader.take_all()?;
+    drop(placed);
+    let as_made = |call: &ApiRecord| {
+        call.args[0] == ARGUMENT
+            && call.ret == ARGUMENT + 1
+            && result.as_ref().is_ok_and(|&result| result == call.ret)
+    };
+    match calls(&records)[..] {
+        [call] if as_made(&call) => Ok(Works { method: programs.method(), load }),
+        ref calls => {
+            let losses = programs.losses()?;
+            Err(TrialError::Wrong { seen: format!("{calls:?}, losses {losses:?}") })
+        }
+    }
+}
+
+/// The calls among records.
+fn calls(mut bytes: &[u8]) -> Vec<ApiRecord> {
+    let mut calls = Vec::new();
+    while let Ok((header, _)) = Header::read_from_prefix(bytes) {
+        if header.kind == kind::API {
+            let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
+            calls.push(call);
+            bytes = rest;
+        } else {
+            // A thread's first call.
+            bytes = bytes.get(size_of::<tracer_common::bpf::LifeRecord>()..).unwrap_or_default();
+        }
+    }
+    calls
+}

@@ -1,0 +1,207 @@
+//! Debian's cloud kernels, fetched with apt (which checks their signatures) and kept.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    run::{output_of, run},
+    setup,
+};
+
+/// A kernel to boot.
+pub struct Kernel {
+    /// What `uname -r` says in it.
+    pub release: String,
+    /// The compressed kernel.
+    pub vmlinuz: PathBuf,
+}
+
+/// Suites of Debian's security archive that have kernels which the machine's own may lack.
+const OTHER_SUITES: [&str; 1] = ["bullseye-security"];
+/// The keys that Debian signs with, as Debian installs them.
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// The newest cloud kernel of `version` (such as 6.1, or 6.12.101), from the suites that this machine
+/// has configured or else from older ones.
+pub fn fetch(version: &str) -> anyhow::Result<Kernel> {
+    if numbers(version).len() < 2 {
+        bail!("{version:?} is no kernel version: name it as in 6.12");
+    }
+    let cache = setup::data_directory()?.join("kernels");
+    fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+    let sources = [Apt::of_this_machine(), Apt::of_other_suites(&cache.join("apt"))?];
+    // Without asking the network, if one is there: tests do not need the newest of an hour ago.
+    for apt in &sources {
+        if let Some(package) = apt.newest(version)
+            && let Some(kernel) = package.kept(&cache)
+        {
+            return Ok(kernel);
+        }
+    }
+    let mut offered = Vec::new();
+    for apt in &sources {
+        apt.run(&["update", "-qq"])?;
+        if let Some(package) = apt.newest(version) {
+            return package.fetch(apt, &cache);
+        }
+        offered.extend(apt.releases());
+    }
+    offered.sort_by_key(|release| numbers(release));
+    bail!("apt offers no cloud kernel {version}, but these: {}", offered.join(", "));
+}
+
+/// A package in a version.
+struct Package {
+    name: String,
+    version: String,
+    release: String,
+}
+
+impl Package {
+    fn directory(&self, cache: &Path) -> PathBuf {
+        cache.join(format!("{}_{}", self.name, self.version))
+    }
+
+    /// The kernel, if it was fetched before.
+    fn kept(&self, cache: &Path) -> Option<Kernel> {
+        let vmlinuz = self.directory(cache).join("vmlinuz");
+        vmlinuz.exists().then(|| Kernel { release: self.release.clone(), vmlinuz })
+    }
+
+    fn fetch(&self, apt: &Apt, cache: &Path) -> anyhow::Result<Kernel> {
+        if let Some(kernel) = self.kept(cache) {
+            return Ok(kernel);
+        }
+        println!("kernels: fetching {} {}", self.name, self.version);
+        let directory = self.directory(cache);
+        // Under another name until it is whole.
+        let partial = cache.join(format!("partial-{}-{}", self.release, std::process::id()));
+        fs::create_dir_all(&partial)?;
+        let package = format!("{}={}", self.name, self.version);
+        run(apt.command("apt-get").args(["download", "-qq", &package]).current_dir(&partial))?;
+        let deb = fs::read_dir(&partial)?.next().context("apt-get downloaded nothing")??.path();
+        run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&partial))?;
+        let vmlinuz = partial.join("boot").join(format!("vmlinuz-{}", self.release));
+        fs::create_dir_all(&directory)?;
+        fs::rename(&vmlinuz, directory.join("vmlinuz"))
+            .with_context(|| format!("keeping {}", vmlinuz.display()))?;
+        fs::remove_dir_all(&partial)?;
+        self.kept(cache).context("a kernel that was just fetched")
+    }
+}
+
+/// apt, with some sources.
+struct Apt {
+    options: Vec<String>,
+}
+
+impl Apt {
+    fn of_this_machine() -> Self {
+        Self { options: own_downloads() }
+    }
+
+    /// With a list of sources of its own in `home`, beside which apt keeps what it fetches of them.
+    fn of_other_suites(home: &Path) -> anyhow::Result<Self> {
+        let lists = home.join("lists");
+        fs::create_dir_all(lists.join("partial"))?;
+        let mirror = setup::mirror("debian-security");
+        let list = home.join("sources.list");
+        let lines: String = OTHER_SUITES
+            .iter()
+            .map(|suite| format!("deb [signed-by={KEYS}] {mirror} {suite} main\n"))
+            .collect();
+        fs::write(&list, lines).with_context(|| format!("writing {}", list.display()))?;
+        let mut options = own_downloads();
+        options.extend([
+            format!("Dir::Etc::sourcelist={}", list.display()),
+            "Dir::Etc::sourceparts=-".to_owned(),
+            format!("Dir::State::Lists={}", lists.display()),
+            // Else the machine's own would be written for each of the two in turn.
+            "Dir::Cache::pkgcache=".to_owned(),
+            "Dir::Cache::srcpkgcache=".to_owned(),
+        ]);
+        Ok(Self { options })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("LC_ALL", "C").args(self.options.iter().flat_map(|option| ["-o", option]));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        run(self.command("apt-get").args(arguments))
+    }
+
+    /// The kernels that apt knows of, not all of which it can have.
+    fn releases(&self) -> Vec<String> {
+        let names = output_of(self.command("apt-cache").args(["pkgnames", "linux-image-"]));
+        let names = names.unwrap_or_default();
+        names.lines().filter_map(release).map(str::to_owned).collect()
+    }
+
+    /// The newest kernel of `version` that can be had.
+    fn newest(&self, version: &str) -> Option<Package> {
+        let wanted = numbers(version);
+        let mut releases = self.releases();
+        releases.retain(|release| numbers(release).starts_with(&wanted));
+        releases.sort_by_key(|release| numbers(release));
+        releases.into_iter().rev().find_map(|release| {
+            let name = format!("linux-image-{release}");
+            let policy = output_of(self.command("apt-cache").args(["policy", &name]))?;
+            let candidate = |line: &str| line.trim().strip_prefix("Candidate: ").map(str::to_owned);
+            let version = policy.lines().find_map(candidate)?;
+            (version != "(none)").then_some(Package { name, version, release })
+        })
+    }
+}
+
+/// apt's own user cannot write to a directory of root's, and would say so.
+fn own_downloads() -> Vec<String> {
+    vec!["APT::Sandbox::User=root".to_owned()]
+}
+
+/// The release of a package, if that is a cloud kernel, and not one that depends on the newest.
+fn release(package: &str) -> Option<&str> {
+    let release = package.strip_prefix("linux-image-")?;
+    (release.ends_with("-cloud-amd64") && numbers(release).len() > 3).then_some(release)
+}
+
+/// The numbers of a version, by which it is compared: those of `6.12.101+deb12-cloud-amd64` are 6, 12,
+/// 101, 12 and 64.
+pub fn numbers(version: &str) -> Vec<u32> {
+    version.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_told_from_what_lies_beside_them() {
+        let kernel = "linux-image-6.12.117+deb12-cloud-amd64";
+        assert_eq!(release(kernel), Some("6.12.117+deb12-cloud-amd64"));
+        assert!(release("linux-image-6.1.0-56-cloud-amd64").is_some());
+        for other in [
+            "linux-image-cloud-amd64",
+            "linux-image-6.12-cloud-amd64",
+            "linux-image-6.1.0-56-cloud-amd64-dbg",
+            "linux-image-6.1.0-56-cloud-amd64-unsigned",
+            "linux-image-6.1.0-56-amd64",
+        ] {
+            assert_eq!(release(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert!(numbers("6.1.0-56-cloud-amd64") > numbers("6.1.0-9-cloud-amd64"));
+        assert!(numbers("6.12.107+deb12-cloud-amd64").starts_with(&numbers("6.12")));
+        assert!(!numbers("6.12.107+deb12-cloud-amd64").starts_with(&numbers("6.1")));
+    }
+}
