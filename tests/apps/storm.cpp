@@ -1,8 +1,9 @@
-// Many threads with many streams launch as fast as they can.
+// Many threads with many streams launch as fast as they can, and begin together.
 //   storm [threads ≤ 16] [streams per thread] [launches per stream] [synchronise every n launches] [devices]
 // Each thread has a kernel of its own name.
 #include "common.h"
 
+#include <pthread.h>
 #include <time.h>
 
 #include <thread>
@@ -23,17 +24,22 @@ static void launch(int thread, hipStream_t stream, unsigned* launched) {
   }
 }
 
+static pthread_barrier_t ready;  // No thread has ended before all have used the GPU.
+
 static void run(int thread, int streams, long launches, long every, int devices) {
-  if (devices > 1 && HIP(hipSetDevice, thread % devices)) return;
   const size_t bytes = streams * sizeof(unsigned);
   unsigned* launched = nullptr;
   std::vector<unsigned> result(streams);
   std::vector<hipStream_t> list(streams);
-  if (HIP(hipMalloc, (void**)&launched, bytes)) return;
-  HIP(hipMemset, launched, 0, bytes);
-  COPIED("fill", bytes);
-  HIP(hipDeviceSynchronize);
-  for (auto& s : list) HIP(hipStreamCreate, &s);
+  const bool usable = !(devices > 1 && HIP(hipSetDevice, thread % devices)) && !HIP(hipMalloc, (void**)&launched, bytes);
+  if (usable) {
+    HIP(hipMemset, launched, 0, bytes);
+    COPIED("fill", bytes);
+    HIP(hipDeviceSynchronize);
+    for (auto& s : list) HIP(hipStreamCreate, &s);
+  }
+  pthread_barrier_wait(&ready);
+  if (!usable) return;
   for (long i = 1; i <= launches; i++) {
     for (int s = 0; s < streams; s++) {
       launch(thread, list[s], launched + s);
@@ -58,6 +64,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (HIP(hipSetDevice, 0)) return common::report();
+  pthread_barrier_init(&ready, nullptr, threads);
   timespec from, to;
   clock_gettime(CLOCK_MONOTONIC, &from);
   std::vector<std::thread> all;
