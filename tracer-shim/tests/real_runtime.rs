@@ -61,6 +61,18 @@ fn rocm_other_settings() {
     }
 }
 
+/// A packet processor that takes what is published, whoever has rung for it: what it takes before we
+/// have seen it is counted, and the program does not notice.
+#[test]
+fn rocm_a_gpu_that_waits_for_no_doorbell() {
+    let Some(s) = setup() else { return };
+    for program in ["basic", "graph 50", "copies 500", "hsa_direct", "storm 4 2 2000 10"] {
+        let outcome = s.run("taken", program, &[("EMUGPU_BEYOND_DOORBELL_MS", "0")]);
+        let imperfect = verify::missing(program, &outcome);
+        eprintln!("{program}: {imperfect} imperfect of {}", outcome.truth.len());
+    }
+}
+
 #[test]
 fn rocm_a_storm_of_threads() {
     let Some(s) = setup() else { return };

@@ -27,6 +27,9 @@ pub struct Config {
     pub copy_bytes_per_us: u64,
     /// Kernels of one queue that may overlap when no barrier bit forbids it.
     pub overlap: usize,
+    /// How long after the last doorbell a published packet beyond its value is taken all the same; 0:
+    /// the packet processor takes what is published, whoever has rung for it.
+    pub beyond_doorbell_ns: u64,
     /// Nominal GPU clock in Hz.
     pub clock_hz: u64,
     /// How long before CLOCK_BOOTTIME the GPU clocks started.
@@ -156,6 +159,7 @@ impl Config {
             copy_ns: get("EMUGPU_COPY_NS", 1_000),
             copy_bytes_per_us: get("EMUGPU_COPY_MBPS", 16_000_u64).max(1),
             overlap: get("EMUGPU_OVERLAP", 8_usize).max(1),
+            beyond_doorbell_ns: get("EMUGPU_BEYOND_DOORBELL_MS", 200_u64).min(60_000) * 1_000_000,
             clock_hz: get("EMUGPU_CLOCK_HZ", 100_000_000_u64).clamp(1_000_000, 4_000_000_000),
             clock_offset_ns: get("EMUGPU_CLOCK_OFFSET_NS", 7_777_777_777_777),
             clock_ppm: get("EMUGPU_CLOCK_PPM", 0_i64).clamp(-100_000, 100_000),

@@ -26,16 +26,13 @@ mod amd_queue {
 
 /// Most packets of one queue in one round, so that completions become visible in between.
 const BATCH: usize = 512;
-/// How long after the last doorbell a valid packet beyond it is taken all the same: of two producers
-/// that ring at once, only the later value can be read from memory. Much longer than a producer needs
-/// from the packet to its doorbell, on a busy machine too: who counts on the doorbell holding a
-/// packet back must not be let down.
-const LOST_DOORBELL_NS: u64 = 200_000_000;
 /// Time between two looks counts as no more than this: the machine may have stood still, and the
 /// producer with it.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Packets that other producers had reserved when a doorbell was seen.
+/// Packets that other producers had reserved when a doorbell was seen. Of two producers that ring at
+/// once, only the later value can be read from memory: the other's packets are taken some time later,
+/// much longer than a producer needs from the packet to its doorbell on a busy machine.
 #[derive(Debug)]
 struct Grace {
     /// Index behind the last.
@@ -45,8 +42,8 @@ struct Grace {
 }
 
 impl Grace {
-    fn new(upto: u64, now: u64) -> Self {
-        Self { upto, left_ns: LOST_DOORBELL_NS, seen_ns: now }
+    fn new(upto: u64, left_ns: u64, now: u64) -> Self {
+        Self { upto, left_ns, seen_ns: now }
     }
 
     /// Whether they have had their time.
@@ -153,7 +150,7 @@ impl AqlQueue {
 
     /// Catches up with the clock.
     pub fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let limit = self.look_at_doorbell();
+        let limit = self.look_at_doorbell(cx.config.beyond_doorbell_ns);
         if self.next >= limit && self.running.is_empty() {
             return Step { progressed: false, wake_ns: self.next_look() };
         }
@@ -183,14 +180,18 @@ impl AqlQueue {
     }
 
     /// Takes note of the doorbell; the index up to which packets may be launched.
-    fn look_at_doorbell(&mut self) -> u64 {
+    fn look_at_doorbell(&mut self, beyond_doorbell_ns: u64) -> u64 {
+        let written = || sys::load_u64(self.amd_queue + amd_queue::WRITE_DISPATCH_ID);
+        if beyond_doorbell_ns == 0 {
+            return self.release(written());
+        }
         let rung = sys::load_u64(self.doorbell);
         let changed = rung != self.rung;
         let due = self.grace.as_mut().is_some_and(|grace| grace.is_over(sys::boot_ns()));
         if !changed && !due && self.next >= self.released {
             return self.released;
         }
-        let written = sys::load_u64(self.amd_queue + amd_queue::WRITE_DISPATCH_ID);
+        let written = written();
         let mut released = self.released;
         if due {
             released = released.max(self.grace.take().map_or(0, |grace| grace.upto));
@@ -199,14 +200,19 @@ impl AqlQueue {
             self.rung = rung;
             released = released.max(rung.wrapping_add(1));
             let now = sys::boot_ns();
-            self.grace = (written > released).then(|| Grace::new(written, now));
+            self.grace = (written > released).then(|| Grace::new(written, beyond_doorbell_ns, now));
         }
-        if released > self.released {
-            self.released = released;
+        self.release(released).min(written)
+    }
+
+    /// Packets below `upto` may be launched; the index up to which they may.
+    fn release(&mut self, upto: u64) -> u64 {
+        if upto > self.released {
+            self.released = upto;
             // Read after the doorbell: no packet can have been written later than this.
-            self.arrivals.note(released, sys::boot_ns());
+            self.arrivals.note(upto, sys::boot_ns());
         }
-        self.released.min(written)
+        self.released
     }
 
     /// Finishes what has ended by now.

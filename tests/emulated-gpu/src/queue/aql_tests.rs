@@ -1,7 +1,7 @@
 //! Tests of the packet state machine of a compute queue.
 
 use super::super::bench::{Bench, Page, page, word};
-use super::{AqlQueue, Grace, LOOK_NS, LOST_DOORBELL_NS, Place, amd_queue};
+use super::{AqlQueue, Grace, LOOK_NS, Place, amd_queue};
 use crate::effects::Effect;
 use crate::sys;
 
@@ -196,15 +196,30 @@ fn a_doorbell_lost_to_another_producer_is_made_up_for() {
 }
 
 #[test]
+fn a_packet_processor_may_take_what_nobody_has_rung_for() {
+    let mut m = Machine::new();
+    m.bench.config.beyond_doorbell_ns = 0;
+    let s = m.signal(0, 2);
+    m.dispatch(0, DISPATCH, s);
+    m.dispatch(1, DISPATCH, s);
+    m.reserve(3);
+    m.until_value(0, 0);
+    assert_eq!(m.read_index(), 2);
+    m.dispatch(2, DISPATCH, m.signal(0, 1));
+    m.until_value(0, 0);
+}
+
+#[test]
 fn a_machine_that_stood_still_loses_no_doorbell() {
-    let mut grace = Grace::new(1, 0);
-    let mut now = 100 * LOST_DOORBELL_NS;
+    let given_ns = 200 * LOOK_NS;
+    let mut grace = Grace::new(1, given_ns, 0);
+    let mut now = 100 * given_ns;
     assert!(!grace.is_over(now), "one look");
     let looks = (1..).find(|_| {
         now += LOOK_NS;
         grace.is_over(now)
     });
-    assert_eq!(looks, Some(LOST_DOORBELL_NS / LOOK_NS - 1));
+    assert_eq!(looks, Some(given_ns / LOOK_NS - 1));
 }
 
 #[test]
