@@ -265,6 +265,8 @@ pub fn let_go(patience: Patience) -> bool {
     let Some(&sink) = STATE.sink.get() else { return true };
     // Under the lock: a recording that begins meanwhile is not to lose its memory.
     match (STATE.phase.load(Ordering::Acquire), patience) {
+        // Taken under the lock as well: the caller may have looked before, and be late.
+        _ if hip::in_charge() => false,
         (phase::ACTIVE, _) => false,
         (phase::DRAINING, Patience::Waiting) => {
             sink.let_go(false);

@@ -11,7 +11,8 @@ use crate::abi::{AmdSignal, SUCCESS, packet_type};
 use crate::fake::{
     EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, OPEN, SIGNALS, USERS, forever, handle, signal,
 };
-use crate::lifecycle::{self, InstallError, Timing};
+use crate::hip;
+use crate::lifecycle::{self, InstallError, Patience, Timing};
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
 use crate::state::STATE;
@@ -283,8 +284,19 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     live(&bench);
     unloaded_while_we_come(recorder);
     consumed_before_its_doorbell(recorder);
+    late_for_the_other_way(recorder);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
+}
+
+/// The worker found nothing to do, and HIP's way has begun before it acts on that.
+fn late_for_the_other_way(recorder: &'static Recorder) {
+    recorder.on.store(false, Ordering::Release);
+    recorder.attached.store(true, Ordering::Release);
+    until("there is nothing to give up", || lifecycle::let_go(Patience::Ended));
+    hip::pretend_in_charge(true);
+    assert!(!lifecycle::let_go(Patience::Ended), "the memory is of the other way's recording");
+    hip::pretend_in_charge(false);
 }
 
 fn every_packet(bench: &Bench) {

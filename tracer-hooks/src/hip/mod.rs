@@ -227,6 +227,13 @@ pub fn in_charge() -> bool {
     HIP.phase.load(Ordering::Acquire) != phase::OFF
 }
 
+/// As if it were.
+#[cfg(test)]
+pub(crate) fn pretend_in_charge(charge: bool) {
+    let phase = if charge { phase::STARTING } else { phase::OFF };
+    HIP.phase.store(phase, Ordering::Release);
+}
+
 /// Takes the charge, if HIP is what is known here and nobody else uses it; nothing is recorded yet.
 /// Either [`begin`] or [`cancel`] follows.
 ///
