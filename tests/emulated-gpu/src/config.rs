@@ -159,7 +159,7 @@ impl Config {
             copy_ns: get("EMUGPU_COPY_NS", 1_000),
             copy_bytes_per_us: get("EMUGPU_COPY_MBPS", 16_000_u64).max(1),
             overlap: get("EMUGPU_OVERLAP", 8_usize).max(1),
-            beyond_doorbell_ns: get("EMUGPU_BEYOND_DOORBELL_MS", 200_u64).min(60_000) * 1_000_000,
+            beyond_doorbell_ns: get("EMUGPU_BEYOND_DOORBELL_MS", 1_000_u64).min(60_000) * 1_000_000,
             clock_hz: get("EMUGPU_CLOCK_HZ", 100_000_000_u64).clamp(1_000_000, 4_000_000_000),
             clock_offset_ns: get("EMUGPU_CLOCK_OFFSET_NS", 7_777_777_777_777),
             clock_ppm: get("EMUGPU_CLOCK_PPM", 0_i64).clamp(-100_000, 100_000),
