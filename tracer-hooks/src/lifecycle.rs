@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use tracer_common::shim::{Loss, state};
 
 use crate::lock::Lock;
+use crate::phase::{Event, Phase};
 use crate::runtime::{self, Hold, Patched, RUNTIME, Tables, Unsupported};
 use crate::sink::{Sink, Wish};
-use crate::state::{STATE, phase, sleep};
+use crate::state::{STATE, sleep};
 use crate::track::Look;
 use crate::{announce, hip, symbols, sys, worker};
 
@@ -87,7 +88,7 @@ pub fn install(
 ///
 /// [`InstallError`], but not of the tables.
 pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
-    if STATE.phase.load(Ordering::Acquire) == phase::INERT {
+    if STATE.phase.is_inert() {
         return Err(InstallError::Forked);
     }
     if worker::gave_up() {
@@ -121,9 +122,7 @@ fn put_in_place(
         STATE.late.store(timing == Timing::Live, Ordering::Relaxed);
         STATE.ready.store(held.is_some(), Ordering::Release);
     }
-    if !already {
-        STATE.phase.store(phase::DORMANT, Ordering::Release);
-    }
+    let _ = STATE.phase.apply(Event::Install);
     activate();
     if !STATE.active() && !hip::in_charge() {
         sink.state(state::DORMANT);
@@ -134,7 +133,7 @@ fn put_in_place(
 /// The application shut the runtime down while we held it: it went when we let go, unseen.
 fn vanished() {
     let work = STATE.work.lock_for(CLOSE_WAIT_NS);
-    STATE.phase.store(phase::CLOSED, Ordering::Release);
+    let _ = STATE.phase.apply(Event::Close);
     STATE.ready.store(false, Ordering::Release);
     if let Some(mut work) = work {
         work.abandon(&STATE);
@@ -148,7 +147,7 @@ fn vanished() {
 
 /// Whether anything can be installed in this process at all.
 pub fn usable() -> bool {
-    STATE.phase.load(Ordering::Acquire) != phase::INERT && !worker::gave_up()
+    !STATE.phase.is_inert() && !worker::gave_up()
 }
 
 /// Has the worker call [`Sink::called`]; false if there is no worker, or nothing can be installed any
@@ -163,7 +162,7 @@ pub fn call_worker() -> bool {
 
 /// Whether the hooks are in place and the runtime is open.
 pub fn installed() -> bool {
-    matches!(STATE.phase.load(Ordering::Acquire), phase::DORMANT | phase::ACTIVE | phase::DRAINING)
+    STATE.phase.get().is_installed()
 }
 
 /// Whether the sink wants to record what the tables tell. Only an answer that was given under
@@ -176,8 +175,7 @@ fn wanted() -> bool {
 /// Begins to record, if that is wanted.
 pub fn activate() {
     let Some(switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return };
-    let from = STATE.phase.load(Ordering::Acquire);
-    if (from != phase::DORMANT && from != phase::DRAINING) || !wanted() {
+    if STATE.phase.get().after(Event::Begin).is_none() || !wanted() {
         return;
     }
     let ready = STATE.ready.load(Ordering::Acquire);
@@ -186,11 +184,7 @@ pub fn activate() {
     }
     symbols::begin();
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
-    if STATE
-        .phase
-        .compare_exchange(from, phase::ACTIVE, Ordering::AcqRel, Ordering::Acquire)
-        .is_err()
-    {
+    if STATE.phase.apply(Event::Begin).is_err() {
         return;
     }
     if let Some(sink) = STATE.sink.get() {
@@ -212,13 +206,7 @@ pub fn deactivate() -> bool {
     if wanted() {
         return false;
     }
-    let swapped = STATE.phase.compare_exchange(
-        phase::ACTIVE,
-        phase::DRAINING,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
-    if swapped.is_ok() {
+    if STATE.phase.apply(Event::End).is_ok() {
         release_queues();
     }
     true
@@ -230,7 +218,8 @@ pub(crate) fn hand_over(take: impl FnOnce()) -> bool {
     let deadline = sys::awake_ns() + SWITCH_WAIT_NS;
     while sys::awake_ns() < deadline {
         if let Some(_switching) = SWITCH.lock_for(SWITCH_WAIT_NS)
-            && !matches!(STATE.phase.load(Ordering::Acquire), phase::ACTIVE | phase::DRAINING)
+            && !STATE.phase.is_active()
+            && !STATE.phase.get().is_ending()
         {
             take();
             return true;
@@ -240,12 +229,14 @@ pub(crate) fn hand_over(take: impl FnOnce()) -> bool {
     false
 }
 
-/// After this no thread instruments anything: each looked at the phase under its queue's lock.
+/// A recording has ended: after this no thread instruments anything, for each looked at the phase
+/// under its queue's lock.
 fn release_queues() {
     for queue in STATE.registry.objects() {
         queue.release(&STATE.pool);
     }
     STATE.copies.release(&STATE.pool);
+    let _ = STATE.phase.apply(Event::Release);
 }
 
 /// Whether what is in flight may still be worth waiting for.
@@ -264,13 +255,13 @@ pub fn let_go(patience: Patience) -> bool {
     let Some(_switching) = SWITCH.try_lock() else { return false };
     let Some(&sink) = STATE.sink.get() else { return true };
     // Under the lock: a recording that begins meanwhile is not to lose its memory.
-    match (STATE.phase.load(Ordering::Acquire), patience) {
-        (phase::ACTIVE, _) => false,
-        (phase::DRAINING, Patience::Waiting) => {
+    match (STATE.phase.get(), patience) {
+        (Phase::Active, _) => false,
+        (Phase::Draining | Phase::Settling, Patience::Waiting) => {
             sink.let_go(false);
             false
         }
-        (phase::DRAINING, Patience::Ended) => {
+        (Phase::Draining | Phase::Settling, Patience::Ended) => {
             // It is looked after as before, but whoever reads need not wait for it.
             if !sink.housekeeping(sys::now_ns()) {
                 sink.lost(Loss::UNFINISHED, in_flight());
@@ -289,9 +280,9 @@ pub fn in_flight() -> u64 {
     STATE.registry.objects().map(|q| pending(&q.track)).sum::<u64>() + pending(&STATE.copies.track)
 }
 
-/// Ends draining if nothing is in flight any more.
+/// Ends what is left of a recording if nothing is in flight any more.
 pub fn finish_draining() {
-    if STATE.phase.load(Ordering::Acquire) != phase::DRAINING || STATE.pool.outstanding() > 0 {
+    if STATE.phase.get() != Phase::Settling || STATE.pool.outstanding() > 0 {
         return;
     }
     let Some(&sink) = STATE.sink.get() else { return };
@@ -300,13 +291,7 @@ pub fn finish_draining() {
         return;
     }
     let Some(_switching) = SWITCH.try_lock() else { return };
-    let drained = STATE.phase.compare_exchange(
-        phase::DRAINING,
-        phase::DORMANT,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
-    if drained.is_ok() {
+    if STATE.phase.apply(Event::Settle).is_ok() {
         STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
         announce::forget();
         sink.state(state::DORMANT);
@@ -315,18 +300,17 @@ pub fn finish_draining() {
 
 /// The runtime is about to go: nothing of it may be used or kept afterwards.
 pub fn close() {
-    let before = STATE.phase.load(Ordering::Acquire);
-    if !matches!(before, phase::DORMANT | phase::ACTIVE | phase::DRAINING) {
+    if !installed() {
         return;
     }
     {
         // Not longer: the worker may wait for it with the lock that is taken next.
         let _switching = SWITCH.lock_for(SWITCH_WAIT_NS);
-        STATE.phase.store(phase::DRAINING, Ordering::Release);
+        let _ = STATE.phase.apply(Event::End);
         release_queues();
     }
     let locked = STATE.work.lock_for(CLOSE_WAIT_NS);
-    STATE.phase.store(phase::CLOSED, Ordering::Release);
+    let _ = STATE.phase.apply(Event::Close);
     STATE.ready.store(false, Ordering::Release);
     let Some(mut work) = locked else { return };
     let mut deadline = sys::now_ns() + CLOSE_WAIT_NS;
@@ -354,7 +338,7 @@ pub fn close() {
 
 /// A runtime that was patched live was asked to shut down: if it still has users, go on.
 pub fn reopen() {
-    if STATE.phase.load(Ordering::Acquire) != phase::CLOSED {
+    if STATE.phase.get() != Phase::Closed {
         // A forked child stays inert.
         return;
     }
@@ -362,7 +346,7 @@ pub fn reopen() {
     RUNTIME.agents(|_| agents += 1);
     if agents > 0 {
         STATE.ready.store(true, Ordering::Release);
-        STATE.phase.store(phase::DORMANT, Ordering::Release);
+        let _ = STATE.phase.apply(Event::Install);
         STATE.call_worker();
     }
 }
@@ -374,14 +358,14 @@ pub fn give_up() {
         // The worker ends it.
         worker::give_up();
     } else if installed() {
-        STATE.phase.store(phase::DRAINING, Ordering::Release);
+        let _ = STATE.phase.apply(Event::End);
         worker::give_up();
     }
 }
 
 /// Ends what [`give_up`] gave up: rings what is held back.
 pub fn release_after_failure() {
-    if STATE.phase.load(Ordering::Acquire) == phase::DRAINING {
+    if STATE.phase.get() == Phase::Draining {
         release_queues();
     }
 }
@@ -433,7 +417,7 @@ pub fn finish() {
     if !installed() {
         return;
     }
-    STATE.phase.store(phase::CLOSED, Ordering::Release);
+    let _ = STATE.phase.apply(Event::Finish);
     // Wait for the worker to be out of the runtime.
     let work = STATE.work.lock_for(EXIT_WAIT_NS);
     let unfinished = in_flight();
@@ -450,11 +434,11 @@ pub fn finish() {
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
     // Without hooks in the tables it is not known; HIP's interface is of programs that use the GPU.
-    let open = match STATE.phase.swap(phase::INERT, Ordering::AcqRel) {
-        phase::DORMANT | phase::ACTIVE | phase::DRAINING => RUNTIME.is_open(),
-        phase::CLOSED => false,
-        phase::INERT => return,
-        _ => true,
+    let open = match STATE.phase.apply(Event::Fork) {
+        Ok(Phase::Closed) => false,
+        Ok(Phase::None) => true,
+        Ok(_) => RUNTIME.is_open(),
+        Err(_) => return,
     };
     if let Some(sink) = STATE.sink.get() {
         sink.forked(open);

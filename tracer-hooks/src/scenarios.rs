@@ -138,8 +138,8 @@ fn until(what: &str, condition: impl Fn() -> bool) {
         if Instant::now() > deadline {
             // The machine may have stood still for so long.
             std::thread::sleep(Duration::from_secs(2));
-            let (phase, under_way) = (STATE.phase.load(Ordering::Acquire), lifecycle::in_flight());
-            assert!(condition(), "{what}; phase {phase}, in flight {under_way}");
+            let (phase, under_way) = (STATE.phase.get(), lifecycle::in_flight());
+            assert!(condition(), "{what}; phase {phase:?}, in flight {under_way}");
             return;
         }
         std::thread::sleep(Duration::from_micros(100));

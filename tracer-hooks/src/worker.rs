@@ -16,10 +16,11 @@ use crate::harvest::Round;
 use crate::hip;
 use crate::hooks::{self, contained};
 use crate::lifecycle::{self, Patience};
+use crate::phase::Phase;
 use crate::queue::life;
 use crate::runtime::RUNTIME;
 use crate::sink::Wish;
-use crate::state::{STATE, phase, sleep};
+use crate::state::{STATE, sleep};
 use crate::sys;
 use crate::track::Look;
 
@@ -224,7 +225,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     lifecycle::finish_draining();
     drop(work);
-    if round.done > 0 || STATE.phase.load(Ordering::Relaxed) != phase::DRAINING {
+    if round.done > 0 || !STATE.phase.get().is_ending() {
         pace.draining = Waited::since(now);
     }
     let patience = match pace.draining.look(now) {
@@ -247,9 +248,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     let pause = pace.pause(now, round, more);
     match pause {
         // Draining ends here, not by anybody's waking.
-        Pause::Idle(_) if STATE.phase.load(Ordering::Relaxed) == phase::DRAINING => {
-            Pause::Slow(1_000_000)
-        }
+        Pause::Idle(_) if STATE.phase.get().is_ending() => Pause::Slow(1_000_000),
         _ => pause,
     }
 }
@@ -278,9 +277,9 @@ fn ask(now: u64) -> Wish {
         lifecycle::release_after_failure();
     }
     let wish = if broken { Wish::Nothing } else { wish(now) };
-    match (STATE.phase.load(Ordering::Acquire), wish == Wish::Record) {
-        (phase::DORMANT | phase::DRAINING, true) => lifecycle::activate(),
-        (phase::ACTIVE, false) => {
+    match (STATE.phase.get(), wish == Wish::Record) {
+        (Phase::Dormant | Phase::Settling, true) => lifecycle::activate(),
+        (Phase::Active, false) => {
             lifecycle::deactivate();
         }
         _ => {}

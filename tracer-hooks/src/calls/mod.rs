@@ -24,7 +24,7 @@ use tracer_common::calls::{
 
 use crate::abi::{self, ApiTable, Version};
 use crate::hooks::contained;
-use crate::state::{STATE, phase};
+use crate::state::STATE;
 use crate::sys;
 
 /// Receives calls.
@@ -246,7 +246,7 @@ impl Open {
 
     fn tell(&self, sink: &dyn CallSink) {
         // In a forked child the thread's ring is its parent's.
-        if STATE.phase.load(Ordering::Relaxed) != phase::INERT {
+        if !STATE.phase.is_inert() {
             sink.ends(&self.call, self.at());
         }
     }
