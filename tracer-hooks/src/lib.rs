@@ -35,6 +35,7 @@ pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;
+pub mod originals;
 pub mod phase;
 pub mod pool;
 pub mod queue;

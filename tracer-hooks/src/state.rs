@@ -90,7 +90,7 @@ impl State {
     /// Something is in flight that the application may be waiting for.
     pub fn chained(&self) -> bool {
         let phase = self.phase.get();
-        (phase == Phase::Active || phase.is_ending())
+        (phase == Phase::Active || phase.is_ending() || phase == Phase::Ended)
             && (self.copies.track.chained() || self.registry.objects().any(|q| q.track.chained()))
     }
 

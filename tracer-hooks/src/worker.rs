@@ -196,7 +196,7 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.seen = enqueued();
         return if more { Pause::Slow(1_000_000) } else { Pause::Idle(ASK_EVERY_NS) };
     }
-    if !lifecycle::installed() {
+    if !STATE.phase.get().relays() {
         return without_runtime(pace, now);
     }
     let before = pace.seen;
@@ -209,7 +209,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     let Some(mut work) = STATE.work.try_lock() else { return Pause::Nap(50_000) };
     // Again: whoever closes the runtime does so under this lock.
-    if !lifecycle::installed() {
+    if !STATE.phase.get().relays() {
         drop(work);
         return without_runtime(pace, now);
     }
@@ -224,6 +224,15 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.wish = ask(now);
     }
     lifecycle::finish_draining();
+    if STATE.active() && STATE.ready.load(Ordering::Acquire) {
+        if round.held {
+            retry();
+        }
+        if pace.seen.0 > 0 || any_queue() {
+            STATE.pool.top_up(TOP_UP, || RUNTIME.create_signal());
+        }
+    }
+    // From here on the runtime may go.
     drop(work);
     if round.done > 0 || !STATE.phase.get().is_ending() {
         pace.draining = Waited::since(now);
@@ -234,15 +243,6 @@ fn one_round(pace: &mut Pace) -> Pause {
     };
     if pace.wish == Wish::Nothing && lifecycle::let_go(patience) {
         return Pause::Idle(FOR_EVER_NS);
-    }
-    let active = STATE.active();
-    if active && STATE.ready.load(Ordering::Acquire) {
-        if round.held {
-            retry();
-        }
-        if pace.seen.0 > 0 || any_queue() {
-            STATE.pool.top_up(TOP_UP, || RUNTIME.create_signal());
-        }
     }
     let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
     let pause = pace.pause(now, round, more);
