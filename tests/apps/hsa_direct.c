@@ -5,12 +5,17 @@
 //   r  one signal, used again and again           a  barrier-AND packets between dispatches
 //   b  batches of packets with one doorbell       p  four producers on one queue
 //   q  queues created and destroyed               c  asynchronous copies, there and back
-//   w  waits for nothing, n ms long (only when given)
+// Only when given:
+//   w  waits for nothing, n ms long
+//   i  hsa_init and hsa_shut_down while a dispatch runs, as a library does that pairs them
+//   o  shuts the runtime down for good, begins anew, and goes on with the parts that follow
+//   e  exits without hsa_shut_down while dispatches run; a destructor waits for them
 // With "times", each time that the runtime gives for a dispatch or a copy is printed as a line
 // "time dispatch|copy <start ns> <end ns>".
 #include <hsa/hsa.h>
 #include <hsa/hsa_ext_amd.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -352,6 +357,43 @@ static void part_wait(long ms) {
   OK(hsa_signal_destroy, s);
 }
 
+static void part_pairs(hsa_queue_t* q, long n) {
+  hsa_signal_t s = make_signal(0);
+  for (long i = 0; i < n && !stop; i++) {
+    CALL(hsa_signal_store_relaxed, s, 1);
+    ring(q, put_dispatch(q, 0, 1, none));
+    ring(q, put_dispatch(q, 0, 1, s));
+    OK(hsa_init);
+    OK(hsa_shut_down);
+    wait_for(s, 1, "after hsa_shut_down");
+  }
+  OK(hsa_signal_destroy, s);
+}
+
+static int report(void);
+static hsa_signal_t at_exit;
+
+// By looking, so that nobody but the GPU can have a part in it.
+static void wait_at_exit(void) {
+  for (int i = 0; i < 20000 && CALL(hsa_signal_load_scacquire, at_exit) > 0; i++) usleep(1000);
+  long v = CALL(hsa_signal_load_scacquire, at_exit);
+  EXPECT(v == 0, "the signal is %ld at the end", v);
+  report();
+}
+
+static void part_exit(const char* program, hsa_queue_t* q, long n) {
+  // Loaded last, so that its destructor runs after others'.
+  char path[4096];
+  const char* slash = strrchr(program, '/');
+  snprintf(path, sizeof path, "%.*slibhsa_late.so", slash ? (int)(slash + 1 - program) : 0, program);
+  void* library = dlopen(path, RTLD_NOW);
+  void (**late)(void) = library ? dlsym(library, "hsa_late") : NULL;
+  if (!late) return fail("cannot open %s", path);
+  at_exit = make_signal(n);
+  for (long i = 0; i < n; i++) ring(q, put_dispatch(q, 0, 1, at_exit));
+  *late = wait_at_exit;
+}
+
 static int report(void) {
   for (struct counter* c = counters; c; c = c->next) {
     if (c->number == 0) continue;
@@ -367,7 +409,19 @@ static int report(void) {
   return failure[0] != 0;
 }
 
+static uint32_t launched(void) {
+  uint32_t sum = 0;
+  for (struct counter* c = counters; c; c = c->next) {
+    if (strcmp(c->label, "launches direct_one") == 0) sum += c->number;
+    if (strcmp(c->label, "launches direct_two") == 0) sum += 1000 * c->number;
+  }
+  return sum;
+}
+
+// Up to the end or a part o.
 static int run(const char* program, const char* parts, long n) {
+  uint32_t before = launched();
+  cpu.handle = gpu.handle = host_pool.handle = kernarg_pool.handle = device_pool.handle = 0;
   OK(hsa_iterate_agents, on_agent, NULL);
   if (!gpu.handle) return fail("no GPU"), report();
   OK(hsa_amd_agent_iterate_memory_pools, cpu, on_pool, NULL);
@@ -379,7 +433,7 @@ static int run(const char* program, const char* parts, long n) {
   *value = 0;
   *kernarg = value;
   hsa_queue_t* q = make_queue(256);
-  for (; q && *parts; parts++) {
+  for (; q && *parts && *parts != 'o'; parts++) {
     switch (*parts) {
       case 's': part_signals(q, n); break;
       case 'n': part_no_signals(q, n); break;
@@ -390,24 +444,29 @@ static int run(const char* program, const char* parts, long n) {
       case 'q': part_queues(n); break;
       case 'c': part_copies(n); break;
       case 'w': part_wait(n); break;
+      case 'i': part_pairs(q, n); break;
+      case 'e': return part_exit(program, q, n), 0;
       default: fail("unknown part %c", *parts);
     }
   }
   if (q) OK(hsa_queue_destroy, q);
-  uint32_t expected = 0;
-  for (struct counter* c = counters; c; c = c->next) {
-    if (strcmp(c->label, "launches direct_one") == 0) expected += c->number;
-    if (strcmp(c->label, "launches direct_two") == 0) expected += 1000 * c->number;
-  }
+  uint32_t expected = launched() - before;
   EXPECT(*value == expected, "the kernels made %u of %u", *value, expected);
   return report();
 }
 
 int main(int argc, char** argv) {
   signal(SIGTERM, on_term);
-  if (CALL(hsa_init) != HSA_STATUS_SUCCESS) return fail("hsa_init"), report();
   print_times = argc > 3 && strcmp(argv[3], "times") == 0;
-  int status = run(argv[0], argc > 1 ? argv[1] : "snrabpqc", argc > 2 ? atol(argv[2]) : 200);
-  hsa_shut_down();
+  const char* parts = argc > 1 ? argv[1] : "snrabpqc";
+  int status = 0;
+  while (parts && status == 0) {
+    if (CALL(hsa_init) != HSA_STATUS_SUCCESS) return fail("hsa_init"), report();
+    status = run(argv[0], parts, argc > 2 ? atol(argv[2]) : 200);
+    if (at_exit.handle) return status;
+    hsa_shut_down();
+    parts = strchr(parts, 'o');
+    if (parts) parts++;
+  }
   return status;
 }

@@ -174,6 +174,11 @@ pub mod attach_status {
     pub const BUSY: u64 = 7;
     /// The shim is broken, or the process was forked from the one that it was loaded into.
     pub const UNUSABLE: u64 = 8;
+    /// The process has several HSA runtimes, and the shim records another one.
+    pub const SECOND_RUNTIME: u64 = 9;
+    /// The runtime was initialized anew, and another tool stands where the shim has been, which may lead
+    /// to the shim already.
+    pub const COVERED: u64 = 10;
 }
 
 /// Sizes of the HSA runtime's `AmdExtTable` that the shim knows: those of ROCm 4.5 to 5.5. From 5.6 on

@@ -126,11 +126,16 @@ impl Copies {
         }
     }
 
-    /// Recording stopped: gives the cached signals back.
-    pub fn release(&self, pool: &crate::pool::Pool) {
+    /// Gives the cached signals back.
+    pub fn give_back(&self, pool: &crate::pool::Pool) {
         if let Some(mut cache) = self.cache.lock_for(WAIT_NS) {
             pool.give(&mut cache);
         }
+    }
+
+    /// Recording stopped.
+    pub fn release(&self, pool: &crate::pool::Pool) {
+        self.give_back(pool);
         if self.profiled.swap(0, Ordering::AcqRel) != 0
             && self.wish.load(Ordering::Relaxed) == wish::OFF
         {

@@ -5,8 +5,8 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::abi::{
     self, AmdExtTable, AmdQueue, AmdSignal, ApiTable, CoreTable, Packet, Status, Times,
@@ -25,10 +25,19 @@ pub const KERNEL: &[u8] = b"fake";
 
 /// Signals of ours that exist.
 pub static SIGNALS: AtomicI64 = AtomicI64::new(0);
-/// Calls of `hsa_init` that `hsa_shut_down` did not undo.
-pub static USERS: AtomicI64 = AtomicI64::new(0);
+/// Signals of ours that went with the runtime.
+pub static LEAKED: AtomicI64 = AtomicI64::new(0);
+/// Calls of `hsa_init` that `hsa_shut_down` did not undo; one is the program's.
+pub static USERS: AtomicI64 = AtomicI64::new(1);
 /// Whether the runtime says that it is initialized.
 pub static OPEN: AtomicBool = AtomicBool::new(true);
+/// Calls into a runtime that was gone, signals that were destroyed twice or completed once too often:
+/// there must be none.
+pub static WRONG: AtomicU64 = AtomicU64::new(0);
+/// The tables, which the runtime makes anew when it goes.
+static TABLES: OnceLock<&'static Fake> = OnceLock::new();
+/// What the runtime knows of as a signal, and has not destroyed.
+static OURS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 /// Signals decremented through the runtime.
 pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
 static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
@@ -63,7 +72,17 @@ fn at<T>(handle: u64) -> &'static T {
     unsafe { &*(handle as *const T) }
 }
 
+/// A function of the runtime is called that needs it to be there.
+fn entered() {
+    wrong_if(!OPEN.load(Ordering::Acquire));
+}
+
+fn wrong_if(condition: bool) {
+    WRONG.fetch_add(u64::from(condition), Ordering::AcqRel);
+}
+
 unsafe extern "C-unwind" fn store(signal: u64, value: i64) {
+    entered();
     let signal = at::<AmdSignal>(signal);
     if crate::view::is_doorbell(signal) {
         // Hardware sees every write; of producers that ring out of order the largest counts.
@@ -90,6 +109,7 @@ unsafe extern "C-unwind" fn wait(
     }
 }
 unsafe extern "C-unwind" fn subtract(signal: u64, value: i64) {
+    entered();
     DECREMENTED.fetch_add(1, Ordering::Relaxed);
     at::<AmdSignal>(signal).value.fetch_sub(value, Ordering::AcqRel);
 }
@@ -100,17 +120,23 @@ unsafe extern "C-unwind" fn create(
     _: u64,
     out: *mut u64,
 ) -> Status {
+    entered();
     SIGNALS.fetch_add(1, Ordering::Relaxed);
+    let made = handle(signal(value, false));
+    OURS.lock().expect("whole").insert(made);
     // SAFETY: valid for writes.
-    unsafe { *out = handle(signal(value, false)) };
+    unsafe { *out = made };
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn destroy(signal: u64) -> Status {
+    entered();
     SIGNALS.fetch_sub(1, Ordering::Relaxed);
+    wrong_if(!OURS.lock().expect("whole").remove(&signal));
     at::<AmdSignal>(signal).kind.store(0, Ordering::Relaxed);
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn agents(each: abi::AgentCallback, data: *mut c_void) -> Status {
+    entered();
     // SAFETY: as the caller promises.
     unsafe { each(AGENT, data) }
 }
@@ -156,6 +182,7 @@ unsafe extern "C-unwind" fn symbols(
     unsafe { each(executable, agent, executable, data) }
 }
 unsafe extern "C-unwind" fn profile(queue: *const AmdQueue, on: c_int) -> Status {
+    entered();
     let bit = if on == 0 { 0 } else { abi::QUEUE_PROFILING };
     at::<AmdQueue>(queue as u64).queue_properties.store(bit, Ordering::Relaxed);
     abi::SUCCESS
@@ -164,6 +191,7 @@ unsafe extern "C-unwind" fn profile_copies(_: bool) -> Status {
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn dispatch_time(agent: u64, signal: u64, out: *mut Times) -> Status {
+    entered();
     assert_eq!(agent, AGENT);
     let signal = at::<AmdSignal>(signal);
     let ns = |ticks: &AtomicU64| ticks.load(Ordering::Relaxed) - TICKS;
@@ -176,13 +204,28 @@ unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
     unsafe { dispatch_time(AGENT, signal, out) }
 }
 unsafe extern "C-unwind" fn init() -> Status {
-    USERS.fetch_add(1, Ordering::Relaxed);
+    USERS.fetch_add(1, Ordering::AcqRel);
+    OPEN.store(true, Ordering::Release);
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn shut_down() -> Status {
-    USERS.fetch_sub(1, Ordering::Relaxed);
+    entered();
+    if USERS.fetch_sub(1, Ordering::AcqRel) == 1 {
+        TABLES.get().expect("there").make_anew();
+        OPEN.store(false, Ordering::Release);
+        // Their memory goes. Whoever looks at a signal of a runtime that is gone finds nonsense.
+        let left = core::mem::take(&mut *OURS.lock().expect("whole"));
+        LEAKED.fetch_add(left.len() as i64, Ordering::Relaxed);
+        SIGNALS.store(0, Ordering::Relaxed);
+        for signal in left {
+            at::<AmdSignal>(signal).value.store(GONE, Ordering::Relaxed);
+        }
+    }
     abi::SUCCESS
 }
+
+/// Value of a signal whose memory is gone.
+const GONE: i64 = i64::MIN / 2;
 unsafe extern "C-unwind" fn executable_destroy(_: u64) -> Status {
     abi::SUCCESS
 }
@@ -252,14 +295,36 @@ pub struct Fake {
 unsafe impl Sync for Fake {}
 
 impl Fake {
-    /// Fresh tables.
+    /// The tables of the one runtime.
+    pub fn the() -> &'static Self {
+        TABLES.get_or_init(Self::new)
+    }
+
+    /// The runtime goes and comes again: its tables are fresh. What is in flight goes on, as far as
+    /// the test lets it.
+    pub fn renewed(&self) -> &Self {
+        self.make_anew();
+        self
+    }
+
+    /// Fresh tables, of a runtime of their own.
     pub fn new() -> &'static Self {
         let core: &'static mut CoreTable = zeroed();
         let amd: &'static mut AmdExtTable = zeroed();
         let version = |minor| abi::Version { major: 1, minor, step: 0, reserved: 0 };
         core.version = version(size_of::<CoreTable>() as u32);
         amd.version = version(400);
-        let (core, amd) = (&*core, &*amd);
+        let fake = forever(Self {
+            root: ApiTable { version: version(48), core, amd_ext: amd },
+            core,
+            amd,
+        });
+        fake.make_anew();
+        fake
+    }
+
+    fn make_anew(&self) {
+        let Self { core, amd, .. } = self;
         macro_rules! set {
             ($($entry:expr => $function:expr),* $(,)?) => {
                 $($entry.0.store($function as *const () as usize, Ordering::Relaxed);)*
@@ -285,7 +350,6 @@ impl Fake {
             amd.memory_async_copy => copy, amd.signal_create => create,
             amd.memory_async_copy_rect => copy,
         }
-        forever(Self { root: ApiTable { version: version(48), core, amd_ext: amd }, core, amd })
     }
 
     /// Waits through the tables until `signal` is below `compare`.
@@ -386,7 +450,11 @@ fn packets(amd: &'static AmdQueue) -> &'static [Packet] {
 fn complete(signal: &AmdSignal, start: u64, end: u64) {
     signal.start_ts.store(start + TICKS, Ordering::Relaxed);
     signal.end_ts.store(end + TICKS, Ordering::Relaxed);
-    signal.value.fetch_sub(1, Ordering::AcqRel);
+    let before = signal.value.fetch_sub(1, Ordering::AcqRel);
+    // Neither completed before, nor destroyed while a packet had it. The memory of one that went with
+    // the runtime is the hardware's problem.
+    let there = signal.kind.load(Ordering::Acquire) == abi::signal_kind::USER;
+    wrong_if(before > GONE / 2 && (before < 1 || !there));
 }
 
 /// Runs packets up to the doorbell, some at once, until told to stop.

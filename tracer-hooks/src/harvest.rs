@@ -159,17 +159,26 @@ impl Work {
         }
     }
 
-    /// The runtime goes: everything that is still in flight is given up.
-    pub fn abandon(&mut self, state: &'static State) {
-        let Some(&sink) = state.sink.get() else { return };
+    /// The runtime goes, or is gone: forgets what is in flight, and touches nothing of it. The GPU may
+    /// write the signals as long as they are there.
+    pub fn forget(&mut self, state: &'static State) {
+        let mut unfinished = 0;
         for queue in state.registry.objects() {
             if queue.life.load(Ordering::Acquire) != life::FREE {
                 state.registry.remove(queue.address.load(Ordering::Relaxed));
                 queue.life.store(life::DEAD, Ordering::Release);
-                self.bury(state, sink, queue);
+                queue.track.discard(|_| unfinished += 1);
+                queue.release(&state.pool);
+                queue.life.store(life::FREE, Ordering::Release);
             }
         }
-        self.queue_leftovers(state, sink, &state.copies.track);
+        state.copies.track.discard(|_| unfinished += 1);
+        self.returned.clear();
+        if unfinished > 0
+            && let Some(sink) = state.sink.get()
+        {
+            sink.lost(Loss::UNFINISHED, unfinished);
+        }
     }
 }
 

@@ -86,7 +86,7 @@ fn help(signal: u64, condition: u32, compare: i64, timeout: u64) -> u64 {
     let _helper = Helper::new();
     loop {
         if let Some(mut work) = STATE.work.try_lock()
-            && lifecycle::installed()
+            && STATE.phase.get().relays()
         {
             work.round(&STATE, Look::Near);
         }
@@ -401,16 +401,7 @@ pub unsafe extern "C-unwind" fn async_copy_enable(enable: bool) -> Status {
 }
 
 pub unsafe extern "C-unwind" fn shut_down() -> Status {
-    let late = STATE.late.load(Ordering::Relaxed);
-    if late {
-        contained(lifecycle::close);
-    }
     let Some(shut_down) = RUNTIME.shut_down.get() else { return abi::ERROR };
     // SAFETY: the application's own call.
-    let status = unsafe { shut_down() };
-    if late {
-        // The runtime counts its users: this may not have been the last one.
-        contained(lifecycle::reopen);
-    }
-    status
+    lifecycle::one_user_less(|| unsafe { shut_down() })
 }

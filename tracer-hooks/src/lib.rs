@@ -15,6 +15,7 @@
 //! * [`calls`]: the API calls themselves;
 //! * [`hip`]: HIP's activity interface instead of the tables;
 //! * [`worker`]: the one thread, and what it costs;
+//! * [`phase`]: what the hooks do, and how that changes;
 //! * [`lifecycle`]: begin, end, shutdown, exit, fork;
 //! * [`lock`], [`track`], [`pool`], [`registry`]: what they are made of.
 //!
@@ -34,6 +35,8 @@ pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;
+pub mod originals;
+pub mod phase;
 pub mod pool;
 pub mod queue;
 pub mod registry;

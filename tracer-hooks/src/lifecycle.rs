@@ -4,12 +4,18 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_common::shim::{Loss, state};
 
-use crate::lock::Lock;
-use crate::runtime::{self, Hold, Patched, RUNTIME, Tables, Unsupported};
+use crate::abi::Status;
+use crate::harvest::Work;
+use crate::hooks::contained;
+use crate::lock::{Guard, Lock};
+use crate::originals::Patched;
+use crate::phase::{Event, Phase};
+use crate::queue::life;
+use crate::runtime::{self, Hold, RUNTIME, Tables, Unsupported};
 use crate::sink::{Sink, Wish};
-use crate::state::{STATE, phase, sleep};
+use crate::state::{STATE, sleep};
 use crate::track::Look;
-use crate::{announce, hip, symbols, sys, worker};
+use crate::{announce, calls, hip, symbols, sys, worker};
 
 /// Longest that a closing runtime waits for the worker, and then for what is in flight.
 const CLOSE_WAIT_NS: u64 = 500_000_000;
@@ -42,6 +48,8 @@ pub enum InstallError {
     Forked,
     /// Something of ours has failed in this process.
     Broken,
+    /// What an earlier runtime left cannot be put away: a thread that stands still is in our code.
+    Stuck,
 }
 
 static STARTED: sys::Once = sys::Once::new();
@@ -68,13 +76,12 @@ pub fn install(
         Timing::AtStart => put_in_place(tables, sink, timing, None)?,
         Timing::Live => {
             // The runtime must not go while we learn what is in it.
-            let held = tables.is_open().then(|| tables.hold()).flatten();
-            put_in_place(tables, sink, timing, held.as_ref())?;
-            let was_open = held.is_some();
-            drop(held);
-            if was_open && !RUNTIME.is_open() {
-                vanished();
+            let held = tables.is_open().then(|| tables.hold(patched())).flatten();
+            let result = put_in_place(tables, sink, timing, held.as_ref());
+            if let Some(held) = held {
+                one_user_less(move || held.end());
             }
+            result?;
         }
     }
     STATE.call_worker();
@@ -87,7 +94,7 @@ pub fn install(
 ///
 /// [`InstallError`], but not of the tables.
 pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
-    if STATE.phase.load(Ordering::Acquire) == phase::INERT {
+    if STATE.phase.is_inert() {
         return Err(InstallError::Forked);
     }
     if worker::gave_up() {
@@ -114,16 +121,23 @@ fn put_in_place(
     timing: Timing,
     held: Option<&Hold>,
 ) -> Result<(), InstallError> {
-    let already = installed();
-    let patched = if already { Patched::Already } else { Patched::NotYet };
+    let patched = patched();
+    let already = patched == Patched::Already;
+    if !already {
+        // Nothing of a runtime that is gone may be left, even if nobody could put it away at its end.
+        let mut work = STATE.work.lock_for(CLOSE_WAIT_NS).ok_or(InstallError::Stuck)?;
+        forget(&mut work);
+    }
     runtime::save_and_patch(tables, patched).map_err(InstallError::Unsupported)?;
+    if !already {
+        sys::pin(tables.address());
+        calls::tables_are_new();
+    }
     if timing == Timing::AtStart || !already {
         STATE.late.store(timing == Timing::Live, Ordering::Relaxed);
         STATE.ready.store(held.is_some(), Ordering::Release);
     }
-    if !already {
-        STATE.phase.store(phase::DORMANT, Ordering::Release);
-    }
+    let _ = STATE.phase.apply(Event::Install);
     activate();
     if !STATE.active() && !hip::in_charge() {
         sink.state(state::DORMANT);
@@ -131,24 +145,14 @@ fn put_in_place(
     Ok(())
 }
 
-/// The application shut the runtime down while we held it: it went when we let go, unseen.
-fn vanished() {
-    let work = STATE.work.lock_for(CLOSE_WAIT_NS);
-    STATE.phase.store(phase::CLOSED, Ordering::Release);
-    STATE.ready.store(false, Ordering::Release);
-    if let Some(mut work) = work {
-        work.abandon(&STATE);
-        // The runtime's memory is gone, and the signals with it.
-        STATE.pool.destroy_all(|_| ());
-    }
-    if let Some(sink) = STATE.sink.get() {
-        sink.state(state::DORMANT);
-    }
+/// Whether the tables of the runtime have our hooks in them.
+fn patched() -> Patched {
+    if installed() { Patched::Already } else { Patched::NotYet }
 }
 
 /// Whether anything can be installed in this process at all.
 pub fn usable() -> bool {
-    STATE.phase.load(Ordering::Acquire) != phase::INERT && !worker::gave_up()
+    !STATE.phase.is_inert() && !worker::gave_up()
 }
 
 /// Has the worker call [`Sink::called`]; false if there is no worker, or nothing can be installed any
@@ -163,7 +167,7 @@ pub fn call_worker() -> bool {
 
 /// Whether the hooks are in place and the runtime is open.
 pub fn installed() -> bool {
-    matches!(STATE.phase.load(Ordering::Acquire), phase::DORMANT | phase::ACTIVE | phase::DRAINING)
+    STATE.phase.get().is_installed()
 }
 
 /// Whether the sink wants to record what the tables tell. Only an answer that was given under
@@ -176,8 +180,7 @@ fn wanted() -> bool {
 /// Begins to record, if that is wanted.
 pub fn activate() {
     let Some(switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return };
-    let from = STATE.phase.load(Ordering::Acquire);
-    if (from != phase::DORMANT && from != phase::DRAINING) || !wanted() {
+    if STATE.phase.get().after(Event::Begin).is_none() || !wanted() {
         return;
     }
     let ready = STATE.ready.load(Ordering::Acquire);
@@ -186,11 +189,7 @@ pub fn activate() {
     }
     symbols::begin();
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
-    if STATE
-        .phase
-        .compare_exchange(from, phase::ACTIVE, Ordering::AcqRel, Ordering::Acquire)
-        .is_err()
-    {
+    if STATE.phase.apply(Event::Begin).is_err() {
         return;
     }
     if let Some(sink) = STATE.sink.get() {
@@ -212,13 +211,7 @@ pub fn deactivate() -> bool {
     if wanted() {
         return false;
     }
-    let swapped = STATE.phase.compare_exchange(
-        phase::ACTIVE,
-        phase::DRAINING,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
-    if swapped.is_ok() {
+    if STATE.phase.apply(Event::End).is_ok() {
         release_queues();
     }
     true
@@ -230,7 +223,8 @@ pub(crate) fn hand_over(take: impl FnOnce()) -> bool {
     let deadline = sys::awake_ns() + SWITCH_WAIT_NS;
     while sys::awake_ns() < deadline {
         if let Some(_switching) = SWITCH.lock_for(SWITCH_WAIT_NS)
-            && !matches!(STATE.phase.load(Ordering::Acquire), phase::ACTIVE | phase::DRAINING)
+            && !STATE.phase.is_active()
+            && !STATE.phase.get().is_ending()
         {
             take();
             return true;
@@ -240,12 +234,14 @@ pub(crate) fn hand_over(take: impl FnOnce()) -> bool {
     false
 }
 
-/// After this no thread instruments anything: each looked at the phase under its queue's lock.
+/// A recording has ended: after this no thread instruments anything, for each looked at the phase
+/// under its queue's lock.
 fn release_queues() {
     for queue in STATE.registry.objects() {
         queue.release(&STATE.pool);
     }
     STATE.copies.release(&STATE.pool);
+    let _ = STATE.phase.apply(Event::Release);
 }
 
 /// Whether what is in flight may still be worth waiting for.
@@ -264,15 +260,15 @@ pub fn let_go(patience: Patience) -> bool {
     let Some(_switching) = SWITCH.try_lock() else { return false };
     let Some(&sink) = STATE.sink.get() else { return true };
     // Under the lock: a recording that begins meanwhile is not to lose its memory.
-    match (STATE.phase.load(Ordering::Acquire), patience) {
+    match (STATE.phase.get(), patience) {
         // Taken under the lock as well: the caller may have looked before, and be late.
         _ if hip::in_charge() => false,
-        (phase::ACTIVE, _) => false,
-        (phase::DRAINING, Patience::Waiting) => {
+        (Phase::Active | Phase::Ended, _) => false,
+        (Phase::Draining | Phase::Settling, Patience::Waiting) => {
             sink.let_go(false);
             false
         }
-        (phase::DRAINING, Patience::Ended) => {
+        (Phase::Draining | Phase::Settling, Patience::Ended) => {
             // It is looked after as before, but whoever reads need not wait for it.
             if !sink.housekeeping(sys::now_ns()) {
                 sink.lost(Loss::UNFINISHED, in_flight());
@@ -291,9 +287,9 @@ pub fn in_flight() -> u64 {
     STATE.registry.objects().map(|q| pending(&q.track)).sum::<u64>() + pending(&STATE.copies.track)
 }
 
-/// Ends draining if nothing is in flight any more.
+/// Ends what is left of a recording if nothing is in flight any more.
 pub fn finish_draining() {
-    if STATE.phase.load(Ordering::Acquire) != phase::DRAINING || STATE.pool.outstanding() > 0 {
+    if STATE.phase.get() != Phase::Settling || STATE.pool.outstanding() > 0 {
         return;
     }
     let Some(&sink) = STATE.sink.get() else { return };
@@ -302,34 +298,125 @@ pub fn finish_draining() {
         return;
     }
     let Some(_switching) = SWITCH.try_lock() else { return };
-    let drained = STATE.phase.compare_exchange(
-        phase::DRAINING,
-        phase::DORMANT,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
-    if drained.is_ok() {
+    if STATE.phase.apply(Event::Settle).is_ok() {
         STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
         announce::forget();
         sink.state(state::DORMANT);
     }
 }
 
-/// The runtime is about to go: nothing of it may be used or kept afterwards.
+/// A use of the runtime that we began because nobody could tell whether it goes.
+static KEPT: Lock<Option<Hold>> = Lock::new(None);
+
+/// Calls `shut_down`, by which the runtime has one user less: the application, or us.
+///
+/// The runtime counts its users and goes with the last; the count is its own. So what is done before is
+/// right whether it goes or not: none of our threads is inside of it or of its memory (they are under the
+/// lock of the work that is held meanwhile), and what is in flight stays as it is. Nobody waits for it:
+/// a library that pairs `hsa_init` with `hsa_shut_down` may do so while a kernel runs for hours. What has
+/// become of the runtime is seen afterwards. If the lock cannot be had, the runtime is kept.
+///
+/// Where the runtime's tools interface knows us, it tells when it goes: see [`close`].
+pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
+    if !STATE.late.load(Ordering::Relaxed) || !installed() {
+        return shut_down();
+    }
+    let work = contained(|| {
+        let work = STATE.work.lock_for(CLOSE_WAIT_NS);
+        match work {
+            Some(mut work) => {
+                make_ready(&mut work);
+                Some(work)
+            }
+            None => {
+                keep();
+                None
+            }
+        }
+    });
+    let status = shut_down();
+    contained(|| {
+        if let Some(Some(mut work)) = work
+            && RUNTIME.is_gone()
+        {
+            gone(&mut work);
+        }
+    });
+    status
+}
+
+/// The runtime may be about to go.
+fn make_ready(work: &mut Guard<'_, Work>) {
+    let Some(&sink) = STATE.sink.get() else { return };
+    if sink.can_complete(sys::now_ns()) {
+        work.round(&STATE, Look::Full);
+    }
+    if STATE.registry.objects().all(|queue| queue.life.load(Ordering::Acquire) == life::FREE) {
+        // It probably does: the application has no queue left. The runtime of Debian 12 complains of
+        // each signal that is not destroyed.
+        STATE.copies.give_back(&STATE.pool);
+        STATE.pool.destroy_free(|signal| RUNTIME.destroy_signal(signal));
+    }
+    if let Some(kept) = KEPT.try_lock().and_then(|mut kept| kept.take()) {
+        kept.end();
+    }
+}
+
+/// Has the runtime stay, since somebody of ours may be inside of it.
+fn keep() {
+    if let Some(mut kept) = KEPT.lock_for(SWITCH_WAIT_NS)
+        && kept.is_none()
+    {
+        *kept = RUNTIME.hold();
+    }
+}
+
+/// The runtime is gone, with all that was in flight.
+fn gone(work: &mut Guard<'_, Work>) {
+    if STATE.phase.apply(Event::Close).is_err() {
+        return;
+    }
+    STATE.ready.store(false, Ordering::Release);
+    forget(work);
+    announce::forget();
+    closed();
+}
+
+/// Forgets everything of a runtime that is gone or goes, and touches nothing of it.
+fn forget(work: &mut Guard<'_, Work>) {
+    work.forget(&STATE);
+    STATE.copies.give_back(&STATE.pool);
+    STATE.pool.forget();
+}
+
+/// Tells whoever reads that nothing more comes of a runtime.
+fn closed() {
+    flush(sys::now_ns() + EXIT_WAIT_NS);
+    if let Some(sink) = STATE.sink.get()
+        && !hip::in_charge()
+    {
+        sink.state(state::DORMANT);
+    }
+}
+
+/// The runtime goes, as it says itself: nothing of it may be used or kept afterwards. What is in flight
+/// is given the time to complete.
 pub fn close() {
-    let before = STATE.phase.load(Ordering::Acquire);
-    if !matches!(before, phase::DORMANT | phase::ACTIVE | phase::DRAINING) {
+    if !installed() {
         return;
     }
     {
         // Not longer: the worker may wait for it with the lock that is taken next.
         let _switching = SWITCH.lock_for(SWITCH_WAIT_NS);
-        STATE.phase.store(phase::DRAINING, Ordering::Release);
+        let _ = STATE.phase.apply(Event::End);
         release_queues();
     }
     let locked = STATE.work.lock_for(CLOSE_WAIT_NS);
-    STATE.phase.store(phase::CLOSED, Ordering::Release);
+    if STATE.phase.apply(Event::Close).is_err() {
+        return;
+    }
     STATE.ready.store(false, Ordering::Release);
+    // Without the lock, what is left is put away before another runtime is hooked.
     let Some(mut work) = locked else { return };
     let mut deadline = sys::now_ns() + CLOSE_WAIT_NS;
     loop {
@@ -343,30 +430,12 @@ pub fn close() {
         }
         sys::sleep_ns(50_000);
     }
-    work.abandon(&STATE);
-    STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
+    work.forget(&STATE);
+    STATE.copies.give_back(&STATE.pool);
+    STATE.pool.destroy_free(|signal| RUNTIME.destroy_signal(signal));
+    STATE.pool.forget();
     announce::forget();
-    flush(sys::now_ns() + EXIT_WAIT_NS);
-    if let Some(sink) = STATE.sink.get()
-        && !hip::in_charge()
-    {
-        sink.state(state::DORMANT);
-    }
-}
-
-/// A runtime that was patched live was asked to shut down: if it still has users, go on.
-pub fn reopen() {
-    if STATE.phase.load(Ordering::Acquire) != phase::CLOSED {
-        // A forked child stays inert.
-        return;
-    }
-    let mut agents = 0;
-    RUNTIME.agents(|_| agents += 1);
-    if agents > 0 {
-        STATE.ready.store(true, Ordering::Release);
-        STATE.phase.store(phase::DORMANT, Ordering::Release);
-        STATE.call_worker();
-    }
+    closed();
 }
 
 /// Something of ours is broken: never touch anything again, except to complete what is in flight.
@@ -376,14 +445,14 @@ pub fn give_up() {
         // The worker ends it.
         worker::give_up();
     } else if installed() {
-        STATE.phase.store(phase::DRAINING, Ordering::Release);
+        let _ = STATE.phase.apply(Event::End);
         worker::give_up();
     }
 }
 
 /// Ends what [`give_up`] gave up: rings what is held back.
 pub fn release_after_failure() {
-    if STATE.phase.load(Ordering::Acquire) == phase::DRAINING {
+    if STATE.phase.get() == Phase::Draining {
         release_queues();
     }
 }
@@ -393,7 +462,7 @@ pub fn release_after_failure() {
 /// This runs before the destructors of everything that was loaded before us, HIP and the runtime
 /// included, which may still launch and wait for work; so nothing is switched off here.
 extern "C" fn at_exit() {
-    crate::hooks::contained(|| {
+    contained(|| {
         let deadline = sys::now_ns() + EXIT_WAIT_NS;
         if hip::in_charge() {
             flush(deadline);
@@ -425,18 +494,24 @@ fn flush(deadline: u64) {
     }
 }
 
-/// The last that is done in this process: called by the library's destructor, when the runtime's
-/// own statics may be gone. No function of the runtime is called any more.
+/// The last recording of this process ends: called by the library's destructor.
+///
+/// What is in flight is relayed to the very end of the process: destructors that run later may wait for
+/// it, and if they can wait in the runtime, signals can be decremented there.
 pub fn finish() {
     if hip::in_charge() {
         hip::finish();
         flush(sys::now_ns() + EXIT_WAIT_NS);
     }
-    if !installed() {
+    let was_open = installed();
+    if was_open {
+        let _switching = SWITCH.lock_for(EXIT_WAIT_NS);
+        let _ = STATE.phase.apply(Event::End);
+        release_queues();
+    }
+    if STATE.phase.apply(Event::Finish).is_err() || !was_open {
         return;
     }
-    STATE.phase.store(phase::CLOSED, Ordering::Release);
-    // Wait for the worker to be out of the runtime.
     let work = STATE.work.lock_for(EXIT_WAIT_NS);
     let unfinished = in_flight();
     if let Some(sink) = STATE.sink.get()
@@ -452,11 +527,11 @@ pub fn finish() {
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
     // Without hooks in the tables it is not known; HIP's interface is of programs that use the GPU.
-    let open = match STATE.phase.swap(phase::INERT, Ordering::AcqRel) {
-        phase::DORMANT | phase::ACTIVE | phase::DRAINING => RUNTIME.is_open(),
-        phase::CLOSED => false,
-        phase::INERT => return,
-        _ => true,
+    let open = match STATE.phase.apply(Event::Fork) {
+        Ok(Phase::Closed) => false,
+        Ok(Phase::None) => true,
+        Ok(_) => RUNTIME.is_open(),
+        Err(_) => return,
     };
     if let Some(sink) = STATE.sink.get() {
         sink.forked(open);

@@ -5,6 +5,8 @@
 //! destroyed when nothing is recorded any more: the runtime of Debian 12 (asserts enabled) prints
 //! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten.
 
+use std::collections::BTreeSet;
+
 use crate::lock::Lock;
 
 /// Most signals that exist at once.
@@ -82,6 +84,21 @@ impl Pool {
         })
     }
 
+    /// Calls `destroy` with every signal that nobody has, and forgets it.
+    pub fn destroy_free(&self, destroy: impl Fn(u64)) {
+        let Some(mut inner) = self.0.lock_for(WAIT_NS) else { return };
+        let free: BTreeSet<u64> = core::mem::take(&mut inner.free).into_iter().collect();
+        inner.all.retain(|signal| !free.contains(signal));
+        free.into_iter().for_each(destroy);
+    }
+
+    /// Empties the pool of a runtime that is gone: the signals went with it.
+    pub fn forget(&self) {
+        if let Some(mut inner) = self.0.lock_for(WAIT_NS) {
+            *inner = Inner { all: Vec::new(), free: Vec::new(), quarantined: 0 };
+        }
+    }
+
     /// Empties the pool and calls `destroy` with every signal there is, wherever it is.
     pub fn destroy_all(&self, destroy: impl Fn(u64)) {
         let Some(mut inner) = self.0.lock_for(WAIT_NS) else { return };
@@ -113,7 +130,6 @@ impl Inner {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use std::collections::BTreeSet;
 
     #[test]
     fn signals_are_unique_counted_and_all_destroyed() {

@@ -20,10 +20,10 @@ use tracer_common::shim::{Barrier, Dispatch, Loss, packet_flag};
 
 use crate::abi::{self, AmdQueue, Packet, packet_type};
 use crate::lock::{Guard, Lock};
+use crate::phase::Machine;
 use crate::pool::{self, Pool};
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
-use crate::state::phase;
 use crate::track::{Entry, Track};
 use crate::{announce, sys, view};
 
@@ -119,8 +119,8 @@ pub struct Context<'a> {
     pub sink: &'a dyn Sink,
     /// Gives signals.
     pub pool: &'a Pool,
-    /// One of [`crate::state::phase`].
-    pub phase: &'a AtomicU32,
+    /// Whether a recording is going on.
+    pub phase: &'a Machine,
     /// Counts recordings.
     pub epoch: &'a AtomicU32,
 }
@@ -130,9 +130,8 @@ impl Context<'_> {
     /// takes once (a queue's, or that of the copies), so the answer stays true until it lets go.
     #[inline]
     pub fn recording(&self) -> Option<u32> {
-        // Acquire pairs with the Release in `activate`: the epoch is this recording's.
-        (self.phase.load(Ordering::Acquire) == phase::ACTIVE)
-            .then(|| self.epoch.load(Ordering::Acquire))
+        // What is visible when it is: the epoch of this recording.
+        self.phase.is_recording().then(|| self.epoch.load(Ordering::Acquire))
     }
 }
 

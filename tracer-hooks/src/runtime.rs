@@ -8,9 +8,10 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
+use crate::originals::{self, Patched, Verdict};
 use crate::{calls, hooks, sys};
 
 /// What is wrong with a runtime's tables; nothing was changed.
@@ -20,6 +21,10 @@ pub enum Unsupported {
     Version,
     /// An entry that is needed is empty.
     Entry,
+    /// The tables are those of a second runtime in the process; the first one is hooked.
+    Second,
+    /// Another tool stands in an entry of tables that were made anew, and may call us from below.
+    Covered,
 }
 
 impl<F: Copy> Entry<F> {
@@ -40,8 +45,18 @@ impl<F: Copy> Entry<F> {
         self.0.store(address, Ordering::Release);
     }
 
-    fn replace(&self, from: usize, to: usize) -> bool {
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// What is to be done with this entry of a table, whose original we call, or have called, as
+    /// `saved`, to put `hook` there; 0 for none.
+    fn verdict(&self, saved: &Self, hook: usize, patched: Patched) -> Verdict {
+        let current = calls::beneath(self.address());
+        originals::verdict(&self.0, current, hook, saved.address(), patched)
+    }
+
+    /// Saves what this entry of a table leads to, if nobody who calls us can be below.
+    fn save(&self, saved: &Self, patched: Patched) {
+        if self.verdict(saved, 0, patched) == Verdict::Ours {
+            saved.set(calls::beneath(self.address()));
+        }
     }
 
     /// The function, if there is one.
@@ -53,34 +68,20 @@ impl<F: Copy> Entry<F> {
         (address != 0).then(|| unsafe { core::mem::transmute_copy::<usize, F>(&address) })
     }
 
-    /// Saves this table entry in `saved` and puts `hook` in its place; nothing if it is there.
-    fn patch(&self, saved: &Self, hook: usize, tables: Patched) {
+    /// Saves this table entry in `saved` and puts `hook` in its place, as far as that is right.
+    fn patch(&self, saved: &Self, hook: usize, patched: Patched) {
         loop {
             let current = self.address();
-            let original = saved.address();
-            if calls::beneath(current) == hook {
+            let behind_calls = calls::beneath(current);
+            if self.verdict(saved, hook, patched) != Verdict::Ours {
                 return;
             }
-            if tables == Patched::Already && original != 0 && current != original {
-                // Another tool has put itself before us, and calls us: its function as our original
-                // would make a circle.
-                return;
-            }
-            saved.set(current);
-            if self.replace(current, hook) {
+            saved.set(behind_calls);
+            if originals::replace(&self.0, current, hook) {
                 return;
             }
         }
     }
-}
-
-/// Whether tables have our hooks in them, as far as we know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Patched {
-    /// The runtime has made them afresh.
-    NotYet,
-    /// Since they were made.
-    Already,
 }
 
 /// The runtime's tables, of versions and sizes that this code knows.
@@ -145,6 +146,11 @@ impl Tables {
         if known { Ok(Self { core, amd }) } else { Err(Unsupported::Version) }
     }
 
+    /// An address in the runtime's library.
+    pub(crate) fn address(&self) -> usize {
+        ptr::from_ref(self.core) as usize
+    }
+
     /// Whether the runtime is initialized, or being initialized by another thread right now.
     pub fn is_open(&self) -> bool {
         is_open(self.core.agent_get_info.get())
@@ -153,10 +159,15 @@ impl Tables {
     /// Keeps an open runtime open, having waited until it is initialized.
     ///
     /// The runtime counts its users, under a lock that it also holds while it initializes.
-    pub fn hold(self) -> Option<Hold> {
+    pub fn hold(self, patched: Patched) -> Option<Hold> {
+        // The runtime's own function: our hook would take it for the application's call.
+        let shut_down = match patched {
+            Patched::Already => RUNTIME.shut_down.get()?,
+            Patched::NotYet => self.core.shut_down.get()?,
+        };
         // SAFETY: takes nothing.
         let status = unsafe { self.core.init.get()?() };
-        (status == abi::SUCCESS).then_some(Hold(self))
+        (status == abi::SUCCESS).then_some(Hold(shut_down))
     }
 }
 
@@ -167,22 +178,28 @@ fn is_open(agent_get_info: Option<abi::GetInfo>) -> bool {
     status.is_some_and(|status| status != abi::NOT_INITIALIZED)
 }
 
-/// A use of the runtime; ends when dropped.
-pub struct Hold(Tables);
+/// A use of the runtime of our own. It ends only by [`crate::lifecycle::one_user_less`]: it may be the
+/// last.
+#[must_use]
+pub struct Hold(abi::ShutDown);
 
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // The runtime's own function: our hook would take it for the application's call.
-        let original = RUNTIME.shut_down.get().or_else(|| self.0.core.shut_down.get());
-        if let Some(shut_down) = original {
-            // SAFETY: takes nothing, and undoes one `hsa_init`.
-            unsafe { shut_down() };
-        }
+impl Hold {
+    /// Ends it.
+    pub fn end(self) -> Status {
+        // SAFETY: takes nothing, and undoes one `hsa_init`.
+        unsafe { (self.0)() }
     }
+}
+
+fn addresses(core: &abi::CoreTable, amd: &abi::AmdExtTable) -> [usize; 2] {
+    [ptr::from_ref(core) as usize, ptr::from_ref(amd) as usize]
 }
 
 /// The saved functions.
 pub struct Runtime {
+    /// Addresses of the core table and of the extension's; 0 before anything was hooked.
+    tables: [AtomicUsize; 2],
+    init: Entry<abi::ShutDown>,
     pub(crate) shut_down: Entry<abi::ShutDown>,
     iterate_agents: Entry<abi::IterateAgents>,
     agent_get_info: Entry<abi::GetInfo>,
@@ -212,6 +229,8 @@ pub struct Runtime {
 
 /// The one runtime of the process.
 pub static RUNTIME: Runtime = Runtime {
+    tables: [AtomicUsize::new(0), AtomicUsize::new(0)],
+    init: Entry::EMPTY,
     shut_down: Entry::EMPTY,
     iterate_agents: Entry::EMPTY,
     agent_get_info: Entry::EMPTY,
@@ -244,28 +263,40 @@ pub static RUNTIME: Runtime = Runtime {
 /// It does not matter whether the tables are about to be used for the first time or live: an
 /// entry's original is saved before its hook can be called.
 ///
+/// The helpers of a runtime are those of its own tables, for ever: threads may be inside of its hooks.
+///
 /// # Errors
 ///
-/// [`Unsupported::Entry`]; nothing was changed.
+/// [`Unsupported`]; nothing was changed.
 pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<(), Unsupported> {
     let to = &RUNTIME;
+    to.check_that_it_is_of(core, amd)?;
     macro_rules! pairs {
         ($($table:ident . $entry:ident => $saved:ident $(, $hook:path)?;)*) => {
             if $($table.$entry.address() == 0)||* {
                 return Err(Unsupported::Entry);
             }
+            if $($table.$entry.verdict(&to.$saved, pairs!(@address $($hook)?), patched)
+                == Verdict::Covered)||*
+            {
+                return Err(Unsupported::Covered);
+            }
+            to.is_of(core, amd);
             // What is only called goes first, so that it is there when the first hook runs.
             $(pairs!(@save $table.$entry, $saved $(, $hook)?);)*
             $(pairs!(@patch $table.$entry, $saved $(, $hook)?);)*
         };
-        (@save $from:expr, $saved:ident) => { to.$saved.set(calls::beneath($from.address())); };
+        (@address) => { 0 };
+        (@address $hook:path) => { $hook as *const () as usize };
+        (@save $from:expr, $saved:ident) => { $from.save(&to.$saved, patched); };
         (@save $from:expr, $saved:ident, $hook:path) => {};
         (@patch $from:expr, $saved:ident) => {};
         (@patch $from:expr, $saved:ident, $hook:path) => {
-            $from.patch(&to.$saved, $hook as *const () as usize, patched);
+            $from.patch(&to.$saved, pairs!(@address $hook), patched);
         };
     }
     pairs! {
+        core.init => init;
         core.iterate_agents => iterate_agents;
         core.agent_get_info => agent_get_info;
         core.signal_destroy => signal_destroy;
@@ -296,9 +327,42 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
 }
 
 impl Runtime {
+    fn check_that_it_is_of(
+        &self,
+        core: &abi::CoreTable,
+        amd: &abi::AmdExtTable,
+    ) -> Result<(), Unsupported> {
+        let known = self.tables.each_ref().map(|table| table.load(Ordering::Acquire));
+        let same = known == [0, 0] || known == addresses(core, amd);
+        if same { Ok(()) } else { Err(Unsupported::Second) }
+    }
+
+    fn is_of(&self, core: &abi::CoreTable, amd: &abi::AmdExtTable) {
+        for (table, address) in self.tables.iter().zip(addresses(core, amd)) {
+            table.store(address, Ordering::Release);
+        }
+    }
+
     /// As [`Tables::is_open`].
     pub fn is_open(&self) -> bool {
         is_open(self.agent_get_info.get())
+    }
+
+    /// Whether the runtime was shut down for good since our hooks were put into its tables, even if
+    /// it was initialized anew: it makes its tables afresh when it goes.
+    pub fn is_gone(&self) -> bool {
+        let core = self.tables[0].load(Ordering::Acquire) as *const abi::CoreTable;
+        // SAFETY: null, or the table that was hooked; its library is never unloaded.
+        let entry = unsafe { core.as_ref() }.map_or(0, |core| core.shut_down.address());
+        !self.is_open() || entry == self.shut_down.address()
+    }
+
+    /// Keeps the open runtime open.
+    pub fn hold(&self) -> Option<Hold> {
+        let shut_down = self.shut_down.get()?;
+        // SAFETY: takes nothing.
+        let status = unsafe { self.init.get()?() };
+        (status == abi::SUCCESS).then_some(Hold(shut_down))
     }
 
     /// Rings a doorbell.

@@ -9,7 +9,8 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue,
 
 use crate::abi::{AmdSignal, SUCCESS, packet_type};
 use crate::fake::{
-    EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, OPEN, SIGNALS, USERS, forever, handle, signal,
+    EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, OPEN, SIGNALS, USERS, WRONG, forever, handle,
+    signal,
 };
 use crate::hip;
 use crate::lifecycle::{self, InstallError, Patience, Timing};
@@ -139,8 +140,8 @@ fn until(what: &str, condition: impl Fn() -> bool) {
         if Instant::now() > deadline {
             // The machine may have stood still for so long.
             std::thread::sleep(Duration::from_secs(2));
-            let (phase, under_way) = (STATE.phase.load(Ordering::Acquire), lifecycle::in_flight());
-            assert!(condition(), "{what}; phase {phase}, in flight {under_way}");
+            let (phase, under_way) = (STATE.phase.get(), lifecycle::in_flight());
+            assert!(condition(), "{what}; phase {phase:?}, in flight {under_way}");
             return;
         }
         std::thread::sleep(Duration::from_micros(100));
@@ -236,7 +237,7 @@ fn tables(fake: &'static Fake) -> Result<Tables, InstallError> {
 }
 
 fn installing(recorder: &'static Recorder) -> &'static Fake {
-    let fake = Fake::new();
+    let fake = Fake::the();
     let strange = Fake::new();
     let of = |fake: &'static Fake, major, minor| {
         // SAFETY: not used by anybody yet.
@@ -259,6 +260,9 @@ fn installing(recorder: &'static Recorder) -> &'static Fake {
     }
     assert_eq!(install(fake), Ok(()));
     assert_eq!(install(fake), Ok(()), "twice is once");
+    let before = Fake::new();
+    let second = Err(InstallError::Unsupported(Unsupported::Second));
+    assert_eq!(install(before), second, "another runtime's helpers stay what they are");
     fake
 }
 
@@ -282,9 +286,10 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     forking(&bench);
     closing(&bench);
     live(&bench);
-    unloaded_while_we_come(recorder);
-    consumed_before_its_doorbell(recorder);
+    unloaded_while_we_come(&bench);
+    consumed_before_its_doorbell(&bench);
     late_for_the_other_way(recorder);
+    assert_eq!(WRONG.load(Ordering::Relaxed), 0);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
 }
@@ -420,7 +425,7 @@ fn forking(bench: &Bench) {
             let own = bench.recorder.forked.load(Ordering::Acquire);
             // As when the child opens and closes the runtime for itself.
             lifecycle::close();
-            lifecycle::reopen();
+            lifecycle::finish();
             let inert = !lifecycle::usable() && !lifecycle::installed();
             if grandchild == own && inert { own } else { 0 }
         });
@@ -489,14 +494,15 @@ fn unload(fake: &Fake) {
 
 /// What ran since recording began has its name, even if its executable goes before everything that is
 /// loaded has been looked at. What goes later was known by then.
-fn unloaded_while_we_come(recorder: &'static Recorder) {
-    let bench = Bench { fake: Fake::new(), recorder };
+fn unloaded_while_we_come(bench: &Bench) {
+    let Bench { fake, recorder } = *bench;
+    fake.renewed();
     recorder.told().names.clear();
     recorder.on.store(true, Ordering::Release);
-    *recorder.unloads.lock().expect("whole") = Some(bench.fake);
-    assert_eq!(lifecycle::install(live_tables(bench.fake), recorder, Timing::Live), Ok(()));
+    *recorder.unloads.lock().expect("whole") = Some(fake);
+    assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
     assert_eq!(recorder.told().names, [KERNEL]);
-    unload(bench.fake);
+    unload(fake);
     assert_eq!(recorder.told().names, [KERNEL], "told once");
     bench.switch(false);
     lifecycle::close();
@@ -504,8 +510,9 @@ fn unloaded_while_we_come(recorder: &'static Recorder) {
 
 /// A thread that did not meet us yet rang for another one's packet: whose doorbell comes tells that it is
 /// not recorded.
-fn consumed_before_its_doorbell(recorder: &'static Recorder) {
-    let bench = Bench { fake: Fake::new(), recorder };
+fn consumed_before_its_doorbell(bench: &Bench) {
+    let Bench { fake, recorder } = *bench;
+    fake.renewed();
     let queue = bench.queue(64, 3);
     for index in [queue.reserve(), queue.reserve()] {
         queue.publish(index, packet_type::DISPATCH, false, index + 1, 0);
@@ -515,7 +522,7 @@ fn consumed_before_its_doorbell(recorder: &'static Recorder) {
     until("both are taken", || read() == 2);
     let before = recorder.lost(Loss::BEFORE_ATTACH);
     recorder.on.store(true, Ordering::Release);
-    assert_eq!(lifecycle::install(live_tables(bench.fake), recorder, Timing::Live), Ok(()));
+    assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
     queue.dispatch(true, 0);
     assert_eq!(recorder.lost(Loss::BEFORE_ATTACH), before);
     queue.ring(0);
@@ -532,13 +539,13 @@ fn live(bench: &Bench) {
     recorder.attached.store(true, Ordering::Release);
     let mut random = Random::new(77);
     for round in 0..6 {
-        let bench = Bench { fake: Fake::new(), recorder };
+        bench.fake.renewed();
         let tables = live_tables(bench.fake);
         let queues = [bench.queue(256, round), bench.queue(64, round + 1)];
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for queue in &queues {
-                let (bench, stop) = (&bench, &stop);
+                let stop = &stop;
                 scope.spawn(move || {
                     while !stop.load(Ordering::Acquire) {
                         storm(bench, queue, 3, 100);
@@ -570,7 +577,7 @@ fn live(bench: &Bench) {
         for queue in queues {
             queue.destroy();
         }
-        assert_eq!(USERS.load(Ordering::Relaxed), 0, "no use of the runtime is kept");
+        assert_eq!(USERS.load(Ordering::Relaxed), 1, "no use of the runtime is kept");
         lifecycle::close();
     }
 }

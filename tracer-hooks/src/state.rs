@@ -6,29 +6,12 @@ use std::sync::OnceLock;
 use crate::copies::Copies;
 use crate::harvest::Work;
 use crate::lock::Lock;
+use crate::phase::{Machine, Phase};
 use crate::pool::Pool;
 use crate::queue::Context;
 use crate::registry::Registry;
 use crate::sink::Sink;
 use crate::sys;
-
-/// What the hooks do.
-pub mod phase {
-    /// Nothing is installed.
-    pub const NONE: u32 = 0;
-    /// Everything passes through; nothing is in flight.
-    pub const DORMANT: u32 = 1;
-    /// Intercepting.
-    pub const ACTIVE: u32 = 2;
-    /// Everything passes through; what is in flight is still looked after.
-    pub const DRAINING: u32 = 3;
-    /// The runtime is gone or going, no function of it may be called.
-    pub const CLOSED: u32 = 4;
-    /// A forked child: the worker does not exist here, nothing may ever be done again.
-    pub const INERT: u32 = 5;
-}
-
-const _: () = assert!(phase::ACTIVE | 1 == phase::DRAINING && phase::ACTIVE & 1 == 0);
 
 /// How soundly the worker sleeps; value of [`State::sleep`].
 pub mod sleep {
@@ -42,8 +25,8 @@ pub mod sleep {
 
 /// Everything that the hooks and the worker share.
 pub struct State {
-    /// One of [`phase`].
-    pub phase: AtomicU32,
+    /// What the hooks do.
+    pub phase: Machine,
     /// Counts recordings.
     pub epoch: AtomicU32,
     /// One of [`sleep`]; the worker's futex.
@@ -70,7 +53,7 @@ pub struct State {
 
 /// The state.
 pub static STATE: State = State {
-    phase: AtomicU32::new(phase::NONE),
+    phase: Machine::new(),
     epoch: AtomicU32::new(0),
     sleep: AtomicU32::new(sleep::AWAKE),
     calls: AtomicU32::new(0),
@@ -88,16 +71,13 @@ impl State {
     /// Whether to record.
     #[inline]
     pub fn active(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) == phase::ACTIVE
+        self.phase.is_active()
     }
 
-    /// Whether doorbells take their queue's lock: the one branch that a dormant one costs.
-    ///
-    /// Also while draining: a thread may still be instrumenting, and a doorbell that passed it by
-    /// would let the packet processor take the packet that it is at.
+    /// As [`Machine::watches_doorbells`].
     #[inline]
     pub fn watches_doorbells(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) & !1 == phase::ACTIVE
+        self.phase.watches_doorbells()
     }
 
     /// What instrumenting needs, once there is a sink.
@@ -109,8 +89,8 @@ impl State {
 
     /// Something is in flight that the application may be waiting for.
     pub fn chained(&self) -> bool {
-        let phase = self.phase.load(Ordering::Acquire);
-        (phase == phase::ACTIVE || phase == phase::DRAINING)
+        let phase = self.phase.get();
+        (phase == Phase::Active || phase.is_ending() || phase == Phase::Ended)
             && (self.copies.track.chained() || self.registry.objects().any(|q| q.track.chained()))
     }
 

@@ -133,6 +133,57 @@ pub fn is_readable(address: usize, bytes: usize) -> bool {
         && last.is_some_and(|last| readable(address) && readable(last))
 }
 
+/// Where the library that holds `address` begins; `None` if no library does.
+pub fn library_of(address: usize) -> Option<usize> {
+    // SAFETY: `info` is valid for writes; the address is compared, not read.
+    let info = unsafe {
+        let mut info: libc::Dl_info = core::mem::zeroed();
+        (libc::dladdr(address as *const c_void, &raw mut info) != 0).then_some(info)?
+    };
+    Some(info.dli_fbase as usize)
+}
+
+/// Has the library that holds `address` stay for as long as the process; false if no library does.
+///
+/// None of its functions is called, and the order in which its and others' destructors run at the
+/// end of the process stays as it is. One that would have run when the library was unloaded runs then.
+pub fn pin(address: usize) -> bool {
+    // SAFETY: `info` and `map` are valid for writes. What is found is a link map, whose name lives as
+    // long as it, which is until `dlclose`: whoever calls us makes sure that the library is in use.
+    unsafe {
+        let mut info: libc::Dl_info = core::mem::zeroed();
+        let mut map = ptr::null_mut();
+        let found =
+            libc::dladdr1(address as *const c_void, &raw mut info, &raw mut map, RTLD_DL_LINKMAP);
+        if found == 0 || map.is_null() {
+            return false;
+        }
+        // Of another namespace, if the library was loaded by `dlmopen`.
+        let mut namespace: libc::Lmid_t = 0;
+        if libc::dlinfo(map, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) != 0 {
+            return false;
+        }
+        let name = (*map.cast::<LinkMap>()).name;
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        let handle = libc::dlmopen(namespace, name, flags);
+        if handle.is_null() {
+            // What it has left for `dlerror` is not the program's.
+            libc::dlerror();
+        }
+        handle == map
+    }
+}
+
+/// Of `dlfcn.h`.
+const RTLD_DL_LINKMAP: core::ffi::c_int = 2;
+
+/// The beginning of `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    _address: usize,
+    name: *const core::ffi::c_char,
+}
+
 /// Blocks every signal in the calling thread.
 pub fn block_signals() {
     // SAFETY: the set is filled before it is used; the old mask is not asked for.

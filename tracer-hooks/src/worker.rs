@@ -16,10 +16,11 @@ use crate::harvest::Round;
 use crate::hip;
 use crate::hooks::{self, contained};
 use crate::lifecycle::{self, Patience};
+use crate::phase::Phase;
 use crate::queue::life;
 use crate::runtime::RUNTIME;
 use crate::sink::Wish;
-use crate::state::{STATE, phase, sleep};
+use crate::state::{STATE, sleep};
 use crate::sys;
 use crate::track::Look;
 
@@ -195,7 +196,7 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.seen = enqueued();
         return if more { Pause::Slow(1_000_000) } else { Pause::Idle(ASK_EVERY_NS) };
     }
-    if !lifecycle::installed() {
+    if !STATE.phase.get().relays() {
         return without_runtime(pace, now);
     }
     let before = pace.seen;
@@ -208,7 +209,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     let Some(mut work) = STATE.work.try_lock() else { return Pause::Nap(50_000) };
     // Again: whoever closes the runtime does so under this lock.
-    if !lifecycle::installed() {
+    if !STATE.phase.get().relays() {
         drop(work);
         return without_runtime(pace, now);
     }
@@ -223,8 +224,17 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.wish = ask(now);
     }
     lifecycle::finish_draining();
+    if STATE.active() && STATE.ready.load(Ordering::Acquire) {
+        if round.held {
+            retry();
+        }
+        if pace.seen.0 > 0 || any_queue() {
+            STATE.pool.top_up(TOP_UP, || RUNTIME.create_signal());
+        }
+    }
+    // From here on the runtime may go.
     drop(work);
-    if round.done > 0 || STATE.phase.load(Ordering::Relaxed) != phase::DRAINING {
+    if round.done > 0 || !STATE.phase.get().is_ending() {
         pace.draining = Waited::since(now);
     }
     let patience = match pace.draining.look(now) {
@@ -234,22 +244,11 @@ fn one_round(pace: &mut Pace) -> Pause {
     if pace.wish == Wish::Nothing && lifecycle::let_go(patience) {
         return Pause::Idle(FOR_EVER_NS);
     }
-    let active = STATE.active();
-    if active && STATE.ready.load(Ordering::Acquire) {
-        if round.held {
-            retry();
-        }
-        if pace.seen.0 > 0 || any_queue() {
-            STATE.pool.top_up(TOP_UP, || RUNTIME.create_signal());
-        }
-    }
     let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
     let pause = pace.pause(now, round, more);
     match pause {
         // Draining ends here, not by anybody's waking.
-        Pause::Idle(_) if STATE.phase.load(Ordering::Relaxed) == phase::DRAINING => {
-            Pause::Slow(1_000_000)
-        }
+        Pause::Idle(_) if STATE.phase.get().is_ending() => Pause::Slow(1_000_000),
         _ => pause,
     }
 }
@@ -278,9 +277,9 @@ fn ask(now: u64) -> Wish {
         lifecycle::release_after_failure();
     }
     let wish = if broken { Wish::Nothing } else { wish(now) };
-    match (STATE.phase.load(Ordering::Acquire), wish == Wish::Record) {
-        (phase::DORMANT | phase::DRAINING, true) => lifecycle::activate(),
-        (phase::ACTIVE, false) => {
+    match (STATE.phase.get(), wish == Wish::Record) {
+        (Phase::Dormant | Phase::Settling, true) => lifecycle::activate(),
+        (Phase::Active, false) => {
             lifecycle::deactivate();
         }
         _ => {}

@@ -11,7 +11,8 @@ use tracer_common::bpf::flag;
 use tracer_common::calls::{AMD_EXT, CORE, Call, SLOT_COUNT, SLOTS, Wanted, slot_of, tables};
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::calls::{self, CallSink, CallTables};
-use tracer_hooks::state::{STATE, phase};
+use tracer_hooks::phase::Event;
+use tracer_hooks::state::STATE;
 
 type Function =
     unsafe extern "C-unwind" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u64;
@@ -155,7 +156,9 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     });
     assert_eq!(take(), [], "dormant");
 
-    STATE.phase.store(phase::ACTIVE, Ordering::Relaxed);
+    for event in [Event::Install, Event::Begin] {
+        assert!(STATE.phase.apply(event).is_ok());
+    }
     every(&|slot, table, index| {
         assert_eq!(call(table, index, slot as u64 + 1000), 0);
         passed(slot);
@@ -190,11 +193,11 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     let [told] = take()[..] else { panic!("only what is wanted") };
     assert_eq!((told.flags, told.extra[0]), (flag::OUT_VALUE, 4711));
 
-    // A forked child tells nothing, and neither does anybody after the end.
-    STATE.phase.store(phase::INERT, Ordering::Relaxed);
-    call(&core, signal, &raw const output as u64);
-    STATE.phase.store(phase::ACTIVE, Ordering::Relaxed);
+    // Nobody tells anything after the end, and neither does a forked child.
     calls::end();
+    call(&core, signal, &raw const output as u64);
+    calls::begin();
+    assert!(STATE.phase.apply(Event::Fork).is_ok());
     call(&core, signal, &raw const output as u64);
     assert_eq!(take(), []);
 }

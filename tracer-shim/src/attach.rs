@@ -15,7 +15,7 @@ use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
 use tracer_hooks::calls::CallTables;
 use tracer_hooks::hip::{self, Refusal};
 use tracer_hooks::lock::Lock;
-use tracer_hooks::{InstallError, Tables, Timing, contained, deactivate, sys, usable};
+use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained, deactivate, sys, usable};
 
 use crate::memory::{self, Memory};
 use crate::recorder::RECORDER;
@@ -242,9 +242,13 @@ fn begin_with_hip(asked: &Attach, memory: Memory) -> Outcome {
 
 fn status_of(error: InstallError) -> u64 {
     match error {
+        InstallError::Unsupported(Unsupported::Second) => attach_status::SECOND_RUNTIME,
+        InstallError::Unsupported(Unsupported::Covered) => attach_status::COVERED,
         InstallError::Unsupported(_) => attach_status::UNSUPPORTED,
         InstallError::Thread => attach_status::THREAD,
-        InstallError::Sink | InstallError::Forked | InstallError::Broken => attach_status::UNUSABLE,
+        InstallError::Sink | InstallError::Forked | InstallError::Broken | InstallError::Stuck => {
+            attach_status::UNUSABLE
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod thunks;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use tracer_common::bpf::flag;
@@ -24,7 +24,8 @@ use tracer_common::calls::{
 
 use crate::abi::{self, ApiTable, Version};
 use crate::hooks::contained;
-use crate::state::{STATE, phase};
+use crate::originals::{self, Patched, Verdict};
+use crate::state::STATE;
 use crate::sys;
 
 /// Receives calls.
@@ -45,12 +46,22 @@ struct Place {
     wanted: AtomicU64,
     /// What is to be recorded whenever we record.
     wish: AtomicU64,
-    /// The function that stood in the entry; 0 while the thunk does not.
+    /// The function that stood in the entry; 0 while the thunk has not been there.
     original: AtomicUsize,
+    /// What [`MADE`] was when the thunk was put there.
+    made: AtomicU32,
 }
 
+/// How often the runtime's tables were made anew.
+static MADE: AtomicU32 = AtomicU32::new(1);
+
 static PLACES: [Place; SLOT_COUNT] = [const {
-    Place { wanted: AtomicU64::new(0), wish: AtomicU64::new(0), original: AtomicUsize::new(0) }
+    Place {
+        wanted: AtomicU64::new(0),
+        wish: AtomicU64::new(0),
+        original: AtomicUsize::new(0),
+        made: AtomicU32::new(0),
+    }
 }; SLOT_COUNT];
 
 static SINK: OnceLock<&'static dyn CallSink> = OnceLock::new();
@@ -97,10 +108,15 @@ pub fn want(wishes: impl Iterator<Item = u64>, sink: &'static dyn CallSink) -> b
     any
 }
 
-/// Puts thunks into the entries of wanted functions, in front of what stands there.
+/// The runtime has made its tables anew: no thunk is in them.
+pub(crate) fn tables_are_new() {
+    MADE.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Puts thunks into the entries of wanted functions, in front of what stands there, where that is
+/// right: see [`originals`].
 ///
-/// To be called when the hooks are installed, since the tables are known to be right then. What has
-/// its thunk keeps it; one that another tool has covered up is called by that.
+/// To be called when the hooks are installed, since the tables are known to be right then.
 ///
 /// # Safety
 ///
@@ -128,14 +144,32 @@ unsafe fn patch_table(table: *const c_void, slots: Range<usize>) {
         // SAFETY: the table has that many entries, which others may call through at any time.
         let entry =
             unsafe { &*table.byte_add(size_of::<Version>()).cast::<AtomicUsize>().add(index) };
-        let current = entry.load(Ordering::Acquire);
-        let thunk = thunks::address(slot);
-        if current == 0 || current == thunk {
-            continue;
+        place.cover(entry, thunks::address(slot));
+    }
+}
+
+impl Place {
+    /// Puts `thunk` into `entry`, if what is there can be its original.
+    fn cover(&self, entry: &AtomicUsize, thunk: usize) {
+        let made = MADE.load(Ordering::Acquire);
+        loop {
+            let current = entry.load(Ordering::Acquire);
+            if current == 0 {
+                return;
+            }
+            let same = self.made.load(Ordering::Acquire) == made;
+            let patched = if same { Patched::Already } else { Patched::NotYet };
+            let saved = self.original.load(Ordering::Acquire);
+            if originals::verdict(entry, current, thunk, saved, patched) != Verdict::Ours {
+                return;
+            }
+            // Before the thunk can be called.
+            self.original.store(current, Ordering::Release);
+            self.made.store(made, Ordering::Release);
+            if originals::replace(entry, current, thunk) {
+                return;
+            }
         }
-        // Before the thunk can be called.
-        place.original.store(current, Ordering::Release);
-        entry.store(thunk, Ordering::Release);
     }
 }
 
@@ -246,7 +280,7 @@ impl Open {
 
     fn tell(&self, sink: &dyn CallSink) {
         // In a forked child the thread's ring is its parent's.
-        if STATE.phase.load(Ordering::Relaxed) != phase::INERT {
+        if !STATE.phase.is_inert() {
             sink.ends(&self.call, self.at());
         }
     }

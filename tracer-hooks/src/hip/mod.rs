@@ -65,7 +65,7 @@ use crate::hooks::contained;
 use crate::lifecycle::{self, InstallError};
 use crate::lock::{Guard, Lock};
 use crate::sink::{Sink, Wish};
-use crate::state::{STATE, phase as hooks_phase};
+use crate::state::STATE;
 use crate::{sys, worker};
 
 /// Why HIP's activity was not switched on. Nothing has changed.
@@ -463,8 +463,7 @@ pub fn finish() {
 
 /// Whether commands are recorded; not in a forked child.
 fn is_on() -> bool {
-    HIP.phase.load(Ordering::Acquire) == phase::ON
-        && STATE.phase.load(Ordering::Relaxed) != hooks_phase::INERT
+    HIP.phase.load(Ordering::Acquire) == phase::ON && !STATE.phase.is_inert()
 }
 
 /// HIP's `activity_id_callback_t`: the calling thread created a command.
@@ -522,10 +521,7 @@ extern "C" fn on_operation(_op: u32, record: *const Record, _: *mut c_void) {
     let phase = HIP.phase.load(Ordering::Acquire);
     // Later runtimes pass small numbers for other things.
     let is_record = record.addr() > 4096 && record.is_aligned();
-    if is_record
-        && matches!(phase, phase::ON | phase::ENDING)
-        && STATE.phase.load(Ordering::Relaxed) != hooks_phase::INERT
-    {
+    if is_record && matches!(phase, phase::ON | phase::ENDING) && !STATE.phase.is_inert() {
         // SAFETY: HIP's own record, valid for the call.
         contained(|| completed(unsafe { &*record }));
     }

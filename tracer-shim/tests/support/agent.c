@@ -3,6 +3,8 @@
 //   attach SHIM MEMORY TIER own|block [WRONG]   the status, or "-" when the block is the shim's
 //   take operations|call|nothing                takes HIP's one slot as another tool would, or gives it back;
 //                                               the answer is "-"
+//   runtime 0|1                                 attaches to a runtime in a namespace of its own from now on, or to
+//                                               the program's; the answer is "-"
 //   go                                          lets main begin, if ROCTAP_TEST_WAIT is set; no answer
 // With "own" the request stays ours and the answer waits for it. WRONG is added to the tables' addresses.
 #define _GNU_SOURCE
@@ -50,6 +52,9 @@ uint32_t hsa_executable_freeze(uint64_t executable, const char* options) {
   return freeze(executable, options);
 }
 
+static void* other_runtime;
+static int use_other_runtime;
+
 static uint64_t function(void* library, const char* name) {
   return library ? (uint64_t)dlsym(library, name) : 0;
 }
@@ -70,13 +75,14 @@ static void attach(const char* shim, const char* memory, uint64_t tier, int own,
   const uint64_t* protocol = library ? dlsym(library, "ROCTAP_SHIM_PROTOCOL") : NULL;
   void* hsa = dlopen("libhsa-runtime64.so.1", RTLD_NOW | RTLD_NOLOAD);
   void* hip = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_NOLOAD);
+  void* hooked = use_other_runtime ? other_runtime : hsa;
   struct block* block =
       mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (!run || !protocol || block == MAP_FAILED) abort();
   struct attach request = {
       .version = *protocol, .tier = tier, .memory_fd = (uint64_t)open(memory, O_RDWR),
-      .core_table = table(hsa, "hsa_init") + wrong,
-      .amd_ext_table = table(hsa, "hsa_amd_profiling_set_profiler_enabled") + wrong,
+      .core_table = table(hooked, "hsa_init") + wrong,
+      .amd_ext_table = table(hooked, "hsa_amd_profiling_set_profiler_enabled") + wrong,
       .hip_init = function(hip, "hipInitActivityCallback"),
       .hip_register = function(hip, "hipRegisterActivityCallback"),
       .hip_remove = function(hip, "hipRemoveActivityCallback"),
@@ -119,6 +125,13 @@ static void take(const char* what) {
   if (write(0, "-\n", 2) < 0) return;
 }
 
+static void another(int use) {
+  if (!other_runtime) other_runtime = dlmopen(LM_ID_NEWLM, "libhsa-runtime64.so.1", RTLD_NOW);
+  if (!other_runtime) abort();
+  use_other_runtime = use;
+  if (write(0, "-\n", 2) < 0) return;
+}
+
 static sem_t may_begin;
 
 static void* serve(void* unused) {
@@ -132,6 +145,7 @@ static void* serve(void* unused) {
     length = 0;
     wrong = 0;
     if (!strcmp(line, "go\n")) sem_post(&may_begin);
+    if (!strncmp(line, "runtime ", 8)) another(line[8] == '1');
     if (sscanf(line, "take %15s", whose) == 1) take(whose);
     if (sscanf(line, "attach %1023s %1023s %lu %15s %lu", shim, memory, &tier, whose, &wrong) >= 4)
       attach(shim, memory, tier, whose[0] == 'o', wrong);

@@ -42,12 +42,37 @@ impl Setup {
         let child = command.stdin(OwnedFd::from(theirs)).spawn().expect("start");
         Program { child, log, shim: self.shim.clone(), agent: BufReader::new(ours) }
     }
+
+    /// The same with `tools` in HSA_TOOLS_LIB, recorded from its start into `recording`.
+    pub fn start_with_tools(
+        &self,
+        name: &str,
+        line: &str,
+        env: &[(&str, &str)],
+        tools: &str,
+        recording: &Recording,
+    ) -> Program {
+        let path = recording.path();
+        let ours = [("HSA_TOOLS_LIB", tools), ("ROCTAP_SHIM_MEMORY", path.as_str())];
+        self.start(name, line, &[env, &ours].concat())
+    }
 }
 
 impl Program {
     /// Has the shim attached to `memory`; what the agent answers, if the program has not ended.
     fn ask(&mut self, memory: &str, tier: u64, rest: &str) -> Option<String> {
         self.command(&format!("attach {} {memory} {tier} {rest}\n", self.shim.display()))
+    }
+
+    /// Attaches with another copy of the shim from now on: as another version of roctap does.
+    pub fn use_shim(&mut self, shim: PathBuf) {
+        self.shim = shim;
+    }
+
+    /// Attaches to the HSA runtime of another namespace from now on, or to the program's own.
+    pub fn use_another_runtime(&mut self, another: bool) {
+        let answer = self.command(&format!("runtime {}\n", u8::from(another)));
+        assert_eq!(answer.as_deref(), Some("-"));
     }
 
     /// Has the agent do what another tool would: see `take` there.
@@ -101,7 +126,11 @@ impl Program {
     /// Attaches to a new memory; since when it records. None when the program ends meanwhile, as
     /// below.
     pub fn attach(&mut self, tier: u64) -> Option<(Recording, u64)> {
-        let recording = Recording::new(64, 1 << 22);
+        self.attach_to(tier, Recording::new(64, 1 << 22))
+    }
+
+    /// The same to `recording`.
+    pub fn attach_to(&mut self, tier: u64, recording: Recording) -> Option<(Recording, u64)> {
         assert_eq!(self.ask(&recording.path(), tier, "block")?, "-");
         let recording = (self.wait_for(&recording, ATTACH_STATUS, attach_status::RECORDING)
             && self.wait_for(&recording, STATE, state::ACTIVE))
@@ -142,10 +171,19 @@ impl Program {
     /// Waits until `least` dispatches are recorded.
     pub fn wait_until_recorded(&self, recording: &Recording, least: u64) {
         let deadline = Instant::now() + super::DEADLINE;
+        let stat = format!("/proc/{}/stat", self.child.id());
         while recording.recorded() < least {
+            let ended = std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "));
+            assert!(!ended, "it ended with {} recorded", recording.recorded());
             assert!(Instant::now() < deadline, "too little is recorded; {}", self.activity());
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Asks the program to end well, as `hsa_direct s` and `loop` do.
+    pub fn terminate(&self) {
+        // SAFETY: a signal to a child that was not waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
     }
 
     /// Waits until the program has launched something.

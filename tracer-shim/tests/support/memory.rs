@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tracer_common::calls::{Call, FIRST_ID, LEFT_OUT, SLOTS, Wanted};
 use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, Layout, Loss, MAGIC, Queue, RING_HEADER_BYTES,
@@ -19,6 +20,8 @@ pub struct Trace {
     pub barriers: BTreeMap<u64, Barrier>,
     pub copies: BTreeMap<u64, Copy>,
     pub completes: BTreeMap<u64, Complete>,
+    /// How often each HSA function was called, by slot.
+    pub calls: BTreeMap<usize, u64>,
     pub symbols: Vec<(Symbol, String)>,
     pub agents: Vec<Agent>,
     pub queues: Vec<Queue>,
@@ -100,6 +103,15 @@ impl Recording {
         self.shared.beat();
         let shared = Arc::clone(&self.shared);
         self.reader = Some(std::thread::spawn(move || shared.read_on()));
+    }
+
+    /// Asks for the calls of every HSA function; before anybody uses it.
+    pub fn want_calls(&self) {
+        self.set(control::FIRST_CALL_ID, FIRST_ID);
+        for (slot, _) in SLOTS.iter().enumerate().filter(|(_, f)| f.name != LEFT_OUT) {
+            let wanted = Wanted { operation: slot as u16, args: 6, stack_args: 0, out_arg: 0 };
+            self.set(control::CALLS + slot, wanted.to_word());
+        }
     }
 
     /// What `ROCTAP_SHIM_MEMORY` is to be.
@@ -250,6 +262,14 @@ impl Trace {
             kind::COMPLETE => {
                 let (r, _) = record::<Complete>(bytes);
                 assert!(self.completes.insert(r.sequence, r).is_none(), "completed twice");
+            }
+            kind::CALL => {
+                let words: Vec<u64> = bytes
+                    .chunks_exact(8)
+                    .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
+                    .collect();
+                let call = Call::decode(&words).expect("a call");
+                *self.calls.entry(call.operation.into()).or_default() += 1;
             }
             kind::SYMBOL => {
                 let (r, name) = record::<Symbol>(bytes);

@@ -130,6 +130,12 @@ impl Session {
             attach_status::UNSUPPORTED => {
                 Answer::No("the shim does not know this release's tables or functions")
             }
+            attach_status::SECOND_RUNTIME => Answer::No(
+                "the process has several HSA runtimes, and the shim is in another one's tables",
+            ),
+            attach_status::COVERED => Answer::No(
+                "the HSA runtime was initialized anew under another tool, which may call the shim already",
+            ),
             attach_status::SLOT_TAKEN => Answer::No("another tool has HIP's one callback slot"),
             attach_status::BUSY => bail!("another roctap records this process"),
             attach_status::MEMORY => bail!("the shim could not map the shared memory"),

@@ -1,0 +1,92 @@
+//! The shim beside other tools and other copies of itself, in the real HSA runtime.
+//!
+//! Every test is named `rocm_…`. Where ROCm is not installed they have nothing to run, and say so.
+
+mod support;
+
+use support::live::{Program, verify};
+use support::memory::{Recording, Trace};
+use support::{finish, setup};
+use tracer_common::calls::slot_of;
+use tracer_common::shim::{control, state, tier};
+
+/// How often the program called `function`, as the trace says.
+fn calls(trace: &Trace, function: &str) -> u64 {
+    let slot = slot_of(function).expect("a slot");
+    trace.calls.get(&slot).copied().unwrap_or(0)
+}
+
+fn wanting_calls() -> Recording {
+    let mut recording = Recording::unread(64, 1 << 22);
+    recording.want_calls();
+    recording.read();
+    recording
+}
+
+/// Records for some dispatches, with all HSA calls.
+fn record_calls(running: &mut Program) -> Trace {
+    let (recording, began_ns) = running.attach_to(tier::TABLES, wanting_calls()).expect("it runs");
+    running.wait_until_recorded(&recording, 300);
+    running.detach((recording, began_ns)).expect("it runs").trace
+}
+
+/// A tool that put its functions over ours calls them. Ours over its once more would never end.
+#[test]
+fn rocm_attached_again_below_another_tool() {
+    let Some(s) = setup() else { return };
+    let tool = s.apps.join("libhsa_tool.so");
+    for (name, tools) in [
+        ("above", format!("{} {}", s.shim.display(), tool.display())),
+        ("below", format!("{} {}", tool.display(), s.shim.display())),
+    ] {
+        let first = wanting_calls();
+        let mut running = s.start_with_tools(name, "hsa_direct s 1000000", &[], &tools, &first);
+        running.wait_until_busy();
+        first.wait_for_state(state::ACTIVE);
+        first.set(control::RECORD, 0);
+        first.wait_for_state(state::DORMANT);
+        let first = first.stop();
+        assert!(calls(&first, "hsa_signal_create") > 0, "{name}");
+        for _ in 0..3 {
+            let trace = record_calls(&mut running);
+            // One by the program for each dispatch, none by us.
+            let dispatches = trace.dispatches.len() as u64;
+            for function in ["hsa_signal_create", "hsa_signal_destroy"] {
+                let calls = calls(&trace, function);
+                assert!(
+                    calls.abs_diff(dispatches) < 50,
+                    "{name}: {calls} {function}, {dispatches}"
+                );
+            }
+        }
+        running.terminate();
+        let (_, errors) = finish(running.child, name);
+        assert_eq!(errors, "", "{name}");
+    }
+}
+
+/// Two versions of the shim take turns in one process; each leaves the tables as the other needs them.
+#[test]
+fn rocm_two_versions_take_turns() {
+    let Some(s) = setup() else { return };
+    let copy = s.log("another_shim.so");
+    std::fs::copy(&s.shim, &copy).expect("copied");
+    let mut running = s.start("turns", "hsa_direct s 1000000", &[]);
+    running.wait_until_busy();
+    let mut windows = Vec::new();
+    for turn in 0..6 {
+        running.use_shim(if turn % 2 == 0 { s.shim.clone() } else { copy.clone() });
+        let attached = running.attach_to(tier::TABLES, wanting_calls()).expect("it runs");
+        running.wait_until_recorded(&attached.0, 300);
+        windows.push(running.detach(attached).expect("it runs"));
+    }
+    running.terminate();
+    let log = running.log.clone();
+    let (_, errors) = finish(running.child, "turns");
+    assert_eq!(errors, "");
+    let truth = emulated_gpu::truth::read(&log).expect("log");
+    for window in &windows {
+        assert!(verify("turns", window, &truth).recorded >= 300);
+        assert!(calls(&window.trace, "hsa_signal_create") > 200);
+    }
+}
