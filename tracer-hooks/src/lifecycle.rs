@@ -291,7 +291,7 @@ pub fn in_flight() -> u64 {
 
 /// Ends draining if nothing is in flight any more.
 pub fn finish_draining() {
-    if STATE.phase.load(Ordering::Acquire) != phase::DRAINING || STATE.pool.outstanding() > 0 {
+    if STATE.phase.load(Ordering::Acquire) != phase::DRAINING || in_flight() > 0 {
         return;
     }
     let Some(&sink) = STATE.sink.get() else { return };
@@ -307,7 +307,7 @@ pub fn finish_draining() {
         Ordering::Acquire,
     );
     if drained.is_ok() {
-        STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
+        STATE.pool.destroy_idle(|signal| RUNTIME.destroy_signal(signal));
         announce::forget();
         sink.state(state::DORMANT);
     }

@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "system calls")]
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,11 +34,57 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
-/// Sleeps for about `ns`; returns early on a signal.
+/// Sleeps for about `ns`; returns early on a signal. Not libc's function, at which a thread can be
+/// cancelled.
 pub fn sleep_ns(ns: u64) {
     let t = timespec(ns);
     // SAFETY: `t` is valid for reads; no remainder is asked for.
-    unsafe { libc::nanosleep(&raw const t, ptr::null_mut()) };
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const t, ptr::null_mut::<libc::timespec>()) };
+}
+
+/// While this exists, the calling thread is not cancelled (`pthread_cancel`): our code holds locks, and
+/// cancelling unwinds the stack, which ends the process where it meets ours.
+pub struct Uncancelled {
+    state: c_int,
+    kind: c_int,
+}
+
+const CANCEL_DISABLE: c_int = 1;
+const CANCEL_DEFERRED: c_int = 0;
+const CANCEL_ASYNCHRONOUS: c_int = 1;
+
+unsafe extern "C-unwind" {
+    // They may unwind: a thread that was cancelled meanwhile, and asked to be at any instruction, is.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    /// From now on.
+    #[inline]
+    pub fn begin() -> Self {
+        let (mut state, mut kind) = (CANCEL_DISABLE, CANCEL_DEFERRED);
+        // SAFETY: both are valid for writes.
+        unsafe {
+            pthread_setcancelstate(CANCEL_DISABLE, &raw mut state);
+            pthread_setcanceltype(CANCEL_DEFERRED, &raw mut kind);
+        }
+        Self { state, kind }
+    }
+
+    /// As before. It need not return: nothing of ours may be held.
+    #[inline]
+    pub fn end(self) {
+        // SAFETY: what the thread was.
+        unsafe {
+            pthread_setcancelstate(self.state, ptr::null_mut());
+            if self.kind == CANCEL_ASYNCHRONOUS {
+                // Of the two only this looks whether the thread was cancelled meanwhile, in glibc from
+                // 2.34 to 2.40.
+                pthread_setcanceltype(self.kind, ptr::null_mut());
+            }
+        }
+    }
 }
 
 /// Waits until `word` is woken, differs from `expected`, or `timeout_ns` have passed.
@@ -56,15 +102,15 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     };
 }
 
-/// Wakes one waiter of `word`.
-pub fn futex_wake(word: &AtomicU32) {
+/// Wakes `count` waiters of `word`.
+pub fn futex_wake(word: &AtomicU32, count: u32) {
     // SAFETY: waking touches no memory of ours.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
             libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            1,
+            count,
         )
     };
 }
@@ -140,6 +186,20 @@ pub fn block_signals() {
         let mut all: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+    }
+}
+
+/// A value that lives for ever; none without memory for it.
+pub fn forever<T>(value: T) -> Option<&'static T> {
+    const { assert!(size_of::<T>() != 0) };
+    // SAFETY: the layout has a size; the place is valid for a `T`, and is nobody else's, ever.
+    unsafe {
+        let place = std::alloc::alloc(core::alloc::Layout::new::<T>()).cast::<T>();
+        if place.is_null() {
+            return None;
+        }
+        place.write(value);
+        Some(&*place)
     }
 }
 

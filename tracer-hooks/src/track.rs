@@ -32,6 +32,16 @@ pub struct Entry {
     pub barrier: bool,
 }
 
+/// In [`Entry::signal`]: what the entry was made for does not happen; see [`Track::cancel`].
+const CANCELLED: u64 = 1;
+
+impl Entry {
+    /// The signal of an entry that was cancelled: nobody has it any more.
+    pub fn cancelled(&self) -> Option<u64> {
+        (self.signal & CANCELLED != 0).then_some(self.signal & !CANCELLED)
+    }
+}
+
 #[derive(Default)]
 struct Slot([AtomicU64; 4]);
 
@@ -169,6 +179,27 @@ impl Track {
         true
     }
 
+    /// Takes back the entry that is `at`, for which nothing was enqueued after all; nothing if it is gone.
+    /// Whoever harvests drops it and has its signal back.
+    pub fn cancel(&self, at: u64, signal: u64) {
+        if let Some([place, _, _, barrier]) = self.slot(at)
+            && place.load(Ordering::Relaxed) == signal
+        {
+            // Nothing is overtaken by it.
+            barrier.store(0, Ordering::Relaxed);
+            // Release pairs with the Acquire in `read`.
+            let (from, to) = (signal, signal | CANCELLED);
+            let _ = place.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// The entry that is `at` has no record; nothing if it is gone.
+    pub fn has_no_record(&self, at: u64, sequence: u64) {
+        if let Some([_, _, place, _]) = self.slot(at) {
+            let _ = place.compare_exchange(sequence, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     #[inline]
     fn slot(&self, at: u64) -> Option<&'static [AtomicU64; 4]> {
         let slots = *self.slots.get()?;
@@ -178,7 +209,8 @@ impl Track {
     fn read(&self, at: u64) -> Entry {
         let Some(slot) = self.slot(at) else { return Entry::default() };
         Entry {
-            signal: slot[0].load(Ordering::Relaxed),
+            // Acquire pairs with the Release in `cancel`.
+            signal: slot[0].load(Ordering::Acquire),
             original: slot[1].load(Ordering::Relaxed),
             sequence: slot[2].load(Ordering::Relaxed),
             barrier: slot[3].load(Ordering::Relaxed) != 0,
