@@ -87,7 +87,7 @@ impl Copies {
         }
         let epoch = context.recording()?;
         if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
-            RUNTIME.profile_copies();
+            sys::uninterrupted(|| RUNTIME.profile_copies());
         }
         let Some(sequence) = context.sink.reserve(record.enqueue_ns) else {
             context.sink.lost(Loss::NO_RING, 1);

@@ -128,9 +128,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
     let address = amd.queue.load(Ordering::Relaxed);
     contained(|| {
         let known = STATE.registry.find(address);
-        let Some(queue) =
-            known.or_else(|| STATE.active().then(|| announce::stranger(address)).flatten())
-        else {
+        let Some(queue) = known.or_else(|| STATE.active().then(|| meet(address)).flatten()) else {
             if STATE.active()
                 && let Some(sink) = STATE.sink.get()
             {
@@ -147,6 +145,12 @@ fn doorbell(signal: u64, value: i64) -> bool {
         true
     })
     .unwrap_or(false)
+}
+
+/// Makes a queue known whose creation was not seen.
+#[cold]
+fn meet(address: usize) -> Option<&'static crate::queue::Queue> {
+    sys::uninterrupted(|| announce::stranger(address))
 }
 
 /// What follows a doorbell outside of the queue's lock.

@@ -6,6 +6,7 @@
 //! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten.
 
 use crate::lock::{Guard, Lock};
+use crate::sys;
 
 /// Most signals that exist at once.
 pub const CAP: usize = 64 << 10;
@@ -91,7 +92,7 @@ impl Pool {
     pub fn take(&self, cache: &mut Batch, create: impl Fn() -> Option<u64>) {
         let Some(mut inner) = self.lock() else { return };
         if inner.free.is_empty() {
-            inner.grow(ON_THE_SPOT, create);
+            sys::uninterrupted(|| inner.grow(ON_THE_SPOT, create));
         }
         while let Some(&signal) = inner.free.last()
             && cache.push(signal)

@@ -401,7 +401,7 @@ impl Queue {
                 // Each time anew for others' packets: they may have been published just now.
                 now = sys::now_ns();
                 if amd.queue_properties.load(Ordering::Relaxed) & abi::QUEUE_PROFILING == 0 {
-                    RUNTIME.profile_queue(amd);
+                    sys::uninterrupted(|| RUNTIME.profile_queue(amd));
                 }
             }
             let found = Found { first, enqueue_ns: now, own };

@@ -108,7 +108,7 @@ impl Registry {
             Some(queue) => queue,
             None => {
                 let place = self.objects.get(*made)?;
-                let queue = sys::forever(Queue::new())?;
+                let queue = &*Box::leak(sys::boxed(Queue::new())?);
                 place.store(core::ptr::from_ref(queue).cast_mut(), Ordering::Release);
                 *made += 1;
                 queue

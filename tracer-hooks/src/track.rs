@@ -182,14 +182,9 @@ impl Track {
     /// Takes back the entry that is `at`, for which nothing was enqueued after all; nothing if it is gone.
     /// Whoever harvests drops it and has its signal back.
     pub fn cancel(&self, at: u64, signal: u64) {
-        if let Some([place, _, _, barrier]) = self.slot(at)
-            && place.load(Ordering::Relaxed) == signal
-        {
-            // Nothing is overtaken by it.
-            barrier.store(0, Ordering::Relaxed);
-            // Release pairs with the Acquire in `read`.
+        if let Some([place, ..]) = self.slot(at) {
             let (from, to) = (signal, signal | CANCELLED);
-            let _ = place.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
+            let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -209,8 +204,7 @@ impl Track {
     fn read(&self, at: u64) -> Entry {
         let Some(slot) = self.slot(at) else { return Entry::default() };
         Entry {
-            // Acquire pairs with the Release in `cancel`.
-            signal: slot[0].load(Ordering::Acquire),
+            signal: slot[0].load(Ordering::Relaxed),
             original: slot[1].load(Ordering::Relaxed),
             sequence: slot[2].load(Ordering::Relaxed),
             barrier: slot[3].load(Ordering::Relaxed) != 0,
@@ -290,7 +284,7 @@ impl Track {
                 if done(&entry) == Fate::Done {
                     found.done += 1;
                     self.hole(at, &entry);
-                    if entry.barrier && pending > 0 {
+                    if entry.barrier && pending > 0 && entry.cancelled().is_none() {
                         overtaken_below = at;
                     }
                 } else if look == Look::Full && at < suspects {
@@ -448,6 +442,31 @@ mod tests {
         assert!(lost.is_empty());
         assert_eq!(look(&mut lost).left, 1);
         assert_eq!(lost, [0, 1]);
+    }
+
+    #[test]
+    fn what_is_taken_back_overtakes_nothing() {
+        let track = Track::new();
+        for i in 0..3 {
+            track.push(entry(i * 8, true));
+        }
+        track.cancel(1, 16);
+        track.cancel(1, 24);
+        let mut back = Vec::new();
+        for _ in 0..3 {
+            track.harvest(
+                Look::Full,
+                |e| match e.cancelled() {
+                    Some(signal) => {
+                        back.push(signal);
+                        Fate::Done
+                    }
+                    None => Fate::Pending,
+                },
+                |_| panic!("nothing is lost"),
+            );
+        }
+        assert_eq!((back, track.pending()), (vec![16], 2));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use memory::Recording;
 
 const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
 /// What is built of `tests/apps`.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "bench_target",
     "basic",
     "storm",
@@ -32,6 +32,7 @@ const FILES: [&str; 15] = [
     "loop",
     "nogpu",
     "hsa_direct",
+    "hsa_schedules",
     "plain",
 ];
 /// Longest that a program may run.
