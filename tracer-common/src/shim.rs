@@ -226,8 +226,13 @@ impl Loss {
     pub const CALL_ABANDONED: Self = Self(10);
     /// A call was made by a signal handler that interrupted the recording of another.
     pub const CALL_IN_SIGNAL: Self = Self(11);
+    /// Doorbells of queues, and copies, that are left alone: a thread never came back from where it had
+    /// the lock, or there are more queues than are looked after.
+    pub const LEFT_ALONE: Self = Self(12);
+    /// Kernel names, agents and queues that the process had no memory for.
+    pub const NO_MEMORY: Self = Self(13);
     /// How many causes there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 14;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -243,6 +248,8 @@ impl Loss {
         Self::CALL_RING_FULL,
         Self::CALL_ABANDONED,
         Self::CALL_IN_SIGNAL,
+        Self::LEFT_ALONE,
+        Self::NO_MEMORY,
     ];
 
     /// What was lost and why, for people.
@@ -260,6 +267,12 @@ impl Loss {
             Self::CALL_RING_FULL => "HSA calls: the calling thread's ring full",
             Self::CALL_ABANDONED => "HSA calls: left without a return",
             Self::CALL_IN_SIGNAL => "HSA calls: by a signal handler while another was recorded",
+            Self::NO_MEMORY => {
+                "shim records: the process had no memory for kernel names and the like"
+            }
+            Self::LEFT_ALONE => {
+                "GPU operations: left alone, as a thread never came back from a hook"
+            }
             _ => "unknown cause",
         }
     }

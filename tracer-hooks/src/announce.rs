@@ -76,7 +76,9 @@ pub fn several_gpus() -> bool {
 /// Kernels were loaded.
 pub fn learn_homes(homes: impl Iterator<Item = (u64, u64)>) {
     if let Some(mut known) = HOMES.lock_for(WAIT_NS) {
-        known.extend(homes);
+        for home in homes {
+            sys::push(&mut known, home);
+        }
         known.sort_unstable();
         known.dedup();
     }

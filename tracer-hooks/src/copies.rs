@@ -12,19 +12,18 @@
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use tracer_common::shim::{Copy, Loss};
+use tracer_common::shim::{self, Loss};
 
 use crate::abi::Times;
 use crate::lock::Lock;
+use crate::pool::Batch;
 use crate::queue::Context;
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
-use crate::track::{CAPACITY, Entry, Track};
+use crate::track::{Entry, Track};
 use crate::{abi, sys, view};
 
 const WAIT_NS: u64 = 1_000_000_000;
-/// Copies that may be between [`Copies::begin`] and [`Copies::started`] at once.
-const MARGIN: u64 = 1024;
 /// Answers that are kept.
 const ANSWERS: usize = 16 << 10;
 /// Places that an answer may be at.
@@ -41,7 +40,7 @@ mod wish {
 pub struct Copies {
     /// Those in flight.
     pub track: Track,
-    cache: Lock<Vec<u64>>,
+    cache: Lock<Batch>,
     /// The recording for which the runtime was told to time copies.
     profiled: AtomicU32,
     wish: AtomicU8,
@@ -49,13 +48,14 @@ pub struct Copies {
 }
 
 /// A copy that is about to be requested with `signal` instead of the application's.
+#[derive(Clone, Copy)]
 pub struct Ticket {
     /// Ours.
     pub signal: u64,
-    /// The application's.
-    pub original: u64,
+    /// Where it is in [`Copies::track`].
+    at: u64,
     /// What is being requested.
-    pub record: Copy,
+    record: shim::Copy,
 }
 
 impl Copies {
@@ -63,7 +63,7 @@ impl Copies {
     pub const fn new() -> Self {
         Self {
             track: Track::new(),
-            cache: Lock::new(Vec::new()),
+            cache: Lock::new(Batch::new()),
             profiled: AtomicU32::new(0),
             wish: AtomicU8::new(wish::NONE),
             answers: Answers::new(),
@@ -71,64 +71,68 @@ impl Copies {
     }
 
     /// Takes a signal for a copy that is about to be requested; `None`: request it as it is.
-    pub fn begin(&self, context: &Context<'_>, record: Copy, original: u64) -> Option<Ticket> {
+    ///
+    /// From here on it is in flight, before the runtime is asked: the application's signal is relayed
+    /// whatever becomes of the thread, which waits for nothing any more, and whoever ends a recording
+    /// sees that the signal is used.
+    pub fn begin(
+        &self,
+        context: &Context<'_>,
+        record: shim::Copy,
+        original: u64,
+    ) -> Option<Ticket> {
         let amd = view::signal(original)?;
         if amd.kind.load(Ordering::Relaxed) != abi::signal_kind::USER {
             return None;
         }
         let epoch = context.recording()?;
         if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
-            RUNTIME.profile_copies();
+            sys::uninterrupted(|| RUNTIME.profile_copies());
         }
-        let signal = self.take(context);
-        if signal.is_none() {
-            context.sink.lost(Loss::SIGNAL_POOL, 1);
-        }
-        Some(Ticket { signal: signal?, original, record })
-    }
-
-    fn take(&self, context: &Context<'_>) -> Option<u64> {
-        let mut cache = self.cache.lock_for(WAIT_NS)?;
+        let Some(sequence) = context.sink.reserve(record.enqueue_ns) else {
+            context.sink.lost(Loss::NO_RING, 1);
+            return None;
+        };
+        let Some(mut cache) = self.cache.lock_or_lose(WAIT_NS) else {
+            context.sink.lost(Loss::LEFT_ALONE, 1);
+            return None;
+        };
         // Under the lock: whoever ends the recording empties the cache after this.
         context.recording()?;
-        if self.track.used() + MARGIN > CAPACITY as u64 || !self.track.has_room() {
-            return None;
-        }
         if cache.is_empty() {
             context.pool.take(&mut cache, || RUNTIME.create_signal());
         }
-        cache.pop()
+        let (at, _) = self.track.pushed();
+        let entry = |signal| Entry { signal, original, sequence, barrier: false };
+        let Some(signal) = cache.last().filter(|&signal| self.track.push(entry(signal))) else {
+            context.sink.lost(Loss::SIGNAL_POOL, 1);
+            return None;
+        };
+        cache.pop();
+        Some(Ticket { signal, at, record: shim::Copy { sequence, ..record } })
     }
 
     /// The runtime accepted the copy: records it; its sequence number.
     ///
     /// Not before: HIP tries rectangular copies that the runtime refuses (`HSA_ENABLE_SDMA=0`).
     pub fn started(&self, sink: &dyn Sink, ticket: Ticket) -> Option<u64> {
-        let Ticket { signal, original, mut record } = ticket;
-        let sequence = sink.copy(&mut record).then_some(record.sequence);
-        let entry = Entry { signal, original, sequence: sequence.unwrap_or(0), barrier: false };
-        loop {
-            // Unlike everywhere else there is no way out: the application's signal must get its
-            // decrement, and only this entry remembers it. The margin makes waiting a theory.
-            if let Some(_producer) = self.cache.lock_for(WAIT_NS)
-                && self.track.push(entry)
-            {
-                return sequence;
-            }
-            sys::sleep_ns(100_000);
+        let Ticket { at, mut record, .. } = ticket;
+        let sequence = record.sequence;
+        let recorded = sink.copy(&mut record);
+        if !recorded {
+            self.track.has_no_record(at, sequence);
         }
+        recorded.then_some(sequence)
     }
 
     /// The runtime refused the copy.
     pub fn cancelled(&self, ticket: &Ticket) {
-        if let Some(mut cache) = self.cache.lock_for(WAIT_NS) {
-            cache.push(ticket.signal);
-        }
+        self.track.cancel(ticket.at, ticket.signal);
     }
 
     /// Gives the cached signals back.
     pub fn give_back(&self, pool: &crate::pool::Pool) {
-        if let Some(mut cache) = self.cache.lock_for(WAIT_NS) {
+        if let Some(mut cache) = self.cache.lock_or_lose(WAIT_NS) {
             pool.give(&mut cache);
         }
     }
@@ -209,7 +213,7 @@ impl Answers {
         {
             let _ = self.table.set(fresh);
         }
-        let Some(mut victim) = self.lock.lock_for(WAIT_NS) else { return };
+        let Some(mut victim) = self.lock.lock_or_lose(WAIT_NS) else { return };
         let by = |key: u64| self.places(signal).find(|p| p[0].load(Ordering::Relaxed) == key);
         let place = match (by(signal), times) {
             (Some(place), _) => Some(place),
@@ -230,7 +234,7 @@ impl Answers {
         if signal == 0 || !self.used() {
             return None;
         }
-        let _held = self.lock.lock_for(WAIT_NS)?;
+        let _held = self.lock.lock_or_lose(WAIT_NS)?;
         let place = self.places(signal).find(|p| p[0].load(Ordering::Relaxed) == signal)?;
         let [_, start, end] = place;
         Some(Times { start: start.load(Ordering::Relaxed), end: end.load(Ordering::Relaxed) })

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "plays the runtime's part")]
 
+use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,80 @@ static OURS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 /// Signals decremented through the runtime.
 pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
 static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
+/// Where the next queue is to be, if not at a place of its own: that of one that was destroyed.
+pub static PLACE: AtomicUsize = AtomicUsize::new(0);
+
+/// Functions of the runtime in which a thread can be stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum In {
+    /// A doorbell was rung.
+    Ring,
+    /// A signal is to be created.
+    Create,
+    /// A copy was accepted; it is done.
+    Copy,
+}
+
+/// A thread that stops in [`In`], and goes on when it is told to.
+#[derive(Debug)]
+pub struct Stop {
+    place: In,
+    /// Where it stops next.
+    next: Option<&'static Stop>,
+    stopped: AtomicBool,
+    goes_on: AtomicBool,
+}
+
+thread_local! {
+    static STOP: Cell<Option<&'static Stop>> = const { Cell::new(None) };
+}
+
+impl Stop {
+    /// One that has not come there yet.
+    pub fn new(place: In) -> &'static Self {
+        let (stopped, goes_on) = (AtomicBool::new(false), AtomicBool::new(false));
+        forever(Self { place, next: None, stopped, goes_on })
+    }
+
+    /// One that passes `place` once before it stops at `next`.
+    pub fn after(place: In, next: &'static Self) -> &'static Self {
+        let (stopped, goes_on) = (AtomicBool::new(false), AtomicBool::new(true));
+        forever(Self { place, next: Some(next), stopped, goes_on })
+    }
+
+    /// The calling thread is the one: the next time that it is there.
+    pub fn arm(&'static self) {
+        STOP.set(Some(self));
+    }
+
+    /// Whether the thread is there.
+    pub fn reached(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Lets it go on.
+    pub fn release(&self) {
+        self.goes_on.store(true, Ordering::Release);
+    }
+
+    /// Stops here.
+    pub fn wait(&self) {
+        self.stopped.store(true, Ordering::Release);
+        while !self.goes_on.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn at(place: In) {
+        if let Some(stop) = STOP.get().filter(|stop| stop.place == place) {
+            STOP.set(stop.next);
+            stop.wait();
+        }
+    }
+}
+
+/// While set, no signal is created but by a thread that is about to stop there.
+pub static DRY: AtomicBool = AtomicBool::new(false);
 
 /// A value that lives for ever.
 pub fn forever<T>(value: T) -> &'static T {
@@ -87,6 +162,7 @@ unsafe extern "C-unwind" fn store(signal: u64, value: i64) {
     if crate::view::is_doorbell(signal) {
         // Hardware sees every write; of producers that ring out of order the largest counts.
         signal.value.fetch_max(value, Ordering::AcqRel);
+        Stop::at(In::Ring);
     } else {
         signal.value.store(value, Ordering::Release);
     }
@@ -120,7 +196,11 @@ unsafe extern "C-unwind" fn create(
     _: u64,
     out: *mut u64,
 ) -> Status {
+    if DRY.load(Ordering::Acquire) && STOP.get().is_none_or(|stop| stop.place != In::Create) {
+        return abi::ERROR;
+    }
     entered();
+    Stop::at(In::Create);
     SIGNALS.fetch_add(1, Ordering::Relaxed);
     let made = handle(signal(value, false));
     OURS.lock().expect("whole").insert(made);
@@ -232,6 +312,31 @@ unsafe extern "C-unwind" fn executable_destroy(_: u64) -> Status {
 unsafe extern "C-unwind" fn freeze(_: u64, _: *const c_char) -> Status {
     abi::SUCCESS
 }
+/// A queue on a page of its own, so that whoever touches it when it is destroyed is found out.
+fn fresh_page() -> &'static AmdQueue {
+    // SAFETY: a fresh mapping of a page of zeros, which are valid for a queue.
+    unsafe {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+        let flags = flags | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(core::ptr::null_mut(), 4096, access, flags, -1, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        &*page.cast::<AmdQueue>()
+    }
+}
+
+/// A queue where a destroyed one was.
+fn again(place: usize) -> &'static AmdQueue {
+    protect(place, libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: a page of ours that nobody uses.
+    unsafe { (place as *mut u8).write_bytes(0, 4096) };
+    at(place as u64)
+}
+
+fn protect(page: usize, access: c_int) {
+    // SAFETY: a page that `fresh_page` made.
+    assert_eq!(unsafe { libc::mprotect(page as *mut c_void, 4096, access) }, 0);
+}
+
 unsafe extern "C-unwind" fn queue_create(
     _: u64,
     size: u32,
@@ -242,7 +347,10 @@ unsafe extern "C-unwind" fn queue_create(
     _: u32,
     out: *mut *const AmdQueue,
 ) -> Status {
-    let queue: &'static AmdQueue = zeroed();
+    let queue = match PLACE.swap(0, Ordering::Relaxed) {
+        0 => fresh_page(),
+        place => again(place),
+    };
     let packets: Vec<Packet> = (0..size)
         .map(|_| {
             let packet = Packet([const { AtomicU64::new(0) }; 8]);
@@ -261,7 +369,8 @@ unsafe extern "C-unwind" fn queue_create(
     unsafe { *out = queue };
     abi::SUCCESS
 }
-unsafe extern "C-unwind" fn queue_destroy(_: *const AmdQueue) -> Status {
+unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status {
+    protect(queue as usize, libc::PROT_NONE);
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn copy(
@@ -278,6 +387,7 @@ unsafe extern "C-unwind" fn copy(
         return abi::ERROR;
     }
     complete(at(completion), 5, 6);
+    Stop::at(In::Copy);
     abi::SUCCESS
 }
 
@@ -385,6 +495,11 @@ pub struct FakeQueue {
 pub type Gates = Arc<Mutex<BTreeMap<u64, &'static AtomicBool>>>;
 
 impl FakeQueue {
+    /// The table that it is used through.
+    pub fn core(&self) -> &'static CoreTable {
+        self.core
+    }
+
     /// Reserves a packet.
     pub fn reserve(&self) -> u64 {
         let index = self.amd.write_dispatch_id.fetch_add(1, Ordering::AcqRel);

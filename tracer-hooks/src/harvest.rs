@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use tracer_common::shim::{Complete, Loss};
 
 use crate::abi::{AmdSignal, signal_kind};
+use crate::pool::Batch;
 use crate::queue::{Queue, life};
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
@@ -21,7 +22,7 @@ use crate::view;
 /// What the holder of [`State::work`] works with.
 pub struct Work {
     /// Signals to give back to the pool.
-    returned: Vec<u64>,
+    returned: Batch,
 }
 
 /// What one round of looking found.
@@ -40,7 +41,7 @@ pub struct Round {
 impl Work {
     /// Nothing done yet.
     pub const fn new() -> Self {
-        Self { returned: Vec::new() }
+        Self { returned: Batch::new() }
     }
 
     /// Looks at everything that is in flight.
@@ -110,6 +111,10 @@ impl Work {
         track.harvest(
             look,
             |entry| {
+                if let Some(signal) = entry.cancelled() {
+                    state.pool.take_back(returned, signal);
+                    return Fate::Done;
+                }
                 let Some(signal) = view::signal(entry.signal) else { return Fate::Done };
                 // Acquire: the times were written before the decrement.
                 if signal.value.load(Ordering::Acquire) > 0 {
@@ -125,7 +130,7 @@ impl Work {
                     None => sink.lost(Loss::NO_TIMES, 1),
                 }
                 recycle(signal);
-                returned.push(entry.signal);
+                state.pool.take_back(returned, entry.signal);
                 Fate::Done
             },
             |_| {
@@ -146,11 +151,14 @@ impl Work {
 
     fn queue_leftovers(&mut self, state: &State, sink: &dyn Sink, track: &Track) {
         let mut unfinished = 0;
-        track.discard(|entry| {
-            unfinished += 1;
-            if let Some(signal) = view::signal(entry.signal) {
-                recycle(signal);
-                self.returned.push(entry.signal);
+        track.discard(|entry| match entry.cancelled() {
+            Some(signal) => state.pool.take_back(&mut self.returned, signal),
+            None => {
+                unfinished += 1;
+                if let Some(signal) = view::signal(entry.signal) {
+                    recycle(signal);
+                    state.pool.take_back(&mut self.returned, entry.signal);
+                }
             }
         });
         state.pool.give(&mut self.returned);
@@ -173,7 +181,7 @@ impl Work {
             }
         }
         state.copies.track.discard(|_| unfinished += 1);
-        self.returned.clear();
+        self.returned = Batch::new();
         if unfinished > 0
             && let Some(sink) = state.sink.get()
         {

@@ -10,7 +10,7 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tracer_common::shim::Copy;
+use tracer_common::shim::{Copy, Loss};
 
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
 use crate::copies::Ticket;
@@ -27,13 +27,17 @@ const HELP_NS: u64 = 200_000;
 /// How long a hook waits for the worker's lock.
 const WORK_WAIT_NS: u64 = 200_000_000;
 
-/// Runs our own code: a panic, which is a bug, ends here and switches everything off.
+/// Runs our own code: the thread is not cancelled in it, and a panic, which is a bug, ends here and
+/// switches everything off.
 #[inline]
-pub fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
+pub fn contained<R: core::marker::Copy>(run: impl FnOnce() -> R) -> Option<R> {
+    let uncancelled = sys::Uncancelled::begin();
     let result = catch_unwind(AssertUnwindSafe(run)).ok();
     if result.is_none() {
         lifecycle::give_up();
     }
+    // Last, and with nothing to be dropped: the thread may end here.
+    uncancelled.end();
     result
 }
 
@@ -124,9 +128,12 @@ fn doorbell(signal: u64, value: i64) -> bool {
     let address = amd.queue.load(Ordering::Relaxed);
     contained(|| {
         let known = STATE.registry.find(address);
-        let Some(queue) =
-            known.or_else(|| STATE.active().then(|| announce::stranger(address)).flatten())
-        else {
+        let Some(queue) = known.or_else(|| STATE.active().then(|| meet(address)).flatten()) else {
+            if STATE.active()
+                && let Some(sink) = STATE.sink.get()
+            {
+                sink.lost(Loss::LEFT_ALONE, 1);
+            }
             return false;
         };
         let Some(context) = STATE.context() else { return false };
@@ -138,6 +145,12 @@ fn doorbell(signal: u64, value: i64) -> bool {
         true
     })
     .unwrap_or(false)
+}
+
+/// Makes a queue known whose creation was not seen.
+#[cold]
+fn meet(address: usize) -> Option<&'static crate::queue::Queue> {
+    sys::uninterrupted(|| announce::stranger(address))
 }
 
 /// What follows a doorbell outside of the queue's lock.
@@ -196,9 +209,7 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
     if let Some(ours) = ours {
         contained(|| {
             settle(ours);
-            // The worker must not look at the runtime's memory from now on.
-            let _producer = ours.lock_for(WORK_WAIT_NS);
-            ours.life.store(life::CLOSING, Ordering::Release);
+            ours.close();
         });
     }
     let Some(destroy) = RUNTIME.queue_destroy.get() else { return abi::ERROR };

@@ -43,6 +43,8 @@ pub mod registry;
 pub mod runtime;
 #[cfg(test)]
 mod scenarios;
+#[cfg(test)]
+mod schedules;
 pub mod sink;
 pub mod state;
 mod symbols;

@@ -289,7 +289,7 @@ pub fn in_flight() -> u64 {
 
 /// Ends what is left of a recording if nothing is in flight any more.
 pub fn finish_draining() {
-    if STATE.phase.get() != Phase::Settling || STATE.pool.outstanding() > 0 {
+    if STATE.phase.get() != Phase::Settling || in_flight() > 0 {
         return;
     }
     let Some(&sink) = STATE.sink.get() else { return };
@@ -299,7 +299,7 @@ pub fn finish_draining() {
     }
     let Some(_switching) = SWITCH.try_lock() else { return };
     if STATE.phase.apply(Event::Settle).is_ok() {
-        STATE.pool.destroy_all(|signal| RUNTIME.destroy_signal(signal));
+        STATE.pool.destroy_idle(|signal| RUNTIME.destroy_signal(signal));
         announce::forget();
         sink.state(state::DORMANT);
     }
@@ -321,27 +321,26 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
     if !STATE.late.load(Ordering::Relaxed) || !installed() {
         return shut_down();
     }
-    let work = contained(|| {
-        let work = STATE.work.lock_for(CLOSE_WAIT_NS);
-        match work {
-            Some(mut work) => {
-                make_ready(&mut work);
-                Some(work)
-            }
-            None => {
-                keep();
-                None
-            }
+    // A thread that is cancelled in the runtime would take the lock with it.
+    let uncancelled = sys::Uncancelled::begin();
+    let mut work = None;
+    contained(|| {
+        work = STATE.work.lock_for(CLOSE_WAIT_NS);
+        match &mut work {
+            Some(work) => make_ready(work),
+            None => keep(),
         }
     });
     let status = shut_down();
     contained(|| {
-        if let Some(Some(mut work)) = work
+        if let Some(work) = &mut work
             && RUNTIME.is_gone()
         {
-            gone(&mut work);
+            gone(work);
         }
     });
+    drop(work);
+    uncancelled.end();
     status
 }
 
@@ -355,7 +354,7 @@ fn make_ready(work: &mut Guard<'_, Work>) {
         // It probably does: the application has no queue left. The runtime of Debian 12 complains of
         // each signal that is not destroyed.
         STATE.copies.give_back(&STATE.pool);
-        STATE.pool.destroy_free(|signal| RUNTIME.destroy_signal(signal));
+        STATE.pool.destroy_idle(|signal| RUNTIME.destroy_signal(signal));
     }
     if let Some(kept) = KEPT.try_lock().and_then(|mut kept| kept.take()) {
         kept.end();
@@ -432,7 +431,7 @@ pub fn close() {
     }
     work.forget(&STATE);
     STATE.copies.give_back(&STATE.pool);
-    STATE.pool.destroy_free(|signal| RUNTIME.destroy_signal(signal));
+    STATE.pool.destroy_idle(|signal| RUNTIME.destroy_signal(signal));
     STATE.pool.forget();
     announce::forget();
     closed();

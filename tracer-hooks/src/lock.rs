@@ -3,7 +3,9 @@
 //! Whoever waits belongs to the traced process, so every acquisition has a bound and every caller a
 //! plan for not getting it: the doorbell is then rung as the application asked and the packets go
 //! unrecorded. The bound is far above any delay that a healthy machine produces; it exists for the
-//! thread that was killed, or stopped by a debugger, inside.
+//! thread that left by `siglongjmp`, or was stopped by a debugger, inside. Where threads of the program
+//! wait again and again, the first that waits in vain is the last ([`Lock::lock_or_lose`]): what the
+//! lock guards is left alone from then on.
 
 #![expect(unsafe_code, reason = "a lock owns a cell")]
 
@@ -18,6 +20,8 @@ use crate::sys;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
+/// Its owner never came back: nobody gets it any more.
+const LOST: u32 = 3;
 
 /// How often whoever waits looks: when the machine stood still, so did the owner.
 const LOOK_NS: u64 = 20_000_000;
@@ -40,43 +44,75 @@ impl<T> Lock<T> {
         Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
+    fn becomes(&self, from: u32, to: u32) -> bool {
+        // Acquire pairs with the Release by which the last owner let go.
+        self.word.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // Acquire pairs with the Release in `Guard::drop`.
-        self.word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .ok()
-            .map(|_| Guard(self))
+        self.becomes(FREE, HELD).then(|| Guard(self))
     }
 
     /// Takes the lock, waiting at most `timeout_ns` for it.
     #[inline]
     pub fn lock_for(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
-        self.try_lock().or_else(|| self.wait(timeout_ns))
+        self.try_lock().or_else(|| self.wait(timeout_ns, || true))
     }
 
+    /// As [`Lock::lock_for`], and whoever waits in vain is the last to wait: the lock counts as lost from
+    /// then on, nobody gets it, and nobody waits for it.
+    #[inline]
+    pub fn lock_or_lose(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
+        self.try_lock().or_else(|| self.wait(timeout_ns, || self.lose()))
+    }
+
+    /// Whether it is lost.
+    pub fn is_lost(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == LOST
+    }
+
+    /// Gives up a lock that somebody else has; false when it is free by now. Should its owner come back
+    /// after all, it is alone with the value.
+    fn lose(&self) -> bool {
+        let lost = self.becomes(AWAITED, LOST) || self.becomes(HELD, LOST);
+        if lost {
+            sys::futex_wake(&self.word, u32::MAX >> 1);
+        }
+        lost || self.is_lost()
+    }
+
+    /// `gives_up`: asked when the time is over; false to look again.
     #[cold]
-    fn wait(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
+    fn wait(&self, timeout_ns: u64, gives_up: impl Fn() -> bool) -> Option<Guard<'_, T>> {
         for _ in 0..64 {
-            sys::relax(8);
-            if self.word.load(Ordering::Relaxed) == FREE
-                && let Some(guard) = self.try_lock()
-            {
-                return Some(guard);
+            match self.word.load(Ordering::Relaxed) {
+                LOST => return None,
+                FREE if self.becomes(FREE, HELD) => return Some(Guard(self)),
+                _ => sys::relax(8),
             }
         }
         let mut waited: Waited<LOOK_NS> = Waited::since(sys::now_ns());
         let mut left_ns = timeout_ns;
-        // From here on the lock is taken as AWAITED, so that its release wakes the next waiter.
-        while self.word.swap(AWAITED, Ordering::Acquire) != FREE {
+        loop {
+            match self.word.load(Ordering::Relaxed) {
+                LOST => return None,
+                // From here on the lock is taken as AWAITED, so that its release wakes the next waiter.
+                FREE if self.becomes(FREE, AWAITED) => return Some(Guard(self)),
+                HELD if !self.becomes(HELD, AWAITED) => continue,
+                FREE => continue,
+                _ => {}
+            }
             if left_ns == 0 {
-                return None;
+                if gives_up() {
+                    return None;
+                }
+                continue;
             }
             sys::futex_wait(&self.word, AWAITED, left_ns.min(LOOK_NS));
             left_ns = timeout_ns.saturating_sub(waited.look(sys::now_ns()));
         }
-        Some(Guard(self))
     }
 }
 
@@ -84,8 +120,12 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Release pairs with the Acquire of the next owner.
-        if self.0.word.swap(FREE, Ordering::AcqRel) == AWAITED {
-            sys::futex_wake(&self.0.word);
+        let word = &self.0.word;
+        if word.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Relaxed).is_err()
+            // A lost one stays lost.
+            && word.compare_exchange(AWAITED, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
+        {
+            sys::futex_wake(word, 1);
         }
     }
 }
@@ -110,6 +150,24 @@ impl<T> DerefMut for Guard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_lost_once_and_nobody_waits_for_it_again() {
+        const LONG_NS: u64 = 3_600_000_000_000;
+        let lock = Lock::new(7);
+        let owner = lock.lock_or_lose(LONG_NS).expect("free");
+        std::thread::scope(|scope| {
+            // Whoever waits already is told.
+            let others: Vec<_> =
+                (0..3).map(|_| scope.spawn(|| lock.lock_for(LONG_NS).is_none())).collect();
+            assert!(lock.lock_or_lose(1_000_000).is_none() && lock.is_lost());
+            assert!(others.into_iter().all(|other| other.join().expect("no panic")));
+        });
+        assert!(lock.lock_for(LONG_NS).is_none() && lock.lock_or_lose(LONG_NS).is_none());
+        assert_eq!(*owner, 7);
+        drop(owner);
+        assert!(lock.is_lost() && lock.try_lock().is_none(), "for ever");
+    }
 
     #[test]
     fn one_owner_at_a_time_and_nobody_waits_for_ever() {

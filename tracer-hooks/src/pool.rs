@@ -5,9 +5,8 @@
 //! destroyed when nothing is recorded any more: the runtime of Debian 12 (asserts enabled) prints
 //! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten.
 
-use std::collections::BTreeSet;
-
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
+use crate::sys;
 
 /// Most signals that exist at once.
 pub const CAP: usize = 64 << 10;
@@ -20,12 +19,60 @@ const ON_THE_SPOT: usize = 256;
 /// How long anybody waits for the pool's lock.
 const WAIT_NS: u64 = 1_000_000_000;
 
+/// Signals at hand, in fixed memory: where a doorbell rings nothing is allocated.
+pub struct Batch {
+    signals: [u64; BATCH],
+    count: usize,
+}
+
+impl Batch {
+    /// None.
+    pub const fn new() -> Self {
+        Self { signals: [0; BATCH], count: 0 }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The one that [`Batch::pop`] would take.
+    #[inline]
+    pub fn last(&self) -> Option<u64> {
+        self.signals.get(self.count.checked_sub(1)?).copied()
+    }
+
+    /// Takes one.
+    #[inline]
+    pub fn pop(&mut self) -> Option<u64> {
+        let last = self.last();
+        self.count = self.count.saturating_sub(1);
+        last
+    }
+
+    /// Adds one; false when there is no room.
+    pub fn push(&mut self, signal: u64) -> bool {
+        let place = self.signals.get_mut(self.count);
+        place.map(|place| *place = signal).map(|()| self.count += 1).is_some()
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The pool. Whoever takes a signal is handed one of value 1 without times.
+///
+/// A thread that never comes back from here takes the pool with it: no packet gets a signal any more.
 pub struct Pool(Lock<Inner>);
 
 struct Inner {
     /// Every signal that exists.
     all: Vec<u64>,
+    /// Has room for all of them.
     free: Vec<u64>,
     /// Signals that the GPU may or may not write some day: never used again.
     quarantined: usize,
@@ -37,71 +84,116 @@ impl Pool {
         Self(Lock::new(Inner { all: Vec::new(), free: Vec::new(), quarantined: 0 }))
     }
 
-    /// Moves up to [`BATCH`] signals into `cache`, making some with `create` if there are none.
-    pub fn take(&self, cache: &mut Vec<u64>, create: impl Fn() -> Option<u64>) {
-        let Some(mut inner) = self.0.lock_for(WAIT_NS) else { return };
+    fn lock(&self) -> Option<Guard<'_, Inner>> {
+        self.0.lock_or_lose(WAIT_NS)
+    }
+
+    /// Fills `cache`, making some signals with `create` if there are none.
+    pub fn take(&self, cache: &mut Batch, create: impl Fn() -> Option<u64>) {
+        let Some(mut inner) = self.lock() else { return };
         if inner.free.is_empty() {
-            inner.grow(ON_THE_SPOT, create);
+            sys::uninterrupted(|| inner.grow(ON_THE_SPOT, create));
         }
-        let at = inner.free.len().saturating_sub(BATCH);
-        cache.extend(inner.free.drain(at..));
+        while let Some(&signal) = inner.free.last()
+            && cache.push(signal)
+        {
+            inner.free.pop();
+        }
     }
 
     /// Gives signals back; `signals` is empty afterwards.
-    pub fn give(&self, signals: &mut Vec<u64>) {
+    pub fn give(&self, signals: &mut Batch) {
         if !signals.is_empty()
-            && let Some(mut inner) = self.0.lock_for(WAIT_NS)
+            && let Some(mut inner) = self.lock()
         {
-            inner.free.append(signals);
+            while inner.free.len() < inner.free.capacity()
+                && let Some(signal) = signals.pop()
+            {
+                inner.free.push(signal);
+            }
+        }
+        signals.count = 0;
+    }
+
+    /// Adds a signal to those that are given back together.
+    pub fn take_back(&self, returned: &mut Batch, signal: u64) {
+        if !returned.push(signal) {
+            self.give(returned);
+            returned.push(signal);
         }
     }
 
     /// Counts a signal that will not come back.
     pub fn quarantine(&self) {
-        if let Some(mut inner) = self.0.lock_for(WAIT_NS) {
+        if let Some(mut inner) = self.lock() {
             inner.quarantined += 1;
         }
     }
 
-    /// Makes `count` more if fewer than [`LOW`] are free.
+    /// Makes `count` more, or a few less, if fewer than [`LOW`] are free.
     pub fn top_up(&self, count: usize, create: impl Fn() -> Option<u64>) {
-        // Signals are made outside the lock: a launching thread may want some meanwhile.
-        let wanted = match self.0.try_lock() {
-            Some(inner) if inner.free.len() < LOW => count.min(CAP.saturating_sub(inner.all.len())),
-            _ => return,
-        };
-        let mut made: Vec<u64> = (0..wanted).map_while(|_| create()).collect();
-        if let Some(mut inner) = self.0.lock_for(WAIT_NS) {
-            inner.all.extend_from_slice(&made);
-            inner.free.append(&mut made);
+        for _ in 0..count.div_ceil(BATCH) {
+            let wanted = match self.0.try_lock() {
+                Some(mut inner) if inner.free.len() < LOW => inner.room(BATCH),
+                _ => return,
+            };
+            // Signals are made outside the lock: a launching thread may want some meanwhile.
+            let mut made = Batch::new();
+            for signal in (0..wanted).map_while(|_| create()) {
+                made.push(signal);
+            }
+            let Some(mut inner) = self.lock() else { return };
+            // Where others have taken the room, and there is no memory for more, the rest is forgotten.
+            for signal in (0..inner.room(made.count)).map_while(|_| made.pop()) {
+                inner.all.push(signal);
+                inner.free.push(signal);
+            }
+            if wanted < BATCH {
+                return;
+            }
         }
     }
 
     /// Signals that somebody has taken and will give back.
     pub fn outstanding(&self) -> usize {
-        self.0.lock_for(WAIT_NS).map_or(usize::MAX, |inner| {
+        self.lock().map_or(usize::MAX, |inner| {
             inner.all.len().saturating_sub(inner.free.len() + inner.quarantined)
         })
     }
 
-    /// Calls `destroy` with every signal that nobody has, and forgets it.
-    pub fn destroy_free(&self, destroy: impl Fn(u64)) {
-        let Some(mut inner) = self.0.lock_for(WAIT_NS) else { return };
-        let free: BTreeSet<u64> = core::mem::take(&mut inner.free).into_iter().collect();
-        inner.all.retain(|signal| !free.contains(signal));
-        free.into_iter().for_each(destroy);
-    }
-
     /// Empties the pool of a runtime that is gone: the signals went with it.
     pub fn forget(&self) {
-        if let Some(mut inner) = self.0.lock_for(WAIT_NS) {
-            *inner = Inner { all: Vec::new(), free: Vec::new(), quarantined: 0 };
+        if let Some(mut inner) = self.lock() {
+            inner.all = Vec::new();
+            inner.free = Vec::new();
+            inner.quarantined = 0;
+        }
+    }
+
+    /// Calls `destroy` with every signal that nobody has. Those that a thread has which never came back
+    /// stay, for it may: no packet may ever carry a signal that does not exist.
+    pub fn destroy_idle(&self, destroy: impl Fn(u64)) {
+        let Some(mut inner) = self.lock() else { return };
+        let Inner { all, free, .. } = &mut *inner;
+        free.sort_unstable();
+        all.retain(|signal| {
+            let stays = free.binary_search(signal).is_err();
+            if !stays {
+                destroy(*signal);
+            }
+            stays
+        });
+        // Its room stays, for those that come back.
+        free.clear();
+        inner.quarantined = inner.all.len();
+        if inner.all.is_empty() {
+            inner.all = Vec::new();
         }
     }
 
     /// Empties the pool and calls `destroy` with every signal there is, wherever it is.
     pub fn destroy_all(&self, destroy: impl Fn(u64)) {
-        let Some(mut inner) = self.0.lock_for(WAIT_NS) else { return };
+        let Some(mut inner) = self.lock() else { return };
         inner.free = Vec::new();
         inner.quarantined = 0;
         for signal in core::mem::take(&mut inner.all) {
@@ -117,9 +209,17 @@ impl Default for Pool {
 }
 
 impl Inner {
-    fn grow(&mut self, count: usize, create: impl Fn() -> Option<u64>) {
+    /// How many of `count` more signals there can be.
+    fn room(&mut self, count: usize) -> usize {
         let count = count.min(CAP.saturating_sub(self.all.len()));
-        for signal in (0..count).map_while(|_| create()) {
+        let free = self.all.len() + count - self.free.len();
+        let room = self.all.try_reserve(count).and_then(|()| self.free.try_reserve(free));
+        if room.is_ok() { count } else { 0 }
+    }
+
+    fn grow(&mut self, count: usize, create: impl Fn() -> Option<u64>) {
+        let room = self.room(count);
+        for signal in (0..room).map_while(|_| create()) {
             self.all.push(signal);
             self.free.push(signal);
         }
@@ -130,6 +230,19 @@ impl Inner {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    fn taken(pool: &Pool, create: impl Fn() -> Option<u64>) -> Vec<u64> {
+        let mut batch = Batch::new();
+        pool.take(&mut batch, create);
+        std::iter::from_fn(|| batch.pop()).collect()
+    }
+
+    fn batch(signals: &[u64]) -> Batch {
+        let mut batch = Batch::new();
+        assert!(signals.iter().all(|&signal| batch.push(signal)));
+        batch
+    }
 
     #[test]
     fn signals_are_unique_counted_and_all_destroyed() {
@@ -139,18 +252,18 @@ mod tests {
             next.set(next.get() + 1);
             Some(next.get())
         };
-        let mut cache = Vec::new();
-        pool.take(&mut cache, create);
-        assert_eq!(cache.len(), BATCH);
+        let mut signals = taken(&pool, create);
+        assert_eq!(signals.len(), BATCH);
         pool.top_up(2000, create);
-        let mut more = Vec::new();
         while pool.outstanding() < 1000 {
-            pool.take(&mut more, create);
+            signals.extend(taken(&pool, create));
         }
-        let distinct: BTreeSet<u64> = cache.iter().chain(&more).copied().collect();
-        assert_eq!(distinct.len(), cache.len() + more.len());
-        pool.give(&mut more);
-        assert_eq!((pool.outstanding(), more.len()), (BATCH, 0));
+        let distinct: BTreeSet<u64> = signals.iter().copied().collect();
+        assert_eq!(distinct.len(), signals.len());
+        for chunk in signals[BATCH..].chunks(BATCH) {
+            pool.give(&mut batch(chunk));
+        }
+        assert_eq!(pool.outstanding(), BATCH);
         pool.quarantine();
         assert_eq!(pool.outstanding(), BATCH - 1);
         let destroyed = Cell::new(0);
@@ -159,17 +272,31 @@ mod tests {
         assert_eq!(pool.outstanding(), 0);
     }
 
+    /// What a thread took that never comes back stays, and is not counted on.
+    #[test]
+    fn what_somebody_has_is_not_destroyed_with_the_rest() {
+        let pool = Pool::new();
+        let next = Cell::new(0);
+        let create = || {
+            next.set(next.get() + 1);
+            Some(next.get())
+        };
+        let lost = taken(&pool, create);
+        let given = taken(&pool, create);
+        pool.give(&mut batch(&given));
+        let destroyed = std::cell::RefCell::new(Vec::new());
+        pool.destroy_idle(|signal| destroyed.borrow_mut().push(signal));
+        assert!(lost.iter().all(|signal| !destroyed.borrow().contains(signal)));
+        assert_eq!(destroyed.borrow().len() + lost.len(), next.get() as usize);
+        assert_eq!(pool.outstanding(), 0);
+        assert!(taken(&pool, create).iter().all(|signal| !lost.contains(signal)));
+    }
+
     #[test]
     fn the_cap_holds_and_a_runtime_out_of_signals_is_no_error() {
         let pool = Pool::new();
-        let mut cache = Vec::new();
-        for _ in 0..2 * CAP / BATCH {
-            pool.take(&mut cache, || Some(8));
-        }
-        assert_eq!(cache.len(), CAP);
-        let dry = Pool::new();
-        let mut none = Vec::new();
-        dry.take(&mut none, || None);
-        assert!(none.is_empty());
+        let all: usize = (0..2 * CAP / BATCH).map(|_| taken(&pool, || Some(8)).len()).sum();
+        assert_eq!(all, CAP);
+        assert!(taken(&Pool::new(), || None).is_empty());
     }
 }

@@ -6,22 +6,31 @@
 //! has rung for, all of which have been instrumented by then. Handling only the caller's own packet loses some: another
 //! producer's doorbell lets the packet processor consume a published packet that nobody has looked
 //! at (2 of 31,000 when it was tried). Nothing is held back for ever: the producer of the missing
-//! packet rings later, and if it rang too early the worker looks again. And nothing is rung that
-//! nobody asked for: a slot above every doorbell may hold anything (programs clear a slot with
-//! zeros before they fill it, and a header of 0 is a vendor-specific packet).
+//! packet rings later, if it rang too early the worker looks again, and after [`HELD_LONGEST_NS`] what
+//! was asked for is rung. And nothing is rung that nobody asked for: a slot above every doorbell may
+//! hold anything (programs clear a slot with zeros before they fill it, and a header of 0 is a
+//! vendor-specific packet).
 //!
-//! Whatever goes wrong, the application is safe: a packet is changed by one aligned 8-byte store
-//! of its completion signal, so the packet processor completes either the application's signal or
-//! ours, and the application's is decremented by us only when ours was.
+//! Whatever goes wrong, the application is safe: a packet is changed by one aligned 8-byte
+//! compare-exchange of its completion signal, so the packet processor completes either the
+//! application's signal or ours, the application's is decremented by us only when ours was, and a
+//! packet that another has replaced meanwhile stays as it is. A queue whose lock cannot be had, because
+//! a thread never came back from here, is left alone from then on: its doorbells ring as they are asked
+//! to.
+//!
+//! The runtime's queue is touched by a thread whose doorbell it is, until it has rung: what rang may run,
+//! and be destroyed by another thread, before this one goes on. Whoever else touches it holds
+//! [`Queue::outside`], which whoever destroys it waits for.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tracer_common::shim::{Barrier, Dispatch, Loss, packet_flag};
+use tracer_common::waited::Waited;
 
 use crate::abi::{self, AmdQueue, Packet, packet_type};
 use crate::lock::{Guard, Lock};
 use crate::phase::Machine;
-use crate::pool::{self, Pool};
+use crate::pool::{Batch, Pool};
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
 use crate::track::{Entry, Track};
@@ -29,6 +38,17 @@ use crate::{announce, sys, view};
 
 /// How long a doorbell waits for the queue's lock before it is rung as it is.
 pub const DOORBELL_WAIT_NS: u64 = 1_000_000_000;
+/// How long a doorbell is held back at most for a packet that nobody publishes.
+pub const HELD_LONGEST_NS: u64 = 3_000_000_000;
+/// How long the worker queues for the lock of a queue that it could not have for a second.
+const LAST_WAIT_NS: u64 = 200_000_000;
+/// How long whoever destroys a queue waits for the worker to be out of it, which is microseconds when the
+/// worker has a CPU.
+const OUTSIDE_WAIT_NS: u64 = 10_000_000_000;
+/// And for threads that ring: one that has rung touches the queue no more.
+const INSIDE_WAIT_NS: u64 = 200_000_000;
+/// The longest time between two looks of the worker that counts.
+const LOOK_NS: u64 = 20_000_000;
 
 /// Life of a [`Queue`] object, which is used again and again.
 pub mod life {
@@ -56,9 +76,23 @@ pub struct Queue {
     pub size: AtomicU32,
     /// Its packets in flight.
     pub track: Track,
-    /// A doorbell is held back for a packet that is reserved and not published.
+    /// A doorbell is held back for a packet that is not published.
     pub held: AtomicBool,
+    /// One more than the largest doorbell value seen; 0 for none. Written with the producer's lock.
+    asked: AtomicU64,
     producer: Lock<Producer>,
+    /// Held, before the producer's lock is taken, by whoever touches the runtime's queue although the
+    /// application does not ask for it at that moment.
+    outside: Lock<Watch>,
+}
+
+/// How long the worker has looked in vain.
+struct Watch {
+    /// At a doorbell that is held back, while the next packet was this one.
+    held: Waited<LOOK_NS>,
+    next: u64,
+    /// For the producer's lock.
+    locked: Waited<LOOK_NS>,
 }
 
 /// What the holder of the queue's lock works with.
@@ -71,10 +105,10 @@ pub struct Producer {
     consumed: u64,
     /// First packet that was not looked at.
     next: u64,
-    /// Largest doorbell value seen.
-    asked: Option<u64>,
+    /// Packets below were held back for too long, and are held back no more.
+    let_pass: u64,
     /// Signals at hand.
-    pub cache: Vec<u64>,
+    cache: Batch,
     /// Numbers of packets whose doorbell and whose finding fell apart, in the slots of their indices.
     /// Below `next`: found by another packet's doorbell; their own will tell who enqueued them. From
     /// `next` on: rung for, and not yet found.
@@ -146,19 +180,21 @@ impl Queue {
             size: AtomicU32::new(0),
             track: Track::new(),
             held: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
             producer: Lock::new(Producer {
                 epoch: 0,
                 start: 0,
                 consumed: 0,
                 next: 0,
-                asked: None,
-                cache: Vec::new(),
+                let_pass: 0,
+                cache: Batch::new(),
                 numbers: Vec::new(),
             }),
+            outside: Lock::new(Watch { held: Waited::since(0), next: 0, locked: Waited::since(0) }),
         }
     }
 
-    /// The runtime's queue, while this one is live. Valid only as long as the lock is held.
+    /// The runtime's queue, while this one is live. See the module for who may ask, and until when.
     fn amd(&self) -> Option<&'static AmdQueue> {
         match self.life.load(Ordering::Acquire) {
             life::LIVE => view::queue(self.address.load(Ordering::Relaxed)),
@@ -166,45 +202,51 @@ impl Queue {
         }
     }
 
-    /// Takes the queue's lock.
-    pub fn lock_for(&self, timeout_ns: u64) -> Option<Guard<'_, Producer>> {
-        self.producer.lock_for(timeout_ns)
+    /// The same for a thread that rings `doorbell`: only if that is this queue's, and not that of
+    /// another one which was where this one is now.
+    fn amd_of(&self, doorbell: u64) -> Option<&'static AmdQueue> {
+        self.amd().filter(|amd| amd.doorbell_signal.load(Ordering::Relaxed) == doorbell)
+    }
+
+    /// Whether this object can stand for another queue.
+    pub fn is_reusable(&self) -> bool {
+        self.life.load(Ordering::Acquire) == life::FREE && !self.producer.is_lost()
     }
 
     /// Begins recording a queue that was just created: whatever it gets from now on is seen.
     pub fn begin(&self, epoch: u32) {
-        if let Some(mut producer) = self.lock_for(DOORBELL_WAIT_NS)
+        if let Some(mut producer) = self.producer.lock_or_lose(DOORBELL_WAIT_NS)
             && let Some(amd) = self.amd()
         {
+            self.asked.store(0, Ordering::Relaxed);
             producer.begin(epoch, amd.write_dispatch_id.load(Ordering::Acquire));
         }
     }
 
     /// The application rings `doorbell` with `value`.
     pub fn ring(&self, context: &Context<'_>, doorbell: u64, value: i64) -> Rung {
-        let locked = self.lock_for(DOORBELL_WAIT_NS);
-        let (Some(mut producer), Some(amd), Some(epoch)) =
-            (locked, self.amd(), context.recording())
-        else {
+        let Some(mut producer) = self.producer.lock_or_lose(DOORBELL_WAIT_NS) else {
+            return self.ring_unseen(context, doorbell, value);
+        };
+        let (Some(amd), Some(epoch)) = (self.amd_of(doorbell), context.recording()) else {
             RUNTIME.ring(doorbell, value);
             return Rung::default();
         };
         let value = value as u64;
         if producer.epoch != epoch {
             let before = producer.meet(epoch, amd, value);
+            self.asked.store(0, Ordering::Relaxed);
             if before > 0 {
                 context.sink.lost(Loss::BEFORE_ATTACH, before);
             }
         }
-        if value < producer.start {
-            // From before this queue was recorded: its producer alone knows when to ring.
-            RUNTIME.ring(doorbell, value as i64);
-            if value < producer.consumed {
-                // Somebody who did not meet us yet rang for it.
-                context.sink.lost(Loss::BEFORE_ATTACH, 1);
-            }
+        let early = value < producer.start;
+        if early && value < producer.consumed {
+            // Somebody who did not meet us yet rang for it.
+            context.sink.lost(Loss::BEFORE_ATTACH, 1);
         }
-        producer.asked = producer.asked.max(Some(value));
+        let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
+        self.asked.store(asked, Ordering::Relaxed);
         let found_before = value < producer.next;
         let mut rung = self.advance(&mut producer, context, amd, Some(value));
         if found_before {
@@ -218,18 +260,48 @@ impl Queue {
                 producer.keep_number(Number { index: value, sequence, time_ns });
             }
         }
+        self.note_held(&producer);
+        if early {
+            // From before this queue was recorded: its producer alone knows when to ring.
+            RUNTIME.ring(doorbell, value as i64);
+        }
         if producer.next > producer.start {
             // Also when nothing is new: an application may ring twice, and a doorbell that is
             // rung too often does no harm.
             RUNTIME.ring(doorbell, (producer.next - 1) as i64);
         }
-        self.note_held(&producer, amd);
+        // The queue may be gone by now.
         rung
+    }
+
+    /// The same where a thread never came back with the lock: what it was asked to ring for, and may have
+    /// held back, is rung with it.
+    #[cold]
+    fn ring_unseen(&self, context: &Context<'_>, doorbell: u64, value: i64) -> Rung {
+        self.held.store(false, Ordering::Relaxed);
+        let asked = self.asked.load(Ordering::Relaxed);
+        if context.recording().is_some() {
+            context.sink.lost(Loss::LEFT_ALONE, 1);
+        }
+        let same = self.amd_of(doorbell).is_some() && asked > 0;
+        let before = if same { asked - 1 } else { 0 };
+        RUNTIME.ring(doorbell, before.max(value as u64) as i64);
+        Rung::default()
     }
 
     /// Looks again at a queue whose doorbell is held back; called by the worker.
     pub fn retry(&self, context: &Context<'_>) -> Rung {
-        let Some(mut producer) = self.producer.try_lock() else { return Rung::default() };
+        let Some(mut watch) = self.outside.try_lock() else { return Rung::default() };
+        let now = sys::now_ns();
+        let mut locked = self.producer.try_lock();
+        if locked.is_none() && watch.locked.look(now) >= DOORBELL_WAIT_NS {
+            locked = self.producer.lock_or_lose(LAST_WAIT_NS);
+            if self.producer.is_lost() {
+                self.ring_what_is_held(&watch);
+            }
+        }
+        let Some(mut producer) = locked else { return Rung::default() };
+        watch.locked = Waited::since(now);
         let same = context.recording() == Some(producer.epoch);
         let Some(amd) = self.amd().filter(|_| same) else {
             self.held.store(false, Ordering::Relaxed);
@@ -237,36 +309,56 @@ impl Queue {
         };
         let before = producer.next;
         let rung = self.advance(&mut producer, context, amd, None);
+        if producer.next != watch.next {
+            (watch.next, watch.held) = (producer.next, Waited::since(now));
+        }
         if producer.next > before {
             let doorbell = amd.doorbell_signal.load(Ordering::Relaxed);
             RUNTIME.ring(doorbell, (producer.next - 1) as i64);
+        } else if watch.held.look(now) >= HELD_LONGEST_NS {
+            producer.let_pass = self.asked.load(Ordering::Relaxed);
+            self.ring_what_is_held(&watch);
+            watch.held = Waited::since(now);
         }
-        self.note_held(&producer, amd);
+        self.note_held(&producer);
         rung
     }
 
     /// Rings what is held back and forgets where we are; recording stopped. Gives the cached
     /// signals to `pool`.
     pub fn release(&self, pool: &Pool) {
-        let Some(mut producer) = self.lock_for(DOORBELL_WAIT_NS) else { return };
-        if let Some(asked) = producer.asked
-            && asked >= producer.next
-            && producer.epoch != 0
-            && let Some(amd) = self.amd()
-        {
-            RUNTIME.ring(amd.doorbell_signal.load(Ordering::Relaxed), asked as i64);
+        let outside = self.outside.lock_for(DOORBELL_WAIT_NS);
+        let locked = self.producer.lock_or_lose(DOORBELL_WAIT_NS);
+        if let Some(outside) = outside {
+            self.ring_what_is_held(&outside);
         }
+        let Some(mut producer) = locked else { return };
         self.held.store(false, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
         producer.epoch = 0;
-        producer.asked = None;
         pool.give(&mut producer.cache);
     }
 
-    fn note_held(&self, producer: &Producer, amd: &AmdQueue) {
-        let write = amd.write_dispatch_id.load(Ordering::Relaxed);
-        let held =
-            producer.asked.is_some_and(|asked| asked >= producer.next) && producer.next < write;
-        self.held.store(held, Ordering::Relaxed);
+    /// Rings for everything that somebody has rung for.
+    fn ring_what_is_held(&self, _outside: &Guard<'_, Watch>) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        if self.held.swap(false, Ordering::Relaxed)
+            && let Some(amd) = self.amd()
+        {
+            RUNTIME.ring(amd.doorbell_signal.load(Ordering::Relaxed), asked as i64 - 1);
+        }
+    }
+
+    /// The runtime's queue is about to be destroyed: nobody touches it from now on.
+    pub fn close(&self) {
+        let _outside = self.outside.lock_for(OUTSIDE_WAIT_NS);
+        let _producer = self.producer.lock_or_lose(INSIDE_WAIT_NS);
+        self.life.store(life::CLOSING, Ordering::Release);
+    }
+
+    fn note_held(&self, producer: &Producer) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        self.held.store(asked > producer.next.max(producer.let_pass), Ordering::Relaxed);
     }
 
     /// Instruments the contiguous published packets from the first one that was not looked at; `own`
@@ -280,16 +372,15 @@ impl Queue {
     ) -> Rung {
         let mut rung = Rung::default();
         let Some(packets) = view::packets(amd) else { return rung };
-        // Acquire: packets up to the write index belong to producers, those below the read index
-        // are consumed.
+        // Acquire: packets below the read index are consumed.
         let read = amd.read_dispatch_id.load(Ordering::Acquire);
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
         if read > producer.next {
             context.sink.lost(Loss::PACKET_PASSED, read - producer.next);
             producer.next = read;
         }
-        let asked = producer.asked.map_or(0, |asked| asked.saturating_add(1));
-        let end = asked.min(write).min(read.saturating_add(packets.len() as u64));
+        let asked = self.asked.load(Ordering::Relaxed);
+        let end = asked.min(read.saturating_add(packets.len() as u64));
         let mut now = 0;
         while producer.next < end {
             let Some(packet) = packets.get(producer.next as usize & (packets.len() - 1)) else {
@@ -297,7 +388,11 @@ impl Queue {
             };
             // Acquire pairs with the Release store of the header that publishes the packet.
             let first = packet.0[0].load(Ordering::Acquire);
-            if first as u8 == packet_type::INVALID {
+            if first as u8 == packet_type::INVALID
+                // A program may advance the write index after it has rung; but beyond it zeros are no
+                // packet yet.
+                || (first as u8 == packet_type::VENDOR && producer.next >= write)
+            {
                 break;
             }
             let own = own == Some(producer.next);
@@ -305,7 +400,7 @@ impl Queue {
                 // Each time anew for others' packets: they may have been published just now.
                 now = sys::now_ns();
                 if amd.queue_properties.load(Ordering::Relaxed) & abi::QUEUE_PROFILING == 0 {
-                    RUNTIME.profile_queue(amd);
+                    sys::uninterrupted(|| RUNTIME.profile_queue(amd));
                 }
             }
             let found = Found { first, enqueue_ns: now, own };
@@ -376,7 +471,8 @@ impl Queue {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
         }
         let barrier = (first as u16) & abi::HEADER_BARRIER != 0;
-        let signal = producer.cache.last().copied().filter(|_| may_replace(original));
+        let signal = producer.cache.last().filter(|_| may_replace(original));
+        let (at, _) = self.track.pushed();
         let tracked =
             signal.filter(|&signal| self.track.push(Entry { signal, original, sequence, barrier }));
         let Some(signal) = tracked else {
@@ -384,8 +480,14 @@ impl Queue {
             return;
         };
         producer.cache.pop();
-        // Release: the signal's value and the entry were written before.
-        packet.0[7].store(signal, Ordering::Release);
+        // Release: the signal's value and the entry were written before. The packet processor may have
+        // taken the packet, and a producer may have filled the slot again.
+        let (order, failed) = (Ordering::Release, Ordering::Relaxed);
+        if packet.0[7].compare_exchange(original, signal, order, failed).is_err() {
+            self.track.cancel(at, signal);
+            context.sink.lost(Loss::PACKET_PASSED, 1);
+            return;
+        }
         rung.tracked = true;
         rung.chained |= original != 0;
     }
@@ -459,7 +561,7 @@ impl Producer {
 
     /// Keeps the number of a packet.
     fn keep_number(&mut self, number: Number) {
-        if self.numbers.is_empty() {
+        if self.numbers.is_empty() && self.numbers.try_reserve_exact(NUMBERS).is_ok() {
             self.numbers.resize(NUMBERS, Number::NONE);
         }
         if let Some(slot) = self.numbers.get_mut(number.index as usize % NUMBERS) {
@@ -472,11 +574,8 @@ impl Producer {
         self.start = at;
         self.consumed = 0;
         self.next = at;
-        self.asked = None;
+        self.let_pass = 0;
         self.numbers.fill(Number::NONE);
-        if self.cache.capacity() == 0 {
-            self.cache.reserve(pool::BATCH);
-        }
     }
 
     /// First doorbell of this recording on a queue that was there before it: packets that were

@@ -2,13 +2,14 @@
 //! without a lock.
 //!
 //! Objects live for ever and are used again, so a stale look finds a live object or none, never
-//! freed memory. Changes happen under a lock.
+//! freed memory; one whose lock a thread never gave back is not used again, as that thread may come
+//! back. Changes happen under a lock. Queues that cannot be added are left alone.
 
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::lock::Lock;
 use crate::queue::{Queue, life};
-use crate::view;
+use crate::{sys, view};
 
 /// Most queues at once.
 pub const CAPACITY: usize = 1024;
@@ -71,7 +72,7 @@ impl Registry {
     /// object that stood for the address before is declared dead: the runtime has used the memory
     /// again.
     pub fn insert(&self, address: usize, agent: u64) -> Option<&'static Queue> {
-        let mut made = self.changes.lock_for(WAIT_NS)?;
+        let mut made = self.changes.lock_or_lose(WAIT_NS)?;
         if let Some(old) = self.find(address) {
             old.life.store(life::DEAD, Ordering::Release);
         }
@@ -86,7 +87,7 @@ impl Registry {
         agent: u64,
         new: impl FnOnce(&'static Queue),
     ) -> Option<&'static Queue> {
-        let mut made = self.changes.lock_for(WAIT_NS)?;
+        let mut made = self.changes.lock_or_lose(WAIT_NS)?;
         if let Some(known) = self.find(address) {
             return Some(known);
         }
@@ -102,12 +103,12 @@ impl Registry {
             let key = self.keys[at].load(Ordering::Relaxed);
             key == 0 || key == GONE || key == address
         })?;
-        let free = self.objects().find(|q| q.life.load(Ordering::Acquire) == life::FREE);
+        let free = self.objects().find(|q| q.is_reusable());
         let queue = match free {
             Some(queue) => queue,
             None => {
                 let place = self.objects.get(*made)?;
-                let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
+                let queue = &*Box::leak(sys::boxed(Queue::new())?);
                 place.store(core::ptr::from_ref(queue).cast_mut(), Ordering::Release);
                 *made += 1;
                 queue
@@ -128,7 +129,7 @@ impl Registry {
 
     /// Forgets the address of a queue that is gone.
     pub fn remove(&self, address: usize) {
-        if let Some(_changes) = self.changes.lock_for(WAIT_NS) {
+        if let Some(_changes) = self.changes.lock_or_lose(WAIT_NS) {
             for at in Self::probe(address) {
                 match self.keys[at].load(Ordering::Relaxed) {
                     0 => return,

@@ -518,7 +518,10 @@ impl Runtime {
     pub fn symbol_name(&self, symbol: u64) -> Option<Vec<u8>> {
         let length = self.symbol_u32(symbol, abi::info::SYMBOL_NAME_LENGTH)?;
         // One byte more than the runtime says that it writes.
-        let mut name = vec![0u8; usize::try_from(length).ok()?.checked_add(1)?];
+        let room = usize::try_from(length).ok()?.checked_add(1)?;
+        let mut name = Vec::new();
+        name.try_reserve_exact(room).ok()?;
+        name.resize(room, 0u8);
         // SAFETY: the buffer holds the length that the runtime reported.
         let status = unsafe {
             self.symbol_get_info.get()?(symbol, abi::info::SYMBOL_NAME, name.as_mut_ptr().cast())

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
@@ -20,21 +20,24 @@ use crate::state::STATE;
 use crate::testing::Random;
 
 #[derive(Default)]
-struct Told {
+pub struct Told {
     /// Sequence number by queue and packet.
-    packets: BTreeMap<(u64, u64), u64>,
-    copies: BTreeMap<u64, Copy>,
-    completed: BTreeMap<u64, Complete>,
-    fired: u64,
-    queues: Vec<Queue>,
-    losses: [u64; Loss::COUNT],
-    state: u64,
-    names: Vec<Vec<u8>>,
+    pub packets: BTreeMap<(u64, u64), u64>,
+    pub copies: BTreeMap<u64, Copy>,
+    pub completed: BTreeMap<u64, Complete>,
+    pub fired: u64,
+    pub queues: Vec<Queue>,
+    pub losses: [u64; Loss::COUNT],
+    pub state: u64,
+    pub names: Vec<Vec<u8>>,
 }
 
-struct Recorder {
+/// Called for every dispatch that is recorded, under the queue's lock.
+pub type OnDispatch = Box<dyn Fn(&Dispatch) + Send + Sync>;
+
+pub struct Recorder {
     told: Mutex<Told>,
-    on: AtomicBool,
+    pub on: AtomicBool,
     /// When it is not on, it will not be before something is installed again.
     attached: AtomicBool,
     count: AtomicU64,
@@ -42,10 +45,29 @@ struct Recorder {
     unloads: Mutex<Option<&'static Fake>>,
     /// In a forked child: 1, and 2 more if the runtime was open.
     forked: AtomicU32,
+    on_dispatch: OnceLock<OnDispatch>,
 }
 
 impl Recorder {
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    /// One that records.
+    pub fn forever() -> &'static Self {
+        forever(Self {
+            told: Mutex::default(),
+            on: AtomicBool::new(true),
+            attached: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+            unloads: Mutex::default(),
+            forked: AtomicU32::new(0),
+            on_dispatch: OnceLock::new(),
+        })
+    }
+
+    /// From now on, and once.
+    pub fn on_dispatch(&self, call: impl Fn(&Dispatch) + Send + Sync + 'static) {
+        assert!(self.on_dispatch.set(Box::new(call)).is_ok());
+    }
+
+    pub fn told(&self) -> std::sync::MutexGuard<'_, Told> {
         self.told.lock().expect("whole")
     }
 
@@ -53,7 +75,7 @@ impl Recorder {
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn lost(&self, cause: Loss) -> u64 {
+    pub fn lost(&self, cause: Loss) -> u64 {
         self.told().losses[cause.0 as usize]
     }
 }
@@ -84,6 +106,9 @@ impl Sink for Recorder {
         }
         let place = (record.queue_id, record.packet_index);
         assert!(self.told().packets.insert(place, record.sequence).is_none(), "{record:?} twice");
+        if let Some(call) = self.on_dispatch.get() {
+            call(record);
+        }
         true
     }
     fn barrier(&self, record: &mut Barrier) -> bool {
@@ -95,7 +120,9 @@ impl Sink for Recorder {
         true
     }
     fn copy(&self, record: &mut Copy) -> bool {
-        record.sequence = self.number();
+        if record.sequence == 0 {
+            record.sequence = self.number();
+        }
         self.told().copies.insert(record.sequence, *record);
         true
     }
@@ -134,7 +161,7 @@ impl Sink for Recorder {
     }
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
+pub fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
         if Instant::now() > deadline {
@@ -148,31 +175,40 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn value(signal: &AmdSignal) -> i64 {
+pub fn value(signal: &AmdSignal) -> i64 {
     signal.value.load(Ordering::Acquire)
 }
 
 #[derive(Clone, Copy)]
-struct Bench {
-    fake: &'static Fake,
-    recorder: &'static Recorder,
+pub struct Bench {
+    pub fake: &'static Fake,
+    pub recorder: &'static Recorder,
 }
 
 impl Bench {
-    fn queue(&self, size: u32, seed: u64) -> FakeQueue {
+    /// One that records everything, over a fresh runtime.
+    pub fn new() -> Self {
+        let recorder = Recorder::forever();
+        let fake = Fake::new();
+        let installed = tables(fake).and_then(|t| lifecycle::install(t, recorder, Timing::AtStart));
+        assert_eq!(installed, Ok(()));
+        Self { fake, recorder }
+    }
+
+    pub fn queue(&self, size: u32, seed: u64) -> FakeQueue {
         let mut queue = self.fake.queue(size);
         queue.start(seed, &Gates::default());
         queue
     }
 
-    fn switch(&self, on: bool) {
+    pub fn switch(&self, on: bool) {
         self.recorder.on.store(on, Ordering::Release);
         let wanted = if on { state::ACTIVE } else { state::DORMANT };
         until("the state", || self.recorder.told().state == wanted);
     }
 
     /// Every packet of `queue` up to `count` was recorded and completed, with its own times.
-    fn check(&self, queue: &FakeQueue, count: u64) {
+    pub fn check(&self, queue: &FakeQueue, count: u64) {
         let id = queue.amd.id.load(Ordering::Relaxed);
         until("completions", || {
             let told = self.recorder.told();
@@ -268,14 +304,7 @@ fn installing(recorder: &'static Recorder) -> &'static Fake {
 
 #[test]
 fn the_whole_mechanism_over_a_fake_runtime() {
-    let recorder: &'static Recorder = forever(Recorder {
-        told: Mutex::default(),
-        on: AtomicBool::new(true),
-        attached: AtomicBool::new(false),
-        count: AtomicU64::new(0),
-        unloads: Mutex::default(),
-        forked: AtomicU32::new(0),
-    });
+    let recorder = Recorder::forever();
     let bench = Bench { fake: installing(recorder), recorder };
     every_packet(&bench);
     a_packet_that_waits_for_a_later_one(&bench);

@@ -110,7 +110,7 @@ impl State {
         if self.sleep.load(Ordering::Relaxed) > level
             && self.sleep.swap(sleep::AWAKE, Ordering::AcqRel) != sleep::AWAKE
         {
-            sys::futex_wake(&self.sleep);
+            sys::futex_wake(&self.sleep, 1);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
+use tracer_common::shim::{Loss, MAX_NAME_BYTES, Symbol};
 
 use crate::abi::info;
 use crate::runtime::{self, RUNTIME};
@@ -54,7 +54,9 @@ pub fn homes_of_everything() -> Vec<(u64, u64)> {
     RUNTIME.loader().executables(|executable| {
         for &agent in &gpus {
             RUNTIME.agent_symbols(executable, agent, |symbol| {
-                homes.extend(kernel_object(symbol).map(|kernel| (kernel, agent)));
+                if let Some(kernel) = kernel_object(symbol) {
+                    kept(sys::push(&mut homes, (kernel, agent)));
+                }
             });
         }
     });
@@ -74,7 +76,7 @@ fn gpus() -> Vec<u64> {
     let mut gpus = Vec::new();
     RUNTIME.agents(|agent| {
         if RUNTIME.agent_u32(agent, info::AGENT_DEVICE) == Some(1) {
-            gpus.push(agent);
+            kept(sys::push(&mut gpus, agent));
         }
     });
     gpus
@@ -82,7 +84,18 @@ fn gpus() -> Vec<u64> {
 
 fn collect(executable: u64, gpus: &[u64], kernels: &mut Vec<Kernel>) {
     for &agent in gpus {
-        RUNTIME.agent_symbols(executable, agent, |symbol| kernels.extend(kernel(symbol, agent)));
+        RUNTIME.agent_symbols(executable, agent, |symbol| {
+            if let Some(kernel) = kernel(symbol, agent) {
+                kept(sys::push(kernels, kernel));
+            }
+        });
+    }
+}
+
+/// Counts what the process had no memory for.
+fn kept(kept: bool) {
+    if !kept && let Some(sink) = STATE.sink.get() {
+        sink.lost(Loss::NO_MEMORY, 1);
     }
 }
 

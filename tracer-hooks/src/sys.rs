@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "system calls")]
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,11 +34,57 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
-/// Sleeps for about `ns`; returns early on a signal.
+/// Sleeps for about `ns`; returns early on a signal. Not libc's function, at which a thread can be
+/// cancelled.
 pub fn sleep_ns(ns: u64) {
     let t = timespec(ns);
     // SAFETY: `t` is valid for reads; no remainder is asked for.
-    unsafe { libc::nanosleep(&raw const t, ptr::null_mut()) };
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const t, ptr::null_mut::<libc::timespec>()) };
+}
+
+/// While this exists, the calling thread is not cancelled (`pthread_cancel`): our code holds locks, and
+/// cancelling unwinds the stack, which ends the process where it meets ours.
+pub struct Uncancelled {
+    state: c_int,
+    kind: c_int,
+}
+
+const CANCEL_DISABLE: c_int = 1;
+const CANCEL_DEFERRED: c_int = 0;
+const CANCEL_ASYNCHRONOUS: c_int = 1;
+
+unsafe extern "C-unwind" {
+    // They may unwind: a thread that was cancelled meanwhile, and asked to be at any instruction, is.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    /// From now on.
+    #[inline]
+    pub fn begin() -> Self {
+        let (mut state, mut kind) = (CANCEL_DISABLE, CANCEL_DEFERRED);
+        // SAFETY: both are valid for writes.
+        unsafe {
+            pthread_setcancelstate(CANCEL_DISABLE, &raw mut state);
+            pthread_setcanceltype(CANCEL_DEFERRED, &raw mut kind);
+        }
+        Self { state, kind }
+    }
+
+    /// As before. It need not return: nothing of ours may be held.
+    #[inline]
+    pub fn end(self) {
+        // SAFETY: what the thread was.
+        unsafe {
+            pthread_setcancelstate(self.state, ptr::null_mut());
+            if self.kind == CANCEL_ASYNCHRONOUS {
+                // Of the two only this looks whether the thread was cancelled meanwhile, in glibc from
+                // 2.34 to 2.40.
+                pthread_setcanceltype(self.kind, ptr::null_mut());
+            }
+        }
+    }
 }
 
 /// Waits until `word` is woken, differs from `expected`, or `timeout_ns` have passed.
@@ -56,15 +102,15 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     };
 }
 
-/// Wakes one waiter of `word`.
-pub fn futex_wake(word: &AtomicU32) {
+/// Wakes `count` waiters of `word`.
+pub fn futex_wake(word: &AtomicU32, count: u32) {
     // SAFETY: waking touches no memory of ours.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
             libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            1,
+            count,
         )
     };
 }
@@ -194,6 +240,44 @@ pub fn block_signals() {
     }
 }
 
+/// A box; none without memory for it, where `Box::new` would end the process.
+pub fn boxed<T>(value: T) -> Option<Box<T>> {
+    const { assert!(size_of::<T>() != 0) };
+    // SAFETY: the layout has a size, the place is valid for a `T`, and is allocated as boxes are.
+    unsafe {
+        let place = std::alloc::alloc(core::alloc::Layout::new::<T>()).cast::<T>();
+        if place.is_null() {
+            return None;
+        }
+        place.write(value);
+        Some(Box::from_raw(place))
+    }
+}
+
+/// Adds to a list; false, and nothing, without memory for it, where `Vec::push` would end the process.
+pub fn push<T>(list: &mut Vec<T>, value: T) -> bool {
+    let room = list.try_reserve(1).is_ok();
+    if room {
+        list.push(value);
+    }
+    room
+}
+
+/// Runs `call`, a function of the runtime that takes locks of its own, while signals wait: a handler that
+/// left by `siglongjmp` would leave them taken, in a call that the program knows nothing of.
+pub fn uninterrupted<R>(call: impl FnOnce() -> R) -> R {
+    // SAFETY: both sets are valid, and the second is the thread's mask of before.
+    unsafe {
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        let mut old: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
+        let result = call();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut());
+        result
+    }
+}
+
 /// A type for which memory full of zeros is a valid value and that has no destructor.
 ///
 /// # Safety
@@ -201,30 +285,47 @@ pub fn block_signals() {
 /// Only for such types.
 pub unsafe trait Zeroed {}
 
-/// `count` zeroed values that live for ever; their pages cost nothing until they are touched.
+/// `count` zeroed values that live for ever; see [`map_pages`].
 pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
-    let bytes = count.checked_mul(size_of::<T>())?;
-    // SAFETY: an anonymous private mapping of fresh pages, aligned to a page.
-    let at = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if at == libc::MAP_FAILED {
-        return None;
-    }
+    let at = map_pages(count.checked_mul(size_of::<T>())?, None)?;
     // SAFETY: the pages hold `count` zeroed `T`, valid by `Zeroed`, and are never unmapped.
     Some(unsafe { core::slice::from_raw_parts(at.cast::<T>(), count) })
 }
 
+/// Maps `bytes` to be read and written: of the beginning of a file, shared with others, or zeros of our
+/// own. None where the kernel refuses.
+///
+/// Each page costs nothing until it is touched, also where the process has all that is mapped locked into
+/// memory (`mlockall(MCL_FUTURE)`): that would bring in every page at once, and charge the process for
+/// them. And none is in a core dump, which is the process's. They stay in forked children: one that was
+/// made without libc's `fork` does not know that it is one, and would crash in a hook.
+pub fn map_pages(bytes: usize, file: Option<c_int>) -> Option<*mut c_void> {
+    let (flags, file) = match file {
+        Some(file) => (libc::MAP_SHARED, file),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+    };
+    // SAFETY: a fresh mapping of pages that nobody may touch yet, so that none is brought in. What
+    // fails after that changes what it costs, or that it can be used, which is asked for.
+    unsafe {
+        let at = libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, file, 0);
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        libc::munlock(at, bytes);
+        libc::madvise(at, bytes, libc::MADV_DONTDUMP);
+        if libc::mprotect(at, bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+            libc::munmap(at, bytes);
+            return None;
+        }
+        Some(at)
+    }
+}
+
 /// Starts a thread named `name` with every signal blocked; false when that failed.
 ///
-/// It is detached; what it runs must live as long as the process.
+/// It is detached; what it runs must live as long as the process. It is scheduled by itself: it may run
+/// on every CPU that the kernel lets the process have, and neither waits for the thread that starts it
+/// nor goes before others as that may (`SCHED_FIFO`, one CPU, a nice value).
 pub fn spawn(
     name: &'static core::ffi::CStr,
     run: extern "C" fn(*mut c_void) -> *mut c_void,
@@ -243,8 +344,21 @@ pub fn spawn(
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
         let mut thread: libc::pthread_t = 0;
-        let failed =
-            libc::pthread_create(&raw mut thread, &raw const attributes, run, ptr::null_mut());
+        let mut create = |attributes: *const libc::pthread_attr_t| {
+            libc::pthread_create(&raw mut thread, attributes, run, ptr::null_mut())
+        };
+        // By the one who starts it, before it runs: on the one CPU of a thread that is real time and does
+        // not sleep it never would.
+        let mut failed = match own_schedule(&raw mut attributes) {
+            true => create(&raw const attributes),
+            false => libc::EPERM,
+        };
+        if failed != 0 {
+            // The kernel, or a filter of system calls, does not allow that.
+            libc::pthread_attr_setinheritsched(&raw mut attributes, libc::PTHREAD_INHERIT_SCHED);
+            libc::pthread_attr_setaffinity_np(&raw mut attributes, 0, ptr::null());
+            failed = create(&raw const attributes);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         if failed == 0 {
@@ -252,6 +366,31 @@ pub fn spawn(
         }
         failed == 0
     }
+}
+
+/// All CPUs, of which the kernel leaves those of the process's cpuset; `SCHED_OTHER`.
+///
+/// # Safety
+///
+/// The attributes are initialized.
+unsafe fn own_schedule(attributes: *mut libc::pthread_attr_t) -> bool {
+    // SAFETY: what is pointed at is valid; the caller's promise.
+    unsafe {
+        let parameters: libc::sched_param = core::mem::zeroed();
+        let cpus: libc::cpu_set_t = core::mem::transmute([!0u8; size_of::<libc::cpu_set_t>()]);
+        libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_EXPLICIT_SCHED) == 0
+            && libc::pthread_attr_setschedpolicy(attributes, libc::SCHED_OTHER) == 0
+            && libc::pthread_attr_setschedparam(attributes, &raw const parameters) == 0
+            && libc::pthread_attr_setaffinity_np(attributes, size_of_val(&cpus), &raw const cpus)
+                == 0
+    }
+}
+
+/// Gives the calling thread the nice value 0, where that is allowed: a thread has that of the one that
+/// started it.
+pub fn own_nice_value() {
+    // SAFETY: takes numbers only; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
 }
 
 /// Makes the calling thread's timed sleeps end when they should: the default slack of 50 µs would
@@ -300,6 +439,58 @@ impl Once {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
+
+    /// Policy, CPUs and nice value of the calling thread.
+    fn schedule() -> (c_int, usize, c_int) {
+        // SAFETY: takes numbers only.
+        unsafe {
+            let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+            (libc::sched_getscheduler(0), cpus(), nice)
+        }
+    }
+
+    #[test]
+    fn our_threads_are_scheduled_by_themselves() {
+        static SEEN: Mutex<Option<(c_int, usize, c_int)>> = Mutex::new(None);
+        extern "C" fn look(_: *mut c_void) -> *mut c_void {
+            own_nice_value();
+            *SEEN.lock().expect("whole") = Some(schedule());
+            ptr::null_mut()
+        }
+        let all = std::thread::spawn(|| {
+            // SAFETY: all ones: as many as the kernel allows.
+            unsafe {
+                let cpus: libc::cpu_set_t =
+                    core::mem::transmute([!0u8; size_of::<libc::cpu_set_t>()]);
+                assert_eq!(libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus), 0);
+            }
+            cpus()
+        });
+        let all = all.join().expect("no panic");
+        let starts = || {
+            // SAFETY: of this thread alone, which is a test's.
+            unsafe {
+                let parameters: libc::sched_param = core::mem::zeroed();
+                // What needs no privilege.
+                assert_eq!(
+                    libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters),
+                    0
+                );
+                let mut one: libc::cpu_set_t = core::mem::zeroed();
+                libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);
+                assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
+            }
+            assert_eq!((schedule().0, schedule().1), (libc::SCHED_BATCH, 1));
+            assert!(spawn(c"look", look));
+            while SEEN.lock().expect("whole").is_none() {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::spawn(starts).join().expect("no panic");
+        let (policy, cpus, _) = SEEN.lock().expect("whole").expect("it looked");
+        assert_eq!((policy, cpus), (libc::SCHED_OTHER, all));
+    }
 
     #[test]
     fn reading_what_is_not_there_is_no_crash() {

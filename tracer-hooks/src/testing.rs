@@ -1,5 +1,39 @@
 //! What tests share.
 
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Longest that a test in a process of its own may take.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Runs the test `name` (its full path) in a process of its own: there is one state in a process, and
+/// a thread that never comes back, or a crash, is to end with it.
+pub fn alone(name: &str, test: impl FnOnce()) {
+    const CHILD: &str = "ROCTAP_TEST_ALONE";
+    if std::env::var_os(CHILD).is_some() {
+        return test();
+    }
+    let own = std::env::current_exe().expect("own path");
+    let mut child = Command::new(own)
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CHILD, "1")
+        .spawn()
+        .expect("start");
+    let deadline = Instant::now() + DEADLINE;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill().expect("kill");
+            child.wait().expect("wait");
+            panic!("{name} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success(), "{name}: {status}");
+}
+
 /// A small deterministic generator (xorshift64*).
 pub struct Random(u64);
 

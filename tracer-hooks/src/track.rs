@@ -32,6 +32,16 @@ pub struct Entry {
     pub barrier: bool,
 }
 
+/// In [`Entry::signal`]: what the entry was made for does not happen; see [`Track::cancel`].
+const CANCELLED: u64 = 1;
+
+impl Entry {
+    /// The signal of an entry that was cancelled: nobody has it any more.
+    pub fn cancelled(&self) -> Option<u64> {
+        (self.signal & CANCELLED != 0).then_some(self.signal & !CANCELLED)
+    }
+}
+
 #[derive(Default)]
 struct Slot([AtomicU64; 4]);
 
@@ -169,6 +179,22 @@ impl Track {
         true
     }
 
+    /// Takes back the entry that is `at`, for which nothing was enqueued after all; nothing if it is gone.
+    /// Whoever harvests drops it and has its signal back.
+    pub fn cancel(&self, at: u64, signal: u64) {
+        if let Some([place, ..]) = self.slot(at) {
+            let (from, to) = (signal, signal | CANCELLED);
+            let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// The entry that is `at` has no record; nothing if it is gone.
+    pub fn has_no_record(&self, at: u64, sequence: u64) {
+        if let Some([_, _, place, _]) = self.slot(at) {
+            let _ = place.compare_exchange(sequence, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     #[inline]
     fn slot(&self, at: u64) -> Option<&'static [AtomicU64; 4]> {
         let slots = *self.slots.get()?;
@@ -258,7 +284,7 @@ impl Track {
                 if done(&entry) == Fate::Done {
                     found.done += 1;
                     self.hole(at, &entry);
-                    if entry.barrier && pending > 0 {
+                    if entry.barrier && pending > 0 && entry.cancelled().is_none() {
                         overtaken_below = at;
                     }
                 } else if look == Look::Full && at < suspects {
@@ -416,6 +442,31 @@ mod tests {
         assert!(lost.is_empty());
         assert_eq!(look(&mut lost).left, 1);
         assert_eq!(lost, [0, 1]);
+    }
+
+    #[test]
+    fn what_is_taken_back_overtakes_nothing() {
+        let track = Track::new();
+        for i in 0..3 {
+            track.push(entry(i * 8, true));
+        }
+        track.cancel(1, 16);
+        track.cancel(1, 24);
+        let mut back = Vec::new();
+        for _ in 0..3 {
+            track.harvest(
+                Look::Full,
+                |e| match e.cancelled() {
+                    Some(signal) => {
+                        back.push(signal);
+                        Fate::Done
+                    }
+                    None => Fate::Pending,
+                },
+                |_| panic!("nothing is lost"),
+            );
+        }
+        assert_eq!((back, track.pending()), (vec![16], 2));
     }
 
     #[test]

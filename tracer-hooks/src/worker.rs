@@ -59,6 +59,7 @@ pub fn gave_up() -> bool {
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     sys::precise_timers();
+    sys::own_nice_value();
     let mut pace = Pace::new(sys::cpus());
     loop {
         let pause = contained(|| one_round(&mut pace)).unwrap_or(Pause::Slow(1_000_000));

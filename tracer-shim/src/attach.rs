@@ -32,6 +32,7 @@ static ATTACHING: Lock<()> = Lock::new(());
 static REQUEST: AtomicPtr<Attach> = AtomicPtr::new(ptr::null_mut());
 
 /// What an attach did.
+#[derive(Clone, Copy)]
 struct Outcome {
     status: u64,
     /// The status is in the shared memory as well.

@@ -27,10 +27,13 @@ impl Backlog {
         Self(Lock::new(Frames { waiting: VecDeque::new(), words: 0 }))
     }
 
-    /// Puts a frame at the end; false when too much waits already.
+    /// Puts a frame at the end; false when too much waits already, or there is no memory for more.
     pub fn push(&self, kind: u32, words: Vec<u64>) -> bool {
-        let Some(mut frames) = self.0.lock_for(WAIT_NS) else { return false };
+        let Some(mut frames) = self.0.lock_or_lose(WAIT_NS) else { return false };
         if frames.words + words.len() > MAX_WORDS || words.len() >= MAX_FRAME_WORDS {
+            return false;
+        }
+        if frames.waiting.try_reserve(1).is_err() {
             return false;
         }
         frames.words += words.len();
@@ -49,13 +52,14 @@ impl Backlog {
             frames.words -= words.len();
             frames.waiting.pop_front();
         }
-        frames.waiting.shrink_to(64);
+        // Shrinking it would take memory.
+        frames.waiting = VecDeque::new();
         false
     }
 
     /// Forgets everything that waits: recording begins anew and tells all of it again.
     pub fn clear(&self) {
-        if let Some(mut frames) = self.0.lock_for(WAIT_NS) {
+        if let Some(mut frames) = self.0.lock_or_lose(WAIT_NS) {
             frames.waiting = VecDeque::new();
             frames.words = 0;
         }

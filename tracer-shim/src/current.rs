@@ -3,8 +3,9 @@
 //! Threads of the target are inside at any moment, so whoever uses the memory pins it: counts itself,
 //! then reads the pointer. Whoever takes it away writes the pointer, then waits until every count has
 //! been 0 once. Both orders are sequentially consistent: a thread that still found the memory had
-//! counted itself before the pointer changed, so its count is seen. A thread that never comes back (it
-//! is stopped by a debugger) keeps the memory mapped.
+//! counted itself before the pointer changed, so its count is seen. For a thread that does not come
+//! back (it is stopped by a debugger, or left by `siglongjmp`) the memory stays mapped, and its pages are
+//! the reader's to give back; nobody finds it any more.
 
 #![expect(unsafe_code, reason = "a pointer that is replaced")]
 
@@ -12,6 +13,7 @@ use core::ops::Deref;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use tracer_common::waited::Waited;
 use tracer_hooks::lock::Lock;
 use tracer_hooks::sys;
 
@@ -22,6 +24,8 @@ use crate::rings;
 pub const SHARDS: usize = 64;
 /// How long a change waits for threads that are inside.
 const WAIT_NS: u64 = 1_000_000_000;
+/// The longest time between two looks that counts.
+const LOOK_NS: u64 = 20_000_000;
 
 /// The place.
 pub struct Current {
@@ -66,18 +70,26 @@ impl Current {
         }
     }
 
-    /// Uses `memory` from now on, unless there is one; whether it does.
+    /// Uses `memory` from now on, unless there is one, or no memory to note it in; whether it does.
     pub fn put(&self, memory: Memory) -> bool {
         let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
         if !self.memory.load(Ordering::Acquire).is_null() {
             return false;
         }
-        self.memory.store(Box::into_raw(Box::new(memory)), Ordering::SeqCst);
-        true
+        let memory = sys::boxed(memory);
+        let put = memory.is_some();
+        self.memory.store(memory.map_or(ptr::null_mut(), Box::into_raw), Ordering::SeqCst);
+        put
     }
 
-    /// Takes the memory away and unmaps it, if `condition` holds for it; true when there is none
-    /// afterwards.
+    /// The calling process is a forked child, and the memory its parent's: it stays mapped, and nobody
+    /// writes to it any more.
+    pub fn leave(&self) {
+        self.memory.store(ptr::null_mut(), Ordering::SeqCst);
+    }
+
+    /// Takes the memory away, and unmaps it unless somebody stays in it, if `condition` holds for it; true
+    /// when there is none afterwards.
     pub fn take(&self, condition: impl FnOnce(&Memory) -> bool) -> bool {
         let Some(_changes) = self.changes.lock_for(WAIT_NS) else { return false };
         let old = self.memory.load(Ordering::Acquire);
@@ -87,13 +99,12 @@ impl Current {
             return false;
         }
         self.memory.store(ptr::null_mut(), Ordering::SeqCst);
-        let deadline = sys::now_ns() + WAIT_NS;
+        let mut waited: Waited<LOOK_NS> = Waited::since(sys::now_ns());
         for Inside(inside) in &self.inside {
             // After the pointer was written; see above.
             while inside.load(Ordering::SeqCst) > 0 {
-                if sys::now_ns() > deadline {
-                    self.memory.store(old, Ordering::SeqCst);
-                    return false;
+                if waited.look(sys::now_ns()) > WAIT_NS {
+                    return true;
                 }
                 sys::sleep_ns(20_000);
             }
@@ -167,14 +178,24 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_does_not_come_back_keeps_the_memory() {
+    fn a_thread_that_does_not_come_back_keeps_its_memory_and_nobody_elses() {
         let current = Current::new();
         assert!(current.put(mapped(1)));
         let pinned = current.get().expect("there");
-        assert!(!current.take(|_| true));
-        assert_eq!(pinned.rings(), 1);
+        assert!(current.take(|_| true) && current.get().is_none());
+        assert_eq!(pinned.rings(), 1, "still mapped");
+        assert!(current.put(mapped(2)));
+        assert_eq!(current.get().expect("there").rings(), 2);
         drop(pinned);
-        assert!(current.get().is_some(), "put back");
         assert!(current.take(|_| true));
+    }
+
+    /// What was the parent's is not written to.
+    #[test]
+    fn a_forked_child_has_no_memory() {
+        let current = Current::new();
+        assert!(current.put(mapped(1)));
+        current.leave();
+        assert!(current.get().is_none() && current.take(|_| panic!("none")));
     }
 }

@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "maps memory")]
 
 use core::ffi::CStr;
-use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_WORDS};
@@ -110,18 +109,12 @@ pub fn map_file(file: i32) -> Result<Memory, ConnectError> {
         // A file that can become shorter kills whoever has it mapped (SIGBUS).
         let seals = libc::fcntl(file, libc::F_GET_SEALS);
         let sealed = seals > 0 && seals & libc::F_SEAL_SHRINK != 0;
-        let at = if bytes < CONTROL_BYTES || !sealed {
-            libc::MAP_FAILED
-        } else {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file, 0)
-        };
+        let usable = bytes >= CONTROL_BYTES && sealed;
+        let at = usable.then(|| tracer_hooks::sys::map_pages(bytes, Some(file))).flatten();
         libc::close(file);
         (at, bytes)
     };
-    if at == libc::MAP_FAILED {
-        return Err(ConnectError::NotMapped);
-    }
+    let Some(at) = at else { return Err(ConnectError::NotMapped) };
     // SAFETY: the mapping has `bytes` bytes, is page-aligned and nobody else's.
     unsafe { Memory::over(at.cast::<AtomicU64>(), bytes / 8) }
 }

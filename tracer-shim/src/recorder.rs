@@ -101,7 +101,7 @@ impl Recorder {
         self.current.put(memory)
     }
 
-    /// Gives the memory up; false when a thread that uses it does not let go.
+    /// Gives the memory up; false when somebody else is about to do so.
     pub fn disconnect(&self) -> bool {
         self.disconnect_if(|_| true)
     }
@@ -171,9 +171,20 @@ impl Recorder {
         taken
     }
 
-    fn wait_for_room(&self, kind: u32, words: Vec<u64>) {
-        if !self.backlog.push(kind, words) {
-            self.lost(Loss::NO_RING, 1);
+    /// Keeps a frame of a record and the bytes that follow it until the ring has room.
+    fn wait_for_room(&self, kind: u32, record: &[u64], bytes: &[u8]) {
+        let mut words = Vec::new();
+        let room = words.try_reserve_exact(record.len() + bytes.len().div_ceil(8)).is_ok();
+        if room {
+            words.extend_from_slice(record);
+            words.extend(bytes.chunks(8).map(|part| {
+                let mut word = [0; 8];
+                word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+                u64::from_le_bytes(word)
+            }));
+        }
+        if !room || !self.backlog.push(kind, words) {
+            self.lost(Loss::NO_MEMORY, 1);
         }
     }
 }
@@ -206,6 +217,7 @@ impl Sink for Recorder {
     }
 
     fn forked(&self, open: bool) {
+        self.current.leave();
         // Thunks jump again: what they call, not jump to, would be taken for calls of the shim.
         tracer_hooks::calls::end();
         let life = if open { life::FORKED_OPEN } else { life::FORKED };
@@ -261,21 +273,15 @@ impl Sink for Recorder {
     }
 
     fn symbol(&self, record: Symbol, name: &[u8]) {
-        let mut frame = words::<SYMBOL_WORDS, _>(&record).to_vec();
-        frame.extend(name.chunks(8).map(|part| {
-            let mut bytes = [0; 8];
-            bytes.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-            u64::from_le_bytes(bytes)
-        }));
-        self.wait_for_room(kind::SYMBOL, frame);
+        self.wait_for_room(kind::SYMBOL, &words::<SYMBOL_WORDS, _>(&record), name);
     }
 
     fn agent(&self, record: Agent) {
-        self.wait_for_room(kind::AGENT, words::<AGENT_WORDS, _>(&record).to_vec());
+        self.wait_for_room(kind::AGENT, &words::<AGENT_WORDS, _>(&record), &[]);
     }
 
     fn queue(&self, record: Queue) {
-        self.wait_for_room(kind::QUEUE, words::<QUEUE_WORDS, _>(&record).to_vec());
+        self.wait_for_room(kind::QUEUE, &words::<QUEUE_WORDS, _>(&record), &[]);
     }
 
     fn lost(&self, cause: Loss, count: u64) {

@@ -9,8 +9,8 @@ use tracer_common::shim::Agent;
 use super::interface::Interface;
 use crate::abi::info;
 use crate::announce::Agents;
-use crate::runtime;
 use crate::sink::Sink;
+use crate::{runtime, sys};
 
 /// Handle of the first CPU.
 pub const HOST: u64 = 1 << 32;
@@ -54,7 +54,7 @@ pub fn tell(hip: &Interface, sink: &dyn Sink) {
 fn told(hip: &Interface) -> Vec<Told> {
     unsafe extern "C" fn collect(agent: u64, handles: *mut c_void) -> u32 {
         // SAFETY: the vector below.
-        unsafe { &mut *handles.cast::<Vec<u64>>() }.push(agent);
+        sys::push(unsafe { &mut *handles.cast::<Vec<u64>>() }, agent);
         0
     }
     let mut handles = Vec::new();
@@ -67,7 +67,7 @@ fn told(hip: &Interface) -> Vec<Told> {
         let place = (number(DOMAIN).unwrap_or(0), number(BUS_DEVICE_FUNCTION).unwrap_or(0));
         Some(Told { agent, place })
     };
-    handles.into_iter().filter_map(record).collect()
+    gathered(handles.into_iter().filter_map(record))
 }
 
 fn number(hip: &Interface, agent: u64, attribute: u32) -> Option<u32> {
@@ -96,7 +96,16 @@ fn places(hip: &Interface) -> Vec<Option<(u32, u32)>> {
         let failed = unsafe { (hip.device_bus_id)(at, 31, device) };
         if failed == 0 { parsed(runtime::c_bytes(&text)) } else { None }
     };
-    (0..count.clamp(0, 64)).map(place).collect()
+    gathered((0..count.clamp(0, 64)).map(place))
+}
+
+/// A list of as many as there is memory for.
+fn gathered<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list = Vec::new();
+    for item in items {
+        sys::push(&mut list, item);
+    }
+    list
 }
 
 /// `0000:03:00.0`: the domain, and bus, device and function as the HSA runtime writes them.

@@ -80,6 +80,24 @@ impl Program {
         assert_eq!(self.command(&format!("take {what}\n")).as_deref(), Some("-"));
     }
 
+    /// Has everything that is mapped from now on locked into memory: see `lock` there.
+    pub fn lock_memory(&mut self, limit: i64) {
+        assert_eq!(self.command(&format!("lock {limit}\n")).as_deref(), Some("-"));
+    }
+
+    /// How often the shim was refused memory; see `ROCTAP_TEST_NO_MEMORY` there.
+    pub fn refused_memory(&mut self) -> u64 {
+        self.command("refused\n").expect("it runs").parse().expect("a number")
+    }
+
+    /// A field of its `/proc/PID/status` in KiB.
+    pub fn status_kib(&self, field: &str) -> u64 {
+        let path = PathBuf::from(format!("/proc/{}/status", self.child.id()));
+        let text = std::fs::read_to_string(path).expect("status");
+        let line = text.lines().find(|l| l.starts_with(field)).expect("the field");
+        line.split_whitespace().nth(1).expect("a value").parse().expect("a number")
+    }
+
     fn command(&mut self, line: &str) -> Option<String> {
         self.agent.get_mut().write_all(line.as_bytes()).ok()?;
         let mut answer = String::new();

@@ -17,7 +17,7 @@ use memory::Recording;
 
 const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
 /// What is built of `tests/apps`.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "bench_target",
     "basic",
     "storm",
@@ -34,6 +34,7 @@ const FILES: [&str; 17] = [
     "hsa_direct",
     "libhsa_late.so",
     "libhsa_tool.so",
+    "hsa_schedules",
     "plain",
 ];
 /// Longest that a program may run.

@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
     process::{Pid, getpriority_process, setpriority_process},
+    thread::{CpuSet, sched_setaffinity},
 };
 use tracer_common::shim::ATTACH_FUNCTION;
 
@@ -239,17 +240,41 @@ fn on_thread(
     drop((hurried, thread));
     let stopped = stopped.map_or(Duration::ZERO, |since| since.elapsed());
     let started = started?;
-    if let Some(nice) = own
-        && !matches!(task, Task::Unmap(..))
+    if !matches!(task, Task::Unmap(..))
         // A list of threads ends early where one of them ends just then.
         && let Some(new) = (0..ATTEMPTS).find_map(|_| victim::named_inside(pid, started.tid)).and_then(id)
     {
-        // The new thread has its nice value from the hurried one, and what it starts will have its. The
-        // process's is that of its main thread, unless another roctap hurries that just now.
-        let main = id(pid).and_then(|main| getpriority_process(Some(main)).ok());
-        let _ = setpriority_process(Some(new), main.filter(|&main| main > HURRIED).unwrap_or(nice));
+        schedule_by_itself(new);
+        if let Some(nice) = own {
+            // The new thread has its nice value from the hurried one, and what it starts will have its.
+            // The process's is that of its main thread, unless another roctap hurries that just now.
+            let main = id(pid).and_then(|main| getpriority_process(Some(main)).ok());
+            let nice = main.filter(|&main| main > HURRIED).unwrap_or(nice);
+            let _ = setpriority_process(Some(new), nice);
+        }
     }
     Ok(Done { started, stopped, victim: victim.tid })
+}
+
+/// Takes what the new thread has from the one that was stopped, and what it starts would have from it: on
+/// the one CPU of a thread that is real time and does not sleep it would never run. The kernel leaves of
+/// all CPUs those of the process's cpuset. Where that is not allowed (another user's process without
+/// CAP_SYS_NICE), it stays as it is.
+fn schedule_by_itself(thread: Pid) {
+    let mut cpus = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| cpus.set(cpu));
+    let affinity = sched_setaffinity(Some(thread), &cpus);
+    // SAFETY: the parameters are valid for reads, and are those of a policy without any.
+    #[expect(unsafe_code, reason = "rustix has no such function")]
+    let policy = unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(
+            thread.as_raw_nonzero().get(),
+            libc::SCHED_OTHER,
+            &raw const parameters,
+        )
+    };
+    tracing::debug!("the new thread by itself: CPUs {affinity:?}, policy {policy}");
 }
 
 /// A thread that goes before others while it is stopped and resumed: on a busy machine most of the time

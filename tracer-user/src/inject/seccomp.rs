@@ -36,7 +36,7 @@ const fn optional(name: &'static str, number: u32, may_fail: &'static [u32]) -> 
 
 /// What the bootstrap, `pthread_create`, `dlopen` and the shim call, with the arguments that filters
 /// look at.
-const CALLS: [Call; 26] = [
+const CALLS: [Call; 30] = [
     call("mmap", 9, [0, 0x40000, 5, 0x22, u64::MAX, 0]),
     call("mmap", 9, [0, 0x40000, 3, 0x22, u64::MAX, 0]),
     call("mmap", 9, [0, 0x40000, 5, 2, 5, 0]),
@@ -63,6 +63,10 @@ const CALLS: [Call; 26] = [
     optional("set_robust_list", 273, ANY),
     optional("rseq", 334, ANY),
     optional("madvise", 28, ANY),
+    optional("munlock", 150, ANY),
+    optional("sched_setaffinity", 203, ANY),
+    optional("sched_setscheduler", 144, ANY),
+    optional("setpriority", 141, ANY),
 ];
 
 /// The first call that a filter does not allow.

@@ -138,7 +138,11 @@ impl Session {
             ),
             attach_status::SLOT_TAKEN => Answer::No("another tool has HIP's one callback slot"),
             attach_status::BUSY => bail!("another roctap records this process"),
-            attach_status::MEMORY => bail!("the shim could not map the shared memory"),
+            attach_status::MEMORY => bail!(
+                "the shim could not map the shared memory: a limit of the process is in the way \
+                 (RLIMIT_AS, or RLIMIT_MEMLOCK where it has called mlockall(MCL_FUTURE); see \
+                 /proc/PID/limits)"
+            ),
             attach_status::THREAD => bail!("the shim could not start its thread"),
             attach_status::UNUSABLE => bail!("its shim is broken"),
             other => bail!("the shim answered {other}"),

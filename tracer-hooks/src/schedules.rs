@@ -1,0 +1,369 @@
+//! Rare schedules: threads of the program that stop where they hold something of ours and never come
+//! back, that are cancelled, or that do things in an order of their own. Each in a process of its own.
+
+#![expect(unsafe_code, reason = "calls the runtime's functions, as a program does")]
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tracer_common::shim::Loss;
+
+use crate::abi::{SUCCESS, packet_type};
+use crate::fake::{self, DRY, FakeQueue, In, Stop, handle, signal};
+use crate::scenarios::{Bench, until, value};
+use crate::testing::alone;
+
+/// Runs `work` on a thread that may stop at `stop` and is not waited for.
+fn apart(stop: &'static Stop, work: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(move || {
+        stop.arm();
+        work();
+    });
+}
+
+/// Enqueues as many kernels one after the other as would take minutes if each waited for a lock.
+fn many(bench: &Bench, queue: &FakeQueue) {
+    for _ in 0..120 {
+        let done = signal(1, true);
+        queue.dispatch(true, handle(done));
+        assert_eq!(bench.fake.wait(done, 1), 0);
+    }
+}
+
+#[test]
+fn a_queue_whose_lock_was_lost_is_left_alone() {
+    alone("schedules::a_queue_whose_lock_was_lost_is_left_alone", || {
+        let bench = Bench::new();
+        let queue = fake::forever(bench.queue(64, 1));
+        let stop = Stop::new(In::Ring);
+        apart(stop, || _ = queue.dispatch(true, 0));
+        until("a thread stops with the lock", || stop.reached());
+        many(&bench, queue);
+        assert_eq!(bench.recorder.lost(Loss::LEFT_ALONE), 120);
+        // The others are recorded as before, and the end of the recording waits for nobody.
+        let other = bench.queue(64, 2);
+        many(&bench, &other);
+        bench.check(&other, 120);
+        bench.switch(false);
+        bench.switch(true);
+        many(&bench, queue);
+        assert_eq!(bench.recorder.lost(Loss::LEFT_ALONE), 240);
+    });
+}
+
+/// A doorbell was held back for a packet whose producer then stops inside of our hook: nobody rings
+/// any more.
+#[test]
+fn what_was_held_back_is_rung_when_the_lock_is_lost() {
+    alone("schedules::what_was_held_back_is_rung_when_the_lock_is_lost", || {
+        let bench = Bench::new();
+        let queue: &'static FakeQueue = fake::forever(bench.queue(64, 1));
+        let (first, second) = (queue.reserve(), queue.reserve());
+        let (one, two) = (signal(1, true), signal(1, true));
+        queue.publish(second, packet_type::DISPATCH, true, second + 1, handle(two));
+        queue.ring(second);
+        let stop = Stop::new(In::Create);
+        bench.recorder.on_dispatch(move |record| {
+            if record.packet_index == first {
+                stop.wait();
+            }
+        });
+        std::thread::spawn(move || {
+            queue.publish(first, packet_type::DISPATCH, true, first + 1, handle(one));
+            queue.ring(first);
+        });
+        until("a thread stops with the lock", || stop.reached());
+        until("both ran", || value(one) == 0 && value(two) == 0);
+    });
+}
+
+/// A thread is late in returning from its doorbell: its kernel has run, and another thread destroys
+/// the queue.
+#[test]
+fn a_queue_is_not_touched_after_its_doorbell() {
+    alone("schedules::a_queue_is_not_touched_after_its_doorbell", || {
+        let bench = Bench::new();
+        let mut queue = bench.queue(64, 1);
+        let (core, amd) = (bench.fake.core, queue.amd);
+        let late = Stop::new(In::Ring);
+        let done = signal(1, true);
+        let returned = fake::forever(AtomicU64::new(0));
+        let index = queue.reserve();
+        queue.publish(index, packet_type::DISPATCH, true, index + 1, handle(done));
+        apart(late, move || {
+            let ring = core.signal_store_screlease.get().expect("there");
+            // SAFETY: the queue's own doorbell.
+            unsafe { ring(amd.doorbell_signal.load(Ordering::Relaxed), index as i64) };
+            returned.store(1, Ordering::Release);
+        });
+        until("it ran", || value(done) == 0);
+        queue.halt();
+        let place = core::ptr::from_ref(amd) as usize;
+        queue.destroy();
+        late.release();
+        until("it returns", || returned.load(Ordering::Acquire) == 1);
+        // And a queue that is made at the same place is another one.
+        let late = Stop::new(In::Ring);
+        fake::PLACE.store(place, Ordering::Relaxed);
+        let again: &'static FakeQueue = fake::forever(bench.queue(64, 2));
+        apart(late, || _ = again.dispatch(true, 0));
+        until("a thread stops with the lock", || late.reached());
+        let destroy = core.queue_destroy.get().expect("there");
+        // SAFETY: its own queue.
+        assert_eq!(unsafe { destroy(again.amd) }, SUCCESS);
+        fake::PLACE.store(place, Ordering::Relaxed);
+        let third = bench.queue(64, 3);
+        many(&bench, &third);
+        late.release();
+        many(&bench, &third);
+        bench.check(&third, 240);
+    });
+}
+
+/// The packet processor takes a packet, and a producer fills its slot again, while we are at it.
+#[test]
+fn a_packet_that_was_replaced_meanwhile_is_not_changed() {
+    alone("schedules::a_packet_that_was_replaced_meanwhile_is_not_changed", || {
+        let bench = Bench::new();
+        let queue: &'static FakeQueue = fake::forever(bench.fake.queue(4));
+        let (mine, theirs) = (signal(1, true), signal(1, true));
+        bench.recorder.on_dispatch(move |record| {
+            if record.packet_index == 0 {
+                // A doorbell that we did not see let it run.
+                mine.value.fetch_sub(1, Ordering::AcqRel);
+                queue.publish(4, packet_type::DISPATCH, true, 5, handle(theirs));
+            }
+        });
+        queue.dispatch(true, handle(mine));
+        let slot = &crate::view::packets(queue.amd).expect("valid")[0];
+        assert_eq!(slot.0[7].load(Ordering::Acquire), handle(theirs));
+        assert_eq!(bench.recorder.lost(Loss::PACKET_PASSED), 1);
+        bench.switch(false);
+    });
+}
+
+/// A program whose only producer advances the write index after it has rung.
+#[test]
+fn a_doorbell_that_rings_before_the_write_index_moves() {
+    alone("schedules::a_doorbell_that_rings_before_the_write_index_moves", || {
+        let bench = Bench::new();
+        let queue = bench.queue(64, 1);
+        for index in 0..200 {
+            let done = signal(1, true);
+            while index >= queue.amd.read_dispatch_id.load(Ordering::Acquire) + 64 {
+                std::thread::yield_now();
+            }
+            queue.publish(index, packet_type::DISPATCH, true, index + 1, handle(done));
+            queue.ring(index);
+            queue.amd.write_dispatch_id.store(index + 1, Ordering::Release);
+            until("it runs", || value(done) == 0);
+        }
+        bench.check(&queue, 200);
+        assert_eq!(bench.recorder.told().losses, [0; Loss::COUNT]);
+        queue.destroy();
+    });
+}
+
+/// A doorbell rings for packets that nobody writes: what was asked is done in the end.
+#[test]
+fn no_doorbell_is_held_back_for_ever() {
+    alone("schedules::no_doorbell_is_held_back_for_ever", || {
+        let bench = Bench::new();
+        let queue = bench.queue(64, 1);
+        let doorbell = crate::view::signal(queue.amd.doorbell_signal.load(Ordering::Relaxed));
+        queue.dispatch(true, 0);
+        queue.reserve();
+        queue.ring(5);
+        until("the doorbell", || value(doorbell.expect("there")) == 5);
+        // It is recorded as before.
+        let done = signal(1, true);
+        queue.publish(1, packet_type::DISPATCH, true, 2, handle(done));
+        queue.ring(1);
+        until("it runs", || value(done) == 0);
+        queue.dispatch(true, 0);
+        queue.destroy();
+    });
+}
+
+fn copy(bench: &Bench, done: u64) -> u32 {
+    let copy = bench.fake.amd.memory_async_copy.get().expect("there");
+    let none = core::ptr::null_mut();
+    // SAFETY: the fake copies nothing.
+    unsafe { copy(none, 1, none, 2, 100, 0, core::ptr::null(), done) }
+}
+
+/// A thread stops for ever between a copy and our note of it: others wait for the copy.
+#[test]
+fn a_copy_is_relayed_though_its_thread_never_comes_back() {
+    alone("schedules::a_copy_is_relayed_though_its_thread_never_comes_back", || {
+        let bench = Bench::new();
+        let done = signal(1, true);
+        let stop = Stop::new(In::Copy);
+        apart(stop, move || assert_eq!(copy(&bench, handle(done)), SUCCESS));
+        until("it stops", || stop.reached());
+        until("the copy", || value(done) == 0);
+        bench.switch(false);
+    });
+}
+
+/// A thread stops for ever where it has the copies' lock, while another one has its copy under way.
+#[test]
+fn copies_go_on_when_their_lock_is_lost() {
+    alone("schedules::copies_go_on_when_their_lock_is_lost", || {
+        let bench = Bench::new();
+        DRY.store(true, Ordering::Release);
+        let (under_way, lost) = (Stop::new(In::Copy), Stop::new(In::Create));
+        let done = signal(1, true);
+        let returned = fake::forever(AtomicU64::new(0));
+        // The one has its signal, the only one, before the other stops.
+        apart(Stop::after(In::Create, under_way), move || {
+            assert_eq!(copy(&bench, handle(done)), SUCCESS);
+            returned.store(1, Ordering::Release);
+        });
+        until("one is under way", || under_way.reached());
+        apart(lost, move || _ = copy(&bench, handle(signal(1, true))));
+        until("one stops with the lock", || lost.reached());
+        under_way.release();
+        until("it returns", || returned.load(Ordering::Acquire) == 1);
+        until("the copy", || value(done) == 0);
+        for _ in 0..120 {
+            let done = signal(1, true);
+            assert_eq!(copy(&bench, handle(done)), SUCCESS);
+            until("the copy", || value(done) == 0);
+        }
+        assert_eq!(bench.recorder.lost(Loss::LEFT_ALONE), 120);
+        bench.switch(false);
+    });
+}
+
+/// A thread stops for ever where it has the lock of the pool of signals.
+#[test]
+fn other_queues_go_on_when_the_pools_lock_is_lost() {
+    alone("schedules::other_queues_go_on_when_the_pools_lock_is_lost", || {
+        let bench = Bench::new();
+        DRY.store(true, Ordering::Release);
+        let queue: &'static FakeQueue = fake::forever(bench.fake.queue(64));
+        let lost = Stop::new(In::Create);
+        apart(lost, || _ = queue.dispatch(true, 0));
+        until("one stops with the lock", || lost.reached());
+        let other = bench.queue(64, 2);
+        many(&bench, &other);
+        assert_eq!(bench.recorder.lost(Loss::SIGNAL_POOL), 120);
+    });
+}
+
+/// Threads that are cancelled: not those of `std`, which end the process then.
+mod cancelled {
+    use super::*;
+    use core::ffi::{c_int, c_void};
+    use core::sync::atomic::AtomicBool;
+
+    const ASYNCHRONOUS: c_int = 1;
+    /// What a cancelled thread returns.
+    const CANCELED: usize = usize::MAX;
+
+    type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+    unsafe extern "C-unwind" {
+        fn pthread_create(to: *mut u64, with: usize, run: Start, argument: *mut c_void) -> c_int;
+        fn pthread_cancel(thread: u64) -> c_int;
+        fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+        fn pthread_testcancel();
+        fn pthread_join(thread: u64, result: *mut usize) -> c_int;
+    }
+
+    struct Scene {
+        queue: FakeQueue,
+        begins: AtomicBool,
+        done: AtomicBool,
+    }
+
+    fn start(run: Start, scene: &'static Scene) -> u64 {
+        let mut thread = 0;
+        let argument = core::ptr::from_ref(scene).cast_mut().cast();
+        // SAFETY: the scene lives for ever.
+        assert_eq!(unsafe { pthread_create(&raw mut thread, 0, run, argument) }, 0);
+        thread
+    }
+
+    fn cancel(thread: u64) {
+        // SAFETY: it was not joined.
+        assert_eq!(unsafe { pthread_cancel(thread) }, 0);
+    }
+
+    fn join(thread: u64) -> usize {
+        let mut result = 0;
+        // SAFETY: it was not joined.
+        assert_eq!(unsafe { pthread_join(thread, &raw mut result) }, 0);
+        result
+    }
+
+    fn scene(argument: *mut c_void) -> &'static Scene {
+        // SAFETY: what `start` was given.
+        unsafe { &*argument.cast() }
+    }
+
+    /// Destroying a queue is no cancellation point of the runtime's, and we wait there.
+    unsafe extern "C-unwind" fn destroys(argument: *mut c_void) -> *mut c_void {
+        let Scene { queue, begins, done } = scene(argument);
+        while !begins.load(Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+        let destroy = queue.core().queue_destroy.get().expect("there");
+        // SAFETY: its own queue.
+        assert_eq!(unsafe { destroy(queue.amd) }, SUCCESS);
+        done.store(true, Ordering::Release);
+        // SAFETY: nothing of this thread needs an end.
+        unsafe { pthread_testcancel() };
+        core::ptr::null_mut()
+    }
+
+    #[test]
+    fn a_cancelled_thread_does_what_it_was_at() {
+        alone("schedules::cancelled::a_cancelled_thread_does_what_it_was_at", || {
+            let bench = Bench::new();
+            let (begins, done) = (AtomicBool::new(false), AtomicBool::new(false));
+            // No packet processor: there is something to wait for.
+            let scene = fake::forever(Scene { queue: bench.fake.queue(64), begins, done });
+            scene.queue.dispatch(true, 0);
+            let thread = start(destroys, scene);
+            cancel(thread);
+            scene.begins.store(true, Ordering::Release);
+            assert_eq!(join(thread), CANCELED);
+            assert!(scene.done.load(Ordering::Acquire), "the queue is destroyed");
+        });
+    }
+
+    unsafe extern "C-unwind" fn rings(argument: *mut c_void) -> *mut c_void {
+        let Scene { queue, done, .. } = scene(argument);
+        // SAFETY: nothing of this thread needs an end.
+        unsafe { pthread_setcanceltype(ASYNCHRONOUS, core::ptr::null_mut()) };
+        queue.dispatch(true, 0);
+        done.store(true, Ordering::Release);
+        core::ptr::null_mut()
+    }
+
+    /// One that may be cancelled at any instruction, while it has a queue's lock.
+    #[test]
+    fn a_cancelled_thread_gives_its_lock_back() {
+        alone("schedules::cancelled::a_cancelled_thread_gives_its_lock_back", || {
+            let bench = Bench::new();
+            let (begins, done) = (AtomicBool::new(false), AtomicBool::new(false));
+            let scene = fake::forever(Scene { queue: bench.queue(64, 1), begins, done });
+            let stop = Stop::new(In::Ring);
+            bench.recorder.on_dispatch(move |record| {
+                if record.packet_index == 0 {
+                    stop.wait();
+                }
+            });
+            let thread = start(rings, scene);
+            until("it has the lock", || stop.reached());
+            cancel(thread);
+            stop.release();
+            assert_eq!(join(thread), CANCELED);
+            assert!(!scene.done.load(Ordering::Acquire), "as soon as it is out of our code");
+            many(&bench, &scene.queue);
+            bench.check(&scene.queue, 121);
+            assert_eq!(bench.recorder.told().losses, [0; Loss::COUNT]);
+        });
+    }
+}

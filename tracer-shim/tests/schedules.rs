@@ -1,0 +1,93 @@
+//! The shim in the real ROCm runtimes on the emulated GPU: programs that do what few do, and machines that
+//! have little memory.
+//!
+//! Every test is named `rocm_…`. Where ROCm is not installed they have nothing to run, and say so.
+
+mod support;
+
+use support::memory::Recording;
+use support::{finish, setup};
+use tracer_common::shim::{Loss, attach_status, tier};
+
+/// Most memory that an attachment may lock into a process which has all of its memory locked, KiB: what
+/// docs/architecture.md says. Not counted are the C library's heaps of threads, which are address space.
+const LOCKED_KIB: u64 = 8 << 10;
+/// Of each heap of a thread in glibc.
+const HEAP_KIB: u64 = 64 << 10;
+
+/// A signal handler leaves doorbells by `siglongjmp`, wherever they are: the program goes on.
+#[test]
+fn rocm_doorbells_that_are_left_by_siglongjmp() {
+    let Some(s) = setup() else { return };
+    let outcome = s.run("jump", "hsa_schedules jump 20000", &[]);
+    assert_eq!(outcome.errors, "");
+    assert!(outcome.report.contains("count packets 20000"), "{}", outcome.report);
+    eprintln!("{}{:?}", outcome.report, outcome.trace.losses);
+}
+
+#[test]
+fn rocm_the_write_index_moves_after_the_doorbell() {
+    let Some(s) = setup() else { return };
+    let outcome = s.run("early", "hsa_schedules early 5000", &[]);
+    assert_eq!(outcome.errors, "");
+    assert_eq!(outcome.trace.barriers.len(), 5000, "{:?}", outcome.trace.losses);
+    assert_eq!(outcome.trace.completes.len(), 5000);
+    assert_eq!(outcome.trace.lost(), 0);
+}
+
+/// No allocation of ours ends the program; what cannot be recorded is counted.
+#[test]
+fn rocm_no_memory_for_the_shim() {
+    let Some(s) = setup() else { return };
+    for line in ["storm 4 2 3000 100", "module 100 20", "copies", "hsa_direct"] {
+        let env = [("ROCTAP_TEST_NO_MEMORY", "1"), ("EMUGPU_KERNEL_NS", "*=20000")];
+        let mut running = s.start("no-memory", line, &env);
+        running.wait_until_busy();
+        let recording = running.attach(tier::TABLES);
+        if recording.is_some() {
+            assert!(running.refused_memory() > 0, "{line}: nothing was refused");
+        }
+        let (_, errors) = finish(running.child, line);
+        assert_eq!(errors, "", "{line}");
+    }
+}
+
+/// Attaching to a program that has all of its memory locked locks little more.
+#[test]
+fn rocm_a_program_that_locks_its_memory() {
+    let Some(s) = setup() else { return };
+    let mut running = s.start("locked", "loop 0 4 2000", &[("EMUGPU_KERNEL_NS", "*=20000")]);
+    running.wait_until_busy();
+    running.lock_memory(-1);
+    let (threads, before) = (running.holdings().threads, running.status_kib("VmLck:"));
+    let resident = running.status_kib("VmRSS:");
+    let (recording, began_ns) = running.attach(tier::TABLES).expect("it runs");
+    running.wait_until_recorded(&recording, 2000);
+    let after = running.status_kib("VmLck:");
+    let heaps = (running.holdings().threads - threads + 1) as u64 * HEAP_KIB;
+    eprintln!(
+        "locked {before} → {after} KiB, resident {resident} → {} KiB",
+        running.status_kib("VmRSS:")
+    );
+    assert!(after < before + LOCKED_KIB + heaps, "{before} → {after} KiB, heaps {heaps} KiB");
+    let window = running.detach((recording, began_ns)).expect("it runs");
+    assert!(window.trace.dispatches.len() >= 2000);
+    running.child.kill().expect("kill");
+    running.child.wait().expect("wait");
+}
+
+/// Where the process's limit is in the way it is refused, and runs on.
+#[test]
+fn rocm_a_program_that_may_lock_no_more() {
+    let Some(s) = setup() else { return };
+    let mut running = s.start("limited", "loop 2 2 1000", &[("EMUGPU_KERNEL_NS", "*=20000")]);
+    running.wait_until_busy();
+    // The library is there, and its thread.
+    let window = running.record(20).expect("it runs");
+    assert!(window.trace.lost() == window.trace.losses[Loss::BEFORE_ATTACH.0 as usize]);
+    running.lock_memory(64 << 10);
+    let memory = Recording::new(64, 1 << 22);
+    assert_eq!(running.status(&memory.path(), tier::TABLES, ""), attach_status::MEMORY);
+    let (_, errors) = finish(running.child, "loop");
+    assert_eq!(errors, "");
+}
