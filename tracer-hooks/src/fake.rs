@@ -39,6 +39,8 @@ pub static WRONG: AtomicU64 = AtomicU64::new(0);
 static TABLES: OnceLock<&'static Fake> = OnceLock::new();
 /// What the runtime knows of as a signal, and has not destroyed.
 static OURS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+/// Signals that went with the runtime.
+static WENT: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 /// Signals decremented through the runtime.
 pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
 static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
@@ -297,15 +299,65 @@ unsafe extern "C-unwind" fn shut_down() -> Status {
         let left = core::mem::take(&mut *OURS.lock().expect("whole"));
         LEAKED.fetch_add(left.len() as i64, Ordering::Relaxed);
         SIGNALS.store(0, Ordering::Relaxed);
-        for signal in left {
+        for &signal in &left {
             at::<AmdSignal>(signal).value.store(GONE, Ordering::Relaxed);
         }
+        WENT.lock().expect("whole").extend(left);
     }
     abi::SUCCESS
 }
 
 /// Value of a signal whose memory is gone.
 const GONE: i64 = i64::MIN / 2;
+
+/// Whether nobody has touched the memory of signals that is gone.
+pub fn the_dead_rest() -> bool {
+    let went = WENT.lock().expect("whole");
+    went.iter().all(|&signal| at::<AmdSignal>(signal).value.load(Ordering::Relaxed) == GONE)
+}
+
+/// Another tool: it counts what it passes on to whatever stood in the entry.
+pub mod tool {
+    use super::{AmdSignal, Fake, Ordering, Status, at};
+    use crate::abi::{self, Entry};
+
+    static STORE: Entry<abi::SignalStore> = Entry::EMPTY;
+    static SHUT_DOWN: Entry<abi::ShutDown> = Entry::EMPTY;
+    static DESTROY: Entry<abi::SignalDestroy> = Entry::EMPTY;
+
+    unsafe extern "C-unwind" fn store(signal: u64, value: i64) {
+        at::<AmdSignal>(signal).kind.load(Ordering::Relaxed);
+        // SAFETY: the application's call, passed on.
+        unsafe { STORE.get().expect("saved")(signal, value) };
+    }
+    unsafe extern "C-unwind" fn shut_down() -> Status {
+        // SAFETY: the application's call, passed on.
+        unsafe { SHUT_DOWN.get().expect("saved")() }
+    }
+    unsafe extern "C-unwind" fn destroy(signal: u64) -> Status {
+        // SAFETY: the application's call, passed on.
+        unsafe { DESTROY.get().expect("saved")(signal) }
+    }
+
+    /// Puts its functions into the tables, once after they were made.
+    pub fn cover(fake: &Fake) {
+        macro_rules! cover {
+            ($($entry:ident => $saved:ident, $own:path;)*) => {$({
+                let (entry, own) = (&fake.core.$entry.0, $own as *const () as usize);
+                let current = entry.load(Ordering::Relaxed);
+                if current != own {
+                    $saved.0.store(current, Ordering::Relaxed);
+                    entry.store(own, Ordering::Release);
+                }
+            })*};
+        }
+        cover! {
+            signal_store_relaxed => STORE, store;
+            shut_down => SHUT_DOWN, shut_down;
+            signal_destroy => DESTROY, destroy;
+        }
+    }
+}
 unsafe extern "C-unwind" fn executable_destroy(_: u64) -> Status {
     abi::SUCCESS
 }
@@ -420,7 +472,10 @@ impl Fake {
     /// Fresh tables, of a runtime of their own.
     pub fn new() -> &'static Self {
         let core: &'static mut CoreTable = zeroed();
-        let amd: &'static mut AmdExtTable = zeroed();
+        // As long as its version says.
+        let amd: &'static mut [u64; 50] = zeroed();
+        // SAFETY: 400 bytes of zeros, of which the table is made.
+        let amd = unsafe { &mut *amd.as_mut_ptr().cast::<AmdExtTable>() };
         let version = |minor| abi::Version { major: 1, minor, step: 0, reserved: 0 };
         core.version = version(size_of::<CoreTable>() as u32);
         amd.version = version(400);

@@ -35,6 +35,8 @@ pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;
+#[cfg(test)]
+mod orders;
 pub mod originals;
 pub mod phase;
 pub mod pool;

@@ -46,6 +46,8 @@ pub enum InstallError {
     Sink,
     /// This process is a forked child of the one that installed it.
     Forked,
+    /// The process is exiting.
+    Ended,
     /// Something of ours has failed in this process.
     Broken,
     /// What an earlier runtime left cannot be put away: a thread that stands still is in our code.
@@ -96,6 +98,9 @@ pub fn install(
 pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     if STATE.phase.is_inert() {
         return Err(InstallError::Forked);
+    }
+    if STATE.phase.get() == Phase::Ended {
+        return Err(InstallError::Ended);
     }
     if worker::gave_up() {
         return Err(InstallError::Broken);

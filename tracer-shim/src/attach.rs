@@ -247,9 +247,11 @@ fn status_of(error: InstallError) -> u64 {
         InstallError::Unsupported(Unsupported::Covered) => attach_status::COVERED,
         InstallError::Unsupported(_) => attach_status::UNSUPPORTED,
         InstallError::Thread => attach_status::THREAD,
-        InstallError::Sink | InstallError::Forked | InstallError::Broken | InstallError::Stuck => {
-            attach_status::UNUSABLE
-        }
+        InstallError::Sink
+        | InstallError::Forked
+        | InstallError::Ended
+        | InstallError::Broken
+        | InstallError::Stuck => attach_status::UNUSABLE,
     }
 }
 
