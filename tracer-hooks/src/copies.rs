@@ -80,19 +80,23 @@ impl Copies {
         if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
             RUNTIME.profile_copies();
         }
-        let signal = self.take(context);
+        let rings = amd.event_mailbox.load(Ordering::Relaxed) != 0;
+        let signal = self.take(context, rings);
         if signal.is_none() {
             context.sink.lost(Loss::SIGNAL_POOL, 1);
         }
         Some(Ticket { signal: signal?, original, record })
     }
 
-    fn take(&self, context: &Context<'_>) -> Option<u64> {
+    fn take(&self, context: &Context<'_>, rings: bool) -> Option<u64> {
         let mut cache = self.cache.lock_for(WAIT_NS)?;
         // Under the lock: whoever ends the recording empties the cache after this.
         context.recording()?;
         if self.track.used() + MARGIN > CAPACITY as u64 || !self.track.has_room() {
             return None;
+        }
+        if rings && let Some(bell) = context.pool.bells.take() {
+            return Some(bell);
         }
         if cache.is_empty() {
             context.pool.take(&mut cache, || RUNTIME.create_signal());
@@ -106,7 +110,8 @@ impl Copies {
     pub fn started(&self, sink: &dyn Sink, ticket: Ticket) -> Option<u64> {
         let Ticket { signal, original, mut record } = ticket;
         let sequence = sink.copy(&mut record).then_some(record.sequence);
-        let entry = Entry { signal, original, sequence: sequence.unwrap_or(0), barrier: false };
+        let entry =
+            Entry { signal, original, sequence: sequence.unwrap_or(0), barrier: false, usual: 0 };
         loop {
             // Unlike everywhere else there is no way out: the application's signal must get its
             // decrement, and only this entry remembers it. The margin makes waiting a theory.

@@ -89,6 +89,18 @@ unsafe extern "C-unwind" fn wait(
         std::thread::yield_now();
     }
 }
+unsafe extern "C-unwind" fn load(signal: u64) -> i64 {
+    at::<AmdSignal>(signal).value.load(Ordering::Acquire)
+}
+unsafe extern "C-unwind" fn handler(
+    _: u64,
+    _: u32,
+    _: i64,
+    _: *const c_void,
+    _: *mut c_void,
+) -> Status {
+    abi::SUCCESS
+}
 unsafe extern "C-unwind" fn subtract(signal: u64, value: i64) {
     DECREMENTED.fetch_add(1, Ordering::Relaxed);
     at::<AmdSignal>(signal).value.fetch_sub(value, Ordering::AcqRel);
@@ -97,12 +109,12 @@ unsafe extern "C-unwind" fn create(
     value: i64,
     _: u32,
     _: *const u64,
-    _: u64,
+    attributes: u64,
     out: *mut u64,
 ) -> Status {
     SIGNALS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: valid for writes.
-    unsafe { *out = handle(signal(value, false)) };
+    unsafe { *out = handle(signal(value, attributes & abi::info::SIGNAL_GPU_ONLY == 0)) };
     abi::SUCCESS
 }
 unsafe extern "C-unwind" fn destroy(signal: u64) -> Status {
@@ -269,6 +281,8 @@ impl Fake {
             core.init => init, core.shut_down => shut_down, core.iterate_agents => agents,
             core.agent_get_info => info, core.queue_create => queue_create,
             core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
+            core.signal_load_relaxed => load, core.signal_load_scacquire => load,
+            amd.signal_async_handler => handler,
             core.signal_store_relaxed => store, core.signal_store_screlease => store,
             core.signal_subtract_screlease => subtract, core.executable_freeze => freeze,
             core.executable_destroy => executable_destroy,

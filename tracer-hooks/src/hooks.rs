@@ -15,17 +15,15 @@ use tracer_common::shim::Copy;
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
 use crate::copies::Ticket;
 use crate::queue::{Rung, life};
+use crate::relay::{self, Wait};
 use crate::runtime::RUNTIME;
 use crate::state::{STATE, sleep};
-use crate::track::Look;
 use crate::{announce, lifecycle, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
 const DESTROY_WAIT_NS: u64 = 20_000_000;
-/// How long a thread that waits looks for itself.
-const HELP_NS: u64 = 200_000;
-/// How long a hook waits for the worker's lock.
-const WORK_WAIT_NS: u64 = 200_000_000;
+/// How long the destruction of a queue waits for the queue's lock.
+const LOCK_WAIT_NS: u64 = 200_000_000;
 
 /// Runs our own code: a panic, which is a bug, ends here and switches everything off.
 #[inline]
@@ -61,7 +59,11 @@ macro_rules! signal_wait {
             timeout: u64,
             wait_state: u32,
         ) -> i64 {
-            let left = contained(|| help(signal, condition, compare, timeout)).unwrap_or(timeout);
+            let wait = Wait { signal, condition, compare, timeout, state: wait_state };
+            let left = match STATE.relays() {
+                true => contained(|| wait.relay_meanwhile(&STATE)).unwrap_or(timeout),
+                false => timeout,
+            };
             // SAFETY: the application's own call; it waits shorter by what it has waited already.
             RUNTIME.$name.get().map_or(0, |wait| unsafe {
                 wait(signal, condition, compare, left, wait_state)
@@ -71,47 +73,40 @@ macro_rules! signal_wait {
 }
 signal_wait!(wait_relaxed wait_scacquire);
 
-/// The application waits, and what it waits for may have to be relayed: its own thread looks, as
-/// long as the runtime would spin anyway (200 µs in 5.2.3). No other thread has to be woken and
-/// scheduled for that, which takes 50 to 100 µs where CPUs are few. The timeout that is left.
-fn help(signal: u64, condition: u32, compare: i64, timeout: u64) -> u64 {
-    if !STATE.chained() {
-        return timeout;
-    }
-    let (Some(amd), Some(sink)) = (view::signal(signal), STATE.sink.get()) else { return timeout };
-    let began = sys::now_ns();
-    if !sink.can_complete(began) {
-        return timeout;
-    }
-    let _helper = Helper::new();
-    loop {
-        if let Some(mut work) = STATE.work.try_lock()
-            && lifecycle::installed()
-        {
-            work.round(&STATE, Look::Near);
+macro_rules! signal_load {
+    ($($name:ident)*) => {$(
+        pub unsafe extern "C-unwind" fn $name(signal: u64) -> i64 {
+            if STATE.relays() {
+                contained(|| relay::before_load(&STATE, signal));
+            }
+            // SAFETY: the application's own call.
+            RUNTIME.$name.get().map_or(0, |load| unsafe { load(signal) })
         }
-        let elapsed = sys::now_ns().saturating_sub(began);
-        let done = abi::is_satisfied(condition, amd.value.load(Ordering::Acquire), compare);
-        if done || elapsed >= timeout.min(HELP_NS) || !STATE.chained() {
-            return if timeout == u64::MAX { timeout } else { timeout.saturating_sub(elapsed) };
-        }
-        sys::relax(16);
+    )*};
+}
+signal_load!(load_relaxed load_scacquire);
+
+pub unsafe extern "C-unwind" fn async_handler(
+    signal: u64,
+    condition: u32,
+    compare: i64,
+    handler: *const c_void,
+    data: *mut c_void,
+) -> Status {
+    if STATE.relays() {
+        // Its packet may be yet to come.
+        STATE.needed.mark(signal);
     }
+    needs(&[signal]);
+    let Some(set) = RUNTIME.async_handler.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    unsafe { set(signal, condition, compare, handler, data) }
 }
 
-/// Counts a thread that looks for itself.
-struct Helper;
-
-impl Helper {
-    fn new() -> Self {
-        STATE.helpers.fetch_add(1, Ordering::Relaxed);
-        Self
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        STATE.helpers.fetch_sub(1, Ordering::Relaxed);
+/// The GPU or a thread of the runtime is going to wait for these.
+fn needs(signals: &[u64]) {
+    if STATE.relays() && !signals.is_empty() {
+        contained(|| relay::need(&STATE, signals));
     }
 }
 
@@ -144,7 +139,9 @@ fn doorbell(signal: u64, value: i64) -> bool {
 #[inline]
 pub fn after(rung: Rung, sink: &dyn crate::Sink) {
     if rung.tracked {
-        STATE.wake_beyond(if rung.chained { sleep::AWAKE } else { sleep::SLOW });
+        STATE.enqueued(rung.chained, rung.needed);
+    } else if rung.needed {
+        STATE.urge();
     }
     if let Some((first, last)) = rung.sequences {
         for sequence in first..=last {
@@ -197,7 +194,7 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
         contained(|| {
             settle(ours);
             // The worker must not look at the runtime's memory from now on.
-            let _producer = ours.lock_for(WORK_WAIT_NS);
+            let _producer = ours.lock_for(LOCK_WAIT_NS);
             ours.life.store(life::CLOSING, Ordering::Release);
         });
     }
@@ -216,19 +213,16 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
     status
 }
 
-/// Collects what a queue has completed, waiting a little for the rest.
+/// Has what a queue has completed collected, waiting a little for the rest. Relays it, too: that the
+/// worker comes is likely, not certain.
 fn settle(queue: &'static crate::queue::Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
     while !queue.track.is_empty() && lifecycle::installed() {
-        let Some(&sink) = STATE.sink.get() else { break };
-        if !sink.can_complete(sys::now_ns()) {
-            STATE.wake_beyond(sleep::AWAKE);
-        } else if let Some(mut work) = STATE.work.lock_for(WORK_WAIT_NS) {
-            work.queue(&STATE, sink, queue, Look::Full);
-        }
-        if queue.track.is_empty() || sys::now_ns() > deadline {
+        relay::everything_of(&STATE, &queue.track);
+        if sys::now_ns() > deadline {
             break;
         }
+        STATE.urge();
         sys::sleep_ns(50_000);
     }
 }
@@ -264,6 +258,8 @@ pub unsafe extern "C-unwind" fn async_copy(
     completion: u64,
 ) -> Status {
     let Some(copy) = RUNTIME.async_copy.get() else { return abi::ERROR };
+    // SAFETY: the application's pointer and the number of what is there.
+    needs(unsafe { depends_on(dependencies, dependency) });
     let record = || Copy {
         sequence: 0,
         enqueue_ns: sys::now_ns(),
@@ -292,6 +288,8 @@ pub unsafe extern "C-unwind" fn async_copy_rect(
     completion: u64,
 ) -> Status {
     let Some(copy) = RUNTIME.async_copy_rect.get() else { return abi::ERROR };
+    // SAFETY: the application's pointer and the number of what is there.
+    needs(unsafe { depends_on(dependencies, dependency) });
     // SAFETY: the application's pointers; the runtime refuses null ones, as we do.
     let parts = unsafe {
         (dst.as_ref(), dst_offset.as_ref(), src.as_ref(), src_offset.as_ref(), range.as_ref())
@@ -342,6 +340,19 @@ pub unsafe extern "C-unwind" fn async_copy_rect(
     )
 }
 
+/// The signals that a copy waits for; none where the runtime refuses the pointer.
+///
+/// # Safety
+///
+/// `first` is null, or `count` handles are there.
+unsafe fn depends_on<'a>(count: u32, first: *const u64) -> &'a [u64] {
+    if first.is_null() || !first.is_aligned() {
+        return &[];
+    }
+    // SAFETY: the caller's promise; not null.
+    unsafe { core::slice::from_raw_parts(first, count as usize) }
+}
+
 /// Requests a copy with `request`, with a signal of ours if it is to be observed.
 fn observed_copy(
     record: impl FnOnce() -> Copy,
@@ -370,7 +381,7 @@ fn observed_copy(
     contained(|| {
         let Some(&sink) = STATE.sink.get() else { return };
         let sequence = STATE.copies.started(sink, ticket);
-        STATE.wake_beyond(sleep::AWAKE);
+        STATE.enqueued(true, STATE.needed.is_marked(original));
         if let Some(sequence) = sequence {
             sink.enqueued(sequence, true);
         }

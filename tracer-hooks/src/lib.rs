@@ -25,6 +25,7 @@
 #[expect(missing_docs, reason = "the runtime's names")]
 pub mod abi;
 mod announce;
+pub mod bells;
 pub mod calls;
 pub mod copies;
 #[cfg(test)]
@@ -34,9 +35,11 @@ pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;
+pub mod marks;
 pub mod pool;
 pub mod queue;
 pub mod registry;
+pub mod relay;
 pub mod runtime;
 #[cfg(test)]
 mod scenarios;
@@ -47,6 +50,7 @@ pub mod sys;
 #[cfg(test)]
 mod testing;
 pub mod track;
+pub mod usual;
 pub mod view;
 pub mod worker;
 

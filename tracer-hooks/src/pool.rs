@@ -3,8 +3,10 @@
 //! Signals are made in blocks by the worker thread, ahead of need; a queue takes them in batches.
 //! An empty pool grows on the spot up to [`CAP`], beyond which packets go out as they are. All are
 //! destroyed when nothing is recorded any more: the runtime of Debian 12 (asserts enabled) prints
-//! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten.
+//! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten. Those
+//! that the GPU may still write are left alone all the same: the runtime would give them to somebody else.
 
+use crate::bells::Bells;
 use crate::lock::Lock;
 
 /// Most signals that exist at once.
@@ -19,25 +21,30 @@ const ON_THE_SPOT: usize = 256;
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// The pool. Whoever takes a signal is handed one of value 1 without times.
-pub struct Pool(Lock<Inner>);
+pub struct Pool {
+    inner: Lock<Inner>,
+    /// The few that raise an interrupt.
+    pub bells: Bells,
+}
 
 struct Inner {
     /// Every signal that exists.
     all: Vec<u64>,
     free: Vec<u64>,
-    /// Signals that the GPU may or may not write some day: never used again.
-    quarantined: usize,
+    /// Signals that the GPU may or may not write some day: not used again, and never destroyed.
+    quarantined: Vec<u64>,
 }
 
 impl Pool {
     /// An empty pool.
     pub const fn new() -> Self {
-        Self(Lock::new(Inner { all: Vec::new(), free: Vec::new(), quarantined: 0 }))
+        let inner = Inner { all: Vec::new(), free: Vec::new(), quarantined: Vec::new() };
+        Self { inner: Lock::new(inner), bells: Bells::new() }
     }
 
     /// Moves up to [`BATCH`] signals into `cache`, making some with `create` if there are none.
     pub fn take(&self, cache: &mut Vec<u64>, create: impl Fn() -> Option<u64>) {
-        let Some(mut inner) = self.0.lock_for(WAIT_NS) else { return };
+        let Some(mut inner) = self.inner.lock_for(WAIT_NS) else { return };
         if inner.free.is_empty() {
             inner.grow(ON_THE_SPOT, create);
         }
@@ -47,29 +54,42 @@ impl Pool {
 
     /// Gives signals back; `signals` is empty afterwards.
     pub fn give(&self, signals: &mut Vec<u64>) {
+        signals.retain(|&signal| !self.bells.give(signal));
         if !signals.is_empty()
-            && let Some(mut inner) = self.0.lock_for(WAIT_NS)
+            && let Some(mut inner) = self.inner.lock_for(WAIT_NS)
         {
             inner.free.append(signals);
         }
     }
 
-    /// Counts a signal that will not come back.
-    pub fn quarantine(&self) {
-        if let Some(mut inner) = self.0.lock_for(WAIT_NS) {
-            inner.quarantined += 1;
+    /// Does not expect `signal` back: the GPU may write it some day, or never.
+    pub fn quarantine(&self, signal: u64) {
+        if let Some(mut inner) = self.inner.lock_for(WAIT_NS) {
+            inner.quarantined.push(signal);
+        }
+    }
+
+    /// The GPU has written a signal that was given up: takes it back.
+    pub fn readmit(&self, signal: u64) {
+        if let Some(mut inner) = self.inner.lock_for(WAIT_NS)
+            && let Some(at) = inner.quarantined.iter().position(|&known| known == signal)
+        {
+            inner.quarantined.swap_remove(at);
+            if !self.bells.give(signal) && inner.all.contains(&signal) {
+                inner.free.push(signal);
+            }
         }
     }
 
     /// Makes `count` more if fewer than [`LOW`] are free.
     pub fn top_up(&self, count: usize, create: impl Fn() -> Option<u64>) {
         // Signals are made outside the lock: a launching thread may want some meanwhile.
-        let wanted = match self.0.try_lock() {
+        let wanted = match self.inner.try_lock() {
             Some(inner) if inner.free.len() < LOW => count.min(CAP.saturating_sub(inner.all.len())),
             _ => return,
         };
         let mut made: Vec<u64> = (0..wanted).map_while(|_| create()).collect();
-        if let Some(mut inner) = self.0.lock_for(WAIT_NS) {
+        if let Some(mut inner) = self.inner.lock_for(WAIT_NS) {
             inner.all.extend_from_slice(&made);
             inner.free.append(&mut made);
         }
@@ -77,19 +97,25 @@ impl Pool {
 
     /// Signals that somebody has taken and will give back.
     pub fn outstanding(&self) -> usize {
-        self.0.lock_for(WAIT_NS).map_or(usize::MAX, |inner| {
-            inner.all.len().saturating_sub(inner.free.len() + inner.quarantined)
+        self.inner.lock_for(WAIT_NS).map_or(usize::MAX, |inner| {
+            let all = inner.all.len() + self.bells.outstanding();
+            all.saturating_sub(inner.free.len() + inner.quarantined.len())
         })
     }
 
-    /// Empties the pool and calls `destroy` with every signal there is, wherever it is.
+    /// Empties the pool and calls `destroy` with every signal there is, wherever it is, but for those
+    /// that the GPU may still write.
     pub fn destroy_all(&self, destroy: impl Fn(u64)) {
-        let Some(mut inner) = self.0.lock_for(WAIT_NS) else { return };
+        let Some(mut inner) = self.inner.lock_for(WAIT_NS) else { return };
+        let inner = &mut *inner;
         inner.free = Vec::new();
-        inner.quarantined = 0;
         for signal in core::mem::take(&mut inner.all) {
-            destroy(signal);
+            if !inner.quarantined.contains(&signal) {
+                destroy(signal);
+            }
         }
+        inner.quarantined = Vec::new();
+        self.bells.destroy_all(destroy);
     }
 }
 
@@ -135,11 +161,17 @@ mod tests {
         assert_eq!(distinct.len(), cache.len() + more.len());
         pool.give(&mut more);
         assert_eq!((pool.outstanding(), more.len()), (BATCH, 0));
-        pool.quarantine();
+        pool.quarantine(cache[0]);
         assert_eq!(pool.outstanding(), BATCH - 1);
+        pool.quarantine(cache[1]);
+        pool.readmit(cache[1]);
+        assert_eq!(pool.outstanding(), BATCH - 2, "back again");
         let destroyed = Cell::new(0);
-        pool.destroy_all(|_| destroyed.set(destroyed.get() + 1));
-        assert_eq!(destroyed.get(), next.get());
+        pool.destroy_all(|signal| {
+            assert_ne!(signal, cache[0], "the GPU may still write it");
+            destroyed.set(destroyed.get() + 1);
+        });
+        assert_eq!(destroyed.get(), next.get() - 1);
         assert_eq!(pool.outstanding(), 0);
     }
 

@@ -130,7 +130,9 @@ fn measure(group: &mut [Running], request: &str) -> anyhow::Result<Round> {
 pub fn run(places: &Places, options: &Options, rounds: u32) -> anyhow::Result<()> {
     for &processes in &options.wait_processes {
         let mut table = Table::new(
-            format!("wait: {processes} processes; a launch or ten, then a synchronisation; medians"),
+            format!(
+                "wait: {processes} processes; a launch or ten, then a synchronisation; medians"
+            ),
             &[
                 "wait, kernel, launches",
                 "round µs",
