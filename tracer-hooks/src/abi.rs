@@ -56,6 +56,15 @@ pub type AsyncHandler = unsafe extern "C-unwind" fn(
     handler: *const c_void,
     data: *mut c_void,
 ) -> Status;
+pub type WaitAny = unsafe extern "C-unwind" fn(
+    count: u32,
+    signals: *const u64,
+    conditions: *const u32,
+    compare: *const i64,
+    timeout: u64,
+    wait_state: u32,
+    satisfying: *mut i64,
+) -> u32;
 pub type SignalWait = unsafe extern "C-unwind" fn(
     signal: u64,
     condition: u32,
@@ -189,7 +198,9 @@ pub struct AmdExtTable {
     pub profiling_get_async_copy_time: Entry<CopyTime>,
     _b: [usize; 1],
     pub signal_async_handler: Entry<AsyncHandler>,
-    _h: [usize; 7],
+    _h: [usize; 1],
+    pub signal_wait_any: Entry<WaitAny>,
+    _i: [usize; 5],
     pub memory_async_copy: Entry<AsyncCopy>,
     _c: [usize; 15],
     pub signal_create: Entry<SignalCreate>,
@@ -361,6 +372,7 @@ const _: () = {
     assert!(offset_of!(AmdExtTable, profiling_set_profiler_enabled) == 32);
     assert!(offset_of!(AmdExtTable, profiling_get_async_copy_time) == 56);
     assert!(offset_of!(AmdExtTable, signal_async_handler) == 72);
+    assert!(offset_of!(AmdExtTable, signal_wait_any) == 88);
     assert!(offset_of!(AmdExtTable, memory_async_copy) == 136);
     assert!(offset_of!(AmdExtTable, signal_create) == 264);
     assert!(offset_of!(AmdExtTable, memory_async_copy_rect) == 320);

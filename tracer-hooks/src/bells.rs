@@ -18,6 +18,8 @@ pub struct Bells {
     /// Those that nobody has, by place.
     free: AtomicU64,
     ran_out: AtomicBool,
+    /// The driver has no more events for us.
+    no_more: AtomicBool,
 }
 
 impl Bells {
@@ -27,6 +29,7 @@ impl Bells {
             signals: [const { AtomicU64::new(0) }; CAP],
             free: AtomicU64::new(0),
             ran_out: AtomicBool::new(false),
+            no_more: AtomicBool::new(false),
         }
     }
 
@@ -63,18 +66,20 @@ impl Bells {
         self.signals.iter().filter(|signal| signal.load(Ordering::Relaxed) != 0).count()
     }
 
-    /// Makes some if there are none, or more if they ran out. Called by one thread at a time.
+    /// Makes some, or more, if they ran out. Called by one thread at a time.
     pub fn top_up(&self, create: impl Fn() -> Option<u64>) {
         let ran_out = self.ran_out.swap(false, Ordering::Relaxed);
+        if !ran_out || self.no_more.load(Ordering::Relaxed) {
+            return;
+        }
         let made = self.made();
-        let wanted = match made {
-            0 => FIRST,
-            _ if ran_out => (2 * made).min(CAP),
-            _ => return,
-        };
+        let wanted = (2 * made).clamp(FIRST, CAP);
         let empty = self.signals.iter().filter(|signal| signal.load(Ordering::Relaxed) == 0);
         for place in empty.take(wanted.saturating_sub(made)) {
-            let Some(signal) = create() else { return };
+            let Some(signal) = create() else {
+                self.no_more.store(true, Ordering::Relaxed);
+                return;
+            };
             place.store(signal, Ordering::Relaxed);
             self.give(signal);
         }
@@ -88,6 +93,7 @@ impl Bells {
     /// Calls `destroy` with all that nobody has, and forgets them all.
     pub fn destroy_all(&self, destroy: impl Fn(u64)) {
         let free = self.free.swap(0, Ordering::Acquire);
+        self.no_more.store(false, Ordering::Relaxed);
         for (place, signal) in self.signals.iter().enumerate() {
             let signal = signal.swap(0, Ordering::Relaxed);
             if signal != 0 && free & (1 << place) != 0 {
@@ -144,7 +150,9 @@ mod tests {
     #[test]
     fn a_runtime_without_events_is_no_error() {
         let bells = Bells::new();
+        assert_eq!(bells.take(), None);
         bells.top_up(|| None);
         assert_eq!((bells.take(), bells.outstanding()), (None, 0));
+        bells.top_up(|| panic!("it was asked before"));
     }
 }

@@ -16,6 +16,7 @@ use tracer_common::shim::{Copy, Loss};
 
 use crate::abi::Times;
 use crate::lock::Lock;
+use crate::pool::Pool;
 use crate::queue::Context;
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
@@ -125,14 +126,14 @@ impl Copies {
     }
 
     /// The runtime refused the copy.
-    pub fn cancelled(&self, ticket: &Ticket) {
+    pub fn cancelled(&self, pool: &Pool, ticket: &Ticket) {
         if let Some(mut cache) = self.cache.lock_for(WAIT_NS) {
-            cache.push(ticket.signal);
+            pool.sort(ticket.signal, &mut cache);
         }
     }
 
     /// Recording stopped: gives the cached signals back.
-    pub fn release(&self, pool: &crate::pool::Pool) {
+    pub fn release(&self, pool: &Pool) {
         if let Some(mut cache) = self.cache.lock_for(WAIT_NS) {
             pool.give(&mut cache);
         }

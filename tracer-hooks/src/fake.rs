@@ -101,6 +101,20 @@ unsafe extern "C-unwind" fn handler(
 ) -> Status {
     abi::SUCCESS
 }
+unsafe extern "C-unwind" fn wait_any(
+    count: u32,
+    signals: *const u64,
+    conditions: *const u32,
+    compare: *const i64,
+    timeout: u64,
+    state: u32,
+    satisfying: *mut i64,
+) -> u32 {
+    assert_eq!(count, 1, "what the tests need");
+    // SAFETY: valid for one element each.
+    unsafe { *satisfying = wait(*signals, *conditions, *compare, timeout, state) };
+    0
+}
 unsafe extern "C-unwind" fn subtract(signal: u64, value: i64) {
     DECREMENTED.fetch_add(1, Ordering::Relaxed);
     at::<AmdSignal>(signal).value.fetch_sub(value, Ordering::AcqRel);
@@ -282,7 +296,7 @@ impl Fake {
             core.agent_get_info => info, core.queue_create => queue_create,
             core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
             core.signal_load_relaxed => load, core.signal_load_scacquire => load,
-            amd.signal_async_handler => handler,
+            amd.signal_async_handler => handler, amd.signal_wait_any => wait_any,
             core.signal_store_relaxed => store, core.signal_store_screlease => store,
             core.signal_subtract_screlease => subtract, core.executable_freeze => freeze,
             core.executable_destroy => executable_destroy,

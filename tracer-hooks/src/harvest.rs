@@ -88,7 +88,7 @@ impl Work {
             let slept_on = state.watched.is_watched(signal, now);
             if !slept_on {
                 recycle(signal);
-                returned.push(signal);
+                state.pool.sort(signal, returned);
             }
             slept_on
         });
@@ -214,7 +214,7 @@ impl Work {
         });
         leftovers(sink, &queue.track, |signal| {
             recycle(signal);
-            self.returned.push(signal);
+            state.pool.sort(signal, &mut self.returned);
         });
         state.pool.give(&mut self.returned);
         queue.release(&state.pool);
@@ -234,8 +234,11 @@ impl Work {
             }
         }
         leftovers(sink, &state.copies.track, |signal| state.pool.quarantine(signal));
-        self.resting.iter().for_each(|&signal| recycle(signal));
-        state.pool.give(&mut self.resting);
+        for signal in self.resting.drain(..) {
+            recycle(signal);
+            state.pool.sort(signal, &mut self.returned);
+        }
+        state.pool.give(&mut self.returned);
     }
 }
 
@@ -293,12 +296,16 @@ fn put_away(
     returned: &mut Vec<u64>,
     resting: &mut Vec<u64>,
 ) {
-    let rings = signal.event_mailbox.load(Ordering::Relaxed) != 0;
-    if rings && state.watched.is_watched(handle, now) {
-        resting.push(handle);
-    } else {
-        recycle(handle);
-        returned.push(handle);
+    match signal.event_mailbox.load(Ordering::Relaxed) {
+        0 => {
+            recycle(handle);
+            returned.push(handle);
+        }
+        _ if state.watched.is_watched(handle, now) => resting.push(handle),
+        _ => {
+            recycle(handle);
+            state.pool.sort(handle, returned);
+        }
     }
 }
 

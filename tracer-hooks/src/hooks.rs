@@ -15,7 +15,7 @@ use tracer_common::shim::Copy;
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
 use crate::copies::Ticket;
 use crate::queue::{Rung, life};
-use crate::relay::{self, Wait};
+use crate::relay::{self, Step, Wait};
 use crate::runtime::RUNTIME;
 use crate::state::{STATE, sleep};
 use crate::{announce, lifecycle, symbols, sys, view};
@@ -59,9 +59,8 @@ macro_rules! signal_wait {
             timeout: u64,
             wait_state: u32,
         ) -> i64 {
-            let wait = Wait { signal, condition, compare, timeout, state: wait_state };
             let left = match STATE.relays() {
-                true => contained(|| wait.relay_meanwhile(&STATE)).unwrap_or(timeout),
+                true => relay_while(Wait { signal, condition, compare, timeout, state: wait_state }),
                 false => timeout,
             };
             // SAFETY: the application's own call; it waits shorter by what it has waited already.
@@ -72,6 +71,20 @@ macro_rules! signal_wait {
     )*};
 }
 signal_wait!(wait_relaxed wait_scacquire);
+
+/// Waits for what is in flight, relaying it. How much is left of the timeout; the runtime's own wait
+/// follows.
+fn relay_while(wait: Wait) -> u64 {
+    let Some(mut waiter) = contained(|| wait.begin(&STATE)).flatten() else { return wait.timeout };
+    loop {
+        match contained(|| waiter.step()) {
+            Some(Step::Sleep(signal, ns)) => RUNTIME.wait_until_done(signal, ns),
+            Some(Step::Nap(ns)) => sys::sleep_ns(ns),
+            Some(Step::Itself(left)) => return left,
+            None => return wait.timeout,
+        }
+    }
+}
 
 macro_rules! signal_load {
     ($($name:ident)*) => {$(
@@ -101,6 +114,27 @@ pub unsafe extern "C-unwind" fn async_handler(
     let Some(set) = RUNTIME.async_handler.get() else { return abi::ERROR };
     // SAFETY: the application's own call.
     unsafe { set(signal, condition, compare, handler, data) }
+}
+
+pub unsafe extern "C-unwind" fn wait_any(
+    count: u32,
+    signals: *const u64,
+    conditions: *const u32,
+    compare: *const i64,
+    timeout: u64,
+    wait_state: u32,
+    satisfying: *mut i64,
+) -> u32 {
+    if STATE.relays() {
+        // SAFETY: the application's pointer and the number of what is there.
+        let signals = unsafe { depends_on(count, signals) };
+        // Packets may be yet to come.
+        signals.iter().for_each(|&signal| STATE.needed.mark(signal));
+        needs(signals);
+    }
+    let Some(wait) = RUNTIME.wait_any.get() else { return u32::MAX };
+    // SAFETY: the application's own call.
+    unsafe { wait(count, signals, conditions, compare, timeout, wait_state, satisfying) }
 }
 
 /// The GPU or a thread of the runtime is going to wait for these.
@@ -340,7 +374,7 @@ pub unsafe extern "C-unwind" fn async_copy_rect(
     )
 }
 
-/// The signals that a copy waits for; none where the runtime refuses the pointer.
+/// The signals that a copy or a call waits for; none where the runtime refuses the pointer.
 ///
 /// # Safety
 ///
@@ -375,7 +409,7 @@ fn observed_copy(
     };
     let status = request(ticket.signal);
     if status != abi::SUCCESS {
-        contained(|| STATE.copies.cancelled(&ticket));
+        contained(|| STATE.copies.cancelled(&STATE.pool, &ticket));
         return request(original);
     }
     contained(|| {

@@ -54,11 +54,17 @@ impl Pool {
 
     /// Gives signals back; `signals` is empty afterwards.
     pub fn give(&self, signals: &mut Vec<u64>) {
-        signals.retain(|&signal| !self.bells.give(signal));
         if !signals.is_empty()
             && let Some(mut inner) = self.inner.lock_for(WAIT_NS)
         {
             inner.free.append(signals);
+        }
+    }
+
+    /// Puts a signal where it belongs: with the bells, or into `signals`, to be given back together.
+    pub fn sort(&self, signal: u64, signals: &mut Vec<u64>) {
+        if !self.bells.give(signal) {
+            signals.push(signal);
         }
     }
 

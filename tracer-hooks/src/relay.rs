@@ -17,6 +17,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::abi::{self, AmdSignal, Times, signal_kind, wait_state};
+use crate::marks::Watching;
 use crate::runtime::RUNTIME;
 use crate::state::State;
 use crate::track::{Seen, Track};
@@ -160,62 +161,97 @@ pub struct Wait {
 }
 
 /// A wait that is going on.
-struct Waiter {
+pub struct Waiter {
     wait: Wait,
     original: &'static AmdSignal,
     state: &'static State,
     began_ns: u64,
+    after: Option<After>,
 }
 
-/// What a look at an entry came to.
-enum Step {
-    /// The application's condition holds, or its time is over.
-    Over,
-    /// The entry has been relayed, or something has happened elsewhere.
-    Again,
+/// What a waiter looks after.
+struct After {
+    of: Of,
+    seen: Seen,
+    /// Until this is dropped, and for a limited time, the signal of the entry is not used again, so
+    /// that it can be slept on.
+    watching: Option<Watching<'static>>,
+    said_ns: u64,
+}
+
+/// How a wait goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// By the runtime's own wait for the application's signal, with so much of the timeout left.
+    Itself(u64),
+    /// By the runtime's wait for this signal of ours, for so long at most.
+    Sleep(u64, u64),
+    /// By doing nothing for so long.
+    Nap(u64),
 }
 
 impl Wait {
-    /// Waits, relaying what is waited for. How long is left of the timeout; the runtime's own wait
-    /// follows, and has the last word.
-    pub fn relay_meanwhile(self, state: &'static State) -> u64 {
-        let Some(original) = view::signal(self.signal).filter(|_| state.relays()) else {
-            return self.timeout;
-        };
-        if original.kind.load(Ordering::Relaxed) != signal_kind::USER {
-            return self.timeout;
-        }
-        let waiter = Waiter { wait: self, original, state, began_ns: sys::now_ns() };
+    /// Begins to wait; `None` if there is nothing for us to do.
+    pub fn begin(self, state: &'static State) -> Option<Waiter> {
+        let original = view::signal(self.signal).filter(|signal| {
+            signal.kind.load(Ordering::Relaxed) == signal_kind::USER && state.relays()
+        })?;
+        let began_ns = sys::now_ns();
+        Some(Waiter { wait: self, original, state, began_ns, after: None })
+    }
+}
+
+impl Waiter {
+    /// Waits, as long as that is done by spinning, and relays what is waited for. The caller does what
+    /// is said and asks again, until the runtime's own wait is to follow, which has the last word.
+    ///
+    /// Nothing sleeps in here: a thread that is cancelled or jumps while it sleeps leaves through frames
+    /// of the caller's.
+    pub fn step(&mut self) -> Step {
         loop {
-            let pushed = state.chained_ever();
-            match find(state, self.signal) {
-                _ if waiter.is_over() => return waiter.left_ns(),
-                Some((of, seen)) => match waiter.look_after(of, &seen) {
-                    Step::Over => return waiter.left_ns(),
-                    Step::Again => {}
-                },
-                None if self.state == wait_state::ACTIVE => {
-                    // It may be put on a packet meanwhile.
-                    while !waiter.is_over() && state.chained_ever() == pushed && state.relays() {
-                        sys::relax(16);
-                    }
-                    if !state.relays() {
-                        return waiter.left_ns();
+            if self.is_over() || !self.state.relays() {
+                self.after = None;
+                return Step::Itself(self.left_ns());
+            }
+            let pushed = self.state.chained_ever();
+            if self.after.is_none() {
+                self.after = self.find();
+            }
+            match &mut self.after {
+                Some(after)
+                    if relay(self.state, after.of, &after.seen) || !after.seen.is_open() =>
+                {
+                    self.after = None;
+                }
+                Some(_) => {
+                    if let Some(step) = self.until_it_is_done() {
+                        return step;
                     }
                 }
+                // It may be put on a packet meanwhile.
+                None if self.wait.state == wait_state::ACTIVE => {
+                    self.spin_while(|waiter| waiter.state.chained_ever() == pushed)
+                }
+                // The same while this thread sleeps: it is the worker's then.
                 None => {
-                    // It may be put on a packet while this thread sleeps: the worker's then.
-                    state.needed.mark(self.signal);
-                    if find(state, self.signal).is_none() {
-                        return waiter.left_ns();
+                    self.state.needed.mark(self.wait.signal);
+                    self.after = self.find();
+                    if self.after.is_none() {
+                        return Step::Itself(self.left_ns());
                     }
                 }
             }
         }
     }
-}
 
-impl Waiter {
+    fn find(&self) -> Option<After> {
+        let (of, seen) = find(self.state, self.wait.signal)?;
+        let now = sys::now_ns();
+        let until = now + SPINNING_NS + GRACE_NS;
+        let watching = self.state.watched.watch(seen.entry.signal, now, until);
+        Some(After { of, seen, watching, said_ns: now })
+    }
+
     fn elapsed_ns(&self) -> u64 {
         sys::now_ns().saturating_sub(self.began_ns)
     }
@@ -227,49 +263,51 @@ impl Waiter {
         }
     }
 
+    /// The application's condition holds, or its time is over.
     fn is_over(&self) -> bool {
         let value = self.original.value.load(Ordering::Acquire);
         abi::is_satisfied(self.wait.condition, value, self.wait.compare) || self.left_ns() == 0
     }
 
-    /// Waits for one entry and relays it. Others of the same signal are the worker's meanwhile.
-    fn look_after(&self, of: Of, seen: &Seen) -> Step {
-        let now = sys::now_ns();
-        let watching =
-            self.state.watched.watch(seen.entry.signal, now, now + SPINNING_NS + GRACE_NS);
+    fn spin_while(&self, goes_on: impl Fn(&Self) -> bool) {
+        while !self.is_over() && self.state.relays() && goes_on(self) {
+            sys::relax(16);
+        }
+    }
+
+    /// Waits for the entry that is looked after, not for others of the same signal: these are the
+    /// worker's meanwhile. `None` if something has happened.
+    fn until_it_is_done(&mut self) -> Option<Step> {
+        let elapsed = self.elapsed_ns();
+        let now = self.began_ns + elapsed;
+        let After { seen, watching, said_ns, .. } = self.after.as_mut()?;
         let rings = view::signal(seen.entry.signal)
             .is_some_and(|signal| signal.event_mailbox.load(Ordering::Relaxed) != 0);
-        let mut said_ns = now;
-        // From here on the signal of a watched entry is not used again, so it can be slept on.
-        loop {
-            if relay(self.state, of, seen) || !seen.is_open() || !self.state.relays() {
-                return Step::Again;
-            }
-            if self.is_over() {
-                return Step::Over;
-            }
-            let elapsed = self.elapsed_ns();
-            if self.wait.state == wait_state::ACTIVE || (!rings && elapsed < SPIN_NS) {
-                let now = self.began_ns + elapsed;
-                if now.saturating_sub(said_ns) > SPINNING_NS {
-                    said_ns = now;
-                    if let Some(watching) = &watching {
-                        watching.until(now + SPINNING_NS + GRACE_NS);
-                    }
+        if self.wait.state == wait_state::ACTIVE || (!rings && elapsed < SPIN_NS) {
+            if now.saturating_sub(*said_ns) > SPINNING_NS {
+                *said_ns = now;
+                if let Some(watching) = watching {
+                    watching.until(now + SPINNING_NS + GRACE_NS);
                 }
-                sys::relax(16);
-                continue;
             }
-            let sleep = elapsed.clamp(SLEEP_NS.0, SLEEP_NS.1).min(self.left_ns());
-            match &watching {
-                Some(watching) if rings => {
-                    let until = self.began_ns + elapsed + sleep + GRACE_NS;
-                    if watching.until(until) && seen.is_open() {
-                        RUNTIME.wait_until_done(seen.entry.signal, sleep);
-                    }
-                }
-                _ => sys::sleep_ns((elapsed / 32).clamp(NAP_NS.0, NAP_NS.1).min(sleep)),
-            }
+            let (seen, active) = (*seen, self.wait.state == wait_state::ACTIVE);
+            self.spin_while(|waiter| {
+                let more = if active { SPINNING_NS } else { SPIN_NS };
+                completed(&seen).is_none()
+                    && seen.is_open()
+                    && waiter.elapsed_ns() < elapsed.saturating_add(more)
+            });
+            return None;
         }
+        let sleep = elapsed.clamp(SLEEP_NS.0, SLEEP_NS.1);
+        let slept_on = rings
+            && watching.as_ref().is_some_and(|watching| watching.until(now + sleep + GRACE_NS))
+            && seen.is_open();
+        let signal = seen.entry.signal;
+        let left = self.left_ns();
+        Some(match slept_on {
+            true => Step::Sleep(signal, sleep.min(left)),
+            false => Step::Nap((elapsed / 32).clamp(NAP_NS.0, NAP_NS.1).min(left)),
+        })
     }
 }

@@ -192,6 +192,7 @@ pub struct Runtime {
     pub(crate) load_relaxed: Entry<abi::SignalLoad>,
     pub(crate) load_scacquire: Entry<abi::SignalLoad>,
     pub(crate) async_handler: Entry<abi::AsyncHandler>,
+    pub(crate) wait_any: Entry<abi::WaitAny>,
     pub(crate) store_relaxed: Entry<abi::SignalStore>,
     pub(crate) store_screlease: Entry<abi::SignalStore>,
     pub(crate) wait_relaxed: Entry<abi::SignalWait>,
@@ -224,6 +225,7 @@ pub static RUNTIME: Runtime = Runtime {
     load_relaxed: Entry::EMPTY,
     load_scacquire: Entry::EMPTY,
     async_handler: Entry::EMPTY,
+    wait_any: Entry::EMPTY,
     store_relaxed: Entry::EMPTY,
     store_screlease: Entry::EMPTY,
     wait_relaxed: Entry::EMPTY,
@@ -296,6 +298,7 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
         core.signal_load_relaxed => load_relaxed, hooks::load_relaxed;
         core.signal_load_scacquire => load_scacquire, hooks::load_scacquire;
         amd.signal_async_handler => async_handler, hooks::async_handler;
+        amd.signal_wait_any => wait_any, hooks::wait_any;
         core.signal_store_relaxed => store_relaxed, hooks::store_relaxed;
         core.signal_store_screlease => store_screlease, hooks::store_screlease;
         core.signal_silent_store_relaxed => silent_store_relaxed, hooks::silent_store_relaxed;
