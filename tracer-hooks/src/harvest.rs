@@ -20,6 +20,9 @@ use crate::{sys, view};
 /// How long an overtaken packet's signal is watched. Its completion, if it is still to come, is a write
 /// that is late, not one that waits for anything.
 const WATCH_NS: u64 = 10_000_000_000;
+/// Least and most time between looks at what is done or overtaken but not finished with, when nothing
+/// else is to be done; in between as long again as it has been so.
+const REST_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 /// How many are watched at once.
 const WATCHES: usize = 1024;
 
@@ -38,7 +41,7 @@ struct Overtaken {
     queue: &'static Queue,
     entry: Entry,
     /// How long it has been watched, by a thread that may have stood still.
-    waited: Waited<20_000_000>,
+    waited: Waited<{ 2 * REST_NS.1 }>,
 }
 
 /// What one round of looking found.
@@ -52,8 +55,8 @@ pub struct Round {
     pub relayed: usize,
     /// Something is in flight.
     pub pending: bool,
-    /// Something is done or overtaken, and still to be looked after.
-    pub resting: bool,
+    /// Something is done or overtaken, and still to be looked after: when.
+    pub resting_ns: Option<u64>,
     /// A doorbell is held back.
     pub held: bool,
 }
@@ -92,7 +95,10 @@ impl Work {
             }
             slept_on
         });
-        round.resting = !self.resting.is_empty() || !self.overtaken.is_empty();
+        let youngest = self.overtaken.iter().map(|overtaken| overtaken.waited.at_last_look()).min();
+        let rests = (!self.resting.is_empty()).then_some(0);
+        round.resting_ns =
+            rests.or(youngest).map(|waited_ns| waited_ns.clamp(REST_NS.0, REST_NS.1));
         state.pool.give(&mut self.returned);
         round
     }

@@ -40,6 +40,8 @@ pub mod pool;
 pub mod queue;
 pub mod registry;
 pub mod relay;
+#[cfg(test)]
+mod relaying;
 pub mod runtime;
 #[cfg(test)]
 mod scenarios;

@@ -81,7 +81,10 @@ impl Pool {
             && let Some(at) = inner.quarantined.iter().position(|&known| known == signal)
         {
             inner.quarantined.swap_remove(at);
-            if !self.bells.give(signal) && inner.all.contains(&signal) {
+            if !self.bells.give(signal) {
+                if !inner.all.contains(&signal) {
+                    inner.all.push(signal);
+                }
                 inner.free.push(signal);
             }
         }
@@ -116,11 +119,12 @@ impl Pool {
         let inner = &mut *inner;
         inner.free = Vec::new();
         for signal in core::mem::take(&mut inner.all) {
-            if !inner.quarantined.contains(&signal) {
-                destroy(signal);
+            match inner.quarantined.contains(&signal) {
+                // It may be readmitted yet.
+                true => inner.all.push(signal),
+                false => destroy(signal),
             }
         }
-        inner.quarantined = Vec::new();
         self.bells.destroy_all(destroy);
     }
 }

@@ -330,6 +330,14 @@ impl Queue {
         Found { first, enqueue_ns, own }: Found,
         rung: &mut Rung,
     ) {
+        if is_barrier(first) {
+            // The packet processor waits for these.
+            for dependency in packet.0.iter().skip(1).take(5) {
+                let dependency = dependency.load(Ordering::Relaxed);
+                context.needed.mark(dependency);
+                rung.needed |= dependency != 0;
+            }
+        }
         let original = packet.0[7].load(Ordering::Relaxed);
         let reserved = producer.take_number(producer.next);
         let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
@@ -368,14 +376,6 @@ impl Queue {
                 return;
             }
         };
-        if is_barrier(first) {
-            // The packet processor waits for these.
-            for dependency in packet.0.iter().skip(1).take(5) {
-                let dependency = dependency.load(Ordering::Relaxed);
-                context.needed.mark(dependency);
-                rung.needed |= dependency != 0;
-            }
-        }
         let Some(sequence) = sequence else { return };
         if reserved.is_none() {
             let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);

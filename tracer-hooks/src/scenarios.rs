@@ -12,25 +12,26 @@ use crate::fake::{
     EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, OPEN, SIGNALS, USERS, forever, handle, signal,
 };
 use crate::lifecycle::{self, InstallError, Timing};
+use crate::relaying;
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
 use crate::state::STATE;
 use crate::testing::Random;
 
 #[derive(Default)]
-struct Told {
+pub struct Told {
     /// Sequence number by queue and packet.
-    packets: BTreeMap<(u64, u64), u64>,
+    pub packets: BTreeMap<(u64, u64), u64>,
     copies: BTreeMap<u64, Copy>,
-    completed: BTreeMap<u64, Complete>,
+    pub completed: BTreeMap<u64, Complete>,
     fired: u64,
     queues: Vec<Queue>,
-    losses: [u64; Loss::COUNT],
+    pub losses: [u64; Loss::COUNT],
     state: u64,
     names: Vec<Vec<u8>>,
 }
 
-struct Recorder {
+pub struct Recorder {
     told: Mutex<Told>,
     on: AtomicBool,
     /// When it is not on, it will not be before something is installed again.
@@ -43,7 +44,19 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    /// One that records nothing.
+    pub fn quiet() -> Self {
+        Self {
+            told: Mutex::default(),
+            on: AtomicBool::new(false),
+            attached: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+            unloads: Mutex::default(),
+            forked: AtomicU32::new(0),
+        }
+    }
+
+    pub fn told(&self) -> std::sync::MutexGuard<'_, Told> {
         self.told.lock().expect("whole")
     }
 
@@ -51,7 +64,7 @@ impl Recorder {
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn lost(&self, cause: Loss) -> u64 {
+    pub fn lost(&self, cause: Loss) -> u64 {
         self.told().losses[cause.0 as usize]
     }
 }
@@ -132,7 +145,7 @@ impl Sink for Recorder {
     }
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
+pub fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
         if Instant::now() > deadline {
@@ -146,31 +159,31 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn value(signal: &AmdSignal) -> i64 {
+pub fn value(signal: &AmdSignal) -> i64 {
     signal.value.load(Ordering::Acquire)
 }
 
 #[derive(Clone, Copy)]
-struct Bench {
-    fake: &'static Fake,
-    recorder: &'static Recorder,
+pub struct Bench {
+    pub fake: &'static Fake,
+    pub recorder: &'static Recorder,
 }
 
 impl Bench {
-    fn queue(&self, size: u32, seed: u64) -> FakeQueue {
+    pub fn queue(&self, size: u32, seed: u64) -> FakeQueue {
         let mut queue = self.fake.queue(size);
         queue.start(seed, &Gates::default());
         queue
     }
 
-    fn switch(&self, on: bool) {
+    pub fn switch(&self, on: bool) {
         self.recorder.on.store(on, Ordering::Release);
         let wanted = if on { state::ACTIVE } else { state::DORMANT };
         until("the state", || self.recorder.told().state == wanted);
     }
 
     /// Every packet of `queue` up to `count` was recorded and completed, with its own times.
-    fn check(&self, queue: &FakeQueue, count: u64) {
+    pub fn check(&self, queue: &FakeQueue, count: u64) {
         let id = queue.amd.id.load(Ordering::Relaxed);
         until("completions", || {
             let told = self.recorder.told();
@@ -263,14 +276,8 @@ fn installing(recorder: &'static Recorder) -> &'static Fake {
 
 #[test]
 fn the_whole_mechanism_over_a_fake_runtime() {
-    let recorder: &'static Recorder = forever(Recorder {
-        told: Mutex::default(),
-        on: AtomicBool::new(true),
-        attached: AtomicBool::new(false),
-        count: AtomicU64::new(0),
-        unloads: Mutex::default(),
-        forked: AtomicU32::new(0),
-    });
+    let recorder: &'static Recorder = forever(Recorder::quiet());
+    recorder.on.store(true, Ordering::Release);
     let bench = Bench { fake: installing(recorder), recorder };
     every_packet(&bench);
     a_packet_that_waits_for_a_later_one(&bench);
@@ -278,6 +285,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     switched_under_load(&bench);
     destroyed_with_work(&bench);
     copies(&bench);
+    relaying::scenarios(&bench);
     forking(&bench);
     closing(&bench);
     live(&bench);

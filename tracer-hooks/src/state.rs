@@ -80,26 +80,31 @@ pub struct State {
 }
 
 /// The state.
-pub static STATE: State = State {
-    phase: AtomicU32::new(phase::NONE),
-    epoch: AtomicU32::new(0),
-    sleep: AtomicU32::new(sleep::AWAKE),
-    calls: AtomicU32::new(0),
-    ready: AtomicBool::new(false),
-    late: AtomicBool::new(false),
-    sink: OnceLock::new(),
-    pool: Pool::new(),
-    registry: Registry::new(),
-    copies: Copies::new(),
-    work: Lock::new(Work::new()),
-    urgent: AtomicU32::new(0),
-    prompt: AtomicBool::new(false),
-    watched: Watched::new(),
-    needed: Needed::new(),
-    usual: Usual::new(),
-};
+pub static STATE: State = State::new();
 
 impl State {
+    /// Nothing installed.
+    pub const fn new() -> Self {
+        Self {
+            phase: AtomicU32::new(phase::NONE),
+            epoch: AtomicU32::new(0),
+            sleep: AtomicU32::new(sleep::AWAKE),
+            calls: AtomicU32::new(0),
+            ready: AtomicBool::new(false),
+            late: AtomicBool::new(false),
+            sink: OnceLock::new(),
+            pool: Pool::new(),
+            registry: Registry::new(),
+            copies: Copies::new(),
+            work: Lock::new(Work::new()),
+            urgent: AtomicU32::new(0),
+            prompt: AtomicBool::new(false),
+            watched: Watched::new(),
+            needed: Needed::new(),
+            usual: Usual::new(),
+        }
+    }
+
     /// Whether to record.
     #[inline]
     pub fn active(&self) -> bool {
@@ -171,5 +176,11 @@ impl State {
         {
             sys::futex_wake(&self.sleep);
         }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
     }
 }

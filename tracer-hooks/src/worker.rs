@@ -48,8 +48,6 @@ const LINGER_NS: u64 = 50_000_000;
 const PROMPT_NS: u64 = 100_000_000;
 /// The part of what completed that the worker has to relay for that, in 256ths.
 const PROMPT_SHARE: usize = 64;
-/// Between looks at what is done or overtaken but not finished with, when nothing else is to be done.
-const RESTING_NS: u64 = 20_000_000;
 
 static BROKEN: AtomicBool = AtomicBool::new(false);
 
@@ -165,8 +163,8 @@ impl Pace {
             Pause::Slow(batch)
         } else if round.held || more {
             Pause::Slow(500_000)
-        } else if round.resting {
-            Pause::Slow(RESTING_NS)
+        } else if let Some(ns) = round.resting_ns {
+            Pause::Slow(ns)
         } else if idle < LINGER_NS {
             Pause::Slow(most)
         } else {
@@ -249,7 +247,7 @@ fn one_round(pace: &mut Pace) -> Pause {
         0..PATIENCE_NS => Patience::Waiting,
         _ => Patience::Ended,
     };
-    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) && !round.resting {
+    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) && round.resting_ns.is_none() {
         return Pause::Idle(FOR_EVER_NS);
     }
     let active = STATE.active();
