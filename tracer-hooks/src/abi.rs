@@ -48,6 +48,23 @@ pub struct ApiTable {
 }
 
 pub type SignalStore = unsafe extern "C-unwind" fn(u64, i64);
+pub type SignalLoad = unsafe extern "C-unwind" fn(u64) -> i64;
+pub type AsyncHandler = unsafe extern "C-unwind" fn(
+    signal: u64,
+    condition: u32,
+    compare: i64,
+    handler: *const c_void,
+    data: *mut c_void,
+) -> Status;
+pub type WaitAny = unsafe extern "C-unwind" fn(
+    count: u32,
+    signals: *const u64,
+    conditions: *const u32,
+    compare: *const i64,
+    timeout: u64,
+    wait_state: u32,
+    satisfying: *mut i64,
+) -> u32;
 pub type SignalWait = unsafe extern "C-unwind" fn(
     signal: u64,
     condition: u32,
@@ -146,7 +163,8 @@ pub struct CoreTable {
     pub queue_destroy: Entry<QueueDestroy>,
     _c: [usize; 28],
     pub signal_destroy: Entry<SignalDestroy>,
-    _d: [usize; 2],
+    pub signal_load_relaxed: Entry<SignalLoad>,
+    pub signal_load_scacquire: Entry<SignalLoad>,
     pub signal_store_relaxed: Entry<SignalStore>,
     pub signal_store_screlease: Entry<SignalStore>,
     pub signal_wait_relaxed: Entry<SignalWait>,
@@ -178,7 +196,11 @@ pub struct AmdExtTable {
     pub profiling_async_copy_enable: Entry<CopyProfiling>,
     pub profiling_get_dispatch_time: Entry<DispatchTime>,
     pub profiling_get_async_copy_time: Entry<CopyTime>,
-    _b: [usize; 9],
+    _b: [usize; 1],
+    pub signal_async_handler: Entry<AsyncHandler>,
+    _h: [usize; 1],
+    pub signal_wait_any: Entry<WaitAny>,
+    _i: [usize; 5],
     pub memory_async_copy: Entry<AsyncCopy>,
     _c: [usize; 15],
     pub signal_create: Entry<SignalCreate>,
@@ -237,6 +259,17 @@ pub struct AmdQueue {
 
 /// Bit of [`AmdQueue::queue_properties`]: completion signals get their times.
 pub const QUEUE_PROFILING: u32 = 1 << 3;
+
+/// `hsa_wait_state_t`.
+pub mod wait_state {
+    /// `HSA_WAIT_STATE_BLOCKED`: may sleep.
+    pub const BLOCKED: u32 = 0;
+    /// `HSA_WAIT_STATE_ACTIVE`: spins.
+    pub const ACTIVE: u32 = 1;
+}
+
+/// `HSA_SIGNAL_CONDITION_LT`.
+pub const BELOW: u32 = 2;
 
 /// Whether `value` satisfies `hsa_signal_condition_t` against `compare`.
 pub fn is_satisfied(condition: u32, value: i64, compare: i64) -> bool {
@@ -321,6 +354,8 @@ const _: () = {
     assert!(offset_of!(CoreTable, queue_create) == 72);
     assert!(offset_of!(CoreTable, queue_destroy) == 88);
     assert!(offset_of!(CoreTable, signal_destroy) == 320);
+    assert!(offset_of!(CoreTable, signal_load_relaxed) == 328);
+    assert!(offset_of!(CoreTable, signal_load_scacquire) == 336);
     assert!(offset_of!(CoreTable, signal_store_relaxed) == 344);
     assert!(offset_of!(CoreTable, signal_store_screlease) == 352);
     assert!(offset_of!(CoreTable, signal_wait_relaxed) == 360);
@@ -336,6 +371,8 @@ const _: () = {
     assert!(size_of::<CoreTable>() == 1016);
     assert!(offset_of!(AmdExtTable, profiling_set_profiler_enabled) == 32);
     assert!(offset_of!(AmdExtTable, profiling_get_async_copy_time) == 56);
+    assert!(offset_of!(AmdExtTable, signal_async_handler) == 72);
+    assert!(offset_of!(AmdExtTable, signal_wait_any) == 88);
     assert!(offset_of!(AmdExtTable, memory_async_copy) == 136);
     assert!(offset_of!(AmdExtTable, signal_create) == 264);
     assert!(offset_of!(AmdExtTable, memory_async_copy_rect) == 320);

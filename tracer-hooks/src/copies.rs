@@ -16,7 +16,7 @@ use tracer_common::shim::{self, Loss};
 
 use crate::abi::Times;
 use crate::lock::Lock;
-use crate::pool::Batch;
+use crate::pool::{Batch, Pool};
 use crate::queue::Context;
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
@@ -99,16 +99,22 @@ impl Copies {
         };
         // Under the lock: whoever ends the recording empties the cache after this.
         context.recording()?;
-        if cache.is_empty() {
+        let rings = amd.event_mailbox.load(Ordering::Relaxed) != 0;
+        let bell = rings.then(|| context.pool.bells.take()).flatten();
+        if bell.is_none() && cache.is_empty() {
             context.pool.take(&mut cache, || RUNTIME.create_signal());
         }
         let (at, _) = self.track.pushed();
-        let entry = |signal| Entry { signal, original, sequence, barrier: false };
-        let Some(signal) = cache.last().filter(|&signal| self.track.push(entry(signal))) else {
+        let entry = |signal| Entry { signal, original, sequence, barrier: false, usual: 0 };
+        let signal = bell.or(cache.last()).filter(|&signal| self.track.push(entry(signal)));
+        let Some(signal) = signal else {
+            bell.map(|bell| context.pool.bells.give(bell));
             context.sink.lost(Loss::SIGNAL_POOL, 1);
             return None;
         };
-        cache.pop();
+        if bell.is_none() {
+            cache.pop();
+        }
         Some(Ticket { signal, at, record: shim::Copy { sequence, ..record } })
     }
 
@@ -127,18 +133,18 @@ impl Copies {
 
     /// The runtime refused the copy.
     pub fn cancelled(&self, ticket: &Ticket) {
-        self.track.cancel(ticket.at, ticket.signal);
+        self.track.cancel(ticket.at);
     }
 
     /// Gives the cached signals back.
-    pub fn give_back(&self, pool: &crate::pool::Pool) {
+    pub fn give_back(&self, pool: &Pool) {
         if let Some(mut cache) = self.cache.lock_or_lose(WAIT_NS) {
             pool.give(&mut cache);
         }
     }
 
     /// Recording stopped.
-    pub fn release(&self, pool: &crate::pool::Pool) {
+    pub fn release(&self, pool: &Pool) {
         self.give_back(pool);
         if self.profiled.swap(0, Ordering::AcqRel) != 0
             && self.wish.load(Ordering::Relaxed) == wish::OFF

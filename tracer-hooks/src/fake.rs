@@ -186,6 +186,32 @@ unsafe extern "C-unwind" fn wait(
         std::thread::yield_now();
     }
 }
+unsafe extern "C-unwind" fn load(signal: u64) -> i64 {
+    at::<AmdSignal>(signal).value.load(Ordering::Acquire)
+}
+unsafe extern "C-unwind" fn handler(
+    _: u64,
+    _: u32,
+    _: i64,
+    _: *const c_void,
+    _: *mut c_void,
+) -> Status {
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn wait_any(
+    count: u32,
+    signals: *const u64,
+    conditions: *const u32,
+    compare: *const i64,
+    timeout: u64,
+    state: u32,
+    satisfying: *mut i64,
+) -> u32 {
+    assert_eq!(count, 1, "what the tests need");
+    // SAFETY: valid for one element each.
+    unsafe { *satisfying = wait(*signals, *conditions, *compare, timeout, state) };
+    0
+}
 unsafe extern "C-unwind" fn subtract(signal: u64, value: i64) {
     entered();
     DECREMENTED.fetch_add(1, Ordering::Relaxed);
@@ -195,7 +221,7 @@ unsafe extern "C-unwind" fn create(
     value: i64,
     _: u32,
     _: *const u64,
-    _: u64,
+    attributes: u64,
     out: *mut u64,
 ) -> Status {
     if DRY.load(Ordering::Acquire) && STOP.get().is_none_or(|stop| stop.place != In::Create) {
@@ -204,7 +230,7 @@ unsafe extern "C-unwind" fn create(
     entered();
     Stop::at(In::Create);
     SIGNALS.fetch_add(1, Ordering::Relaxed);
-    let made = handle(signal(value, false));
+    let made = handle(signal(value, attributes & abi::info::SIGNAL_GPU_ONLY == 0));
     OURS.lock().expect("whole").insert(made);
     // SAFETY: valid for writes.
     unsafe { *out = made };
@@ -499,6 +525,8 @@ impl Fake {
             core.init => init, core.shut_down => shut_down, core.iterate_agents => agents,
             core.agent_get_info => info, core.queue_create => queue_create,
             core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
+            core.signal_load_relaxed => load, core.signal_load_scacquire => load,
+            amd.signal_async_handler => handler, amd.signal_wait_any => wait_any,
             core.signal_store_relaxed => store, core.signal_store_screlease => store,
             core.signal_subtract_screlease => subtract, core.executable_freeze => freeze,
             core.executable_destroy => executable_destroy,

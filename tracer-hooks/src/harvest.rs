@@ -1,28 +1,48 @@
-//! Completions: copy the times to the application's signal, decrement it, report, recycle.
+//! Completions: relay what nobody has relayed, report, recycle.
 //!
-//! Why relay at all, instead of leaving the application's own signal on the packet and reading its
-//! times? Because the application may use its signal again the moment that it completes, and may
-//! put one signal on many packets: by the time that anybody looks, the times are another packet's.
-//! Only a signal that nobody else knows keeps them. The price is that the application's signal is
-//! decremented some microseconds later than the GPU would have; the worker polls accordingly.
+//! The worker's part. Whoever waits for a completion relays it himself ([`crate::relay`]); what is left
+//! for here is its record, its signal, and what nobody waits for.
 
 use core::sync::atomic::Ordering;
 
 use tracer_common::shim::{Complete, Loss};
+use tracer_common::waited::Waited;
 
-use crate::abi::{AmdSignal, signal_kind};
+use crate::abi::{AmdSignal, Times};
 use crate::pool::Batch;
 use crate::queue::{Queue, life};
+use crate::relay::{self, Of};
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
 use crate::state::State;
-use crate::track::{Entry, Fate, Found, Look, Track};
-use crate::view;
+use crate::track::{Entry, Fate, Found, Look, Seen, Track};
+use crate::{sys, view};
+
+/// How long an overtaken packet's signal is watched. Its completion, if it is still to come, is a write
+/// that is late, not one that waits for anything.
+const WATCH_NS: u64 = 10_000_000_000;
+/// Least and most time between looks at what is done or overtaken but not finished with, when nothing
+/// else is to be done; in between as long again as it has been so.
+const REST_NS: (u64, u64) = (20_000_000, 1_000_000_000);
+/// How many are watched at once.
+const WATCHES: usize = 1024;
 
 /// What the holder of [`State::work`] works with.
 pub struct Work {
     /// Signals to give back to the pool.
     returned: Batch,
+    /// Signals to give back that somebody may still sleep on: bells, of which there are no more.
+    resting: Batch,
+    overtaken: Vec<Overtaken>,
+}
+
+/// A packet that seems to have gone out with the application's signal: a later one with the barrier bit
+/// has completed, and it has not.
+struct Overtaken {
+    queue: &'static Queue,
+    entry: Entry,
+    /// How long it has been watched, by a thread that may have stood still.
+    waited: Waited<{ 2 * REST_NS.1 }>,
 }
 
 /// What one round of looking found.
@@ -30,10 +50,14 @@ pub struct Work {
 pub struct Round {
     /// Operations that completed.
     pub done: usize,
+    /// Those of them that had a signal of the application.
+    pub chained: usize,
+    /// Those of these that were relayed here, not by whoever waited for them.
+    pub relayed: usize,
     /// Something is in flight.
     pub pending: bool,
-    /// The application waits for something that is in flight, or may.
-    pub chained: bool,
+    /// Something is done or overtaken, and still to be looked after: when.
+    pub resting_ns: Option<u64>,
     /// A doorbell is held back.
     pub held: bool,
 }
@@ -41,152 +65,199 @@ pub struct Round {
 impl Work {
     /// Nothing done yet.
     pub const fn new() -> Self {
-        Self { returned: Batch::new() }
+        Self { returned: Batch::new(), resting: Batch::new(), overtaken: Vec::new() }
     }
 
     /// Looks at everything that is in flight.
     pub fn round(&mut self, state: &'static State, look: Look) -> Round {
         let mut round = Round::default();
         let Some(&sink) = state.sink.get() else { return round };
+        let now = sys::now_ns();
         for queue in state.registry.objects() {
             match queue.life.load(Ordering::Acquire) {
                 life::LIVE | life::CLOSING => {
-                    round.add(self.queue(state, sink, queue, look));
+                    self.queue(state, sink, queue, (look, now), &mut round);
                     round.held |= queue.held.load(Ordering::Relaxed);
                 }
                 life::DEAD => self.bury(state, sink, queue),
                 _ => {}
             }
         }
-        round.add(self.copies(state, sink, look));
+        self.copies(state, sink, (look, now), &mut round);
+        if look == Look::Full {
+            self.watch(state, now);
+        }
+        let returned = &mut self.returned;
+        self.resting.retain(|signal| {
+            let slept_on = state.watched.is_watched(signal, now);
+            if !slept_on {
+                recycle(signal);
+                state.pool.take_back(returned, signal);
+            }
+            slept_on
+        });
+        let youngest = self.overtaken.iter().map(|overtaken| overtaken.waited.at_last_look()).min();
+        let rests = (!self.resting.is_empty()).then_some(0);
+        round.resting_ns =
+            rests.or(youngest).map(|waited_ns| waited_ns.clamp(REST_NS.0, REST_NS.1));
         state.pool.give(&mut self.returned);
         round
     }
 
-    /// Looks at one queue.
-    pub fn queue(
+    /// When the worker should look again for what it is to relay, by what kernels usually take: since
+    /// when something runs of the queue that is due first, and when that is.
+    pub fn due(&self, state: &'static State, now: u64) -> Option<(u64, u64)> {
+        let prompt = state.prompt.load(Ordering::Relaxed);
+        let due = |track: &Track| {
+            let wanted = |entry: &Entry| {
+                (prompt || state.needed.is_marked(entry.original))
+                    && !state.watched.is_watched(entry.signal, now)
+            };
+            let mut usual = 0;
+            let since = track.ahead(now, wanted, |entry| usual += state.usual.ns(entry.usual))?;
+            Some((since, since.saturating_add(usual)))
+        };
+        let queues = state.registry.objects().map(|queue| &queue.track);
+        let tracks = queues.chain([&state.copies.track]).filter(|track| track.chained());
+        tracks.filter_map(due).min_by_key(|&(_, due)| due)
+    }
+
+    fn queue(
         &mut self,
         state: &'static State,
         sink: &dyn Sink,
-        queue: &Queue,
-        look: Look,
-    ) -> Found {
+        queue: &'static Queue,
+        (look, now): (Look, u64),
+        round: &mut Round,
+    ) {
         if queue.track.is_empty() {
-            return Found::default();
+            return;
         }
         let agent = queue.agent.load(Ordering::Relaxed);
-        self.track(state, sink, &queue.track, look, |entry, signal| {
+        let Self { returned, resting, overtaken } = self;
+        let done = |seen: &Seen| {
+            if seen.is_cancelled() {
+                state.pool.take_back(returned, seen.entry.signal);
+                return Fate::Done;
+            }
+            let collected = collect(state, Of::Queue, seen, now, round);
+            let Some(signal) = collected else { return Fate::Pending };
+            let entry = &seen.entry;
             let start = signal.start_ts.load(Ordering::Relaxed);
             let end = signal.end_ts.load(Ordering::Relaxed);
-            relay(entry.original, (start, end));
             // The runtime of Debian 12 prints to stderr when it is asked for times that are 0.
-            (start != 0 && end != 0).then(|| RUNTIME.dispatch_times(agent, entry.signal)).flatten()
-        })
-    }
-
-    fn copies(&mut self, state: &'static State, sink: &dyn Sink, look: Look) -> Found {
-        if state.copies.track.is_empty() {
-            return Found::default();
-        }
-        self.track(state, sink, &state.copies.track, look, |entry, _| {
-            let times = RUNTIME.copy_times(entry.signal);
+            let timed = start != 0 && end != 0;
+            let times = timed.then(|| RUNTIME.dispatch_times(agent, entry.signal)).flatten();
             if let Some(times) = times {
-                // Before the decrement: whoever waits for it may ask at once.
-                state.copies.answer(entry.original, times);
+                state.usual.note(entry.usual, times.end.saturating_sub(times.start));
             }
-            relay(entry.original, (0, 0));
-            times
-        })
+            report(sink, entry, times);
+            put_away(state, signal, entry.signal, now, returned, resting);
+            Fate::Done
+        };
+        let left_behind = |seen: &Seen| {
+            if relay::completed(seen).is_some() || (seen.entry.original != 0 && !seen.claim()) {
+                // It is done after all.
+                return Fate::Pending;
+            }
+            // Most likely the packet processor read the packet before our signal was in it; the
+            // application's own signal was decremented then.
+            // Its signal is not used again: the GPU may write it some day, or never.
+            sink.lost(Loss::PACKET_PASSED, 1);
+            if overtaken.len() < WATCHES && overtaken.try_reserve(1).is_ok() {
+                overtaken.push(Overtaken { queue, entry: seen.entry, waited: Waited::since(now) });
+            }
+            Fate::Done
+        };
+        let found = queue.track.harvest(look, done, left_behind);
+        round.add(found);
     }
 
-    fn track(
+    fn copies(
         &mut self,
-        state: &State,
+        state: &'static State,
         sink: &dyn Sink,
-        track: &Track,
-        look: Look,
-        mut finish: impl FnMut(&Entry, &AmdSignal) -> Option<crate::abi::Times>,
-    ) -> Found {
-        let returned = &mut self.returned;
-        track.harvest(
-            look,
-            |entry| {
-                if let Some(signal) = entry.cancelled() {
-                    state.pool.take_back(returned, signal);
-                    return Fate::Done;
-                }
-                let Some(signal) = view::signal(entry.signal) else { return Fate::Done };
-                // Acquire: the times were written before the decrement.
-                if signal.value.load(Ordering::Acquire) > 0 {
-                    return Fate::Pending;
-                }
-                match finish(entry, signal) {
-                    _ if entry.sequence == 0 => {}
-                    Some(times) => sink.complete(Complete {
-                        sequence: entry.sequence,
-                        start_ns: times.start,
-                        end_ns: times.end,
-                    }),
-                    None => sink.lost(Loss::NO_TIMES, 1),
-                }
-                recycle(signal);
-                state.pool.take_back(returned, entry.signal);
-                Fate::Done
-            },
-            |_| {
-                // The packet processor read the packet before our signal was in it; the
-                // application's own signal was decremented then.
-                state.pool.quarantine();
-                sink.lost(Loss::PACKET_PASSED, 1);
-            },
-        )
+        (look, now): (Look, u64),
+        round: &mut Round,
+    ) {
+        if state.copies.track.is_empty() {
+            return;
+        }
+        let Self { returned, resting, .. } = self;
+        let done = |seen: &Seen| {
+            if seen.is_cancelled() {
+                state.pool.take_back(returned, seen.entry.signal);
+                return Fate::Done;
+            }
+            let collected = collect(state, Of::Copies, seen, now, round);
+            let Some(signal) = collected else { return Fate::Pending };
+            report(sink, &seen.entry, RUNTIME.copy_times(seen.entry.signal));
+            put_away(state, signal, seen.entry.signal, now, returned, resting);
+            Fate::Done
+        };
+        // Copies have no barrier bits.
+        let found = state.copies.track.harvest(look, done, |_| Fate::Pending);
+        round.add(found);
+    }
+
+    /// Looks at packets that were overtaken: one that completes after all is relayed. It has been
+    /// counted as lost already, so there is no record of it.
+    fn watch(&mut self, state: &'static State, now: u64) {
+        self.overtaken.retain_mut(|Overtaken { entry, waited, .. }| {
+            let Some(signal) = view::signal(entry.signal) else { return false };
+            // Acquire: the times were written before the decrement.
+            if signal.value.load(Ordering::Acquire) > 0 {
+                return waited.look(now) < WATCH_NS;
+            }
+            let times = |ts: &core::sync::atomic::AtomicU64| ts.load(Ordering::Relaxed);
+            relay::decrement(entry.original, (times(&signal.start_ts), times(&signal.end_ts)));
+            recycle(entry.signal);
+            state.pool.readmit(entry.signal);
+            false
+        });
     }
 
     /// The queue is gone: what did not complete never will.
-    fn bury(&mut self, state: &State, sink: &dyn Sink, queue: &Queue) {
-        self.queue_leftovers(state, sink, &queue.track);
+    fn bury(&mut self, state: &State, sink: &dyn Sink, queue: &'static Queue) {
+        self.overtaken.retain(|overtaken| {
+            let gone = core::ptr::eq(overtaken.queue, queue);
+            if gone {
+                recycle(overtaken.entry.signal);
+                state.pool.readmit(overtaken.entry.signal);
+            }
+            !gone
+        });
+        let returned = &mut self.returned;
+        leftovers(sink, &queue.track, |entry| {
+            recycle(entry.signal);
+            state.pool.take_back(returned, entry.signal);
+        });
+        state.pool.give(returned);
         queue.release(&state.pool);
         queue.life.store(life::FREE, Ordering::Release);
-    }
-
-    fn queue_leftovers(&mut self, state: &State, sink: &dyn Sink, track: &Track) {
-        let mut unfinished = 0;
-        track.discard(|entry| match entry.cancelled() {
-            Some(signal) => state.pool.take_back(&mut self.returned, signal),
-            None => {
-                unfinished += 1;
-                if let Some(signal) = view::signal(entry.signal) {
-                    recycle(signal);
-                    state.pool.take_back(&mut self.returned, entry.signal);
-                }
-            }
-        });
-        state.pool.give(&mut self.returned);
-        if unfinished > 0 {
-            sink.lost(Loss::UNFINISHED, unfinished);
-        }
     }
 
     /// The runtime goes, or is gone: forgets what is in flight, and touches nothing of it. The GPU may
     /// write the signals as long as they are there.
     pub fn forget(&mut self, state: &'static State) {
-        let mut unfinished = 0;
+        let Some(&sink) = state.sink.get() else { return };
+        self.overtaken = Vec::new();
         for queue in state.registry.objects() {
             if queue.life.load(Ordering::Acquire) != life::FREE {
                 state.registry.remove(queue.address.load(Ordering::Relaxed));
                 queue.life.store(life::DEAD, Ordering::Release);
-                queue.track.discard(|_| unfinished += 1);
+                leftovers(sink, &queue.track, |_| ());
                 queue.release(&state.pool);
                 queue.life.store(life::FREE, Ordering::Release);
             }
         }
-        state.copies.track.discard(|_| unfinished += 1);
-        self.returned = Batch::new();
-        if unfinished > 0
-            && let Some(sink) = state.sink.get()
-        {
-            sink.lost(Loss::UNFINISHED, unfinished);
-        }
+        leftovers(sink, &state.copies.track, |_| ());
+        let Self { returned, resting, .. } = self;
+        resting.retain(|signal| {
+            state.pool.take_back(returned, signal);
+            false
+        });
+        state.pool.give(returned);
     }
 }
 
@@ -200,33 +271,76 @@ impl Round {
     fn add(&mut self, found: Found) {
         self.done += found.done;
         self.pending |= found.left > 0;
-        self.chained |= found.chained_left;
     }
 }
 
-/// Does to the application's signal what the packet processor would have done.
-fn relay(original: u64, (start, end): (u64, u64)) {
-    let Some(signal) = view::signal(original) else { return };
-    if signal.kind.load(Ordering::Acquire) != signal_kind::USER {
-        // Destroyed while its packet was in flight, which only a broken program does.
-        return;
+/// The signal of an entry that has completed and been relayed, if need be here; `None` if it has not,
+/// or whoever waits for it is about to relay it.
+fn collect(
+    state: &State,
+    of: Of,
+    seen: &Seen,
+    now: u64,
+    round: &mut Round,
+) -> Option<&'static AmdSignal> {
+    let signal = relay::completed(seen)?;
+    if seen.entry.original != 0 {
+        if seen.is_open() {
+            if state.watched.is_watched(seen.entry.signal, now) {
+                return None;
+            }
+            round.relayed += usize::from(relay::relay(state, of, seen));
+        }
+        round.chained += 1;
     }
-    if end != 0 {
-        signal.start_ts.store(start, Ordering::Relaxed);
-        signal.end_ts.store(end, Ordering::Relaxed);
+    Some(signal)
+}
+
+fn report(sink: &dyn Sink, entry: &Entry, times: Option<Times>) {
+    match times {
+        _ if entry.sequence == 0 => {}
+        Some(Times { start, end }) => {
+            sink.complete(Complete { sequence: entry.sequence, start_ns: start, end_ns: end });
+        }
+        None => sink.lost(Loss::NO_TIMES, 1),
     }
-    if signal.event_mailbox.load(Ordering::Relaxed) == 0 {
-        // No interrupt belongs to it (GPU-only and IPC signals): its waiters spin on the value.
-        // Release: the times, and what the packet wrote, are visible before.
-        signal.value.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// Has a signal used again, once nobody can sleep on it any more. Only those that ring are slept on.
+fn put_away(
+    state: &State,
+    signal: &AmdSignal,
+    handle: u64,
+    now: u64,
+    returned: &mut Batch,
+    resting: &mut Batch,
+) {
+    let rings = signal.event_mailbox.load(Ordering::Relaxed) != 0;
+    if rings && state.watched.is_watched(handle, now) {
+        resting.push(handle);
     } else {
-        RUNTIME.decrement(original);
+        recycle(handle);
+        state.pool.take_back(returned, handle);
+    }
+}
+
+/// Empties a track, handing what did not complete to `each`.
+fn leftovers(sink: &dyn Sink, track: &Track, mut each: impl FnMut(&Entry)) {
+    let mut unfinished = 0;
+    track.discard(|seen| {
+        unfinished += u64::from(!seen.is_cancelled());
+        each(&seen.entry);
+    });
+    if unfinished > 0 {
+        sink.lost(Loss::UNFINISHED, unfinished);
     }
 }
 
 /// Makes one of our signals as good as new.
-fn recycle(signal: &AmdSignal) {
-    signal.start_ts.store(0, Ordering::Relaxed);
-    signal.end_ts.store(0, Ordering::Relaxed);
-    signal.value.store(1, Ordering::Release);
+fn recycle(signal: u64) {
+    if let Some(signal) = view::signal(signal) {
+        signal.start_ts.store(0, Ordering::Relaxed);
+        signal.end_ts.store(0, Ordering::Relaxed);
+        signal.value.store(1, Ordering::Release);
+    }
 }

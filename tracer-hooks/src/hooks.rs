@@ -15,17 +15,13 @@ use tracer_common::shim::{Copy, Loss};
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
 use crate::copies::Ticket;
 use crate::queue::{Rung, life};
+use crate::relay::{self, Step, Wait};
 use crate::runtime::RUNTIME;
 use crate::state::{STATE, sleep};
-use crate::track::Look;
 use crate::{announce, lifecycle, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
 const DESTROY_WAIT_NS: u64 = 20_000_000;
-/// How long a thread that waits looks for itself.
-const HELP_NS: u64 = 200_000;
-/// How long a hook waits for the worker's lock.
-const WORK_WAIT_NS: u64 = 200_000_000;
 
 /// Runs our own code: the thread is not cancelled in it, and a panic, which is a bug, ends here and
 /// switches everything off.
@@ -65,7 +61,10 @@ macro_rules! signal_wait {
             timeout: u64,
             wait_state: u32,
         ) -> i64 {
-            let left = contained(|| help(signal, condition, compare, timeout)).unwrap_or(timeout);
+            let left = match STATE.relays() {
+                true => relay_while(Wait { signal, condition, compare, timeout, state: wait_state }),
+                false => timeout,
+            };
             // SAFETY: the application's own call; it waits shorter by what it has waited already.
             RUNTIME.$name.get().map_or(0, |wait| unsafe {
                 wait(signal, condition, compare, left, wait_state)
@@ -75,47 +74,77 @@ macro_rules! signal_wait {
 }
 signal_wait!(wait_relaxed wait_scacquire);
 
-/// The application waits, and what it waits for may have to be relayed: its own thread looks, as
-/// long as the runtime would spin anyway (200 µs in 5.2.3). No other thread has to be woken and
-/// scheduled for that, which takes 50 to 100 µs where CPUs are few. The timeout that is left.
-fn help(signal: u64, condition: u32, compare: i64, timeout: u64) -> u64 {
-    if !STATE.chained() {
-        return timeout;
-    }
-    let (Some(amd), Some(sink)) = (view::signal(signal), STATE.sink.get()) else { return timeout };
-    let began = sys::now_ns();
-    if !sink.can_complete(began) {
-        return timeout;
-    }
-    let _helper = Helper::new();
+/// Waits for what is in flight, relaying it. How much is left of the timeout; the runtime's own wait
+/// follows.
+fn relay_while(wait: Wait) -> u64 {
+    let mut waiter = None;
+    contained(|| waiter = wait.begin(&STATE));
+    let Some(mut waiter) = waiter else { return wait.timeout };
     loop {
-        if let Some(mut work) = STATE.work.try_lock()
-            && STATE.phase.get().relays()
-        {
-            work.round(&STATE, Look::Near);
+        match contained(|| waiter.step()) {
+            Some(Step::Sleep(signal, ns)) => RUNTIME.wait_until_done(signal, ns),
+            Some(Step::Nap(ns)) => sys::sleep_ns(ns),
+            Some(Step::Itself(left)) => return left,
+            None => return wait.timeout,
         }
-        let elapsed = sys::now_ns().saturating_sub(began);
-        let done = abi::is_satisfied(condition, amd.value.load(Ordering::Acquire), compare);
-        if done || elapsed >= timeout.min(HELP_NS) || !STATE.chained() {
-            return if timeout == u64::MAX { timeout } else { timeout.saturating_sub(elapsed) };
-        }
-        sys::relax(16);
     }
 }
 
-/// Counts a thread that looks for itself.
-struct Helper;
+macro_rules! signal_load {
+    ($($name:ident)*) => {$(
+        pub unsafe extern "C-unwind" fn $name(signal: u64) -> i64 {
+            if STATE.relays() {
+                contained(|| relay::before_load(&STATE, signal));
+            }
+            // SAFETY: the application's own call.
+            RUNTIME.$name.get().map_or(0, |load| unsafe { load(signal) })
+        }
+    )*};
+}
+signal_load!(load_relaxed load_scacquire);
 
-impl Helper {
-    fn new() -> Self {
-        STATE.helpers.fetch_add(1, Ordering::Relaxed);
-        Self
+pub unsafe extern "C-unwind" fn async_handler(
+    signal: u64,
+    condition: u32,
+    compare: i64,
+    handler: *const c_void,
+    data: *mut c_void,
+) -> Status {
+    if STATE.relays() {
+        // Its packet may be yet to come.
+        STATE.needed.mark(signal);
     }
+    needs(&[signal]);
+    let Some(set) = RUNTIME.async_handler.get() else { return abi::ERROR };
+    // SAFETY: the application's own call.
+    unsafe { set(signal, condition, compare, handler, data) }
 }
 
-impl Drop for Helper {
-    fn drop(&mut self) {
-        STATE.helpers.fetch_sub(1, Ordering::Relaxed);
+pub unsafe extern "C-unwind" fn wait_any(
+    count: u32,
+    signals: *const u64,
+    conditions: *const u32,
+    compare: *const i64,
+    timeout: u64,
+    wait_state: u32,
+    satisfying: *mut i64,
+) -> u32 {
+    if STATE.relays() {
+        // SAFETY: the application's pointer and the number of what is there.
+        let signals = unsafe { depends_on(count, signals) };
+        // Packets may be yet to come.
+        signals.iter().for_each(|&signal| STATE.needed.mark(signal));
+        needs(signals);
+    }
+    let Some(wait) = RUNTIME.wait_any.get() else { return u32::MAX };
+    // SAFETY: the application's own call.
+    unsafe { wait(count, signals, conditions, compare, timeout, wait_state, satisfying) }
+}
+
+/// The GPU or a thread of the runtime is going to wait for these.
+fn needs(signals: &[u64]) {
+    if STATE.relays() && !signals.is_empty() {
+        contained(|| relay::need(&STATE, signals));
     }
 }
 
@@ -157,7 +186,9 @@ fn meet(address: usize) -> Option<&'static crate::queue::Queue> {
 #[inline]
 pub fn after(rung: Rung, sink: &dyn crate::Sink) {
     if rung.tracked {
-        STATE.wake_beyond(if rung.chained { sleep::AWAKE } else { sleep::SLOW });
+        STATE.enqueued(rung.chained, rung.needed);
+    } else if rung.needed {
+        STATE.urge();
     }
     if let Some((first, last)) = rung.sequences {
         for sequence in first..=last {
@@ -227,19 +258,16 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
     status
 }
 
-/// Collects what a queue has completed, waiting a little for the rest.
+/// Has what a queue has completed collected, waiting a little for the rest. Relays it, too: that the
+/// worker comes is likely, not certain.
 fn settle(queue: &'static crate::queue::Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
     while !queue.track.is_empty() && lifecycle::installed() {
-        let Some(&sink) = STATE.sink.get() else { break };
-        if !sink.can_complete(sys::now_ns()) {
-            STATE.wake_beyond(sleep::AWAKE);
-        } else if let Some(mut work) = STATE.work.lock_for(WORK_WAIT_NS) {
-            work.queue(&STATE, sink, queue, Look::Full);
-        }
-        if queue.track.is_empty() || sys::now_ns() > deadline {
+        relay::everything_of(&STATE, &queue.track);
+        if sys::now_ns() > deadline {
             break;
         }
+        STATE.urge();
         sys::sleep_ns(50_000);
     }
 }
@@ -275,6 +303,8 @@ pub unsafe extern "C-unwind" fn async_copy(
     completion: u64,
 ) -> Status {
     let Some(copy) = RUNTIME.async_copy.get() else { return abi::ERROR };
+    // SAFETY: the application's pointer and the number of what is there.
+    needs(unsafe { depends_on(dependencies, dependency) });
     let record = || Copy {
         sequence: 0,
         enqueue_ns: sys::now_ns(),
@@ -303,6 +333,8 @@ pub unsafe extern "C-unwind" fn async_copy_rect(
     completion: u64,
 ) -> Status {
     let Some(copy) = RUNTIME.async_copy_rect.get() else { return abi::ERROR };
+    // SAFETY: the application's pointer and the number of what is there.
+    needs(unsafe { depends_on(dependencies, dependency) });
     // SAFETY: the application's pointers; the runtime refuses null ones, as we do.
     let parts = unsafe {
         (dst.as_ref(), dst_offset.as_ref(), src.as_ref(), src_offset.as_ref(), range.as_ref())
@@ -353,6 +385,19 @@ pub unsafe extern "C-unwind" fn async_copy_rect(
     )
 }
 
+/// The signals that a copy or a call waits for; none where the runtime refuses the pointer.
+///
+/// # Safety
+///
+/// `first` is null, or `count` handles are there.
+unsafe fn depends_on<'a>(count: u32, first: *const u64) -> &'a [u64] {
+    if first.is_null() || !first.is_aligned() {
+        return &[];
+    }
+    // SAFETY: the caller's promise; not null.
+    unsafe { core::slice::from_raw_parts(first, count as usize) }
+}
+
 /// Requests a copy with `request`, with a signal of ours if it is to be observed.
 fn observed_copy(
     record: impl FnOnce() -> Copy,
@@ -381,7 +426,7 @@ fn observed_copy(
     contained(|| {
         let Some(&sink) = STATE.sink.get() else { return };
         let sequence = STATE.copies.started(sink, ticket);
-        STATE.wake_beyond(sleep::AWAKE);
+        STATE.enqueued(true, STATE.needed.is_marked(original));
         if let Some(sequence) = sequence {
             sink.enqueued(sequence, true);
         }

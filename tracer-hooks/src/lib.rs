@@ -26,6 +26,7 @@
 #[expect(missing_docs, reason = "the runtime's names")]
 pub mod abi;
 mod announce;
+pub mod bells;
 pub mod calls;
 pub mod copies;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;
+pub mod marks;
 #[cfg(test)]
 mod orders;
 pub mod originals;
@@ -42,6 +44,9 @@ pub mod phase;
 pub mod pool;
 pub mod queue;
 pub mod registry;
+pub mod relay;
+#[cfg(test)]
+mod relaying;
 pub mod runtime;
 #[cfg(test)]
 mod scenarios;
@@ -54,6 +59,7 @@ pub mod sys;
 #[cfg(test)]
 mod testing;
 pub mod track;
+pub mod usual;
 pub mod view;
 pub mod worker;
 

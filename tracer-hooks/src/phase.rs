@@ -181,6 +181,16 @@ impl Machine {
         self.0.load(Ordering::Relaxed) & !1 == Phase::Active as u32
     }
 
+    /// Whether something may be in flight that is looked after.
+    #[inline]
+    pub fn looks_after(&self) -> bool {
+        const PHASES: u32 = 1 << Phase::Active as u32
+            | 1 << Phase::Draining as u32
+            | 1 << Phase::Settling as u32
+            | 1 << Phase::Ended as u32;
+        PHASES >> self.0.load(Ordering::Relaxed) & 1 != 0
+    }
+
     /// Whether this is a forked child.
     #[inline]
     pub fn is_inert(&self) -> bool {

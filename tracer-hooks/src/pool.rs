@@ -3,8 +3,11 @@
 //! Signals are made in blocks by the worker thread, ahead of need; a queue takes them in batches.
 //! An empty pool grows on the spot up to [`CAP`], beyond which packets go out as they are. All are
 //! destroyed when nothing is recorded any more: the runtime of Debian 12 (asserts enabled) prints
-//! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten.
+//! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten. Those
+//! that somebody has, or that the GPU may still write, are left alone all the same: the runtime would give
+//! them to somebody else.
 
+use crate::bells::Bells;
 use crate::lock::{Guard, Lock};
 use crate::sys;
 
@@ -51,6 +54,17 @@ impl Batch {
         last
     }
 
+    /// Keeps those that `keep` is true for.
+    pub fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
+        let mut kept = Self::new();
+        while let Some(signal) = self.pop() {
+            if keep(signal) {
+                kept.push(signal);
+            }
+        }
+        *self = kept;
+    }
+
     /// Adds one; false when there is no room.
     pub fn push(&mut self, signal: u64) -> bool {
         let place = self.signals.get_mut(self.count);
@@ -67,25 +81,28 @@ impl Default for Batch {
 /// The pool. Whoever takes a signal is handed one of value 1 without times.
 ///
 /// A thread that never comes back from here takes the pool with it: no packet gets a signal any more.
-pub struct Pool(Lock<Inner>);
+pub struct Pool {
+    inner: Lock<Inner>,
+    /// The few that raise an interrupt.
+    pub bells: Bells,
+}
 
 struct Inner {
     /// Every signal that exists.
     all: Vec<u64>,
     /// Has room for all of them.
     free: Vec<u64>,
-    /// Signals that the GPU may or may not write some day: never used again.
-    quarantined: usize,
 }
 
 impl Pool {
     /// An empty pool.
     pub const fn new() -> Self {
-        Self(Lock::new(Inner { all: Vec::new(), free: Vec::new(), quarantined: 0 }))
+        let inner = Inner { all: Vec::new(), free: Vec::new() };
+        Self { inner: Lock::new(inner), bells: Bells::new() }
     }
 
     fn lock(&self) -> Option<Guard<'_, Inner>> {
-        self.0.lock_or_lose(WAIT_NS)
+        self.inner.lock_or_lose(WAIT_NS)
     }
 
     /// Fills `cache`, making some signals with `create` if there are none.
@@ -115,25 +132,29 @@ impl Pool {
         signals.count = 0;
     }
 
-    /// Adds a signal to those that are given back together.
+    /// Puts a signal where it belongs: with the bells, or to those that are given back together.
     pub fn take_back(&self, returned: &mut Batch, signal: u64) {
-        if !returned.push(signal) {
+        if !self.bells.give(signal) && !returned.push(signal) {
             self.give(returned);
             returned.push(signal);
         }
     }
 
-    /// Counts a signal that will not come back.
-    pub fn quarantine(&self) {
-        if let Some(mut inner) = self.lock() {
-            inner.quarantined += 1;
+    /// The GPU has written a signal that was given up: takes it back, if it is of this runtime.
+    pub fn readmit(&self, signal: u64) {
+        if !self.bells.give(signal)
+            && let Some(mut inner) = self.lock()
+            && inner.all.contains(&signal)
+            && inner.free.len() < inner.free.capacity()
+        {
+            inner.free.push(signal);
         }
     }
 
     /// Makes `count` more, or a few less, if fewer than [`LOW`] are free.
     pub fn top_up(&self, count: usize, create: impl Fn() -> Option<u64>) {
         for _ in 0..count.div_ceil(BATCH) {
-            let wanted = match self.0.try_lock() {
+            let wanted = match self.inner.try_lock() {
                 Some(mut inner) if inner.free.len() < LOW => inner.room(BATCH),
                 _ => return,
             };
@@ -154,27 +175,20 @@ impl Pool {
         }
     }
 
-    /// Signals that somebody has taken and will give back.
-    pub fn outstanding(&self) -> usize {
-        self.lock().map_or(usize::MAX, |inner| {
-            inner.all.len().saturating_sub(inner.free.len() + inner.quarantined)
-        })
-    }
-
     /// Empties the pool of a runtime that is gone: the signals went with it.
     pub fn forget(&self) {
         if let Some(mut inner) = self.lock() {
             inner.all = Vec::new();
             inner.free = Vec::new();
-            inner.quarantined = 0;
         }
+        self.bells.forget();
     }
 
-    /// Calls `destroy` with every signal that nobody has. Those that a thread has which never came back
-    /// stay, for it may: no packet may ever carry a signal that does not exist.
+    /// Calls `destroy` with every signal that nobody has. The others stay, also those that a thread has
+    /// which never came back, for it may: no packet may ever carry a signal that does not exist.
     pub fn destroy_idle(&self, destroy: impl Fn(u64)) {
         let Some(mut inner) = self.lock() else { return };
-        let Inner { all, free, .. } = &mut *inner;
+        let Inner { all, free } = &mut *inner;
         free.sort_unstable();
         all.retain(|signal| {
             let stays = free.binary_search(signal).is_err();
@@ -185,20 +199,10 @@ impl Pool {
         });
         // Its room stays, for those that come back.
         free.clear();
-        inner.quarantined = inner.all.len();
-        if inner.all.is_empty() {
-            inner.all = Vec::new();
+        if all.is_empty() {
+            (*all, *free) = (Vec::new(), Vec::new());
         }
-    }
-
-    /// Empties the pool and calls `destroy` with every signal there is, wherever it is.
-    pub fn destroy_all(&self, destroy: impl Fn(u64)) {
-        let Some(mut inner) = self.lock() else { return };
-        inner.free = Vec::new();
-        inner.quarantined = 0;
-        for signal in core::mem::take(&mut inner.all) {
-            destroy(signal);
-        }
+        self.bells.destroy_idle(destroy);
     }
 }
 
@@ -255,21 +259,24 @@ mod tests {
         let mut signals = taken(&pool, create);
         assert_eq!(signals.len(), BATCH);
         pool.top_up(2000, create);
-        while pool.outstanding() < 1000 {
+        while signals.len() < 1000 {
             signals.extend(taken(&pool, create));
         }
         let distinct: BTreeSet<u64> = signals.iter().copied().collect();
         assert_eq!(distinct.len(), signals.len());
-        for chunk in signals[BATCH..].chunks(BATCH) {
+        for chunk in signals[2..].chunks(BATCH) {
             pool.give(&mut batch(chunk));
         }
-        assert_eq!(pool.outstanding(), BATCH);
-        pool.quarantine();
-        assert_eq!(pool.outstanding(), BATCH - 1);
+        pool.readmit(signals[1]);
+        pool.readmit(u64::MAX);
         let destroyed = Cell::new(0);
-        pool.destroy_all(|_| destroyed.set(destroyed.get() + 1));
-        assert_eq!(destroyed.get(), next.get());
-        assert_eq!(pool.outstanding(), 0);
+        pool.destroy_idle(|signal| {
+            assert_ne!(signal, signals[0], "the GPU may still write it");
+            destroyed.set(destroyed.get() + 1);
+        });
+        assert_eq!(destroyed.get(), next.get() - 1);
+        pool.readmit(signals[0]);
+        pool.destroy_idle(|signal| assert_eq!(signal, signals[0], "it came back"));
     }
 
     /// What a thread took that never comes back stays, and is not counted on.
@@ -288,7 +295,6 @@ mod tests {
         pool.destroy_idle(|signal| destroyed.borrow_mut().push(signal));
         assert!(lost.iter().all(|signal| !destroyed.borrow().contains(signal)));
         assert_eq!(destroyed.borrow().len() + lost.len(), next.get() as usize);
-        assert_eq!(pool.outstanding(), 0);
         assert!(taken(&pool, create).iter().all(|signal| !lost.contains(signal)));
     }
 

@@ -29,11 +29,13 @@ use tracer_common::waited::Waited;
 
 use crate::abi::{self, AmdQueue, Packet, packet_type};
 use crate::lock::{Guard, Lock};
+use crate::marks::Needed;
 use crate::phase::Machine;
 use crate::pool::{Batch, Pool};
 use crate::runtime::RUNTIME;
 use crate::sink::Sink;
 use crate::track::{Entry, Track};
+use crate::usual::Usual;
 use crate::{announce, sys, view};
 
 /// How long a doorbell waits for the queue's lock before it is rung as it is.
@@ -145,6 +147,8 @@ pub struct Rung {
     pub tracked: bool,
     /// Something with a signal of the application is.
     pub chained: bool,
+    /// Something of that, or what it depends on, cannot be relayed by whoever waits for it.
+    pub needed: bool,
 }
 
 /// What instrumenting needs besides the queue.
@@ -157,6 +161,8 @@ pub struct Context<'a> {
     pub phase: &'a Machine,
     /// Counts recordings.
     pub epoch: &'a AtomicU32,
+    /// What something needs that cannot look.
+    pub needed: &'a Needed,
 }
 
 impl Context<'_> {
@@ -418,6 +424,14 @@ impl Queue {
         Found { first, enqueue_ns, own }: Found,
         rung: &mut Rung,
     ) {
+        if is_barrier(first) {
+            // The packet processor waits for these.
+            for dependency in packet.0.iter().skip(1).take(5) {
+                let dependency = dependency.load(Ordering::Relaxed);
+                context.needed.mark(dependency);
+                rung.needed |= dependency != 0;
+            }
+        }
         let original = packet.0[7].load(Ordering::Relaxed);
         let reserved = producer.take_number(producer.next);
         let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
@@ -467,29 +481,44 @@ impl Queue {
                 producer.keep_number(Number { index, sequence, time_ns: enqueue_ns });
             }
         }
-        if producer.cache.is_empty() {
+        let replaceable = may_replace(original);
+        // A thread that sleeps until the original changes sleeps until ours does.
+        let bell = original_rings(original)
+            .then(|| context.pool.bells.take())
+            .flatten()
+            .filter(|_| replaceable);
+        if bell.is_none() && producer.cache.is_empty() {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
         }
         let barrier = (first as u16) & abi::HEADER_BARRIER != 0;
-        let signal = producer.cache.last().filter(|_| may_replace(original));
+        let usual = match first as u8 {
+            packet_type::DISPATCH => Usual::key(packet.0[4].load(Ordering::Relaxed)),
+            _ => 0,
+        };
+        let signal = bell.or(producer.cache.last()).filter(|_| replaceable);
         let (at, _) = self.track.pushed();
-        let tracked =
-            signal.filter(|&signal| self.track.push(Entry { signal, original, sequence, barrier }));
+        let tracked = signal.filter(|&signal| {
+            self.track.push(Entry { signal, original, sequence, barrier, usual })
+        });
         let Some(signal) = tracked else {
+            bell.map(|bell| context.pool.bells.give(bell));
             context.sink.lost(Loss::SIGNAL_POOL, 1);
             return;
         };
-        producer.cache.pop();
+        if bell.is_none() {
+            producer.cache.pop();
+        }
         // Release: the signal's value and the entry were written before. The packet processor may have
         // taken the packet, and a producer may have filled the slot again.
         let (order, failed) = (Ordering::Release, Ordering::Relaxed);
         if packet.0[7].compare_exchange(original, signal, order, failed).is_err() {
-            self.track.cancel(at, signal);
+            self.track.cancel(at);
             context.sink.lost(Loss::PACKET_PASSED, 1);
             return;
         }
         rung.tracked = true;
         rung.chained |= original != 0;
+        rung.needed |= context.needed.is_marked(original);
     }
 
     /// Whether a packet tells which agent the queue belongs to.
@@ -532,6 +561,16 @@ fn is_operation(first: u64, original: u64) -> bool {
         packet_type::BARRIER_AND | packet_type::BARRIER_OR => original != 0,
         _ => false,
     }
+}
+
+/// Whether a packet waits for signals.
+fn is_barrier(first: u64) -> bool {
+    matches!(first as u8, packet_type::BARRIER_AND | packet_type::BARRIER_OR)
+}
+
+/// Whether the GPU raises an interrupt when it completes the application's signal.
+fn original_rings(original: u64) -> bool {
+    view::signal(original).is_some_and(|s| s.event_mailbox.load(Ordering::Relaxed) != 0)
 }
 
 /// Whether a packet's completion signal may be replaced by one of ours: there is none, or it is an

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
 use crate::originals::{self, Patched, Verdict};
-use crate::{calls, hooks, sys};
+use crate::{calls, hooks, sys, view};
 
 /// What is wrong with a runtime's tables; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -206,6 +206,10 @@ pub struct Runtime {
     pub(crate) queue_create: Entry<abi::QueueCreate>,
     pub(crate) queue_destroy: Entry<abi::QueueDestroy>,
     signal_destroy: Entry<abi::SignalDestroy>,
+    pub(crate) load_relaxed: Entry<abi::SignalLoad>,
+    pub(crate) load_scacquire: Entry<abi::SignalLoad>,
+    pub(crate) async_handler: Entry<abi::AsyncHandler>,
+    pub(crate) wait_any: Entry<abi::WaitAny>,
     pub(crate) store_relaxed: Entry<abi::SignalStore>,
     pub(crate) store_screlease: Entry<abi::SignalStore>,
     pub(crate) wait_relaxed: Entry<abi::SignalWait>,
@@ -237,6 +241,10 @@ pub static RUNTIME: Runtime = Runtime {
     queue_create: Entry::EMPTY,
     queue_destroy: Entry::EMPTY,
     signal_destroy: Entry::EMPTY,
+    load_relaxed: Entry::EMPTY,
+    load_scacquire: Entry::EMPTY,
+    async_handler: Entry::EMPTY,
+    wait_any: Entry::EMPTY,
     store_relaxed: Entry::EMPTY,
     store_screlease: Entry::EMPTY,
     wait_relaxed: Entry::EMPTY,
@@ -318,6 +326,10 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
         amd.memory_async_copy_rect => async_copy_rect, hooks::async_copy_rect;
         core.signal_wait_relaxed => wait_relaxed, hooks::wait_relaxed;
         core.signal_wait_scacquire => wait_scacquire, hooks::wait_scacquire;
+        core.signal_load_relaxed => load_relaxed, hooks::load_relaxed;
+        core.signal_load_scacquire => load_scacquire, hooks::load_scacquire;
+        amd.signal_async_handler => async_handler, hooks::async_handler;
+        amd.signal_wait_any => wait_any, hooks::wait_any;
         core.signal_store_relaxed => store_relaxed, hooks::store_relaxed;
         core.signal_store_screlease => store_screlease, hooks::store_screlease;
         core.signal_silent_store_relaxed => silent_store_relaxed, hooks::silent_store_relaxed;
@@ -384,15 +396,39 @@ impl Runtime {
 
     /// A new signal of value 1 that only the GPU and we look at.
     pub fn create_signal(&self) -> Option<u64> {
+        self.create(abi::info::SIGNAL_GPU_ONLY)
+    }
+
+    /// A new signal of value 1 that raises an interrupt when it completes; `None` if the driver has no
+    /// event left for it, or the runtime uses none.
+    pub fn create_bell(&self) -> Option<u64> {
+        let signal = self.create(0)?;
+        let rings =
+            view::signal(signal).is_some_and(|s| s.event_mailbox.load(Ordering::Relaxed) != 0);
+        if !rings {
+            self.destroy_signal(signal);
+        }
+        rings.then_some(signal)
+    }
+
+    fn create(&self, attributes: u64) -> Option<u64> {
         let create = self.signal_create.get()?;
         let mut signal = 0;
         // SAFETY: no consumers are named; `signal` is valid for writes.
-        let status =
-            unsafe { create(1, 0, ptr::null(), abi::info::SIGNAL_GPU_ONLY, &raw mut signal) };
+        let status = unsafe { create(1, 0, ptr::null(), attributes, &raw mut signal) };
         (status == abi::SUCCESS && signal != 0).then_some(signal)
     }
 
-    /// Destroys a signal made by [`Runtime::create_signal`].
+    /// Waits until a signal made by [`Runtime::create_bell`] is done, for at most `timeout_ns`: as the
+    /// runtime waits, so it spins first and sleeps then.
+    pub fn wait_until_done(&self, signal: u64, timeout_ns: u64) {
+        if let Some(wait) = self.wait_scacquire.get() {
+            // SAFETY: the signal is ours; the runtime keeps one that somebody waits for.
+            unsafe { wait(signal, abi::BELOW, 1, timeout_ns, abi::wait_state::BLOCKED) };
+        }
+    }
+
+    /// Destroys a signal made by [`Runtime::create_signal`] or [`Runtime::create_bell`].
     pub fn destroy_signal(&self, signal: u64) {
         if let Some(destroy) = self.signal_destroy.get() {
             // SAFETY: the signal is ours, and its last user is gone.

@@ -14,6 +14,7 @@ use crate::fake::{
 };
 use crate::hip;
 use crate::lifecycle::{self, InstallError, Patience, Timing};
+use crate::relaying;
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
 use crate::state::STATE;
@@ -49,17 +50,24 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One that records.
-    pub fn forever() -> &'static Self {
-        forever(Self {
+    /// One that records nothing.
+    pub fn quiet() -> Self {
+        Self {
             told: Mutex::default(),
-            on: AtomicBool::new(true),
+            on: AtomicBool::new(false),
             attached: AtomicBool::new(false),
             count: AtomicU64::new(0),
             unloads: Mutex::default(),
             forked: AtomicU32::new(0),
             on_dispatch: OnceLock::new(),
-        })
+        }
+    }
+
+    /// One that records.
+    pub fn forever() -> &'static Self {
+        let recorder = forever(Self::quiet());
+        recorder.on.store(true, Ordering::Release);
+        recorder
     }
 
     /// From now on, and once.
@@ -312,6 +320,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     switched_under_load(&bench);
     destroyed_with_work(&bench);
     copies(&bench);
+    relaying::scenarios(&bench);
     forking(&bench);
     closing(&bench);
     live(&bench);
@@ -446,6 +455,7 @@ fn copies(bench: &Bench) {
 
 /// A child knows whether its parent used the GPU, and its own children know no better.
 fn forking(bench: &Bench) {
+    assert_eq!(WRONG.load(Ordering::Relaxed), 0);
     for (open, told) in [(true, 3), (false, 1)] {
         OPEN.store(open, Ordering::Relaxed);
         let child = fork(|| {
@@ -461,6 +471,8 @@ fn forking(bench: &Bench) {
         assert_eq!(child, told, "the runtime was open: {open}");
     }
     OPEN.store(true, Ordering::Relaxed);
+    // It was open all the time for the worker.
+    WRONG.store(0, Ordering::Relaxed);
     assert_eq!(bench.recorder.forked.load(Ordering::Acquire), 0);
     assert!(lifecycle::usable());
 }

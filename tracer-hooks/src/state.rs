@@ -6,18 +6,20 @@ use std::sync::OnceLock;
 use crate::copies::Copies;
 use crate::harvest::Work;
 use crate::lock::Lock;
-use crate::phase::{Machine, Phase};
+use crate::marks::{Needed, Watched};
+use crate::phase::Machine;
 use crate::pool::Pool;
 use crate::queue::Context;
 use crate::registry::Registry;
 use crate::sink::Sink;
 use crate::sys;
+use crate::usual::Usual;
 
 /// How soundly the worker sleeps; value of [`State::sleep`].
 pub mod sleep {
     /// It looks by itself soon enough for everybody.
     pub const AWAKE: u32 = 0;
-    /// It looks by itself soon enough for work that nobody waits for.
+    /// It looks by itself soon enough for what it need not relay.
     pub const SLOW: u32 = 1;
     /// It has nothing to look at.
     pub const IDLE: u32 = 2;
@@ -47,27 +49,45 @@ pub struct State {
     pub copies: Copies,
     /// The right to look at what is in flight and to call the runtime for it.
     pub work: Lock<Work>,
-    /// Threads of the application that look for themselves while they wait.
-    pub helpers: AtomicU32,
+    /// Counts what is in flight and for the worker to relay; see [`State::urge`].
+    pub urgent: AtomicU32,
+    /// Much of what completed lately nobody relayed but the worker: all that is in flight counts as
+    /// urgent.
+    pub prompt: AtomicBool,
+    /// What waiting threads look after themselves.
+    pub watched: Watched,
+    /// What something needs that cannot look.
+    pub needed: Needed,
+    /// What kernels usually take.
+    pub usual: Usual,
 }
 
 /// The state.
-pub static STATE: State = State {
-    phase: Machine::new(),
-    epoch: AtomicU32::new(0),
-    sleep: AtomicU32::new(sleep::AWAKE),
-    calls: AtomicU32::new(0),
-    ready: AtomicBool::new(false),
-    late: AtomicBool::new(false),
-    sink: OnceLock::new(),
-    pool: Pool::new(),
-    registry: Registry::new(),
-    copies: Copies::new(),
-    work: Lock::new(Work::new()),
-    helpers: AtomicU32::new(0),
-};
+pub static STATE: State = State::new();
 
 impl State {
+    /// Nothing installed.
+    pub const fn new() -> Self {
+        Self {
+            phase: Machine::new(),
+            epoch: AtomicU32::new(0),
+            sleep: AtomicU32::new(sleep::AWAKE),
+            calls: AtomicU32::new(0),
+            ready: AtomicBool::new(false),
+            late: AtomicBool::new(false),
+            sink: OnceLock::new(),
+            pool: Pool::new(),
+            registry: Registry::new(),
+            copies: Copies::new(),
+            work: Lock::new(Work::new()),
+            urgent: AtomicU32::new(0),
+            prompt: AtomicBool::new(false),
+            watched: Watched::new(),
+            needed: Needed::new(),
+            usual: Usual::new(),
+        }
+    }
+
     /// Whether to record.
     #[inline]
     pub fn active(&self) -> bool {
@@ -84,14 +104,38 @@ impl State {
     #[inline]
     pub fn context(&'static self) -> Option<Context<'static>> {
         let sink = *self.sink.get()?;
-        Some(Context { sink, pool: &self.pool, phase: &self.phase, epoch: &self.epoch })
+        let Self { pool, phase, epoch, needed, .. } = self;
+        Some(Context { sink, pool, phase, epoch, needed })
     }
 
-    /// Something is in flight that the application may be waiting for.
-    pub fn chained(&self) -> bool {
-        let phase = self.phase.get();
-        (phase == Phase::Active || phase.is_ending() || phase == Phase::Ended)
-            && (self.copies.track.chained() || self.registry.objects().any(|q| q.track.chained()))
+    /// Whether something may be in flight whose completion is to be relayed by whoever waits for it.
+    #[inline]
+    pub fn relays(&self) -> bool {
+        self.phase.looks_after()
+    }
+
+    /// How much was ever enqueued that had a signal of the application.
+    pub fn chained_ever(&self) -> u64 {
+        let queues = self.registry.objects().map(|queue| &queue.track);
+        let tracks = queues.chain([&self.copies.track]);
+        tracks.fold(0, |sum, track| sum.wrapping_add(track.pushed().1))
+    }
+
+    /// Something was enqueued, maybe with a signal of the application: sees to it that the worker
+    /// looks in time, waking it only if it is needed before it would by itself.
+    #[inline]
+    pub fn enqueued(&self, chained: bool, needed: bool) {
+        if needed || (chained && self.prompt.load(Ordering::Relaxed)) {
+            self.urge();
+        } else {
+            self.wake_beyond(sleep::SLOW);
+        }
+    }
+
+    /// Makes the worker look at once.
+    pub fn urge(&self) {
+        self.urgent.fetch_add(1, Ordering::AcqRel);
+        self.wake_beyond(sleep::AWAKE);
     }
 
     /// Makes the worker look at everything anew, however soundly it sleeps.
@@ -112,5 +156,11 @@ impl State {
         {
             sys::futex_wake(&self.sleep, 1);
         }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -5,10 +5,15 @@
 //! one, and to the sequence number of its record. Entries are in packet order but need not complete
 //! in it: an entry that is done becomes a hole, and the head moves on past holes.
 //!
+//! Anybody may look for the entries of an application's signal ([`Track::find`]) and **claim** one:
+//! of all who try, one succeeds, and it alone decrements the application's signal. A claim is one
+//! compare-exchange on a word that names the entry for ever, not just its slot, so whoever was stopped
+//! between finding and claiming, for however long, never claims what came into the slot later.
+//!
 //! `head` and `tail` count entries and never wrap. The Release store of `tail` pairs with the
 //! consumer's Acquire load, that of `head` with the producer's.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::sys;
 
@@ -18,6 +23,9 @@ pub const CAPACITY: usize = 32 << 10;
 
 /// Entries that a harvest looks at beyond the first that is not done, unless it looks at all.
 pub const WINDOW: usize = 256;
+
+/// Places of [`Track::recent`].
+const RECENT: usize = 64;
 
 /// One packet in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,16 +38,22 @@ pub struct Entry {
     pub sequence: u64,
     /// Its header has the barrier bit: whatever was before it is done when it starts.
     pub barrier: bool,
+    /// Key of what it usually takes: see [`crate::usual`].
+    pub usual: u16,
 }
 
-/// In [`Entry::signal`]: what the entry was made for does not happen; see [`Track::cancel`].
-const CANCELLED: u64 = 1;
-
-impl Entry {
-    /// The signal of an entry that was cancelled: nobody has it any more.
-    pub fn cancelled(&self) -> Option<u64> {
-        (self.signal & CANCELLED != 0).then_some(self.signal & !CANCELLED)
-    }
+/// The last word of a slot: whose it is, and what is true of it.
+mod word {
+    /// Nobody has claimed the entry.
+    pub const OPEN: u64 = 1;
+    /// [`super::Entry::barrier`].
+    pub const BARRIER: u64 = 2;
+    /// What the entry was made for does not happen; see [`super::Track::cancel`].
+    pub const CANCELLED: u64 = 4;
+    /// Where [`super::Entry::usual`] begins.
+    pub const USUAL: u32 = 8;
+    /// Where the entry's index begins: 40 bits, a million entries a second for twelve days.
+    pub const INDEX: u32 = 24;
 }
 
 #[derive(Default)]
@@ -49,12 +63,44 @@ struct Slot([AtomicU64; 4]);
 // SAFETY: four atomics, for which zeros are valid, without a destructor.
 unsafe impl sys::Zeroed for Slot {}
 
+/// An entry as somebody has read it. Stays about this entry, whatever its slot holds later.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    /// What was read.
+    pub entry: Entry,
+    /// As it was when the entry was open.
+    word: u64,
+    slot: &'static [AtomicU64; 4],
+}
+
+impl Seen {
+    /// Whether it was cancelled: nobody but us has its signal.
+    pub fn is_cancelled(&self) -> bool {
+        self.word & word::CANCELLED != 0
+    }
+
+    /// Whether nobody has claimed it yet.
+    pub fn is_open(&self) -> bool {
+        self.slot[3].load(Ordering::Acquire) == self.word
+    }
+
+    /// Takes the duty to do to the application's signal what the packet would have done; true for one
+    /// caller, ever.
+    pub fn claim(&self) -> bool {
+        let claimed = self.word & !word::OPEN;
+        self.slot[3]
+            .compare_exchange(self.word, claimed, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+}
+
 /// The list. What either side writes is on cache lines of its own.
-#[derive(Default)]
 pub struct Track {
     slots: std::sync::OnceLock<&'static [Slot]>,
     by_producer: ByProducer,
     by_consumer: ByConsumer,
+    /// One more than the index of the last entry with an original, by the original's [`place`].
+    recent: [AtomicU64; RECENT],
 }
 
 #[derive(Default)]
@@ -76,6 +122,13 @@ struct ByConsumer {
     /// What was below this index and not done at the last full look, while something with the
     /// barrier bit behind it was.
     suspects: AtomicU64,
+    /// The first entry in flight, and when the consumer first found it to be the first.
+    front: [AtomicU64; 2],
+}
+
+/// Where a track remembers an original.
+fn place(original: u64) -> usize {
+    ((original >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % RECENT
 }
 
 /// What became of an entry, as the consumer's closure says.
@@ -107,6 +160,12 @@ pub struct Found {
     pub chained_left: bool,
 }
 
+impl Default for Track {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Track {
     /// An empty list; its memory is mapped by the first push.
     pub const fn new() -> Self {
@@ -121,7 +180,9 @@ impl Track {
                 head: AtomicU64::new(0),
                 chained_gone: AtomicU64::new(0),
                 suspects: AtomicU64::new(0),
+                front: [const { AtomicU64::new(0) }; 2],
             },
+            recent: [const { AtomicU64::new(0) }; RECENT],
         }
     }
 
@@ -165,14 +226,22 @@ impl Track {
         }
         let tail = self.by_producer.tail.load(Ordering::Relaxed);
         let Some(slot) = self.slot(tail) else { return false };
+        // Pairs with the fence in `see`: who reads anything of this entry finds the last one closed.
+        fence(Ordering::Release);
         slot[0].store(entry.signal, Ordering::Relaxed);
         slot[1].store(entry.original, Ordering::Relaxed);
         slot[2].store(entry.sequence, Ordering::Relaxed);
-        slot[3].store(u64::from(entry.barrier), Ordering::Relaxed);
+        let barrier = if entry.barrier { word::BARRIER } else { 0 };
+        let usual = u64::from(entry.usual) << word::USUAL;
+        // Release pairs with the Acquire in `see`.
+        slot[3].store(tail << word::INDEX | usual | barrier | word::OPEN, Ordering::Release);
         if entry.original != 0 {
             self.by_producer
                 .chained
                 .store(self.by_producer.chained.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            if let Some(recent) = self.recent.get(place(entry.original)) {
+                recent.store(tail + 1, Ordering::Release);
+            }
         }
         // Pairs with the Acquire load in `harvest`.
         self.by_producer.tail.store(tail + 1, Ordering::Release);
@@ -180,11 +249,13 @@ impl Track {
     }
 
     /// Takes back the entry that is `at`, for which nothing was enqueued after all; nothing if it is gone.
-    /// Whoever harvests drops it and has its signal back.
-    pub fn cancel(&self, at: u64, signal: u64) {
-        if let Some([place, ..]) = self.slot(at) {
-            let (from, to) = (signal, signal | CANCELLED);
-            let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    /// Nobody claims it any more; whoever harvests drops it and has its signal back.
+    pub fn cancel(&self, at: u64) {
+        let Some([.., place]) = self.slot(at) else { return };
+        let open = place.load(Ordering::Relaxed);
+        if open & word::OPEN != 0 && open >> word::INDEX == at << word::INDEX >> word::INDEX {
+            let cancelled = open & !word::OPEN | word::CANCELLED;
+            let _ = place.compare_exchange(open, cancelled, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -201,21 +272,78 @@ impl Track {
         slots.get(at as usize & (CAPACITY - 1)).map(|slot| &slot.0)
     }
 
-    fn read(&self, at: u64) -> Entry {
-        let Some(slot) = self.slot(at) else { return Entry::default() };
-        Entry {
+    /// For the consumer, while the entry is not a hole yet.
+    fn read(&self, at: u64) -> Option<Seen> {
+        let slot = self.slot(at)?;
+        let word = slot[3].load(Ordering::Acquire);
+        let entry = Entry {
             signal: slot[0].load(Ordering::Relaxed),
             original: slot[1].load(Ordering::Relaxed),
             sequence: slot[2].load(Ordering::Relaxed),
-            barrier: slot[3].load(Ordering::Relaxed) != 0,
-        }
+            barrier: word & word::BARRIER != 0,
+            usual: (word >> word::USUAL) as u16,
+        };
+        (entry.signal != 0).then_some(Seen { entry, word: word | word::OPEN, slot })
     }
 
-    fn hole(&self, at: u64, entry: &Entry) {
-        if let Some(slot) = self.slot(at) {
-            slot[0].store(0, Ordering::Relaxed);
+    /// For everybody: the entry at `at` if it is open.
+    fn see(&self, at: u64) -> Option<Seen> {
+        let slot = self.slot(at)?;
+        let open = at << word::INDEX | word::OPEN;
+        let word = slot[3].load(Ordering::Acquire);
+        let fits = word & !(word::BARRIER | u64::from(u16::MAX) << word::USUAL) == open;
+        let seen = self.read(at).filter(|_| fits)?;
+        // What was read is this entry's only if it was still open afterwards.
+        fence(Ordering::Acquire);
+        (seen.word == word && seen.is_open()).then_some(seen)
+    }
+
+    /// An open entry of `original`: the last one, or else the first that is found.
+    pub fn find(&self, original: u64) -> Option<Seen> {
+        if !self.chained() {
+            return None;
         }
-        if entry.original != 0 {
+        let of_original = |seen: &Seen| seen.entry.original == original;
+        let recent = self.recent.get(place(original))?.load(Ordering::Acquire);
+        let last = recent.checked_sub(1).and_then(|at| self.see(at)).filter(of_original);
+        last.or_else(|| self.open().find(of_original))
+    }
+
+    /// All entries that are open, oldest first; those that are pushed meanwhile may be missing.
+    pub fn open(&self) -> impl Iterator<Item = Seen> + '_ {
+        let tail = self.by_producer.tail.load(Ordering::Acquire);
+        let head = self.by_consumer.head.load(Ordering::Relaxed);
+        (head..tail).filter_map(|at| self.see(at))
+    }
+
+    /// For the consumer: since when something is the first in flight, and how many entries there are
+    /// up to the first open one that is `wanted`, looking at a [`WINDOW`]. `each` is shown those up
+    /// to it, itself included.
+    pub fn ahead(
+        &self,
+        now_ns: u64,
+        wanted: impl Fn(&Entry) -> bool,
+        mut each: impl FnMut(&Entry),
+    ) -> Option<u64> {
+        let tail = self.by_producer.tail.load(Ordering::Acquire);
+        let head = self.by_consumer.head.load(Ordering::Relaxed);
+        let [front, since] = &self.by_consumer.front;
+        if front.swap(head + 1, Ordering::Relaxed) != head + 1 {
+            since.store(now_ns, Ordering::Relaxed);
+        }
+        let mut in_flight = (head..tail).take(WINDOW).filter_map(|at| self.read(at));
+        let found = in_flight.any(|seen| {
+            each(&seen.entry);
+            seen.entry.original != 0 && wanted(&seen.entry) && seen.is_open()
+        });
+        found.then(|| since.load(Ordering::Relaxed))
+    }
+
+    fn hole(&self, seen: &Seen) {
+        // Whoever has found it must not claim it any more.
+        seen.slot[3].fetch_and(!word::OPEN, Ordering::AcqRel);
+        seen.slot[0].store(0, Ordering::Relaxed);
+        if seen.entry.original != 0 {
             self.by_consumer.chained_gone.store(
                 self.by_consumer.chained_gone.load(Ordering::Relaxed) + 1,
                 Ordering::Relaxed,
@@ -243,7 +371,7 @@ impl Track {
             self.by_consumer.head.load(Ordering::Relaxed),
             self.by_producer.tail.load(Ordering::Acquire),
         );
-        (head..tail).filter(|&at| self.read(at).signal != 0).count()
+        (head..tail).filter(|&at| self.read(at).is_some()).count()
     }
 
     /// How many entries, and how many entries with an original, were ever pushed.
@@ -257,15 +385,15 @@ impl Track {
 
     /// Shows entries to `done`, oldest first, and drops those that it says are done.
     ///
-    /// An entry that is not done although one with the barrier bit behind it is will never be: the
-    /// packet processor had read the packet before our signal was in it. It is given the benefit of
-    /// the doubt until the next full look (the two completions may reach memory in either order)
-    /// and then handed to `lost`.
+    /// An entry that is not done although one with the barrier bit behind it is has been overtaken:
+    /// mostly the packet processor had read the packet before our signal was in it, and it will never
+    /// be. It is given the benefit of the doubt until the next full look (the two completions may
+    /// reach memory in either order) and then handed to `overtaken`, which says the same as `done`.
     pub fn harvest(
         &self,
         look: Look,
-        mut done: impl FnMut(&Entry) -> Fate,
-        mut lost: impl FnMut(&Entry),
+        mut done: impl FnMut(&Seen) -> Fate,
+        mut overtaken: impl FnMut(&Seen) -> Fate,
     ) -> Found {
         let first = self.by_consumer.head.load(Ordering::Relaxed);
         let tail = self.by_producer.tail.load(Ordering::Acquire);
@@ -275,25 +403,23 @@ impl Track {
         let mut pending = 0;
         let mut overtaken_below = 0;
         for at in first..tail {
-            let entry = self.read(at);
-            if entry.signal != 0 {
+            if let Some(seen) = self.read(at) {
+                let barrier = seen.entry.barrier;
                 // While something before it is pending, one with the barrier bit cannot have begun.
-                if look == Look::Near && pending > 0 && (entry.barrier || pending >= WINDOW) {
+                if look == Look::Near && pending > 0 && (barrier || pending >= WINDOW) {
                     break;
                 }
-                if done(&entry) == Fate::Done {
+                if done(&seen) == Fate::Done {
                     found.done += 1;
-                    self.hole(at, &entry);
-                    if entry.barrier && pending > 0 && entry.cancelled().is_none() {
+                    if barrier && pending > 0 && !seen.is_cancelled() {
                         overtaken_below = at;
                     }
-                } else if look == Look::Full && at < suspects {
-                    lost(&entry);
-                    self.hole(at, &entry);
-                } else {
+                } else if look == Look::Near || at >= suspects || overtaken(&seen) == Fate::Pending
+                {
                     pending += 1;
                     continue;
                 }
+                self.hole(&seen);
             }
             if at == head {
                 head += 1;
@@ -310,14 +436,13 @@ impl Track {
         found
     }
 
-    /// Empties the list, handing every entry that is left to `each`.
-    pub fn discard(&self, mut each: impl FnMut(&Entry)) {
+    /// Empties the list, handing every entry that is left to `each`; nobody claims it any more.
+    pub fn discard(&self, mut each: impl FnMut(&Seen)) {
         let tail = self.by_producer.tail.load(Ordering::Acquire);
         for at in self.by_consumer.head.load(Ordering::Relaxed)..tail {
-            let entry = self.read(at);
-            if entry.signal != 0 {
-                each(&entry);
-                self.hole(at, &entry);
+            if let Some(seen) = self.read(at) {
+                self.hole(&seen);
+                each(&seen);
             }
         }
         self.by_consumer.suspects.store(0, Ordering::Relaxed);
@@ -332,7 +457,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn entry(sequence: u64, barrier: bool) -> Entry {
-        Entry { signal: sequence + 8, original: sequence % 3, sequence, barrier }
+        Entry { signal: sequence + 8, original: sequence % 3, sequence, barrier, usual: 0 }
     }
 
     /// Entries complete in any order that barrier bits allow; each is seen done exactly once, in
@@ -375,8 +500,8 @@ mod tests {
                         let found = track.harvest(
                             look,
                             |e| {
-                                if completed.contains(&e.sequence) {
-                                    seen.push(e.sequence);
+                                if completed.contains(&e.entry.sequence) {
+                                    seen.push(e.entry.sequence);
                                     Fate::Done
                                 } else {
                                     Fate::Pending
@@ -393,7 +518,7 @@ mod tests {
                 track.harvest(
                     Look::Full,
                     |e| {
-                        seen.push(e.sequence);
+                        seen.push(e.entry.sequence);
                         Fate::Done
                     },
                     |_| panic!("nothing is lost"),
@@ -416,7 +541,7 @@ mod tests {
             let done = done.to_vec();
             track.harvest(
                 Look::Near,
-                move |e| if done.contains(&e.sequence) { Fate::Done } else { Fate::Pending },
+                move |e| if done.contains(&e.entry.sequence) { Fate::Done } else { Fate::Pending },
                 |_| panic!("nothing is lost"),
             )
         };
@@ -434,8 +559,11 @@ mod tests {
         let look = |lost: &mut Vec<u64>| {
             track.harvest(
                 Look::Full,
-                |e| if e.sequence == 2 { Fate::Done } else { Fate::Pending },
-                |e| lost.push(e.sequence),
+                |e| if e.entry.sequence == 2 { Fate::Done } else { Fate::Pending },
+                |e| {
+                    lost.push(e.entry.sequence);
+                    Fate::Done
+                },
             )
         };
         assert_eq!(look(&mut lost).done, 1);
@@ -450,18 +578,19 @@ mod tests {
         for i in 0..3 {
             track.push(entry(i * 8, true));
         }
-        track.cancel(1, 16);
-        track.cancel(1, 24);
+        track.cancel(1);
+        track.cancel(1 + CAPACITY as u64);
+        track.cancel(3);
         let mut back = Vec::new();
         for _ in 0..3 {
             track.harvest(
                 Look::Full,
-                |e| match e.cancelled() {
-                    Some(signal) => {
-                        back.push(signal);
+                |seen| match seen.is_cancelled() {
+                    true => {
+                        back.push(seen.entry.signal);
                         Fate::Done
                     }
-                    None => Fate::Pending,
+                    false => Fate::Pending,
                 },
                 |_| panic!("nothing is lost"),
             );

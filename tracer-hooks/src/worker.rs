@@ -1,11 +1,12 @@
-//! The one thread: waits for completions, keeps the pool filled, begins and ends recording.
+//! The one thread: collects completions, keeps the pool filled, begins and ends recording.
 //!
-//! How it waits decides what we cost. While the application may be waiting for a signal that we
-//! relay, it looks again after a small part of the time that has passed since something last
-//! happened ([`Pace::prompt`]): a completion is late by a few per cent of what it took at most, and
-//! a long kernel costs few looks. Work that nobody waits for is looked at every 200 µs to 2 ms. With
-//! nothing in flight the thread sleeps, and asks a few times a second whether somebody records. When
-//! nobody does or will, it sleeps until it is called.
+//! How it waits decides what we cost. Whoever waits for a completion relays it himself
+//! ([`crate::relay`]), so what completed is collected in batches, and nobody is late for it: a look
+//! every 200 µs to 5 ms, by how much there is. What something needs that cannot look (the GPU, a handler
+//! of the runtime's) is relayed by this thread; it looks when that is due by what the kernels before it
+//! usually take, and then after growing parts of the time by which it is overdue. With nothing in flight
+//! the thread sleeps, and asks a few times a second whether somebody records. When nobody does or will,
+//! it sleeps until it is called.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
@@ -34,11 +35,20 @@ const FOR_EVER_NS: u64 = u64::MAX;
 const FULL_LOOK_EVERY_NS: u64 = 2_000_000;
 /// Signals made in one round.
 const TOP_UP: usize = 128;
-/// How long we look again and again after something happened, before we sleep in between.
-const YIELD_NS: u64 = 50_000;
-/// Where something was waited for, something will be again: so long we keep looking by ourselves,
-/// so that whoever enqueues it need not wake us. Waking costs the enqueueing thread 5 to 30 µs.
-const LINGER_NS: u64 = 5_000_000;
+/// Least and most time between two looks at what is in flight.
+const LOOK_EVERY_NS: (u64, u64) = (200_000, 5_000_000);
+/// Completions that make a look worth while.
+const BATCH: u64 = 64;
+/// Shortest and longest time between looks at something that is overdue: its part by which it is.
+const OVERDUE_NS: (u64, u64) = (15_000, 2_000_000);
+const OVERDUE_SHARE: u64 = 8;
+/// Where something was in flight, something will be again: so long we keep looking by ourselves, so that
+/// whoever enqueues it need not wake us. Waking costs the enqueueing thread 5 to 30 µs.
+const LINGER_NS: u64 = 50_000_000;
+/// How long after the worker relayed something everything is relayed by it promptly.
+const PROMPT_NS: u64 = 100_000_000;
+/// The part of what completed that the worker has to relay for that, in 256ths.
+const PROMPT_SHARE: usize = 64;
 
 static BROKEN: AtomicBool = AtomicBool::new(false);
 
@@ -60,40 +70,41 @@ pub fn gave_up() -> bool {
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     sys::precise_timers();
     sys::own_nice_value();
-    let mut pace = Pace::new(sys::cpus());
+    let mut pace = Pace::new();
     loop {
         let pause = contained(|| one_round(&mut pace)).unwrap_or(Pause::Slow(1_000_000));
         match pause {
-            Pause::Yield => sys::yield_now(),
-            Pause::Nap(ns) => sys::sleep_ns(ns),
             Pause::Slow(ns) => doze(sleep::SLOW, ns, &pace),
             Pause::Idle(ns) => doze(sleep::IDLE, ns, &pace),
         }
     }
 }
 
-/// What to do until the next round.
+/// How to wait for the next round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pause {
-    /// Look again at once, unless somebody else has use for the CPU.
-    Yield,
-    Nap(u64),
-    /// Whoever enqueues something that it will wait for wakes us.
+    /// Whoever enqueues something that this thread is to relay wakes us.
     Slow(u64),
     /// Whoever enqueues anything wakes us.
     Idle(u64),
 }
 
 struct Pace {
-    may_yield: bool,
     last_progress_ns: u64,
-    last_chained_ns: u64,
+    last_look_ns: u64,
+    /// What there is from one completion to the next.
+    each_ns: u64,
+    last_relayed_ns: u64,
+    /// Of what completed lately with a signal of the application, what this thread relayed, in 256ths.
+    relayed_share: usize,
     /// How long a recording that has ended has waited for the next of its operations.
     draining: Waited,
     next_ask_ns: u64,
     next_full_ns: u64,
-    /// What had been enqueued before the last look: everything, and what is waited for.
-    seen: (u64, u64),
+    /// What had been enqueued before the last look.
+    seen: u64,
+    /// [`crate::state::State::urgent`] before the last look.
+    urgent: u32,
     /// How often the worker had been called before the last look.
     calls: u32,
     /// What the sink last said.
@@ -101,54 +112,65 @@ struct Pace {
 }
 
 impl Pace {
-    const fn new(cpus: usize) -> Self {
+    const fn new() -> Self {
         Self {
-            // On fewer CPUs even yielding takes time from those that we wait for: a program that
-            // waits actively keeps one busy, and its GPU's interrupts another.
-            may_yield: cpus > 3,
             last_progress_ns: 0,
-            last_chained_ns: 0,
+            last_look_ns: 0,
+            each_ns: LOOK_EVERY_NS.0 / BATCH,
+            last_relayed_ns: 0,
+            relayed_share: 0,
             draining: Waited::since(0),
             next_ask_ns: 0,
             next_full_ns: 0,
-            seen: (0, 0),
+            seen: 0,
+            urgent: 0,
             calls: 0,
             wish: Wish::Later,
         }
     }
 
-    fn pause(&mut self, now: u64, round: Round, more: bool) -> Pause {
+    /// Learns from what a round found. Whether all that is in flight is to be relayed promptly.
+    fn learn(&mut self, now: u64, round: Round) -> bool {
+        let passed = now.saturating_sub(core::mem::replace(&mut self.last_look_ns, now));
         if round.done > 0 {
             self.last_progress_ns = now;
+            self.each_ns = (self.each_ns * 3 + passed / round.done as u64) / 4;
+        } else if round.pending {
+            self.each_ns = self.each_ns.saturating_add(passed / BATCH);
         }
-        if round.chained {
-            self.last_chained_ns = now;
-            return self.prompt(now.saturating_sub(self.last_progress_ns));
+        if round.relayed > 0 {
+            self.last_relayed_ns = now;
         }
-        if now.saturating_sub(self.last_chained_ns) < LINGER_NS {
-            return Pause::Nap(60_000);
+        if let Some(share) = (round.relayed * 256).checked_div(round.chained) {
+            self.relayed_share = (self.relayed_share * 3 + share) / 4;
         }
-        let idle = now.saturating_sub(self.last_progress_ns);
-        if round.pending {
-            let longest = if idle < 1_000_000_000 { 2_000_000 } else { 20_000_000 };
-            Pause::Slow((idle / 16).clamp(200_000, longest))
-        } else if round.held || more {
-            Pause::Slow(500_000)
-        } else {
-            Pause::Idle(self.next_ask_ns.saturating_sub(now).max(1_000_000))
-        }
+        self.relayed_share >= PROMPT_SHARE && now.saturating_sub(self.last_relayed_ns) < PROMPT_NS
     }
 
-    fn prompt(&self, since_ns: u64) -> Pause {
-        match since_ns {
-            // Whoever waits looks for itself.
-            _ if STATE.helpers.load(Ordering::Relaxed) > 0 => Pause::Nap(100_000),
-            // Shorter sleeps do not exist: the shortest take 10 to 30 µs on virtual machines.
-            0..YIELD_NS if self.may_yield => Pause::Yield,
-            _ => Pause::Nap(
-                (since_ns / 32)
-                    .clamp(5_000, if since_ns < 100_000_000 { 200_000 } else { 1_000_000 }),
-            ),
+    fn pause(&self, now: u64, round: Round, due: Option<(u64, u64)>, more: bool) -> Pause {
+        let idle = now.saturating_sub(self.last_progress_ns);
+        let (least, most) = LOOK_EVERY_NS;
+        let most = if idle < 1_000_000_000 { most } else { 4 * most };
+        let batch = self.each_ns.saturating_mul(BATCH).clamp(least, most);
+        if let Some((_, due)) = due {
+            let until = match due.checked_sub(now) {
+                Some(until) if until > 0 => until,
+                _ => {
+                    let overdue = now.saturating_sub(due) / OVERDUE_SHARE;
+                    overdue.clamp(OVERDUE_NS.0, OVERDUE_NS.1)
+                }
+            };
+            Pause::Slow(until.min(batch))
+        } else if round.pending {
+            Pause::Slow(batch)
+        } else if round.held || more {
+            Pause::Slow(500_000)
+        } else if let Some(ns) = round.resting_ns {
+            Pause::Slow(ns)
+        } else if idle < LINGER_NS {
+            Pause::Slow(most)
+        } else {
+            Pause::Idle(self.next_ask_ns.saturating_sub(now).max(1_000_000))
         }
     }
 }
@@ -158,9 +180,8 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
     STATE.sleep.store(level, Ordering::Relaxed);
     // Pairs with the fence in `State::wake_beyond`.
     fence(Ordering::SeqCst);
-    let (all, chained) = enqueued();
-    let arrived =
-        if level == sleep::IDLE { all != pace.seen.0 || held() } else { chained != pace.seen.1 };
+    let urgent = STATE.urgent.load(Ordering::Acquire) != pace.urgent;
+    let arrived = urgent || (level == sleep::IDLE && (enqueued() != pace.seen || held()));
     let called = STATE.calls.load(Ordering::Acquire) != pace.calls;
     if !arrived && !called {
         sys::futex_wait(&STATE.sleep, level, ns);
@@ -168,15 +189,10 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
     STATE.sleep.store(sleep::AWAKE, Ordering::Relaxed);
 }
 
-/// How much was ever enqueued, and how much of it with a signal of the application.
-fn enqueued() -> (u64, u64) {
-    let tracks = STATE.registry.objects().map(|q| &q.track);
-    tracks
-        .chain([&STATE.copies.track])
-        .map(|track| track.pushed())
-        .fold((0, 0), |sum: (u64, u64), pushed| {
-            (sum.0.wrapping_add(pushed.0), sum.1.wrapping_add(pushed.1))
-        })
+/// How much was ever enqueued.
+fn enqueued() -> u64 {
+    let tracks = STATE.registry.objects().map(|q| &q.track).chain([&STATE.copies.track]);
+    tracks.fold(0, |sum, track| sum.wrapping_add(track.pushed().0))
 }
 
 fn held() -> bool {
@@ -200,15 +216,13 @@ fn one_round(pace: &mut Pace) -> Pause {
     if !STATE.phase.get().relays() {
         return without_runtime(pace, now);
     }
+    pace.urgent = STATE.urgent.load(Ordering::Acquire);
     let before = pace.seen;
     pace.seen = enqueued();
     if pace.seen != before {
         pace.last_progress_ns = now;
     }
-    if pace.seen.1 != before.1 {
-        pace.last_chained_ns = now;
-    }
-    let Some(mut work) = STATE.work.try_lock() else { return Pause::Nap(50_000) };
+    let Some(mut work) = STATE.work.try_lock() else { return Pause::Slow(1_000_000) };
     // Again: whoever closes the runtime does so under this lock.
     if !STATE.phase.get().relays() {
         drop(work);
@@ -218,8 +232,10 @@ fn one_round(pace: &mut Pace) -> Pause {
     let round = work.round(&STATE, look);
     if look == Look::Full {
         let cost = sys::now_ns().saturating_sub(now);
-        pace.next_full_ns = now + FULL_LOOK_EVERY_NS.max(cost * 32);
+        pace.next_full_ns = now + FULL_LOOK_EVERY_NS.max(cost * 128);
     }
+    STATE.prompt.store(pace.learn(now, round), Ordering::Relaxed);
+    let due = work.due(&STATE, now);
     if now >= pace.next_ask_ns {
         pace.next_ask_ns = now + ASK_EVERY_NS;
         pace.wish = ask(now);
@@ -229,8 +245,9 @@ fn one_round(pace: &mut Pace) -> Pause {
         if round.held {
             retry();
         }
-        if pace.seen.0 > 0 || any_queue() {
+        if pace.seen > 0 || any_queue() {
             STATE.pool.top_up(TOP_UP, || RUNTIME.create_signal());
+            STATE.pool.bells.top_up(|| RUNTIME.create_bell());
         }
     }
     // From here on the runtime may go.
@@ -242,11 +259,11 @@ fn one_round(pace: &mut Pace) -> Pause {
         0..PATIENCE_NS => Patience::Waiting,
         _ => Patience::Ended,
     };
-    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) {
+    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) && round.resting_ns.is_none() {
         return Pause::Idle(FOR_EVER_NS);
     }
     let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
-    let pause = pace.pause(now, round, more);
+    let pause = pace.pause(now, round, due, more);
     match pause {
         // Draining ends here, not by anybody's waking.
         Pause::Idle(_) if STATE.phase.get().is_ending() => Pause::Slow(1_000_000),

@@ -11,9 +11,9 @@ use crate::{
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub struct Options {
-    /// What to measure: api, launch, attach, consumer, kernel, probes [default: all]
+    /// What to measure: api, launch, attach, consumer, kernel, probes, wait [default: all]
     #[arg(value_name = "PART")]
-    #[arg(value_parser = ["api", "launch", "attach", "consumer", "kernel", "probes"])]
+    #[arg(value_parser = ["api", "launch", "attach", "consumer", "kernel", "probes", "wait"])]
     parts: Vec<String>,
 
     /// The part `kernel` alone, on the newest of each of these versions that Debian has for clouds, in
@@ -25,6 +25,10 @@ pub struct Options {
     /// Rounds, each of which measures every variant once
     #[arg(long, default_value_t = 15)]
     rounds: u32,
+
+    /// Options of a part, after `--`: see `cargo run -p bench -- --help`
+    #[arg(last = true, value_name = "OPTIONS")]
+    more: Vec<String>,
 }
 
 /// Runs the benchmarks.
@@ -43,5 +47,6 @@ pub fn run_bench(options: &Options) -> anyhow::Result<()> {
         .env("ROCTAP_TEST_APPS", root().join(&built.apps))
         .args(["run", "--release", "--package", "bench", "--"])
         .args(["--rounds", &options.rounds.to_string()])
-        .args(&options.parts))
+        .args(&options.parts)
+        .args(&options.more))
 }

@@ -21,6 +21,7 @@ mod stats;
 mod table;
 mod target;
 mod tool;
+mod wait;
 
 use clap::{Parser, ValueEnum};
 
@@ -36,6 +37,9 @@ struct Cli {
     /// Rounds, each of which measures every variant once
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+
+    #[command(flatten)]
+    wait: wait::Options,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -52,10 +56,12 @@ enum Part {
     Kernel,
     /// The probes of roctap against those of bpftrace
     Probes,
+    /// Waiting for the GPU: time of a synchronisation, CPU of the shim's thread
+    Wait,
 }
 
 fn main() -> anyhow::Result<()> {
-    let Cli { parts, rounds } = Cli::parse();
+    let Cli { parts, rounds, wait } = Cli::parse();
     let places = Places::from_environment()?;
     let parts = if parts.is_empty() { Part::value_variants() } else { &parts };
     for part in parts {
@@ -66,6 +72,7 @@ fn main() -> anyhow::Result<()> {
             Part::Consumer => consumer::run(&places)?,
             Part::Kernel => kernel::run(&places, rounds)?,
             Part::Probes => peer::run(&places, rounds)?,
+            Part::Wait => wait::run(&places, &wait, rounds)?,
         }
     }
     Ok(())

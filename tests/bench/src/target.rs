@@ -23,13 +23,26 @@ pub struct Answer {
     pub wall_ns: u64,
     /// CPU time of the calling thread, ns.
     pub cpu_ns: u64,
+    /// How long waiting took, where that was asked for.
+    pub waits: Option<Waits>,
+}
+
+/// Times of the single synchronisations.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// Their median, ns.
+    pub median_ns: u64,
+    /// Their 99th percentile, ns.
+    pub high_ns: u64,
 }
 
 impl Answer {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace().map(str::parse);
         let mut next = || words.next()?.ok();
-        Some(Self { calls: next()?, wall_ns: next()?, cpu_ns: next()? })
+        let (calls, wall_ns, cpu_ns) = (next()?, next()?, next()?);
+        let waits = next().zip(next()).map(|(median_ns, high_ns)| Waits { median_ns, high_ns });
+        Some(Self { calls, wall_ns, cpu_ns, waits })
     }
 
     /// The cost of one call.
@@ -75,7 +88,13 @@ impl Target {
         self.pid
     }
 
-    fn request(&mut self, request: &str) -> anyhow::Result<()> {
+    /// Process id of what was started: of `roctap record`, if that runs `bench_target`.
+    pub fn child_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks for something; [`Target::answer`] waits for it.
+    pub fn request(&mut self, request: &str) -> anyhow::Result<()> {
         let requests = self.requests.as_mut().context("bench_target was told to end")?;
         writeln!(requests, "{request}").context("bench_target is gone")
     }
@@ -83,6 +102,11 @@ impl Target {
     /// Has a request carried out.
     pub fn ask(&mut self, request: &str) -> anyhow::Result<Answer> {
         self.request(request)?;
+        self.answer(request)
+    }
+
+    /// The answer to a request.
+    pub fn answer(&mut self, request: &str) -> anyhow::Result<Answer> {
         match self.answers.recv_timeout(DEADLINE) {
             Ok(line) => Answer::parse(&line).with_context(|| format!("{request}: {line:?}")),
             Err(RecvTimeoutError::Timeout) => bail!("{request}: no answer in time"),
@@ -123,8 +147,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_three_numbers() {
+    fn answers_are_three_numbers_or_five() {
         let answer = Answer::parse("4 400 200").unwrap();
+        assert!(answer.waits.is_none());
+        let waits = Answer::parse("4 400 200 90 99").and_then(|answer| answer.waits).unwrap();
+        assert_eq!((waits.median_ns, waits.high_ns), (90, 99));
         assert_eq!((answer.cost().wall_ns, answer.cost().cpu_ns), (100.0, 50.0));
         assert!(Answer::parse("4 400").is_none() && Answer::parse("ready 1 2").is_none());
     }

@@ -1,0 +1,313 @@
+//! Relaying: what the packet processor would have done to the application's signal is done by us.
+//!
+//! Why relay at all, instead of leaving the application's own signal on the packet and reading its
+//! times? Because the application may use its signal again the moment that it completes, and may
+//! put one signal on many packets: by the time that anybody looks, the times are another packet's.
+//! Only a signal that nobody else knows keeps them. The price is that the application's signal is
+//! decremented after ours.
+//!
+//! **Whoever waits relays.** A thread that waits for a signal of the application's through the tables
+//! waits for ours in its place, in the same way: it spins where the runtime would spin, and sleeps in
+//! the runtime's own wait, until the GPU's interrupt, where that would sleep. Then it claims the entry
+//! and relays it. No other thread has to be woken for that, or to look. Nothing is locked: who is
+//! stopped or lost between claim and decrement takes one entry with him.
+//!
+//! Whatever nobody waits for in this way is the worker's.
+
+use core::sync::atomic::Ordering;
+
+use crate::abi::{self, AmdSignal, Times, signal_kind, wait_state};
+use crate::marks::Watching;
+use crate::runtime::RUNTIME;
+use crate::state::State;
+use crate::track::{Seen, Track};
+use crate::{sys, view};
+
+/// How long a wait that may sleep spins first. As the runtime: "a few times bigger than null kernel
+/// latency".
+const SPIN_NS: u64 = 200_000;
+/// How long anybody sleeps for one of our signals before he looks around: at least, at most, and as
+/// long again as he has waited already.
+const SLEEP_NS: (u64, u64) = (10_000_000, 100_000_000);
+/// Sleeps between looks at a signal that raises no interrupt: the runtime's, and what we stretch it to.
+const NAP_NS: (u64, u64) = (20_000, 500_000);
+/// How much longer than a wait takes the thread is believed to be there.
+const GRACE_NS: u64 = 50_000_000;
+/// How long a thread that spins says that it is there.
+const SPINNING_NS: u64 = 5_000_000;
+
+/// Whose entries a track has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of {
+    /// Packets of a queue.
+    Queue,
+    /// Asynchronous copies.
+    Copies,
+}
+
+/// The signal of ours that `seen` carries, if the GPU is done with it.
+pub fn completed(seen: &Seen) -> Option<&'static AmdSignal> {
+    // Acquire: the times were written before the decrement.
+    view::signal(seen.entry.signal).filter(|signal| signal.value.load(Ordering::Acquire) <= 0)
+}
+
+/// Relays an entry that has completed, unless somebody else does or did; whether this call has.
+pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
+    let Some(signal) = completed(seen) else { return false };
+    let original = seen.entry.original;
+    // All of ours is read before the claim: once it is claimed, the worker may use it again.
+    match of {
+        Of::Queue => {
+            let start = signal.start_ts.load(Ordering::Relaxed);
+            let end = signal.end_ts.load(Ordering::Relaxed);
+            if !seen.claim() {
+                return false;
+            }
+            decrement(original, (start, end));
+        }
+        Of::Copies => {
+            let times: Option<Times> = RUNTIME.copy_times(seen.entry.signal);
+            if !seen.claim() {
+                return false;
+            }
+            if let Some(times) = times {
+                // Before the decrement: whoever waits for it may ask at once.
+                state.copies.answer(original, times);
+            }
+            decrement(original, (0, 0));
+        }
+    }
+    state.needed.clear(original);
+    true
+}
+
+/// Does to the application's signal what the packet processor would have done.
+pub fn decrement(original: u64, (start, end): (u64, u64)) {
+    let Some(signal) = view::signal(original) else { return };
+    if signal.kind.load(Ordering::Acquire) != signal_kind::USER {
+        // Destroyed while its packet was in flight, which only a broken program does.
+        return;
+    }
+    if end != 0 {
+        signal.start_ts.store(start, Ordering::Relaxed);
+        signal.end_ts.store(end, Ordering::Relaxed);
+    }
+    if signal.event_mailbox.load(Ordering::Relaxed) == 0 {
+        // No interrupt belongs to it (GPU-only and IPC signals): its waiters spin on the value.
+        // Release: the times, and what the packet wrote, are visible before.
+        signal.value.fetch_sub(1, Ordering::AcqRel);
+    } else {
+        RUNTIME.decrement(original);
+    }
+}
+
+/// All tracks.
+fn tracks(state: &'static State) -> impl Iterator<Item = (Of, &'static Track)> {
+    let queues = state.registry.objects().map(|queue| (Of::Queue, &queue.track));
+    queues.chain([(Of::Copies, &state.copies.track)])
+}
+
+/// An entry of `original` that nobody has relayed.
+fn find(state: &'static State, original: u64) -> Option<(Of, Seen)> {
+    tracks(state).find_map(|(of, track)| Some((of, track.find(original)?)))
+}
+
+/// Something that cannot look is going to wait for `signals`.
+pub fn need(state: &'static State, signals: &[u64]) {
+    let mut any = false;
+    for &signal in signals.iter().filter(|&&signal| find(state, signal).is_some()) {
+        state.needed.mark(signal);
+        any = true;
+    }
+    if any {
+        state.urge();
+    }
+}
+
+/// Relays what has completed of `original`, which the calling thread is about to look at.
+pub fn before_load(state: &'static State, original: u64) {
+    let waits = view::signal(original).is_some_and(|signal| {
+        signal.kind.load(Ordering::Relaxed) == signal_kind::USER
+            && signal.value.load(Ordering::Relaxed) > 0
+    });
+    if waits
+        && state.relays()
+        && let Some((of, seen)) = find(state, original)
+    {
+        relay(state, of, &seen);
+    }
+}
+
+/// Relays everything of `track` that has completed; the worker may be busy elsewhere.
+pub fn everything_of(state: &State, track: &Track) {
+    for seen in track.open().filter(|seen| seen.entry.original != 0) {
+        relay(state, Of::Queue, &seen);
+    }
+}
+
+/// What the application waits for.
+#[derive(Clone, Copy)]
+pub struct Wait {
+    /// Its signal.
+    pub signal: u64,
+    /// `hsa_signal_condition_t`.
+    pub condition: u32,
+    /// What the value is compared with.
+    pub compare: i64,
+    /// ns; all ones: no end.
+    pub timeout: u64,
+    /// One of [`wait_state`].
+    pub state: u32,
+}
+
+/// A wait that is going on.
+pub struct Waiter {
+    wait: Wait,
+    original: &'static AmdSignal,
+    state: &'static State,
+    began_ns: u64,
+    after: Option<After>,
+}
+
+/// What a waiter looks after.
+struct After {
+    of: Of,
+    seen: Seen,
+    /// Until this is dropped, and for a limited time, the signal of the entry is not used again, so
+    /// that it can be slept on.
+    watching: Option<Watching<'static>>,
+    said_ns: u64,
+}
+
+/// How a wait goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// By the runtime's own wait for the application's signal, with so much of the timeout left.
+    Itself(u64),
+    /// By the runtime's wait for this signal of ours, for so long at most.
+    Sleep(u64, u64),
+    /// By doing nothing for so long.
+    Nap(u64),
+}
+
+impl Wait {
+    /// Begins to wait; `None` if there is nothing for us to do.
+    pub fn begin(self, state: &'static State) -> Option<Waiter> {
+        let original = view::signal(self.signal).filter(|signal| {
+            signal.kind.load(Ordering::Relaxed) == signal_kind::USER && state.relays()
+        })?;
+        let began_ns = sys::now_ns();
+        Some(Waiter { wait: self, original, state, began_ns, after: None })
+    }
+}
+
+impl Waiter {
+    /// Waits, as long as that is done by spinning, and relays what is waited for. The caller does what
+    /// is said and asks again, until the runtime's own wait is to follow, which has the last word.
+    ///
+    /// Nothing sleeps in here: a thread that is cancelled or jumps while it sleeps leaves through frames
+    /// of the caller's.
+    pub fn step(&mut self) -> Step {
+        loop {
+            if self.is_over() || !self.state.relays() {
+                self.after = None;
+                return Step::Itself(self.left_ns());
+            }
+            let pushed = self.state.chained_ever();
+            if self.after.is_none() {
+                self.after = self.find();
+            }
+            match &mut self.after {
+                Some(after)
+                    if relay(self.state, after.of, &after.seen) || !after.seen.is_open() =>
+                {
+                    self.after = None;
+                }
+                Some(_) => {
+                    if let Some(step) = self.until_it_is_done() {
+                        return step;
+                    }
+                }
+                // It may be put on a packet meanwhile.
+                None if self.wait.state == wait_state::ACTIVE => {
+                    self.spin_while(|waiter| waiter.state.chained_ever() == pushed)
+                }
+                // The same while this thread sleeps: it is the worker's then.
+                None => {
+                    self.state.needed.mark(self.wait.signal);
+                    self.after = self.find();
+                    if self.after.is_none() {
+                        return Step::Itself(self.left_ns());
+                    }
+                }
+            }
+        }
+    }
+
+    fn find(&self) -> Option<After> {
+        let (of, seen) = find(self.state, self.wait.signal)?;
+        let now = sys::now_ns();
+        let until = now + SPINNING_NS + GRACE_NS;
+        let watching = self.state.watched.watch(seen.entry.signal, now, until);
+        Some(After { of, seen, watching, said_ns: now })
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        sys::now_ns().saturating_sub(self.began_ns)
+    }
+
+    fn left_ns(&self) -> u64 {
+        match self.wait.timeout {
+            u64::MAX => u64::MAX,
+            timeout => timeout.saturating_sub(self.elapsed_ns()),
+        }
+    }
+
+    /// The application's condition holds, or its time is over.
+    fn is_over(&self) -> bool {
+        let value = self.original.value.load(Ordering::Acquire);
+        abi::is_satisfied(self.wait.condition, value, self.wait.compare) || self.left_ns() == 0
+    }
+
+    fn spin_while(&self, goes_on: impl Fn(&Self) -> bool) {
+        while !self.is_over() && self.state.relays() && goes_on(self) {
+            sys::relax(16);
+        }
+    }
+
+    /// Waits for the entry that is looked after, not for others of the same signal: these are the
+    /// worker's meanwhile. `None` if something has happened.
+    fn until_it_is_done(&mut self) -> Option<Step> {
+        let elapsed = self.elapsed_ns();
+        let now = self.began_ns + elapsed;
+        let After { seen, watching, said_ns, .. } = self.after.as_mut()?;
+        let rings = view::signal(seen.entry.signal)
+            .is_some_and(|signal| signal.event_mailbox.load(Ordering::Relaxed) != 0);
+        if self.wait.state == wait_state::ACTIVE || (!rings && elapsed < SPIN_NS) {
+            if now.saturating_sub(*said_ns) > SPINNING_NS {
+                *said_ns = now;
+                if let Some(watching) = watching {
+                    watching.until(now + SPINNING_NS + GRACE_NS);
+                }
+            }
+            let (seen, active) = (*seen, self.wait.state == wait_state::ACTIVE);
+            self.spin_while(|waiter| {
+                let more = if active { SPINNING_NS } else { SPIN_NS };
+                completed(&seen).is_none()
+                    && seen.is_open()
+                    && waiter.elapsed_ns() < elapsed.saturating_add(more)
+            });
+            return None;
+        }
+        let sleep = elapsed.clamp(SLEEP_NS.0, SLEEP_NS.1);
+        let slept_on = rings
+            && watching.as_ref().is_some_and(|watching| watching.until(now + sleep + GRACE_NS))
+            && seen.is_open();
+        let signal = seen.entry.signal;
+        let left = self.left_ns();
+        Some(match slept_on {
+            true => Step::Sleep(signal, sleep.min(left)),
+            false => Step::Nap((elapsed / 32).clamp(NAP_NS.0, NAP_NS.1).min(left)),
+        })
+    }
+}
