@@ -257,8 +257,11 @@ impl World {
                     calls::patch(CallTables::at(core, amd));
                 }
                 assert!(!self.ended);
-                assert_eq!(STATE.phase.get(), Phase::Active);
-                assert_eq!(RECORDER.state.load(Ordering::Acquire), state::ACTIVE);
+                // By the worker, if it was just ending the last one.
+                until("recording", || {
+                    STATE.phase.is_active()
+                        && RECORDER.state.load(Ordering::Acquire) == state::ACTIVE
+                });
             }
             Err(InstallError::Ended) => assert!(self.ended),
             Err(error) => {
