@@ -28,7 +28,7 @@ pub fn first_use() {
     if !STATE.ready.load(Ordering::Acquire) && lifecycle::installed() {
         learn_agents();
         if !STATE.ready.swap(true, Ordering::AcqRel) && STATE.active() {
-            everything();
+            everything(&mut || {});
         }
     }
 }
@@ -136,8 +136,9 @@ impl Agents {
     }
 }
 
-/// Tells the sink all that is there: recording begins.
-pub fn everything() {
+/// Tells the sink all that is there: recording begins. Calls `between` again and again meanwhile: a
+/// program can have thousands of kernels, and a completion must not wait for them.
+pub fn everything(between: &mut dyn FnMut()) {
     let Some(&sink) = STATE.sink.get() else { return };
     learn_agents();
     let mut agents = Agents::default();
@@ -152,7 +153,8 @@ pub fn everything() {
             tell(queue);
         }
     }
-    symbols::of_everything();
+    between();
+    symbols::of_everything(between);
 }
 
 fn record(queue: &Queue, created: bool) -> shim::Queue {

@@ -41,6 +41,8 @@ static TABLES: OnceLock<&'static Fake> = OnceLock::new();
 static OURS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 /// Signals that went with the runtime.
 static WENT: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+/// Packets that were completed.
+pub static COMPLETED: AtomicU64 = AtomicU64::new(0);
 /// Signals decremented through the runtime.
 pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
 static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
@@ -277,8 +279,37 @@ unsafe extern "C-unwind" fn symbol_info(
     }
     abi::SUCCESS
 }
-unsafe extern "C-unwind" fn loader(_: u16, _: u16, _: usize, _: *mut c_void) -> Status {
+/// Executables that are loaded.
+pub static LOADED: AtomicU64 = AtomicU64::new(0);
+/// Kernels whose descriptor was asked for.
+pub static DESCRIBED: AtomicU64 = AtomicU64::new(0);
+/// Called when a kernel's descriptor is asked for.
+pub static ON_DESCRIBE: Mutex<Option<fn(u64)>> = Mutex::new(None);
+
+unsafe extern "C-unwind" fn loader(_: u16, _: u16, _: usize, table: *mut c_void) -> Status {
+    let known = abi::LoaderTable {
+        query_host_address: Some(describe),
+        unused: [0; 5],
+        iterate_executables: Some(executables),
+    };
+    // SAFETY: of that size.
+    unsafe { table.cast::<abi::LoaderTable>().write(known) };
+    abi::SUCCESS
+}
+unsafe extern "C-unwind" fn describe(_: *const c_void, _: *mut *const c_void) -> Status {
+    let number = DESCRIBED.fetch_add(1, Ordering::AcqRel);
+    let hook = *ON_DESCRIBE.lock().expect("whole");
+    if let Some(hook) = hook {
+        hook(number);
+    }
     abi::ERROR
+}
+unsafe extern "C-unwind" fn executables(each: abi::AgentCallback, data: *mut c_void) -> Status {
+    for _ in 0..LOADED.load(Ordering::Acquire) {
+        // SAFETY: as the caller promises.
+        unsafe { each(EXECUTABLE, data) };
+    }
+    abi::SUCCESS
 }
 unsafe extern "C-unwind" fn symbols(
     executable: u64,
@@ -321,14 +352,8 @@ unsafe extern "C-unwind" fn shut_down() -> Status {
     if USERS.fetch_sub(1, Ordering::AcqRel) == 1 {
         TABLES.get().expect("there").make_anew();
         OPEN.store(false, Ordering::Release);
-        // Their memory goes. Whoever looks at a signal of a runtime that is gone finds nonsense.
-        let left = core::mem::take(&mut *OURS.lock().expect("whole"));
-        LEAKED.fetch_add(left.len() as i64, Ordering::Relaxed);
-        SIGNALS.store(0, Ordering::Relaxed);
-        for &signal in &left {
-            at::<AmdSignal>(signal).value.store(GONE, Ordering::Relaxed);
-        }
-        WENT.lock().expect("whole").extend(left);
+        let left = TABLES.get().expect("there").gone();
+        LEAKED.fetch_add(left, Ordering::Relaxed);
     }
     abi::SUCCESS
 }
@@ -495,6 +520,19 @@ impl Fake {
         self
     }
 
+    /// The memory of signals goes, with those that were not destroyed, which are counted: whoever looks
+    /// at them finds nonsense.
+    pub fn gone(&self) -> i64 {
+        let left = core::mem::take(&mut *OURS.lock().expect("whole"));
+        SIGNALS.store(0, Ordering::Relaxed);
+        for &signal in &left {
+            at::<AmdSignal>(signal).value.store(GONE, Ordering::Relaxed);
+        }
+        let count = left.len() as i64;
+        WENT.lock().expect("whole").extend(left);
+        count
+    }
+
     /// Fresh tables, of a runtime of their own.
     pub fn new() -> &'static Self {
         let core: &'static mut CoreTable = zeroed();
@@ -649,6 +687,7 @@ fn complete(signal: &AmdSignal, start: u64, end: u64) {
     signal.start_ts.store(start + TICKS, Ordering::Relaxed);
     signal.end_ts.store(end + TICKS, Ordering::Relaxed);
     let before = signal.value.fetch_sub(1, Ordering::AcqRel);
+    COMPLETED.fetch_add(1, Ordering::AcqRel);
     // Neither completed before, nor destroyed while a packet had it. The memory of one that went with
     // the runtime is the hardware's problem.
     let there = signal.kind.load(Ordering::Acquire) == abi::signal_kind::USER;

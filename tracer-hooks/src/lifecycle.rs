@@ -143,7 +143,8 @@ fn put_in_place(
         STATE.ready.store(held.is_some(), Ordering::Release);
     }
     let _ = STATE.phase.apply(Event::Install);
-    activate();
+    // The worker relays meanwhile.
+    activate(&mut || {});
     if !STATE.active() && !hip::in_charge() {
         sink.state(state::DORMANT);
     }
@@ -182,8 +183,8 @@ fn wanted() -> bool {
         && STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Wish::Record)
 }
 
-/// Begins to record, if that is wanted.
-pub fn activate() {
+/// Begins to record, if that is wanted. Calls `between` again and again while it tells what is there.
+pub fn activate(between: &mut dyn FnMut()) {
     let Some(switching) = SWITCH.lock_for(SWITCH_WAIT_NS) else { return };
     if STATE.phase.get().after(Event::Begin).is_none() || !wanted() {
         return;
@@ -205,7 +206,7 @@ pub fn activate() {
         if STATE.late.load(Ordering::Relaxed) {
             STATE.pool.top_up(FIRST_SIGNALS, || RUNTIME.create_signal());
         }
-        announce::everything();
+        announce::everything(between);
     }
 }
 

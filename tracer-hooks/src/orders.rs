@@ -257,8 +257,11 @@ impl World {
                     calls::patch(CallTables::at(core, amd));
                 }
                 assert!(!self.ended);
-                assert_eq!(STATE.phase.get(), Phase::Active);
-                assert_eq!(RECORDER.state.load(Ordering::Acquire), state::ACTIVE);
+                // By the worker, if it was just ending the last one.
+                until("recording", || {
+                    STATE.phase.is_active()
+                        && RECORDER.state.load(Ordering::Acquire) == state::ACTIVE
+                });
             }
             Err(InstallError::Ended) => assert!(self.ended),
             Err(error) => {
@@ -282,7 +285,7 @@ impl World {
         if self.running.len() > 40 {
             return;
         }
-        let done = signal(1, self.running.len() % 2 == 0);
+        let done = signal(1, self.running.len().is_multiple_of(2));
         let index = queue.amd.write_dispatch_id.load(Ordering::Acquire);
         self.gates.lock().expect("whole").insert(index, self.gate);
         assert_eq!(queue.dispatch(true, handle(done)), index);
@@ -447,7 +450,7 @@ fn at_random(world: &mut World, seed: u64) {
             std::thread::sleep(Duration::from_micros(random.below(2000)));
         }
     });
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         world.settle();
     }
 }

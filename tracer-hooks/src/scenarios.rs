@@ -9,11 +9,12 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue,
 
 use crate::abi::{AmdSignal, SUCCESS, packet_type};
 use crate::fake::{
-    EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, OPEN, SIGNALS, USERS, WRONG, forever, handle,
-    signal,
+    COMPLETED, DESCRIBED, EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, LOADED, ON_DESCRIBE, OPEN,
+    SIGNALS, USERS, WRONG, forever, handle, signal, the_dead_rest,
 };
 use crate::hip;
 use crate::lifecycle::{self, InstallError, Patience, Timing};
+use crate::phase::Phase;
 use crate::relaying;
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
@@ -318,6 +319,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     a_packet_that_waits_for_a_later_one(&bench);
     a_doorbell_before_its_packet(&bench);
     switched_under_load(&bench);
+    begun_again_while_a_kernel_ends(&bench);
     destroyed_with_work(&bench);
     copies(&bench);
     relaying::scenarios(&bench);
@@ -327,6 +329,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     unloaded_while_we_come(&bench);
     consumed_before_its_doorbell(&bench);
     late_for_the_other_way(recorder);
+    closed_while_somebody_is_inside(&bench);
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
@@ -413,6 +416,71 @@ fn switched_under_load(bench: &Bench) {
     drop(told);
     bench.switch(true);
     queue.destroy();
+}
+
+/// A program with many kernels is recorded again while one runs: it ends before all have been told.
+fn begun_again_while_a_kernel_ends(bench: &Bench) {
+    const KERNELS: u64 = 1000;
+    static GATE: AtomicBool = AtomicBool::new(false);
+    static DONE: OnceLock<&'static AmdSignal> = OnceLock::new();
+    static RELAYED: AtomicBool = AtomicBool::new(false);
+    fn described(number: u64) {
+        if number == 0 {
+            let before = COMPLETED.load(Ordering::Acquire);
+            GATE.store(true, Ordering::Release);
+            until("the kernel", || COMPLETED.load(Ordering::Acquire) > before);
+        }
+        if number == KERNELS - 1 {
+            RELAYED.store(DONE.get().is_some_and(|done| value(done) == 0), Ordering::Release);
+        }
+    }
+    let mut queue = bench.fake.queue(64);
+    let gates = Gates::default();
+    gates.lock().expect("whole").insert(0, &GATE);
+    queue.start(4, &gates);
+    let done = DONE.get_or_init(|| signal(1, true));
+    queue.dispatch(true, handle(done));
+    bench.recorder.on.store(false, Ordering::Release);
+    until("the end", || STATE.phase.get() == Phase::Settling);
+    LOADED.store(KERNELS, Ordering::Release);
+    DESCRIBED.store(0, Ordering::Release);
+    *ON_DESCRIBE.lock().expect("whole") = Some(described);
+    bench.recorder.on.store(true, Ordering::Release);
+    until("all kernels", || DESCRIBED.load(Ordering::Acquire) == KERNELS);
+    *ON_DESCRIBE.lock().expect("whole") = None;
+    LOADED.store(0, Ordering::Release);
+    assert!(RELAYED.load(Ordering::Acquire));
+    bench.recorder.told().names.clear();
+    queue.destroy();
+}
+
+/// What a runtime left that could not be put away at its end, because a thread stood still in our code,
+/// is never looked at again.
+fn closed_while_somebody_is_inside(bench: &Bench) {
+    let Bench { fake, recorder } = *bench;
+    fake.renewed();
+    recorder.on.store(true, Ordering::Release);
+    assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
+    let queue = fake.queue(64);
+    let done = signal(1, true);
+    queue.dispatch(true, handle(done));
+    let inside = STATE.work.lock_for(30_000_000_000).expect("in time");
+    lifecycle::close();
+    let again = || lifecycle::install(live_tables(fake), recorder, Timing::Live);
+    fake.renewed();
+    assert_eq!(again(), Err(InstallError::Stuck), "not on top of it");
+    fake.gone();
+    drop(inside);
+    assert_eq!(again(), Ok(()));
+    assert_eq!(lifecycle::in_flight(), 0);
+    let queue = bench.queue(64, 3);
+    queue.dispatch(true, 0);
+    bench.check(&queue, 1);
+    bench.switch(false);
+    queue.destroy();
+    lifecycle::close();
+    assert!(the_dead_rest(), "nobody looked at what is gone");
+    assert_eq!(value(done), 1);
 }
 
 fn destroyed_with_work(bench: &Bench) {

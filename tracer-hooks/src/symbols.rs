@@ -33,7 +33,7 @@ pub fn begin() {
 pub fn of_executable(executable: u64) {
     let mut kernels = Vec::new();
     collect(executable, &gpus(), &mut kernels);
-    tell(kernels);
+    tell(kernels, &mut || {});
 }
 
 /// Tells the sink the kernels of an executable that is about to go, if nobody else has: what ran since
@@ -64,12 +64,12 @@ pub fn homes_of_everything() -> Vec<(u64, u64)> {
 }
 
 /// Tells the sink the kernels of everything that is loaded. What is being frozen has its kernels already.
-pub fn of_everything() {
+pub fn of_everything(between: &mut dyn FnMut()) {
     let gpus = gpus();
     let mut kernels = Vec::new();
     RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
     LOOKED.store(true, Ordering::Release);
-    tell(kernels);
+    tell(kernels, between);
 }
 
 fn gpus() -> Vec<u64> {
@@ -123,14 +123,20 @@ fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
     Some(Kernel { record, name, agent })
 }
 
-fn tell(kernels: Vec<Kernel>) {
+/// Kernels that are told before somebody else may do something.
+const AT_ONCE: usize = 32;
+
+fn tell(kernels: Vec<Kernel>, between: &mut dyn FnMut()) {
     let Some(&sink) = STATE.sink.get() else { return };
     if announce::several_gpus() {
         announce::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
     }
     let loader = RUNTIME.loader();
     let since_ns = sys::now_ns();
-    for Kernel { mut record, name, agent } in kernels {
+    for (index, Kernel { mut record, name, agent }) in kernels.into_iter().enumerate() {
+        if index % AT_ONCE == 0 {
+            between();
+        }
         let target = RUNTIME.agent_name(agent).unwrap_or([0; 64]);
         let registers = loader
             .kernel_descriptor(record.kernel_object)

@@ -501,6 +501,18 @@ mod tests {
     }
 
     #[test]
+    fn libraries_are_known_by_what_is_in_them() {
+        static OURS: u8 = 0;
+        let ours = &raw const OURS as usize;
+        let of_libc = libc::getpid as *const () as usize;
+        let heap = Box::new(0u8);
+        assert_eq!(library_of(ours), library_of(pin as *const () as usize));
+        assert_ne!(library_of(ours), library_of(of_libc));
+        assert_eq!(library_of(&raw const *heap as usize), None);
+        assert!(pin(of_libc) && !pin(&raw const *heap as usize));
+    }
+
+    #[test]
     fn memory_is_known_from_none() {
         let here = vec![0usize; 1000];
         let address = here.as_ptr() as usize;

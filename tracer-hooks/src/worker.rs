@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use tracer_common::waited::Waited;
 
-use crate::harvest::Round;
+use crate::harvest::{Round, Work};
 use crate::hip;
 use crate::hooks::{self, contained};
 use crate::lifecycle::{self, Patience};
@@ -238,7 +238,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     let due = work.due(&STATE, now);
     if now >= pace.next_ask_ns {
         pace.next_ask_ns = now + ASK_EVERY_NS;
-        pace.wish = ask(now);
+        pace.wish = ask(now, &mut work);
     }
     lifecycle::finish_draining();
     if STATE.active() && STATE.ready.load(Ordering::Acquire) {
@@ -289,14 +289,18 @@ fn any_queue() -> bool {
     STATE.registry.objects().any(|q| q.life.load(Ordering::Relaxed) == life::LIVE)
 }
 
-fn ask(now: u64) -> Wish {
+fn ask(now: u64, work: &mut Work) -> Wish {
     let broken = gave_up();
     if broken {
         lifecycle::release_after_failure();
     }
     let wish = if broken { Wish::Nothing } else { wish(now) };
     match (STATE.phase.get(), wish == Wish::Record) {
-        (Phase::Dormant | Phase::Settling, true) => lifecycle::activate(),
+        (Phase::Dormant | Phase::Settling, true) => {
+            lifecycle::activate(&mut || {
+                work.round(&STATE, Look::Near);
+            });
+        }
         (Phase::Active, false) => {
             lifecycle::deactivate();
         }
