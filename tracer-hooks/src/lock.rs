@@ -17,11 +17,12 @@ use tracer_common::waited::Waited;
 
 use crate::sys;
 
+/// The word of a lock that nobody has. Else its owner, from [`sys::thread_mark`], and maybe [`AWAITED`].
 const FREE: u32 = 0;
-const HELD: u32 = 1;
-const AWAITED: u32 = 2;
+/// Somebody waits.
+const AWAITED: u32 = 1 << 31;
 /// Its owner never came back: nobody gets it any more.
-const LOST: u32 = 3;
+const LOST: u32 = u32::MAX;
 
 /// How often whoever waits looks: when the machine stood still, so did the owner.
 const LOOK_NS: u64 = 20_000_000;
@@ -52,7 +53,7 @@ impl<T> Lock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.becomes(FREE, HELD).then(|| Guard(self))
+        self.becomes(FREE, sys::thread_mark()).then(|| Guard(self))
     }
 
     /// Takes the lock, waiting at most `timeout_ns` for it.
@@ -76,32 +77,40 @@ impl<T> Lock<T> {
     /// Gives up a lock that somebody else has; false when it is free by now. Should its owner come back
     /// after all, it is alone with the value.
     fn lose(&self) -> bool {
-        let lost = self.becomes(AWAITED, LOST) || self.becomes(HELD, LOST);
-        if lost {
-            sys::futex_wake(&self.word, u32::MAX >> 1);
+        loop {
+            match self.word.load(Ordering::Relaxed) {
+                FREE => return false,
+                LOST => return true,
+                held if self.becomes(held, LOST) => break,
+                _ => {}
+            }
         }
-        lost || self.is_lost()
+        sys::futex_wake(&self.word, u32::MAX >> 1);
+        true
     }
 
     /// `gives_up`: asked when the time is over; false to look again.
     #[cold]
     fn wait(&self, timeout_ns: u64, gives_up: impl Fn() -> bool) -> Option<Guard<'_, T>> {
-        for _ in 0..64 {
-            match self.word.load(Ordering::Relaxed) {
-                LOST => return None,
-                FREE if self.becomes(FREE, HELD) => return Some(Guard(self)),
-                _ => sys::relax(8),
-            }
-        }
+        let me = sys::thread_mark();
         let mut waited: Waited<LOOK_NS> = Waited::since(sys::now_ns());
-        let mut left_ns = timeout_ns;
+        let (mut left_ns, mut spins) = (timeout_ns, 64);
         loop {
-            match self.word.load(Ordering::Relaxed) {
+            let word = self.word.load(Ordering::Relaxed);
+            match word {
                 LOST => return None,
-                // From here on the lock is taken as AWAITED, so that its release wakes the next waiter.
-                FREE if self.becomes(FREE, AWAITED) => return Some(Guard(self)),
-                HELD if !self.becomes(HELD, AWAITED) => continue,
+                // From here on the lock is taken as awaited, so that its release wakes the next waiter.
+                FREE if self.becomes(FREE, me | AWAITED) => return Some(Guard(self)),
                 FREE => continue,
+                // A signal handler that has interrupted the owner, or was left by `siglongjmp`: whoever
+                // waited would wait for himself.
+                own if own & !AWAITED == me => left_ns = 0,
+                _ if spins > 0 => {
+                    spins -= 1;
+                    sys::relax(8);
+                    continue;
+                }
+                held if held & AWAITED == 0 && !self.becomes(held, held | AWAITED) => continue,
                 _ => {}
             }
             if left_ns == 0 {
@@ -110,7 +119,7 @@ impl<T> Lock<T> {
                 }
                 continue;
             }
-            sys::futex_wait(&self.word, AWAITED, left_ns.min(LOOK_NS));
+            sys::futex_wait(&self.word, word | AWAITED, left_ns.min(LOOK_NS));
             left_ns = timeout_ns.saturating_sub(waited.look(sys::now_ns()));
         }
     }
@@ -120,12 +129,13 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Release pairs with the Acquire of the next owner.
-        let word = &self.0.word;
-        if word.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Relaxed).is_err()
+        let (word, me) = (&self.0.word, sys::thread_mark());
+        if word.compare_exchange(me, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
             // A lost one stays lost.
-            && word.compare_exchange(AWAITED, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
-        {
-            sys::futex_wake(word, 1);
+            let awaited = me | AWAITED;
+            if word.compare_exchange(awaited, FREE, Ordering::Release, Ordering::Relaxed).is_ok() {
+                sys::futex_wake(word, 1);
+            }
         }
     }
 }
@@ -167,6 +177,15 @@ mod tests {
         assert_eq!(*owner, 7);
         drop(owner);
         assert!(lock.is_lost() && lock.try_lock().is_none(), "for ever");
+    }
+
+    /// In a signal handler, or after `siglongjmp`: waiting would be for ever.
+    #[test]
+    fn nobody_waits_for_himself() {
+        let lock = Lock::new(());
+        let _owner = lock.try_lock().expect("free");
+        assert!(lock.lock_for(u64::MAX).is_none() && !lock.is_lost());
+        assert!(lock.lock_or_lose(u64::MAX).is_none() && lock.is_lost());
     }
 
     #[test]

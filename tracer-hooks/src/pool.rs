@@ -107,14 +107,25 @@ impl Pool {
 
     /// Fills `cache`, making some signals with `create` if there are none.
     pub fn take(&self, cache: &mut Batch, create: impl Fn() -> Option<u64>) {
+        let fill = |inner: &mut Inner, cache: &mut Batch| {
+            while let Some(&signal) = inner.free.last()
+                && cache.push(signal)
+            {
+                inner.free.pop();
+            }
+        };
         let Some(mut inner) = self.lock() else { return };
-        if inner.free.is_empty() {
-            sys::uninterrupted(|| inner.grow(ON_THE_SPOT, create));
-        }
-        while let Some(&signal) = inner.free.last()
-            && cache.push(signal)
-        {
-            inner.free.pop();
+        fill(&mut inner, cache);
+        drop(inner);
+        if cache.is_empty() {
+            // A signal that arrives meanwhile comes when the lock is free again.
+            sys::uninterrupted(|| {
+                let Some(mut inner) = self.lock() else { return };
+                if inner.free.is_empty() {
+                    inner.grow(ON_THE_SPOT, create);
+                }
+                fill(&mut inner, cache);
+            });
         }
     }
 

@@ -90,6 +90,14 @@ impl Program {
         self.command("refused\n").expect("it runs").parse().expect("a number")
     }
 
+    /// How much of its memory is locked, KiB.
+    pub fn locked_kib(&self) -> u64 {
+        let path = PathBuf::from(format!("/proc/{}/smaps", self.child.id()));
+        let text = std::fs::read_to_string(path).expect("smaps");
+        let locked = text.lines().filter_map(|line| line.strip_prefix("Locked:"));
+        locked.filter_map(|of| of.split_whitespace().next()?.parse::<u64>().ok()).sum()
+    }
+
     /// A field of its `/proc/PID/status` in KiB.
     pub fn status_kib(&self, field: &str) -> u64 {
         let path = PathBuf::from(format!("/proc/{}/status", self.child.id()));
