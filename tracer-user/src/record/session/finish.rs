@@ -24,6 +24,7 @@ use crate::{
         summary,
         target::{Target, Tier},
     },
+    shown::say,
     trace,
 };
 
@@ -242,9 +243,9 @@ fn hand_over(left: Vec<Attachment>) -> anyhow::Result<()> {
     let count: usize = left.iter().map(Attachment::links).sum();
     if count > 0 {
         let helper = probe::hand_over(left).context("starting the process that removes probes")?;
-        eprintln!(
-            "roctap: {count} probes are being removed one by one, by process {helper}: this kernel takes its time for each, and calls of the probed functions stay slow until then"
-        );
+        say(&format!(
+            "{count} probes are being removed one by one, by process {helper}: this kernel takes its time for each, and calls of the probed functions stay slow until then"
+        ));
     }
     Ok(())
 }
