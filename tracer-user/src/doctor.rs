@@ -1,9 +1,6 @@
 //! `roctap doctor` and `roctap ps`: what this machine and its processes allow.
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use crate::{
     calibrate::{Cost, Costs},
@@ -12,6 +9,7 @@ use crate::{
     privileges::{self, Need},
     probe::{self, Method},
     record::{Gpu, Prospect},
+    shown::{self, line, print},
     trial::{self, Works},
 };
 
@@ -51,15 +49,8 @@ impl Findings {
             Finding::Bad => "MISSING",
         };
         self.impossible |= matches!(finding, Finding::Bad);
+        let (what, meaning) = (line(what), line(meaning));
         self.text.push_str(&format!("{mark}  {what}\n         {meaning}\n"));
-    }
-}
-
-/// Prints to standard output; a closed pipe is no error.
-fn print(text: &str) -> io::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
     }
 }
 
@@ -69,6 +60,11 @@ fn print(text: &str) -> io::Result<()> {
 ///
 /// When standard output cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.pids.is_empty() {
+        privileges::keep_for_trying();
+    } else {
+        privileges::keep_for_looking();
+    }
     if options.calibrate {
         return calibrate();
     }
@@ -83,6 +79,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     kernel(&mut findings);
     capabilities(&mut findings);
+    privileges::keep_for_looking();
     match crate::shim::Shim::find() {
         Ok(shim) => findings.line(
             &Finding::Good,
@@ -199,7 +196,7 @@ fn library(findings: &mut Findings, library: &Library) {
 /// What can be recorded of a running process, and from where.
 fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
     let info = discover::process_info(pid)?;
-    findings.text.push_str(&format!("process {pid}: {}\n", info.command));
+    findings.text.push_str(&format!("process {pid}: {}\n", line(&info.command)));
     let libraries = discover::libraries(pid)?;
     if libraries.is_empty() {
         let meaning = "neither libamdhip64 nor libhsa-runtime64; roctap record -p waits for them";
@@ -242,12 +239,13 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
 }
 
 fn process_table(running: &[(discover::ProcessInfo, Vec<discover::Library>)]) -> String {
-    let line = |(process, libraries): &(discover::ProcessInfo, Vec<discover::Library>)| {
+    let row = |(process, libraries): &(discover::ProcessInfo, Vec<discover::Library>)| {
         let names: Vec<String> =
             libraries.iter().map(|l| format!("{} {}", l.runtime.name(), l.version())).collect();
-        format!("{:>8}  {}  [{}]\n", process.pid, process.command, names.join(", "))
+        let (command, names) = (line(&process.command), names.join(", "));
+        format!("{:>8}  {command}  [{}]\n", process.pid, line(&names))
     };
-    running.iter().map(line).collect()
+    running.iter().map(row).collect()
 }
 
 /// Runs `roctap ps`.
@@ -256,10 +254,11 @@ fn process_table(running: &[(discover::ProcessInfo, Vec<discover::Library>)]) ->
 ///
 /// When standard output cannot be written.
 pub fn ps() -> anyhow::Result<ExitCode> {
+    privileges::keep_for_looking();
     let running = discover::rocm_processes();
     if running.is_empty() {
-        eprintln!(
-            "roctap: no running process maps libamdhip64 or libhsa-runtime64 (as far as this user may look)"
+        shown::say(
+            "no running process maps libamdhip64 or libhsa-runtime64 (as far as this user may look)",
         );
     }
     print(&process_table(&running))?;

@@ -6,7 +6,7 @@
 //! both, [`join`] makes events of them and [`trace`] stores these. [`report`] and [`export`] read
 //! traces.
 
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api;
 pub mod calibrate;
@@ -14,6 +14,7 @@ mod clock;
 pub mod discover;
 pub mod doctor;
 pub mod export;
+mod files;
 pub mod inject;
 pub mod join;
 pub mod outside;
@@ -26,6 +27,7 @@ mod program;
 pub mod record;
 pub mod report;
 pub mod shim;
+pub mod shown;
 pub mod trace;
 pub mod trial;
 

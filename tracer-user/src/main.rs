@@ -1,9 +1,11 @@
 //! The `roctap` program.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use roctap::{discover, doctor, export, inject, probe, probes, record, report};
+use roctap::{discover, doctor, export, inject, probe, probes, record, report, shown};
 use tracing_subscriber::EnvFilter;
 
 // A warning if the BPF programs should be in and are not.
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         .with_env_filter(
             EnvFilter::try_from_env("ROCTAP_LOG").unwrap_or_else(|_| EnvFilter::new(level)),
         )
+        .fmt_fields(shown::LogFields)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
@@ -92,6 +95,6 @@ fn helper() -> Option<ExitCode> {
 }
 
 fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
-    eprintln!("roctap: {error:#}");
+    shown::say(&format!("{error:#}"));
     ExitCode::from(code)
 }

@@ -1,7 +1,16 @@
-//! The capabilities that recording needs: checked before anything is done, and given up as soon as
-//! they are not needed any more.
+//! The capabilities that roctap needs: checked before anything is done, and all others given up before
+//! anything of a traced program is read.
+//!
+//! Each command calls one of the functions `keep_…` first, a recording those of [`Recording`]. They
+//! hold for the calling thread and for what it starts from then on. What is *used* is effective; what
+//! only *helpers* need, processes of this program for one task, is permitted and in the bounding set, so
+//! that they get it when they are executed, and no more. `docs/security.md` has the table.
 
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set,
+    capability_is_in_bounding_set, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
 
 use crate::probe::Method;
 
@@ -113,47 +122,174 @@ fn check_all(needs: impl IntoIterator<Item = Need>) -> Result<(), Missing> {
     if missing.is_empty() { Ok(()) } else { Err(Missing(missing)) }
 }
 
-/// Gives up, for the calling thread, all but what attaching to further processes and libraries needs,
-/// where probes are placed by `method`. Not before files are created and the command is started: root
-/// without its capabilities cannot write everywhere.
-pub fn keep_for_attaching(method: Method) {
-    let mut keep = PROBES
-        .into_iter()
-        .chain(RUNNING)
-        .chain(placing(method))
-        .fold(CapabilitySet::empty(), |set, need| set | need.capability);
-    let substituted = PROBES.iter().any(|need| !effective().contains(need.capability));
-    if substituted {
-        keep |= CapabilitySet::SYS_ADMIN;
-    }
-    restrict(keep);
+/// The rights that putting the shim into a process takes, which a helper process does: those of
+/// [`RUNNING`], to read seccomp filters, and to give back the priority that a thread is stopped with.
+const INJECTING: CapabilitySet = RUNNING[0]
+    .capability
+    .union(RUNNING[1].capability)
+    .union(RUNNING[2].capability)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_NICE);
+
+/// To see processes of other users, and to open what they map.
+const LOOKING: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::CHECKPOINT_RESTORE);
+
+/// To create files, and to give them to the user behind `sudo`.
+const WRITING: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::CHOWN).union(CapabilitySet::FOWNER);
+
+/// To load BPF programs and to place probes, in whatever way.
+const PROBING: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::DAC_OVERRIDE);
+
+/// To read files of other users: `CAP_DAC_OVERRIDE`, which lets write too, only in the place of the
+/// other.
+fn reading() -> CapabilitySet {
+    let both = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE;
+    let narrow = CapabilitySet::DAC_READ_SEARCH;
+    if held().permitted.contains(narrow) { narrow } else { both }
 }
 
-/// Gives up, for the calling thread, all but what putting the shim into a process needs.
+/// What `doctor` and `probes` need to try and to measure.
+pub fn keep_for_trying() {
+    keep(PROBING | LOOKING | reading(), CapabilitySet::empty());
+}
+
+/// What it takes to look into processes and libraries.
+pub fn keep_for_looking() {
+    keep(LOOKING | reading(), CapabilitySet::empty());
+}
+
+/// What it takes to open a file of the user's.
+pub fn keep_for_reading() {
+    keep(reading(), CapabilitySet::empty());
+}
+
+/// What it takes to open a file of the user's, and to create others.
+pub fn keep_for_writing() {
+    keep(reading() | WRITING, CapabilitySet::empty());
+}
+
+/// What it takes to put the shim into a process.
 pub fn keep_for_injecting() {
-    let looking = RUNNING.iter().fold(CapabilitySet::empty(), |set, need| set | need.capability);
-    // To read seccomp filters, and to give back the priority that a thread is stopped with.
-    restrict(looking | CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_NICE);
+    keep(INJECTING, CapabilitySet::empty());
 }
 
 /// Gives up all capabilities of the calling thread.
 pub fn drop_all() {
-    restrict(CapabilitySet::empty());
+    keep(CapabilitySet::empty(), CapabilitySet::empty());
+}
+
+/// What a recording keeps, from one stage to the next.
+///
+/// Nothing that is given up comes back, and what the command has that is recorded must not depend on
+/// what roctap gave up: so the command's process is there before the first stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Recording {
+    helpers: CapabilitySet,
+    /// Without `CAP_SYS_PTRACE` the kernel lets nobody look into a process that has more
+    /// capabilities, as the command may have that got all of roctap's.
+    commands: CapabilitySet,
+}
+
+impl Recording {
+    /// To be called before any thread is started. `injects`: processes may get the shim; `starts`: a
+    /// command is recorded, which has what the calling thread has now.
+    pub fn begin(injects: bool, starts: bool) -> Self {
+        let none = CapabilitySet::empty();
+        let permitted = held().permitted;
+        let commands = match starts && !permitted.contains(CapabilitySet::SYS_PTRACE) {
+            true if rustix::process::geteuid().is_root() => permitted,
+            true => each(permitted).filter(|&one| is_ambient(one)).fold(none, CapabilitySet::union),
+            false => none,
+        };
+        let helpers = if injects { INJECTING } else { none };
+        let recording = Self { helpers, commands };
+        let begin = PROBING | LOOKING | WRITING | reading() | CapabilitySet::SYS_NICE;
+        keep(begin | recording.commands, recording.helpers);
+        recording
+    }
+
+    /// The programs are loaded and the trace is created: what attaching takes, and preferring a thread.
+    pub fn attach(self, method: Method) {
+        keep(self.lasting(method) | CapabilitySet::SYS_NICE, self.helpers);
+    }
+
+    /// What attaching to further processes and libraries takes, until the end.
+    pub fn go_on(self, method: Method) {
+        keep(self.lasting(method), self.helpers);
+    }
+
+    fn lasting(self, method: Method) -> CapabilitySet {
+        let mut lasting = PROBES
+            .into_iter()
+            .chain(placing(method))
+            .fold(LOOKING | self.commands, |set, need| set | need.capability);
+        let substituted = PROBES.iter().any(|need| !effective().contains(need.capability));
+        if substituted {
+            lasting |= CapabilitySet::SYS_ADMIN;
+        }
+        // Root's are its own files, tracefs among them.
+        let tracefs = method == Method::Event && !rustix::process::geteuid().is_root();
+        let writes = tracefs || !self.helpers.is_empty();
+        lasting | if writes { CapabilitySet::DAC_OVERRIDE } else { reading() }
+    }
+}
+
+/// Whether the program's file gave this process more rights than whoever started it has: by its
+/// set-user-id bit, or by capabilities.
+#[expect(unsafe_code, reason = "no crate at hand wraps getauxval")]
+pub fn exceed_the_callers() -> bool {
+    // SAFETY: it takes a number and reads what the kernel left at the program's start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn held() -> CapabilitySets {
+    let none = CapabilitySet::empty();
+    let nothing = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    capabilities(None).unwrap_or(nothing)
 }
 
 fn effective() -> CapabilitySet {
-    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
+    held().effective
 }
 
-fn restrict(keep: CapabilitySet) {
-    let Ok(now) = capabilities(None) else { return };
+/// The capabilities of a set, one by one; also those that have no name here.
+fn each(set: CapabilitySet) -> impl Iterator<Item = CapabilitySet> {
+    (0..u64::BITS)
+        .map(|bit| CapabilitySet::from_bits_retain(1 << bit))
+        .filter(move |&one| set.contains(one))
+}
+
+fn is_ambient(one: CapabilitySet) -> bool {
+    capability_is_in_ambient_set(one).unwrap_or(false)
+}
+
+/// Gives up, for the calling thread and those that it starts, all but what it uses and what programs
+/// that it executes need. That executing a program gives more, as it does to root, ends here too.
+fn keep(used: CapabilitySet, helpers: CapabilitySet) {
+    let now = held();
+    let mut failed = set_no_new_privs(true).err();
+    // First, since it takes a capability. Whoever has not that can get nothing by executing a program
+    // either, beyond what it has.
+    for one in each(!helpers).filter(|&one| capability_is_in_bounding_set(one).unwrap_or(false)) {
+        if now.effective.contains(CapabilitySet::SETPCAP) {
+            failed = remove_capability_from_bounding_set(one).err().or(failed);
+        }
+    }
+    for one in each(!helpers).filter(|&one| is_ambient(one)) {
+        failed = configure_capability_in_ambient_set(one, false).err().or(failed);
+    }
     let kept = CapabilitySets {
-        effective: now.effective & keep,
-        permitted: now.permitted & keep,
-        inheritable: now.inheritable & keep,
+        effective: now.effective & used,
+        permitted: now.permitted & (used | helpers),
+        inheritable: now.inheritable & helpers,
     };
-    if let Err(error) = set_capabilities(None, kept) {
-        tracing::debug!("keeping all capabilities: {error}");
+    failed = set_capabilities(None, kept).err().or(failed);
+    if let Some(error) = failed {
+        tracing::warn!("some of roctap's rights could not be given up: {error}");
     }
 }
 
@@ -161,20 +297,37 @@ fn restrict(keep: CapabilitySet) {
 mod tests {
     use super::*;
 
+    fn bounding() -> CapabilitySet {
+        each(CapabilitySet::all())
+            .filter(|&one| capability_is_in_bounding_set(one).unwrap_or(false))
+            .fold(CapabilitySet::empty(), CapabilitySet::union)
+    }
+
     #[test]
     fn what_is_given_up_is_gone_for_this_thread_alone() {
-        let before = effective();
+        let (before, bounds) = (held(), bounding());
         let after = std::thread::spawn(|| {
-            keep_for_attaching(Method::Multi);
-            let kept = effective();
+            let recording = Recording::begin(true, false);
+            recording.go_on(Method::Multi);
+            let (kept, bounds) = (held(), bounding());
             drop_all();
-            (kept, effective())
+            (kept, bounds, held(), rustix::thread::no_new_privs().unwrap())
         });
-        let (kept, none) = after.join().unwrap();
-        assert!(!kept.contains(CapabilitySet::DAC_OVERRIDE | CapabilitySet::SYS_BOOT));
-        assert_eq!(kept, before & kept);
-        assert_eq!(none, CapabilitySet::empty());
-        assert_eq!(effective(), before);
+        let (kept, bounded, none, no_new_privs) = after.join().unwrap();
+        let used = PROBES
+            .iter()
+            .chain(&RUNNING)
+            .fold(CapabilitySet::empty(), |set, need| set | need.capability);
+        assert_eq!(kept.permitted, before.permitted & (used | INJECTING));
+        assert!(before.effective.contains(kept.effective));
+        assert!(!kept.effective.intersects(CapabilitySet::SYS_NICE | CapabilitySet::CHOWN));
+        if before.effective.contains(CapabilitySet::SETPCAP) {
+            assert_eq!(kept.effective, before.effective & used);
+            assert_eq!(bounded, bounds & INJECTING);
+        }
+        assert!(none.effective.is_empty() && none.permitted.is_empty() && no_new_privs);
+        assert_eq!((held(), bounding()), (before, bounds));
+        assert!(!rustix::thread::no_new_privs().unwrap_or(true) || before.permitted.is_empty());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -18,6 +17,8 @@ use crate::{
         Binary, Class, Plan, Planner, Probed, Process, ProcessMemory, Reached, Redirected,
         ReturnProbe, Tables, Untouched,
     },
+    privileges,
+    shown::{self, clean},
 };
 
 /// How to print.
@@ -83,7 +84,7 @@ struct Row {
 /// The plan of one library.
 #[derive(Serialize)]
 struct LibraryPlan {
-    library: PathBuf,
+    library: String,
     functions: Vec<Row>,
 }
 
@@ -93,6 +94,14 @@ struct LibraryPlan {
 ///
 /// When the library or process cannot be read, or has none of the functions.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    privileges::keep_for_trying();
+    match (&options.library, options.pid) {
+        (_, Some(pid)) => drop(discover::process_info(pid)?),
+        (Some(path), None) => drop(identity(path)?),
+        (None, None) => {}
+    }
+    let costs = Costs::measure();
+    privileges::keep_for_looking();
     let plans = match (&options.library, options.pid) {
         (_, Some(pid)) => {
             let libraries = discover::libraries(pid)?;
@@ -106,28 +115,28 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         (Some(path), None) => vec![plan_file(path)?],
         (None, None) => bail!("name a library or a process"),
     };
-    let costs = Costs::measure();
     let plans: Vec<LibraryPlan> = plans
         .into_iter()
         .map(|(library, plans)| LibraryPlan {
-            library,
+            library: shown::text_of(library.as_os_str().as_encoded_bytes()),
             functions: plans.into_iter().map(|plan| row(plan, &costs)).collect(),
         })
         .collect();
     let text = match options.format {
         Format::Table => plans.iter().map(table).collect(),
-        Format::Json => serde_json::to_string_pretty(&plans)? + "\n",
+        Format::Json => shown::json(&plans)?,
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        result => result?,
-    }
+    shown::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn identity(path: &Path) -> anyhow::Result<FileId> {
+    FileId::of(path).with_context(|| format!("{}: cannot be opened", path.display()))
 }
 
 /// A library on disk. Its API is told by its name, else by what it exports.
 fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
-    let id = FileId::of(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
+    let id = identity(path)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let image = Image::open(path)?;
     let mut by_export = Runtime::ALL.into_iter();
@@ -220,7 +229,7 @@ fn row(plan: Plan, costs: &Costs) -> Row {
 }
 
 fn table(plan: &LibraryPlan) -> String {
-    let mut text = format!("{}\n", plan.library.display());
+    let mut text = format!("{}\n", clean(&plan.library));
     let widest = plan.functions.iter().map(|row| row.symbol.len()).max().unwrap_or(0);
     let heads = ["function", "site", "ns", "class", "instruction", "remarks"];
     let [function, site, ns, class, instruction, remarks] = heads;
@@ -253,7 +262,7 @@ fn table(plan: &LibraryPlan) -> String {
             row.instruction,
             remarks.join("; ")
         );
-        let _ = writeln!(text, "{}", line.trim_end());
+        let _ = writeln!(text, "{}", clean(line.trim_end()));
     }
     let classes = [Class::Nop5, Class::Emulated, Class::SingleStep].map(Class::name);
     for class in classes.into_iter().chain([NO_CLASS]) {

@@ -16,6 +16,9 @@ use crate::run::{cargo, output, run};
 /// Of the toolchain that cargo runs this with.
 const RUSTC: &str = "rustc";
 
+/// The keys that Debian signs with, as Debian installs them.
+pub const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
 /// Debian packages, and what each is for.
 const PACKAGES: [(&str, &str); 15] = [
     ("gcc", "links programs"),
@@ -120,7 +123,7 @@ fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
     let home = data_directory()?.join("rust-src");
     fs::create_dir_all(home.join("lists/partial"))?;
     let list = home.join("backports.list");
-    fs::write(&list, format!("deb [trusted=yes] {mirror} trixie-backports main\n"))?;
+    fs::write(&list, format!("deb [signed-by={KEYS}] {mirror} trixie-backports main\n"))?;
     let options = [
         format!("Dir::Etc::sourcelist={}", list.display()),
         "Dir::Etc::sourceparts=-".to_owned(),

@@ -18,7 +18,7 @@ pub use scout::{SCOUT, Scout, scout};
 use std::{
     collections::BTreeMap,
     ffi::CStr,
-    io,
+    io::{self, Read as _},
     ops::Range,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -26,6 +26,11 @@ use std::{
 
 use procfs::process::{MMapPath, Process};
 use tracer_common::activity::Domain;
+
+use crate::{
+    shown,
+    trace::limits::{MAX_COMMAND, cut},
+};
 
 /// File name of the shim.
 pub const SHIM_FILE_NAME: &str = "libroctap_shim.so";
@@ -206,9 +211,24 @@ pub fn process_info(pid: u32) -> Result<ProcessInfo, DiscoverError> {
     if matches!(stat.state, 'Z' | 'X') {
         return Err(DiscoverError::Zombie { pid, name: stat.comm });
     }
-    let command = process.cmdline().map_err(|e| DiscoverError::proc(pid, "cmdline", e))?;
-    let command = if command.is_empty() { format!("[{}]", stat.comm) } else { command.join(" ") };
+    let command =
+        match command_line(pid).map_err(|e| DiscoverError::proc(pid, "cmdline", e.into()))? {
+            none if none.is_empty() => format!("[{}]", stat.comm),
+            command => command,
+        };
     Ok(ProcessInfo { pid, command })
+}
+
+/// The command line of process `pid`, joined by spaces; of a long one the beginning. A program can make
+/// it as long as its memory, and of any bytes.
+fn command_line(pid: u32) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(format!("/proc/{pid}/cmdline"))?;
+    // One byte more, which shows that it goes on.
+    file.take(MAX_COMMAND as u64 + 1).read_to_end(&mut bytes)?;
+    let parts = bytes.split(|&byte| byte == 0).filter(|part| !part.is_empty());
+    let command = parts.map(shown::text_of).collect::<Vec<_>>().join(" ");
+    Ok(cut(&command, MAX_COMMAND).into_owned())
 }
 
 /// The runtime libraries that process `pid` maps now.
@@ -328,6 +348,6 @@ pub fn has_thread(pid: u32, name: &CStr) -> bool {
 
 /// The name of a thread, or empty.
 pub fn thread_name(pid: u32, tid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
-    name.trim_end().to_owned()
+    let name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    shown::text_of(name.trim_ascii_end())
 }

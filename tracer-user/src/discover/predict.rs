@@ -106,8 +106,9 @@ fn read_run_path(executable: &Path) -> Option<Vec<PathBuf>> {
 
 /// What the dynamic linker's cache holds, as `ldconfig -p` prints it.
 fn linker_cache() -> Vec<PathBuf> {
+    // By its path: whoever starts roctap chooses what PATH leads to.
     let run = |program: &str| Command::new(program).arg("-p").output().ok();
-    let Some(output) = run("ldconfig").or_else(|| run("/sbin/ldconfig")) else {
+    let Some(output) = run("/sbin/ldconfig").or_else(|| run("/usr/sbin/ldconfig")) else {
         return Vec::new();
     };
     String::from_utf8_lossy(&output.stdout)

@@ -154,7 +154,7 @@ impl Files {
         let (begin_ns, end_ns) = call_times(call);
         output.write(format_args!(
             "\"{domain}\",\"{}\",{},{},{},{begin_ns},{end_ns}\n",
-            quoted(&name),
+            cell(&name),
             record.process_or_device,
             record.thread_id,
             record.correlation_id,
@@ -175,7 +175,7 @@ impl Files {
             record.thread_id,
             dispatch.dispatch_id,
             dispatch.kernel_id,
-            quoted(&tables.kernel_name(dispatch)),
+            cell(&tables.kernel_name(dispatch)),
             record.correlation_id,
             record.begin_ns,
             record.end_ns,
@@ -230,9 +230,17 @@ fn direction(direction: Direction) -> &'static str {
     }
 }
 
-/// The inside of a quoted field.
-fn quoted(text: &str) -> Cow<'_, str> {
-    if text.contains('"') { Cow::Owned(text.replace('"', "\"\"")) } else { Cow::Borrowed(text) }
+/// What a text begins with that spreadsheets take for a formula, in quotes too.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+
+/// The inside of a quoted field, for a name that a program gave. An apostrophe tells a spreadsheet that
+/// a text is one.
+fn cell(text: &str) -> Cow<'_, str> {
+    let text_mark = if text.starts_with(FORMULA) { "'" } else { "" };
+    if text_mark.is_empty() && !text.contains('"') {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{text_mark}{}", text.replace('"', "\"\"")))
 }
 
 #[cfg(test)]
@@ -259,6 +267,17 @@ mod tests {
 
     #[test]
     fn quotes_are_doubled() {
-        assert_eq!(quoted("k<\"a\">"), "k<\"\"a\"\">");
+        assert_eq!(cell("k<\"a\">"), "k<\"\"a\"\">");
+    }
+
+    #[test]
+    fn no_name_is_a_formula() {
+        assert_eq!(cell("=HYPERLINK(\"x\")"), "'=HYPERLINK(\"\"x\"\")");
+        for name in ["+1", "-1", "@a", "＝1"] {
+            assert_eq!(cell(name), format!("'{name}"));
+        }
+        for name in ["", "k", "'=1", "operator-(int)", "\\t=1"] {
+            assert_eq!(cell(name), name);
+        }
     }
 }

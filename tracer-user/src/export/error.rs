@@ -13,6 +13,15 @@ pub enum ExportError {
         /// The file.
         path: PathBuf,
     },
+    /// What is already there is no regular file: never replaced.
+    #[error(
+        "{} exists and is no regular file (a symbolic link is not followed): it is left alone, \
+         even with --force; give another directory with -o", path.display()
+    )]
+    NotAFile {
+        /// What it is.
+        path: PathBuf,
+    },
     /// An output file or directory could not be created.
     #[error("cannot create {}: {cause}", path.display())]
     Create {

@@ -16,6 +16,7 @@ pub mod text;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::privileges;
 use crate::trace::model::ApiCall;
 use crate::trace::{Reading, Trace};
 
@@ -69,8 +70,17 @@ pub enum ExportFormat {
 /// Exports a trace. A damaged one is exported as far as it can be read; the damage is then returned
 /// as the error.
 pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<ExitCode> {
-    let trace = Trace::open(&options.file)?;
     let output = options.output.as_deref();
+    // The files' names are in the trace: what it takes to create them is given up when they are there.
+    match output {
+        Some(_) => privileges::keep_for_writing(),
+        None => privileges::keep_for_reading(),
+    }
+    let file = Trace::file(&options.file)?;
+    if output.is_none() {
+        privileges::drop_all();
+    }
+    let trace = Trace::of(&options.file, file)?;
     let result = match (options.format, output) {
         (ExportFormat::Text, _) => text::export(&trace, calls, output, options.force),
         (ExportFormat::Csv, Some(output)) => csv::export(&trace, output, options.force),

@@ -1,10 +1,12 @@
 //! Where an export goes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::ExportError;
+use crate::files::{self, Place};
+use crate::privileges;
 
 /// Where lines are collected before they are written.
 const BUFFER: usize = 64 << 10;
@@ -27,20 +29,25 @@ impl Output {
 
     /// Creates the files `names` in the directory `dir`, and this where it is missing. If one of
     /// them is there already and `force` is not given, none is created.
+    ///
+    /// Gives up what creating them took: from here on, the calling thread writes to what it has.
     pub fn files(dir: &Path, names: &[String], force: bool) -> Result<Vec<Self>, ExportError> {
-        std::fs::create_dir_all(dir)
+        files::create_directory(dir)
             .map_err(|cause| ExportError::Create { path: dir.to_path_buf(), cause })?;
         let paths = Vec::from_iter(names.iter().map(|name| dir.join(name)));
         if let Some(path) = paths.iter().find(|path| !force && path.symlink_metadata().is_ok()) {
             return Err(ExportError::Exists { path: path.clone() });
         }
         let create = |path: PathBuf| match create(&path, force) {
-            Ok(file) => Ok(Self::new(path, Box::new(file))),
+            Ok(Some(file)) => Ok(Self::new(path, Box::new(file))),
+            Ok(None) => Err(ExportError::NotAFile { path }),
             // Somebody else was faster.
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(ExportError::Exists { path }),
             Err(cause) => Err(ExportError::Create { path, cause }),
         };
-        paths.into_iter().map(create).collect()
+        let created = paths.into_iter().map(create).collect();
+        privileges::drop_all();
+        created
     }
 
     /// Writes formatted text: `output.write(format_args!(…))`.
@@ -56,12 +63,15 @@ impl Output {
     }
 }
 
-fn create(path: &Path, force: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true).open(path)
-    } else {
-        options.create_new(true).open(path)
+/// Creates a file, in the place of another one when `force` says so; none where something else is.
+fn create(path: &Path, force: bool) -> io::Result<Option<File>> {
+    let place = Place::of(path)?;
+    match place.create() {
+        Err(error) if force && error.kind() == ErrorKind::AlreadyExists => {
+            let Some(old) = place.open()? else { return Ok(None) };
+            place.remove(&old)?;
+            place.create().map(Some)
+        }
+        result => result.map(Some),
     }
 }

@@ -13,7 +13,8 @@ use tracer_common::activity::Domain;
 
 use super::output::Output;
 use super::{CallFormat, ExportError, Exported, LeftOut, call_times};
-use crate::trace::lookup::{UNKNOWN_KERNEL, clean, command_name};
+use crate::shown::clean;
+use crate::trace::lookup::{UNKNOWN_KERNEL, command_name};
 use crate::trace::model::{ApiCall, Dispatch, Event, Tables, op_flag};
 use crate::trace::{Reading, Trace};
 

@@ -35,7 +35,7 @@ pub enum ProbeError {
     )]
     NotBuilt,
     /// The kernel does not take the programs.
-    #[error("{}", load_message(doing, missing, cause, log))]
+    #[error("{}", load_message(doing, missing, cause))]
     Load {
         /// What was being done.
         doing: &'static str,
@@ -43,8 +43,6 @@ pub enum ProbeError {
         missing: Option<&'static str>,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
-        /// The last that was said about it: by the verifier, if that was it.
-        log: Vec<String>,
     },
     /// The caller lacks privileges.
     #[error(transparent)]
@@ -100,24 +98,19 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// The kernel does not take the programs: asks why.
+    /// The kernel does not take the programs: asks why, and tells the last that was said about it, by
+    /// the verifier if that was it.
     fn load(doing: &'static str, cause: libbpf_rs::Error) -> Self {
-        Self::Load { doing, missing: sys::missing_feature(), cause, log: messages::take() }
+        messages::take().iter().for_each(|line| tracing::warn!("libbpf: {line}"));
+        Self::Load { doing, missing: sys::missing_feature(), cause }
     }
 }
 
-fn load_message(
-    doing: &str,
-    missing: &Option<&str>,
-    cause: &libbpf_rs::Error,
-    log: &[String],
-) -> String {
+fn load_message(doing: &str, missing: &Option<&str>, cause: &libbpf_rs::Error) -> String {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let why = match missing {
         Some(feature) => format!("kernel {kernel} lacks {feature}, which roctap needs"),
         None => format!("kernel {kernel} refused: {cause:#}"),
     };
-    let said: String = log.iter().map(|line| format!("\n    {line}")).collect();
-    let log = if said.is_empty() { said } else { format!("; the last that was said:{said}") };
-    format!("{why}, while {doing}; `roctap doctor` says what this machine allows{log}")
+    format!("{why}, while {doing}; `roctap doctor` says what this machine allows")
 }

@@ -32,7 +32,7 @@ use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
 
-use crate::{priority, privileges, probe};
+use crate::{priority, privileges::Recording, probe, shown};
 
 /// How long the rings are left alone when nobody wakes the reader.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -85,23 +85,29 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         crate::discover::process_info(pid)?;
     }
     let stop = Stop::install()?;
+    // First: the command has the rights and limits that it would have without roctap.
+    let held = match options.command.as_slice() {
+        [] => None,
+        command => Some(Held::start(command)?),
+    };
+    let rights = Recording::begin(options.gpu.wants_shim(), held.is_some());
+    raise_descriptor_limit();
     let mut session = Session::open(options)?;
-    let command = match options.command.first() {
-        Some(program) => Some(start_command(options, program, &mut session)?),
+    rights.attach(session.method());
+    let command = match held {
+        Some(held) => Some(let_go(options, held, &mut session)?),
         None => {
-            raise_descriptor_limit();
             session.attach_named(&options.pids)?;
             None
         }
     };
     // What is read late is lost.
     priority::prefer_this_thread();
-    privileges::keep_for_attaching(session.method());
+    rights.go_on(session.method());
     record(options, session, command, &stop)
 }
 
-/// Each process that is followed needs descriptors. To be called after the command was started, which
-/// would inherit the limit.
+/// Each process that is followed needs descriptors.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
@@ -114,16 +120,13 @@ fn raise_descriptor_limit() {
 #[error("{0}; see `roctap record --help`")]
 pub struct Usage(&'static str);
 
-fn start_command(
-    options: &Options,
-    program: &std::ffi::OsStr,
-    session: &mut Session,
-) -> anyhow::Result<Running> {
-    let held = Held::start(&options.command, &session.environment())?;
-    raise_descriptor_limit();
-    let shown: Vec<_> = options.command.iter().map(|part| part.to_string_lossy()).collect();
+/// Attaches to the command and lets it run.
+fn let_go(options: &Options, held: Held, session: &mut Session) -> anyhow::Result<Running> {
+    let shown: Vec<_> =
+        options.command.iter().map(|part| shown::text_of(part.as_encoded_bytes())).collect();
+    let program = options.command.first().context("a command")?;
     session.attach_held(held.pid(), program, &shown.join(" "))?;
-    held.release()
+    held.release(&session.environment())
 }
 
 fn record(

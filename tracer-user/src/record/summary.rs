@@ -5,7 +5,10 @@ use std::process::{ExitCode, ExitStatus};
 use indicatif::HumanCount;
 
 use super::{Api, Options};
-use crate::join::{Counts, Mode};
+use crate::{
+    join::{Counts, Mode},
+    shown::say,
+};
 
 /// A source that was asked for delivered nothing.
 const NOTHING_DELIVERED: u8 = 3;
@@ -74,23 +77,23 @@ impl Report<'_> {
     /// Prints the end on standard error.
     pub fn print(&self, notices: &[String]) {
         for notice in notices {
-            eprintln!("roctap: {notice}");
+            say(notice);
         }
         let Counts { calls, dispatches, copies, barriers, .. } = self.counts;
-        eprintln!(
-            "roctap: {} API calls, {} kernels, {} copies, {} barriers → {}",
+        say(&format!(
+            "{} API calls, {} kernels, {} copies, {} barriers → {}",
             HumanCount(calls),
             HumanCount(dispatches),
             HumanCount(copies),
             HumanCount(barriers),
             self.options.output.display()
-        );
+        ));
         if self.losses.is_empty() {
             let of_what = if self.silent.is_empty() { "nothing" } else { "nothing else" };
-            eprintln!("roctap: {of_what} was lost");
+            say(&format!("{of_what} was lost"));
         }
         for (cause, count) in &self.losses {
-            eprintln!("roctap: lost {}: {cause}", HumanCount(*count));
+            say(&format!("lost {}: {cause}", HumanCount(*count)));
         }
     }
 

@@ -9,13 +9,13 @@ mod rows;
 pub mod summary;
 mod units;
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 
 use crate::trace::Trace;
+use crate::{privileges, shown};
 use summary::Summary;
 
 /// Options of `roctap report`.
@@ -53,22 +53,20 @@ pub enum ReportFormat {
 /// Reports on standard output. A damaged trace is reported as far as it can be read; the damage is
 /// then returned as the error.
 pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
-    let trace = Trace::open(&options.file)?;
+    privileges::keep_for_reading();
+    let file = Trace::file(&options.file)?;
+    privileges::drop_all();
+    let trace = Trace::of(&options.file, file)?;
     let mut summary = Summary::of(&trace);
     let damage = summary.take_damage();
     let text = match options.format {
         ReportFormat::Json => {
             let top = summary.top(options.top);
-            serde_json::to_string_pretty(&top).context("cannot encode the report")? + "\n"
+            shown::json(&top).context("cannot encode the report")?
         }
         ReportFormat::Table => render::tables(&summary.top(options.top), width(options.wide)),
     };
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // The reader has seen enough: `roctap report … | head`.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-        result => result.context("cannot write to standard output")?,
-    }
+    shown::print(&text).context("cannot write to standard output")?;
     match damage {
         Some(damage) => Err(damage.into()),
         None => Ok(ExitCode::SUCCESS),

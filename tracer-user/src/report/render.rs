@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::summary::{Api, ProcessRow, Row, Summary, Times};
 use super::units::{bytes, count, duration, percent, shorten};
-use crate::trace::lookup::clean;
+use crate::shown::clean;
+use crate::trace::model::Library;
 
 /// The whole report, names shortened so that lines have at most `width` characters.
 pub fn tables(summary: &Summary, width: Option<usize>) -> String {
@@ -19,10 +20,10 @@ pub fn tables(summary: &Summary, width: Option<usize>) -> String {
     out
 }
 
-/// Appends a line. Writing into a `String` cannot fail.
+/// Appends a line, whatever it is made of. Writing into a `String` cannot fail.
 macro_rules! line {
     ($out:expr, $($arg:tt)*) => {{
-        let _ = writeln!($out, $($arg)*);
+        let _ = writeln!($out, "{}", clean(&format!($($arg)*)));
     }};
 }
 
@@ -35,7 +36,7 @@ fn header(out: &mut String, summary: &Summary, width: Option<usize>) {
         metadata.host,
         metadata.kernel
     );
-    line!(out, "Command    {}", clean(&metadata.command));
+    line!(out, "Command    {}", metadata.command);
     let at_least = if summary.complete { "" } else { "at least " };
     let events = count(summary.events);
     line!(out, "Recorded   {at_least}{}, {events} events", duration(summary.duration_ns));
@@ -69,7 +70,7 @@ fn process(
         0 => String::new(),
         ns => format!("; one thread was stopped for {}", duration(ns)),
     };
-    line!(out, "           GPU times: {}{error}{stopped}", clean(tier));
+    line!(out, "           GPU times: {tier}{error}{stopped}");
     for library in &process.libraries {
         let version = match library.version.as_str() {
             "" => String::new(),
@@ -79,13 +80,14 @@ fn process(
             0 => String::new(),
             some => format!(", {some} of them at entry only"),
         };
-        let path = clean(&library.path);
-        line!(out, "           {path}{version}: {} functions{entry_only}", library.probed);
+        let Library { path, probed, .. } = library;
+        line!(out, "           {path}{version}: {probed} functions{entry_only}");
     }
 }
 
 fn title(out: &mut String, text: &str) {
-    line!(out, "\n{text}");
+    out.push('\n');
+    line!(out, "{text}");
 }
 
 /// Cells of a table, numbers to the right; the last column is the name, to the left.
@@ -234,6 +236,6 @@ fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
 fn notices(out: &mut String, summary: &Summary) {
     if !summary.notices.is_empty() {
         title(out, "Notices");
-        summary.notices.iter().for_each(|notice| line!(out, "  {}", clean(notice)));
+        summary.notices.iter().for_each(|notice| line!(out, "  {notice}"));
     }
 }

@@ -10,7 +10,9 @@ use tracer_common::shim::{DISPATCH_CODE, DISPATCH_SITE, MEMORY_ENV};
 use super::Memory;
 use crate::{
     discover::{ElfError, Function, Image, SHIM_FILE_NAME},
+    files,
     plan::{KernelVersion, dispatch_site},
+    privileges,
 };
 
 /// The HSA runtime's list of tool libraries, separated by spaces.
@@ -67,6 +69,20 @@ pub fn dispatch_site_in(path: &Path) -> Result<Option<u64>, ElfError> {
     Ok(Some(site.file_offset + dispatch_site(site.file_offset % 4096, kernel).0))
 }
 
+/// The shim that the environment names, unless that is the environment of somebody with fewer rights
+/// than roctap, or the file somebody else's.
+fn trusted(named: PathBuf) -> Option<PathBuf> {
+    let path = named.canonicalize().ok()?;
+    let distrust = match privileges::exceed_the_callers() {
+        true => Some("roctap has more rights than whoever started it".to_owned()),
+        false => files::distrust(&path),
+    };
+    if let Some(why) = &distrust {
+        tracing::warn!("{SHIM_ENV}={} is ignored: {why}", path.display());
+    }
+    distrust.is_none().then_some(path)
+}
+
 /// The shim's library.
 #[derive(Clone, Debug)]
 pub struct Shim {
@@ -85,7 +101,7 @@ impl Shim {
     pub fn find() -> Result<Self, ShimError> {
         let roctap = std::env::current_exe().unwrap_or_default();
         let directory = roctap.parent().unwrap_or(Path::new("."));
-        let named = std::env::var_os(SHIM_ENV).map(PathBuf::from);
+        let named = std::env::var_os(SHIM_ENV).map(PathBuf::from).and_then(trusted);
         let places =
             [directory.join(SHIM_FILE_NAME), directory.join("../lib/roctap").join(SHIM_FILE_NAME)];
         let path = named

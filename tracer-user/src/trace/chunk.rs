@@ -4,9 +4,8 @@ use zerocopy::FromBytes as _;
 
 use super::TraceError;
 use super::cursor::{Cursor, Stop};
-use super::format::{
-    EventHeader, MAX_STRING, MAX_TABLES, SectionHeader, StringHeader, section_kind,
-};
+use super::format::{EventHeader, SectionHeader, StringHeader, section_kind};
+use super::limits::{MAX_STRING, MAX_TABLES};
 use super::model::{Event, Tables};
 use super::reader::Reading;
 use super::tables::Increment;

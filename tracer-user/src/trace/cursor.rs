@@ -9,9 +9,9 @@ use super::TraceError;
 pub use super::chunk::Chunk;
 use super::compress::Unpacker;
 use super::format::{
-    CHUNK_MAGIC, ChunkHeader, FILE_MAGIC, FileHeader, MAX_METADATA, MAX_PACKED, MAX_RAW, VERSION,
-    checked_part, chunk_kind,
+    CHUNK_MAGIC, ChunkHeader, FILE_MAGIC, FileHeader, VERSION, checked_part, chunk_kind,
 };
+use super::limits::{MAX_METADATA, MAX_PACKED, MAX_RAW};
 use super::model::{Event, Metadata};
 use super::reader::Reading;
 

@@ -13,10 +13,10 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
-    /// The output file is already there and was not written by roctap: never replaced.
+    /// What is already there is no file that roctap wrote: never replaced.
     #[error(
-        "{} exists and is not a roctap trace: it is left alone, even with --force; \
-         give another name", path.display()
+        "{} exists and is not a roctap trace (a symbolic link is not followed): it is left alone, \
+         even with --force; give another name", path.display()
     )]
     NotOurs {
         /// The file.

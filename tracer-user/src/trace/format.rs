@@ -1,7 +1,7 @@
 //! The layout of the file: its header, the chunk headers, the sections inside a chunk.
 //!
-//! All integers are little-endian. Every length that is read is compared with a limit of this
-//! module before anything is allocated for it.
+//! All integers are little-endian. Every length that is read is compared with a limit of
+//! [`super::limits`] before anything is allocated for it.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -12,19 +12,6 @@ pub const FILE_MAGIC: [u8; 8] = *b"ROCTAP\r\n";
 pub const VERSION: u32 = 1;
 /// The first four bytes of a chunk.
 pub const CHUNK_MAGIC: [u8; 4] = *b"RTCK";
-
-/// Bytes of metadata JSON that a header may announce.
-pub const MAX_METADATA: u32 = 1 << 20;
-/// Bytes that a chunk may hold uncompressed.
-pub const MAX_RAW: u32 = 16 << 20;
-/// Bytes that a chunk may hold compressed: zstd never grows data by more.
-pub const MAX_PACKED: u32 = MAX_RAW + (MAX_RAW >> 7) + 1024;
-/// Bytes of strings and tables that a whole trace may hold: what a reader keeps in memory.
-pub const MAX_TABLES: u64 = 1 << 30;
-/// Bytes of one string. Template names of kernels reach tens of kilobytes.
-pub const MAX_STRING: usize = 1 << 20;
-/// The writer closes a chunk when it holds this many raw bytes.
-pub const CHUNK_TARGET: usize = 1 << 20;
 
 /// The fixed part of the file's header; `metadata_bytes` of JSON follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

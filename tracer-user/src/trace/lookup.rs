@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use tracer_common::activity::{kind, op};
 
 use super::model::{Copy, Dispatch, StringId, Tables};
+use crate::shown::clean;
 
 /// What a kernel is called whose name is not known.
 pub const UNKNOWN_KERNEL: &str = "(unknown kernel)";
@@ -41,8 +42,8 @@ impl Direction {
 }
 
 impl Tables {
-    /// The string of an id, without control characters: names come from the traced program, and
-    /// end in lines and on terminals. Empty when there is none.
+    /// The string of an id, cleaned: names come from the traced program, and end in lines and on
+    /// terminals. Empty when there is none.
     pub fn text(&self, id: StringId) -> Cow<'_, str> {
         self.strings.get(&id).map_or(Cow::Borrowed(""), |text| clean(text))
     }
@@ -116,14 +117,5 @@ pub fn command_name(operation: u32, command: u32) -> &'static str {
         (_, op::DISPATCH) => "KernelExecution",
         (_, op::COPY) => "Copy",
         _ => "Barrier",
-    }
-}
-
-/// `text` with every control character replaced.
-pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.contains(char::is_control) {
-        Cow::Owned(text.replace(char::is_control, "?"))
-    } else {
-        Cow::Borrowed(text)
     }
 }

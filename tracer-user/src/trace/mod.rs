@@ -12,6 +12,7 @@ mod compress;
 mod cursor;
 mod error;
 mod format;
+pub mod limits;
 pub mod lookup;
 pub mod model;
 mod reader;

@@ -56,6 +56,11 @@ pub struct Reading {
 impl Trace {
     /// Opens a trace and reads its header.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
+        Self::of(path, Self::file(path)?)
+    }
+
+    /// Opens the file of a trace, and reads nothing of it.
+    pub fn file(path: &Path) -> Result<File, TraceError> {
         let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
         // Asked of the path first: to open a FIFO would wait for its other end.
         let attributes = std::fs::metadata(path).map_err(open)?;
@@ -63,8 +68,14 @@ impl Trace {
             let found = if attributes.is_dir() { "it is a directory" } else { "it is no file" };
             return Err(TraceError::NotATrace { path: path.to_path_buf(), found: found.into() });
         }
-        let file = File::open(path).map_err(open)?;
-        Self::new(path, attributes.len(), Source::File(file))
+        File::open(path).map_err(open)
+    }
+
+    /// Reads the header of a trace; `path` is for messages.
+    pub fn of(path: &Path, file: File) -> Result<Self, TraceError> {
+        let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
+        let len = file.metadata().map_err(open)?.len();
+        Self::new(path, len, Source::File(file))
     }
 
     /// Reads a trace that is in memory; `name` is for messages.

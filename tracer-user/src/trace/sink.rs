@@ -1,11 +1,12 @@
 //! Where a trace is written to: a file, claimed for one recorder.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use super::TraceError;
 use super::format::FILE_MAGIC;
+use crate::files::Place;
 
 /// What the writer needs of a file. A trait, so that tests can play a full disk.
 pub trait Sink: Send {
@@ -32,43 +33,38 @@ impl Sink for File {
     }
 }
 
-/// Creates the file of a new trace, or empties an old trace when `force` says so.
+/// Creates the file of a new trace, in the place of an old one when `force` says so.
 ///
-/// What is not a trace is never emptied: `--force` is typed in haste, and the program often runs
-/// as root. The file stays locked while it is open, so that two recorders cannot share it.
+/// What is not a trace is never replaced: `--force` is typed in haste, and the program often runs
+/// as root. The file stays locked while it is open, so that two recorders cannot share it: whoever
+/// replaces a trace holds the old one's lock until the new one's is had.
 pub fn claim(path: &Path, force: bool) -> Result<File, TraceError> {
     let path_buf = || path.to_path_buf();
     let open = |cause| TraceError::Open { path: path_buf(), cause };
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    let mut file = match options.clone().create_new(true).open(path) {
-        Ok(file) => {
-            lock(&file, path)?;
-            return Ok(file);
-        }
+    let place = Place::of(path).map_err(open)?;
+    let old = match place.create() {
+        Ok(file) => return lock(file, path),
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(open(e)),
         Err(_) if !force => return Err(TraceError::Exists { path: path_buf() }),
-        // Asked of the path first: to open a FIFO would wait for its other end.
-        Err(_) if !std::fs::metadata(path).map_err(open)?.is_file() => {
-            return Err(TraceError::NotOurs { path: path_buf() });
-        }
-        Err(_) => options.open(path).map_err(open)?,
+        Err(_) => place.open().map_err(open)?,
     };
-    lock(&file, path)?;
+    let not_ours = || TraceError::NotOurs { path: path_buf() };
+    let mut old = lock(old.ok_or_else(not_ours)?, path)?;
     let mut magic = Vec::new();
-    (&mut file).take(FILE_MAGIC.len() as u64).read_to_end(&mut magic).map_err(open)?;
+    (&mut old).take(FILE_MAGIC.len() as u64).read_to_end(&mut magic).map_err(open)?;
     if !magic.is_empty() && magic != FILE_MAGIC {
-        return Err(TraceError::NotOurs { path: path_buf() });
+        return Err(not_ours());
     }
-    file.cut(0).map_err(open)?;
-    Ok(file)
+    if !place.remove(&old).map_err(open)? {
+        return Err(TraceError::Busy { path: path_buf() });
+    }
+    lock(place.create().map_err(open)?, path)
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), TraceError> {
+fn lock(file: File, path: &Path) -> Result<File, TraceError> {
     match file.try_lock() {
-        Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(TraceError::Busy { path: path.to_path_buf() }),
         // Some network file systems have no locks: recording there must still be possible.
-        Err(TryLockError::Error(_)) => Ok(()),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }

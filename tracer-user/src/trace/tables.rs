@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::limits::MAX_NOTICES;
 use super::model::{Agent, ClockOffsets, Kernel, Process, StringId, Tables};
-
-/// Notices that a trace keeps.
-pub const MAX_NOTICES: usize = 200;
 
 /// What a chunk adds to the [`Tables`], strings aside. Stored as JSON: small beside the events,
 /// readable, and fields can be added without a new version.

@@ -6,8 +6,12 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tracer_common::activity::{ActivityRecord, Domain};
 
+use super::limits::{
+    MARK, MAX_COMMAND, MAX_LIBRARIES, MAX_NOTICES, MAX_STRING, MAX_TEXT, WRITTEN_TABLES, cut,
+};
 use super::model::{
-    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Metadata, Process,
+    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
+    Process, Tables,
 };
 use super::sink::Sink;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
@@ -199,7 +203,71 @@ fn chunks_close_by_themselves_and_strings_have_limits() {
     assert_eq!(events.len(), 20_000);
     assert!(reading.status.chunks > 4);
     assert_eq!(reading.tables.strings.len(), 9);
-    assert!(reading.tables.strings.values().all(|s| s.len() == (1 << 20) - 1));
+    // Cut in front of the mark, between two characters.
+    let length = (MAX_STRING - MARK.len() - 1) / 2 * 2 + 1 + MARK.len();
+    assert!(reading.tables.strings.values().all(|s| s.len() == length && s.ends_with(MARK)));
+}
+
+/// Three mebibytes of what takes six bytes each as JSON.
+fn control_bytes() -> String {
+    "\u{1}".repeat(3 << 20)
+}
+
+#[test]
+fn a_description_without_end_does_not_spoil_what_follows() {
+    let memory = Memory::new(usize::MAX);
+    let command = control_bytes();
+    let metadata = Metadata { command: command.clone(), ..Default::default() };
+    let mut writer =
+        Writer::with_sink(Path::new("t"), Box::new(memory.clone()), &metadata).unwrap();
+    writer.process(1, Process { command, ..Default::default() });
+    writer.flush_chunk().unwrap();
+    (0..10).for_each(|n| writer.push(event(n)).unwrap());
+    writer.finish(CLOCK).unwrap();
+    let (events, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none(), "{damage:?}");
+    assert!(status.complete && events.len() == 10);
+    let kept = &tables.processes[&1].command;
+    assert!(kept.len() <= MAX_COMMAND && kept.ends_with(MARK), "{} bytes", kept.len());
+}
+
+#[test]
+fn many_descriptions_in_one_chunk_are_several_chunks() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let process = Process { command: control_bytes(), ..Default::default() };
+    for pid in 0..500 {
+        writer.process(pid, process.clone());
+    }
+    writer.finish(CLOCK).unwrap();
+    let (_, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none() && status.complete, "{damage:?}");
+    assert_eq!(tables.processes.len(), 500);
+    assert!(status.chunks > 10);
+}
+
+/// More names than a reader takes: what is too much is left out, and the rest can be read.
+#[test]
+fn names_without_end_are_left_out_and_counted() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let long = "x".repeat(MAX_STRING);
+    let fit = WRITTEN_TABLES / MAX_STRING as u64;
+    for n in 0..fit + 20 {
+        let id = writer.string(&format!("{n}{long}"));
+        assert_eq!(id == 0, n >= fit - 1, "{n}");
+        writer.flush_chunk().unwrap();
+    }
+    assert_eq!(writer.left_out(), 21);
+    writer.loss(0, "names", writer.left_out());
+    writer.notice("told all the same");
+    writer.push(event(0)).unwrap();
+    writer.finish(CLOCK).unwrap();
+    let (events, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none() && status.complete, "{damage:?}");
+    assert_eq!((events.len(), tables.strings.len() as u64), (1, fit - 1));
+    assert_eq!(tables.losses[&(0, "names".to_owned())], 21);
+    assert_eq!(tables.notices, ["told all the same"]);
 }
 
 #[test]
@@ -280,6 +348,142 @@ fn a_bomb_is_refused() {
         let (_, reading) = read(bytes).unwrap();
         let message = reading.damage.unwrap().to_string();
         assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// What a writer can be told, by whomever.
+#[derive(Clone, Debug)]
+enum Told {
+    Events(u16),
+    String(String),
+    Process(u32, String, Vec<String>),
+    Thread(u32, String),
+    Agent(u32, String),
+    Kernel(u32, String),
+    Operation(u32, String),
+    Loss(u32, String, u64),
+    Notice(String),
+    Flush,
+}
+
+/// A text of a hostile program: of any characters, up to beyond every limit.
+fn text() -> impl Strategy<Value = String> {
+    let unit = prop_oneof![
+        Just("\u{0}".to_owned()),
+        Just("\"\\".to_owned()),
+        Just("\u{202e}é".to_owned()),
+        "[a-z]{1,3}",
+        any::<char>().prop_map(String::from),
+    ];
+    let times = prop_oneof![8 => 0usize..40, 4 => 1_000usize..9_000, 1 => Just(1 << 20)];
+    (unit, times).prop_map(|(unit, times)| unit.repeat(times))
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    prop_oneof![
+        (0u16..9_000).prop_map(Told::Events),
+        text().prop_map(Told::String),
+        (0u32..4, text(), prop::collection::vec(text(), 0..3))
+            .prop_map(|(pid, command, paths)| Told::Process(pid, command, paths)),
+        (0u32..4, text()).prop_map(|(tid, name)| Told::Thread(tid, name)),
+        (0u32..4, text()).prop_map(|(node, name)| Told::Agent(node, name)),
+        (0u32..4, text()).prop_map(|(id, name)| Told::Kernel(id, name)),
+        (0u32..4, text()).prop_map(|(id, name)| Told::Operation(id, name)),
+        (0u32..4, text(), 0u64..9).prop_map(|(pid, cause, count)| Told::Loss(pid, cause, count)),
+        text().prop_map(Told::Notice),
+        Just(Told::Flush),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is written is read: all events, and all names, cut to their limits.
+    #[test]
+    fn what_is_written_is_read(all in prop::collection::vec(told(), 0..10), many: u8) {
+        let memory = Memory::new(usize::MAX);
+        let mut writer = writer(&memory);
+        let (mut events, mut expected) = (0, Tables::default());
+        let named = |writer: &mut Writer, text: &str, expected: &mut Tables| {
+            let id = writer.string(text);
+            if id != 0 {
+                expected.strings.insert(id, cut(text, MAX_STRING).into_owned());
+            }
+            id
+        };
+        for told in &all {
+            match told {
+                Told::Events(count) => for _ in 0..*count {
+                    writer.push(event(events)).unwrap();
+                    events += 1;
+                },
+                Told::String(text) => drop(named(&mut writer, text, &mut expected)),
+                Told::Process(pid, command, paths) => {
+                    let library = |path: &String| Library { path: path.clone(), ..Default::default() };
+                    let mut libraries: Vec<Library> = paths.iter().map(library).collect();
+                    if let Some(first) = libraries.first().cloned() {
+                        libraries.extend(std::iter::repeat_n(first, many.into()));
+                    }
+                    let mut process = Process {
+                        command: command.clone(),
+                        gpu_tier: command.clone(),
+                        libraries,
+                        ..Default::default()
+                    };
+                    writer.process(*pid, process.clone());
+                    process.command = cut(&process.command, MAX_COMMAND).into_owned();
+                    process.gpu_tier = cut(&process.gpu_tier, MAX_TEXT).into_owned();
+                    process.libraries.truncate(MAX_LIBRARIES);
+                    for library in &mut process.libraries {
+                        library.path = cut(&library.path, MAX_TEXT).into_owned();
+                    }
+                    expected.processes.insert(*pid, process);
+                }
+                Told::Thread(tid, name) => {
+                    writer.thread(1, *tid, name);
+                    let id = named(&mut writer, name, &mut expected);
+                    expected.threads.insert((1, *tid), id);
+                }
+                Told::Agent(node, name) => {
+                    let agent = Agent { name: name.clone(), ..Default::default() };
+                    writer.agent(1, *node, agent.clone());
+                    let name = cut(name, MAX_TEXT).into_owned();
+                    expected.agents.insert((1, *node), Agent { name, ..agent });
+                }
+                Told::Kernel(id, name) => {
+                    let name = named(&mut writer, name, &mut expected);
+                    let kernel = Kernel { name, ..Default::default() };
+                    writer.kernel(*id, kernel.clone());
+                    expected.kernels.insert(*id, kernel);
+                }
+                Told::Operation(id, name) => {
+                    writer.operation(3, *id, name);
+                    let name = named(&mut writer, name, &mut expected);
+                    expected.operations.insert((3, *id), name);
+                }
+                Told::Loss(pid, cause, count) => {
+                    writer.loss(*pid, cause, *count);
+                    let cause = cut(cause, MAX_TEXT).into_owned();
+                    *expected.losses.entry((*pid, cause)).or_default() += count;
+                }
+                Told::Notice(text) => {
+                    writer.notice(text);
+                    let text = cut(text, MAX_TEXT).into_owned();
+                    if expected.notices.len() < MAX_NOTICES && !expected.notices.contains(&text) {
+                        expected.notices.push(text);
+                    }
+                }
+                Told::Flush => writer.flush_chunk().unwrap(),
+            }
+        }
+        prop_assert_eq!(writer.left_out(), 0);
+        writer.finish(CLOCK).unwrap();
+        let (found, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+        prop_assert!(damage.is_none(), "{:?}", damage);
+        prop_assert!(status.complete);
+        prop_assert_eq!(found.len() as u64, events);
+        assert_prefix(&found);
+        prop_assert!(tables == expected, "the tables differ");
     }
 }
 

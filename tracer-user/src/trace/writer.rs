@@ -4,21 +4,22 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use zerocopy::IntoBytes as _;
 
 use super::TraceError;
 use super::compress::Packer;
 use super::format::{
-    CHUNK_TARGET, ChunkHeader, FileHeader, MAX_METADATA, MAX_STRING, SectionHeader, StringHeader,
-    chunk_kind, section_kind,
+    ChunkHeader, FileHeader, SectionHeader, StringHeader, chunk_kind, section_kind,
+};
+use super::limits::{
+    CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
+    TABLES_TARGET, WRITTEN_TABLES, cut,
 };
 use super::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
 use super::sink::{Sink, claim};
-use super::tables::{Increment, MAX_NOTICES};
+use super::tables::Increment;
 use super::wire;
-
-/// A batch of strings that is due for a chunk of its own.
-const STRINGS_TARGET: usize = 4 << 20;
 
 /// Writes one trace file.
 ///
@@ -26,6 +27,9 @@ const STRINGS_TARGET: usize = 4 << 20;
 /// when the recorder calls [`Writer::flush_chunk`], every 250 ms or so. Whatever happens to the
 /// process afterwards, what was flushed stays readable. A writer that is dropped without
 /// [`Writer::finish`] leaves a trace like that of a recorder that was killed.
+///
+/// What it is given is cut to [`super::limits`], so that a reader takes what it writes. That no chunk
+/// is beyond them is checked once more before it is written: else the write fails.
 pub struct Writer {
     path: PathBuf,
     sink: Box<dyn Sink>,
@@ -43,6 +47,14 @@ pub struct Writer {
     /// Batches of such strings that are due for chunks of their own.
     string_batches: Vec<Vec<u8>>,
     increment: Increment,
+    increment_bytes: usize,
+    /// Such parts of the tables.
+    increments: Vec<Increment>,
+    /// Bytes of names and descriptions that were taken, and how many were not.
+    taken_bytes: u64,
+    left_out: u64,
+    /// Bytes of strings and tables in the file.
+    table_bytes: u64,
     notices: Vec<String>,
     raw: Vec<u8>,
     out: Vec<u8>,
@@ -66,7 +78,8 @@ impl Writer {
         metadata: &Metadata,
     ) -> Result<Self, TraceError> {
         let encode = |cause| TraceError::Encode { path: path.to_path_buf(), cause };
-        let json = serde_json::to_vec(metadata).map_err(|e| encode(e.into()))?;
+        let metadata = metadata.clone().within_limits();
+        let json = serde_json::to_vec(&metadata).map_err(|e| encode(e.into()))?;
         if json.len() > MAX_METADATA as usize {
             return Err(encode(io::Error::other("the metadata are too large")));
         }
@@ -91,6 +104,11 @@ impl Writer {
             strings: Vec::new(),
             string_batches: Vec::new(),
             increment: Increment::default(),
+            increment_bytes: 0,
+            increments: Vec::new(),
+            taken_bytes: 0,
+            left_out: 0,
+            table_bytes: 0,
             notices: Vec::new(),
             raw: Vec::new(),
             out: Vec::new(),
@@ -108,68 +126,116 @@ impl Writer {
         if self.events.len() >= CHUNK_TARGET { self.flush_chunk() } else { Ok(()) }
     }
 
-    /// The id of `text`, the same one for the same text; 0 for the empty text. What goes beyond
-    /// 1 MiB is cut off.
+    /// The id of `text`, the same one for the same text; 0 for the empty text, and for what is left
+    /// out.
     pub fn string(&mut self, text: &str) -> StringId {
-        let text = text.get(..text.floor_char_boundary(MAX_STRING)).unwrap_or_default();
+        let text = &*cut(text, MAX_STRING);
         if text.is_empty() {
             return 0;
         }
         if let Some(&id) = self.ids.get(text) {
             return id;
         }
+        if !self.takes(size_of::<StringHeader>() + text.len()) {
+            return 0;
+        }
         let id = self.ids.len() as StringId + 1;
         self.ids.insert(text.into(), id);
         let header = StringHeader { id: id.into(), bytes: (text.len() as u32).into() };
         self.strings.extend_from_slice(header.as_bytes());
         self.strings.extend_from_slice(text.as_bytes());
-        if self.strings.len() >= STRINGS_TARGET {
+        if self.strings.len() >= TABLES_TARGET {
             self.string_batches.push(std::mem::take(&mut self.strings));
         }
         id
     }
 
+    /// Whether there is room for a name or description of so many bytes; if not, counts it.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let taken = self.taken_bytes + bytes as u64;
+        let takes = taken <= WRITTEN_TABLES;
+        if takes {
+            self.taken_bytes = taken;
+        } else {
+            self.left_out += 1;
+        }
+        takes
+    }
+
+    /// Adds an entry to the tables, if there is room for it.
+    fn describe<T: Serialize>(&mut self, entry: T, add: impl FnOnce(&mut Increment, T)) {
+        let bytes = weigh(&entry);
+        if self.takes(bytes) {
+            self.increase(bytes, |increment| add(increment, entry));
+        }
+    }
+
+    fn increase(&mut self, bytes: usize, add: impl FnOnce(&mut Increment)) {
+        add(&mut self.increment);
+        self.increment_bytes += bytes;
+        if self.increment_bytes >= TABLES_TARGET {
+            self.increments.push(std::mem::take(&mut self.increment));
+            self.increment_bytes = 0;
+        }
+    }
+
+    /// How many names and descriptions were left out, because those of the trace had reached
+    /// [`WRITTEN_TABLES`].
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
     /// Adds a process, or replaces what is known of it.
     pub fn process(&mut self, process_id: u32, process: Process) {
-        self.increment.processes.retain(|(p, _)| *p != process_id);
-        self.increment.processes.push((process_id, process));
+        self.describe((process_id, process.within_limits()), |increment, entry| {
+            increment.processes.retain(|(known, _)| *known != process_id);
+            increment.processes.push(entry);
+        });
     }
 
     /// Adds or replaces the name of a thread.
     pub fn thread(&mut self, process_id: u32, thread_id: u32, name: &str) {
         let name = self.string(name);
-        self.increment.threads.push((process_id, thread_id, name));
+        self.describe((process_id, thread_id, name), |increment, entry| {
+            increment.threads.push(entry);
+        });
     }
 
     /// Adds an agent of a process.
     pub fn agent(&mut self, process_id: u32, node_id: u32, agent: Agent) {
-        self.increment.agents.push((process_id, node_id, agent));
+        self.describe((process_id, node_id, agent.within_limits()), |increment, entry| {
+            increment.agents.push(entry);
+        });
     }
 
     /// Adds a kernel symbol. Before the first event that refers to it, so that a trace that was cut
     /// off has it too.
     pub fn kernel(&mut self, kernel_id: u32, kernel: Kernel) {
-        self.increment.kernels.push((kernel_id, kernel));
+        self.describe((kernel_id, kernel), |increment, entry| increment.kernels.push(entry));
     }
 
     /// Adds the name of an API operation. As with [`Writer::kernel`], before it is referred to.
     pub fn operation(&mut self, domain: u32, operation: u32, name: &str) {
         let name = self.string(name);
-        self.increment.operations.push((domain, operation, name));
+        self.describe((domain, operation, name), |increment, entry| {
+            increment.operations.push(entry);
+        });
     }
 
     /// Adds `count` to the losses of a process (0: of no certain one) by `cause`. A count of 0 is
     /// kept too: it says that nothing was lost in this way.
     pub fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
-        self.increment.loss(process_id, cause, count);
+        let cause = cut(cause, MAX_TEXT);
+        let bytes = weigh(&(process_id, &cause, count));
+        self.increase(bytes, |increment| increment.loss(process_id, &cause, count));
     }
 
     /// Adds something that the user should know. The same text is kept once.
     pub fn notice(&mut self, text: &str) {
-        let text = text.get(..text.floor_char_boundary(4096)).unwrap_or_default();
-        if self.notices.len() < MAX_NOTICES && !self.notices.iter().any(|n| n == text) {
-            self.notices.push(text.to_owned());
-            self.increment.notices.push(text.to_owned());
+        let text = cut(text, MAX_TEXT);
+        if self.notices.len() < MAX_NOTICES && !self.notices.iter().any(|n| *n == text) {
+            self.notices.push(text.clone().into_owned());
+            self.increase(weigh(&text), |increment| increment.notices.push(text.into_owned()));
         }
     }
 
@@ -194,6 +260,7 @@ impl Writer {
         if self.events.is_empty()
             && self.strings.is_empty()
             && self.string_batches.is_empty()
+            && self.increments.is_empty()
             && self.increment.is_empty()
         {
             return Ok(());
@@ -217,40 +284,58 @@ impl Writer {
             // A failure here leaves a torn chunk at the end, which readers cope with as well.
             let _ = self.sink.cut(self.whole_bytes);
             (self.events, self.strings, self.string_batches) = Default::default();
+            (self.increment, self.increments) = Default::default();
             error
         })
     }
 
     fn try_write_chunks(&mut self, kind: u16) -> io::Result<()> {
         for batch in std::mem::take(&mut self.string_batches) {
-            self.raw.clear();
-            section(&mut self.raw, section_kind::STRINGS, &batch);
+            self.tables(section_kind::STRINGS, &batch);
             self.write_chunk(chunk_kind::DATA, 0)?;
         }
-        self.raw.clear();
+        for increment in std::mem::take(&mut self.increments) {
+            self.tables(section_kind::TABLES, &serde_json::to_vec(&increment)?);
+            self.write_chunk(chunk_kind::DATA, 0)?;
+        }
         if !self.strings.is_empty() {
-            section(&mut self.raw, section_kind::STRINGS, &self.strings);
+            let strings = std::mem::take(&mut self.strings);
+            self.tables(section_kind::STRINGS, &strings);
         }
         if !self.increment.is_empty() {
-            let json = serde_json::to_vec(&std::mem::take(&mut self.increment))?;
-            section(&mut self.raw, section_kind::TABLES, &json);
+            let increment = std::mem::take(&mut self.increment);
+            self.increment_bytes = 0;
+            self.tables(section_kind::TABLES, &serde_json::to_vec(&increment)?);
         }
         if !self.events.is_empty() {
             section(&mut self.raw, section_kind::EVENTS, &self.events);
         }
         self.write_chunk(kind, self.event_count)?;
-        self.strings.clear();
         self.events.clear();
         self.event_count = 0;
         Ok(())
     }
 
-    /// Writes `self.raw` as one chunk, in one write.
+    /// Puts strings or tables into the open chunk.
+    fn tables(&mut self, kind: u32, body: &[u8]) {
+        self.table_bytes += body.len() as u64;
+        section(&mut self.raw, kind, body);
+    }
+
+    /// Writes `self.raw` as one chunk, in one write, and empties it.
     fn write_chunk(&mut self, kind: u16, events: u32) -> io::Result<()> {
+        let raw_bytes = self.raw.len();
+        if raw_bytes > MAX_RAW as usize || self.table_bytes > MAX_TABLES {
+            return Err(io::Error::other(format!(
+                "a chunk of {raw_bytes} bytes, {} of strings and tables in all: nobody could read it",
+                self.table_bytes
+            )));
+        }
         let room = size_of::<ChunkHeader>();
         self.packer.pack(&self.raw, &mut self.out, room)?;
+        self.raw.clear();
         let (header_bytes, packed) = self.out.split_at_mut(room);
-        let header = ChunkHeader::new(kind, self.sequence, self.raw.len() as u32, events, packed);
+        let header = ChunkHeader::new(kind, self.sequence, raw_bytes as u32, events, packed);
         header_bytes.copy_from_slice(header.as_bytes());
         self.sink.append(&self.out)?;
         self.whole_bytes += self.out.len() as u64;
@@ -271,6 +356,24 @@ impl Writer {
     fn closed_error(&self) -> TraceError {
         TraceError::Closed { path: self.path.clone() }
     }
+}
+
+/// Bytes of an entry as JSON, and of what stands between it and the next.
+fn weigh(entry: &impl Serialize) -> usize {
+    struct Weight(usize);
+    impl io::Write for Weight {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut weight = Weight(1);
+    // What has no JSON is noticed when it is written.
+    let _ = serde_json::to_writer(&mut weight, entry);
+    weight.0
 }
 
 fn section(raw: &mut Vec<u8>, kind: u32, body: &[u8]) {

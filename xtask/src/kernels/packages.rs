@@ -23,8 +23,6 @@ pub struct Kernel {
 
 /// Suites of Debian's security archive that have kernels which the machine's own may lack.
 const OTHER_SUITES: [&str; 1] = ["bullseye-security"];
-/// The keys that Debian signs with, as Debian installs them.
-const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The newest cloud kernel of `version` (such as 6.1, or 6.12.101), from the suites that this machine
 /// has configured or else from older ones.
@@ -113,7 +111,7 @@ impl Apt {
         let list = home.join("sources.list");
         let lines: String = OTHER_SUITES
             .iter()
-            .map(|suite| format!("deb [signed-by={KEYS}] {mirror} {suite} main\n"))
+            .map(|suite| format!("deb [signed-by={}] {mirror} {suite} main\n", setup::KEYS))
             .collect();
         fs::write(&list, lines).with_context(|| format!("writing {}", list.display()))?;
         let mut options = own_downloads();

@@ -24,7 +24,14 @@ use crate::{
         summary,
         target::{Target, Tier},
     },
+    shown::say,
+    trace,
 };
+
+/// Names that programs without end give themselves.
+const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them";
+
+const _: () = assert!(trace::limits::WRITTEN_TABLES == 256 << 20);
 
 impl Session {
     /// Detaches, takes the rest, and writes the end of the trace.
@@ -52,6 +59,7 @@ impl Session {
         // Dropped probes and written files are all that is left.
         privileges::drop_all();
         self.joiner.finish(&mut self.trace)?;
+        self.write_processes();
         let losses = self.write_losses()?;
         let report = summary::Report {
             options,
@@ -69,7 +77,6 @@ impl Session {
         for text in &notices {
             self.trace.notice(text);
         }
-        self.write_processes();
         self.trace.finish(clock::offsets())?;
         report.print(&notices);
         drop(self.life);
@@ -194,6 +201,7 @@ impl Session {
         let outside =
             self.outside.losses().map(|(cause, count)| (0, cause.describe().to_owned(), count));
         losses.extend(outside);
+        losses.push((0, BEYOND_LIMITS.to_owned(), self.trace.left_out()));
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, cause, count) in losses {
             self.trace.loss(pid, &cause, count);
@@ -235,9 +243,9 @@ fn hand_over(left: Vec<Attachment>) -> anyhow::Result<()> {
     let count: usize = left.iter().map(Attachment::links).sum();
     if count > 0 {
         let helper = probe::hand_over(left).context("starting the process that removes probes")?;
-        eprintln!(
-            "roctap: {count} probes are being removed one by one, by process {helper}: this kernel takes its time for each, and calls of the probed functions stay slow until then"
-        );
+        say(&format!(
+            "{count} probes are being removed one by one, by process {helper}: this kernel takes its time for each, and calls of the probed functions stay slow until then"
+        ));
     }
     Ok(())
 }

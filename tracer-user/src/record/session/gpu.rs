@@ -11,6 +11,7 @@ use crate::{
     probe::Attachment,
     record::{Gpu, connection::Connection, prospect::Prospect, target::Tier},
     shim::Memory,
+    shown::say,
 };
 
 /// How the shim answered.
@@ -49,7 +50,7 @@ impl Session {
             }
         };
         if !matches!(tier, Tier::Uprobes(_) | Tier::Forked) {
-            eprintln!("roctap: process {pid}: GPU times: {tier}");
+            say(&format!("process {pid}: GPU times: {tier}"));
         }
         if let Some(target) = self.targets.get_mut(&pid) {
             target.info.attached_ns = clock::now_ns();

@@ -1,0 +1,228 @@
+//! Files that roctap makes for its user.
+//!
+//! They are nobody else's business: mode 0600, and of the user behind `sudo`. Nor are they anybody's
+//! way to other files: whoever owns the directory can put there what he likes, at any moment. So a file
+//! is always a new one (`O_EXCL`), no symbolic link is followed at its name, what is replaced is
+//! removed and not written to, and all of it goes by one descriptor of the directory.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid},
+    process::{getegid, geteuid, getgid, getuid},
+};
+
+/// A name in a directory.
+pub struct Place {
+    directory: OwnedFd,
+    name: OsString,
+    path: PathBuf,
+}
+
+impl Place {
+    /// The place of a file, whose directory exists.
+    ///
+    /// # Errors
+    ///
+    /// When the path names no file, or its directory cannot be opened.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("this names no file"))?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory =
+            rustix::fs::openat(CWD, parent.unwrap_or(Path::new(".")), flags, Mode::empty())?;
+        Ok(Self { directory, name: name.to_owned(), path: path.to_owned() })
+    }
+
+    /// Creates the file.
+    ///
+    /// # Errors
+    ///
+    /// When something is there already, be it a link to nowhere, or nothing can be.
+    pub fn create(&self) -> io::Result<File> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(&self.directory, &self.name, flags, mode)?;
+        give_to_caller(&file, &self.path);
+        Ok(file.into())
+    }
+
+    /// Opens the regular file that is there for reading; none if it is something else.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened.
+    pub fn open(&self) -> io::Result<Option<File>> {
+        // First, since to open a device can have effects.
+        if !is_regular(&self.stat()?) {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()) {
+            Ok(file) => Ok(is_regular(&rustix::fs::fstat(&file)?).then(|| file.into())),
+            // A link since.
+            Err(rustix::io::Errno::LOOP) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes `file`, which was opened here; false if another is in its place.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be removed.
+    pub fn remove(&self, file: &File) -> io::Result<bool> {
+        let (opened, there) = (rustix::fs::fstat(file)?, self.stat()?);
+        let same = (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino);
+        if same {
+            rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())?;
+        }
+        Ok(same)
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        Ok(rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Creates a directory, and those above it, where they are missing.
+///
+/// # Errors
+///
+/// When one cannot be created.
+pub fn create_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        create_directory(parent)?;
+    }
+    match std::fs::create_dir(path) {
+        // Somebody else was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => {
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let made = rustix::fs::open(path, flags, Mode::empty())?;
+            // Else it is another by now.
+            if rustix::fs::fstat(&made)?.st_uid == geteuid().as_raw() {
+                give_to_caller(&made, path);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The user behind `sudo`. Whoever only has some of root's rights, by a bit or capabilities of the
+/// program's file, has chosen that environment himself.
+fn behind_sudo() -> Option<(Uid, Gid)> {
+    let root = getuid().is_root() && geteuid().is_root() && getgid() == getegid();
+    let id = |name| std::env::var(name).ok()?.parse().ok().filter(|&id: &u32| id != u32::MAX);
+    let (user, group) = (id("SUDO_UID")?, id("SUDO_GID")?);
+    root.then_some((Uid::from_raw(user), Gid::from_raw(group)))
+}
+
+fn give_to_caller(file: impl AsFd, path: &Path) {
+    if let Some((user, group)) = behind_sudo()
+        && let Err(error) = rustix::fs::fchown(file, Some(user), Some(group))
+    {
+        let path = path.display();
+        tracing::warn!("{path}: it stays root's, though it is for user {}: {error}", user.as_raw());
+    }
+}
+
+/// Why the file at `path`, which has no links in it, should not be run by the caller's programs:
+/// somebody else can write to it, or put another in its place. None if it can be trusted.
+pub fn distrust(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    const STICKY: u32 = 0o1000;
+    let caller = [Some(getuid()), behind_sudo().map(|(user, _)| user)];
+    let trusted =
+        |user: u32| user == 0 || caller.into_iter().flatten().any(|own| own.as_raw() == user);
+    path.ancestors().find_map(|part| {
+        let shown = part.display();
+        let meta = match part.symlink_metadata() {
+            Ok(meta) => meta,
+            Err(error) => return Some(format!("{shown} cannot be looked at: {error}")),
+        };
+        if !trusted(meta.uid()) {
+            return Some(format!("{shown} belongs to user {}, who is not you", meta.uid()));
+        }
+        // Nobody but the owner can replace what is in a sticky directory.
+        let others = meta.mode() & 0o022 != 0 && !(meta.is_dir() && meta.mode() & STICKY != 0);
+        others.then(|| format!("others can write to {shown} (chmod go-w)"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_new_and_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let file = Place::of(&path).unwrap().create().unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
+        let again = Place::of(&path).unwrap().create().unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (elsewhere, link) = (directory.path().join("elsewhere"), directory.path().join("link"));
+        symlink(&elsewhere, &link).unwrap();
+        let place = Place::of(&link).unwrap();
+        assert!(place.create().is_err() && place.open().unwrap().is_none());
+        assert!(!elsewhere.exists());
+        fs::write(&elsewhere, "mine").unwrap();
+        assert!(place.open().unwrap().is_none());
+    }
+
+    #[test]
+    fn only_what_was_opened_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let place = Place::of(&path).unwrap();
+        let old = place.open().unwrap().unwrap();
+        fs::rename(&path, directory.path().join("b")).unwrap();
+        fs::write(&path, "another").unwrap();
+        assert!(!place.remove(&old).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "another");
+        let another = place.open().unwrap().unwrap();
+        assert!(place.remove(&another).unwrap() && !path.exists());
+    }
+
+    #[test]
+    fn what_others_can_write_to_is_not_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().canonicalize().unwrap();
+        let path = directory.join("a");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(distrust(&path), None);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(distrust(&path).unwrap().contains("others can write to"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(distrust(&path).unwrap().contains("others can write to"));
+    }
+}

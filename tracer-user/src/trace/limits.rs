@@ -1,0 +1,99 @@
+//! How large the parts of a trace may be: the writer keeps to these limits, the reader refuses what
+//! does not.
+//!
+//! Traced programs name themselves, their threads and their kernels, as long as they like. What is
+//! longer than its limit is cut, with a [`MARK`] at its end; what comes when all names together have
+//! reached [`WRITTEN_TABLES`] is left out and counted.
+
+use std::borrow::Cow;
+
+use super::model::{Agent, Library, Metadata, Process};
+
+/// Bytes of metadata JSON that a header may announce.
+pub const MAX_METADATA: u32 = 1 << 20;
+/// Bytes that a chunk may hold uncompressed.
+pub const MAX_RAW: u32 = 16 << 20;
+/// Bytes that a chunk may hold compressed: zstd never grows data by more.
+pub const MAX_PACKED: u32 = MAX_RAW + (MAX_RAW >> 7) + 1024;
+/// Bytes of strings and tables that a whole trace may hold: what a reader keeps in memory.
+pub const MAX_TABLES: u64 = 1 << 30;
+/// Bytes of names and descriptions after which the writer takes no more of them. The rest of
+/// [`MAX_TABLES`] is for the losses and notices of the end.
+pub const WRITTEN_TABLES: u64 = MAX_TABLES / 4;
+/// The writer closes a chunk when it holds this many bytes of events.
+pub const CHUNK_TARGET: usize = 1 << 20;
+/// Bytes of strings or tables that are due for a chunk of their own.
+pub const TABLES_TARGET: usize = 4 << 20;
+
+/// Bytes of one string. Template names of kernels reach tens of kilobytes.
+pub const MAX_STRING: usize = 1 << 20;
+/// Bytes of a command line.
+pub const MAX_COMMAND: usize = 16 << 10;
+/// Bytes of any other text: a notice, a path, the name of an agent.
+pub const MAX_TEXT: usize = 4 << 10;
+/// Libraries of one process. There are two that are probed, but a process can load them anew.
+pub const MAX_LIBRARIES: usize = 64;
+/// Notices that a trace keeps.
+pub const MAX_NOTICES: usize = 200;
+
+/// At the end of what was cut.
+pub const MARK: &str = "…";
+
+/// JSON makes up to six bytes of one.
+const JSON: usize = 6;
+
+const _: () = {
+    // The largest entry of a table, and an entry that is added when nearly a batch is there.
+    let process = MAX_COMMAND + MAX_TEXT + MAX_LIBRARIES * 2 * MAX_TEXT;
+    assert!(TABLES_TARGET + JSON * process + (64 << 10) < MAX_RAW as usize);
+    assert!(TABLES_TARGET + MAX_STRING + CHUNK_TARGET < MAX_RAW as usize);
+    assert!(JSON * (MAX_COMMAND + 4 * MAX_TEXT) < MAX_METADATA as usize);
+};
+
+/// `text`, cut to `limit` bytes.
+pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.len() <= limit {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(limit.saturating_sub(MARK.len()));
+    Cow::Owned(format!("{}{MARK}", text.get(..end).unwrap_or_default()))
+}
+
+fn shorten(text: &mut String, limit: usize) {
+    if text.len() > limit {
+        *text = cut(text, limit).into_owned();
+    }
+}
+
+impl Process {
+    /// The same within the limits. Of too many libraries the first are kept.
+    pub(super) fn within_limits(mut self) -> Self {
+        shorten(&mut self.command, MAX_COMMAND);
+        shorten(&mut self.gpu_tier, MAX_TEXT);
+        self.libraries.truncate(MAX_LIBRARIES);
+        for Library { path, version, probed: _, entry_only: _ } in &mut self.libraries {
+            shorten(path, MAX_TEXT);
+            shorten(version, MAX_TEXT);
+        }
+        self
+    }
+}
+
+impl Agent {
+    /// The same within the limits.
+    pub(super) fn within_limits(mut self) -> Self {
+        shorten(&mut self.name, MAX_TEXT);
+        self
+    }
+}
+
+impl Metadata {
+    /// The same within the limits.
+    pub(super) fn within_limits(mut self) -> Self {
+        shorten(&mut self.command, MAX_COMMAND);
+        for text in [&mut self.roctap_version, &mut self.host, &mut self.kernel] {
+            shorten(text, MAX_TEXT);
+        }
+        self
+    }
+}
