@@ -16,7 +16,7 @@ use crate::{
     discover::{self, FileId, Image, Library, Runtime},
     plan::{
         Binary, Class, Plan, Planner, Probed, Process, ProcessMemory, Reached, Redirected,
-        ReturnProbe, Tables, Untouched,
+        ReturnProbe, Tables,
     },
 };
 
@@ -159,9 +159,7 @@ fn plan(
         bail!("{path}: exports no function of the {api} API; stripped, or another library?");
     }
     let binary = Binary::open(&library.open_path)?;
-    let untouched = Untouched::of(library);
-    let untouched = untouched.as_ref().map(|untouched| untouched as &dyn ProcessMemory);
-    let tables = Tables { process, untouched, redirected };
+    let tables = Tables { process, redirected };
     let plans = Planner::for_running_kernel().plan_live(&binary, &functions, tables);
     Ok((library.path.clone(), plans))
 }

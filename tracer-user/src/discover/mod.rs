@@ -8,12 +8,10 @@
 mod elf;
 mod inside;
 mod predict;
-mod scout;
 
 pub use elf::{ElfError, Function, Image};
 pub use inside::{Inside, threads_inside};
 pub use predict::{candidates, find_executable};
-pub use scout::{SCOUT, Scout, scout};
 
 use std::{
     collections::BTreeMap,

@@ -93,6 +93,8 @@ pub(super) struct Segment {
     pub offset: u64,
     /// Bytes in the file.
     pub file_size: u64,
+    /// Bytes in memory: what is not in the file is zero.
+    pub memory_size: u64,
     /// It can be executed.
     pub executable: bool,
     /// It can be written to. The kernel places no probes in such mappings (`valid_vma`).
@@ -135,6 +137,8 @@ pub struct Binary {
     name: OsString,
     identity: Option<Identity>,
     segments: Vec<Segment>,
+    /// Address and size of the dynamic section.
+    dynamic: Option<(u64, u64)>,
     unwind: Unwind,
 }
 
@@ -174,8 +178,9 @@ impl Binary {
     }
 
     fn new(source: Source, path: &Path, identity: Option<Identity>, layout: Layout) -> Self {
-        let Layout { segments, unwind } = layout;
-        Self { source, path: path.to_owned(), name: file_name(path), identity, segments, unwind }
+        let Layout { segments, dynamic, unwind } = layout;
+        let (path, name) = (path.to_owned(), file_name(path));
+        Self { source, path, name, identity, segments, dynamic, unwind }
     }
 
     /// Its path.
@@ -198,6 +203,16 @@ impl Binary {
 
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// Address and size of the dynamic section.
+    pub(super) fn dynamic(&self) -> Option<(u64, u64)> {
+        self.dynamic
+    }
+
+    /// Whether a function begins at `address`, as the unwind tables have it.
+    pub(super) fn begins_function(&self, address: u64) -> bool {
+        self.unwind.covering(address).is_some_and(|extent| extent.start == address)
     }
 
     /// The executable segment that holds `address`.
@@ -231,6 +246,23 @@ impl Binary {
         self.contents(segment, address, size).filter(|bytes| bytes.len() as u64 == size)
     }
 
+    /// `size` bytes at `address`, as the file has them.
+    pub(super) fn bytes(&self, address: u64, size: u64) -> Option<Vec<u8>> {
+        let segment = self.segments.iter().find(|s| s.contains(address))?;
+        self.contents(segment, address, size).filter(|bytes| bytes.len() as u64 == size)
+    }
+
+    /// The word at `address` of an image that has not been relocated.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let end = address.checked_add(8)?;
+        let in_memory = |s: &&Segment| s.address <= address && end - s.address <= s.memory_size;
+        let segment = self.segments.iter().find(in_memory)?;
+        match address - segment.address {
+            skipped if skipped >= segment.file_size => Some(0),
+            _ => Some(u64::from_le_bytes(self.bytes(address, 8)?.try_into().ok()?)),
+        }
+    }
+
     fn contents(&self, segment: &Segment, address: u64, size: u64) -> Option<Vec<u8>> {
         let skipped = address - segment.address;
         let rest = segment.file_size - skipped;
@@ -252,6 +284,7 @@ impl Binary {
 
 struct Layout {
     segments: Vec<Segment>,
+    dynamic: Option<(u64, u64)>,
     unwind: Unwind,
 }
 
@@ -274,6 +307,7 @@ impl Layout {
                 address: h.p_vaddr(endian),
                 offset: h.p_offset(endian),
                 file_size: h.p_filesz(endian).min(size.saturating_sub(h.p_offset(endian))),
+                memory_size: h.p_memsz(endian),
                 executable: h.p_flags(endian) & elf::PF_X != 0,
                 writable: h.p_flags(endian) & elf::PF_W != 0,
             })
@@ -281,13 +315,15 @@ impl Layout {
         if !segments.iter().any(|s| s.executable && s.file_size > 0) {
             return Err(PlanError::NoCode { path: path.to_owned() });
         }
+        let dynamic = headers.iter().find(|h| h.p_type(endian) == elf::PT_DYNAMIC);
+        let dynamic = dynamic.map(|h| (h.p_vaddr(endian), h.p_filesz(endian)));
         let index = headers
             .iter()
             .find(|h| h.p_type(endian) == elf::PT_GNU_EH_FRAME)
             .and_then(|h| unwind_by_index(data, &segments, h.p_vaddr(endian), h.p_filesz(endian)));
         let found = index.or_else(|| unwind_by_section(header, endian, data));
         let unwind = found.map(|(at, bytes)| Unwind::new(at, bytes)).unwrap_or_default();
-        Ok(Self { segments, unwind })
+        Ok(Self { segments, dynamic, unwind })
     }
 }
 

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 
 use super::{
     binary::Binary,
+    initial::Initial,
     model::Slot,
     process::{Leads, Loaded, ProcessMemory},
     wrapper::Wrappers,
@@ -27,43 +28,39 @@ pub enum Redirected {
 pub struct Tables<'a> {
     /// The process that is to be probed; none when it does not run yet.
     pub process: Option<&'a dyn ProcessMemory>,
-    /// A process in which nobody has redirected an entry. It is looked at only when it is needed: where
-    /// `process` has not mapped the library, and for entries that are redirected there.
-    pub untouched: Option<&'a dyn ProcessMemory>,
     /// Where functions are probed whose entry is redirected in `process`.
     pub redirected: Redirected,
 }
 
-/// A library in those processes.
+/// A library's tables: those of the process, and those that its file makes.
 pub(super) struct Live<'a> {
     binary: &'a Binary,
     tables: Tables<'a>,
     process: Option<Loaded<'a>>,
-    untouched: OnceCell<Option<Loaded<'a>>>,
+    initial: OnceCell<Initial<'a>>,
 }
 
 impl<'a> Live<'a> {
     pub fn new(binary: &'a Binary, tables: Tables<'a>) -> Self {
         let process = tables.process.and_then(|process| Loaded::find(process, binary));
-        Self { binary, tables, process, untouched: OnceCell::new() }
+        Self { binary, tables, process, initial: OnceCell::new() }
     }
 
-    /// Follows a stub's slot in the process to be probed; where that has not mapped the library, in the
-    /// untouched one.
+    /// Follows a stub's slot in the process to be probed; where that does not tell, in the file.
     pub fn follow(&self, slot: Slot) -> Leads {
-        match &self.process {
+        let leads = match &self.process {
             Some(process) => process.follow(slot),
-            None => self.follow_untouched(slot),
+            None => Leads::Nowhere("no process has mapped the library, and its file does not tell"),
+        };
+        match leads {
+            Leads::Nowhere(_) => self.follow_initial(slot).map_or(leads, Leads::Inside),
+            Leads::Inside(_) | Leads::Outside(_) => leads,
         }
     }
 
-    /// Follows a stub's slot in the untouched process.
-    pub fn follow_untouched(&self, slot: Slot) -> Leads {
-        let find = || self.tables.untouched.and_then(|process| Loaded::find(process, self.binary));
-        match self.untouched.get_or_init(find) {
-            Some(untouched) => untouched.follow(slot),
-            None => Leads::Nowhere("no process that has mapped the library"),
-        }
+    /// Follows a stub's slot through the table as the file makes it: nobody has redirected anything there.
+    pub fn follow_initial(&self, slot: Slot) -> Option<u64> {
+        self.initial.get_or_init(|| Initial::of(self.binary)).follow(slot)
     }
 
     /// The wrappers behind the entries at `slots`, where those are to be probed.

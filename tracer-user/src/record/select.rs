@@ -15,7 +15,7 @@ use crate::{
     discover::{ElfError, Image, Library, Runtime},
     plan::{
         Binary, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected, ReturnProbe,
-        Tables, Untouched,
+        Tables,
     },
     probe::{Method, Site},
 };
@@ -186,7 +186,7 @@ impl Selection {
     }
 
     /// The places to probe in a library. Stubs are followed through the tables of `process` if that has
-    /// loaded it, else of a process of our own.
+    /// loaded it, else through those that the file makes.
     ///
     /// # Errors
     ///
@@ -246,9 +246,7 @@ impl Selection {
     ) -> Result<Vec<Plan>, SelectError> {
         let functions = Image::open(&library.open_path)?.functions(wanted)?;
         let binary = Binary::open(&library.open_path)?;
-        let untouched = Untouched::of(library);
-        let untouched = untouched.as_ref().map(|untouched| untouched as &dyn ProcessMemory);
-        Ok(self.planner.plan_live(&binary, &functions, Tables { process, untouched, redirected }))
+        Ok(self.planner.plan_live(&binary, &functions, Tables { process, redirected }))
     }
 
     fn take(&mut self, library: &Library, plan: Plan, selected: &mut Selected) {

@@ -1,0 +1,26 @@
+/* Calls itself the HSA runtime. Its functions pass their calls on through a table whose entries lead
+   outside, as if a tool had redirected them. Its constructor notes as whom it runs. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static void *entries[8];
+__attribute__((visibility("hidden"))) void **table;
+
+__asm__(".globl hsa_init\n"
+        ".type hsa_init, @function\n"
+        "hsa_init:\n"
+        "  mov table(%rip), %rax\n"
+        "  jmp *0x10(%rax)\n"
+        ".size hsa_init, . - hsa_init\n");
+
+__attribute__((constructor)) static void loaded(void) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/loaded-by-%d", DIRECTORY, (int)geteuid());
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    for (int i = 0; i < 8; i++) {
+        entries[i] = (void *)getppid;
+    }
+    table = entries;
+}
