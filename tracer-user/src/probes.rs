@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{
     calibrate::{self, Cost},
-    discover::{self, FileId, Image, Library, Runtime},
+    discover::{self, FileId, Image, Library, Runtime, Subject},
     plan::{
         Binary, Class, Plan, Planner, Probed, Process, ProcessMemory, Reached, Redirected,
         ReturnProbe, Tables,
@@ -95,13 +95,7 @@ struct LibraryPlan {
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let plans = match (&options.library, options.pid) {
         (_, Some(pid)) => {
-            let libraries = discover::libraries(pid)?;
-            if libraries.is_empty() {
-                bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
-            }
-            let process = Process::open(pid)?;
-            let plan = |library| plan(library, Some(&process), options.redirected);
-            libraries.iter().map(plan).collect::<Result<Vec<_>, _>>()?
+            Subject::open(pid)?.by_number(|pid| plan_process(pid, options.redirected))?
         }
         (Some(path), None) => vec![plan_file(path)?],
         (None, None) => bail!("name a library or a process"),
@@ -123,6 +117,16 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         result => result?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The libraries of a running process.
+fn plan_process(pid: u32, redirected: Redirected) -> anyhow::Result<Vec<(PathBuf, Vec<Plan>)>> {
+    let libraries = discover::libraries(pid)?;
+    if libraries.is_empty() {
+        bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
+    }
+    let process = Process::open(pid)?;
+    libraries.iter().map(|library| plan(library, Some(&process), redirected)).collect()
 }
 
 /// A library on disk. Its API is told by its name, else by what it exports.

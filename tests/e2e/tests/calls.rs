@@ -6,10 +6,10 @@ use std::{
     process::Stdio,
 };
 
-use e2e::{Ran, Recorded, Running, Scene, Signal, app, roctap_bin, run, send_signal, wait_until};
+use e2e::{Ran, Recorded, Running, Scene, Signal, app, run, send_signal, wait_until};
 use roctap::{
     discover::{self, Image, Runtime},
-    plan::{Binary, Planner, Process},
+    plan::{Binary, Planner},
     trace::model::ApiCall,
 };
 use tracer_common::{activity::Domain, bpf::flag, calls::FIRST_ID};

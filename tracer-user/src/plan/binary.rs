@@ -7,10 +7,7 @@ use std::{
     fs::File,
     os::{
         fd::AsRawFd as _,
-        unix::{
-            ffi::OsStrExt as _,
-            fs::{FileExt as _, MetadataExt as _},
-        },
+        unix::{ffi::OsStrExt as _, fs::FileExt as _},
     },
     path::{Path, PathBuf},
 };
@@ -26,6 +23,7 @@ use object::{
 };
 
 use super::unwind::Unwind;
+use crate::discover::FileId;
 
 /// Segments that are considered; libraries have four to six.
 const MAX_SEGMENTS: usize = 64;
@@ -136,6 +134,7 @@ pub struct Binary {
     /// The file's own name: `path` may be a link, or lead through `/proc/PID/map_files`.
     name: OsString,
     identity: Option<Identity>,
+    id: Option<FileId>,
     segments: Vec<Segment>,
     /// Address and size of the dynamic section.
     dynamic: Option<(u64, u64)>,
@@ -151,16 +150,18 @@ impl Binary {
     pub fn open(path: &Path) -> Result<Self, PlanError> {
         let opened = |cause| PlanError::Open { path: path.to_owned(), cause };
         let file = File::open(path).map_err(opened)?;
-        let meta = file.metadata().map_err(opened)?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| opened(errno.into()))?;
+        let id = FileId::from(&stat);
         let identity = Identity {
-            device_major: rustix::fs::major(meta.dev()),
-            device_minor: rustix::fs::minor(meta.dev()),
-            inode: meta.ino(),
+            device_major: rustix::fs::major(stat.st_dev),
+            device_minor: rustix::fs::minor(stat.st_dev),
+            inode: stat.st_ino,
         };
         let layout = Layout::read(&ReadCache::new(&file), path)?;
         let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
         let name = file_name(real.as_deref().unwrap_or(path));
-        Ok(Self { name, ..Self::new(Source::File(file), path, Some(identity), layout) })
+        let id = Some(id);
+        Ok(Self { name, id, ..Self::new(Source::File(file), path, Some(identity), layout) })
     }
 
     /// A library in memory, known by `path`.
@@ -180,12 +181,17 @@ impl Binary {
     fn new(source: Source, path: &Path, identity: Option<Identity>, layout: Layout) -> Self {
         let Layout { segments, dynamic, unwind } = layout;
         let (path, name) = (path.to_owned(), file_name(path));
-        Self { source, path, name, identity, segments, dynamic, unwind }
+        Self { source, path, name, identity, id: None, segments, dynamic, unwind }
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which file it is, as it was when it was opened; none of one in memory.
+    pub(super) fn id(&self) -> Option<FileId> {
+        self.id
     }
 
     pub(super) fn identity(&self) -> Option<Identity> {

@@ -61,7 +61,7 @@ pub use model::{
     NoWrapper, NotMoved, Note, Plan, Probed, Reached, ReturnProbe, Site, Slot, Stop, Target,
 };
 pub use process::{MappedFile, Mapping, Process, ProcessMemory};
-pub use tables::{Redirected, Tables};
+pub use tables::{Followed, Redirected, Tables};
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

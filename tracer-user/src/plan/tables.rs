@@ -9,8 +9,10 @@ use super::{
     initial::Initial,
     model::Slot,
     process::{Leads, Loaded, ProcessMemory},
+    stub,
     wrapper::Wrappers,
 };
+use crate::discover::Function;
 
 /// Where functions are probed whose table entries another tool has redirected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -73,4 +75,46 @@ impl<'a> Live<'a> {
         let leads = slots.into_iter().map(|slot| (slot, loaded.follow(slot)));
         Some(Wrappers::new(process, leads))
     }
+}
+
+/// Where the stubs of a library led when it was planned. A process may lead its own wherever it likes: the
+/// plan holds for those alone in which they lead there too.
+pub struct Followed {
+    binary: Binary,
+    led: Vec<(Slot, Option<u64>)>,
+}
+
+impl Followed {
+    /// The stubs among `functions`, in `process`.
+    pub fn new(
+        binary: Binary,
+        functions: &[Function],
+        process: Option<&dyn ProcessMemory>,
+    ) -> Self {
+        let slots = functions.iter().filter_map(|f| stub::recognise(&binary, f.address));
+        let slots: Vec<Slot> = slots.collect();
+        let led = follow(&binary, slots, process);
+        Self { binary, led }
+    }
+
+    /// Whether they lead to the same places in `process`.
+    pub fn holds_in(&self, process: Option<&dyn ProcessMemory>) -> bool {
+        let slots = self.led.iter().map(|(slot, _)| *slot);
+        follow(&self.binary, slots, process) == self.led
+    }
+}
+
+/// An address of the image, or of the process where another tool's function is there.
+fn follow(
+    binary: &Binary,
+    slots: impl IntoIterator<Item = Slot>,
+    process: Option<&dyn ProcessMemory>,
+) -> Vec<(Slot, Option<u64>)> {
+    let live = Live::new(binary, Tables { process, ..Tables::default() });
+    let led = |slot| match live.follow(slot) {
+        Leads::Inside(address) => Some(address),
+        Leads::Outside(target) => Some(target.address),
+        Leads::Nowhere(_) => None,
+    };
+    slots.into_iter().map(|slot| (slot, led(slot))).collect()
 }

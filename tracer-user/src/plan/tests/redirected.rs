@@ -4,13 +4,14 @@ use std::path::Path;
 
 use super::{
     super::{
-        Class, KernelVersion, NoWrapper, Note, Plan, Planner, Probed, Reached, Redirected, Slot,
-        Tables,
+        Binary, Class, Followed, KernelVersion, NoWrapper, Note, Plan, Planner, Probed, Reached,
+        Redirected, Slot, Tables,
     },
     image::{
         BIAS, CODE, DATA, Fake, OTHER, OTHER_OFFSET, OTHER_PATH, PATH, Part, binary_with, library,
     },
 };
+use crate::discover::Function;
 
 /// Variable that holds the table's address, and where the table is in the process.
 const POINTER: u64 = DATA + 0x40;
@@ -48,8 +49,8 @@ fn wrapper() -> Part {
     Part::framed(BODY, FRAME)
 }
 
-/// Plans `hsa_first` and `hsa_second` in `process`, of a file that tells where its table leads, or not.
-fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<Plan> {
+/// The library with `hsa_first` and `hsa_second`; its file tells where its table leads, or not.
+fn file(told: bool) -> (Binary, Vec<Function>) {
     let parts = [
         Part::new(&stub(CODE, 0)),
         Part::new(&stub(CODE + 0x10, 1)),
@@ -61,6 +62,12 @@ fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<Plan> {
     functions.truncate(2);
     functions[0].name = "hsa_first".to_owned();
     functions[1].name = "hsa_second".to_owned();
+    (binary, functions)
+}
+
+/// Plans them in `process`.
+fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<Plan> {
+    let (binary, functions) = file(told);
     let tables = Tables { process: Some(process), redirected };
     let mut plans = Planner::new(KernelVersion::new(6, 18)).plan_live(&binary, &functions, tables);
     plans.sort_by(|a, b| a.symbol.cmp(&b.symbol));
@@ -102,7 +109,7 @@ fn the_wrapper_is_planned_in_its_own_file() {
     let process = process(OTHER, BIAS + SECOND, wrapper());
     for told in [false, true] {
         let plans = plan(&process, told, Redirected::Wrapper);
-        let there = Probed::Wrapper { file: OTHER_PATH.into() };
+        let there = Probed::Wrapper { file: OTHER_PATH.into(), id: None };
         assert_eq!(probed(&plans), (there, OTHER_OFFSET, &[][..]));
         assert_eq!(plans[0].other_file(), Some(Path::new(OTHER_PATH)));
         assert_eq!(plans[0].site.as_ref().unwrap().class, Class::Emulated);
@@ -177,4 +184,18 @@ fn an_entry_that_leads_into_a_function_leads_nowhere() {
     assert_eq!(plans[0].reached, behind);
     let plans = plan(&process, false, Redirected::Implementation);
     assert_eq!(plans[0].reached, Reached::Stub { slot: slot(0) });
+}
+
+/// Whoever has the file mapped chooses where his own table leads, and for nobody else.
+#[test]
+fn a_plan_holds_where_the_tables_lead_to_the_same_places() {
+    let usual = process(BIAS + FIRST, BIAS + SECOND, wrapper());
+    let (binary, functions) = file(true);
+    let followed = Followed::new(binary, &functions, Some(&usual));
+    assert!(followed.holds_in(Some(&usual)) && followed.holds_in(None));
+    for (first, second) in [(FIRST, FIRST), (SECOND, FIRST)] {
+        let other = process(BIAS + first, BIAS + second, wrapper());
+        assert!(!followed.holds_in(Some(&other)));
+    }
+    assert!(!followed.holds_in(Some(&process(OTHER, BIAS + SECOND, wrapper()))));
 }

@@ -11,7 +11,7 @@ use std::{
 
 use super::super::{
     Binary, KernelVersion, Note, Plan, Planner, Process, ProcessMemory, Reached, ReturnProbe, Slot,
-    Stop,
+    Stop, stub,
 };
 use crate::discover::{Function, Image, Runtime};
 
