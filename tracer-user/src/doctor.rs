@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{
     calibrate::{Cost, Costs},
-    discover::{self, Image, Library, Runtime},
+    discover::{self, Image, Library, Runtime, Subject},
     inject,
     privileges::{self, Need},
     probe::{self, Method},
@@ -195,15 +195,16 @@ fn library(findings: &mut Findings, library: &Library) {
 
 /// What can be recorded of a running process, and from where.
 fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
-    let info = discover::process_info(pid)?;
+    let subject = Subject::open(pid)?;
+    let info = subject.by_number(discover::process_info)?;
     findings.text.push_str(&format!("process {pid}: {}\n", line(&info.command)));
-    let libraries = discover::libraries(pid)?;
+    let libraries = subject.by_number(discover::libraries)?;
     if libraries.is_empty() {
         let meaning = "neither libamdhip64 nor libhsa-runtime64; roctap record -p waits for them";
         findings.line(&Finding::Limited, "no ROCm library is mapped", meaning);
     }
     libraries.iter().for_each(|library| self::library(findings, library));
-    if let Err(reason) = inject::check(pid).map_err(anyhow::Error::from) {
+    if let Err(reason) = inject::check(&subject).map_err(anyhow::Error::from) {
         let meaning = format!(
             "few GPU times: API calls, kernels and their names are seen from outside: {reason:#}"
         );
@@ -215,7 +216,7 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
         "the shim can be put into it",
         "one thread is stopped for it, for less than a millisecond on an idle machine",
     );
-    match Prospect::of(pid) {
+    match Prospect::of(&subject) {
         Ok(None) => {}
         Err(error) => findings.line(&Finding::Limited, "GPU times: none", &format!("{error:#}")),
         Ok(Some(prospect)) => {

@@ -5,7 +5,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use roctap::{discover, doctor, export, inject, probe, probes, record, report, shown};
+use roctap::{doctor, export, inject, probe, probes, record, report, shown};
 use tracing_subscriber::EnvFilter;
 
 // A warning if the BPF programs should be in and are not.
@@ -82,8 +82,6 @@ fn helper() -> Option<ExitCode> {
     let result = if first == record::HOLD {
         // Comes back only when the command cannot be run.
         record::hold(&arguments.collect::<Vec<_>>())
-    } else if first == discover::SCOUT {
-        discover::scout().map_err(Into::into)
     } else if first == probe::REMOVE {
         probe::remove(&arguments.collect::<Vec<_>>())
     } else if first == inject::GUARDIAN {

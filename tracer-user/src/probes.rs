@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use crate::{
     calibrate::{self, Cost},
-    discover::{self, FileId, Image, Library, Runtime},
+    discover::{self, FileId, Image, Library, Runtime, Subject},
     plan::{
         Binary, Class, Plan, Planner, Probed, Process, ProcessMemory, Reached, Redirected,
-        ReturnProbe, Tables, Untouched,
+        ReturnProbe, Tables,
     },
     privileges,
     shown::{self, clean},
@@ -96,7 +96,7 @@ struct LibraryPlan {
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     privileges::keep_for_trying();
     match (&options.library, options.pid) {
-        (_, Some(pid)) => drop(discover::process_info(pid)?),
+        (_, Some(pid)) => drop(Subject::open(pid)?.by_number(discover::process_info)?),
         (Some(path), None) => drop(identity(path)?),
         (None, None) => {}
     }
@@ -104,13 +104,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     privileges::keep_for_looking();
     let plans = match (&options.library, options.pid) {
         (_, Some(pid)) => {
-            let libraries = discover::libraries(pid)?;
-            if libraries.is_empty() {
-                bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
-            }
-            let process = Process::open(pid)?;
-            let plan = |library| plan(library, Some(&process), options.redirected);
-            libraries.iter().map(plan).collect::<Result<Vec<_>, _>>()?
+            Subject::open(pid)?.by_number(|pid| plan_process(pid, options.redirected))?
         }
         (Some(path), None) => vec![plan_file(path)?],
         (None, None) => bail!("name a library or a process"),
@@ -132,6 +126,16 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
 
 fn identity(path: &Path) -> anyhow::Result<FileId> {
     FileId::of(path).with_context(|| format!("{}: cannot be opened", path.display()))
+}
+
+/// The libraries of a running process.
+fn plan_process(pid: u32, redirected: Redirected) -> anyhow::Result<Vec<(PathBuf, Vec<Plan>)>> {
+    let libraries = discover::libraries(pid)?;
+    if libraries.is_empty() {
+        bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
+    }
+    let process = Process::open(pid)?;
+    libraries.iter().map(|library| plan(library, Some(&process), redirected)).collect()
 }
 
 /// A library on disk. Its API is told by its name, else by what it exports.
@@ -168,9 +172,7 @@ fn plan(
         bail!("{path}: exports no function of the {api} API; stripped, or another library?");
     }
     let binary = Binary::open(&library.open_path)?;
-    let untouched = Untouched::of(library);
-    let untouched = untouched.as_ref().map(|untouched| untouched as &dyn ProcessMemory);
-    let tables = Tables { process, untouched, redirected };
+    let tables = Tables { process, redirected };
     let plans = Planner::for_running_kernel().plan_live(&binary, &functions, tables);
     Ok((library.path.clone(), plans))
 }

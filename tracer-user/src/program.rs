@@ -1,5 +1,4 @@
-//! This program, which runs itself as its own helper (`__hold`, `__scout`, `__inject`,
-//! `__remove-probes`).
+//! This program, which runs itself as its own helper (`__hold`, `__inject`, `__remove-probes`).
 
 use std::{path::PathBuf, sync::OnceLock};
 

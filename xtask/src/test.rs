@@ -40,10 +40,11 @@ struct Tagged {
     what: &'static str,
 }
 
-const TAGGED: [Tagged; 3] = [
+const TAGGED: [Tagged; 4] = [
     Tagged { tag: "rocm_", package: "emulated-gpu", what: "the ROCm runtime on the emulated GPU" },
     Tagged { tag: "rocm_", package: "tracer-shim", what: "the shim in the ROCm runtime" },
     Tagged { tag: "root_", package: "e2e", what: "roctap as root, end to end" },
+    Tagged { tag: "hostile_", package: "hostile", what: "targets that mean harm" },
 ];
 
 /// Runs the tests.

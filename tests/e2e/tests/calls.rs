@@ -6,10 +6,10 @@ use std::{
     process::Stdio,
 };
 
-use e2e::{Ran, Recorded, Running, Scene, Signal, app, roctap_bin, run, send_signal, wait_until};
+use e2e::{Ran, Recorded, Running, Scene, Signal, app, run, send_signal, wait_until};
 use roctap::{
-    discover::{self, Image, Runtime, Scout},
-    plan::{Binary, Planner, Process},
+    discover::{self, Image, Runtime},
+    plan::{Binary, Planner},
     trace::model::ApiCall,
 };
 use tracer_common::{activity::Domain, bpf::flag, calls::FIRST_ID};
@@ -109,11 +109,8 @@ fn aliases(pid: u32) -> BTreeMap<String, String> {
     let owned = |name: &str| Runtime::Hsa.owns_symbol(name);
     let functions = Image::open(&hsa.open_path).expect("image").functions(owned).expect("symbols");
     // Where the entries point in a process that nobody has redirected.
-    roctap::PROGRAM.get_or_init(roctap_bin);
-    let scout = Scout::start(&hsa.path).expect("scout");
-    let process = Process::open(scout.pid()).expect("scout");
     let binary = Binary::open(&hsa.open_path).expect("binary");
-    let plans = Planner::for_running_kernel().plan_library(&binary, &functions, Some(&process));
+    let plans = Planner::for_running_kernel().plan_library(&binary, &functions, None);
     let names = |plan: roctap::plan::Plan| {
         let to = plan.symbol.clone();
         plan.names().map(|name| (name.to_owned(), to.clone())).collect::<Vec<_>>()

@@ -3,7 +3,10 @@
 
 use std::{
     fs,
-    os::unix::{fs::FileExt as _, process::CommandExt as _},
+    os::{
+        fd::AsFd as _,
+        unix::{fs::FileExt as _, process::CommandExt as _},
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
@@ -13,6 +16,7 @@ use std::{
 use e2e::{Running, Signal, roctap_bin, send_signal, times, wait_until};
 use roctap::{
     PROGRAM,
+    discover::Subject,
     inject::{Entry, Handed, InjectError, Injected, Request, check, inject},
 };
 use tracer_common::shim::{ATTACH_AGAIN_FUNCTION, Attach, attach_status};
@@ -61,12 +65,17 @@ struct Answer {
     libc_works: bool,
 }
 
+fn subject(pid: u32) -> Subject {
+    Subject::open(pid).expect("it lives")
+}
+
 fn put_in(
     pid: u32,
     entry: Entry<'_>,
-) -> Result<Injected<(fs::File, Option<PathBuf>)>, InjectError> {
+) -> Result<Injected<(fs::File, Option<fs::File>)>, InjectError> {
     let attach = Attach { version: 1, ..Attach::default() };
-    inject(&Request { pid, entry, attach, meanwhile: &|| {} }, |Handed { memory, library }| {
+    let process = &subject(pid);
+    inject(&Request { process, entry, attach, meanwhile: &|| {} }, |Handed { memory, library }| {
         rustix::fs::ftruncate(&memory, 4096)?;
         Ok((memory.into(), library))
     })
@@ -76,11 +85,11 @@ fn library() -> Vec<u8> {
     fs::read(built().join("payload.so")).expect("payload")
 }
 
-fn load(pid: u32) -> Result<Injected<(fs::File, Option<PathBuf>)>, InjectError> {
+fn load(pid: u32) -> Result<Injected<(fs::File, Option<fs::File>)>, InjectError> {
     put_in(pid, Entry::Library { bytes: &library(), name: "payload.so" })
 }
 
-fn answer(injected: &Injected<(fs::File, Option<PathBuf>)>) -> Answer {
+fn answer(injected: &Injected<(fs::File, Option<fs::File>)>) -> Answer {
     assert_eq!(injected.status, attach_status::RECORDING);
     let mut words = [0; 64];
     injected.prepared.0.read_exact_at(&mut words, 0).expect("answer");
@@ -91,7 +100,7 @@ fn answer(injected: &Injected<(fs::File, Option<PathBuf>)>) -> Answer {
     Answer { pid: word(1), initialised: word(3), calls: word(4), libc_works: word(5) == 1 }
 }
 
-fn loads(pid: u32) -> Injected<(fs::File, Option<PathBuf>)> {
+fn loads(pid: u32) -> Injected<(fs::File, Option<fs::File>)> {
     let injected = load(pid).unwrap_or_else(|error| panic!("process {pid}: {error}"));
     let told = answer(&injected);
     assert_eq!(told.initialised, 0x0123456789abcdef, "thread-local variables have their values");
@@ -223,13 +232,16 @@ fn root_inject_asks_seccomp_before() {
 #[test]
 fn root_inject_refuses_what_it_must_not_touch() {
     built();
-    let why = |pid: u32| check(pid).expect_err("refused").to_string();
+    let why = |pid: u32| {
+        let checked = Subject::open(pid).map_err(Into::into).and_then(|process| check(&process));
+        checked.expect_err("refused").to_string()
+    };
     // Traced.
     let target = start("sleep");
     let mut tracer = Command::new("strace");
     let pid = target.pid().to_string();
     let mut tracer = tracer.args(["-qq", "-o", "/dev/null", "-p", &pid]).spawn().expect("strace");
-    wait_until("strace traces it", || check(target.pid()).is_err());
+    wait_until("strace traces it", || check(&subject(target.pid())).is_err());
     let reason = why(target.pid());
     assert!(reason.contains(&tracer.id().to_string()) && reason.contains("strace"), "{reason}");
     let error = load(target.pid()).expect_err("traced").to_string();
@@ -238,10 +250,10 @@ fn root_inject_refuses_what_it_must_not_touch() {
     tracer.wait().expect("status");
     // Stopped.
     send_signal(target.pid(), Signal::STOP);
-    wait_until("it is stopped", || check(target.pid()).is_err());
+    wait_until("it is stopped", || check(&subject(target.pid())).is_err());
     assert!(why(target.pid()).contains("stopped"));
     send_signal(target.pid(), Signal::CONT);
-    wait_until("it goes on", || check(target.pid()).is_ok());
+    wait_until("it goes on", || check(&subject(target.pid())).is_ok());
     end(target);
     // Dead, and never there.
     let mut child = Command::new("true").spawn().expect("true");
@@ -281,7 +293,8 @@ fn root_inject_fails_cleanly() {
         assert!(error.contains("could not load the shim"), "{error}");
         let attach = Attach { version: 1, ..Attach::default() };
         let entry = Entry::Library { bytes: &library(), name: "payload.so" };
-        let request = Request { pid: target.pid(), entry, attach, meanwhile: &|| {} };
+        let process = &subject(target.pid());
+        let request = Request { process, entry, attach, meanwhile: &|| {} };
         let error = inject(&request, |_| -> anyhow::Result<()> { anyhow::bail!("no room") });
         assert!(error.expect_err("prepare failed").to_string().contains("no room"));
     }
@@ -298,11 +311,13 @@ fn root_inject_survives_a_killed_roctap() {
     for round in 0..times(20) {
         // The guardian is what stops the process; whoever started it is killed at some moment.
         let mut parent = Command::new("sh");
-        let script = "\"$0\" __inject \"$1\" load payload.so '' & wait";
+        let script = "exec 3<&0; \"$0\" __inject \"$1\" load payload.so '' <&3 & wait";
+        let pidfd = subject(target.pid()).as_fd().try_clone_to_owned().expect("pidfd");
         let mut parent = parent
             .args(["-c", script])
             .arg(roctap_bin())
             .arg(&pid)
+            .stdin(pidfd)
             .stdout(Stdio::null())
             .process_group(0)
             .spawn()

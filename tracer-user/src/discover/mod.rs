@@ -1,26 +1,27 @@
 //! Finds processes and the ROCm libraries that they map.
 //!
-//! A library is identified by the inode that is mapped, never by its path: the process may live in
+//! A library is identified by the file that is mapped, as it is then, never by its path: the process may live in
 //! another mount namespace, and the file may have been replaced since. It is opened through
 //! `/proc/PID/map_files`, which names the mapped inode itself, or, where that is not permitted,
 //! through `/proc/PID/root`, when device and inode agree.
 
 mod elf;
 mod inside;
+mod planned;
 mod predict;
-mod scout;
+mod subject;
 
 pub use elf::{ElfError, Function, Image};
 pub use inside::{Inside, threads_inside};
+pub use planned::{Changed, FileId, PlannedFile};
 pub use predict::{candidates, find_executable};
-pub use scout::{SCOUT, Scout, scout};
+pub use subject::{Ended, Subject};
 
 use std::{
     collections::BTreeMap,
     ffi::CStr,
     io::{self, Read as _},
     ops::Range,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -83,31 +84,6 @@ impl Runtime {
             Self::Hip => symbol.starts_with("hip") || symbol.starts_with("__hip"),
             Self::Hsa => symbol.starts_with("hsa_"),
         }
-    }
-}
-
-/// Identity of a file: device and inode.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    /// Identity of the file at `path`.
-    ///
-    /// # Errors
-    ///
-    /// Those of `stat`.
-    pub fn of(path: &Path) -> io::Result<Self> {
-        let meta = std::fs::metadata(path)?;
-        Ok(Self { device: meta.dev(), inode: meta.ino() })
-    }
-}
-
-impl From<&rustix::fs::Stat> for FileId {
-    fn from(stat: &rustix::fs::Stat) -> Self {
-        Self { device: stat.st_dev, inode: stat.st_ino }
     }
 }
 
@@ -275,7 +251,7 @@ impl File {
         let shown = PathBuf::from(shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned());
         let rooted = PathBuf::from(format!("/proc/{pid}/root{}", shown.display()));
         let opened = FileId::of(&mapped).map(|id| (mapped, id)).ok().or_else(|| {
-            FileId::of(&rooted).ok().filter(|id| id.inode == inode).map(|id| (rooted, id))
+            FileId::of(&rooted).ok().filter(|id| id.inode() == inode).map(|id| (rooted, id))
         });
         opened.map(|(open_path, id)| Self { path: shown, open_path, id })
     }

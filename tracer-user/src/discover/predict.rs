@@ -104,11 +104,11 @@ fn read_run_path(executable: &Path) -> Option<Vec<PathBuf>> {
     Some(directories)
 }
 
-/// What the dynamic linker's cache holds, as `ldconfig -p` prints it.
+/// What the dynamic linker's cache holds, as `ldconfig -p` prints it: the system's own, whatever the
+/// environment says, since roctap has rights that others have not.
 fn linker_cache() -> Vec<PathBuf> {
-    // By its path: whoever starts roctap chooses what PATH leads to.
-    let run = |program: &str| Command::new(program).arg("-p").output().ok();
-    let Some(output) = run("/sbin/ldconfig").or_else(|| run("/usr/sbin/ldconfig")) else {
+    let run = |program: &str| Command::new(program).arg("-p").env_clear().output().ok();
+    let Some(output) = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].into_iter().find_map(run) else {
         return Vec::new();
     };
     String::from_utf8_lossy(&output.stdout)

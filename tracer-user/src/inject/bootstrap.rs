@@ -122,9 +122,9 @@ global_asm!(
     "js 80f",
     "cmp qword ptr [rbx + {ENTRY}], 0",
     "jne 20f",
-    // memfd_create(MFD_CLOEXEC)
+    // The same.
     "lea rdi, [rbx + {LIBRARY_NAME}]",
-    "mov esi, 1",
+    "mov esi, 3",
     "mov eax, 319",
     "syscall",
     "mov [rbx + {LIBRARY_FD}], rax",

@@ -1,4 +1,5 @@
-//! The process that stops the target: `roctap __inject PID …`.
+//! The process that stops the target: `roctap __inject PID …`, with a descriptor of that process (a pidfd)
+//! as its standard input.
 //!
 //! A tracer that is killed leaves its tracee as it is at that moment, perhaps with our registers. So
 //! this is not done by roctap, which somebody may kill at any time, but by a process of its own, in a
@@ -6,6 +7,7 @@
 
 use std::{
     io::{Read as _, Write as _},
+    os::fd::AsFd as _,
     process::{ChildStdout, Command, Stdio},
     time::Duration,
 };
@@ -27,7 +29,7 @@ use super::{
     tracee::Writable,
     victim,
 };
-use crate::{clock::Patience, privileges, program::program};
+use crate::{clock::Patience, discover::Subject, privileges, program::program};
 
 /// The hidden subcommand.
 pub const GUARDIAN: &str = "__inject";
@@ -59,8 +61,8 @@ pub struct Done {
     pub victim: u32,
 }
 
-/// Lets a guardian do `task` in process `pid`, and calls `meanwhile` again and again until it has.
-pub fn send(pid: u32, task: &Task, meanwhile: &dyn Fn()) -> Result<Done, InjectError> {
+/// Lets a guardian do `task` in a process, and calls `meanwhile` again and again until it has.
+pub fn send(process: &Subject, task: &Task, meanwhile: &dyn Fn()) -> Result<Done, InjectError> {
     let failed = |cause| InjectError::Guardian { cause };
     let arguments = match task {
         Task::Load(name) => ["load".to_owned(), name.clone(), String::new()],
@@ -69,9 +71,9 @@ pub fn send(pid: u32, task: &Task, meanwhile: &dyn Fn()) -> Result<Done, InjectE
     };
     let mut child = Command::new(program())
         .arg(GUARDIAN)
-        .arg(pid.to_string())
+        .arg(process.pid().to_string())
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(process.as_fd().try_clone_to_owned().map_err(failed)?))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -84,7 +86,7 @@ pub fn send(pid: u32, task: &Task, meanwhile: &dyn Fn()) -> Result<Done, InjectE
     drop(stdout);
     // It ends as soon as it has answered, or found out.
     std::thread::spawn(move || child.wait());
-    let answer = answer?.ok_or(InjectError::Stuck { pid })?;
+    let answer = answer?.ok_or(InjectError::Stuck { pid: process.pid() })?;
     parse(&answer).ok_or(InjectError::Refused(answer.trim().to_owned()))
 }
 
@@ -139,7 +141,12 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         [pid, "unmap", block, bytes] => (pid, Task::Unmap(block.parse()?, bytes.parse()?)),
         _ => anyhow::bail!("{GUARDIAN} is for roctap's own use"),
     };
-    let answer = match work(pid.parse().context("the process id")?, &task) {
+    let pidfd = std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
+    let pid = pid.parse().context("the process id")?;
+    let worked = Subject::inherited(pid, pidfd)
+        .map_err(anyhow::Error::from)
+        .and_then(|process| work(&process, &task));
+    let answer = match worked {
         Ok(Done { started: Started { block, block_bytes, tid, stays }, stopped, victim }) => {
             format!("done {block} {block_bytes} {tid} {stays} {} {victim}", stopped.as_nanos())
         }
@@ -164,13 +171,13 @@ fn outlive_roctap() {
     }
 }
 
-fn work(pid: u32, task: &Task) -> anyhow::Result<Done> {
-    let feasible = Feasible::look(pid)?;
+fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
+    let feasible = Feasible::look(process)?;
     let mut reason = "it has none".to_owned();
     for attempt in 0..ATTEMPTS {
         anyhow::ensure!(roctap_listens(), "roctap has ended");
-        for victim in victim::candidates(pid) {
-            match on_thread(pid, &feasible, task, victim) {
+        for victim in victim::candidates(process.pid()) {
+            match on_thread(process, &feasible, task, victim) {
                 Ok(done) => return Ok(done),
                 Err(StartError::Seccomp(call)) => {
                     return Err(super::Refusal::Seccomp { call: call.to_owned() }.into());
@@ -192,7 +199,7 @@ fn roctap_listens() -> bool {
 }
 
 fn on_thread(
-    pid: u32,
+    process: &Subject,
     feasible: &Feasible,
     task: &Task,
     victim: victim::Victim,
@@ -222,7 +229,7 @@ fn on_thread(
         filtered: feasible.filtered,
         calls_libc: matches!(task, Task::Load(_)),
     };
-    let mut thread = Writable::seize(pid, victim.tid)?;
+    let mut thread = Writable::seize(process, victim.tid)?;
     let hurried = Hurried::new(victim.tid);
     let started = match *task {
         Task::Unmap(block, block_bytes) => {
@@ -242,13 +249,13 @@ fn on_thread(
     let started = started?;
     if !matches!(task, Task::Unmap(..))
         // A list of threads ends early where one of them ends just then.
-        && let Some(new) = (0..ATTEMPTS).find_map(|_| victim::named_inside(pid, started.tid)).and_then(id)
+        && let Some(new) = (0..ATTEMPTS).find_map(|_| victim::named_inside(process.pid(), started.tid)).and_then(id)
     {
         schedule_by_itself(new);
         if let Some(nice) = own {
             // The new thread has its nice value from the hurried one, and what it starts will have its.
             // The process's is that of its main thread, unless another roctap hurries that just now.
-            let main = id(pid).and_then(|main| getpriority_process(Some(main)).ok());
+            let main = id(process.pid()).and_then(|main| getpriority_process(Some(main)).ok());
             let nice = main.filter(|&main| main > HURRIED).unwrap_or(nice);
             let _ = setpriority_process(Some(new), nice);
         }

@@ -13,6 +13,7 @@
 mod bootstrap;
 mod guardian;
 mod libc;
+mod memfd;
 mod refuse;
 mod seccomp;
 mod start;
@@ -26,16 +27,17 @@ pub(crate) use tracee::Thread;
 
 use std::{
     fs::{File, OpenOptions},
-    io::Write as _,
     os::{fd::OwnedFd, unix::fs::FileExt as _},
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use tracer_common::shim::{Attach, attach_status};
 use zerocopy::IntoBytes as _;
 
-use crate::clock::Patience;
+use crate::{
+    clock::Patience,
+    discover::{Ended, Subject},
+};
 use bootstrap::{at, go, state};
 use guardian::Task;
 use start::Started;
@@ -71,7 +73,7 @@ pub enum Entry<'a> {
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// In which process.
-    pub pid: u32,
+    pub process: &'a Subject,
     /// What is called.
     pub entry: Entry<'a>,
     /// With what. The descriptor and the block are filled in here.
@@ -84,8 +86,8 @@ pub struct Request<'a> {
 pub struct Handed {
     /// A memfd that the process made: empty, and sealing is allowed.
     pub memory: OwnedFd,
-    /// A path by which the library can be opened and probed; none when it is loaded already.
-    pub library: Option<PathBuf>,
+    /// The library, sealed; none when it is loaded already.
+    pub library: Option<File>,
 }
 
 /// The shim has answered.
@@ -148,18 +150,21 @@ pub enum InjectError {
         /// How long was waited.
         within: Duration,
     },
+    /// The process has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
     /// The caller could not prepare.
     #[error("{0:#}")]
     Prepare(anyhow::Error),
 }
 
-/// Whether the shim can be put into process `pid`, as far as can be told without touching it.
+/// Whether the shim can be put into a process, as far as can be told without touching it.
 ///
 /// # Errors
 ///
 /// Why not.
-pub fn check(pid: u32) -> Result<(), Refused> {
-    refuse::Feasible::look(pid).map(drop)
+pub fn check(process: &Subject) -> Result<(), Refused> {
+    refuse::Feasible::look(process).map(drop)
 }
 
 /// Puts the shim into a process and calls it. `prepare` is called before it runs.
@@ -177,9 +182,10 @@ pub fn inject<T>(
         Entry::Loaded { address } => Task::Call(address),
     };
     // First: nothing has been done yet if this fails, and it stays this program's memory.
-    let memory = open_memory(request.pid)?;
-    let done = guardian::send(request.pid, &task, request.meanwhile)?;
-    let newcomer = Newcomer { pid: request.pid, started: done.started, memory };
+    let process = request.process;
+    let memory = process.by_number(open_memory)?;
+    let done = guardian::send(process, &task, request.meanwhile)?;
+    let newcomer = Newcomer { process, started: done.started, memory };
     let result = newcomer.bring_in(request, prepare);
     newcomer.dismiss(result.is_ok(), request.meanwhile);
     let (prepared, status) = result?;
@@ -194,13 +200,13 @@ fn open_memory(pid: u32) -> Result<File, InjectError> {
 }
 
 /// The thread that was started in the process.
-struct Newcomer {
-    pid: u32,
+struct Newcomer<'a> {
+    process: &'a Subject,
     started: Started,
     memory: File,
 }
 
-impl Newcomer {
+impl Newcomer<'_> {
     fn address(&self, offset: usize) -> u64 {
         self.started.block + bootstrap::PAGE + offset as u64
     }
@@ -252,12 +258,12 @@ impl Newcomer {
             }
         }
         let memory_fd = self.word(at::MEMORY_FD).unwrap_or(u64::MAX);
-        let memory = self.open(memory_fd)?;
+        let memory = self.take(memory_fd)?;
         let library = match request.entry {
             Entry::Library { bytes, .. } => Some(self.fill_library(bytes)?),
             Entry::Loaded { .. } => None,
         };
-        let handed = Handed { memory: memory.into(), library };
+        let handed = Handed { memory, library };
         let prepared = prepare(handed).map_err(InjectError::Prepare)?;
         let attach = Attach {
             status: attach_status::PENDING,
@@ -284,33 +290,22 @@ impl Newcomer {
         }
     }
 
-    fn path(&self, descriptor: u64) -> PathBuf {
-        format!("/proc/{}/fd/{descriptor}", self.pid).into()
+    /// Takes a memfd of the process, which has just been made for us.
+    fn take(&self, descriptor: u64) -> Result<OwnedFd, InjectError> {
+        let what = "taking the memfd that it made";
+        memfd::take(self.process, descriptor).map_err(|cause| InjectError::Reach { what, cause })
     }
 
-    /// Opens a descriptor of the process, which has just been made for us.
-    fn open(&self, descriptor: u64) -> Result<File, InjectError> {
-        let path = self.path(descriptor);
-        let what = "opening the memfd that it made";
-        let failed = |cause| InjectError::Reach { what, cause };
-        let target = std::fs::read_link(&path).map_err(failed)?;
-        if !target.to_string_lossy().starts_with("/memfd:") {
-            return Err(failed(std::io::Error::other(format!("{} instead", target.display()))));
-        }
-        OpenOptions::new().read(true).write(true).open(&path).map_err(failed)
-    }
-
-    fn fill_library(&self, bytes: &[u8]) -> Result<PathBuf, InjectError> {
+    fn fill_library(&self, bytes: &[u8]) -> Result<File, InjectError> {
         let descriptor = self.word(at::LIBRARY_FD).unwrap_or(u64::MAX);
         let what = "filling the library's memfd";
-        self.open(descriptor)?
-            .write_all(bytes)
+        let library = memfd::fill(self.take(descriptor)?, bytes)
             .map_err(|cause| InjectError::Reach { what, cause })?;
         // By the thread's number, so that the loader has not seen this name before: it would give back
         // what it loaded under it.
         let path = format!("/proc/self/task/{}/fd/{descriptor}\0", self.started.tid);
         self.write(at::PATH, path.as_bytes())?;
-        Ok(self.path(descriptor))
+        Ok(library)
     }
 
     /// What went wrong in the process.
@@ -342,10 +337,10 @@ impl Newcomer {
             // What was loading returns from our code; the least that it has left to do is a return.
             std::thread::sleep(Duration::from_millis(1));
             let block = Task::Unmap(self.started.block, self.started.block_bytes);
-            if let Err(error) = guardian::send(self.pid, &block, meanwhile) {
+            if let Err(error) = guardian::send(self.process, &block, meanwhile) {
                 tracing::info!(
                     "process {}: {} KiB that nobody uses stay mapped: {error}",
-                    self.pid,
+                    self.process.pid(),
                     self.started.block_bytes >> 10
                 );
             }

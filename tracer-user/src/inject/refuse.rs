@@ -11,7 +11,7 @@ use procfs::process::{Process as Proc, Status};
 use super::{guardian::GUARDIAN, libc::Libc, threads::Threads};
 use crate::{
     clock::Patience,
-    discover::DiscoverError,
+    discover::{DiscoverError, Ended, Subject},
     plan::{PlanError, Process},
 };
 
@@ -92,6 +92,9 @@ pub enum Refused {
     /// The process cannot be looked up.
     #[error(transparent)]
     Discover(#[from] DiscoverError),
+    /// The process has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
     /// Its memory cannot be read.
     #[error(transparent)]
     Memory(#[from] PlanError),
@@ -111,8 +114,12 @@ pub struct Feasible {
 }
 
 impl Feasible {
-    /// Looks at process `pid`.
-    pub fn look(pid: u32) -> Result<Self, Refused> {
+    /// Looks at a process.
+    pub fn look(process: &Subject) -> Result<Self, Refused> {
+        process.by_number(Self::look_by_number)
+    }
+
+    fn look_by_number(pid: u32) -> Result<Self, Refused> {
         crate::discover::process_info(pid)?;
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
         let mut patience = Patience::of(GUARDED_WITHIN);
@@ -231,7 +238,7 @@ mod tests {
                 assert!(!spawned.is_finished(), "it was not started");
                 thread::sleep(Duration::from_millis(1));
             };
-            let refused = Feasible::look(child).err();
+            let refused = Feasible::look(&Subject::open(child).unwrap()).err();
             fs::write(&pipe, "").unwrap();
             let child = spawned.join().unwrap();
             let child = rustix::process::Pid::from_raw(child);

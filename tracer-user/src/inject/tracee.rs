@@ -6,11 +6,13 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::unix::fs::FileExt as _,
+    path::Path,
     ptr,
     time::{Duration, Instant},
 };
 
 use super::seccomp::Instruction;
+use crate::discover::{Ended, Subject};
 
 /// The general registers.
 pub type Registers = libc::user_regs_struct;
@@ -32,6 +34,12 @@ pub enum StepError {
     /// The thread ended.
     #[error("the thread ended")]
     Gone,
+}
+
+impl From<Ended> for StepError {
+    fn from(_: Ended) -> Self {
+        Self::Gone
+    }
 }
 
 /// A thread that is traced. Dropping it lets it go on.
@@ -108,8 +116,17 @@ fn number(value: usize) -> *mut libc::c_void {
 }
 
 impl Thread {
-    /// Begins to trace thread `tid`, which goes on.
-    pub fn seize(tid: u32) -> Result<Self, StepError> {
+    /// Begins to trace thread `tid` of a process, which goes on.
+    pub fn seize(process: &Subject, tid: u32) -> Result<Self, StepError> {
+        process.by_number(|pid| {
+            let thread = Self::seize_by_number(tid)?;
+            // A traced thread keeps its number. It may have been another process's when that was taken.
+            let own = Path::new(&format!("/proc/{pid}/task/{tid}")).exists();
+            own.then_some(thread).ok_or(StepError::Gone)
+        })
+    }
+
+    fn seize_by_number(tid: u32) -> Result<Self, StepError> {
         let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
         let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
         ptrace("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options)?;
@@ -204,13 +221,14 @@ impl Drop for Thread {
 }
 
 impl Writable {
-    /// Begins to trace thread `tid` of process `pid`, which goes on.
-    pub fn seize(pid: u32, tid: u32) -> Result<Self, StepError> {
-        let what = "opening its memory";
-        let refused = |cause| StepError::Refused { what, cause };
-        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
-        let memory = memory.map_err(refused)?;
-        Ok(Self { thread: Thread::seize(tid)?, memory })
+    /// Begins to trace thread `tid` of a process, which goes on.
+    pub fn seize(process: &Subject, tid: u32) -> Result<Self, StepError> {
+        let open = |pid| {
+            let open = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
+            open.map_err(|cause| StepError::Refused { what: "opening its memory", cause })
+        };
+        let memory = process.by_number(open)?;
+        Ok(Self { thread: Thread::seize(process, tid)?, memory })
     }
 
     /// When it was stopped first.

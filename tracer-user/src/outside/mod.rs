@@ -13,7 +13,10 @@ mod queue;
 mod signals;
 mod ticks;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 use tracer_common::{
     bpf::{BatchRecord, PacketRecord, SignalRecord},
@@ -22,7 +25,7 @@ use tracer_common::{
 
 use crate::{
     clock,
-    discover::{self, Runtime},
+    discover::{self, Ended, Runtime, Subject},
     join::{Caller, Joiner, Work},
     plan::{Located, Process, ProcessMemory},
     shim::Frame,
@@ -60,7 +63,7 @@ type QueueKey = (u64, u64);
 #[derive(Default)]
 struct Target {
     /// None: its memory cannot be read.
-    process: Option<Process>,
+    process: Option<(Arc<Subject>, Process)>,
     objects: Option<CodeObjects>,
     looked_ns: u64,
     /// Kernels that have a name, or do not get one.
@@ -99,16 +102,17 @@ impl Outside {
     /// # Errors
     ///
     /// When its memory cannot be read.
-    pub fn add(&mut self, pid: u32) -> anyhow::Result<()> {
+    pub fn add(&mut self, pid: u32, subject: Option<Arc<Subject>>) -> anyhow::Result<()> {
         let target = self.targets.entry(pid).or_default();
-        let process = Process::open(pid)?;
-        let libraries = discover::libraries(pid)?;
+        let subject = subject.ok_or(Ended { pid })?;
+        let process = subject.by_number(|pid| anyhow::Ok(Process::open(pid)?))?;
+        let libraries = subject.by_number(discover::libraries)?;
         if let Some(runtime) = libraries.iter().find(|library| library.runtime == Runtime::Hsa) {
             let list =
                 Located::find(&process, &runtime.open_path)?.variable(code_objects::DEBUGGER_LIST);
             target.objects = list.map(|list| CodeObjects::new(pid, list));
         }
-        target.process = Some(process);
+        target.process = Some((subject, process));
         Ok(())
     }
 
@@ -316,10 +320,11 @@ impl Target {
         // What is new now may have been there since just after the last look.
         let since_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         self.unnamed = false;
-        let (Some(process), Some(objects)) = (&self.process, &mut self.objects) else {
+        let (Some((subject, process)), Some(objects)) = (&self.process, &mut self.objects) else {
             return Ok(());
         };
-        for kernel in objects.news(process) {
+        let news = subject.by_number(|_| Ok::<_, Ended>(objects.news(process)));
+        for kernel in news.unwrap_or_default() {
             self.kernels.insert(kernel.object);
             let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };
             joiner.frame(pid, 0, Frame::Symbol(symbol, kernel.name), trace)?;
@@ -335,7 +340,7 @@ impl Target {
         joiner: &mut Joiner,
         trace: &mut Writer,
     ) -> Result<(), TraceError> {
-        let memory = self.process.as_ref().map(|process| process as &dyn ProcessMemory);
+        let memory = self.process.as_ref().map(|(_, process)| process as &dyn ProcessMemory);
         let fates = self.signals.settle(horizon_ns, now_ns, memory);
         fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, trace))?;
         // All at once: the error is that of the clock by which they were converted.

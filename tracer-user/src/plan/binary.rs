@@ -7,10 +7,7 @@ use std::{
     fs::File,
     os::{
         fd::AsRawFd as _,
-        unix::{
-            ffi::OsStrExt as _,
-            fs::{FileExt as _, MetadataExt as _},
-        },
+        unix::{ffi::OsStrExt as _, fs::FileExt as _},
     },
     path::{Path, PathBuf},
 };
@@ -26,6 +23,7 @@ use object::{
 };
 
 use super::unwind::Unwind;
+use crate::discover::FileId;
 
 /// Segments that are considered; libraries have four to six.
 const MAX_SEGMENTS: usize = 64;
@@ -93,6 +91,8 @@ pub(super) struct Segment {
     pub offset: u64,
     /// Bytes in the file.
     pub file_size: u64,
+    /// Bytes in memory: what is not in the file is zero.
+    pub memory_size: u64,
     /// It can be executed.
     pub executable: bool,
     /// It can be written to. The kernel places no probes in such mappings (`valid_vma`).
@@ -134,7 +134,10 @@ pub struct Binary {
     /// The file's own name: `path` may be a link, or lead through `/proc/PID/map_files`.
     name: OsString,
     identity: Option<Identity>,
+    id: Option<FileId>,
     segments: Vec<Segment>,
+    /// Address and size of the dynamic section.
+    dynamic: Option<(u64, u64)>,
     unwind: Unwind,
 }
 
@@ -147,16 +150,18 @@ impl Binary {
     pub fn open(path: &Path) -> Result<Self, PlanError> {
         let opened = |cause| PlanError::Open { path: path.to_owned(), cause };
         let file = File::open(path).map_err(opened)?;
-        let meta = file.metadata().map_err(opened)?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| opened(errno.into()))?;
+        let id = FileId::from(&stat);
         let identity = Identity {
-            device_major: rustix::fs::major(meta.dev()),
-            device_minor: rustix::fs::minor(meta.dev()),
-            inode: meta.ino(),
+            device_major: rustix::fs::major(stat.st_dev),
+            device_minor: rustix::fs::minor(stat.st_dev),
+            inode: stat.st_ino,
         };
         let layout = Layout::read(&ReadCache::new(&file), path)?;
         let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
         let name = file_name(real.as_deref().unwrap_or(path));
-        Ok(Self { name, ..Self::new(Source::File(file), path, Some(identity), layout) })
+        let id = Some(id);
+        Ok(Self { name, id, ..Self::new(Source::File(file), path, Some(identity), layout) })
     }
 
     /// A library in memory, known by `path`.
@@ -174,13 +179,19 @@ impl Binary {
     }
 
     fn new(source: Source, path: &Path, identity: Option<Identity>, layout: Layout) -> Self {
-        let Layout { segments, unwind } = layout;
-        Self { source, path: path.to_owned(), name: file_name(path), identity, segments, unwind }
+        let Layout { segments, dynamic, unwind } = layout;
+        let (path, name) = (path.to_owned(), file_name(path));
+        Self { source, path, name, identity, id: None, segments, dynamic, unwind }
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which file it is, as it was when it was opened; none of one in memory.
+    pub(super) fn id(&self) -> Option<FileId> {
+        self.id
     }
 
     pub(super) fn identity(&self) -> Option<Identity> {
@@ -198,6 +209,16 @@ impl Binary {
 
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// Address and size of the dynamic section.
+    pub(super) fn dynamic(&self) -> Option<(u64, u64)> {
+        self.dynamic
+    }
+
+    /// Whether a function begins at `address`, as the unwind tables have it.
+    pub(super) fn begins_function(&self, address: u64) -> bool {
+        self.unwind.covering(address).is_some_and(|extent| extent.start == address)
     }
 
     /// The executable segment that holds `address`.
@@ -231,6 +252,23 @@ impl Binary {
         self.contents(segment, address, size).filter(|bytes| bytes.len() as u64 == size)
     }
 
+    /// `size` bytes at `address`, as the file has them.
+    pub(super) fn bytes(&self, address: u64, size: u64) -> Option<Vec<u8>> {
+        let segment = self.segments.iter().find(|s| s.contains(address))?;
+        self.contents(segment, address, size).filter(|bytes| bytes.len() as u64 == size)
+    }
+
+    /// The word at `address` of an image that has not been relocated.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let end = address.checked_add(8)?;
+        let in_memory = |s: &&Segment| s.address <= address && end - s.address <= s.memory_size;
+        let segment = self.segments.iter().find(in_memory)?;
+        match address - segment.address {
+            skipped if skipped >= segment.file_size => Some(0),
+            _ => Some(u64::from_le_bytes(self.bytes(address, 8)?.try_into().ok()?)),
+        }
+    }
+
     fn contents(&self, segment: &Segment, address: u64, size: u64) -> Option<Vec<u8>> {
         let skipped = address - segment.address;
         let rest = segment.file_size - skipped;
@@ -252,6 +290,7 @@ impl Binary {
 
 struct Layout {
     segments: Vec<Segment>,
+    dynamic: Option<(u64, u64)>,
     unwind: Unwind,
 }
 
@@ -274,6 +313,7 @@ impl Layout {
                 address: h.p_vaddr(endian),
                 offset: h.p_offset(endian),
                 file_size: h.p_filesz(endian).min(size.saturating_sub(h.p_offset(endian))),
+                memory_size: h.p_memsz(endian),
                 executable: h.p_flags(endian) & elf::PF_X != 0,
                 writable: h.p_flags(endian) & elf::PF_W != 0,
             })
@@ -281,13 +321,15 @@ impl Layout {
         if !segments.iter().any(|s| s.executable && s.file_size > 0) {
             return Err(PlanError::NoCode { path: path.to_owned() });
         }
+        let dynamic = headers.iter().find(|h| h.p_type(endian) == elf::PT_DYNAMIC);
+        let dynamic = dynamic.map(|h| (h.p_vaddr(endian), h.p_filesz(endian)));
         let index = headers
             .iter()
             .find(|h| h.p_type(endian) == elf::PT_GNU_EH_FRAME)
             .and_then(|h| unwind_by_index(data, &segments, h.p_vaddr(endian), h.p_filesz(endian)));
         let found = index.or_else(|| unwind_by_section(header, endian, data));
         let unwind = found.map(|(at, bytes)| Unwind::new(at, bytes)).unwrap_or_default();
-        Ok(Self { segments, unwind })
+        Ok(Self { segments, dynamic, unwind })
     }
 }
 

@@ -32,12 +32,13 @@
 //! # Stubs
 //!
 //! Exported functions that only pass the call on (all of `hsa_*`, most of HIP 6 and 7's) are followed
-//! to their implementations through the process's live table, and planned there; or, where another
-//! tool has put a wrapper of its own into the table and the user so chooses ([`Redirected`]), at that.
+//! to their implementations through the process's live table, or the one that the file makes, and planned
+//! there; or, where another tool has put a wrapper of its own into the table and the user so chooses ([`Redirected`]), at that.
 
 mod binary;
 mod branches;
 mod fuzz;
+mod initial;
 mod kernel;
 mod live;
 mod model;
@@ -46,7 +47,6 @@ mod prologue;
 mod stub;
 mod switch;
 mod tables;
-mod untouched;
 mod unwind;
 mod wrapper;
 
@@ -61,8 +61,7 @@ pub use model::{
     NoWrapper, NotMoved, Note, Plan, Probed, Reached, ReturnProbe, Site, Slot, Stop, Target,
 };
 pub use process::{MappedFile, Mapping, Process, ProcessMemory};
-pub use tables::{Redirected, Tables};
-pub use untouched::Untouched;
+pub use tables::{Followed, Redirected, Tables};
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -114,7 +113,8 @@ impl Planner {
 
     /// The plans for a library's functions, by site; functions that share a site share a plan.
     ///
-    /// With a `process` stubs are followed through its tables. Plans without a site come last.
+    /// Stubs are followed through the tables of `process`, where it has mapped the library, else through
+    /// those that the file makes. Plans without a site come last.
     pub fn plan_library(
         &self,
         binary: &Binary,
@@ -124,8 +124,7 @@ impl Planner {
         self.plan_live(binary, functions, Tables { process, ..Tables::default() })
     }
 
-    /// As [`Planner::plan_library`], through the tables of more than one process. Plans whose sites are
-    /// in other files come behind those of the library.
+    /// As [`Planner::plan_library`]. Plans whose sites are in other files come behind those of the library.
     pub fn plan_live(
         &self,
         binary: &Binary,
@@ -174,7 +173,8 @@ impl Planner {
         };
         let target = match live.follow(slot) {
             Leads::Outside(target) => target,
-            leads => return self.plan_behind(binary, function, slot, leads),
+            Leads::Inside(address) => return self.plan_behind(binary, function, slot, Ok(address)),
+            Leads::Nowhere(reason) => return self.plan_behind(binary, function, slot, Err(reason)),
         };
         let wrapper = wrappers
             .filter(|_| !target.is_shim())
@@ -184,7 +184,8 @@ impl Planner {
             Some(Err(why)) => Some(why),
             None => None,
         };
-        let mut plan = self.plan_behind(binary, function, slot, live.follow_untouched(slot));
+        let initial = live.follow_initial(slot).ok_or("the file does not tell where its entry led");
+        let mut plan = self.plan_behind(binary, function, slot, initial);
         if !target.is_shim() {
             let probed = match plan.reached {
                 Reached::Implementation { file_offset, .. } => {
@@ -198,18 +199,23 @@ impl Planner {
         plan
     }
 
-    /// The plan for what is behind a stub, where nobody has redirected it; else for the stub.
-    fn plan_behind(&self, binary: &Binary, function: &Function, slot: Slot, leads: Leads) -> Plan {
-        let reason = match leads {
-            Leads::Inside(address) => {
+    /// The plan for the implementation behind a stub; for the stub, where that is not known.
+    fn plan_behind(
+        &self,
+        binary: &Binary,
+        function: &Function,
+        slot: Slot,
+        implementation: Result<u64, &'static str>,
+    ) -> Plan {
+        let reason = match implementation {
+            Ok(address) => {
                 // The symbol's size is the stub's.
                 let mut plan = self.plan_at(binary, &function.name, address, 0);
                 let file_offset = binary.file_offset(address).unwrap_or_default();
                 plan.reached = Reached::Implementation { file_offset, slot };
                 return plan;
             }
-            Leads::Outside(_) => "its entry is redirected in every process",
-            Leads::Nowhere(reason) => reason,
+            Err(reason) => reason,
         };
         let mut plan = self.plan_function(binary, function);
         plan.reached = Reached::Stub { slot };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::kernel::{Class, Refusal};
-use crate::discover::SHIM_FILE_NAME;
+use crate::discover::{FileId, SHIM_FILE_NAME};
 
 /// Where to probe one function, and what is to be known about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,7 +33,15 @@ impl Plan {
     /// The file that the site is in, where that is not the library: a path by which it can be opened.
     pub fn other_file(&self) -> Option<&Path> {
         match &self.reached {
-            Reached::Redirected { probed: Probed::Wrapper { file }, .. } => Some(file),
+            Reached::Redirected { probed: Probed::Wrapper { file, .. }, .. } => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Which file that was.
+    pub fn other_file_id(&self) -> Option<FileId> {
+        match &self.reached {
+            Reached::Redirected { probed: Probed::Wrapper { id, .. }, .. } => *id,
             _ => None,
         }
     }
@@ -120,6 +128,8 @@ pub enum Probed {
     Wrapper {
         /// Path by which this process can open the file that it is in.
         file: PathBuf,
+        /// Which file that was when it was planned; none of one in memory.
+        id: Option<FileId>,
     },
 }
 

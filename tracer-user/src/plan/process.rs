@@ -229,8 +229,9 @@ impl<'a> Loaded<'a> {
         let offset = mapping.file_offset.checked_add(address - mapping.start);
         if mapping.is_of(self.binary) {
             let inside = offset.and_then(|offset| self.binary.address_of(offset));
-            return inside.map_or(
-                Leads::Nowhere("the table's entry leads to no code of the file"),
+            // The process may have written anything there. What is probed is shared by others.
+            return inside.filter(|&address| self.binary.begins_function(address)).map_or(
+                Leads::Nowhere("the table's entry leads to no beginning of a function"),
                 Leads::Inside,
             );
         }

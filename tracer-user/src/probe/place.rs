@@ -25,7 +25,10 @@ use super::{
     sys,
     tracefs::{Definition, Tracefs},
 };
-use crate::{discover::FileId, program};
+use crate::{
+    discover::{FileId, PlannedFile},
+    program,
+};
 
 /// Descriptors of a probe that is placed alone: the event's and the link's.
 const DESCRIPTORS: u64 = 2;
@@ -38,7 +41,7 @@ pub struct Site {
     /// The function.
     pub symbol: String,
     /// The file that the site is in, where that is not the library.
-    pub file: Option<PathBuf>,
+    pub file: Option<Arc<PlannedFile>>,
     /// Offset in the file of the probed instruction.
     pub file_offset: u64,
     /// What is captured of the function's calls.
@@ -234,9 +237,10 @@ impl Programs {
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        let mut files: BTreeMap<&Path, Vec<&Site>> = BTreeMap::new();
+        let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
         for site in sites {
-            files.entry(site.file.as_deref().unwrap_or(path)).or_default().push(site);
+            let file = site.file.as_ref().map_or_else(|| path.to_owned(), |file| file.path());
+            files.entry(file).or_default().push(site);
         }
         if let Means::Single = self.means {
             check_descriptors(sites)?;
@@ -245,8 +249,8 @@ impl Programs {
         for (path, all) in files {
             let returning: Vec<&Site> =
                 all.iter().copied().filter(|s| s.capture.entry_only == 0).collect();
-            placed.returns.extend(self.attach_sites(exit, pid, path, &returning)?);
-            placed.entries.extend(self.attach_sites(enter, pid, path, &all)?);
+            placed.returns.extend(self.attach_sites(exit, pid, &path, &returning)?);
+            placed.entries.extend(self.attach_sites(enter, pid, &path, &all)?);
         }
         Ok(placed)
     }

@@ -32,7 +32,7 @@ use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
 
-use crate::{priority, privileges::Recording, probe, shown};
+use crate::{discover::Subject, priority, privileges::Recording, probe, shown};
 
 /// How long the rings are left alone when nobody wakes the reader.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -81,8 +81,12 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if let Some(command) = options.command.first() {
         command::check(command)?;
     }
-    if let [pid] = options.pids[..] {
-        crate::discover::process_info(pid)?;
+    // First: what is meant are the processes that have these numbers now.
+    let mut named: Vec<_> = options.pids.iter().map(|&pid| (pid, Subject::open(pid))).collect();
+    if let [(_, Err(_))] = named[..]
+        && let Some((_, Err(error))) = named.pop()
+    {
+        return Err(error.into());
     }
     let stop = Stop::install()?;
     // First: the command has the rights and limits that it would have without roctap.
@@ -97,7 +101,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let command = match held {
         Some(held) => Some(let_go(options, held, &mut session)?),
         None => {
-            session.attach_named(&options.pids)?;
+            session.attach_named(named)?;
             None
         }
     };

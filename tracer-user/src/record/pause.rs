@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::inject::Thread;
+use crate::{discover::Subject, inject::Thread};
 
 /// How long to wait for the child to stop: it may be in a system call that takes its time.
 const STOP_DEADLINE: Duration = Duration::from_millis(50);
@@ -17,11 +17,11 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Stops process `pid`. None when it cannot be stopped: it is gone, may not be traced, or is
+    /// Stops a process, by its first thread. None when it cannot be stopped: it is gone, may not be traced, or is
     /// traced by somebody else.
-    pub fn of(pid: u32) -> Option<Self> {
+    pub fn of(process: &Subject) -> Option<Self> {
         // Without its memory, which of another user's process we may not be allowed to write.
-        let mut thread = Thread::seize(pid).ok()?;
+        let mut thread = Thread::seize(process, process.pid()).ok()?;
         thread.stop(Some(STOP_DEADLINE)).ok()?;
         Some(Self { _thread: thread })
     }
@@ -41,7 +41,7 @@ mod tests {
     fn a_process_stops_and_goes_on() {
         let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
         // Where tracing is forbidden altogether there is nothing to pause.
-        if let Some(pause) = Pause::of(child.id()) {
+        if let Some(pause) = Pause::of(&Subject::open(child.id()).unwrap()) {
             assert_eq!(state(child.id()), Some('t'));
             drop(pause);
             assert_ne!(state(child.id()), Some('t'));
@@ -51,9 +51,10 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_is_not_paused() {
-        let mut child = Command::new("true").spawn().unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Subject::open(child.id()).unwrap();
+        child.kill().unwrap();
         child.wait().unwrap();
-        assert!(Pause::of(child.id()).is_none());
-        assert!(Pause::of(u32::MAX).is_none());
+        assert!(Pause::of(&process).is_none());
     }
 }

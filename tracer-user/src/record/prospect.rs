@@ -1,7 +1,5 @@
 //! What a running process offers for GPU times.
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, anyhow};
 use tracer_common::shim::{
     AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROTOCOL_WORD, THREAD_NAME,
@@ -10,7 +8,7 @@ use tracer_common::shim::{
 
 use super::{Gpu, target::Tier};
 use crate::{
-    discover::{self, Library, Runtime},
+    discover::{self, Library, PlannedFile, Runtime, Subject},
     plan::{Located, Process, ProcessMemory as _},
     shim::dispatch_site_in,
 };
@@ -33,12 +31,16 @@ pub struct Prospect {
 }
 
 impl Prospect {
-    /// Looks at process `pid`, from outside; none when it has not loaded the HSA runtime.
+    /// Looks at a process, from outside; none when it has not loaded the HSA runtime.
     ///
     /// # Errors
     ///
     /// When it cannot be looked into, or is not as expected.
-    pub fn of(pid: u32) -> anyhow::Result<Option<Self>> {
+    pub fn of(process: &Subject) -> anyhow::Result<Option<Self>> {
+        process.by_number(Self::of_number)
+    }
+
+    fn of_number(pid: u32) -> anyhow::Result<Option<Self>> {
         let libraries = discover::libraries(pid)?;
         let of = |runtime| libraries.iter().find(|library| library.runtime == runtime);
         let Some(hsa) = of(Runtime::Hsa) else { return Ok(None) };
@@ -62,9 +64,13 @@ impl Prospect {
             Some(hip) => hip_functions(&process, hip, &mut attach)?,
             None => false,
         };
-        let shims: Vec<(PathBuf, Located)> = discover::shims(pid)?
+        let shims: Vec<(PlannedFile, Located)> = discover::shims(pid)?
             .into_iter()
-            .filter_map(|path| Some((path.clone(), Located::find(&process, &path).ok()?)))
+            .filter_map(|path| {
+                let file = PlannedFile::open(&path).ok()?;
+                let located = Located::find(&process, &file.path()).ok()?;
+                Some((file, located))
+            })
             .collect();
         let cannot_use_gpu = shims.iter().any(|(_, shim)| match shim.word(LIFE_WORD) {
             Some(life::FORKED_OPEN) => true,
@@ -72,7 +78,7 @@ impl Prospect {
             Some(life::WORKING) => !discover::has_thread(pid, THREAD_NAME),
             _ => false,
         });
-        let loaded = shims.into_iter().find_map(|(path, shim)| LoadedShim::of(path, &shim));
+        let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));
         Ok(Some(Self { attach, loaded, cannot_use_gpu, tables_known, hip_known }))
     }
 
@@ -122,8 +128,8 @@ fn hip_functions(process: &Process, hip: &Library, attach: &mut Attach) -> anyho
 
 /// A shim in a process.
 pub struct LoadedShim {
-    /// A path by which its file can be opened.
-    pub path: PathBuf,
+    /// Its file.
+    pub file: PlannedFile,
     /// Address of its function that attaches again.
     pub attach: u64,
     /// Where its dispatch site is probed: an offset in the file.
@@ -131,11 +137,11 @@ pub struct LoadedShim {
 }
 
 impl LoadedShim {
-    fn of(path: PathBuf, shim: &Located) -> Option<Self> {
+    fn of(file: PlannedFile, shim: &Located) -> Option<Self> {
         let ours = shim.word(PROTOCOL_WORD) == Some(VERSION);
         let works = shim.word(LIFE_WORD) == Some(life::WORKING);
         let attach = shim.function(ATTACH_AGAIN_FUNCTION).filter(|_| ours && works)?;
-        let site_offset = dispatch_site_in(&path).ok()??;
-        Some(Self { path, attach, site_offset })
+        let site_offset = dispatch_site_in(&file.path()).ok()??;
+        Some(Self { file, attach, site_offset })
     }
 }

@@ -1,6 +1,6 @@
 //! Which functions of a library are probed, where, and under which operation ids.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use globset::{GlobSet, GlobSetBuilder};
 use tracer_common::{
@@ -12,10 +12,10 @@ use tracer_common::{
 use super::{Api, Options, redirections::Redirections};
 use crate::{
     api,
-    discover::{ElfError, Image, Library, Runtime},
+    discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{
-        Binary, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected, ReturnProbe,
-        Tables, Untouched,
+        Binary, Followed, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected,
+        ReturnProbe, Tables,
     },
     probe::{Method, Site},
 };
@@ -57,11 +57,20 @@ pub enum SelectError {
     /// Their probe sites cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A file that was planned is not what it was.
+    #[error("{}: {cause}", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// How. Part of the message, hence no `source`.
+        cause: Changed,
+    },
 }
 
 /// The chosen functions of a library.
-#[derive(Default)]
 pub struct Selected {
+    /// Where its stubs led.
+    pub followed: Followed,
     /// Where to probe.
     pub sites: Vec<Site>,
     /// Functions that are left out because a probe there would cost 16 µs a call.
@@ -75,8 +84,11 @@ pub struct Selected {
 }
 
 /// Where GPU work can be seen from outside.
-#[derive(Clone, Default)]
 pub struct Doorbells {
+    /// The library's file.
+    pub file: PlannedFile,
+    /// Where its stubs led.
+    pub followed: Followed,
     /// Functions that ring doorbells.
     pub stores: Vec<Site>,
     /// Functions that destroy signals.
@@ -186,7 +198,7 @@ impl Selection {
     }
 
     /// The places to probe in a library. Stubs are followed through the tables of `process` if that has
-    /// loaded it, else of a process of our own.
+    /// loaded it, else through those that the file makes.
     ///
     /// # Errors
     ///
@@ -194,14 +206,22 @@ impl Selection {
     pub fn choose(
         &mut self,
         library: &Library,
+        file: &PlannedFile,
         process: Option<&dyn ProcessMemory>,
     ) -> Result<Selected, SelectError> {
         let runtime = library.runtime;
         let accepts = |name: &str| self.accepts(runtime, name);
-        let plans = self.plans(library, process, self.redirected, accepts)?;
-        let mut selected = Selected::default();
+        let (plans, followed) = self.plans(library, file, process, self.redirected, accepts)?;
+        let mut selected = Selected {
+            followed,
+            sites: Vec::new(),
+            slow: Vec::new(),
+            left_to_shim: Vec::new(),
+            impossible: Vec::new(),
+            redirections: Redirections::default(),
+        };
         for plan in plans {
-            self.take(library, plan, &mut selected);
+            self.take(library, plan, &mut selected)?;
         }
         Ok(selected)
     }
@@ -215,6 +235,7 @@ impl Selection {
     pub fn doorbells(
         &self,
         library: &Library,
+        file: PlannedFile,
         process: Option<&dyn ProcessMemory>,
     ) -> Result<Doorbells, SelectError> {
         let wanted = |name: &str| DOORBELLS.contains(&name) || name == SIGNAL_END;
@@ -230,28 +251,43 @@ impl Selection {
             let (file_offset, capture) = (site.file_offset, Capture::default());
             Some(Site { symbol: plan.symbol, file: None, file_offset, capture })
         };
-        let plans = self.plans(library, process, Redirected::Implementation, wanted)?;
+        let (plans, followed) =
+            self.plans(library, &file, process, Redirected::Implementation, wanted)?;
         let sites = plans.into_iter().filter_map(site);
         let (ends, stores) = sites.partition(|site| site.symbol == SIGNAL_END);
-        Ok(Doorbells { stores, ends })
+        Ok(Doorbells { file, followed, stores, ends })
     }
 
-    /// The plans for the functions of a library that are `wanted`.
+    /// The plans for the functions of a library that are `wanted`. `file` is the library's, and is what is
+    /// read.
     fn plans(
         &self,
         library: &Library,
+        file: &PlannedFile,
         process: Option<&dyn ProcessMemory>,
         redirected: Redirected,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Plan>, SelectError> {
-        let functions = Image::open(&library.open_path)?.functions(wanted)?;
-        let binary = Binary::open(&library.open_path)?;
-        let untouched = Untouched::of(library);
-        let untouched = untouched.as_ref().map(|untouched| untouched as &dyn ProcessMemory);
-        Ok(self.planner.plan_live(&binary, &functions, Tables { process, untouched, redirected }))
+    ) -> Result<(Vec<Plan>, Followed), SelectError> {
+        let changed = |cause| SelectError::Changed { path: library.path.clone(), cause };
+        if file.id() != library.id {
+            return Err(changed(Changed));
+        }
+        let path = file.path();
+        let functions = Image::open(&path)?.functions(wanted)?;
+        let binary = Binary::open(&path)?;
+        let tables = Tables { process, redirected };
+        let plans = self.planner.plan_live(&binary, &functions, tables);
+        let followed = Followed::new(binary, &functions, process);
+        file.check().map_err(changed)?;
+        Ok((plans, followed))
     }
 
-    fn take(&mut self, library: &Library, plan: Plan, selected: &mut Selected) {
+    fn take(
+        &mut self,
+        library: &Library,
+        plan: Plan,
+        selected: &mut Selected,
+    ) -> Result<(), SelectError> {
         let names = || plan.names().map(str::to_owned);
         if !plan.aliases.is_empty() {
             let (aliases, name) = (plan.aliases.join(", "), &plan.symbol);
@@ -259,23 +295,39 @@ impl Selection {
         }
         selected.redirections.add(&plan, &library.path);
         let by_shim = self.by_shim(plan.names());
-        let Some(site) = &plan.site else { return selected.impossible.extend(names()) };
+        let Some(site) = &plan.site else {
+            selected.impossible.extend(names());
+            return Ok(());
+        };
         if !site.class.is_cheap() && !self.allow_slow {
             let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
-            return list.extend(names());
+            list.extend(names());
+            return Ok(());
         }
         let mut capture = self.capture(library.runtime.domain(), &plan.symbol);
         if site.return_probe != ReturnProbe::Allowed {
             capture.entry_only = 1;
         }
         capture.by_shim = by_shim;
-        let file = plan.other_file().map(PathBuf::from);
+        let file = match (plan.other_file(), plan.other_file_id()) {
+            (Some(path), Some(id)) => {
+                let target = || path.to_owned();
+                let changed = |_| SelectError::Changed { path: target(), cause: Changed };
+                let file = PlannedFile::open(path).map_err(changed)?;
+                if file.id() != id {
+                    return Err(SelectError::Changed { path: target(), cause: Changed });
+                }
+                Some(Arc::new(file))
+            }
+            _ => None,
+        };
         selected.sites.push(Site {
             capture,
             file,
             file_offset: site.file_offset,
             symbol: plan.symbol,
         });
+        Ok(())
     }
 
     fn capture(&mut self, domain: Domain, name: &str) -> Capture {

@@ -2,21 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, io,
-    os::fd::{AsRawFd as _, OwnedFd},
-    path::{Path, PathBuf},
+    fmt,
     sync::Arc,
-};
-
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    fs::{Mode, OFlags, open},
-    process::{Pid, PidfdFlags, pidfd_open},
 };
 
 use super::session::Removal;
 use crate::{
-    discover::{FileId, Library},
+    discover::{Changed, FileId, Library, PlannedFile, Subject},
+    plan::Followed,
     probe::{Attachment, Site},
     trace::model::{self, Process},
 };
@@ -63,32 +56,14 @@ impl fmt::Display for Tier {
     }
 }
 
-/// The file that was planned, whatever becomes of its name: places in another would be in the middle of
-/// instructions.
-pub struct PlannedFile(OwnedFd);
-
-impl PlannedFile {
-    /// Opens it as a name alone, which does nothing, whatever it is.
-    ///
-    /// # Errors
-    ///
-    /// Those of `open`.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?))
-    }
-
-    /// By which this process opens it again.
-    pub fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
-    }
-}
-
 /// What is to be probed of a library.
 pub struct Planned {
     /// The library.
     pub library: Library,
     /// Its file.
     pub file: PlannedFile,
+    /// Where its stubs led: the plan holds where they lead there too.
+    pub followed: Followed,
     /// Where, in its file and others.
     pub sites: Vec<Site>,
     /// Functions that only the shim can record, because probes there would be slow.
@@ -100,11 +75,22 @@ impl Planned {
     fn has_wrappers(&self) -> bool {
         self.sites.iter().any(|site| site.file.is_some())
     }
+
+    /// Whether all its files are as they were when they were planned: to be asked when probes are in place.
+    ///
+    /// # Errors
+    ///
+    /// When one is not.
+    pub fn check(&self) -> Result<(), Changed> {
+        let others = self.sites.iter().filter_map(|site| site.file.as_deref());
+        others.chain([&self.file]).try_for_each(PlannedFile::check)
+    }
 }
 
 /// One process.
 pub struct Target {
-    pid: u32,
+    /// Which process.
+    pub subject: Arc<Subject>,
     /// What the trace says of it.
     pub info: Process,
     /// What is to be probed in it.
@@ -131,16 +117,13 @@ pub struct Target {
     pub tier: Tier,
     /// Whether the process was seen to have ended.
     pub buried: bool,
-    /// The end of the process can be polled for; none when it had ended already.
-    alive: Option<OwnedFd>,
 }
 
 impl Target {
-    /// Process `pid`, nothing attached.
-    pub fn new(pid: u32, command: String, attached_ns: u64, tier: Tier) -> Self {
-        let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    /// A process, nothing attached.
+    pub fn new(subject: Arc<Subject>, command: String, attached_ns: u64, tier: Tier) -> Self {
         Self {
-            pid,
+            subject,
             info: Process { command, attached_ns, ..Process::default() },
             planned: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -154,20 +137,18 @@ impl Target {
             doorbells: None,
             tier,
             buried: false,
-            alive: process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
         }
     }
 
     /// Whether the process is still there (a zombie is not).
     pub fn is_alive(&self) -> bool {
-        let Some(pidfd) = &self.alive else { return false };
-        let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
-        !matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(ready) if ready > 0)
+        self.subject.is_alive()
     }
 
     /// Its threads.
     pub fn threads(&self) -> Vec<u32> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten();
+        let tasks =
+            std::fs::read_dir(format!("/proc/{}/task", self.subject.pid())).into_iter().flatten();
         tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
     }
 
@@ -195,16 +176,42 @@ impl Target {
         self.attached.insert(id, attachment);
     }
 
-    /// The process executes another program, whose tables nobody has redirected yet: forgets the plans
-    /// with another tool's wrappers, so that libraries are planned again when that has mapped them.
-    pub fn forget_wrappers(&mut self) {
+    /// The process executes another program, whose tables nobody has redirected yet, and whose libraries may
+    /// have been replaced: forgets the plans with another tool's wrappers, and of files that have changed, so
+    /// that libraries are planned again when that has mapped them.
+    pub fn forget_stale(&mut self) {
         self.refused.clear();
-        let with: Vec<FileId> =
-            self.planned.iter().filter(|(_, p)| p.has_wrappers()).map(|(&id, _)| id).collect();
-        for id in with {
-            let planned = self.planned.remove(&id);
-            self.left_to_shim -= planned.map_or(0, |planned| planned.left_to_shim);
-            drop((self.attached.remove(&id), self.covered.remove(&id)));
+        let is_stale = |planned: &Planned| planned.has_wrappers() || planned.check().is_err();
+        let stale: Vec<FileId> =
+            self.planned.iter().filter(|(_, p)| is_stale(p)).map(|(&id, _)| id).collect();
+        stale.into_iter().for_each(|id| self.forget(id));
+    }
+
+    /// Forgets a plan, and removes its probes.
+    fn forget(&mut self, id: FileId) {
+        let planned = self.planned.remove(&id);
+        self.left_to_shim -= planned.map_or(0, |planned| planned.left_to_shim);
+        drop((self.attached.remove(&id), self.covered.remove(&id)));
+    }
+
+    /// A new plan of a file that was planned before, and has been touched since. Where it is the same plan
+    /// its probes stay and it is done; else they are removed.
+    pub fn renew(&mut self, planned: &Arc<Planned>) -> bool {
+        let id = planned.file.id();
+        let Some(old) = self.planned.keys().copied().find(|old| old.has_inode_of(id)) else {
+            return false;
+        };
+        if self.planned[&old].sites != planned.sites {
+            self.forget(old);
+            return false;
         }
+        self.planned.remove(&old);
+        self.planned.insert(id, Arc::clone(planned));
+        for placed in [&mut self.attached, &mut self.covered] {
+            if let Some(probes) = placed.remove(&old) {
+                placed.insert(id, probes);
+            }
+        }
+        true
     }
 }

@@ -20,16 +20,30 @@ use tracer_common::{
 
 /// Creating the shared memory failed.
 #[derive(Debug, thiserror::Error)]
-#[error("shared memory of {bytes} bytes for the shim: {call} failed: {cause}")]
-pub struct MemoryError {
-    bytes: usize,
-    call: &'static str,
-    cause: Errno,
+pub enum MemoryError {
+    /// The kernel refused.
+    #[error("shared memory of {bytes} bytes for the shim: {call} failed: {cause}")]
+    Refused {
+        /// How large it was to be.
+        bytes: usize,
+        /// Which system call.
+        call: &'static str,
+        /// How. Part of the message, hence no `source`.
+        cause: Errno,
+    },
+    /// Whoever made it has resized it meanwhile.
+    #[error("shared memory of {bytes} bytes for the shim: the process has resized it to {found}")]
+    Resized {
+        /// How large it was to be.
+        bytes: usize,
+        /// How large it is.
+        found: i64,
+    },
 }
 
 impl MemoryError {
     fn of(layout: Layout, call: &'static str, cause: Errno) -> Self {
-        Self { bytes: layout.total_bytes(), call, cause }
+        Self::Refused { bytes: layout.total_bytes(), call, cause }
     }
 }
 
@@ -66,6 +80,10 @@ impl Memory {
         // A peer that shrank the memory would kill us with SIGBUS.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+        match rustix::fs::fstat(&fd).map_err(failed("fstat"))?.st_size {
+            found if found == bytes as i64 => {}
+            found => return Err(MemoryError::Resized { bytes, found }),
+        }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe {
@@ -221,6 +239,24 @@ mod tests {
         let mut frame = [0; tracer_common::ring::MAX_FRAME_WORDS];
         for ring in 0..layout.rings {
             assert_eq!(memory.consumer(ring).pop(&mut frame), Ok(None));
+        }
+    }
+
+    /// Whoever made it goes on shrinking it until it is sealed.
+    #[test]
+    fn a_memory_that_is_resized_meanwhile_is_not_used() {
+        let layout = Layout { rings: 1, ring_bytes: 4096 };
+        for _ in 0..200 {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let fd = rustix::fs::memfd_create("test", flags).unwrap();
+            let theirs = fd.try_clone().unwrap();
+            let shrinking =
+                std::thread::spawn(move || while rustix::fs::ftruncate(&theirs, 0).is_ok() {});
+            match Memory::adopt(fd, layout) {
+                Ok(memory) => assert_eq!(memory.ring_dropped(0), 0),
+                Err(error) => assert!(error.to_string().contains("has resized it"), "{error}"),
+            }
+            shrinking.join().unwrap();
         }
     }
 }

@@ -13,6 +13,8 @@ const TABLES: u64 = 0x8000;
 pub const CONSTANTS: u64 = 0xa000;
 /// Where variables are.
 pub const DATA: u64 = 0xb000;
+/// Where the dynamic section is; empty unless words are put there.
+pub const DYNAMIC: u64 = DATA + 0x800;
 /// Address in the process minus address in the image.
 pub const BIAS: u64 = 0x7f12_3450_0000;
 pub const IDENTITY: Identity = Identity { device_major: 8, device_minor: 1, inode: 4711 };
@@ -43,6 +45,15 @@ impl Part {
 
 /// The bytes of a library with these functions, 16-byte aligned, and where they are.
 pub fn library(parts: &[Part], constants: &[u8]) -> (Vec<u8>, Vec<Function>) {
+    library_with(parts, constants, &[])
+}
+
+/// The same with these words, by address.
+fn library_with(
+    parts: &[Part],
+    constants: &[u8],
+    words: &[(u64, u64)],
+) -> (Vec<u8>, Vec<Function>) {
     let mut file = vec![0; 0xc000];
     let mut functions = Vec::new();
     let mut frames = cie();
@@ -66,12 +77,14 @@ pub fn library(parts: &[Part], constants: &[u8]) -> (Vec<u8>, Vec<Function>) {
     put(&mut file, TABLES + 8, &frames);
     put(&mut file, CONSTANTS, constants);
     put(&mut file, 0, &header());
-    let segments: [(u32, u32, u64, u64); 5] = [
+    words.iter().for_each(|(at, word)| put(&mut file, *at, &word.to_le_bytes()));
+    let segments: [(u32, u32, u64, u64); 6] = [
         (1, 4, 0, CODE),
         (1, 5, CODE, TABLES - CODE),
         (1, 4, TABLES, DATA - TABLES),
         (1, 6, DATA, 0x1000),
         (0x6474_e550, 4, TABLES, 8),
+        (2, 6, DYNAMIC, 0x100),
     ];
     for (index, (kind, flags, offset, size)) in segments.into_iter().enumerate() {
         let mut bytes = Vec::new();
@@ -91,6 +104,12 @@ pub fn binary(parts: &[Part], constants: &[u8]) -> (Binary, Vec<Function>) {
     (Binary::from_bytes(bytes, Path::new(PATH), Some(IDENTITY)).unwrap(), functions)
 }
 
+/// The same with these words, by address.
+pub fn binary_with(parts: &[Part], words: &[(u64, u64)]) -> (Binary, Vec<Function>) {
+    let (bytes, functions) = library_with(parts, &[], words);
+    (Binary::from_bytes(bytes, Path::new(PATH), Some(IDENTITY)).unwrap(), functions)
+}
+
 fn put(file: &mut [u8], at: u64, bytes: &[u8]) {
     file[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
 }
@@ -104,7 +123,7 @@ fn header() -> Vec<u8> {
         bytes.extend(word.to_le_bytes());
     }
     bytes.extend(0u32.to_le_bytes());
-    for half in [64u16, 56, 5, 64, 0, 0] {
+    for half in [64u16, 56, 6, 64, 0, 0] {
         bytes.extend(half.to_le_bytes());
     }
     bytes

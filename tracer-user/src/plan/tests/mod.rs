@@ -1,5 +1,6 @@
 mod hostile;
 mod image;
+mod initial;
 mod kernel;
 mod prologue;
 mod property;

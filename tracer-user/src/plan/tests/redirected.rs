@@ -4,15 +4,20 @@ use std::path::Path;
 
 use super::{
     super::{
-        Class, KernelVersion, NoWrapper, Note, Plan, Planner, Probed, ProcessMemory, Reached,
+        Binary, Class, Followed, KernelVersion, NoWrapper, Note, Plan, Planner, Probed, Reached,
         Redirected, Slot, Tables,
     },
-    image::{BIAS, CODE, DATA, Fake, OTHER, OTHER_OFFSET, OTHER_PATH, PATH, Part, binary, library},
+    image::{
+        BIAS, CODE, DATA, Fake, OTHER, OTHER_OFFSET, OTHER_PATH, PATH, Part, binary_with, library,
+    },
 };
+use crate::discover::Function;
 
 /// Variable that holds the table's address, and where the table is in the process.
 const POINTER: u64 = DATA + 0x40;
 const TABLE: u64 = 0x5555_0000_0000;
+/// Where the table is that the file has.
+const INITIAL: u64 = DATA + 0x100;
 /// `push %rbx; pop %rbx; ret`, with what the unwind tables say of it.
 const BODY: &[u8] = &[0x53, 0x5b, 0xc3];
 const FRAME: &[u8] = &[0x41, 0x0e, 16, 0x41, 0x0e, 8];
@@ -44,21 +49,26 @@ fn wrapper() -> Part {
     Part::framed(BODY, FRAME)
 }
 
-/// Plans `hsa_first` and `hsa_second` in `process`.
-fn plan(process: &Fake, untouched: bool, redirected: Redirected) -> Vec<Plan> {
+/// The library with `hsa_first` and `hsa_second`; its file tells where its table leads, or not.
+fn file(told: bool) -> (Binary, Vec<Function>) {
     let parts = [
         Part::new(&stub(CODE, 0)),
         Part::new(&stub(CODE + 0x10, 1)),
         Part::framed(BODY, FRAME),
         Part::framed(BODY, FRAME),
     ];
-    let (binary, mut functions) = binary(&parts, &[]);
+    let table = [(POINTER, INITIAL), (INITIAL, FIRST), (INITIAL + 8, SECOND)];
+    let (binary, mut functions) = binary_with(&parts, if told { &table } else { &[] });
     functions.truncate(2);
     functions[0].name = "hsa_first".to_owned();
     functions[1].name = "hsa_second".to_owned();
-    let clean = self::process(BIAS + FIRST, BIAS + SECOND, wrapper());
-    let untouched = untouched.then_some(&clean as &dyn ProcessMemory);
-    let tables = Tables { process: Some(process), untouched, redirected };
+    (binary, functions)
+}
+
+/// Plans them in `process`.
+fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<Plan> {
+    let (binary, functions) = file(told);
+    let tables = Tables { process: Some(process), redirected };
     let mut plans = Planner::new(KernelVersion::new(6, 18)).plan_live(&binary, &functions, tables);
     plans.sort_by(|a, b| a.symbol.cmp(&b.symbol));
     assert_eq!(plans.len(), 2, "{plans:?}");
@@ -82,12 +92,12 @@ fn probed(plans: &[Plan]) -> (Probed, u64, &[Note]) {
 const IMPLEMENTATION: Probed = Probed::Implementation { file_offset: FIRST };
 
 #[test]
-fn the_implementation_is_known_from_another_process() {
+fn the_implementation_is_known_from_the_file() {
     let process = process(OTHER, BIAS + SECOND, wrapper());
     let plans = plan(&process, true, Redirected::Implementation);
     assert_eq!(probed(&plans), (IMPLEMENTATION, FIRST, &[][..]));
     assert_eq!(plans[0].other_file(), None);
-    // Without one, there is the stub, which is dear.
+    // Where that does not tell, there is the stub, which is dear.
     let plans = plan(&process, false, Redirected::Implementation);
     let (probed, at, notes) = probed(&plans);
     assert_eq!((probed, at), (Probed::Stub, CODE));
@@ -97,9 +107,9 @@ fn the_implementation_is_known_from_another_process() {
 #[test]
 fn the_wrapper_is_planned_in_its_own_file() {
     let process = process(OTHER, BIAS + SECOND, wrapper());
-    for untouched in [false, true] {
-        let plans = plan(&process, untouched, Redirected::Wrapper);
-        let there = Probed::Wrapper { file: OTHER_PATH.into() };
+    for told in [false, true] {
+        let plans = plan(&process, told, Redirected::Wrapper);
+        let there = Probed::Wrapper { file: OTHER_PATH.into(), id: None };
         assert_eq!(probed(&plans), (there, OTHER_OFFSET, &[][..]));
         assert_eq!(plans[0].other_file(), Some(Path::new(OTHER_PATH)));
         assert_eq!(plans[0].site.as_ref().unwrap().class, Class::Emulated);
@@ -163,4 +173,29 @@ fn a_process_without_the_library_has_no_say() {
     let plans = plan(&process, true, Redirected::Wrapper);
     let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
     assert_eq!(plans[0].reached, behind);
+}
+
+/// What is probed is the file's, and others have it mapped: a process does not choose the place.
+#[test]
+fn an_entry_that_leads_into_a_function_leads_nowhere() {
+    let process = process(BIAS + FIRST + 1, BIAS + SECOND, wrapper());
+    let plans = plan(&process, true, Redirected::Implementation);
+    let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
+    assert_eq!(plans[0].reached, behind);
+    let plans = plan(&process, false, Redirected::Implementation);
+    assert_eq!(plans[0].reached, Reached::Stub { slot: slot(0) });
+}
+
+/// Whoever has the file mapped chooses where his own table leads, and for nobody else.
+#[test]
+fn a_plan_holds_where_the_tables_lead_to_the_same_places() {
+    let usual = process(BIAS + FIRST, BIAS + SECOND, wrapper());
+    let (binary, functions) = file(true);
+    let followed = Followed::new(binary, &functions, Some(&usual));
+    assert!(followed.holds_in(Some(&usual)) && followed.holds_in(None));
+    for (first, second) in [(FIRST, FIRST), (SECOND, FIRST)] {
+        let other = process(BIAS + first, BIAS + second, wrapper());
+        assert!(!followed.holds_in(Some(&other)));
+    }
+    assert!(!followed.holds_in(Some(&process(OTHER, BIAS + SECOND, wrapper()))));
 }

@@ -10,7 +10,8 @@ use std::{
 };
 
 use super::super::{
-    Binary, KernelVersion, Note, Plan, Planner, Process, Reached, ReturnProbe, Slot, Stop,
+    Binary, KernelVersion, Note, Plan, Planner, Process, ProcessMemory, Reached, ReturnProbe, Slot,
+    Stop, stub,
 };
 use crate::discover::{Function, Image, Runtime};
 
@@ -168,25 +169,18 @@ fn rocm_hsa_tables_before_initialisation() {
     assert_eq!((names(&followed), names(&left)), (203, 21));
     for plan in left {
         assert!(plan.symbol.starts_with("hsa_ext_") || plan.symbol.contains("image"), "{plan:?}");
-        assert!(matches!(plan.reached, Reached::Stub { .. }));
+        assert!(matches!(plan.reached, Reached::Stub { .. }) && !plan.is_cheap());
     }
-}
-
-/// Without a process the stubs themselves are all that can be probed.
-#[test]
-fn rocm_hsa_stubs() {
-    let Some(path) = installed("libhsa-runtime64.so.1") else { return };
-    let (binary, functions) = open(&path, Runtime::Hsa);
-    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, None);
-    assert_eq!(plans.iter().map(|plan| plan.names().count()).sum::<usize>(), functions.len());
-    for plan in &plans {
-        assert!(matches!(plan.reached, Reached::Stub { .. }), "{plan:?}");
-        assert!(!plan.is_cheap());
-    }
-    // Another process has other libraries.
+    // The file tells as much as a process that has loaded it, and one that has not tells nothing.
     let own = Process::open(std::process::id()).unwrap();
-    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&own));
-    assert!(plans.iter().all(|plan| matches!(plan.reached, Reached::Stub { .. })));
+    for process in [None, Some(&own as &dyn ProcessMemory)] {
+        let from_file = Planner::new(KERNEL).plan_library(&binary, &functions, process);
+        assert_eq!(from_file.len(), plans.len());
+        for (plan, other) in plans.iter().zip(&from_file) {
+            assert_eq!((&plan.symbol, &plan.aliases), (&other.symbol, &other.aliases));
+            assert_eq!((&plan.reached, &plan.site), (&other.reached, &other.site));
+        }
+    }
 }
 
 /// 623 functions; run with `--release --nocapture` for the figure of `docs/probe-sites.md`.
@@ -223,27 +217,26 @@ fn stubs_use_the_slots_that_the_shim_knows() {
     use tracer_common::calls::{AMD_EXT, CORE, IMAGE, LEFT_OUT, slot_of};
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
     let (binary, functions) = open(&path, Runtime::Hsa);
-    let plans = Planner::new(KERNEL).plan_library(&binary, &functions, None);
     let mut pointers = std::collections::BTreeMap::new();
     let mut seen = 0;
-    for plan in &plans {
-        let Reached::Stub { slot: Slot::Table { pointer, offset } } = plan.reached else {
+    // Nobody distributes a finalizer, and one function is only in a table of the runtime's own.
+    let known = |function: &&Function| {
+        ![LEFT_OUT, "hsa_amd_image_get_info_max_dim"].contains(&&*function.name)
+            && !function.name.starts_with("hsa_ext_program_")
+    };
+    for function in functions.iter().filter(known) {
+        let Some(Slot::Table { pointer, offset }) = stub::recognise(&binary, function.address)
+        else {
             continue;
         };
-        // Nobody distributes a finalizer, and one function is only in a table of the runtime's own.
-        let known = |name: &&str| {
-            ![LEFT_OUT, "hsa_amd_image_get_info_max_dim"].contains(name)
-                && !name.starts_with("hsa_ext_program_")
-        };
-        for name in plan.names().filter(known) {
-            let slot = slot_of(name).unwrap_or_else(|| panic!("{name} has no slot"));
-            let table = [CORE, AMD_EXT, IMAGE].into_iter().find(|t| t.contains(&slot));
-            let table = table.unwrap();
-            assert_eq!(offset, 16 + 8 * (slot - table.start) as u64, "{name}");
-            // One pointer, one table.
-            assert_eq!(*pointers.entry(pointer).or_insert(table.start), table.start, "{name}");
-            seen += 1;
-        }
+        let name = &function.name;
+        let slot = slot_of(name).unwrap_or_else(|| panic!("{name} has no slot"));
+        let table = [CORE, AMD_EXT, IMAGE].into_iter().find(|t| t.contains(&slot));
+        let table = table.unwrap();
+        assert_eq!(offset, 16 + 8 * (slot - table.start) as u64, "{name}");
+        // One pointer, one table.
+        assert_eq!(*pointers.entry(pointer).or_insert(table.start), table.start, "{name}");
+        seen += 1;
     }
     assert!(seen >= 200, "{seen} stubs");
 }

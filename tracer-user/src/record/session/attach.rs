@@ -2,18 +2,18 @@
 
 use std::{ffi::OsStr, sync::Arc};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tracer_common::{bpf::phase, calls::tables};
 
 use super::Session;
 use crate::{
     clock,
-    discover::{self, FileId, Inside, Library},
-    plan::{Process, ProcessMemory},
-    probe::{Method, Site},
+    discover::{self, DiscoverError, Ended, FileId, Inside, Library, PlannedFile, Subject},
+    plan::{Followed, Process, ProcessMemory},
+    probe::{Attachment, Method, Programs, Site},
     record::{
         Gpu,
-        target::{Planned, PlannedFile, Target, Tier},
+        target::{Planned, Target, Tier},
     },
     trace::model,
 };
@@ -24,13 +24,24 @@ fn is_covered(site: &Site) -> bool {
     site.capture.by_shim == tables::CORE
 }
 
+/// Plans that are kept of one file, for processes with other tables.
+const MOST_PLANS: usize = 4;
+
+/// Keeps a plan for other processes.
+pub(super) fn remember<T>(plans: &mut Vec<Arc<T>>, plan: &Arc<T>) {
+    if plans.len() == MOST_PLANS {
+        plans.remove(0);
+    }
+    plans.push(Arc::clone(plan));
+}
+
 impl Session {
     /// Attaches to the held command: its libraries are guessed, since it maps none yet.
     pub fn attach_held(&mut self, pid: u32, program: &OsStr, command: &str) -> anyhow::Result<()> {
         let candidates = discover::candidates(program);
         let tier = if self.shim.is_some() { Tier::AtStart } else { self.tier_without_shim() };
-        self.add_target(pid, command.to_owned(), tier);
-        self.programs.track(pid)?;
+        // It is a child of ours, and waits.
+        self.add_target(Arc::new(Subject::open(pid)?), command.to_owned(), tier)?;
         self.see_from_outside(pid, &candidates);
         self.attach_all(pid, candidates)?;
         self.attach_site(pid)
@@ -41,16 +52,24 @@ impl Session {
     /// # Errors
     ///
     /// When none could be attached to: the first one's reason.
-    pub fn attach_named(&mut self, pids: &[u32]) -> anyhow::Result<()> {
+    pub fn attach_named(
+        &mut self,
+        named: Vec<(u32, Result<Subject, DiscoverError>)>,
+    ) -> anyhow::Result<()> {
         let mut errors = Vec::new();
-        for &pid in pids {
-            if !self.targets.contains_key(&pid)
-                && let Err(error) = self.attach_running(pid)
-            {
+        let count = named.len();
+        for (pid, subject) in named {
+            if self.targets.contains_key(&pid) {
+                continue;
+            }
+            let attached = subject
+                .map_err(anyhow::Error::from)
+                .and_then(|subject| self.attach_running(Arc::new(subject)));
+            if let Err(error) = attached {
                 errors.push((pid, error));
             }
         }
-        if errors.len() == pids.len()
+        if errors.len() == count
             && let Some((_, error)) = errors.drain(..).next()
         {
             return Err(error);
@@ -63,8 +82,9 @@ impl Session {
     }
 
     /// Attaches to a running process. On an error nothing stays attached to it.
-    pub fn attach_running(&mut self, pid: u32) -> anyhow::Result<()> {
-        let attached = self.try_attach_running(pid);
+    pub fn attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
+        let pid = subject.pid();
+        let attached = self.try_attach_running(subject);
         if attached.is_err() {
             self.targets.remove(&pid);
             self.programs.forget(pid);
@@ -74,18 +94,18 @@ impl Session {
         attached
     }
 
-    fn try_attach_running(&mut self, pid: u32) -> anyhow::Result<()> {
-        let info = discover::process_info(pid)?;
-        self.programs.track(pid)?;
-        let libraries = discover::libraries(pid)?;
+    fn try_attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
+        let pid = subject.pid();
+        let info = subject.by_number(discover::process_info)?;
         let tier = if self.shim.is_some() { Tier::Waiting } else { self.tier_without_shim() };
-        self.add_target(pid, info.command, tier);
+        self.add_target(Arc::clone(&subject), info.command, tier)?;
+        let libraries = subject.by_number(discover::libraries)?;
         if libraries.is_empty() {
             self.notice(format!(
                 "process {pid} maps neither libamdhip64 nor libhsa-runtime64 yet; roctap waits for them"
             ));
         }
-        let inside = discover::threads_inside(pid).unwrap_or_default();
+        let inside = subject.by_number(discover::threads_inside).unwrap_or_default();
         self.attach_all(pid, libraries.clone())?;
         if inside != Inside::default() {
             self.notice(format!(
@@ -95,8 +115,7 @@ impl Session {
         }
         self.give_shim(pid)?;
         self.see_from_outside(pid, &libraries);
-        let alive = self.targets.get(&pid).is_some_and(Target::is_alive);
-        alive.then_some(()).with_context(|| format!("process {pid} exited while attaching"))
+        subject.by_number(Ok::<_, Ended>).map(drop).context("it exited while attaching")
     }
 
     fn tier_without_shim(&self) -> Tier {
@@ -106,16 +125,42 @@ impl Session {
         }
     }
 
-    pub(super) fn add_target(&mut self, pid: u32, command: String, tier: Tier) {
-        let target = Target::new(pid, command, clock::now_ns(), tier);
+    /// Begins to trace a process, which may have the number of one that has ended.
+    pub(super) fn add_target(
+        &mut self,
+        subject: Arc<Subject>,
+        command: String,
+        tier: Tier,
+    ) -> anyhow::Result<()> {
+        let pid = subject.pid();
+        if self.targets.get(&pid).is_some_and(|former| !former.is_alive()) {
+            self.take_frames(|_| {})?;
+            self.end_connections(pid);
+            self.bury(pid);
+        }
+        let target = Target::new(subject, command, clock::now_ns(), tier);
         self.trace.process(pid, target.info.clone());
         self.targets.insert(pid, target);
+        Ok(self.programs.track(pid)?)
+    }
+
+    /// Places probes in process `pid`: they stay if it is still there then.
+    pub(super) fn place(
+        &self,
+        pid: u32,
+        place: impl FnOnce(&Programs, u32) -> anyhow::Result<Attachment>,
+    ) -> anyhow::Result<Attachment> {
+        let target = self.targets.get(&pid).ok_or(Ended { pid })?;
+        target.subject.by_number(|pid| place(&self.programs, pid))
     }
 
     pub(super) fn attach_site(&mut self, pid: u32) -> anyhow::Result<()> {
-        if let (Some(shim), Some(target)) = (&self.shim, self.targets.get_mut(&pid)) {
-            let (path, offset) = (&shim.path, shim.site_offset);
-            target.dispatch_site = Some(self.programs.attach_dispatch_site(pid, path, offset)?);
+        let Some(shim) = &self.shim else { return Ok(()) };
+        let (path, offset) = (shim.path.clone(), shim.site_offset);
+        let placed = self
+            .place(pid, |programs, pid| Ok(programs.attach_dispatch_site(pid, &path, offset)?))?;
+        if let Some(target) = self.targets.get_mut(&pid) {
+            target.dispatch_site = Some(placed);
         }
         Ok(())
     }
@@ -133,17 +178,39 @@ impl Session {
         if self.targets.get(&pid).is_none_or(|target| target.planned.contains_key(&library.id)) {
             return Ok(());
         }
-        let planned = match self.planned.get(&library.id) {
-            Some(planned) => Arc::clone(planned),
+        let known = self.planned.get(&library.id).into_iter().flatten();
+        let planned = match self.holding(pid, known, |planned| &planned.followed)? {
+            Some(planned) => planned,
             None => {
                 let planned = self.plan(pid, &library);
-                Arc::new(planned.inspect_err(|_| self.refuse(pid, library.id))?)
+                let planned = Arc::new(planned.inspect_err(|_| self.refuse(pid, library.id))?);
+                if !self.selection.is_by_process() {
+                    remember(self.planned.entry(library.id).or_default(), &planned);
+                }
+                planned
             }
         };
-        if !self.selection.is_by_process() {
-            self.planned.insert(library.id, Arc::clone(&planned));
+        if self.targets.get_mut(&pid).is_some_and(|target| target.renew(&planned)) {
+            return Ok(());
         }
         self.attach_planned(pid, planned)
+    }
+
+    /// The one that holds in process `pid`, of plans that were made for others.
+    pub(super) fn holding<'a, T: 'a>(
+        &self,
+        pid: u32,
+        known: impl Iterator<Item = &'a Arc<T>>,
+        followed: impl Fn(&T) -> &Followed,
+    ) -> anyhow::Result<Option<Arc<T>>> {
+        let mut known = known.peekable();
+        let target = self.targets.get(&pid).filter(|_| known.peek().is_some());
+        let Some(target) = target else { return Ok(None) };
+        target.subject.by_number(|pid| {
+            let process = Process::open(pid).ok();
+            let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
+            Ok(known.find(|plan| followed(plan).holds_in(process)).cloned())
+        })
     }
 
     /// Remembers that a library of a process cannot be probed: it is not tried again.
@@ -161,11 +228,9 @@ impl Session {
             target.planned.insert(id, planned);
             return Ok(());
         }
-        self.programs.set_phase(phase::ATTACHING)?;
-        let sites: Vec<Site> = planned.sites.iter().filter(|s| !is_covered(s)).cloned().collect();
-        let attachment = self.programs.attach(pid, &planned.file.path(), &sites);
-        self.programs.set_phase(phase::ATTACHED)?;
+        let attachment = self.place_sites(pid, &planned, |site| !is_covered(site));
         let attachment = attachment.with_context(|| planned.library.path.display().to_string());
+        let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
         let attachment = attachment.inspect_err(|_| {
             target.refused.insert(id);
         })?;
@@ -185,29 +250,49 @@ impl Session {
 
     /// Probes the functions that the shim records where it records calls.
     pub(super) fn attach_covered(&mut self, pid: u32, id: FileId) -> anyhow::Result<()> {
-        let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
-        let Some(planned) = target.planned.get(&id) else { return Ok(()) };
-        let covered: Vec<Site> = planned.sites.iter().filter(|s| is_covered(s)).cloned().collect();
-        if covered.is_empty() {
+        let Some(target) = self.targets.get(&pid) else { return Ok(()) };
+        let Some(planned) = target.planned.get(&id).map(Arc::clone) else { return Ok(()) };
+        if !planned.sites.iter().any(is_covered) {
             return Ok(());
         }
-        self.programs.set_phase(phase::ATTACHING)?;
-        let attachment = self.programs.attach(pid, &planned.file.path(), &covered);
-        self.programs.set_phase(phase::ATTACHED)?;
-        target.covered.insert(id, attachment?);
+        let attachment = self.place_sites(pid, &planned, is_covered)?;
+        if let Some(target) = self.targets.get_mut(&pid) {
+            target.covered.insert(id, attachment);
+        }
         Ok(())
+    }
+
+    /// Places the probes of a plan that are wanted, if its files are what they were when it was made.
+    fn place_sites(
+        &mut self,
+        pid: u32,
+        planned: &Planned,
+        wanted: impl Fn(&Site) -> bool,
+    ) -> anyhow::Result<Attachment> {
+        let sites: Vec<Site> = planned.sites.iter().filter(|site| wanted(site)).cloned().collect();
+        planned.check()?;
+        self.programs.set_phase(phase::ATTACHING)?;
+        let placed = self.place(pid, |programs, pid| {
+            let placed = programs.attach(pid, &planned.file.path(), &sites)?;
+            planned.check()?;
+            Ok(placed)
+        });
+        self.programs.set_phase(phase::ATTACHED)?;
+        placed
     }
 
     /// Plans the probes of a library, and says what is not as one would wish.
     fn plan(&mut self, pid: u32, library: &Library) -> anyhow::Result<Planned> {
-        let process = Process::open(pid).ok();
-        let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
-        let file = PlannedFile::open(&library.open_path)
-            .with_context(|| library.path.display().to_string())?;
-        let selected = self.selection.choose(library, process)?;
-        if FileId::of(&library.open_path).ok() != FileId::of(&file.path()).ok() {
-            bail!("{}: it was replaced while it was looked at", library.path.display());
-        }
+        let subject = Arc::clone(&self.targets.get(&pid).ok_or(Ended { pid })?.subject);
+        let selection = &mut self.selection;
+        let planned = subject.by_number(|pid| -> anyhow::Result<_> {
+            let process = Process::open(pid).ok();
+            let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
+            let file = PlannedFile::open(&library.open_path)?;
+            let selected = selection.choose(library, &file, process)?;
+            Ok((file, selected))
+        });
+        let (file, selected) = planned.with_context(|| library.path.display().to_string())?;
         for text in selected.redirections.notices(pid) {
             self.notice(text);
         }
@@ -233,7 +318,12 @@ impl Session {
             let names = selected.impossible.join(", ");
             self.trace.notice(&format!("{path}: the kernel allows no probe at {names}"));
         }
-        let left_to_shim = selected.left_to_shim.len();
-        Ok(Planned { library: library.clone(), file, sites: selected.sites, left_to_shim })
+        Ok(Planned {
+            library: library.clone(),
+            file,
+            left_to_shim: selected.left_to_shim.len(),
+            sites: selected.sites,
+            followed: selected.followed,
+        })
     }
 }

@@ -7,11 +7,13 @@ use tracer_common::bpf::{LifeRecord, flag, kind};
 use super::{Session, drain::SCAN_INTERVAL};
 use crate::{
     clock,
-    discover::{self, Runtime},
+    discover::{self, Runtime, Subject},
     record::{
+        connection::Connection,
         pause::Pause,
         target::{Planned, Target, Tier},
     },
+    trace::model::Process,
 };
 
 impl Session {
@@ -34,7 +36,7 @@ impl Session {
             watch.executed(pid);
         }
         let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
-        if let Ok(info) = discover::process_info(pid) {
+        if let Ok(info) = target.subject.by_number(discover::process_info) {
             target.info.command = info.command;
         }
         let ended = matches!(
@@ -46,7 +48,7 @@ impl Session {
             target.dispatch_site = None;
             target.doorbells = None;
         }
-        target.forget_wrappers();
+        target.forget_stale();
         self.trace.process(pid, target.info.clone());
         self.take_frames(|_| {})?;
         let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
@@ -65,10 +67,15 @@ impl Session {
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
     fn follow_child(&mut self, born: &LifeRecord) -> anyhow::Result<()> {
         let child = born.child_pid;
+        // Whoever started later has the number of a child that has ended.
+        let subject = Subject::open(child).ok().filter(|child| child.was_there_at(born.time_ns));
         // Stopped at once, so that it does not get far without probes.
-        let pause = Pause::of(child);
+        let pause = subject.as_ref().and_then(Pause::of);
         let mut stopped_ns = clock::now_ns();
         let Some(parent) = self.targets.get(&born.header.pid) else { return Ok(()) };
+        if self.targets.get(&child).is_some_and(Target::is_alive) {
+            return Ok(()); // It was found before.
+        }
         let command = parent.info.command.clone();
         let tier = match &parent.tier {
             Tier::Tables | Tier::HipActivity | Tier::Unused | Tier::Forked => Tier::Unused,
@@ -76,11 +83,23 @@ impl Session {
         };
         // It has its parent's memory, tables and all.
         let planned: Vec<Arc<Planned>> = parent.planned.values().cloned().collect();
-        self.add_target(child, command, tier);
-        let attached = planned
-            .into_iter()
-            .try_for_each(|planned| self.attach_planned(child, planned))
-            .and_then(|()| self.attach_site(child));
+        let Some(subject) = subject.map(Arc::new) else {
+            let attached_ns = clock::now_ns();
+            self.trace.process(child, Process { command, attached_ns, ..Process::default() });
+            // The BPF programs have known the number since the child's birth.
+            self.programs.forget(child);
+            return Ok(());
+        };
+        self.add_target(Arc::clone(&subject), command, tier)?;
+        let attached = match planned.iter().all(|planned| planned.check().is_ok()) {
+            true => planned.into_iter().try_for_each(|p| self.attach_planned(child, p)),
+            // Files have changed since: what it maps is planned anew.
+            false => subject
+                .by_number(discover::libraries)
+                .map_err(anyhow::Error::from)
+                .and_then(|libraries| self.attach_all(child, libraries)),
+        }
+        .and_then(|()| self.attach_site(child));
         if pause.is_none() {
             stopped_ns = clock::now_ns();
         }
@@ -91,7 +110,7 @@ impl Session {
             target.explained.clone_from(&target.refused);
             self.notice(format!("child process {child} is not traced: {error:#}"));
         } else if born.shares_memory == 0
-            && discover::libraries(child).is_ok_and(|mapped| !mapped.is_empty())
+            && subject.by_number(discover::libraries).is_ok_and(|mapped| !mapped.is_empty())
         {
             let late = Duration::from_nanos(stopped_ns.saturating_sub(born.time_ns));
             self.late_children += 1;
@@ -134,19 +153,44 @@ impl Session {
         }
     }
 
+    /// Process `pid` has ended, or its number belongs to another one by now: what it had is given up.
+    pub(super) fn bury(&mut self, pid: u32) {
+        let Some(target) = self.targets.get_mut(&pid).filter(|target| !target.buried) else {
+            return;
+        };
+        if target.info.detached_ns == 0 {
+            target.info.detached_ns = clock::now_ns();
+        }
+        target.bury();
+        self.programs.forget(pid);
+    }
+
+    /// Nothing more comes from process `pid`.
+    pub(super) fn end_connections(&mut self, pid: u32) {
+        let its = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
+        its.for_each(Connection::end);
+    }
+
     /// Looks for libraries that were mapped since, and frees what belongs to the dead.
     pub(super) fn scan(&mut self) -> anyhow::Result<()> {
         self.replace_helpless_shims();
         let living: Vec<u32> =
             self.targets.iter().filter(|(_, t)| t.is_alive()).map(|(&pid, _)| pid).collect();
         for pid in living {
-            let Ok(libraries) = discover::libraries(pid) else { continue };
+            let Some(subject) = self.targets.get(&pid).map(|t| Arc::clone(&t.subject)) else {
+                continue;
+            };
+            let Ok(libraries) = subject.by_number(discover::libraries) else { continue };
             let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
             self.see_from_outside(pid, &libraries);
             for library in libraries {
                 let known = |t: &Target| {
                     t.planned.contains_key(&library.id) || t.refused.contains(&library.id)
                 };
+                // The file has been touched since.
+                let again =
+                    |t: &Target| t.planned.keys().any(|planned| planned.has_inode_of(library.id));
+                let again = self.targets.get(&pid).is_some_and(again);
                 if !self.selection.wants(library.runtime)
                     || self.targets.get(&pid).is_none_or(known)
                 {
@@ -154,6 +198,7 @@ impl Session {
                 }
                 let (path, id) = (library.path.display().to_string(), library.id);
                 match self.attach(pid, library) {
+                    Ok(()) if again => {}
                     Ok(()) => self.notice(format!(
                         "process {pid}: {path} was found up to {} ms after it was mapped; earlier calls are not in the trace",
                         SCAN_INTERVAL.as_millis()
@@ -179,21 +224,14 @@ impl Session {
                 self.end_outside(pid)?;
             }
         }
-        for connection in &mut self.connections {
-            // What it wrote was read since it was buried.
-            let target = connection.pid().and_then(|pid| self.targets.get(&pid));
-            if target.is_some_and(|target| target.buried) {
-                connection.end();
-            }
-        }
-        let unburied = |target: &Target| !target.buried && !target.is_alive();
-        for (&pid, target) in self.targets.iter_mut().filter(|(_, target)| unburied(target)) {
-            if target.info.detached_ns == 0 {
-                target.info.detached_ns = clock::now_ns();
-            }
-            target.bury();
-            self.programs.forget(pid);
-        }
+        // What they wrote was read since they were buried.
+        let with = |wanted: fn(&Target) -> bool| -> Vec<u32> {
+            self.targets.iter().filter(|(_, t)| wanted(t)).map(|(&pid, _)| pid).collect()
+        };
+        let buried = with(|target| target.buried);
+        let dead = with(|target| !target.buried && !target.is_alive());
+        buried.into_iter().for_each(|pid| self.end_connections(pid));
+        dead.into_iter().for_each(|pid| self.bury(pid));
         for connection in &mut self.connections {
             let joiner = &mut self.joiner;
             connection.free_rings(|pid, tid, call| {

@@ -1,15 +1,22 @@
 //! Giving a running process the shim, and with it GPU times.
 
+use std::{os::fd::AsRawFd as _, sync::Arc};
+
 use anyhow::{Context as _, bail};
 use tracer_common::shim::{Attach, attach_status};
 
 use super::{Session, first_call_id};
 use crate::{
     clock,
-    discover::{self, SHIM_FILE_NAME},
+    discover::{self, Ended, SHIM_FILE_NAME, Subject},
     inject::{self, Entry, Handed, Injected, Request},
     probe::Attachment,
-    record::{Gpu, connection::Connection, prospect::Prospect, target::Tier},
+    record::{
+        Gpu,
+        connection::Connection,
+        prospect::Prospect,
+        target::{Target, Tier},
+    },
     shim::Memory,
     shown::say,
 };
@@ -32,7 +39,7 @@ impl Session {
         let tier = match self.inject(pid) {
             Ok(None) => return Ok(()),
             Ok(Some(tier)) => tier,
-            Err(_) if !discover::has_program(pid) => {
+            Err(_) if !self.has_program(pid) => {
                 Tier::Uprobes("it ended before the shim was in it".to_owned())
             }
             Err(error) if self.gpu == Gpu::Auto => {
@@ -64,13 +71,19 @@ impl Session {
         Ok(())
     }
 
+    fn has_program(&self, pid: u32) -> bool {
+        let target = self.targets.get(&pid);
+        target.is_some_and(Target::is_alive) && discover::has_program(pid)
+    }
+
     /// Tries the tiers in their order, until the shim records; none when the process has not loaded the
     /// HSA runtime.
     fn inject(&mut self, pid: u32) -> anyhow::Result<Option<Tier>> {
         let mut reasons = Vec::new();
+        let subject = Arc::clone(&self.targets.get(&pid).ok_or(Ended { pid })?.subject);
         loop {
             // Anew each time: the first try may have loaded the shim.
-            let Some(prospect) = Prospect::of(pid)? else { return Ok(None) };
+            let Some(prospect) = Prospect::of(&subject)? else { return Ok(None) };
             if prospect.cannot_use_gpu {
                 return Ok(Some(Tier::Forked));
             }
@@ -79,14 +92,20 @@ impl Session {
                 let why = if reasons.is_empty() { prospect.why_none() } else { reasons.join("; ") };
                 bail!("{why}");
             };
-            match self.inject_tier(pid, &prospect, number)? {
+            match self.inject_tier(&subject, &prospect, number)? {
                 Answer::Recording => return Ok(Some(tier)),
                 Answer::No(reason) => reasons.push(format!("{tier}: {reason}")),
             }
         }
     }
 
-    fn inject_tier(&mut self, pid: u32, prospect: &Prospect, tier: u64) -> anyhow::Result<Answer> {
+    fn inject_tier(
+        &mut self,
+        subject: &Subject,
+        prospect: &Prospect,
+        tier: u64,
+    ) -> anyhow::Result<Answer> {
+        let pid = subject.pid();
         let Some(shim) = self.shim.clone() else { bail!("there is no shim") };
         let attach = Attach { tier, ..prospect.attach };
         let loaded = prospect.loaded.as_ref();
@@ -100,18 +119,24 @@ impl Session {
             None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
         };
         let beat = || self.connections.iter().for_each(Connection::beat);
-        let request = Request { pid, entry, attach, meanwhile: &beat };
+        let request = Request { process: subject, entry, attach, meanwhile: &beat };
         let (programs, relief, layout) = (&self.programs, &self.relief, self.layout);
         let (words, first_id) =
             (self.selection.shim_calls(), first_call_id(self.connections.len()));
         let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {
-            let site = match (loaded, &handed.library) {
-                (Some(loaded), _) => {
-                    programs.attach_dispatch_site(pid, &loaded.path, loaded.site_offset)?
-                }
-                (None, Some(path)) => programs.attach_dispatch_site(pid, path, shim.site_offset)?,
-                (None, None) => bail!("no library was handed over"),
-            };
+            let site = subject.by_number(|pid| -> anyhow::Result<_> {
+                let (path, offset) = match (loaded, &handed.library) {
+                    (Some(loaded), _) => (loaded.file.path(), loaded.site_offset),
+                    // Our own descriptor: under its own number the process may have another file by now.
+                    (None, Some(library)) => {
+                        (format!("/proc/self/fd/{}", library.as_raw_fd()).into(), shim.site_offset)
+                    }
+                    (None, None) => bail!("no library was handed over"),
+                };
+                let site = programs.attach_dispatch_site(pid, &path, offset)?;
+                loaded.map_or(Ok(()), |loaded| loaded.file.check())?;
+                Ok(site)
+            })?;
             let memory = Memory::adopt(handed.memory, layout)?;
             memory.want_calls(&words, first_id);
             let connection = Connection::to(pid, memory, relief);

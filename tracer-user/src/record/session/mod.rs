@@ -47,10 +47,10 @@ pub struct Session {
     reader: probe::Reader,
     selection: Selection,
     follow: bool,
-    /// Plans that hold in every process.
-    planned: BTreeMap<FileId, Arc<Planned>>,
+    /// Plans that hold in more than one process.
+    planned: BTreeMap<FileId, Vec<Arc<Planned>>>,
     /// Where GPU work is seen from outside, by library.
-    doorbells: BTreeMap<FileId, Doorbells>,
+    doorbells: BTreeMap<FileId, Vec<Arc<Doorbells>>>,
     outside: Outside,
     targets: BTreeMap<u32, Target>,
     /// Thread → process, of every thread that was seen.

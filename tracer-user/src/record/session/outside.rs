@@ -1,11 +1,13 @@
 //! Processes that nothing is put into: their GPU work is seen from outside.
 
+use std::sync::Arc;
+
 use tracer_common::bpf::{BatchRecord, Header, PacketRecord};
 
-use super::{Session, drain::see_thread};
+use super::{Session, attach::remember, drain::see_thread};
 use crate::{
     clock,
-    discover::{FileId, Library, Runtime},
+    discover::{Ended, Library, PlannedFile, Runtime},
     plan::{Process, ProcessMemory},
     probe::Attachment,
     record::{
@@ -29,9 +31,13 @@ impl Session {
             return;
         }
         for library in libraries.iter().filter(|library| library.runtime == Runtime::Hsa) {
-            let path = &library.open_path;
-            let attached = self.doorbells(pid, library).and_then(|Doorbells { stores, ends }| {
-                Ok(self.programs.attach_doorbells(pid, path, &stores, &ends)?)
+            let attached = self.doorbells(pid, library).and_then(|doorbells| {
+                let Doorbells { file, stores, ends, .. } = &*doorbells;
+                self.place(pid, |programs, pid| {
+                    let placed = programs.attach_doorbells(pid, &file.path(), stores, ends)?;
+                    file.check()?;
+                    Ok(placed)
+                })
             });
             let attachment = attached.unwrap_or_else(|error| {
                 self.notice(format!("process {pid}: its GPU work cannot be seen: {error:#}"));
@@ -59,18 +65,23 @@ impl Session {
     }
 
     /// Where the functions that ring doorbells are probed: planned once a library.
-    fn doorbells(&mut self, pid: u32, library: &Library) -> anyhow::Result<Doorbells> {
-        let id: FileId = library.id;
-        if let Some(found) = self.doorbells.get(&id) {
-            return Ok(found.clone());
+    fn doorbells(&mut self, pid: u32, library: &Library) -> anyhow::Result<Arc<Doorbells>> {
+        let known = self.doorbells.get(&library.id).into_iter().flatten();
+        if let Some(found) = self.holding(pid, known, |doorbells| &doorbells.followed)? {
+            return Ok(found);
         }
-        let process = Process::open(pid).ok();
-        let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
-        let found = self.selection.doorbells(library, process)?;
+        let target = self.targets.get(&pid).ok_or(Ended { pid })?;
+        let found = target.subject.by_number(|pid| -> anyhow::Result<_> {
+            let process = Process::open(pid).ok();
+            let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
+            let file = PlannedFile::open(&library.open_path)?;
+            Ok(self.selection.doorbells(library, file, process)?)
+        })?;
         if found.stores.is_empty() {
             anyhow::bail!("{}: no function that rings doorbells was found", library.path.display());
         }
-        self.doorbells.insert(id, found.clone());
+        let found = Arc::new(found);
+        remember(self.doorbells.entry(library.id).or_default(), &found);
         Ok(found)
     }
 
@@ -88,8 +99,9 @@ impl Session {
 
     fn look_into(&mut self, Header { pid, tid, .. }: Header) {
         see_thread(&mut self.threads, &mut self.trace, pid, tid);
+        let subject = self.targets.get(&pid).map(|target| Arc::clone(&target.subject));
         if !self.outside.knows(pid)
-            && let Err(error) = self.outside.add(pid)
+            && let Err(error) = self.outside.add(pid, subject)
         {
             self.notice(format!(
                 "process {pid}: kernels without names and times, its memory cannot be read: {error:#}"

@@ -1,12 +1,13 @@
 //! Looking out for ROCm processes, those of `record -a`.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::Session;
-use crate::discover::{self, FileId};
+use crate::discover::{self, FileId, Subject};
 
 /// How often a program that was executed lately is looked at: it may load a runtime at any moment.
 const YOUNG_INTERVAL: Duration = Duration::from_millis(20);
@@ -23,8 +24,8 @@ pub struct Watch {
     own: Option<FileId>,
     /// Programs that were executed lately, and when.
     young: Vec<(u32, Instant)>,
-    /// Processes that could not be attached to.
-    refused: HashSet<u32>,
+    /// Processes that could not be attached to: when each started, by its number.
+    refused: HashMap<u32, u64>,
     next_young: Instant,
     next_round: Instant,
 }
@@ -36,7 +37,7 @@ impl Watch {
         Self {
             own: FileId::of("/proc/self/exe".as_ref()).ok(),
             young: Vec::new(),
-            refused: HashSet::new(),
+            refused: HashMap::new(),
             next_young: now,
             next_round: now,
         }
@@ -59,13 +60,22 @@ impl Watch {
         if now >= self.next_round {
             found = discover::process_ids();
         }
-        found.retain(|pid| !self.refused.contains(pid));
         found
     }
 
-    fn is_own(&self, pid: u32) -> bool {
-        let executable = FileId::of(format!("/proc/{pid}/exe").as_ref()).ok();
-        executable.is_some() && executable == self.own
+    fn refuse(&mut self, subject: &Subject) {
+        self.refused.insert(subject.pid(), subject.started());
+    }
+
+    fn is_refused(&self, subject: &Subject) -> bool {
+        self.refused.get(&subject.pid()) == Some(&subject.started())
+    }
+
+    fn is_own(&self, subject: &Subject) -> bool {
+        let executable = subject.by_number(|pid| -> anyhow::Result<_> {
+            Ok(FileId::of(format!("/proc/{pid}/exe").as_ref())?)
+        });
+        executable.ok().zip(self.own).is_some_and(|(theirs, own)| theirs.has_inode_of(own))
     }
 }
 
@@ -76,8 +86,11 @@ impl Session {
         let round = now >= watch.next_round;
         for pid in watch.candidates(now) {
             let new = !self.targets.get(&pid).is_some_and(|target| target.is_alive());
-            if new && discover::libraries(pid).is_ok_and(|libraries| !libraries.is_empty()) {
-                self.attach_found(pid)?;
+            let Some(subject) = new.then(|| Subject::open(pid).ok()).flatten() else { continue };
+            if !self.watch.as_ref().is_some_and(|watch| watch.is_refused(&subject))
+                && subject.by_number(discover::libraries).is_ok_and(|found| !found.is_empty())
+            {
+                self.attach_found(Arc::new(subject))?;
             }
         }
         if let Some(watch) = self.watch.as_mut().filter(|_| round) {
@@ -87,19 +100,19 @@ impl Session {
     }
 
     /// Attaches to a process that nobody named. A failure is that process's alone.
-    fn attach_found(&mut self, pid: u32) -> anyhow::Result<()> {
+    fn attach_found(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        if watch.is_own(pid) {
-            watch.refused.insert(pid);
+        if watch.is_own(&subject) {
+            watch.refuse(&subject);
             return Ok(());
         }
-        if let Err(error) = self.attach_running(pid)
-            && discover::process_info(pid).is_ok()
+        if let Err(error) = self.attach_running(Arc::clone(&subject))
+            && subject.is_alive()
         {
             if let Some(watch) = &mut self.watch {
-                watch.refused.insert(pid);
+                watch.refuse(&subject);
             }
-            self.notice(format!("process {pid} is not traced: {error:#}"));
+            self.notice(format!("process {} is not traced: {error:#}", subject.pid()));
         }
         Ok(())
     }

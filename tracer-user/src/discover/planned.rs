@@ -1,0 +1,133 @@
+//! Which file was planned, and whether it still is that file.
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Mode, OFlags, Stat, fstat, open};
+
+/// Which file, as it was: device and inode, and what the kernel changes whenever somebody writes to it,
+/// whatever else he does: size and time of the last change (ctime). An inode alone is another file soon
+/// after its end, and a file that is copied over has other contents under the same inode.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+    size: i64,
+    changed: (i64, i64),
+}
+
+impl FileId {
+    /// Identity of the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `stat`.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self::from(&rustix::fs::stat(path)?))
+    }
+
+    /// Its inode's number.
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Whether it has the same inode, with whatever in it.
+    pub fn has_inode_of(&self, other: Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+impl From<&Stat> for FileId {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+/// A file is not as it was when it was planned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it was replaced or written to while it was looked at")]
+pub struct Changed;
+
+/// A file that is planned, whatever becomes of its name: places in another would be in the middle of
+/// instructions.
+#[derive(Debug)]
+pub struct PlannedFile {
+    file: OwnedFd,
+    id: FileId,
+}
+
+impl PlannedFile {
+    /// Opens it as a name alone, which does nothing, whatever it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let id = FileId::from(&fstat(&file)?);
+        Ok(Self { file, id })
+    }
+
+    /// Which file it is, as it was when it was opened.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// By which this process opens it again.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// Whether it is as it was when it was opened. What was read of it before this, and probes that were
+    /// placed in it before this, are as planned then.
+    ///
+    /// # Errors
+    ///
+    /// [`Changed`] when it is not.
+    pub fn check(&self) -> Result<(), Changed> {
+        let now = fstat(&self.file).map(|stat| FileId::from(&stat));
+        if now == Ok(self.id) { Ok(()) } else { Err(Changed) }
+    }
+}
+
+impl PartialEq for PlannedFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for PlannedFile {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_written_to_in_place_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("library");
+        std::fs::write(&path, "old contents").unwrap();
+        let planned = PlannedFile::open(&path).unwrap();
+        assert_eq!((planned.id(), planned.check()), (FileId::of(&path).unwrap(), Ok(())));
+        // The kernel's time for files goes on in steps.
+        while FileId::of(&path).unwrap() == planned.id() {
+            std::fs::write(&path, "new contents").unwrap();
+        }
+        assert_eq!(planned.check(), Err(Changed));
+        let now = FileId::of(&path).unwrap();
+        assert!(now.has_inode_of(planned.id()));
+        // Whatever is said of its time, and under another name.
+        let past = std::time::SystemTime::UNIX_EPOCH;
+        std::fs::File::open(&path).unwrap().set_modified(past).unwrap();
+        assert_eq!(planned.check(), Err(Changed));
+        assert_eq!(std::fs::read_to_string(planned.path()).unwrap(), "new contents");
+    }
+}

@@ -1,0 +1,184 @@
+//! One process, whatever becomes of its number.
+//!
+//! The kernel gives a process's number to another one soon after the end of the first. Much can be asked
+//! for by number alone: files of `/proc`, `ptrace`, probes. A [`Subject`] keeps the rule for it: what is
+//! read or done by number is this process's if the process has not ended after it; if it has, what was
+//! read is dropped, and what was done undone.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
+};
+
+use super::{DiscoverError, process, process_info};
+
+/// A process has ended. What was found under its number since may be another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("process {pid} has ended")]
+pub struct Ended {
+    /// The number that it had.
+    pub pid: u32,
+}
+
+impl From<Ended> for DiscoverError {
+    fn from(Ended { pid }: Ended) -> Self {
+        Self::NoProcess { pid }
+    }
+}
+
+/// One process: see the module's description.
+#[derive(Debug)]
+pub struct Subject {
+    pid: u32,
+    /// When it started, as `/proc/PID/stat` has it.
+    started: u64,
+    pidfd: OwnedFd,
+}
+
+impl Subject {
+    /// The process that has number `pid` now.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it has ended.
+    pub fn open(pid: u32) -> Result<Self, DiscoverError> {
+        let none = || DiscoverError::NoProcess { pid };
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(none)?;
+        let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(|_| none())?;
+        Self::of(pid, pidfd)
+    }
+
+    /// The process `pid` that a descriptor names, which another of our processes has opened.
+    ///
+    /// # Errors
+    ///
+    /// When it names another one, or one that has ended.
+    pub fn inherited(pid: u32, pidfd: OwnedFd) -> Result<Self, DiscoverError> {
+        let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()));
+        let named = about.ok().and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+            line.trim().parse::<i64>().ok()
+        });
+        match named {
+            Some(named) if named == i64::from(pid) => Self::of(pid, pidfd),
+            _ => Err(DiscoverError::NoProcess { pid }),
+        }
+    }
+
+    fn of(pid: u32, pidfd: OwnedFd) -> Result<Self, DiscoverError> {
+        let started = process(pid)
+            .and_then(|p| p.stat().map_err(|e| DiscoverError::proc(pid, "stat", e)))
+            .map(|stat| stat.starttime);
+        let subject = Self { pid, started: *started.as_ref().unwrap_or(&0), pidfd };
+        if !subject.is_alive() {
+            // A zombie is told as such.
+            process_info(pid)?;
+            return Err(DiscoverError::NoProcess { pid });
+        }
+        started.map(|_| subject)
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// When it started, in ticks of the kernel since the machine did: no two processes of one number have
+    /// the same.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// Whether it has not ended (a zombie has).
+    pub fn is_alive(&self) -> bool {
+        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !matches!(poll(&mut polled, Some(&now)), Ok(ready) if ready > 0)
+    }
+
+    /// Does something by its number. What comes back is of this process, and of no other one.
+    ///
+    /// # Errors
+    ///
+    /// Those of `act`; [`Ended`] when the process has ended meanwhile: what `act` made is dropped, and has to
+    /// undo itself by that.
+    pub fn by_number<T, E: From<Ended>>(
+        &self,
+        act: impl FnOnce(u32) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let made = act(self.pid)?;
+        if self.is_alive() { Ok(made) } else { Err(Ended { pid: self.pid }.into()) }
+    }
+
+    /// Whether it was there, under this number, at `time_ns` of CLOCK_BOOTTIME: it started no later.
+    pub fn was_there_at(&self, time_ns: u64) -> bool {
+        let ns_of_tick = 1_000_000_000 / procfs::ticks_per_second().max(1);
+        self.started <= time_ns / ns_of_tick
+    }
+
+    /// A copy of one of its descriptors: the same open file, with the rights that the process itself has
+    /// to it.
+    ///
+    /// # Errors
+    ///
+    /// When it has no such descriptor, or may not be traced by us.
+    pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
+        let number = i32::try_from(number).map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?)
+    }
+}
+
+impl AsFd for Subject {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn what_is_done_by_the_number_of_the_dead_is_dropped() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let subject = Subject::open(child.id()).unwrap();
+        assert!(subject.is_alive());
+        assert_eq!(subject.by_number(Ok::<_, DiscoverError>).unwrap(), child.id());
+        let ended = subject.by_number(|pid| {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            Ok::<_, DiscoverError>(pid)
+        });
+        assert!(matches!(ended, Err(DiscoverError::NoProcess { .. })), "{ended:?}");
+        assert!(Subject::open(child.id()).is_err());
+        assert!(Subject::open(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_process_was_there_since_it_started() {
+        let before_ns = crate::clock::now_ns();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let subject = Subject::open(child.id()).unwrap();
+        assert!(subject.was_there_at(crate::clock::now_ns()));
+        assert!(!subject.was_there_at(before_ns - 1_000_000_000));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_of_another_process_is_not_taken_for_this_ones() {
+        let own = std::process::id();
+        let other = pidfd_open(rustix::process::getppid().unwrap(), PidfdFlags::empty()).unwrap();
+        assert!(Subject::inherited(own, other).is_err());
+        let own_fd = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+        assert_eq!(Subject::inherited(own, own_fd).unwrap().pid(), own);
+        assert!(Subject::inherited(own, std::fs::File::open("/dev/null").unwrap().into()).is_err());
+    }
+}
