@@ -11,9 +11,11 @@
 pub mod api;
 pub mod calibrate;
 mod clock;
+pub mod demangle;
 pub mod discover;
 pub mod doctor;
 pub mod export;
+mod foreign;
 pub mod inject;
 pub mod join;
 pub mod outside;

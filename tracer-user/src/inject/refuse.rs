@@ -11,7 +11,8 @@ use procfs::process::{Process as Proc, Status};
 use super::{guardian::GUARDIAN, libc::Libc, threads::Threads};
 use crate::{
     clock::Patience,
-    discover::DiscoverError,
+    discover::{self, DiscoverError},
+    foreign,
     plan::{PlanError, Process},
 };
 
@@ -113,7 +114,7 @@ pub struct Feasible {
 impl Feasible {
     /// Looks at process `pid`.
     pub fn look(pid: u32) -> Result<Self, Refused> {
-        crate::discover::process_info(pid)?;
+        discover::process_info(pid)?;
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
         let mut patience = Patience::of(GUARDED_WITHIN);
         let status = loop {
@@ -157,11 +158,9 @@ fn held(status: &Status) -> Option<(Refusal, bool)> {
         let stopped = matches!(state, 'T' | 't');
         return stopped.then_some((Refusal::Stopped(state), state == 't'));
     };
-    let arguments = Proc::new(status.tracerpid).and_then(|process| process.cmdline());
-    let arguments = arguments.unwrap_or_default();
+    let arguments = discover::arguments(tracer).unwrap_or_default();
     let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == GUARDIAN);
-    let comm = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-    Some((Refusal::Traced { tracer, name: comm.trim().to_owned() }, brief))
+    Some((Refusal::Traced { tracer, name: discover::thread_name(tracer, tracer) }, brief))
 }
 
 /// Whether two processes have one memory; false where the kernel does not tell.
@@ -174,11 +173,9 @@ fn share_memory(first: i32, second: i32) -> bool {
 
 /// By the header of its executable.
 fn is_32_bit(pid: u32) -> bool {
-    use std::io::Read as _;
-    let mut header = [0; 5];
-    std::fs::File::open(format!("/proc/{pid}/exe"))
-        .and_then(|mut file| file.read_exact(&mut header))
-        .is_ok_and(|()| header == *b"\x7fELF\x01")
+    let program = foreign::File::open(format!("/proc/{pid}/exe").as_ref());
+    let header = program.and_then(|program| program.beginning(5));
+    header.is_ok_and(|header| header == *b"\x7fELF\x01")
 }
 
 #[cfg(test)]

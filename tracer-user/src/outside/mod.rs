@@ -29,7 +29,7 @@ use crate::{
     trace::{TraceError, Writer},
 };
 use code_objects::CodeObjects;
-pub use code_objects::fuzz_code_object;
+pub use code_objects::{fuzz_code_object, fuzz_code_object_list};
 use packet::Content;
 use queue::{Queue, Sight};
 use signals::{Fate, Signals};
@@ -38,6 +38,8 @@ use signals::{Fate, Signals};
 const LOOK_NS: u64 = 1_000_000_000;
 /// How often they are with one: a kernel without a name.
 const LOOK_AGAIN_NS: u64 = 20_000_000;
+/// Between looks goes by this many times as long as they take the CPU, whatever there is to be read.
+const PAUSE: u64 = 3;
 /// Records of a process that has ended come no later.
 const QUIET_NS: u64 = 2_000_000_000;
 /// Shims number what they see from below.
@@ -63,6 +65,8 @@ struct Target {
     process: Option<Process>,
     objects: Option<CodeObjects>,
     looked_ns: u64,
+    /// How long the last look kept the CPU.
+    look_took_ns: u64,
     /// Kernels that have a name, or do not get one.
     kernels: HashSet<u64>,
     /// A packet's kernel had no name at the last look.
@@ -220,8 +224,11 @@ impl Outside {
         {
             self.horizon_ns = asked_ns;
         }
+        let look_took_ns: u64 = self.targets.values().map(|target| target.look_took_ns).sum();
         for (&pid, target) in &mut self.targets {
-            let every_ns = if target.unnamed { LOOK_AGAIN_NS } else { LOOK_NS };
+            let soon =
+                target.unnamed || target.objects.as_ref().is_some_and(CodeObjects::is_unfinished);
+            let every_ns = if soon { LOOK_AGAIN_NS } else { LOOK_NS }.max(look_took_ns * PAUSE);
             target.look(pid, every_ns, joiner, trace)?;
             target.queues.values_mut().for_each(Queue::age);
             target.settle(self.horizon_ns, now_ns, joiner, trace)?;
@@ -310,7 +317,7 @@ impl Target {
         trace: &mut Writer,
     ) -> Result<(), TraceError> {
         let now_ns = clock::now_ns();
-        if now_ns.saturating_sub(self.looked_ns) < every_ns {
+        if now_ns.saturating_sub(self.looked_ns) < every_ns.max(self.look_took_ns * PAUSE) {
             return Ok(());
         }
         // What is new now may have been there since just after the last look.
@@ -319,7 +326,10 @@ impl Target {
         let (Some(process), Some(objects)) = (&self.process, &mut self.objects) else {
             return Ok(());
         };
-        for kernel in objects.news(process) {
+        let began_ns = clock::of_this_thread_ns();
+        let news = objects.news(process);
+        self.look_took_ns = clock::of_this_thread_ns().saturating_sub(began_ns);
+        for kernel in news {
             self.kernels.insert(kernel.object);
             let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };
             joiner.frame(pid, 0, Frame::Symbol(symbol, kernel.name), trace)?;

@@ -15,10 +15,17 @@ const MAX_FUNCTIONS: usize = 64;
 
 const IDENTITY: Identity = Identity { device_major: 0, device_minor: 1, inode: 1 };
 
-/// A process that has the input mapped as it is, with the input's bytes for memory everywhere.
-struct Echo<'a> {
+/// A process of a fuzz target, which has the input mapped as it is, with the input's bytes for memory everywhere.
+pub struct Echo<'a> {
     bytes: &'a [u8],
     mappings: Vec<Mapping>,
+}
+
+impl<'a> Echo<'a> {
+    /// With nothing mapped.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, mappings: Vec::new() }
+    }
 }
 
 impl ProcessMemory for Echo<'_> {
