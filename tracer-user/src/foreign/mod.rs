@@ -8,9 +8,9 @@
 //!   mapped: a file that shrinks ends in an error;
 //! - [`text`] reads a file of `/proc`, up to a length, and [`maps`] what a process has mapped.
 //!
-//! A file system can make whoever reads it wait. The kernel keeps roctap out of those that users serve
-//! (FUSE), unless `/etc/fuse.conf` says `user_allow_other`; a network file system whose server is gone
-//! holds roctap as it holds the process.
+//! What cannot be kept off: a file system can make whoever reads from it wait. The kernel keeps root out of
+//! those that users serve (FUSE), unless `/etc/fuse.conf` says `user_allow_other`. A network file system
+//! whose server is gone holds roctap as it holds the process.
 
 mod contents;
 mod file;

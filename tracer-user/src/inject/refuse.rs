@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use procfs::process::{Process as Proc, Status};
+use procfs::{
+    FromBufRead as _,
+    process::{Process as Proc, Status},
+};
 
 use super::{guardian::GUARDIAN, libc::Libc, threads::Threads};
 use crate::{
@@ -118,7 +121,9 @@ impl Feasible {
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
         let mut patience = Patience::of(GUARDED_WITHIN);
         let status = loop {
-            let status = proc.status()?;
+            let text = foreign::text(format!("/proc/{pid}/status").as_ref())
+                .map_err(procfs::ProcError::from)?;
+            let status = Status::from_buf_read(foreign::lossy(&text).as_bytes())?;
             match held(&status) {
                 None => break status,
                 Some((refusal, brief)) if !brief || patience.has_ended() => {

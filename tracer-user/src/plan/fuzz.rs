@@ -10,6 +10,8 @@ use super::{
 };
 use crate::discover::Function;
 
+/// More than this is nowhere mapped in one piece.
+const MAX_READ_BYTES: usize = 1 << 20;
 /// Functions that are planned of one input.
 const MAX_FUNCTIONS: usize = 64;
 
@@ -30,7 +32,7 @@ impl<'a> Echo<'a> {
 
 impl ProcessMemory for Echo<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        if self.bytes.is_empty() {
+        if self.bytes.is_empty() || buffer.len() > MAX_READ_BYTES {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         for (index, byte) in buffer.iter_mut().enumerate() {
