@@ -1,5 +1,6 @@
 // Preloaded into a program of the HSA runtime. Adds to the list of code objects that the runtime keeps for
-// debuggers what HOSTILE_URIS names, separated by spaces; a last entry leads back to the first one.
+// debuggers what HOSTILE_URIS names, separated by spaces, as soon as the file HOSTILE_GO is there; a last
+// entry leads back to the first one.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -10,19 +11,14 @@
 static struct link_map entries[64];
 static int count;
 
-static void append(struct r_debug *list) {
+// The runtime itself looks for the end of its list when it loads a code object: not before it has.
+static void *add(void *go) {
+  while (access(go, F_OK) != 0) usleep(10000);
+  struct r_debug *list = dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");
+  if (list == NULL || list->r_map == NULL) abort();
   struct link_map *last = list->r_map;
-  if (last == NULL) return;
-  while (last->l_next != NULL && last != &entries[0]) last = last->l_next;
-  if (last != &entries[0]) last->l_next = &entries[0];
-}
-
-static void *keep_adding(void *unused) {
-  (void)unused;
-  for (;; usleep(10000)) {
-    struct r_debug *list = dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");
-    if (list != NULL) append(list);
-  }
+  while (last->l_next != NULL) last = last->l_next;
+  last->l_next = &entries[0];
   return NULL;
 }
 
@@ -38,5 +34,5 @@ __attribute__((constructor)) static void begin(void) {
   if (count == 0) return;
   entries[count - 1].l_next = &entries[0];
   pthread_t thread;
-  pthread_create(&thread, NULL, keep_adding, NULL);
+  pthread_create(&thread, NULL, add, getenv("HOSTILE_GO"));
 }

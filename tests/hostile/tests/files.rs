@@ -56,7 +56,15 @@ fn listing(scene: &Scene, uris: &[String]) -> Command {
     let mut program = scene.command(app("loop"));
     program.args(["0", "1", "200"]);
     program.env("LD_PRELOAD", built().join("list.so")).env("HOSTILE_URIS", uris.join(" "));
+    program.env("HOSTILE_GO", scene.path("go"));
     program
+}
+
+/// Starts one that lists code objects: it does when it has loaded its own.
+fn start_listing(scene: &Scene, program: &mut Command) -> Running {
+    let target = Running::start(program);
+    fs::write(scene.path("go"), "").expect("a file");
+    target
 }
 
 /// A code object that has one kernel.
@@ -170,7 +178,7 @@ fn hostile_code_objects_that_are_no_files_are_passed_over() {
         "memory://1#offset=0&size=0xffffffffffffffff".to_owned(),
         behind,
     ];
-    let target = Running::start(as_nobody(&mut listing(&scene, &uris)));
+    let target = start_listing(&scene, as_nobody(&mut listing(&scene, &uris)));
     let other = healthy(&scene);
     let recording = Recording::of(&scene, &[target.pid(), other.pid()]);
     recording.wait_for("behind_all", other.pid());
@@ -187,7 +195,7 @@ fn hostile_sparse_code_object_does_not_fill_the_memory() {
     sparse_library(&sparse, SYMTAB, 2 << 30);
     let behind = code_object(&scene.path("behind.so"), "behind_all");
     let uris = [format!("file://{}", sparse.display()), behind];
-    let target = Running::start(as_nobody(&mut listing(&scene, &uris)));
+    let target = start_listing(&scene, as_nobody(&mut listing(&scene, &uris)));
     let recording = Recording::of(&scene, &[target.pid()]);
     recording.wait_for("behind_all", target.pid());
     recording.end();
@@ -253,7 +261,7 @@ fn hostile_links_of_a_code_object_stay_inside_the_root() {
     confined.arg(program.get_program()).args(program.get_args());
     // What roctap would find.
     symlink(hidden.join("secret.so"), hidden.join("link")).expect("link");
-    let target = Running::start(&mut confined);
+    let target = start_listing(&scene, &mut confined);
     let recording = Recording::of(&scene, &[target.pid()]);
     recording.wait_for("behind_all", target.pid());
     let (_, trace) = recording.end();
@@ -271,7 +279,7 @@ fn hostile_code_object_that_only_root_can_read() {
     symlink("/etc/shadow", &link).expect("link");
     let behind = code_object(&scene.path("behind.so"), "behind_all");
     let uris = [uri, format!("file://{}", link.display()), behind];
-    let target = Running::start(as_nobody(&mut listing(&scene, &uris)));
+    let target = start_listing(&scene, as_nobody(&mut listing(&scene, &uris)));
     let recording = Recording::of(&scene, &[target.pid()]);
     recording.wait_for("behind_all", target.pid());
     let (_, trace) = recording.end();
@@ -292,7 +300,7 @@ fn hostile_name_that_demangles_without_end_is_cut() {
     }
     let scene = scene();
     let uris = [code_object(&scene.path("name.so"), &mangled)];
-    let target = Running::start(as_nobody(&mut listing(&scene, &uris)));
+    let target = start_listing(&scene, as_nobody(&mut listing(&scene, &uris)));
     let recording = Recording::of(&scene, &[target.pid()]);
     recording.wait_for(&mangled, target.pid());
     let (_, trace) = recording.end();
