@@ -11,10 +11,12 @@
 pub mod api;
 pub mod calibrate;
 mod clock;
+pub mod demangle;
 pub mod discover;
 pub mod doctor;
 pub mod export;
 mod files;
+mod foreign;
 pub mod inject;
 pub mod join;
 pub mod outside;

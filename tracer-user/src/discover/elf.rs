@@ -1,22 +1,22 @@
 //! Exported functions of an ELF library, and where they are in the file.
 
-use std::{
-    fs::File,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use object::{
     Endianness, Object as _, ObjectSymbol as _, SymbolKind,
     elf::FileHeader64,
     read::{
-        ReadCache, ReadRef,
+        ReadRef as _,
         elf::{ElfFile64, ProgramHeader as _},
     },
 };
 
+use crate::foreign::{Contents, File, Source, View};
+
 /// Longest function body that is read, bytes.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+/// Segments that are considered; libraries have four to six.
+const MAX_SEGMENTS: usize = 64;
 
 /// Why a library's functions could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -61,9 +61,9 @@ pub struct Function {
 }
 
 /// An ELF library on disk.
-pub struct Image {
+pub struct Image<S: Source = File> {
     path: PathBuf,
-    file: ReadCache<File>,
+    contents: Contents<S>,
 }
 
 struct Segment {
@@ -82,11 +82,18 @@ impl Image {
     pub fn open(path: &Path) -> Result<Self, ElfError> {
         let file =
             File::open(path).map_err(|cause| ElfError::Open { path: path.to_owned(), cause })?;
-        Ok(Self { path: path.to_owned(), file: ReadCache::new(file) })
+        Ok(Self::of(file, path))
+    }
+}
+
+impl<S: Source> Image<S> {
+    /// A library that is known by `path`.
+    pub(crate) fn of(source: S, path: &Path) -> Self {
+        Self { path: path.to_owned(), contents: Contents::of(source) }
     }
 
-    fn parse(&self) -> Result<ElfFile64<'_, Endianness, Blocks<'_>>, ElfError> {
-        let elf = ElfFile64::<Endianness, _>::parse(Blocks(&self.file))
+    fn parse(&self) -> Result<ElfFile64<'_, Endianness, View<'_, S>>, ElfError> {
+        let elf = ElfFile64::<Endianness, _>::parse(self.contents.view())
             .map_err(|cause| ElfError::Format { path: self.path.clone(), cause })?;
         match elf.architecture() {
             object::Architecture::X86_64 => Ok(elf),
@@ -135,45 +142,16 @@ impl Image {
     /// The code of `function`, at most a mebibyte of it.
     pub fn code(&self, function: &Function) -> Option<&[u8]> {
         let size = function.size.clamp(16, MAX_FUNCTION_BYTES);
-        (&self.file).read_bytes_at(function.file_offset, size).ok()
+        self.contents.view().read_bytes_at(function.file_offset, size).ok()
     }
 }
 
-/// A file whose strings are read by the block: one by one, each costs two system calls, and a library
-/// has up to some 100,000 names.
-#[derive(Clone, Copy)]
-struct Blocks<'d>(&'d ReadCache<File>);
-
-/// Bytes of a block.
-const BLOCK: u64 = 64 << 10;
-
-impl<'d> ReadRef<'d> for Blocks<'d> {
-    fn len(self) -> Result<u64, ()> {
-        self.0.len()
-    }
-
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
-        self.0.read_bytes_at(offset, size)
-    }
-
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
-        let start = range.start - range.start % BLOCK;
-        let bytes = self.len()?.saturating_sub(start).min(BLOCK);
-        let block = self.read_bytes_at(start, bytes)?;
-        let end = block.len().min(range.end.saturating_sub(start) as usize);
-        let here = block.get((range.start - start) as usize..end).unwrap_or_default();
-        match here.iter().position(|&byte| byte == delimiter) {
-            Some(length) => Ok(&here[..length]),
-            None => self.0.read_bytes_at_until(range, delimiter),
-        }
-    }
-}
-
-fn segments<'d>(elf: &ElfFile64<'d, Endianness, Blocks<'d>>) -> Vec<Segment> {
+fn segments<'d, S: Source>(elf: &ElfFile64<'d, Endianness, View<'d, S>>) -> Vec<Segment> {
     let endian = elf.endian();
     elf.elf_program_headers()
         .iter()
         .filter(|header| header.p_type(endian) == object::elf::PT_LOAD)
+        .take(MAX_SEGMENTS)
         .map(|header: &<FileHeader64<Endianness> as object::read::elf::FileHeader>::ProgramHeader| {
             Segment {
                 address: header.p_vaddr(endian),
@@ -191,6 +169,21 @@ fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
         .iter()
         .find(|s| s.executable && address >= s.address && address - s.address < s.file_size)?;
     segment.offset.checked_add(address - segment.address)
+}
+
+/// Reads whatever `bytes` are as a library: the body of a fuzz target.
+///
+/// # Panics
+///
+/// When its functions are not in their order.
+pub fn fuzz_elf(bytes: &[u8]) {
+    let image = Image::of(bytes, Path::new("input"));
+    let _ = image.variables();
+    let functions = image.functions(|_| true).unwrap_or_default();
+    assert!(functions.is_sorted_by_key(|function| function.address));
+    for function in &functions {
+        let _ = image.code(function);
+    }
 }
 
 #[cfg(test)]
@@ -215,27 +208,5 @@ mod tests {
         found.dedup();
         assert!(found.len() > 1000);
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn strings_at_the_ends_of_blocks_and_of_the_file() {
-        let mut bytes = vec![b'x'; 3 * BLOCK as usize];
-        for at in [BLOCK - 1, BLOCK + 5, 2 * BLOCK + 5] {
-            bytes[at as usize] = 0;
-        }
-        let mut file = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut file, &bytes).unwrap();
-        let cache = ReadCache::new(file);
-        let until = |start: u64, end: u64| Blocks(&cache).read_bytes_at_until(start..end, 0);
-        let end = bytes.len() as u64;
-        assert_eq!(until(BLOCK - 3, end).unwrap().len(), 2);
-        assert_eq!(until(BLOCK - 1, end).unwrap().len(), 0);
-        assert_eq!(until(BLOCK, end).unwrap().len(), 5);
-        // Over the border of two blocks.
-        assert_eq!(until(2 * BLOCK - 7, end).unwrap().len(), 12);
-        // No end: of the range, of the file; and nothing there.
-        for (start, end) in [(BLOCK, BLOCK + 5), (2 * BLOCK + 6, end), (end, end + 9), (9, 3)] {
-            until(start, end).unwrap_err();
-        }
     }
 }

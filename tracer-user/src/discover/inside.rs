@@ -4,14 +4,17 @@
 //! the threads would name the calls, but that means stopping them; this looks from outside, at the
 //! stacks of threads that wait in a system call, and can only tell that there may be such calls.
 
-use std::{fs, fs::File, os::unix::fs::FileExt as _};
-
-use procfs::process::{MMPermissions, MMapPath};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt as _};
 
 use super::{DiscoverError, Runtime, process};
+use crate::foreign::{self, Maps};
 
 /// How much of a stack is looked at, bytes.
 const STACK_BYTES: usize = 16 << 10;
+/// Pieces of runtime libraries that are looked for.
+const MAX_PIECES: usize = 64;
+/// Threads that are looked at.
+const MAX_THREADS: usize = 4096;
 
 /// Threads at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,26 +32,23 @@ pub struct Inside {
 /// When the process does not exist or may not be read.
 pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
     let process = process(pid)?;
-    let maps = process.maps().map_err(|e| DiscoverError::proc(pid, "maps", e))?;
-    let code: Vec<(u64, u64)> = maps
-        .into_iter()
-        .filter(|map| map.perms.contains(MMPermissions::EXECUTE))
-        .filter(|map| match &map.pathname {
-            MMapPath::Path(path) => path
-                .file_name()
-                .is_some_and(|name| Runtime::of_file_name(&name.to_string_lossy()).is_some()),
-            _ => false,
-        })
-        .map(|map| map.address)
+    let maps = Maps::of(pid).map_err(|e| DiscoverError::proc(pid, "maps", e.into()))?;
+    let is_runtime =
+        |name: &std::ffi::OsStr| Runtime::of_file_name(&name.to_string_lossy()).is_some();
+    let code: Vec<Range<u64>> = maps
+        .iter()
+        .filter(|map| map.executable && map.file_name().is_some_and(is_runtime))
+        .map(|map| map.range)
+        .take(MAX_PIECES)
         .collect();
     let memory =
         File::open(format!("/proc/{pid}/mem")).map_err(|_| DiscoverError::NotPermitted { pid })?;
     let tasks = process.tasks().map_err(|e| DiscoverError::proc(pid, "task", e))?;
     let mut inside = Inside::default();
-    for task in tasks.flatten() {
-        let state = fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", task.tid));
+    for task in tasks.flatten().take(MAX_THREADS) {
+        let state = foreign::text(format!("/proc/{pid}/task/{}/syscall", task.tid).as_ref());
         let Ok(state) = state else { continue };
-        match stack_pointer(&state) {
+        match stack_pointer(&foreign::lossy(&state)) {
             None => inside.running += 1,
             Some(sp) if returns_into(&memory, sp, &code) => inside.waiting += 1,
             Some(_) => {}
@@ -59,18 +59,18 @@ pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
 
 /// The stack pointer in `/proc/PID/task/TID/syscall`: the last but one field; none of a thread that
 /// runs.
-fn stack_pointer(state: &str) -> Option<u64> {
+pub fn stack_pointer(state: &str) -> Option<u64> {
     let field = state.split_whitespace().rev().nth(1)?;
     u64::from_str_radix(field.strip_prefix("0x")?, 16).ok()
 }
 
-fn returns_into(memory: &File, sp: u64, code: &[(u64, u64)]) -> bool {
+fn returns_into(memory: &File, sp: u64, code: &[Range<u64>]) -> bool {
     let mut stack = vec![0; STACK_BYTES];
     // Less than asked for where the stack ends.
     let read = memory.read_at(&mut stack, sp).unwrap_or(0);
     stack[..read].as_chunks::<8>().0.iter().any(|word| {
         let address = u64::from_ne_bytes(*word);
-        code.iter().any(|&(start, end)| start <= address && address < end)
+        code.iter().any(|range| range.contains(&address))
     })
 }
 

@@ -3,7 +3,7 @@
 //! A library is identified by the file that is mapped, as it is then, never by its path: the process may live in
 //! another mount namespace, and the file may have been replaced since. It is opened through
 //! `/proc/PID/map_files`, which names the mapped inode itself, or, where that is not permitted,
-//! through `/proc/PID/root`, when device and inode agree.
+//! through `/proc/PID/root`, when the inode agrees.
 
 mod elf;
 mod inside;
@@ -11,7 +11,8 @@ mod planned;
 mod predict;
 mod subject;
 
-pub use elf::{ElfError, Function, Image};
+pub use elf::{ElfError, Function, Image, fuzz_elf};
+pub(crate) use inside::stack_pointer;
 pub use inside::{Inside, threads_inside};
 pub use planned::{Changed, FileId, PlannedFile};
 pub use predict::{candidates, find_executable};
@@ -19,19 +20,23 @@ pub use subject::{Ended, Subject};
 
 use std::{
     collections::BTreeMap,
-    ffi::CStr,
-    io::{self, Read as _},
+    ffi::{CStr, OsString},
+    io,
     ops::Range,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use procfs::process::{MMapPath, Process};
+use procfs::process::Process;
 use tracer_common::activity::Domain;
 
 use crate::{
+    foreign::{self, Map, Maps},
     shown,
     trace::limits::{MAX_COMMAND, cut},
 };
+
+/// Files of one kind that are looked at in a process, which maps one or two.
+const MAX_FILES: usize = 16;
 
 /// File name of the shim.
 pub const SHIM_FILE_NAME: &str = "libroctap_shim.so";
@@ -104,7 +109,8 @@ impl Library {
     /// The release in the library's resolved file name: `5.2.50203` of `libamdhip64.so.5.2.50203`.
     /// Empty when the name has none.
     pub fn version(&self) -> String {
-        let real = std::fs::canonicalize(&self.open_path).unwrap_or_else(|_| self.path.clone());
+        let file = foreign::File::open(&self.open_path).ok();
+        let real = file.and_then(|file| file.real_path()).unwrap_or_else(|| self.path.clone());
         let name = real.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let version = name.strip_prefix(self.runtime.file_prefix()).unwrap_or_default();
         version.trim_start_matches('.').to_owned()
@@ -187,24 +193,22 @@ pub fn process_info(pid: u32) -> Result<ProcessInfo, DiscoverError> {
     if matches!(stat.state, 'Z' | 'X') {
         return Err(DiscoverError::Zombie { pid, name: stat.comm });
     }
-    let command =
-        match command_line(pid).map_err(|e| DiscoverError::proc(pid, "cmdline", e.into()))? {
-            none if none.is_empty() => format!("[{}]", stat.comm),
-            command => command,
-        };
+    let command = match arguments(pid) {
+        Err(error) => return Err(DiscoverError::proc(pid, "cmdline", error.into())),
+        Ok(none) if none.is_empty() => format!("[{}]", stat.comm),
+        Ok(arguments) => cut(&arguments.join(" "), MAX_COMMAND).into_owned(),
+    };
     Ok(ProcessInfo { pid, command })
 }
 
-/// The command line of process `pid`, joined by spaces; of a long one the beginning. A program can make
-/// it as long as its memory, and of any bytes.
-fn command_line(pid: u32) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(format!("/proc/{pid}/cmdline"))?;
+/// The arguments of process `pid`, empty ones left out; of many the beginning. A program can make them as
+/// long as its memory, and of any bytes.
+pub(crate) fn arguments(pid: u32) -> io::Result<Vec<String>> {
     // One byte more, which shows that it goes on.
-    file.take(MAX_COMMAND as u64 + 1).read_to_end(&mut bytes)?;
-    let parts = bytes.split(|&byte| byte == 0).filter(|part| !part.is_empty());
-    let command = parts.map(shown::text_of).collect::<Vec<_>>().join(" ");
-    Ok(cut(&command, MAX_COMMAND).into_owned())
+    let path = format!("/proc/{pid}/cmdline");
+    let bytes = foreign::beginning(path.as_ref(), MAX_COMMAND as u64 + 1)?;
+    let arguments = bytes.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
+    Ok(arguments.map(shown::text_of).collect())
 }
 
 /// The runtime libraries that process `pid` maps now.
@@ -241,19 +245,26 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The file that process `pid` maps at `range`, where the kernel calls it `path`; none when it
-    /// cannot be opened.
-    pub(crate) fn mapped(pid: u32, range: Range<u64>, path: &Path, inode: u64) -> Option<Self> {
-        let mapped =
-            PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end));
-        // The kernel marks a replaced file: "/usr/lib/libx.so (deleted)".
-        let shown = path.to_string_lossy();
-        let shown = PathBuf::from(shown.strip_suffix(" (deleted)").unwrap_or(&shown).to_owned());
-        let rooted = PathBuf::from(format!("/proc/{pid}/root{}", shown.display()));
-        let opened = FileId::of(&mapped).map(|id| (mapped, id)).ok().or_else(|| {
-            FileId::of(&rooted).ok().filter(|id| id.inode() == inode).map(|id| (rooted, id))
-        });
-        opened.map(|(open_path, id)| Self { path: shown, open_path, id })
+    /// The file that process `pid` has mapped; none when it cannot be opened.
+    pub(crate) fn mapped(pid: u32, map: &Map<'_>) -> Option<Self> {
+        let Range { start, end } = map.range;
+        let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+        let path = map.plain_path()?;
+        let opened = match FileId::of(&mapped) {
+            Ok(id) => (mapped, id),
+            // Not permitted.
+            Err(_) => {
+                let file = foreign::File::of_process(pid, &path).ok()?;
+                let id = FileId::from(file.attributes());
+                let mut rooted = OsString::from(format!("/proc/{pid}/root"));
+                rooted.push(&path);
+                // A link of the process's could lead elsewhere from here.
+                let same = id.inode() == map.inode && FileId::of(rooted.as_ref()).ok() == Some(id);
+                same.then(|| (rooted.into(), id))?
+            }
+        };
+        let (open_path, id) = opened;
+        Some(Self { path, open_path, id })
     }
 }
 
@@ -262,20 +273,23 @@ pub(crate) fn mapped<T>(
     pid: u32,
     wanted: impl Fn(&str) -> Option<T>,
 ) -> Result<Vec<(T, File)>, DiscoverError> {
-    let maps = process(pid)?.maps().map_err(|e| DiscoverError::proc(pid, "maps", e))?;
+    let maps = Maps::of(pid).map_err(|e| DiscoverError::proc(pid, "maps", e.into()))?;
     let (mut found, mut unopened) = (BTreeMap::new(), BTreeMap::new());
-    for map in maps {
-        let MMapPath::Path(path) = &map.pathname else { continue };
-        let name = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
+    for map in maps.iter() {
+        let name = map.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
         let Some(wanted) = wanted(&name) else { continue };
-        let key = (map.dev, map.inode);
+        let key = (map.device, map.inode);
         if found.contains_key(&key) {
             continue;
         }
-        if let Some(file) = File::mapped(pid, map.address.0..map.address.1, path, map.inode) {
+        if found.len() >= MAX_FILES {
+            tracing::info!("process {pid}: more than {MAX_FILES} files like {name} are mapped");
+            break;
+        }
+        if let Some(file) = File::mapped(pid, &map) {
             found.insert(key, (wanted, file));
         } else {
-            unopened.insert(key, path.clone());
+            unopened.insert(key, map.plain_path().unwrap_or_default());
         }
     }
     unopened.retain(|key, _| !found.contains_key(key));
@@ -324,6 +338,7 @@ pub fn has_thread(pid: u32, name: &CStr) -> bool {
 
 /// The name of a thread, or empty.
 pub fn thread_name(pid: u32, tid: u32) -> String {
-    let name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    let path = format!("/proc/{pid}/task/{tid}/comm");
+    let name = foreign::text(path.as_ref()).unwrap_or_default();
     shown::text_of(name.trim_ascii_end())
 }

@@ -1,8 +1,12 @@
 //! Which file was planned, and whether it still is that file.
 
 use std::{
+    fs::Metadata,
     io,
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
 };
 
@@ -47,6 +51,17 @@ impl From<&Stat> for FileId {
             inode: stat.st_ino,
             size: stat.st_size,
             changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+impl From<&Metadata> for FileId {
+    fn from(file: &Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+            size: file.size().cast_signed(),
+            changed: (file.ctime(), file.ctime_nsec()),
         }
     }
 }

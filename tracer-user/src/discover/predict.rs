@@ -8,7 +8,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -16,6 +16,7 @@ use std::{
 use object::{elf, read::elf::Dyn as _, read::elf::ElfFile64};
 
 use super::{FileId, Library, Runtime};
+use crate::foreign::{Contents, File};
 
 /// The runtime libraries that `command` is likely to map.
 pub fn candidates(command: &OsStr) -> Vec<Library> {
@@ -34,7 +35,7 @@ pub fn candidates(command: &OsStr) -> Vec<Library> {
         .filter_map(|path| {
             let name = path.file_name()?.to_str()?;
             let runtime = Runtime::of_file_name(name)?;
-            let id = FileId::of(&path).ok()?;
+            let id = FileId::from(File::open(&path).ok()?.attributes());
             seen.insert(id).then(|| Library { runtime, open_path: path.clone(), path, id })
         })
         .collect()
@@ -80,8 +81,8 @@ fn run_path(executable: &Path) -> Vec<PathBuf> {
 }
 
 fn read_run_path(executable: &Path) -> Option<Vec<PathBuf>> {
-    let cache = object::read::ReadCache::new(File::open(executable).ok()?);
-    let elf = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
+    let contents = Contents::of(File::open(executable).ok()?);
+    let elf = ElfFile64::<object::Endianness, _>::parse(contents.view()).ok()?;
     let (endian, data) = (elf.endian(), elf.data());
     let sections = elf.elf_section_table();
     let (entries, strings_index) = sections.dynamic(endian, data).ok().flatten()?;

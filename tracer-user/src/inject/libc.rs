@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Refusal, refuse::Refused};
 use crate::{
-    discover,
+    discover, foreign,
     plan::{Binary, Located, Mapping, Process, ProcessMemory as _},
 };
 
@@ -12,6 +12,8 @@ use crate::{
 const GLIBC: std::ops::RangeInclusive<u32> = 28..=42;
 /// As much of the library as is searched for its release, bytes.
 const MAX_BYTES: u64 = 8 << 20;
+/// Pieces in which it is mapped as code: one, as a rule.
+const MAX_PIECES: usize = 8;
 
 /// A process's C library.
 pub struct Libc {
@@ -95,9 +97,7 @@ fn part_of_libc(name: &str) -> Option<Part> {
 
 /// The minor release that glibc says of itself: "GNU C Library (…) stable release version 2.36."
 fn release(path: &Path) -> Option<u32> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    let bytes = foreign::File::open(path).ok()?.beginning(MAX_BYTES).ok()?;
     let at = find(&bytes, b"GNU C Library ")?;
     let banner = String::from_utf8_lossy(bytes.get(at..at + 200)?).into_owned();
     let (_, rest) = banner.split_once("version 2.")?;
@@ -112,7 +112,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 fn syscall_instruction(process: &Process, library: &Path) -> Option<u64> {
     let binary = Binary::open(library).ok()?;
     let is_code = |mapping: &&Mapping| mapping.executable && mapping.is_of(&binary);
-    for mapping in process.mappings().iter().filter(is_code) {
+    for mapping in process.mappings().iter().filter(is_code).take(MAX_PIECES) {
         let bytes = (mapping.end - mapping.start).min(MAX_BYTES);
         let mut code = vec![0; usize::try_from(bytes).ok()?];
         process.read(mapping.start, &mut code).ok()?;

@@ -11,6 +11,7 @@
 //! * [`bootstrap`]: the code of the new thread.
 
 mod bootstrap;
+mod fuzz;
 mod guardian;
 mod libc;
 mod memfd;
@@ -21,6 +22,7 @@ mod threads;
 mod tracee;
 mod victim;
 
+pub use fuzz::{fuzz_link_map, fuzz_process_texts, fuzz_seccomp};
 pub use guardian::{GUARDIAN, guardian};
 pub use refuse::{Refusal, Refused};
 pub(crate) use tracee::Thread;

@@ -6,12 +6,16 @@ use std::{
     time::Duration,
 };
 
-use procfs::process::{Process as Proc, Status};
+use procfs::{
+    FromBufRead as _,
+    process::{Process as Proc, Status},
+};
 
 use super::{guardian::GUARDIAN, libc::Libc, threads::Threads};
 use crate::{
     clock::Patience,
-    discover::{DiscoverError, Ended, Subject},
+    discover::{self, DiscoverError, Ended, Subject},
+    foreign,
     plan::{PlanError, Process},
 };
 
@@ -120,11 +124,13 @@ impl Feasible {
     }
 
     fn look_by_number(pid: u32) -> Result<Self, Refused> {
-        crate::discover::process_info(pid)?;
+        discover::process_info(pid)?;
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
         let mut patience = Patience::of(GUARDED_WITHIN);
         let status = loop {
-            let status = proc.status()?;
+            let text = foreign::text(format!("/proc/{pid}/status").as_ref())
+                .map_err(procfs::ProcError::from)?;
+            let status = Status::from_buf_read(foreign::lossy(&text).as_bytes())?;
             match held(&status) {
                 None => break status,
                 Some((refusal, brief)) if !brief || patience.has_ended() => {
@@ -164,11 +170,9 @@ fn held(status: &Status) -> Option<(Refusal, bool)> {
         let stopped = matches!(state, 'T' | 't');
         return stopped.then_some((Refusal::Stopped(state), state == 't'));
     };
-    let arguments = Proc::new(status.tracerpid).and_then(|process| process.cmdline());
-    let arguments = arguments.unwrap_or_default();
+    let arguments = discover::arguments(tracer).unwrap_or_default();
     let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == GUARDIAN);
-    let comm = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-    Some((Refusal::Traced { tracer, name: comm.trim().to_owned() }, brief))
+    Some((Refusal::Traced { tracer, name: discover::thread_name(tracer, tracer) }, brief))
 }
 
 /// Whether two processes have one memory; false where the kernel does not tell.
@@ -181,11 +185,9 @@ fn share_memory(first: i32, second: i32) -> bool {
 
 /// By the header of its executable.
 fn is_32_bit(pid: u32) -> bool {
-    use std::io::Read as _;
-    let mut header = [0; 5];
-    std::fs::File::open(format!("/proc/{pid}/exe"))
-        .and_then(|mut file| file.read_exact(&mut header))
-        .is_ok_and(|()| header == *b"\x7fELF\x01")
+    let program = foreign::File::open(format!("/proc/{pid}/exe").as_ref());
+    let header = program.and_then(|program| program.beginning(5));
+    header.is_ok_and(|header| header == *b"\x7fELF\x01")
 }
 
 #[cfg(test)]

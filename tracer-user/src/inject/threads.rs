@@ -7,11 +7,15 @@
 //!
 //! Everything is read from outside, and nothing of it is trusted: each length is capped.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    time::Duration,
+};
 
 use super::{Refusal, libc::is_libc, refuse::Refused};
+use crate::clock::Patience;
 use crate::discover::Image;
-use crate::plan::{Process, ProcessMemory as _};
+use crate::plan::{Process, ProcessMemory};
 
 /// Libraries that are looked at.
 const MAX_LIBRARIES: usize = 4096;
@@ -19,8 +23,10 @@ const MAX_LIBRARIES: usize = 4096;
 const LINK_MAP_BYTES: usize = 0x600;
 /// How often the libraries are read again.
 const ATTEMPTS: u64 = 20;
-/// Largest static thread-local storage, bytes.
+/// Largest static thread-local storage, bytes, of all libraries together.
 const MAX_STATIC_BYTES: u64 = 1 << 20;
+/// How long allocators may be looked for.
+const ALLOCATORS_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of glibc's `struct pthread`: 0x900 in 2.28 to about 0xa00 in 2.42.
 const DESCRIPTOR_BYTES: u64 = 0x1000;
 /// Where its `tid` is.
@@ -43,7 +49,8 @@ struct Module {
 pub struct Threads {
     modules: Vec<Module>,
     /// An allocator that is not libc's has thread-local storage: jemalloc, tcmalloc and the like. It
-    /// learns of our thread, and not of its end, so its storage must stay for ever.
+    /// learns of our thread, and not of its end, so its storage must stay for ever. Also where that could
+    /// not be found out in time.
     pub foreign_allocator: bool,
     static_bytes: u64,
     most_modules: u64,
@@ -74,40 +81,15 @@ impl Threads {
     }
 
     fn read_once(pid: u32, process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
-        let unknown = |what| Refusal::UnknownLinker(what);
-        let word = |address: u64| process.word(address);
-        let debug = r_debug(process, auxv).ok_or(unknown("no DT_DEBUG"))?;
-        // struct r_debug { int r_version; struct link_map *r_map; … }
-        let mut map = word(debug + 8).ok_or(unknown("r_debug"))?;
-        let mut modules = Vec::new();
-        let mut images = Vec::new();
-        let mut described_at = None;
-        for _ in 0..MAX_LIBRARIES {
-            if map == 0 {
-                break;
-            }
-            let base = word(map).ok_or(unknown("link_map"))?;
-            let next = word(map + 24).ok_or(unknown("link_map"))?;
-            let header = segment(process, base).or_else(|| main_segment(process, auxv, base));
-            if let Some(tls) = header {
-                let at = match described_at {
-                    Some(at) => at,
-                    None => describe(process, map, &tls).ok_or(unknown("l_tls_initimage"))?,
-                };
-                described_at = Some(at);
-                images.push(tls.image);
-                modules.extend(module(process, map + at, &tls).ok_or(unknown("l_tls_offset"))?);
-            }
-            map = next;
-        }
+        let Storage { modules, images } = Storage::read(process, auxv)?;
+        let foreign_allocator = has_foreign_allocator(pid, process, &images);
+        Ok(Self::of(modules, foreign_allocator))
+    }
+
+    fn of(modules: Vec<Module>, foreign_allocator: bool) -> Self {
         let static_bytes = modules.iter().map(|m| m.offset).max().unwrap_or(0);
         let most_modules = modules.iter().map(|m| m.id).max().unwrap_or(0);
-        if static_bytes > MAX_STATIC_BYTES || most_modules > MAX_LIBRARIES as u64 {
-            return Err(unknown("thread-local storage").into());
-        }
-        let foreign_allocator =
-            images.iter().any(|&image| is_foreign_allocator(pid, process, image));
-        Ok(Self { modules, foreign_allocator, static_bytes, most_modules })
+        Self { modules, foreign_allocator, static_bytes, most_modules }
     }
 
     /// Bytes of a thread block.
@@ -187,6 +169,68 @@ impl Model {
     }
 }
 
+/// What the libraries of a process say of their thread-local storage.
+pub struct Storage {
+    modules: Vec<Module>,
+    /// Where each library's initial values are, of those too that have no static storage.
+    images: Vec<u64>,
+}
+
+impl Storage {
+    pub fn read(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refusal> {
+        let unknown = Refusal::UnknownLinker;
+        let debug = r_debug(process, auxv).ok_or(unknown("no DT_DEBUG"))?;
+        // struct r_debug { int r_version; struct link_map *r_map; … }
+        let mut map = process.word(debug.wrapping_add(8)).ok_or(unknown("r_debug"))?;
+        let (mut modules, mut images) = (Vec::new(), Vec::new());
+        let (mut described_at, mut static_bytes) = (None, 0);
+        let mut seen = HashSet::new();
+        while map != 0 {
+            if !seen.insert(map) || seen.len() > MAX_LIBRARIES {
+                return Err(unknown("link_map without an end"));
+            }
+            // struct link_map: l_addr, l_name, l_ld, l_next.
+            let word =
+                |nth: u64| process.word(map.wrapping_add(nth * 8)).ok_or(unknown("link_map"));
+            let (base, next) = (word(0)?, word(3)?);
+            let header = segment(process, base).or_else(|| main_segment(process, auxv, base));
+            if let Some(tls) = header {
+                let at = match described_at {
+                    Some(at) => at,
+                    None => describe(process, map, &tls).ok_or(unknown("l_tls_initimage"))?,
+                };
+                described_at = Some(at);
+                images.push(tls.image);
+                let found = module(process, map.wrapping_add(at), &tls);
+                if let Some(module) = found.ok_or(unknown("l_tls_offset"))? {
+                    static_bytes += module.image.len() as u64;
+                    if static_bytes > MAX_STATIC_BYTES {
+                        return Err(unknown("thread-local storage"));
+                    }
+                    modules.push(module);
+                }
+            }
+            map = next;
+        }
+        Ok(Self { modules, images })
+    }
+
+    /// Reads whatever is in a process's memory.
+    ///
+    /// # Panics
+    ///
+    /// When more comes of it than is allowed, or what a thread block has no place for.
+    pub fn fuzz(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) {
+        let Ok(Self { modules, images }) = Self::read(process, auxv) else { return };
+        assert!(images.len() <= MAX_LIBRARIES && modules.len() <= images.len());
+        let threads = Threads::of(modules, false);
+        let total: usize = threads.modules.iter().map(|module| module.image.len()).sum();
+        assert!(total as u64 <= MAX_STATIC_BYTES);
+        let block = threads.block(1 << 46, &Model { guards: [1, 2], tid_at: TID });
+        assert_eq!(block.bytes.len() as u64, threads.block_bytes());
+    }
+}
+
 /// A PT_TLS header: the image's address, its size, the storage's size and alignment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tls {
@@ -197,7 +241,7 @@ struct Tls {
 }
 
 /// Program headers in memory: type, address, file size, memory size, alignment of each.
-fn program_headers(process: &Process, at: u64, count: u64) -> Vec<[u64; 5]> {
+fn program_headers(process: &dyn ProcessMemory, at: u64, count: u64) -> Vec<[u64; 5]> {
     const BYTES: usize = 56;
     let mut headers = vec![0; count.min(64) as usize * BYTES];
     if process.read(at, &mut headers).is_err() {
@@ -219,7 +263,7 @@ fn tls_of(headers: &[[u64; 5]], base: u64) -> Option<Tls> {
 }
 
 /// The PT_TLS header of the library that is mapped at `base`.
-fn segment(process: &Process, base: u64) -> Option<Tls> {
+fn segment(process: &dyn ProcessMemory, base: u64) -> Option<Tls> {
     let mut header = [0; 64];
     process.read(base, &mut header).ok()?;
     if !header.starts_with(b"\x7fELF\x02") {
@@ -234,7 +278,7 @@ const AT_PHDR: u64 = 3;
 const AT_PHNUM: u64 = 5;
 
 /// That of the program, if `base` is the program's. Its headers are where the kernel says.
-fn main_segment(process: &Process, auxv: &BTreeMap<u64, u64>, base: u64) -> Option<Tls> {
+fn main_segment(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>, base: u64) -> Option<Tls> {
     (base == program_base(process, auxv)?)
         .then(|| {
             tls_of(&program_headers(process, *auxv.get(&AT_PHDR)?, *auxv.get(&AT_PHNUM)?), base)
@@ -242,7 +286,7 @@ fn main_segment(process: &Process, auxv: &BTreeMap<u64, u64>, base: u64) -> Opti
         .flatten()
 }
 
-fn program_base(process: &Process, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
+fn program_base(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
     const PT_PHDR: u64 = 6;
     let at = *auxv.get(&AT_PHDR)?;
     let headers = program_headers(process, at, *auxv.get(&AT_PHNUM)?);
@@ -250,7 +294,7 @@ fn program_base(process: &Process, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
     Some(at.wrapping_sub(own[1]))
 }
 
-fn r_debug(process: &Process, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
+fn r_debug(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
     const PT_DYNAMIC: u64 = 2;
     const DT_DEBUG: u64 = 21;
     let headers = program_headers(process, *auxv.get(&AT_PHDR)?, *auxv.get(&AT_PHNUM)?);
@@ -260,28 +304,39 @@ fn r_debug(process: &Process, auxv: &BTreeMap<u64, u64>) -> Option<u64> {
     for _ in 0..256 {
         match process.word(at)? {
             0 => return None,
-            DT_DEBUG => return process.word(at + 8).filter(|&debug| debug != 0),
-            _ => at += 16,
+            DT_DEBUG => {
+                return process.word(at.wrapping_add(8)).filter(|&debug| debug != 0);
+            }
+            _ => at = at.wrapping_add(16),
         }
     }
     None
 }
 
-/// Whether the library whose thread-local variables begin as at `image` exports `malloc`, and is not
-/// libc.
-fn is_foreign_allocator(pid: u32, process: &Process, image: u64) -> bool {
-    let mut mappings = process.mappings().iter();
-    let Some(mapping) = mappings.find(|m| m.start <= image && image < m.end) else { return false };
-    let path = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
-    let name = mapping.file.as_ref().and_then(|file| file.path.file_name());
-    let libc = name.is_some_and(|name| is_libc(&name.to_string_lossy()));
-    let exports = || Image::open(path.as_ref())?.functions(|name| name == "malloc");
-    !libc && exports().is_ok_and(|found| !found.is_empty())
+/// Whether a library whose thread-local variables begin as at one of `images` exports `malloc`, and is
+/// not libc; true too when looking takes too long.
+fn has_foreign_allocator(pid: u32, process: &Process, images: &[u64]) -> bool {
+    let mut patience = Patience::of(ALLOCATORS_WITHIN);
+    let mut seen = BTreeSet::new();
+    images.iter().any(|&image| {
+        let mut mappings = process.mappings().iter();
+        let Some(mapping) = mappings.find(|m| m.start <= image && image < m.end) else {
+            return false;
+        };
+        let name = mapping.file.as_ref().and_then(|file| file.path.file_name());
+        if name.is_some_and(|name| is_libc(&name.to_string_lossy())) || !seen.insert(mapping.start)
+        {
+            return false;
+        }
+        let path = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+        let exports = || Image::open(path.as_ref())?.functions(|name| name == "malloc");
+        exports().is_ok_and(|found| !found.is_empty()) || patience.has_ended()
+    })
 }
 
 /// Where in a library's `struct link_map` its thread-local storage is described: four words that are
 /// those of its PT_TLS header. The structure's private part differs by release.
-fn describe(process: &Process, map: u64, tls: &Tls) -> Option<u64> {
+fn describe(process: &dyn ProcessMemory, map: u64, tls: &Tls) -> Option<u64> {
     let mut bytes = [0; LINK_MAP_BYTES];
     process.read(map, &mut bytes).ok()?;
     let words: Vec<u64> = bytes
@@ -293,8 +348,8 @@ fn describe(process: &Process, map: u64, tls: &Tls) -> Option<u64> {
 }
 
 /// The library's module, none inside if it has no static storage. `at`: its description.
-fn module(process: &Process, at: u64, tls: &Tls) -> Option<Option<Module>> {
-    let word = |index: u64| process.word(at + index * 8);
+fn module(process: &dyn ProcessMemory, at: u64, tls: &Tls) -> Option<Option<Module>> {
+    let word = |index: u64| process.word(at.wrapping_add(index * 8));
     // initimage, initimage_size, blocksize, align, firstbyte_offset, offset, modid
     if word(0)? != tls.image || word(2)? != tls.memory_bytes {
         return None;

@@ -12,7 +12,10 @@ use std::{
 };
 
 use super::seccomp::Instruction;
-use crate::discover::{Ended, Subject};
+use crate::{
+    discover::{Ended, Subject},
+    foreign,
+};
 
 /// The general registers.
 pub type Registers = libc::user_regs_struct;
@@ -308,8 +311,9 @@ impl Tracee for Writable {
     }
 
     fn signal_waits(&self) -> bool {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread.tid))
-            .unwrap_or_default();
+        let path = format!("/proc/{}/status", self.thread.tid);
+        let status = foreign::text(path.as_ref()).unwrap_or_default();
+        let status = foreign::lossy(&status);
         let set = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)

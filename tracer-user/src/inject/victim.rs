@@ -3,6 +3,10 @@
 use std::fs;
 
 use super::start::SIGNALS;
+use crate::foreign;
+
+/// Threads that are looked at.
+const MAX_THREADS: usize = 4096;
 
 /// A thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,12 +36,13 @@ const RESUMED: [u64; 10] = [0, 7, 23, 35, 61, 202, 219, 230, 270, 271];
 pub fn candidates(pid: u32) -> Vec<Victim> {
     let mut found: Vec<(Disturbance, Victim)> = threads(pid)
         .into_iter()
+        .take(MAX_THREADS)
         .filter_map(|tid| {
-            let read = |name| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).ok();
-            let status = read("status")?;
+            let status = of_thread(pid, tid, "status")?;
             let (inside, state) = of_status(&status)?;
             let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
-            Some((of_call(&read("syscall")?), Victim { tid, inside })).filter(|_| usable)
+            Some((of_call(&of_thread(pid, tid, "syscall")?), Victim { tid, inside }))
+                .filter(|_| usable)
         })
         .collect();
     found.sort_by_key(|(disturbance, _)| *disturbance);
@@ -48,10 +53,15 @@ pub fn candidates(pid: u32) -> Vec<Victim> {
 pub fn named_inside(pid: u32, inside: u64) -> Option<u32> {
     // It is new: one of the last.
     threads(pid).into_iter().rev().find(|tid| {
-        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
-        let named = status.ok().and_then(|status| of_status(&status));
+        let named = of_thread(pid, *tid, "status").and_then(|status| of_status(&status));
         named.is_some_and(|(name, _)| u64::from(name) == inside)
     })
+}
+
+/// A text that the kernel has on a thread.
+fn of_thread(pid: u32, tid: u32, name: &str) -> Option<String> {
+    let text = foreign::text(format!("/proc/{pid}/task/{tid}/{name}").as_ref()).ok()?;
+    Some(foreign::lossy(&text).into_owned())
 }
 
 /// The threads of process `pid`, in the order in which they were made.
@@ -75,6 +85,11 @@ fn is_ours(status: &str) -> bool {
     // The kernel leaves SIGKILL and SIGSTOP out.
     let kept = SIGNALS & !(1 << 8 | 1 << 18);
     blocked.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16) == Ok(kept))
+}
+
+/// Reads whatever `text` is as what the kernel says of a thread.
+pub fn fuzz(text: &str) {
+    let _ = (of_status(text), is_ours(text), of_call(text));
 }
 
 fn of_call(syscall: &str) -> Disturbance {

@@ -5,14 +5,20 @@
 //! ELF files (`memory://PID#offset=…&size=…` or `file://PATH#offset=…&size=…`). A kernel's descriptor
 //! is the symbol `NAME.kd`; its address in the process is what packets carry.
 
-use std::{collections::HashMap, fs::File, path::PathBuf};
-
-use object::{
-    Endianness, Object as _, ObjectSymbol as _, ReadCache, ReadRef, read::elf::ElfFile64,
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
 };
+
+use object::{Endianness, Object as _, ObjectSymbol as _, read::elf::ElfFile64};
 use percent_encoding::percent_decode_str;
 
-use crate::plan::{Process, ProcessMemory as _};
+use crate::{
+    foreign::{Contents, File, Source},
+    plan::{Echo, ProcessMemory},
+};
 
 /// The exported variable of the HSA runtime.
 pub const DEBUGGER_LIST: &str = "_amdgpu_r_debug";
@@ -20,10 +26,18 @@ pub const DEBUGGER_LIST: &str = "_amdgpu_r_debug";
 const MAX_OBJECTS: usize = 1 << 16;
 /// Longest URI.
 const MAX_URI_BYTES: usize = 4096;
-/// Largest code object in memory, which is copied.
-const MAX_OBJECT_BYTES: u64 = 1 << 29;
-/// Kernels that are taken of one code object.
+/// Longest URIs together.
+const MAX_LIST_BYTES: usize = 16 << 20;
+/// Bytes of an URI that are read at once.
+const PIECE_BYTES: usize = 256;
+/// Symbols that are looked at in one table of a code object.
+const MAX_SYMBOLS: usize = 1 << 20;
+/// Kernels that a process can name in all.
 const MAX_KERNELS: usize = 1 << 20;
+/// How long their names can be together, bytes.
+const MAX_NAMES_BYTES: usize = 64 << 20;
+/// How long code objects are read in one go.
+const READ_FOR: Duration = Duration::from_millis(200);
 
 /// A kernel: the address of its descriptor, and its raw name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,26 +54,83 @@ pub struct CodeObjects {
     /// Those that have been read, with the round in which they were last listed.
     known: HashMap<(u64, String), u64>,
     round: u64,
+    room: Room,
+    /// Some of those that were listed have not been read yet.
+    unfinished: bool,
+}
+
+/// What may still come from a process.
+struct Room {
+    kernels: usize,
+    names_bytes: usize,
+}
+
+impl Room {
+    const ALL: Self = Self { kernels: MAX_KERNELS, names_bytes: MAX_NAMES_BYTES };
+
+    fn is_full(&self) -> bool {
+        self.kernels == 0
+    }
+
+    /// Takes a name, if there is room for it.
+    fn take(&mut self, name: &str) -> Option<String> {
+        match (self.kernels.checked_sub(1), self.names_bytes.checked_sub(name.len())) {
+            (Some(kernels), Some(names_bytes)) => {
+                *self = Self { kernels, names_bytes };
+                Some(name.to_owned())
+            }
+            _ => {
+                self.kernels = 0;
+                None
+            }
+        }
+    }
 }
 
 impl CodeObjects {
     /// The code objects of process `pid`, listed at address `list`.
     pub fn new(pid: u32, list: u64) -> Self {
-        Self { pid, list, known: HashMap::new(), round: 0 }
+        let known = HashMap::new();
+        Self { pid, list, known, round: 0, room: Room::ALL, unfinished: false }
     }
 
-    /// The kernels of code objects that have been loaded since the last look.
-    pub fn news(&mut self, process: &Process) -> Vec<Kernel> {
+    /// Whether the next look finds something for sure.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// The kernels of code objects that have been loaded since the last look, as far as they could be read
+    /// in a short time.
+    pub fn news(&mut self, process: &dyn ProcessMemory) -> Vec<Kernel> {
         self.round += 1;
+        self.unfinished = false;
+        let began = Instant::now();
         let mut kernels = Vec::new();
         for (base, uri) in listed(process, self.list) {
-            let seen = self.known.insert((base, uri.clone()), self.round);
-            if seen.is_none() {
-                match kernels_of(process, self.pid, base, &uri) {
-                    Some(more) => kernels.extend(more),
-                    None => tracing::debug!("process {}: {uri}: not readable", self.pid),
-                }
+            let key = (base, uri);
+            if let Some(round) = self.known.get_mut(&key) {
+                *round = self.round;
+                continue;
             }
+            if self.room.is_full() {
+                break;
+            }
+            self.unfinished = began.elapsed() > READ_FOR;
+            if self.unfinished {
+                continue;
+            }
+            match kernels_of(process, self.pid, base, &key.1, &mut self.room) {
+                Ok(more) => kernels.extend(more),
+                Err(error) => tracing::debug!("process {}: {}: {error}", self.pid, key.1),
+            }
+            if self.room.is_full() {
+                tracing::warn!(
+                    "process {}: its kernels' names fill {} MiB, or are a million; further ones are not read",
+                    self.pid,
+                    MAX_NAMES_BYTES >> 20
+                );
+            }
+            self.known.insert(key, self.round);
         }
         // One that comes back at the same address is another one.
         self.known.retain(|_, round| *round == self.round);
@@ -68,35 +139,40 @@ impl CodeObjects {
 }
 
 /// The list: load address and URI of each.
-fn listed(process: &Process, list: u64) -> Vec<(u64, String)> {
+fn listed(process: &dyn ProcessMemory, list: u64) -> Vec<(u64, String)> {
     // struct r_debug: int r_version; struct link_map *r_map.
-    let mut next = process.word(list.wrapping_add(8));
-    let mut objects = Vec::new();
-    while let Some(entry) = next.filter(|&entry| entry != 0 && objects.len() < MAX_OBJECTS) {
+    let mut next = process.word(list.wrapping_add(8)).unwrap_or(0);
+    let (mut objects, mut seen, mut bytes) = (Vec::new(), HashSet::new(), 0);
+    while next != 0 && seen.len() < MAX_OBJECTS && bytes < MAX_LIST_BYTES && seen.insert(next) {
         // struct link_map: l_addr, l_name, l_ld, l_next.
-        let word = |nth: u64| process.word(entry.wrapping_add(nth * 8));
-        if let (Some(base), Some(name)) = (word(0), word(1))
-            && let Some(uri) = text(process, name)
-        {
+        let mut entry = [[0; 8]; 4];
+        if process.read(next, entry.as_flattened_mut()).is_err() {
+            break;
+        }
+        let [base, name, _, following] = entry.map(u64::from_le_bytes);
+        if let Some(uri) = text(process, name) {
+            bytes += uri.len();
             objects.push((base, uri));
         }
-        next = word(3);
+        next = following;
     }
     objects
 }
 
 /// The NUL-terminated text at an address, if it is not too long.
-fn text(process: &Process, address: u64) -> Option<String> {
+fn text(process: &dyn ProcessMemory, mut address: u64) -> Option<String> {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_URI_BYTES {
-        let word = process.word(address.wrapping_add(bytes.len() as u64))?.to_le_bytes();
-        match word.iter().position(|&byte| byte == 0) {
-            Some(length) => {
-                bytes.extend_from_slice(&word[..length]);
-                return String::from_utf8(bytes).ok();
-            }
-            None => bytes.extend_from_slice(&word),
+        // Up to the end of a page: the next one may not be there.
+        let mut piece = [0; PIECE_BYTES];
+        let piece = &mut piece[..PIECE_BYTES - address as usize % PIECE_BYTES];
+        process.read(address, piece).ok()?;
+        let end = piece.iter().position(|&byte| byte == 0);
+        bytes.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+        if end.is_some() {
+            return String::from_utf8(bytes).ok();
         }
+        address = address.checked_add(piece.len() as u64)?;
     }
     None
 }
@@ -110,7 +186,7 @@ enum Place {
     Memory { address: u64, bytes: u64 },
 }
 
-fn place(pid: u32, uri: &str) -> Option<Place> {
+fn place(uri: &str) -> Option<Place> {
     let (location, range) = uri.split_once('#').unwrap_or((uri, ""));
     let field = |name: &str| {
         let value = range.split('&').find_map(|f| f.strip_prefix(name)?.strip_prefix('='))?;
@@ -121,61 +197,114 @@ fn place(pid: u32, uri: &str) -> Option<Place> {
     };
     let (offset, bytes) = (field("offset"), field("size"));
     if let Some(path) = location.strip_prefix("file://") {
-        let path = percent_decode_str(path).decode_utf8().ok()?;
-        let path = PathBuf::from(format!("/proc/{pid}/root/{}", path.trim_start_matches('/')));
+        let path = percent_decode_str(path).decode_utf8().ok()?.into_owned().into();
         return Some(Place::File { path, offset: offset.unwrap_or(0), bytes });
     }
     location.strip_prefix("memory://")?;
     Some(Place::Memory { address: offset?, bytes: bytes? })
 }
 
-fn kernels_of(process: &Process, pid: u32, base: u64, uri: &str) -> Option<Vec<Kernel>> {
-    match place(pid, uri)? {
-        Place::File { path, offset, bytes } => {
-            let file = File::open(path).ok()?;
-            let bytes = bytes.unwrap_or(file.metadata().ok()?.len().checked_sub(offset)?);
-            kernels(ReadCache::new(file).range(offset, bytes), base)
-        }
-        Place::Memory { address, bytes } if bytes <= MAX_OBJECT_BYTES => {
-            let mut object = vec![0; bytes as usize];
-            process.read(address, &mut object).ok()?;
-            kernels(&object[..], base)
-        }
-        Place::Memory { .. } => None,
+/// A range of a process's memory.
+struct Memory<'a> {
+    process: &'a dyn ProcessMemory,
+    address: u64,
+    bytes: u64,
+}
+
+impl Source for Memory<'_> {
+    fn length(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.process.read(self.address.wrapping_add(offset), bytes)
     }
 }
 
-fn kernels<'d>(elf: impl ReadRef<'d>, base: u64) -> Option<Vec<Kernel>> {
-    let elf = ElfFile64::<Endianness, _>::parse(elf).ok()?;
+fn kernels_of(
+    process: &dyn ProcessMemory,
+    pid: u32,
+    base: u64,
+    uri: &str,
+    room: &mut Room,
+) -> io::Result<Vec<Kernel>> {
+    let kernels = match place(uri).ok_or_else(|| io::Error::other("no such URI is known"))? {
+        Place::File { path, offset, bytes } => {
+            let file = File::of_process(pid, &path)?;
+            kernels(&Contents::range(file, offset, bytes.unwrap_or(u64::MAX)), base, room)
+        }
+        Place::Memory { address, bytes } => {
+            kernels(&Contents::of(Memory { process, address, bytes }), base, room)
+        }
+    };
+    kernels.map_err(io::Error::other)
+}
+
+fn kernels<S: Source>(
+    contents: &Contents<S>,
+    base: u64,
+    room: &mut Room,
+) -> Result<Vec<Kernel>, object::Error> {
+    let elf = ElfFile64::<Endianness, _>::parse(contents.view())?;
     // What is not exported is in the larger table alone.
-    let symbols = elf.symbols().chain(elf.dynamic_symbols());
-    let kernels = symbols.filter_map(|symbol| {
-        let name = symbol.name().ok()?.strip_suffix(".kd")?.to_owned();
-        Some(Kernel { object: base.wrapping_add(symbol.address()), name })
-    });
-    let mut kernels: Vec<Kernel> = kernels.take(MAX_KERNELS).collect();
+    let symbols = elf.symbols().take(MAX_SYMBOLS).chain(elf.dynamic_symbols().take(MAX_SYMBOLS));
+    let mut kernels = Vec::new();
+    for symbol in symbols {
+        if let Some(name) = symbol.name().ok().and_then(|name| name.strip_suffix(".kd")) {
+            let Some(name) = room.take(name) else { break };
+            kernels.push(Kernel { object: base.wrapping_add(symbol.address()), name });
+        }
+    }
     kernels.sort_by(|a, b| (a.object, &a.name).cmp(&(b.object, &b.name)));
     kernels.dedup();
-    Some(kernels)
+    Ok(kernels)
 }
 
 /// Reads whatever `bytes` are as a code object: the body of a fuzz target.
+///
+/// # Panics
+///
+/// When more comes of it than is allowed, or in another order.
 pub fn fuzz_code_object(bytes: &[u8]) {
-    let found = kernels(bytes, 0).unwrap_or_default();
+    let mut room = Room::ALL;
+    let found = kernels(&Contents::of(bytes), 0, &mut room).unwrap_or_default();
     assert!(found.is_sorted_by_key(|kernel| kernel.object));
+    assert!(found.iter().map(|kernel| kernel.name.len()).sum::<usize>() <= MAX_NAMES_BYTES);
+}
+
+/// Reads whatever `bytes` are as the memory of a process that lists code objects in it: the body of a fuzz
+/// target. Its files are not opened.
+///
+/// # Panics
+///
+/// When more comes of it than is allowed.
+pub fn fuzz_code_object_list(bytes: &[u8]) {
+    let process = Echo::new(bytes);
+    let listed = listed(&process, 0);
+    assert!(
+        listed.iter().map(|(_, uri)| uri.len()).sum::<usize>() <= MAX_LIST_BYTES + MAX_URI_BYTES
+    );
+    let mut room = Room::ALL;
+    for (base, uri) in listed.iter().take(4) {
+        if matches!(place(uri), Some(Place::Memory { .. })) {
+            let found = kernels_of(&process, 0, *base, uri, &mut room).unwrap_or_default();
+            assert!(found.iter().all(|kernel| !kernel.name.ends_with('\0')));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Process;
     use proptest::prelude::*;
 
     proptest! {
         /// A program of our own with some bytes changed.
         #[test]
         fn any_code_object_is_read(changes in prop::collection::vec(any::<(usize, u8)>(), 0..50)) {
-            let mut bytes = std::fs::read("/proc/self/exe").unwrap();
-            bytes.truncate(1 << 20);
+            let program = File::open("/proc/self/exe".as_ref()).unwrap();
+            let mut bytes = program.beginning(1 << 20).unwrap();
             for (at, value) in changes {
                 let at = at % 4096;
                 bytes[at] = value;
@@ -190,16 +319,16 @@ mod tests {
             Some(Place::File { path: PathBuf::from(path), offset, bytes })
         };
         assert_eq!(
-            place(7, "memory://7#offset=0x1000&size=64"),
+            place("memory://7#offset=0x1000&size=64"),
             Some(Place::Memory { address: 4096, bytes: 64 })
         );
         assert_eq!(
-            place(7, "file:///opt/a%20b.so#offset=8&size=0x10"),
-            file("/proc/7/root/opt/a b.so", 8, Some(16))
+            place("file:///opt/a%20b.so#offset=8&size=0x10"),
+            file("/opt/a b.so", 8, Some(16))
         );
-        assert_eq!(place(7, "file:///x"), file("/proc/7/root/x", 0, None));
+        assert_eq!(place("file:///x"), file("/x", 0, None));
         for wrong in ["memory://7#offset=1", "http://x", ""] {
-            assert_eq!(place(7, wrong), None, "{wrong}");
+            assert_eq!(place(wrong), None, "{wrong}");
         }
     }
 
@@ -216,7 +345,7 @@ mod tests {
         let debug = [1u64, first];
         let process = Process::open(std::process::id()).unwrap();
         let listed = listed(&process, debug.as_ptr() as u64);
-        assert_eq!(listed.len(), MAX_OBJECTS, "the cycle ends");
+        assert_eq!(listed.len(), 1, "the cycle ends");
         assert!(listed.iter().all(|(base, uri)| *base == 0x1000 && uri.starts_with("file://")));
         let mut objects = CodeObjects::new(std::process::id(), debug.as_ptr() as u64);
         assert_eq!(objects.news(&process), [], "no kernels in it");

@@ -32,7 +32,7 @@ use crate::{
     trace::{TraceError, Writer},
 };
 use code_objects::CodeObjects;
-pub use code_objects::fuzz_code_object;
+pub use code_objects::{fuzz_code_object, fuzz_code_object_list};
 use packet::Content;
 use queue::{Queue, Sight};
 use signals::{Fate, Signals};
@@ -41,6 +41,8 @@ use signals::{Fate, Signals};
 const LOOK_NS: u64 = 1_000_000_000;
 /// How often they are with one: a kernel without a name.
 const LOOK_AGAIN_NS: u64 = 20_000_000;
+/// Between looks goes by this many times as long as they take the CPU, whatever there is to be read.
+const PAUSE: u64 = 3;
 /// Records of a process that has ended come no later.
 const QUIET_NS: u64 = 2_000_000_000;
 /// Shims number what they see from below.
@@ -66,6 +68,8 @@ struct Target {
     process: Option<(Arc<Subject>, Process)>,
     objects: Option<CodeObjects>,
     looked_ns: u64,
+    /// How long the last look kept the CPU.
+    look_took_ns: u64,
     /// Kernels that have a name, or do not get one.
     kernels: HashSet<u64>,
     /// A packet's kernel had no name at the last look.
@@ -224,8 +228,11 @@ impl Outside {
         {
             self.horizon_ns = asked_ns;
         }
+        let look_took_ns: u64 = self.targets.values().map(|target| target.look_took_ns).sum();
         for (&pid, target) in &mut self.targets {
-            let every_ns = if target.unnamed { LOOK_AGAIN_NS } else { LOOK_NS };
+            let soon =
+                target.unnamed || target.objects.as_ref().is_some_and(CodeObjects::is_unfinished);
+            let every_ns = if soon { LOOK_AGAIN_NS } else { LOOK_NS }.max(look_took_ns * PAUSE);
             target.look(pid, every_ns, joiner, trace)?;
             target.queues.values_mut().for_each(Queue::age);
             target.settle(self.horizon_ns, now_ns, joiner, trace)?;
@@ -314,7 +321,7 @@ impl Target {
         trace: &mut Writer,
     ) -> Result<(), TraceError> {
         let now_ns = clock::now_ns();
-        if now_ns.saturating_sub(self.looked_ns) < every_ns {
+        if now_ns.saturating_sub(self.looked_ns) < every_ns.max(self.look_took_ns * PAUSE) {
             return Ok(());
         }
         // What is new now may have been there since just after the last look.
@@ -323,7 +330,9 @@ impl Target {
         let (Some((subject, process)), Some(objects)) = (&self.process, &mut self.objects) else {
             return Ok(());
         };
+        let began_ns = clock::of_this_thread_ns();
         let news = subject.by_number(|_| Ok::<_, Ended>(objects.news(process)));
+        self.look_took_ns = clock::of_this_thread_ns().saturating_sub(began_ns);
         for kernel in news.unwrap_or_default() {
             self.kernels.insert(kernel.object);
             let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };

@@ -3,12 +3,9 @@
 //! The file is not trusted: every length that it states is bounded, every range checked.
 
 use std::{
+    cell::Cell,
     ffi::{OsStr, OsString},
-    fs::File,
-    os::{
-        fd::AsRawFd as _,
-        unix::{ffi::OsStrExt as _, fs::FileExt as _},
-    },
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
 };
 
@@ -17,13 +14,16 @@ use object::{
     Endianness, elf,
     elf::FileHeader64,
     read::{
-        ReadCache, ReadRef,
+        ReadRef,
         elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _},
     },
 };
 
 use super::unwind::Unwind;
-use crate::discover::FileId;
+use crate::{
+    discover::FileId,
+    foreign::{Contents, File, Source as _},
+};
 
 /// Segments that are considered; libraries have four to six.
 const MAX_SEGMENTS: usize = 64;
@@ -31,6 +31,10 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_UNWIND_BYTES: u64 = 64 << 20;
 /// Longest function that is read, bytes.
 pub(super) const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+/// Code that is read of one library in all, bytes: what is read is decoded, some of it again and again.
+const MAX_CODE_BYTES: u64 = 512 << 20;
+/// What each piece of it counts at least.
+const PIECE_BYTES: u64 = 16 << 10;
 
 /// Why a library cannot be planned for.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +143,8 @@ pub struct Binary {
     /// Address and size of the dynamic section.
     dynamic: Option<(u64, u64)>,
     unwind: Unwind,
+    /// Code that may still be read.
+    code_left: Cell<u64>,
 }
 
 impl Binary {
@@ -150,17 +156,15 @@ impl Binary {
     pub fn open(path: &Path) -> Result<Self, PlanError> {
         let opened = |cause| PlanError::Open { path: path.to_owned(), cause };
         let file = File::open(path).map_err(opened)?;
-        let stat = rustix::fs::fstat(&file).map_err(|errno| opened(errno.into()))?;
-        let id = FileId::from(&stat);
+        let attributes = file.attributes();
         let identity = Identity {
-            device_major: rustix::fs::major(stat.st_dev),
-            device_minor: rustix::fs::minor(stat.st_dev),
-            inode: stat.st_ino,
+            device_major: rustix::fs::major(attributes.dev()),
+            device_minor: rustix::fs::minor(attributes.dev()),
+            inode: attributes.ino(),
         };
-        let layout = Layout::read(&ReadCache::new(&file), path)?;
-        let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
-        let name = file_name(real.as_deref().unwrap_or(path));
-        let id = Some(id);
+        let layout = Layout::read(Contents::of(&file).view(), path)?;
+        let name = file_name(file.real_path().as_deref().unwrap_or(path));
+        let id = Some(FileId::from(attributes));
         Ok(Self { name, id, ..Self::new(Source::File(file), path, Some(identity), layout) })
     }
 
@@ -180,8 +184,17 @@ impl Binary {
 
     fn new(source: Source, path: &Path, identity: Option<Identity>, layout: Layout) -> Self {
         let Layout { segments, dynamic, unwind } = layout;
-        let (path, name) = (path.to_owned(), file_name(path));
-        Self { source, path, name, identity, id: None, segments, dynamic, unwind }
+        Self {
+            source,
+            path: path.to_owned(),
+            name: file_name(path),
+            identity,
+            id: None,
+            segments,
+            dynamic,
+            unwind,
+            code_left: Cell::new(MAX_CODE_BYTES),
+        }
     }
 
     /// Its path.
@@ -272,12 +285,14 @@ impl Binary {
     fn contents(&self, segment: &Segment, address: u64, size: u64) -> Option<Vec<u8>> {
         let skipped = address - segment.address;
         let rest = segment.file_size - skipped;
-        let size = usize::try_from(size.min(rest).min(MAX_FUNCTION_BYTES)).ok()?;
+        let size = size.min(rest).min(MAX_FUNCTION_BYTES);
+        self.code_left.set(self.code_left.get().checked_sub(size.max(PIECE_BYTES))?);
+        let size = usize::try_from(size).ok()?;
         let offset = segment.offset.checked_add(skipped)?;
         match &self.source {
             Source::File(file) => {
                 let mut bytes = vec![0; size];
-                file.read_exact_at(&mut bytes, offset).ok()?;
+                file.read(&mut bytes, offset).ok()?;
                 Some(bytes)
             }
             Source::Bytes(bytes) => {

@@ -13,6 +13,10 @@ use super::{
 
 /// Parts outside the function that are looked at: a function has one cold part, or tail calls.
 const MAX_PARTS: usize = 64;
+/// Places that the branches and switches of a function lead to.
+const MAX_TARGETS: usize = 1 << 17;
+/// Switches in a function.
+const MAX_SWITCHES: usize = 256;
 
 /// Decodes `code`, which is at `address`.
 pub(super) fn decoder(code: &[u8], address: u64) -> Decoder<'_> {
@@ -129,6 +133,9 @@ fn scan(
             | FlowControl::IndirectCall
             | FlowControl::Interrupt
             | FlowControl::Exception => {}
+        }
+        if targets.len() > MAX_TARGETS || guarded.len() > MAX_SWITCHES {
+            return Err(NotMoved::Undecodable);
         }
         if before.len() == switch::WINDOW {
             before.pop_front();

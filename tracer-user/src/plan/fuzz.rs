@@ -10,20 +10,29 @@ use super::{
 };
 use crate::discover::Function;
 
+/// More than this is nowhere mapped in one piece.
+const MAX_READ_BYTES: usize = 1 << 20;
 /// Functions that are planned of one input.
 const MAX_FUNCTIONS: usize = 64;
 
 const IDENTITY: Identity = Identity { device_major: 0, device_minor: 1, inode: 1 };
 
-/// A process that has the input mapped as it is, with the input's bytes for memory everywhere.
-struct Echo<'a> {
+/// A process of a fuzz target, which has the input mapped as it is, with the input's bytes for memory everywhere.
+pub struct Echo<'a> {
     bytes: &'a [u8],
     mappings: Vec<Mapping>,
 }
 
+impl<'a> Echo<'a> {
+    /// With nothing mapped.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, mappings: Vec::new() }
+    }
+}
+
 impl ProcessMemory for Echo<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        if self.bytes.is_empty() {
+        if self.bytes.is_empty() || buffer.len() > MAX_READ_BYTES {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         for (index, byte) in buffer.iter_mut().enumerate() {

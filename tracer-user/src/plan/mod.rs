@@ -54,6 +54,7 @@ mod wrapper;
 mod tests;
 
 pub use binary::{Binary, Identity, PlanError};
+pub(crate) use fuzz::Echo;
 pub use fuzz::fuzz_plan;
 pub use kernel::{Class, KernelVersion, Refusal, classify, dispatch_site};
 pub use live::{LocateError, Located};

@@ -8,13 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::process::{MMPermissions, MMapPath};
-
 use super::{
     binary::{Binary, Identity, PlanError, file_name},
     model::{Slot, Target},
 };
-use crate::discover;
+use crate::{
+    discover,
+    foreign::{Map, Maps},
+};
 
 /// A process whose memory can be read.
 pub trait ProcessMemory {
@@ -106,34 +107,28 @@ impl Process {
     pub fn open(pid: u32) -> Result<Self, PlanError> {
         let failed = |cause| PlanError::Process { pid, cause };
         let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
-        let maps = i32::try_from(pid)
-            .map_err(|_| procfs::ProcError::NotFound(None))
-            .and_then(procfs::process::Process::new)
-            .and_then(|process| process.maps())
-            .map_err(|e| failed(io::Error::other(e)))?;
-        let mappings = maps.into_iter().map(mapping).collect();
-        Ok(Self { pid, memory, mappings })
+        let maps = Maps::of(pid).map_err(failed)?;
+        Ok(Self { pid, memory, mappings: maps.iter().map(Mapping::from).collect() })
     }
 }
 
-fn mapping(map: procfs::process::MemoryMap) -> Mapping {
-    let file = match map.pathname {
-        MMapPath::Path(path) => Some(MappedFile {
-            path,
+impl From<Map<'_>> for Mapping {
+    fn from(map: Map<'_>) -> Self {
+        let file = map.path.map(|path| MappedFile {
+            path: path.to_owned(),
             identity: Identity {
-                device_major: u32::try_from(map.dev.0).unwrap_or_default(),
-                device_minor: u32::try_from(map.dev.1).unwrap_or_default(),
+                device_major: map.device.0,
+                device_minor: map.device.1,
                 inode: map.inode,
             },
-        }),
-        _ => None,
-    };
-    Mapping {
-        start: map.address.0,
-        end: map.address.1,
-        file_offset: map.offset,
-        executable: map.perms.contains(MMPermissions::EXECUTE),
-        file,
+        });
+        Self {
+            start: map.range.start,
+            end: map.range.end,
+            file_offset: map.offset,
+            executable: map.executable,
+            file,
+        }
     }
 }
 
@@ -150,9 +145,16 @@ impl ProcessMemory for Process {
         let Some(MappedFile { path, identity }) = &mapping.file else {
             return Err(PlanError::not_found(Path::new("anonymous memory")));
         };
-        let range = mapping.start..mapping.end;
-        let file = discover::File::mapped(self.pid, range, path, identity.inode)
-            .ok_or_else(|| PlanError::not_found(path))?;
+        let map = Map {
+            range: mapping.start..mapping.end,
+            executable: mapping.executable,
+            offset: mapping.file_offset,
+            device: (identity.device_major, identity.device_minor),
+            inode: identity.inode,
+            path: Some(path),
+        };
+        let file =
+            discover::File::mapped(self.pid, &map).ok_or_else(|| PlanError::not_found(path))?;
         Binary::open(&file.open_path)
     }
 }

@@ -64,10 +64,9 @@ pub(super) struct Rows(Vec<Row>);
 impl Rows {
     /// The frame address at `address`.
     pub fn cfa(&self, address: u64) -> Cfa {
-        self.0
-            .iter()
-            .find(|row| row.start <= address && address < row.end)
-            .map_or(Cfa::Unknown, |row| row.cfa)
+        // They follow upon one another.
+        let after = self.0.partition_point(|row| row.start <= address);
+        self.0[..after].last().filter(|row| address < row.end).map_or(Cfa::Unknown, |row| row.cfa)
     }
 }
 

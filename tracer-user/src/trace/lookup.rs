@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tracer_common::activity::{kind, op};
 
 use super::model::{Copy, Dispatch, StringId, Tables};
-use crate::shown::clean;
+use crate::{demangle::demangle, shown::clean};
 
 /// What a kernel is called whose name is not known.
 pub const UNKNOWN_KERNEL: &str = "(unknown kernel)";
@@ -66,8 +66,7 @@ impl Tables {
         if raw.is_empty() {
             return Cow::Borrowed(UNKNOWN_KERNEL);
         }
-        let symbol = cpp_demangle::Symbol::new(raw.as_bytes()).ok();
-        symbol.and_then(|symbol| symbol.demangle(&Default::default()).ok()).map_or(raw, Cow::Owned)
+        demangle(&raw).map_or(raw, Cow::Owned)
     }
 
     /// Where a copy went: as its command says, else by the types of its agents.

@@ -1,6 +1,9 @@
 //! Following: children, programs that are executed, libraries that are loaded later, the dead.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tracer_common::bpf::{LifeRecord, flag, kind};
 
@@ -15,6 +18,9 @@ use crate::{
     },
     trace::model::Process,
 };
+
+/// How long libraries are looked for in one go.
+const SCAN_FOR: Duration = Duration::from_millis(200);
 
 impl Session {
     /// A fork or an exec of a traced process.
@@ -174,9 +180,17 @@ impl Session {
     /// Looks for libraries that were mapped since, and frees what belongs to the dead.
     pub(super) fn scan(&mut self) -> anyhow::Result<()> {
         self.replace_helpless_shims();
-        let living: Vec<u32> =
+        let mut living: Vec<u32> =
             self.targets.iter().filter(|(_, t)| t.is_alive()).map(|(&pid, _)| pid).collect();
+        // Everybody has their turn, whatever others have mapped.
+        let turn = living.partition_point(|&pid| pid < self.next_scanned);
+        living.rotate_left(turn);
+        let began = Instant::now();
         for pid in living {
+            if began.elapsed() > SCAN_FOR {
+                self.next_scanned = pid;
+                break;
+            }
             let Some(subject) = self.targets.get(&pid).map(|t| Arc::clone(&t.subject)) else {
                 continue;
             };

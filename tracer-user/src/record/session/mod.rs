@@ -77,6 +77,8 @@ pub struct Session {
     trace: Writer,
     last_chunk: Instant,
     last_scan: Instant,
+    /// The process that is looked at first by the next scan.
+    next_scanned: u32,
 }
 
 impl Session {
@@ -137,6 +139,7 @@ impl Session {
             trace,
             last_chunk: Instant::now(),
             last_scan: Instant::now(),
+            next_scanned: 0,
         };
         session.beat();
         Ok(session)

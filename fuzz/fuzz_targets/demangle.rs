@@ -1,0 +1,5 @@
+//! The names of kernels.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| roctap::demangle::fuzz_demangle(bytes));

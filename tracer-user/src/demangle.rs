@@ -1,0 +1,118 @@
+//! Names of kernels as people write them.
+
+use std::fmt;
+
+use cpp_demangle::{DemangleNodeType, DemangleOptions, DemangleWrite, ParseOptions, Symbol};
+
+/// Longest name that comes out, bytes: as long as one that goes in may be.
+const MAX_BYTES: usize = 4096;
+/// Longest name that is looked at.
+const MAX_MANGLED_BYTES: usize = 16 << 10;
+/// Parts of a name that are looked at: those that write nothing too.
+const MAX_PARTS: usize = 1 << 16;
+/// How deep parts may be nested. The stack of a thread suffices for it.
+const MAX_DEPTH: u32 = 96;
+/// Stands at the end of a name that was cut.
+const CUT: char = '…';
+
+/// The demangled name; none when it is not mangled. A name can refer to its own parts, so that few bytes
+/// become many: what is too long is cut, and ends in `…`.
+pub fn demangle(mangled: &str) -> Option<String> {
+    if mangled.len() > MAX_MANGLED_BYTES {
+        return None;
+    }
+    let options = ParseOptions::default().recursion_limit(MAX_DEPTH);
+    let symbol = Symbol::new_with_options(mangled.as_bytes(), &options).ok()?;
+    let mut name = Bounded { text: String::new(), parts: 0, is_cut: false };
+    let options = DemangleOptions::default().recursion_limit(MAX_DEPTH);
+    let done = symbol.structured_demangle(&mut name, &options);
+    match done {
+        Err(fmt::Error) if !name.is_cut => None,
+        _ => Some(name.text),
+    }
+}
+
+/// Refuses what is too much.
+struct Bounded {
+    text: String,
+    parts: usize,
+    is_cut: bool,
+}
+
+impl DemangleWrite for Bounded {
+    fn push_demangle_node(&mut self, _: DemangleNodeType) {
+        self.parts += 1;
+    }
+
+    fn write_string(&mut self, part: &str) -> fmt::Result {
+        if self.is_cut {
+            return Err(fmt::Error);
+        }
+        self.parts += 1;
+        let room = MAX_BYTES - CUT.len_utf8() - self.text.len();
+        if part.len() > room || self.parts > MAX_PARTS {
+            self.text.push_str(&part[..part.floor_char_boundary(room)]);
+            self.text.push(CUT);
+            self.is_cut = true;
+            return Err(fmt::Error);
+        }
+        self.text.push_str(part);
+        Ok(())
+    }
+}
+
+/// Demangles whatever `bytes` are: the body of a fuzz target.
+///
+/// # Panics
+///
+/// When the name is too long.
+pub fn fuzz_demangle(bytes: &[u8]) {
+    let name = demangle(&String::from_utf8_lossy(bytes)).unwrap_or_default();
+    assert!(name.len() <= MAX_BYTES);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `f` of a template whose arguments are pairs of the one before: twice as long with each.
+    fn doubling(times: usize) -> String {
+        // S_ is P, S0_ P<int, int>, S1_ P<S0_, S0_> and so on.
+        let code = |nth: usize| match nth {
+            0 => "S_".to_owned(),
+            nth => format!("S{}_", char::from_digit(nth as u32 - 1, 36).unwrap().to_uppercase()),
+        };
+        let mut name = "_Z1f1PIiiE".to_owned();
+        for nth in 1..times {
+            name += &format!("S_I{0}{0}E", code(nth));
+        }
+        name
+    }
+
+    #[test]
+    fn names_are_demangled_when_they_are_mangled() {
+        assert_eq!(demangle("_Z3fooILi3EEvPf").as_deref(), Some("void foo<3>(float*)"));
+        assert_eq!(demangle("__amd_rocclr_copyBuffer"), None);
+        assert_eq!(demangle(""), None);
+    }
+
+    #[test]
+    fn a_name_that_would_be_huge_is_cut() {
+        let short = demangle(&doubling(3)).unwrap();
+        assert_eq!(
+            short,
+            "f(P<int, int>, P<P<int, int>, P<int, int> >, P<P<P<int, int>, P<int, int> >, P<P<int, int>, P<int, int> > >)"
+        );
+        let mangled = doubling(24);
+        assert!(mangled.len() < 300, "{mangled}");
+        let name = demangle(&mangled).unwrap();
+        assert!(name.len() <= MAX_BYTES && name.len() > MAX_BYTES - 64, "{}", name.len());
+        assert!(name.starts_with("f(P<int, int>, P<P<int") && name.ends_with(CUT));
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_long_stays_as_it_is() {
+        assert_eq!(demangle(&format!("_Z1f{}i", "P".repeat(10_000))), None);
+        assert_eq!(demangle(&format!("_Z1f{}", "i".repeat(MAX_MANGLED_BYTES))), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! The texts in `/proc`.
+
+use std::{
+    borrow::Cow,
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
+
+/// Longest text: that of a process which has mapped half a million files.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads a file of `/proc`.
+///
+/// # Errors
+///
+/// When it cannot be read, or has no end in sight.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let bytes = beginning(path, MAX_BYTES + 1)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("longer than {} MiB", MAX_BYTES >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Reads the beginning of a file of `/proc`.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn beginning(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As text, whatever the bytes are: the kernel cuts names of threads in the middle of a character.
+pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_without_an_end_is_not_read() {
+        assert!(read("/dev/zero".as_ref()).unwrap_err().to_string().contains("64 MiB"));
+        assert_eq!(beginning("/dev/zero".as_ref(), 3).unwrap(), [0; 3]);
+        assert!(lossy(&read("/proc/self/status".as_ref()).unwrap()).starts_with("Name:"));
+    }
+}
