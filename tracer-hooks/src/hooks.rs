@@ -15,7 +15,7 @@ use tracer_common::shim::{Copy, Loss};
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
 use crate::copies::Ticket;
 use crate::queue::{Rung, life};
-use crate::relay::{self, Step, Wait};
+use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
 use crate::state::{STATE, sleep};
 use crate::{announce, lifecycle, symbols, sys, view};
@@ -61,31 +61,36 @@ macro_rules! signal_wait {
             timeout: u64,
             wait_state: u32,
         ) -> i64 {
-            let left = match STATE.relays() {
-                true => relay_while(Wait { signal, condition, compare, timeout, state: wait_state }),
-                false => timeout,
-            };
-            // SAFETY: the application's own call; it waits shorter by what it has waited already.
-            RUNTIME.$name.get().map_or(0, |wait| unsafe {
-                wait(signal, condition, compare, left, wait_state)
-            })
+            let Some(wait) = RUNTIME.$name.get() else { return 0 };
+            // SAFETY: the application's own call, for as long as it has not waited yet.
+            let itself = |left| unsafe { wait(signal, condition, compare, left, wait_state) };
+            if !STATE.relays() {
+                return itself(timeout);
+            }
+            relay_while(Wait { signal, condition, compare, timeout, state: wait_state }, itself)
         }
     )*};
 }
 signal_wait!(wait_relaxed wait_scacquire);
 
-/// Waits for what is in flight, relaying it. How much is left of the timeout; the runtime's own wait
-/// follows.
-fn relay_while(wait: Wait) -> u64 {
+/// Waits for what is in flight, relaying it, and by `itself`, the runtime's own function. The value that
+/// the wait ended with.
+fn relay_while(wait: Wait, itself: impl Fn(u64) -> i64) -> i64 {
     let mut waiter = None;
     contained(|| waiter = wait.begin(&STATE));
-    let Some(mut waiter) = waiter else { return wait.timeout };
+    let Some(mut waiter) = waiter else { return itself(wait.timeout) };
     loop {
         match contained(|| waiter.step()) {
             Some(Step::Sleep(signal, ns)) => RUNTIME.wait_until_done(signal, ns),
             Some(Step::Nap(ns)) => sys::sleep_ns(ns),
-            Some(Step::Itself(left)) => return left,
-            None => return wait.timeout,
+            Some(Step::Itself(ns)) => {
+                let value = itself(ns);
+                if abi::is_satisfied(wait.condition, value, wait.compare) {
+                    return value;
+                }
+            }
+            Some(Step::Over(left)) => return itself(left),
+            None => return itself(wait.timeout),
         }
     }
 }
@@ -263,7 +268,7 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
 fn settle(queue: &'static crate::queue::Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
     while !queue.track.is_empty() && lifecycle::installed() {
-        relay::everything_of(&STATE, &queue.track);
+        relay::everything_of(&STATE, Of::Queue, &queue.track);
         if sys::now_ns() > deadline {
             break;
         }

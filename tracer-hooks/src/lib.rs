@@ -10,14 +10,15 @@
 //! never hangs and never gets other results because of us. See the modules for how:
 //!
 //! * [`queue`]: doorbells, held back so that nothing is lost, with no way to lose one;
-//! * [`harvest`]: completions and how the application's own signals get theirs;
+//! * [`relay`]: how the application's own signals get their completions, from whoever waits for them;
+//! * [`harvest`]: what is left of a completion: its record, and what nobody waits for;
 //! * [`copies`]: the same for asynchronous copies;
 //! * [`calls`]: the API calls themselves;
 //! * [`hip`]: HIP's activity interface instead of the tables;
 //! * [`worker`]: the one thread, and what it costs;
 //! * [`phase`]: what the hooks do, and how that changes;
 //! * [`lifecycle`]: begin, end, shutdown, exit, fork;
-//! * [`lock`], [`track`], [`pool`], [`registry`]: what they are made of.
+//! * [`lock`], [`track`], [`pool`], [`bells`], [`marks`], [`usual`], [`registry`]: what they are made of.
 //!
 //! Facts about the runtime are those of ROCm 5.2.3, read in its source and tried on it.
 

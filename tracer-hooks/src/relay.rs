@@ -33,6 +33,10 @@ const SLEEP_NS: (u64, u64) = (10_000_000, 100_000_000);
 const NAP_NS: (u64, u64) = (20_000, 500_000);
 /// How much longer than a wait takes the thread is believed to be there.
 const GRACE_NS: u64 = 50_000_000;
+/// How long a thread waits for the application's signal itself before it looks around.
+const SLICE_NS: u64 = 1_000_000_000;
+/// How long a thread waits before it stands in for a worker that may have been stopped.
+const STAND_IN_NS: u64 = 5_000_000;
 /// How long a thread that spins says that it is there.
 const SPINNING_NS: u64 = 5_000_000;
 
@@ -138,11 +142,18 @@ pub fn before_load(state: &'static State, original: u64) {
     }
 }
 
-/// Relays everything of `track` that has completed; the worker may be busy elsewhere.
-pub fn everything_of(state: &State, track: &Track) {
-    for seen in track.open().filter(|seen| seen.entry.original != 0) {
-        relay(state, Of::Queue, &seen);
+/// Relays everything of `track` that has completed; the worker may be busy elsewhere, or stopped.
+pub fn everything_of(state: &State, of: Of, track: &Track) {
+    if track.chained() {
+        for seen in track.open().filter(|seen| seen.entry.original != 0) {
+            relay(state, of, &seen);
+        }
     }
+}
+
+/// The same of all tracks: what a thread waits for may depend on any of them.
+fn everything(state: &'static State) {
+    tracks(state).for_each(|(of, track)| everything_of(state, of, track));
 }
 
 /// What the application waits for.
@@ -182,8 +193,11 @@ struct After {
 /// How a wait goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// By the runtime's own wait for the application's signal, with so much of the timeout left.
+    /// By the runtime's own wait for the application's signal, for so long at most; if the condition
+    /// does not hold then, it goes on.
     Itself(u64),
+    /// It does not: the runtime's own wait, with so much of the timeout left, has the last word.
+    Over(u64),
     /// By the runtime's wait for this signal of ours, for so long at most.
     Sleep(u64, u64),
     /// By doing nothing for so long.
@@ -203,7 +217,7 @@ impl Wait {
 
 impl Waiter {
     /// Waits, as long as that is done by spinning, and relays what is waited for. The caller does what
-    /// is said and asks again, until the runtime's own wait is to follow, which has the last word.
+    /// is said and asks again, until it is over.
     ///
     /// Nothing sleeps in here: a thread that is cancelled or jumps while it sleeps leaves through frames
     /// of the caller's.
@@ -211,7 +225,10 @@ impl Waiter {
         loop {
             if self.is_over() || !self.state.relays() {
                 self.after = None;
-                return Step::Itself(self.left_ns());
+                return Step::Over(self.left_ns());
+            }
+            if self.elapsed_ns() > STAND_IN_NS {
+                everything(self.state);
             }
             let pushed = self.state.chained_ever();
             if self.after.is_none() {
@@ -230,14 +247,17 @@ impl Waiter {
                 }
                 // It may be put on a packet meanwhile.
                 None if self.wait.state == wait_state::ACTIVE => {
-                    self.spin_while(|waiter| waiter.state.chained_ever() == pushed)
+                    let until = self.elapsed_ns().saturating_add(SPINNING_NS);
+                    self.spin_while(|waiter| {
+                        waiter.state.chained_ever() == pushed && waiter.elapsed_ns() < until
+                    });
                 }
                 // The same while this thread sleeps: it is the worker's then.
                 None => {
                     self.state.needed.mark(self.wait.signal);
                     self.after = self.find();
                     if self.after.is_none() {
-                        return Step::Itself(self.left_ns());
+                        return Step::Itself(self.left_ns().min(SLICE_NS));
                     }
                 }
             }

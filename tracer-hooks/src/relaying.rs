@@ -92,7 +92,7 @@ fn each_entry_is_relayed_once_whoever_does_it() {
                                 in_flight.lock().expect("whole").push(handle(ours));
                             }
                             let step = begin(state, own, 1).step();
-                            assert!(matches!(step, Step::Itself(_)), "{step:?}");
+                            assert!(matches!(step, Step::Over(_)), "{step:?}");
                             assert_eq!(value(own), 0, "each once");
                             assert!(own.end_ts.load(Ordering::Relaxed) <= fake::TICKS + 6);
                         }
@@ -163,7 +163,7 @@ fn who_is_lost_while_relaying_takes_one_entry_with_him() {
     assert!(lost.claim(), "and never comes to the decrement");
     assert!(track.push(entry(ours[1], originals[1])));
     complete(handle(ours[1]));
-    assert!(matches!(begin(state, originals[1], 1).step(), Step::Itself(_)));
+    assert!(matches!(begin(state, originals[1], 1).step(), Step::Over(_)));
     assert_eq!((value(originals[0]), value(originals[1])), (1, 0));
     let collect = |_: &_| crate::track::Fate::Done;
     assert_eq!(track.harvest(Look::Near, collect, collect).left, 0, "the list goes on");

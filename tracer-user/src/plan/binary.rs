@@ -3,10 +3,10 @@
 //! The file is not trusted: every length that it states is bounded, every range checked.
 
 use std::{
-    cell::Cell,
     ffi::{OsStr, OsString},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
@@ -144,7 +144,7 @@ pub struct Binary {
     dynamic: Option<(u64, u64)>,
     unwind: Unwind,
     /// Code that may still be read.
-    code_left: Cell<u64>,
+    code_left: AtomicU64,
 }
 
 impl Binary {
@@ -193,7 +193,7 @@ impl Binary {
             segments,
             dynamic,
             unwind,
-            code_left: Cell::new(MAX_CODE_BYTES),
+            code_left: AtomicU64::new(MAX_CODE_BYTES),
         }
     }
 
@@ -286,7 +286,8 @@ impl Binary {
         let skipped = address - segment.address;
         let rest = segment.file_size - skipped;
         let size = size.min(rest).min(MAX_FUNCTION_BYTES);
-        self.code_left.set(self.code_left.get().checked_sub(size.max(PIECE_BYTES))?);
+        let take = |left: u64| left.checked_sub(size.max(PIECE_BYTES));
+        self.code_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
         let size = usize::try_from(size).ok()?;
         let offset = segment.offset.checked_add(skipped)?;
         match &self.source {
