@@ -18,6 +18,7 @@ use crate::queue::{Rung, life};
 use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
 use crate::state::{STATE, sleep};
+use crate::track::Look;
 use crate::{announce, lifecycle, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
@@ -79,19 +80,37 @@ fn relay_while(wait: Wait, itself: impl Fn(u64) -> i64) -> i64 {
     let mut waiter = None;
     contained(|| waiter = wait.begin(&STATE));
     let Some(mut waiter) = waiter else { return itself(wait.timeout) };
-    loop {
+    let value = loop {
         match contained(|| waiter.step()) {
             Some(Step::Sleep(signal, ns)) => RUNTIME.wait_until_done(signal, ns),
             Some(Step::Nap(ns)) => sys::sleep_ns(ns),
             Some(Step::Itself(ns)) => {
                 let value = itself(ns);
                 if abi::is_satisfied(wait.condition, value, wait.compare) {
-                    return value;
+                    break value;
                 }
             }
-            Some(Step::Over(left)) => return itself(left),
+            Some(Step::Over(left)) => break itself(left),
             None => return itself(wait.timeout),
         }
+    };
+    if waiter.has_relayed() {
+        contained(collect);
+    }
+    value
+}
+
+/// Has what completed recorded, if the worker does not do so just now: whoever has waited for the GPU may
+/// leave by `_exit` at once.
+fn collect() {
+    let Some(&sink) = STATE.sink.get() else { return };
+    if sink.can_complete(sys::now_ns())
+        && let Some(mut work) = STATE.work.try_lock()
+        && STATE.phase.get().relays()
+    {
+        work.round(&STATE, Look::Near);
+        drop(work);
+        sink.housekeeping(sys::now_ns());
     }
 }
 
@@ -99,7 +118,11 @@ macro_rules! signal_load {
     ($($name:ident)*) => {$(
         pub unsafe extern "C-unwind" fn $name(signal: u64) -> i64 {
             if STATE.relays() {
-                contained(|| relay::before_load(&STATE, signal));
+                contained(|| {
+                    if relay::before_load(&STATE, signal) {
+                        collect();
+                    }
+                });
             }
             // SAFETY: the application's own call.
             RUNTIME.$name.get().map_or(0, |load| unsafe { load(signal) })

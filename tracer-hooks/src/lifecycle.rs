@@ -1,6 +1,6 @@
 //! Installing, beginning and ending to record, closing, and what happens in a forked child.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tracer_common::shim::{Loss, state};
 
@@ -19,6 +19,8 @@ use crate::{announce, calls, hip, symbols, sys, worker};
 
 /// Longest that a closing runtime waits for the worker, and then for what is in flight.
 const CLOSE_WAIT_NS: u64 = 500_000_000;
+/// Longest that a thread may take to collect what has completed, which takes microseconds.
+const COLLECT_WAIT_NS: u64 = 10_000_000_000;
 /// Longest that the exit of the process is delayed.
 const EXIT_WAIT_NS: u64 = 100_000_000;
 /// Longest that anybody waits for another thread to begin or end a recording.
@@ -314,6 +316,24 @@ pub fn finish_draining() {
 /// A use of the runtime that we began because nobody could tell whether it goes.
 static KEPT: Lock<Option<Hold>> = Lock::new(None);
 
+/// Threads that are about to shut the runtime down, or do.
+static LEAVING: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the runtime may be going.
+pub fn is_leaving() -> bool {
+    LEAVING.load(Ordering::SeqCst) > 0
+}
+
+/// The lock of the work, for the worker. Whoever has it for too long was lost while he collected, and the
+/// lock with him; but not while the runtime is shut down, which may take any time. From then on the
+/// runtime is kept, since nobody can have the lock who would shut it down.
+pub fn lock_work() -> Option<Guard<'static, Work>> {
+    STATE
+        .work
+        .lock_for(COLLECT_WAIT_NS)
+        .or_else(|| if is_leaving() { None } else { STATE.work.lock_or_lose(0) })
+}
+
 /// Calls `shut_down`, by which the runtime has one user less: the application, or us.
 ///
 /// The runtime counts its users and goes with the last; the count is its own. So what is done before is
@@ -327,6 +347,7 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
     if !STATE.late.load(Ordering::Relaxed) || !installed() {
         return shut_down();
     }
+    LEAVING.fetch_add(1, Ordering::SeqCst);
     // A thread that is cancelled in the runtime would take the lock with it.
     let uncancelled = sys::Uncancelled::begin();
     let mut work = None;
@@ -346,6 +367,7 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
         }
     });
     drop(work);
+    LEAVING.fetch_sub(1, Ordering::SeqCst);
     uncancelled.end();
     status
 }

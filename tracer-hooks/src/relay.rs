@@ -128,18 +128,16 @@ pub fn need(state: &'static State, signals: &[u64]) {
     }
 }
 
-/// Relays what has completed of `original`, which the calling thread is about to look at.
-pub fn before_load(state: &'static State, original: u64) {
+/// Relays what has completed of `original`, which the calling thread is about to look at; whether there
+/// was anything.
+pub fn before_load(state: &'static State, original: u64) -> bool {
     let waits = view::signal(original).is_some_and(|signal| {
         signal.kind.load(Ordering::Relaxed) == signal_kind::USER
             && signal.value.load(Ordering::Relaxed) > 0
     });
-    if waits
+    waits
         && state.relays()
-        && let Some((of, seen)) = find(state, original)
-    {
-        relay(state, of, &seen);
-    }
+        && find(state, original).is_some_and(|(of, seen)| relay(state, of, &seen))
 }
 
 /// Relays everything of `track` that has completed; the worker may be busy elsewhere, or stopped.
@@ -152,7 +150,7 @@ pub fn everything_of(state: &State, of: Of, track: &Track) {
 }
 
 /// The same of all tracks: what a thread waits for may depend on any of them.
-fn everything(state: &'static State) {
+pub fn everything(state: &'static State) {
     tracks(state).for_each(|(of, track)| everything_of(state, of, track));
 }
 
@@ -178,6 +176,7 @@ pub struct Waiter {
     state: &'static State,
     began_ns: u64,
     after: Option<After>,
+    relayed: bool,
 }
 
 /// What a waiter looks after.
@@ -211,7 +210,7 @@ impl Wait {
             signal.kind.load(Ordering::Relaxed) == signal_kind::USER && state.relays()
         })?;
         let began_ns = sys::now_ns();
-        Some(Waiter { wait: self, original, state, began_ns, after: None })
+        Some(Waiter { wait: self, original, state, began_ns, after: None, relayed: false })
     }
 }
 
@@ -234,12 +233,13 @@ impl Waiter {
             if self.after.is_none() {
                 self.after = self.find();
             }
+            if let Some(after) = &self.after
+                && relay(self.state, after.of, &after.seen)
+            {
+                self.relayed = true;
+            }
             match &mut self.after {
-                Some(after)
-                    if relay(self.state, after.of, &after.seen) || !after.seen.is_open() =>
-                {
-                    self.after = None;
-                }
+                Some(after) if !after.seen.is_open() => self.after = None,
                 Some(_) => {
                     if let Some(step) = self.until_it_is_done() {
                         return step;
@@ -262,6 +262,11 @@ impl Waiter {
                 }
             }
         }
+    }
+
+    /// Whether it has relayed anything that it waited for.
+    pub fn has_relayed(&self) -> bool {
+        self.relayed
     }
 
     fn find(&self) -> Option<After> {

@@ -10,6 +10,7 @@ use tracer_common::shim::Loss;
 use crate::abi::{SUCCESS, packet_type};
 use crate::fake::{self, DRY, FakeQueue, In, Stop, handle, signal};
 use crate::scenarios::{Bench, until, value};
+use crate::state::STATE;
 use crate::testing::alone;
 
 /// Runs `work` on a thread that may stop at `stop` and is not waited for.
@@ -206,6 +207,23 @@ fn a_copy_is_relayed_though_its_thread_never_comes_back() {
 }
 
 /// A thread stops for ever where it has the copies' lock, while another one has its copy under way.
+/// A thread of the program that has waited collects what has completed, and never comes back: what nobody
+/// waits for in a hook is relayed all the same.
+#[test]
+fn completions_are_relayed_when_whoever_collected_is_lost() {
+    alone("schedules::completions_are_relayed_when_whoever_collected_is_lost", || {
+        let bench = Bench::new();
+        let queue = bench.queue(64, 1);
+        many(&bench, &queue);
+        until("the lock", || STATE.work.try_lock().map(core::mem::forget).is_some());
+        for _ in 0..3 {
+            let done = signal(1, true);
+            queue.dispatch(true, handle(done));
+            until("nobody waits in a hook", || value(done) == 0);
+        }
+    });
+}
+
 #[test]
 fn copies_go_on_when_their_lock_is_lost() {
     alone("schedules::copies_go_on_when_their_lock_is_lost", || {

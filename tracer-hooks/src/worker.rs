@@ -19,6 +19,7 @@ use crate::hooks::{self, contained};
 use crate::lifecycle::{self, Patience};
 use crate::phase::Phase;
 use crate::queue::life;
+use crate::relay;
 use crate::runtime::RUNTIME;
 use crate::sink::Wish;
 use crate::state::{STATE, sleep};
@@ -222,7 +223,13 @@ fn one_round(pace: &mut Pace) -> Pause {
     if pace.seen != before {
         pace.last_progress_ns = now;
     }
-    let Some(mut work) = STATE.work.try_lock() else { return Pause::Slow(1_000_000) };
+    let Some(mut work) = lifecycle::lock_work() else {
+        if STATE.work.is_lost() && !lifecycle::is_leaving() {
+            // Relaying takes no lock.
+            relay::everything(&STATE);
+        }
+        return Pause::Slow(500_000);
+    };
     // Again: whoever closes the runtime does so under this lock.
     if !STATE.phase.get().relays() {
         drop(work);
