@@ -5,7 +5,7 @@
 //! well: so there are few, and they go to packets whose own signal has one too. A thread that waits
 //! for such a signal mostly waits for the last of them; when they run out, it looks now and then.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Most that exist at once: a bit of a word for each.
 pub const CAP: usize = 64;
@@ -17,6 +17,8 @@ pub struct Bells {
     signals: [AtomicU64; CAP],
     /// Those that nobody has, by place.
     free: AtomicU64,
+    /// Threads that sleep until one of them rings, or are about to.
+    sleepers: AtomicU32,
     ran_out: AtomicBool,
     /// The driver has no more events for us.
     no_more: AtomicBool,
@@ -28,6 +30,7 @@ impl Bells {
         Self {
             signals: [const { AtomicU64::new(0) }; CAP],
             free: AtomicU64::new(0),
+            sleepers: AtomicU32::new(0),
             ran_out: AtomicBool::new(false),
             no_more: AtomicBool::new(false),
         }
@@ -85,8 +88,21 @@ impl Bells {
         }
     }
 
-    /// Calls `destroy` with all that nobody has, and forgets those.
+    /// The calling thread is going to sleep on one that is in flight, or has done so. One that never
+    /// says so was lost in its sleep; the signals stay then.
+    pub fn sleeps(&self, begins: bool) {
+        match begins {
+            true => self.sleepers.fetch_add(1, Ordering::SeqCst),
+            false => self.sleepers.fetch_sub(1, Ordering::SeqCst),
+        };
+    }
+
+    /// Calls `destroy` with all that nobody has, and forgets those; with none while somebody may sleep
+    /// on one.
     pub fn destroy_idle(&self, destroy: impl Fn(u64)) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            return;
+        }
         let free = self.free.swap(0, Ordering::Acquire);
         self.no_more.store(false, Ordering::Relaxed);
         for (place, signal) in self.signals.iter().enumerate() {

@@ -214,12 +214,13 @@ impl Answers {
     }
 
     fn put(&self, signal: u64, times: Option<Times>) {
+        let Some(mut victim) = self.lock.lock_or_lose(WAIT_NS) else { return };
+        // Under the lock, which can be lost: whoever set it beside another would wait for that one.
         if !self.used()
             && let Some(fresh) = sys::zeroed_slice(ANSWERS)
         {
             let _ = self.table.set(fresh);
         }
-        let Some(mut victim) = self.lock.lock_or_lose(WAIT_NS) else { return };
         let by = |key: u64| self.places(signal).find(|p| p[0].load(Ordering::Relaxed) == key);
         let place = match (by(signal), times) {
             (Some(place), _) => Some(place),

@@ -218,7 +218,10 @@ impl Work {
     }
 
     /// The queue is gone: what did not complete never will.
-    fn bury(&mut self, state: &State, sink: &dyn Sink, queue: &'static Queue) {
+    fn bury(&mut self, state: &'static State, sink: &dyn Sink, queue: &'static Queue) {
+        // What has completed by now.
+        relay::everything_of(state, Of::Queue, &queue.track);
+        self.watch(state, sys::now_ns());
         self.overtaken.retain(|overtaken| {
             let gone = core::ptr::eq(overtaken.queue, queue);
             if gone {

@@ -82,7 +82,10 @@ fn relay_while(wait: Wait, itself: impl Fn(u64) -> i64) -> i64 {
     let Some(mut waiter) = waiter else { return itself(wait.timeout) };
     let value = loop {
         match contained(|| waiter.step()) {
-            Some(Step::Sleep(signal, ns)) => RUNTIME.wait_until_done(signal, ns),
+            Some(Step::Sleep(signal, ns)) => {
+                RUNTIME.wait_until_done(signal, ns);
+                waiter.woke();
+            }
             Some(Step::Nap(ns)) => sys::sleep_ns(ns),
             Some(Step::Itself(ns)) => {
                 let value = itself(ns);
@@ -104,14 +107,18 @@ fn relay_while(wait: Wait, itself: impl Fn(u64) -> i64) -> i64 {
 /// leave by `_exit` at once.
 fn collect() {
     let Some(&sink) = STATE.sink.get() else { return };
-    if sink.can_complete(sys::now_ns())
-        && let Some(mut work) = STATE.work.try_lock()
-        && STATE.phase.get().relays()
-    {
-        work.round(&STATE, Look::Near);
-        drop(work);
-        sink.housekeeping(sys::now_ns());
-    }
+    // A jump out of here would take the lock along, and the runtime's.
+    sys::uninterrupted(|| {
+        if sink.can_complete(sys::now_ns())
+            && let Some(mut work) = STATE.work.try_lock()
+            && STATE.phase.get().relays()
+        {
+            let round = work.round(&STATE, Look::Near);
+            drop(work);
+            STATE.collected.fetch_add(round.chained, Ordering::Relaxed);
+            sink.housekeeping(sys::now_ns());
+        }
+    });
 }
 
 macro_rules! signal_load {
@@ -448,7 +455,10 @@ fn observed_copy(
     };
     let status = request(ticket.signal);
     if status != abi::SUCCESS {
-        contained(|| STATE.copies.cancelled(&ticket));
+        contained(|| {
+            STATE.copies.cancelled(&ticket);
+            STATE.copies.forget(original);
+        });
         return request(original);
     }
     contained(|| {

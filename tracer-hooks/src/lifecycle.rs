@@ -19,8 +19,6 @@ use crate::{announce, calls, hip, symbols, sys, worker};
 
 /// Longest that a closing runtime waits for the worker, and then for what is in flight.
 const CLOSE_WAIT_NS: u64 = 500_000_000;
-/// Longest that a thread may take to collect what has completed, which takes microseconds.
-const COLLECT_WAIT_NS: u64 = 10_000_000_000;
 /// Longest that the exit of the process is delayed.
 const EXIT_WAIT_NS: u64 = 100_000_000;
 /// Longest that anybody waits for another thread to begin or end a recording.
@@ -107,6 +105,9 @@ pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     if worker::gave_up() {
         return Err(InstallError::Broken);
     }
+    if STATE.phase.get() == Phase::Ended {
+        return Err(InstallError::Stuck);
+    }
     if !core::ptr::addr_eq(core::ptr::from_ref(*STATE.sink.get_or_init(|| sink)), sink) {
         return Err(InstallError::Sink);
     }
@@ -128,13 +129,16 @@ fn put_in_place(
     timing: Timing,
     held: Option<&Hold>,
 ) -> Result<(), InstallError> {
-    let patched = patched();
-    let already = patched == Patched::Already;
-    if !already {
-        // Nothing of a runtime that is gone may be left, even if nobody could put it away at its end.
+    let mut now = patched();
+    if now == Patched::NotYet {
         let mut work = STATE.work.lock_for(CLOSE_WAIT_NS).ok_or(InstallError::Stuck)?;
-        forget(&mut work);
+        now = patched();
+        if now == Patched::NotYet {
+            // Nothing of a runtime that is gone may be left, even if nobody could put it away at its end.
+            forget(&mut work);
+        }
     }
+    let (patched, already) = (now, now == Patched::Already);
     runtime::save_and_patch(tables, patched).map_err(InstallError::Unsupported)?;
     if !already {
         sys::pin(tables.address());
@@ -319,19 +323,47 @@ static KEPT: Lock<Option<Hold>> = Lock::new(None);
 /// Threads that are about to shut the runtime down, or do.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the runtime may be going.
-pub fn is_leaving() -> bool {
-    LEAVING.load(Ordering::SeqCst) > 0
+/// The worker is in the runtime without the lock of the work.
+static WITHOUT_LOCK: AtomicBool = AtomicBool::new(false);
+
+/// Has the worker call the runtime although somebody else has the lock of the work; not while the runtime
+/// may be going.
+pub fn without_lock(call: impl FnOnce()) {
+    // Pairs with `Leaving`: one of both sees the other.
+    WITHOUT_LOCK.store(true, Ordering::SeqCst);
+    if LEAVING.load(Ordering::SeqCst) == 0 && STATE.phase.get().relays() {
+        call();
+    }
+    WITHOUT_LOCK.store(false, Ordering::SeqCst);
 }
 
-/// The lock of the work, for the worker. Whoever has it for too long was lost while he collected, and the
-/// lock with him; but not while the runtime is shut down, which may take any time. From then on the
-/// runtime is kept, since nobody can have the lock who would shut it down.
-pub fn lock_work() -> Option<Guard<'static, Work>> {
-    STATE
-        .work
-        .lock_for(COLLECT_WAIT_NS)
-        .or_else(|| if is_leaving() { None } else { STATE.work.lock_or_lose(0) })
+/// A thread that is about to shut the runtime down.
+struct Leaving;
+
+impl Leaving {
+    fn begin() -> Self {
+        LEAVING.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+
+    /// The lock of the work, if none of our threads is in the runtime then.
+    fn lock(&self) -> Option<Guard<'static, Work>> {
+        let work = STATE.work.lock_for(CLOSE_WAIT_NS)?;
+        let deadline = sys::awake_ns() + CLOSE_WAIT_NS;
+        while WITHOUT_LOCK.load(Ordering::SeqCst) {
+            if sys::awake_ns() > deadline {
+                return None;
+            }
+            sys::sleep_ns(50_000);
+        }
+        Some(work)
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        LEAVING.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Calls `shut_down`, by which the runtime has one user less: the application, or us.
@@ -344,15 +376,15 @@ pub fn lock_work() -> Option<Guard<'static, Work>> {
 ///
 /// Where the runtime's tools interface knows us, it tells when it goes: see [`close`].
 pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
-    if !STATE.late.load(Ordering::Relaxed) || !installed() {
+    if !STATE.late.load(Ordering::Relaxed) || !STATE.phase.get().relays() {
         return shut_down();
     }
-    LEAVING.fetch_add(1, Ordering::SeqCst);
+    let leaving = Leaving::begin();
     // A thread that is cancelled in the runtime would take the lock with it.
     let uncancelled = sys::Uncancelled::begin();
     let mut work = None;
     contained(|| {
-        work = STATE.work.lock_for(CLOSE_WAIT_NS);
+        work = leaving.lock();
         match &mut work {
             Some(work) => make_ready(work),
             None => keep(),
@@ -367,7 +399,7 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
         }
     });
     drop(work);
-    LEAVING.fetch_sub(1, Ordering::SeqCst);
+    drop(leaving);
     uncancelled.end();
     status
 }
@@ -400,13 +432,18 @@ fn keep() {
 
 /// The runtime is gone, with all that was in flight.
 fn gone(work: &mut Guard<'_, Work>) {
-    if STATE.phase.apply(Event::Close).is_err() {
+    if !closes() {
         return;
     }
     STATE.ready.store(false, Ordering::Release);
     forget(work);
     announce::forget();
     closed();
+}
+
+/// Notes that the runtime goes; a process that ends stays in that phase. Whether there is anything to forget.
+fn closes() -> bool {
+    matches!(STATE.phase.apply(Event::Close), Ok(_) | Err(Phase::Ended))
 }
 
 /// Forgets everything of a runtime that is gone or goes, and touches nothing of it.
@@ -429,17 +466,18 @@ fn closed() {
 /// The runtime goes, as it says itself: nothing of it may be used or kept afterwards. What is in flight
 /// is given the time to complete.
 pub fn close() {
-    if !installed() {
+    if !STATE.phase.get().relays() {
         return;
     }
+    let leaving = Leaving::begin();
     {
         // Not longer: the worker may wait for it with the lock that is taken next.
         let _switching = SWITCH.lock_for(SWITCH_WAIT_NS);
         let _ = STATE.phase.apply(Event::End);
         release_queues();
     }
-    let locked = STATE.work.lock_for(CLOSE_WAIT_NS);
-    if STATE.phase.apply(Event::Close).is_err() {
+    let locked = leaving.lock();
+    if !closes() {
         return;
     }
     STATE.ready.store(false, Ordering::Release);
@@ -531,12 +569,15 @@ pub fn finish() {
         flush(sys::now_ns() + EXIT_WAIT_NS);
     }
     let was_open = installed();
+    // Until it has ended: no recording may begin in between.
+    let switching = SWITCH.lock_for(EXIT_WAIT_NS);
     if was_open {
-        let _switching = SWITCH.lock_for(EXIT_WAIT_NS);
         let _ = STATE.phase.apply(Event::End);
         release_queues();
     }
-    if STATE.phase.apply(Event::Finish).is_err() || !was_open {
+    let finished = STATE.phase.apply(Event::Finish);
+    drop(switching);
+    if finished.is_err() || !was_open {
         return;
     }
     let work = STATE.work.lock_for(EXIT_WAIT_NS);

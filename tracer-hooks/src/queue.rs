@@ -310,7 +310,8 @@ impl Queue {
         watch.locked = Waited::since(now);
         let same = context.recording() == Some(producer.epoch);
         let Some(amd) = self.amd().filter(|_| same) else {
-            self.held.store(false, Ordering::Relaxed);
+            // The recording has ended meanwhile.
+            self.ring_what_is_held(&watch);
             return Rung::default();
         };
         let before = producer.next;
@@ -335,12 +336,13 @@ impl Queue {
     pub fn release(&self, pool: &Pool) {
         let outside = self.outside.lock_for(DOORBELL_WAIT_NS);
         let locked = self.producer.lock_or_lose(DOORBELL_WAIT_NS);
-        if let Some(outside) = outside {
-            self.ring_what_is_held(&outside);
+        if let Some(outside) = &outside {
+            self.ring_what_is_held(outside);
         }
         let Some(mut producer) = locked else { return };
-        self.held.store(false, Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
+        if outside.is_some() {
+            self.asked.store(0, Ordering::Relaxed);
+        }
         producer.epoch = 0;
         pool.give(&mut producer.cache);
     }
@@ -483,10 +485,8 @@ impl Queue {
         }
         let replaceable = may_replace(original);
         // A thread that sleeps until the original changes sleeps until ours does.
-        let bell = original_rings(original)
-            .then(|| context.pool.bells.take())
-            .flatten()
-            .filter(|_| replaceable);
+        let rings = replaceable && original_rings(original);
+        let bell = rings.then(|| context.pool.bells.take()).flatten();
         if bell.is_none() && producer.cache.is_empty() {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
         }

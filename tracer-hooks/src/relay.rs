@@ -70,7 +70,8 @@ pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
             decrement(original, (start, end));
         }
         Of::Copies => {
-            let times: Option<Times> = RUNTIME.copy_times(seen.entry.signal);
+            let copy_times = || RUNTIME.copy_times(seen.entry.signal);
+            let times: Option<Times> = sys::uninterrupted(copy_times);
             if !seen.claim() {
                 return false;
             }
@@ -197,7 +198,7 @@ pub enum Step {
     Itself(u64),
     /// It does not: the runtime's own wait, with so much of the timeout left, has the last word.
     Over(u64),
-    /// By the runtime's wait for this signal of ours, for so long at most.
+    /// By the runtime's wait for this signal of ours, for so long at most; [`Waiter::woke`] follows.
     Sleep(u64, u64),
     /// By doing nothing for so long.
     Nap(u64),
@@ -264,6 +265,11 @@ impl Waiter {
         }
     }
 
+    /// The caller has slept.
+    pub fn woke(&self) {
+        self.state.pool.bells.sleeps(false);
+    }
+
     /// Whether it has relayed anything that it waited for.
     pub fn has_relayed(&self) -> bool {
         self.relayed
@@ -325,9 +331,16 @@ impl Waiter {
             return None;
         }
         let sleep = elapsed.clamp(SLEEP_NS.0, SLEEP_NS.1);
+        let bells = &self.state.pool.bells;
+        if rings {
+            bells.sleeps(true);
+        }
         let slept_on = rings
             && watching.as_ref().is_some_and(|watching| watching.until(now + sleep + GRACE_NS))
             && seen.is_open();
+        if rings && !slept_on {
+            bells.sleeps(false);
+        }
         let signal = seen.entry.signal;
         let left = self.left_ns();
         Some(match slept_on {

@@ -1,6 +1,6 @@
 //! The one state of the process: the tables are global, so is what patches them.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::OnceLock;
 
 use crate::copies::Copies;
@@ -54,6 +54,8 @@ pub struct State {
     /// Much of what completed lately nobody relayed but the worker: all that is in flight counts as
     /// urgent.
     pub prompt: AtomicBool,
+    /// What threads of the application collected that had a signal of theirs, since the worker last looked.
+    pub collected: AtomicUsize,
     /// What waiting threads look after themselves.
     pub watched: Watched,
     /// What something needs that cannot look.
@@ -82,6 +84,7 @@ impl State {
             work: Lock::new(Work::new()),
             urgent: AtomicU32::new(0),
             prompt: AtomicBool::new(false),
+            collected: AtomicUsize::new(0),
             watched: Watched::new(),
             needed: Needed::new(),
             usual: Usual::new(),

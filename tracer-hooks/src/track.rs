@@ -298,7 +298,7 @@ impl Track {
         (seen.word == word && seen.is_open()).then_some(seen)
     }
 
-    /// An open entry of `original`: the last one, or else the first that is found.
+    /// An open entry of `original`: the last one, or else the first that is found in a [`WINDOW`].
     pub fn find(&self, original: u64) -> Option<Seen> {
         if !self.chained() {
             return None;
@@ -306,14 +306,19 @@ impl Track {
         let of_original = |seen: &Seen| seen.entry.original == original;
         let recent = self.recent.get(place(original))?.load(Ordering::Acquire);
         let last = recent.checked_sub(1).and_then(|at| self.see(at)).filter(of_original);
-        last.or_else(|| self.open().find(of_original))
+        last.or_else(|| {
+            self.in_flight().take(WINDOW).filter_map(|at| self.see(at)).find(of_original)
+        })
+    }
+
+    fn in_flight(&self) -> core::ops::Range<u64> {
+        let tail = self.by_producer.tail.load(Ordering::Acquire);
+        self.by_consumer.head.load(Ordering::Relaxed)..tail
     }
 
     /// All entries that are open, oldest first; those that are pushed meanwhile may be missing.
     pub fn open(&self) -> impl Iterator<Item = Seen> + '_ {
-        let tail = self.by_producer.tail.load(Ordering::Acquire);
-        let head = self.by_consumer.head.load(Ordering::Relaxed);
-        (head..tail).filter_map(|at| self.see(at))
+        self.in_flight().filter_map(|at| self.see(at))
     }
 
     /// For the consumer: since when something is the first in flight, and how many entries there are

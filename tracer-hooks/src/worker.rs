@@ -34,6 +34,10 @@ const PATIENCE_NS: u64 = 300_000_000;
 const FOR_EVER_NS: u64 = u64::MAX;
 /// Least time between two looks at everything.
 const FULL_LOOK_EVERY_NS: u64 = 2_000_000;
+/// Most: what is seen by those alone must not wait, however long the last one was held up.
+const FULL_LOOK_AT_LEAST_NS: u64 = 500_000_000;
+/// How long the lock of the work is waited for.
+const COLLECTED_WITHIN_NS: u64 = 1_000_000;
 /// Signals made in one round.
 const TOP_UP: usize = 128;
 /// Least and most time between two looks at what is in flight.
@@ -182,7 +186,8 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
     // Pairs with the fence in `State::wake_beyond`.
     fence(Ordering::SeqCst);
     let urgent = STATE.urgent.load(Ordering::Acquire) != pace.urgent;
-    let arrived = urgent || (level == sleep::IDLE && (enqueued() != pace.seen || held()));
+    let arrived =
+        urgent || (level == sleep::IDLE && (enqueued() != pace.seen || (STATE.active() && held())));
     let called = STATE.calls.load(Ordering::Acquire) != pace.calls;
     if !arrived && !called {
         sys::futex_wait(&STATE.sleep, level, ns);
@@ -212,6 +217,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     if let Some(more) = hip::round(now) {
         pace.seen = enqueued();
+        pace.urgent = STATE.urgent.load(Ordering::Acquire);
         return if more { Pause::Slow(1_000_000) } else { Pause::Idle(ASK_EVERY_NS) };
     }
     if !STATE.phase.get().relays() {
@@ -223,12 +229,8 @@ fn one_round(pace: &mut Pace) -> Pause {
     if pace.seen != before {
         pace.last_progress_ns = now;
     }
-    let Some(mut work) = lifecycle::lock_work() else {
-        if STATE.work.is_lost() && !lifecycle::is_leaving() {
-            // Relaying takes no lock.
-            relay::everything(&STATE);
-        }
-        return Pause::Slow(500_000);
+    let Some(mut work) = STATE.work.lock_for(COLLECTED_WITHIN_NS) else {
+        return without_lock(pace, now);
     };
     // Again: whoever closes the runtime does so under this lock.
     if !STATE.phase.get().relays() {
@@ -236,16 +238,17 @@ fn one_round(pace: &mut Pace) -> Pause {
         return without_runtime(pace, now);
     }
     let look = if now >= pace.next_full_ns { Look::Full } else { Look::Near };
-    let round = work.round(&STATE, look);
+    let mut round = work.round(&STATE, look);
+    round.chained += STATE.collected.swap(0, Ordering::Relaxed);
     if look == Look::Full {
         let cost = sys::now_ns().saturating_sub(now);
-        pace.next_full_ns = now + FULL_LOOK_EVERY_NS.max(cost * 128);
+        pace.next_full_ns = now + (cost * 128).clamp(FULL_LOOK_EVERY_NS, FULL_LOOK_AT_LEAST_NS);
     }
     STATE.prompt.store(pace.learn(now, round), Ordering::Relaxed);
     let due = work.due(&STATE, now);
     if now >= pace.next_ask_ns {
         pace.next_ask_ns = now + ASK_EVERY_NS;
-        pace.wish = ask(now, &mut work);
+        pace.wish = ask(now, Some(&mut work));
     }
     lifecycle::finish_draining();
     if STATE.active() && STATE.ready.load(Ordering::Acquire) {
@@ -266,7 +269,8 @@ fn one_round(pace: &mut Pace) -> Pause {
         0..PATIENCE_NS => Patience::Waiting,
         _ => Patience::Ended,
     };
-    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) && round.resting_ns.is_none() {
+    let quiet = round.resting_ns.is_none() && !round.pending && !round.held;
+    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) && quiet {
         return Pause::Idle(FOR_EVER_NS);
     }
     let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
@@ -278,8 +282,33 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
 }
 
+/// Somebody else has the lock of the work: whoever collects has it for microseconds, or was stopped at that,
+/// or lost. Relaying and ringing take no lock; nothing is recorded meanwhile.
+fn without_lock(pace: &mut Pace, now: u64) -> Pause {
+    lifecycle::without_lock(|| {
+        relay::everything(&STATE);
+        if STATE.ready.load(Ordering::Acquire) && held() {
+            retry();
+        }
+    });
+    if now >= pace.next_ask_ns {
+        pace.next_ask_ns = now + ASK_EVERY_NS;
+        pace.wish = ask(now, None);
+    }
+    if pace.wish == Wish::Nothing {
+        let patience = match pace.draining.look(now) {
+            0..PATIENCE_NS => Patience::Waiting,
+            _ => Patience::Ended,
+        };
+        lifecycle::let_go(patience);
+    }
+    Pause::Slow(500_000)
+}
+
 /// The runtime is gone, or has not been there: only the sink is left to ask.
 fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
+    pace.seen = enqueued();
+    pace.urgent = STATE.urgent.load(Ordering::Acquire);
     pace.wish = wish(now);
     if pace.wish == Wish::Nothing && lifecycle::let_go(Patience::Ended) {
         Pause::Idle(FOR_EVER_NS)
@@ -296,7 +325,8 @@ fn any_queue() -> bool {
     STATE.registry.objects().any(|q| q.life.load(Ordering::Relaxed) == life::LIVE)
 }
 
-fn ask(now: u64, work: &mut Work) -> Wish {
+/// Asks the sink, and begins or ends to record; it begins only under the lock of the work.
+fn ask(now: u64, work: Option<&mut Work>) -> Wish {
     let broken = gave_up();
     if broken {
         lifecycle::release_after_failure();
@@ -304,9 +334,11 @@ fn ask(now: u64, work: &mut Work) -> Wish {
     let wish = if broken { Wish::Nothing } else { wish(now) };
     match (STATE.phase.get(), wish == Wish::Record) {
         (Phase::Dormant | Phase::Settling, true) => {
-            lifecycle::activate(&mut || {
-                work.round(&STATE, Look::Near);
-            });
+            if let Some(work) = work {
+                lifecycle::activate(&mut || {
+                    work.round(&STATE, Look::Near);
+                });
+            }
         }
         (Phase::Active, false) => {
             lifecycle::deactivate();

@@ -71,7 +71,9 @@ fn rocm_two_versions_take_turns() {
     let Some(s) = setup() else { return };
     let copy = s.log("another_shim.so");
     std::fs::copy(&s.shim, &copy).expect("copied");
-    let mut running = s.start("turns", "hsa_direct s 1000000", &[]);
+    // Slow enough for the rings, wherever their reader is kept waiting.
+    let slow = [("EMUGPU_KERNEL_NS", "*=100000")];
+    let mut running = s.start("turns", "hsa_direct s 1000000", &slow);
     running.wait_until_busy();
     let mut windows = Vec::new();
     for turn in 0..6 {
