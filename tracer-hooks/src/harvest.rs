@@ -73,6 +73,8 @@ impl Work {
         let mut round = Round::default();
         let Some(&sink) = state.sink.get() else { return round };
         let now = sys::now_ns();
+        // Names before what they name: an address may have had another one.
+        sink.housekeeping(now);
         for queue in state.registry.objects() {
             match queue.life.load(Ordering::Acquire) {
                 life::LIVE | life::CLOSING => {

@@ -116,7 +116,6 @@ fn collect() {
             let round = work.round(&STATE, Look::Near);
             drop(work);
             STATE.collected.fetch_add(round.chained, Ordering::Relaxed);
-            sink.housekeeping(sys::now_ns());
         }
     });
 }
