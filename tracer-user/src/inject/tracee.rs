@@ -69,11 +69,11 @@ pub trait Tracee {
     fn in_rseq(&mut self, at: u64) -> bool;
 }
 
-/// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on.
+/// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on if it
+/// is stopped. If it is not, it could be waited for without an end: the kernel lets it go when the thread
+/// that has seized it ends. So that must be a thread, or a process, which is there for this alone.
 pub struct Thread {
     tid: libc::pid_t,
-    /// A signal that arrived while it was stopped and is to be delivered.
-    signal: libc::c_int,
     stopped: bool,
     stopped_since: Option<Instant>,
 }
@@ -133,10 +133,11 @@ impl Thread {
         let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
         let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
         ptrace("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options)?;
-        Ok(Self { tid, signal: 0, stopped: false, stopped_since: None })
+        Ok(Self { tid, stopped: false, stopped_since: None })
     }
 
-    /// Stops it, wherever it is. Late, it is still on its way to a stop.
+    /// Stops it, wherever it is. Late, it is still on its way to a stop: whoever waits for a child in
+    /// `vfork` stops when that has ended.
     pub fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
         self.request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, 0, number(0))?;
         if self.stopped {
@@ -209,17 +210,9 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         // It works on a stopped thread alone.
-        while !self.stopped {
-            if self.request("", libc::PTRACE_INTERRUPT, 0, number(0)).is_err() {
-                return;
-            }
-            match self.wait(Some(Duration::from_secs(1))) {
-                Ok(stop) if stop >> 8 == 0 => self.signal = stop & 0xff,
-                Ok(_) | Err(StepError::Late(_)) => {}
-                Err(_) => return,
-            }
+        if self.stopped {
+            let _ = self.request("", libc::PTRACE_DETACH, 0, number(0));
         }
-        let _ = self.request("", libc::PTRACE_DETACH, 0, number(self.signal as usize));
     }
 }
 
