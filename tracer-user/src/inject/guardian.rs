@@ -185,6 +185,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
                 Err(StartError::Seccomp(call)) => {
                     return Err(super::Refusal::Seccomp { call: call.to_owned() }.into());
                 }
+                Err(error @ StartError::Replaced) => return Err(error.into()),
                 Err(error) => reason = format!("thread {}: {error}", victim.tid),
             }
         }

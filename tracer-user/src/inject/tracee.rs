@@ -59,6 +59,8 @@ pub trait Tracee {
     fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError>;
     /// Executes the `syscall` instruction that it is at, and stops behind it.
     fn execute(&mut self) -> Result<(), StepError>;
+    /// Reads its memory.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError>;
     /// Writes to its memory, whatever the protection.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError>;
     /// The seccomp filters that it is under.
@@ -78,10 +80,11 @@ pub struct Thread {
     stopped_since: Option<Instant>,
 }
 
-/// A traced thread whose memory can be written.
+/// A traced thread whose memory can be read and written.
 pub struct Writable {
     thread: Thread,
-    memory: File,
+    /// Opened when it has stopped: until then it may execute another program, which has other memory.
+    memory: Option<File>,
 }
 
 /// The signal of a stop at a system call.
@@ -219,12 +222,11 @@ impl Drop for Thread {
 impl Writable {
     /// Begins to trace thread `tid` of a process, which goes on.
     pub fn seize(process: &Subject, tid: u32) -> Result<Self, StepError> {
-        let open = |pid| {
-            let open = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
-            open.map_err(|cause| StepError::Refused { what: "opening its memory", cause })
-        };
-        let memory = process.by_number(open)?;
-        Ok(Self { thread: Thread::seize(process, tid)?, memory })
+        Ok(Self { thread: Thread::seize(process, tid)?, memory: None })
+    }
+
+    fn memory(&self) -> Result<&File, StepError> {
+        self.memory.as_ref().ok_or(StepError::Gone)
     }
 
     /// When it was stopped first.
@@ -235,7 +237,15 @@ impl Writable {
 
 impl Tracee for Writable {
     fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
-        self.thread.stop(within)
+        self.thread.stop(within)?;
+        if self.memory.is_none() {
+            // A traced thread keeps its number.
+            let path = format!("/proc/{}/mem", self.thread.tid);
+            let open = OpenOptions::new().read(true).write(true).open(path);
+            let what = "opening its memory";
+            self.memory = Some(open.map_err(|cause| StepError::Refused { what, cause })?);
+        }
+        Ok(())
     }
 
     fn registers(&mut self) -> Result<Registers, StepError> {
@@ -275,9 +285,16 @@ impl Tracee for Writable {
         self.stop(None)
     }
 
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError> {
+        let what = "reading its memory";
+        let read = self.memory()?.read_exact_at(bytes, address);
+        read.map_err(|cause| StepError::Refused { what, cause })
+    }
+
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
         let what = "writing to its memory";
-        self.memory.write_all_at(bytes, address).map_err(|cause| StepError::Refused { what, cause })
+        let written = self.memory()?.write_all_at(bytes, address);
+        written.map_err(|cause| StepError::Refused { what, cause })
     }
 
     fn seccomp_filters(&mut self) -> Result<Vec<Vec<Instruction>>, StepError> {
@@ -323,7 +340,7 @@ impl Tracee for Writable {
         }
         let word = |address: u64| {
             let mut word = [0; 8];
-            self.memory.read_exact_at(&mut word, address).ok()?;
+            self.read(address, &mut word).ok()?;
             Some(u64::from_le_bytes(word)).filter(|&word| word != 0)
         };
         // struct rseq: cpu_id_start, cpu_id, rseq_cs. struct rseq_cs: version, flags, start, length.
