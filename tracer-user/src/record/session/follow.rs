@@ -220,7 +220,7 @@ impl Session {
                     )),
                     Err(error) => {
                         let target = self.targets.get_mut(&pid);
-                        if target.is_some_and(|target| target.explained.insert(id)) {
+                        if target.is_some_and(|target| target.explain(id)) {
                             self.notice(format!("process {pid}: {error:#}"));
                         }
                     }
