@@ -15,6 +15,7 @@ use std::{
 
 use rustix::{
     fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid},
+    io::Errno,
     process::{getegid, geteuid, getgid, getuid},
 };
 
@@ -68,7 +69,7 @@ impl Place {
         match rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()) {
             Ok(file) => Ok(is_regular(&rustix::fs::fstat(&file)?).then(|| file.into())),
             // A link since.
-            Err(rustix::io::Errno::LOOP) => Ok(None),
+            Err(Errno::LOOP) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -102,25 +103,36 @@ fn is_regular(stat: &Stat) -> bool {
 ///
 /// When one cannot be created.
 pub fn create_directory(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    directory(path).map(drop)
+}
+
+/// Opens a directory, which is created where it is missing: each by a descriptor of the one that it is
+/// in, so that none can be exchanged for a link on the way.
+fn directory(path: &Path) -> io::Result<OwnedFd> {
+    let known = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open(path, known, Mode::empty()) {
+        Err(Errno::NOENT) => {}
+        opened => return Ok(opened?),
     }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_directory(parent)?;
-    }
-    match std::fs::create_dir(path) {
-        // Somebody else was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(error),
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = directory(parent.unwrap_or(Path::new(".")))?;
+    // None in `…/missing/..`, which is there by now.
+    let Some(name) = path.file_name() else {
+        return Ok(rustix::fs::open(path, known, Mode::empty())?);
+    };
+    match rustix::fs::mkdirat(&parent, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
         Ok(()) => {
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let made = rustix::fs::open(path, flags, Mode::empty())?;
+            let made = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let made = rustix::fs::openat(&parent, name, made, Mode::empty())?;
             // Else it is another by now.
             if rustix::fs::fstat(&made)?.st_uid == geteuid().as_raw() {
                 give_to_caller(&made, path);
             }
-            Ok(())
+            Ok(made)
         }
+        // Somebody else was faster.
+        Err(Errno::EXIST) => Ok(rustix::fs::openat(&parent, name, known, Mode::empty())?),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -194,6 +206,25 @@ mod tests {
         assert!(!elsewhere.exists());
         fs::write(&elsewhere, "mine").unwrap();
         assert!(place.open().unwrap().is_none());
+    }
+
+    #[test]
+    fn directories_are_created_where_they_are_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let there = directory.path().join("a");
+        symlink(directory.path(), &there).unwrap();
+        for new in ["a/b/c", "a/b/c", "d/../e/", "a/b/c/../f"] {
+            create_directory(&directory.path().join(new)).unwrap();
+            assert!(directory.path().join(new).is_dir(), "{new}");
+        }
+        assert!(directory.path().join("b/c").is_dir());
+        // A link to nowhere, and a file.
+        symlink(directory.path().join("nowhere"), directory.path().join("link")).unwrap();
+        fs::write(directory.path().join("file"), "").unwrap();
+        for other in ["link", "link/g", "file", "file/g"] {
+            create_directory(&directory.path().join(other)).unwrap_err();
+        }
+        assert!(!directory.path().join("nowhere").exists());
     }
 
     #[test]

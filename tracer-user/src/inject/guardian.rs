@@ -177,11 +177,15 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
     for attempt in 0..ATTEMPTS {
         anyhow::ensure!(roctap_listens(), "roctap has ended");
         for victim in victim::candidates(process.pid()) {
-            match on_thread(process, &feasible, task, victim) {
+            // By a thread that ends then: a victim that did not stop in time is let go by that.
+            let attempt = || on_thread(process, &feasible, task, victim);
+            let attempted = std::thread::scope(|scope| scope.spawn(attempt).join());
+            match attempted.map_err(|_| anyhow::anyhow!("roctap's helper failed"))? {
                 Ok(done) => return Ok(done),
                 Err(StartError::Seccomp(call)) => {
                     return Err(super::Refusal::Seccomp { call: call.to_owned() }.into());
                 }
+                Err(error @ StartError::Replaced) => return Err(error.into()),
                 Err(error) => reason = format!("thread {}: {error}", victim.tid),
             }
         }

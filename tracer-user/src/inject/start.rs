@@ -77,6 +77,11 @@ pub enum StartError {
     /// Its thread descriptor is not glibc's.
     #[error("its thread descriptor is not as glibc's")]
     Descriptor,
+    /// What was found in its memory is not there any more.
+    #[error(
+        "it executed another program, or unloaded its C library, while it was looked at; try again"
+    )]
+    Replaced,
 }
 
 /// What is put back.
@@ -88,6 +93,7 @@ struct Saved {
 /// Makes `tracee`'s process start the thread.
 pub fn start(tracee: &mut impl Tracee, plan: &Plan<'_>) -> Result<Started, StartError> {
     tracee.stop(Some(STOP_WITHIN))?;
+    check_syscall(tracee, plan.syscall)?;
     let registers = tracee.registers()?;
     if tracee.in_rseq(registers.rip) {
         return Err(StartError::Rseq);
@@ -112,6 +118,7 @@ pub fn unmap(
     bytes: u64,
 ) -> Result<(), StartError> {
     tracee.stop(Some(STOP_WITHIN))?;
+    check_syscall(tracee, syscall)?;
     let saved = Saved { registers: tracee.registers()?, mask: tracee.signal_mask()? };
     if tracee.in_rseq(saved.registers.rip) {
         return Err(StartError::Rseq);
@@ -120,6 +127,16 @@ pub fn unmap(
     let result = call(tracee, &saved.registers, syscall, "munmap", SYS_MUNMAP, [block, bytes]);
     put_back(tracee, &saved)?;
     result.map(drop)
+}
+
+/// Whether the stopped thread has a `syscall` instruction where the process had one when it was looked at.
+fn check_syscall(tracee: &impl Tracee, at: u64) -> Result<(), StartError> {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    let mut found = [0; 2];
+    match tracee.read(at, &mut found) {
+        Ok(()) if found == SYSCALL => Ok(()),
+        _ => Err(StartError::Replaced),
+    }
 }
 
 fn put_back(tracee: &mut impl Tracee, saved: &Saved) -> Result<(), StepError> {

@@ -59,6 +59,8 @@ pub trait Tracee {
     fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError>;
     /// Executes the `syscall` instruction that it is at, and stops behind it.
     fn execute(&mut self) -> Result<(), StepError>;
+    /// Reads its memory.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError>;
     /// Writes to its memory, whatever the protection.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError>;
     /// The seccomp filters that it is under.
@@ -69,19 +71,20 @@ pub trait Tracee {
     fn in_rseq(&mut self, at: u64) -> bool;
 }
 
-/// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on.
+/// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on if it
+/// is stopped. If it is not, it could be waited for without an end: the kernel lets it go when the thread
+/// that has seized it ends. So that must be a thread, or a process, which is there for this alone.
 pub struct Thread {
     tid: libc::pid_t,
-    /// A signal that arrived while it was stopped and is to be delivered.
-    signal: libc::c_int,
     stopped: bool,
     stopped_since: Option<Instant>,
 }
 
-/// A traced thread whose memory can be written.
+/// A traced thread whose memory can be read and written.
 pub struct Writable {
     thread: Thread,
-    memory: File,
+    /// Opened when it has stopped: until then it may execute another program, which has other memory.
+    memory: Option<File>,
 }
 
 /// The signal of a stop at a system call.
@@ -133,10 +136,11 @@ impl Thread {
         let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
         let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
         ptrace("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options)?;
-        Ok(Self { tid, signal: 0, stopped: false, stopped_since: None })
+        Ok(Self { tid, stopped: false, stopped_since: None })
     }
 
-    /// Stops it, wherever it is. Late, it is still on its way to a stop.
+    /// Stops it, wherever it is. Late, it is still on its way to a stop: whoever waits for a child in
+    /// `vfork` stops when that has ended.
     pub fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
         self.request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, 0, number(0))?;
         if self.stopped {
@@ -209,29 +213,20 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         // It works on a stopped thread alone.
-        while !self.stopped {
-            if self.request("", libc::PTRACE_INTERRUPT, 0, number(0)).is_err() {
-                return;
-            }
-            match self.wait(Some(Duration::from_secs(1))) {
-                Ok(stop) if stop >> 8 == 0 => self.signal = stop & 0xff,
-                Ok(_) | Err(StepError::Late(_)) => {}
-                Err(_) => return,
-            }
+        if self.stopped {
+            let _ = self.request("", libc::PTRACE_DETACH, 0, number(0));
         }
-        let _ = self.request("", libc::PTRACE_DETACH, 0, number(self.signal as usize));
     }
 }
 
 impl Writable {
     /// Begins to trace thread `tid` of a process, which goes on.
     pub fn seize(process: &Subject, tid: u32) -> Result<Self, StepError> {
-        let open = |pid| {
-            let open = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
-            open.map_err(|cause| StepError::Refused { what: "opening its memory", cause })
-        };
-        let memory = process.by_number(open)?;
-        Ok(Self { thread: Thread::seize(process, tid)?, memory })
+        Ok(Self { thread: Thread::seize(process, tid)?, memory: None })
+    }
+
+    fn memory(&self) -> Result<&File, StepError> {
+        self.memory.as_ref().ok_or(StepError::Gone)
     }
 
     /// When it was stopped first.
@@ -242,7 +237,15 @@ impl Writable {
 
 impl Tracee for Writable {
     fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
-        self.thread.stop(within)
+        self.thread.stop(within)?;
+        if self.memory.is_none() {
+            // A traced thread keeps its number.
+            let path = format!("/proc/{}/mem", self.thread.tid);
+            let open = OpenOptions::new().read(true).write(true).open(path);
+            let what = "opening its memory";
+            self.memory = Some(open.map_err(|cause| StepError::Refused { what, cause })?);
+        }
+        Ok(())
     }
 
     fn registers(&mut self) -> Result<Registers, StepError> {
@@ -282,9 +285,16 @@ impl Tracee for Writable {
         self.stop(None)
     }
 
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError> {
+        let what = "reading its memory";
+        let read = self.memory()?.read_exact_at(bytes, address);
+        read.map_err(|cause| StepError::Refused { what, cause })
+    }
+
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
         let what = "writing to its memory";
-        self.memory.write_all_at(bytes, address).map_err(|cause| StepError::Refused { what, cause })
+        let written = self.memory()?.write_all_at(bytes, address);
+        written.map_err(|cause| StepError::Refused { what, cause })
     }
 
     fn seccomp_filters(&mut self) -> Result<Vec<Vec<Instruction>>, StepError> {
@@ -330,7 +340,7 @@ impl Tracee for Writable {
         }
         let word = |address: u64| {
             let mut word = [0; 8];
-            self.memory.read_exact_at(&mut word, address).ok()?;
+            self.read(address, &mut word).ok()?;
             Some(u64::from_le_bytes(word)).filter(|&word| word != 0)
         };
         // struct rseq: cpu_id_start, cpu_id, rseq_cs. struct rseq_cs: version, flags, start, length.

@@ -1,15 +1,19 @@
 //! The shared memories of a recording, and whose they are.
 
-use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
 
-use procfs::process::Process;
 use tracer_common::{
     calls::Call,
     shim::{control, state},
 };
 
 use crate::{
-    clock,
+    clock, foreign,
     shim::{Frame, Memory, Reader, Relief},
 };
 
@@ -140,14 +144,18 @@ impl Connection {
         let threads = &mut self.threads;
         if let Some(threads) = threads {
             // A thread's number may have been given to another.
-            threads.outside.clear();
+            threads.forget();
         }
         let alive = |tid| {
-            let tid = match threads {
-                Some(threads) => threads.outside(tid),
+            let outside = match threads {
+                Some(threads) => match threads.outside(tid) {
+                    // It may be one of those.
+                    None if threads.some_unknown => return true,
+                    outside => outside,
+                },
                 None => Some(tid),
             };
-            tid.is_some_and(|tid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists())
+            outside.is_some_and(|tid| task(pid, tid).exists())
         };
         self.reader.free_rings(alive, |tid, call| left(pid, tid, call));
     }
@@ -158,22 +166,49 @@ impl Connection {
     }
 }
 
+/// Where the kernel tells of a thread.
+fn task(pid: u32, tid: u32) -> PathBuf {
+    format!("/proc/{pid}/task/{tid}").into()
+}
+
+/// The ids of a thread, in the PID namespaces that it is in, the outermost first.
+fn ids(status: &str) -> Option<Vec<u32>> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().map(|id| id.parse().ok()).collect()
+}
+
+/// The same of thread `tid` of process `pid`; none when that cannot be read.
+fn ids_of(pid: u32, tid: u32) -> Option<Vec<u32>> {
+    let status = foreign::text(&task(pid, tid).join("status")).ok()?;
+    // Its name, which is in there too, may be any bytes.
+    ids(&foreign::lossy(&status))
+}
+
 /// Thread ids of a process in a PID namespace of its own: what it calls its threads, and what they
 /// are outside.
 struct Threads {
     pid: u32,
     outside: HashMap<u32, u32>,
+    /// There are threads of which that cannot be read.
+    some_unknown: bool,
 }
 
 impl Threads {
     /// None for a process that is in no such namespace.
     fn of(pid: u32) -> Option<Self> {
-        let status = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?;
-        let nested = status.nspid.is_some_and(|ids| ids.len() > 1);
-        nested.then(|| Self { pid, outside: HashMap::new() })
+        let nested = ids_of(pid, pid)?.len() > 1;
+        nested.then(|| Self::new(pid))
     }
 
-    /// The id outside; none when the thread is gone.
+    fn new(pid: u32) -> Self {
+        Self { pid, outside: HashMap::new(), some_unknown: false }
+    }
+
+    fn forget(&mut self) {
+        *self = Self::new(self.pid);
+    }
+
+    /// The id outside; none when the thread is gone, or unknown.
     fn outside(&mut self, inside: u32) -> Option<u32> {
         if !self.outside.contains_key(&inside) {
             self.learn();
@@ -182,12 +217,22 @@ impl Threads {
     }
 
     fn learn(&mut self) {
-        let tasks =
-            i32::try_from(self.pid).ok().and_then(|pid| Process::new(pid).ok()?.tasks().ok());
-        for task in tasks.into_iter().flatten().flatten() {
-            let ids = task.status().ok().and_then(|status| status.nspid);
-            if let Some(&inside) = ids.as_ref().and_then(|ids| ids.last()) {
-                self.outside.insert(inside as u32, task.tid as u32);
+        self.some_unknown = false;
+        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            self.some_unknown = Path::new(&format!("/proc/{}", self.pid)).exists();
+            return;
+        };
+        for entry in tasks {
+            let tid = entry.ok().and_then(|entry| entry.file_name().to_str()?.parse().ok());
+            let Some(tid) = tid else {
+                self.some_unknown = true;
+                continue;
+            };
+            match ids_of(self.pid, tid).and_then(|ids| ids.last().copied()) {
+                Some(inside) => {
+                    self.outside.insert(inside, tid);
+                }
+                None => self.some_unknown |= task(self.pid, tid).exists(),
             }
         }
     }
@@ -200,9 +245,31 @@ mod tests {
     #[test]
     fn threads_of_this_namespace_need_no_translation() {
         assert!(Threads::of(std::process::id()).is_none());
-        let mut threads = Threads { pid: std::process::id(), outside: HashMap::new() };
+        let mut threads = Threads::new(std::process::id());
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert_eq!(threads.outside(own), Some(own));
         assert_eq!(threads.outside(u32::MAX), None);
+    }
+
+    /// The kernel cuts names after 15 bytes, in the middle of a character.
+    #[test]
+    fn threads_have_any_names() {
+        let name = c"aaaaaaaaaaaaaa\u{e9}";
+        let (told, tid) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            rustix::thread::set_name(name).unwrap();
+            told.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let _ = ended.recv();
+        });
+        let tid = tid.recv().unwrap();
+        let status = fs::read(task(std::process::id(), tid).join("status")).unwrap();
+        assert!(String::from_utf8(status).is_err(), "it is cut");
+        let mut threads = Threads::new(std::process::id());
+        assert_eq!(threads.outside(tid), Some(tid));
+        drop(end);
+        thread.join().unwrap();
+        assert_eq!(ids("Name:\tx\nNSpid:\t17\t3\n"), Some(vec![17, 3]));
+        assert_eq!(ids("NSpid:\t17\tx\n"), None);
     }
 }

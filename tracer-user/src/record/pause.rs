@@ -4,33 +4,67 @@
 //! system call in which the child waits may be interrupted by it, but the child has just been forked
 //! and has had no time to wait for anything.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 use crate::{discover::Subject, inject::Thread};
 
 /// How long to wait for the child to stop: it may be in a system call that takes its time.
 const STOP_DEADLINE: Duration = Duration::from_millis(50);
+/// How long to wait for the thread that stops it. The kernel may make that wait, for a program that is
+/// being executed.
+const HOLDER_DEADLINE: Duration = Duration::from_millis(250);
 
 /// A stopped process; dropping it lets the process go on.
 pub struct Pause {
-    _thread: Thread,
+    /// Closed when it is to go on.
+    release: Option<Sender<()>>,
+    /// The thread that traces it. A child that does not stop in time (it waits for one of its own, in
+    /// `vfork`) is let go by the kernel, as soon as this thread ends.
+    holder: Option<JoinHandle<()>>,
 }
 
 impl Pause {
-    /// Stops a process, by its first thread. None when it cannot be stopped: it is gone, may not be traced, or is
-    /// traced by somebody else.
-    pub fn of(process: &Subject) -> Option<Self> {
-        // Without its memory, which of another user's process we may not be allowed to write.
-        let mut thread = Thread::seize(process, process.pid()).ok()?;
-        thread.stop(Some(STOP_DEADLINE)).ok()?;
-        Some(Self { _thread: thread })
+    /// Stops a process, by its first thread. None when it cannot be stopped: it is gone, may not be traced, is
+    /// traced by somebody else, or does not stop in time.
+    pub fn of(process: &Arc<Subject>) -> Option<Self> {
+        let process = Arc::clone(process);
+        let (stopped, hear) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let hold = move || {
+            // Without its memory, which of another user's process we may not be allowed to write.
+            let Ok(mut thread) = Thread::seize(&process, process.pid()) else { return };
+            if thread.stop(Some(STOP_DEADLINE)).is_ok() && stopped.send(()).is_ok() {
+                // It ends by an error, when the other side is dropped.
+                let _ = released.recv();
+            }
+        };
+        let holder = thread::Builder::new().name("roctap-pause".to_owned()).spawn(hold).ok()?;
+        hear.recv_timeout(HOLDER_DEADLINE).ok()?;
+        Some(Self { release: Some(release), holder: Some(holder) })
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        drop(self.release.take());
+        // It has only to let the process go, which takes no time.
+        if let Some(holder) = self.holder.take() {
+            let _ = holder.join();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, process::Command};
+    use std::{ffi::CString, fs, os::unix::ffi::OsStrExt as _, path::Path, process::Command, ptr};
 
     fn state(pid: u32) -> Option<char> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -41,7 +75,7 @@ mod tests {
     fn a_process_stops_and_goes_on() {
         let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
         // Where tracing is forbidden altogether there is nothing to pause.
-        if let Some(pause) = Pause::of(&Subject::open(child.id()).unwrap()) {
+        if let Some(pause) = Pause::of(&Arc::new(Subject::open(child.id()).unwrap())) {
             assert_eq!(state(child.id()), Some('t'));
             drop(pause);
             assert_ne!(state(child.id()), Some('t'));
@@ -52,9 +86,62 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_is_not_paused() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let process = Subject::open(child.id()).unwrap();
+        let process = Arc::new(Subject::open(child.id()).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(Pause::of(&process).is_none());
+    }
+
+    /// Forks a process that starts another one with `input` as its standard input, and waits in `vfork`
+    /// as long as that cannot be opened.
+    #[expect(unsafe_code, reason = "fork and posix_spawn")]
+    fn waits_in_vfork(input: &Path) -> libc::pid_t {
+        let input = CString::new(input.as_os_str().as_bytes()).unwrap();
+        let arguments = [c"true".as_ptr().cast_mut(), ptr::null_mut()];
+        let program = c"/bin/true".as_ptr();
+        // SAFETY: the actions are initialised before they are used, and all strings end with a zero. The
+        // forked process takes no lock: it starts the other one and ends.
+        unsafe {
+            let mut actions = std::mem::zeroed();
+            libc::posix_spawn_file_actions_init(&raw mut actions);
+            let read = libc::O_RDONLY;
+            libc::posix_spawn_file_actions_addopen(&raw mut actions, 0, input.as_ptr(), read, 0);
+            let pid = libc::fork();
+            if pid == 0 {
+                let (actions, arguments) = (&raw const actions, arguments.as_ptr());
+                let (none, mut child) = (ptr::null(), 0);
+                let environment = &ptr::null_mut();
+                let started = libc::posix_spawn(
+                    &raw mut child,
+                    program,
+                    actions,
+                    none,
+                    arguments,
+                    environment,
+                );
+                libc::_exit(started);
+            }
+            pid
+        }
+    }
+
+    #[test]
+    fn who_does_not_stop_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let forked = waits_in_vfork(&pipe);
+        assert!(forked > 0);
+        let pid = forked as u32;
+        while state(pid) != Some('D') {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Pause::of(&Arc::new(Subject::open(pid).unwrap())).is_none());
+        assert_eq!(state(pid), Some('D'), "it waits still");
+        fs::write(&pipe, "").unwrap();
+        // Nothing has been left that stops it.
+        let forked = rustix::process::Pid::from_raw(forked);
+        let ended = rustix::process::waitpid(forked, rustix::process::WaitOptions::empty());
+        assert_eq!(ended.unwrap().unwrap().1.exit_status(), Some(0));
     }
 }

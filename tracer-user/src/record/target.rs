@@ -176,6 +176,20 @@ impl Target {
         self.attached.insert(id, attachment);
     }
 
+    /// Remembers that a library cannot be probed, as it is now.
+    pub fn refuse(&mut self, id: FileId) {
+        self.refused.retain(|known| !known.has_inode_of(id));
+        self.refused.insert(id);
+    }
+
+    /// Whether it has not been said yet why a library, as it is now, is not probed.
+    pub fn explain(&mut self, id: FileId) -> bool {
+        let new = !self.explained.contains(&id);
+        self.explained.retain(|known| !known.has_inode_of(id));
+        self.explained.insert(id);
+        new
+    }
+
     /// The process executes another program, whose tables nobody has redirected yet, and whose libraries may
     /// have been replaced: forgets the plans with another tool's wrappers, and of files that have changed, so
     /// that libraries are planned again when that has mapped them.

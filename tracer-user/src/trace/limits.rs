@@ -20,6 +20,9 @@ pub const MAX_TABLES: u64 = 1 << 30;
 /// Bytes of names and descriptions after which the writer takes no more of them. The rest of
 /// [`MAX_TABLES`] is for the losses and notices of the end.
 pub const WRITTEN_TABLES: u64 = MAX_TABLES / 4;
+/// Bytes of the descriptions of one process, each time it is described anew: no process uses up the names
+/// of all.
+pub const WRITTEN_OF_A_PROCESS: u64 = WRITTEN_TABLES / 16;
 /// The writer closes a chunk when it holds this many bytes of events.
 pub const CHUNK_TARGET: usize = 1 << 20;
 /// Bytes of strings or tables that are due for a chunk of their own.

@@ -1,8 +1,9 @@
 //! Reading a trace. The file is not trusted: it may be torn, damaged or made up.
 
 use std::convert::Infallible;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::TraceError;
@@ -62,13 +63,21 @@ impl Trace {
     /// Opens the file of a trace, and reads nothing of it.
     pub fn file(path: &Path) -> Result<File, TraceError> {
         let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
-        // Asked of the path first: to open a FIFO would wait for its other end.
-        let attributes = std::fs::metadata(path).map_err(open)?;
-        if !attributes.is_file() {
-            let found = if attributes.is_dir() { "it is a directory" } else { "it is no file" };
-            return Err(TraceError::NotATrace { path: path.to_path_buf(), found: found.into() });
-        }
-        File::open(path).map_err(open)
+        let check = |attributes: &fs::Metadata| {
+            let found = match (attributes.is_file(), attributes.is_dir()) {
+                (true, _) => return Ok(()),
+                (_, true) => "it is a directory",
+                _ => "it is no file",
+            };
+            Err(TraceError::NotATrace { path: path.to_path_buf(), found: found.into() })
+        };
+        // Asked of the path first: to open a device can have effects. And once more of what was opened,
+        // without waiting for the other end of a FIFO: it may have been put there since.
+        check(&fs::metadata(path).map_err(open)?)?;
+        let at_once = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = File::options().read(true).custom_flags(at_once).open(path).map_err(open)?;
+        check(&file.metadata().map_err(open)?)?;
+        Ok(file)
     }
 
     /// Reads the header of a trace; `path` is for messages.

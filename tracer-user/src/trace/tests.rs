@@ -270,6 +270,52 @@ fn names_without_end_are_left_out_and_counted() {
     assert_eq!(tables.notices, ["told all the same"]);
 }
 
+/// One process is described again and again, with all the libraries that fit.
+#[test]
+fn one_process_leaves_room_for_the_others() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let large = |n: usize| {
+        let path = format!("{n}{}", "x".repeat(MAX_TEXT - 100));
+        let library = Library { path, ..Library::default() };
+        Process { libraries: vec![library; MAX_LIBRARIES], ..Process::default() }
+    };
+    let mut described = 0;
+    while writer.left_out() == 0 {
+        writer.process(7, large(described));
+        described += 1;
+        assert!(described < 1000, "without a limit");
+    }
+    assert!(described > 10);
+    for pid in 8..1000 {
+        writer.process(pid, Process { command: format!("c{pid}"), ..Process::default() });
+    }
+    assert_eq!(writer.left_out(), 1);
+    writer.finish(CLOCK).unwrap();
+    let (_, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none() && status.complete, "{damage:?}");
+    assert_eq!(tables.processes.len(), 1000 - 7);
+    assert_eq!(tables.processes[&999].command, "c999");
+}
+
+#[test]
+fn only_files_are_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    let others = [(directory.path(), "it is a directory"), (&fifo, "it is no file")];
+    for (path, expected) in others.into_iter().chain([("/dev/null".as_ref(), "it is no file")]) {
+        let error = Trace::file(path).unwrap_err();
+        assert!(
+            matches!(&error, TraceError::NotATrace { found, .. } if found == expected),
+            "{error}"
+        );
+    }
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    Trace::file(&file).unwrap();
+}
+
 #[test]
 fn a_full_disk_leaves_whole_chunks() {
     let whole = sample(3, 100, false);

@@ -14,7 +14,7 @@ use super::format::{
 };
 use super::limits::{
     CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
-    TABLES_TARGET, WRITTEN_TABLES, cut,
+    TABLES_TARGET, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, cut,
 };
 use super::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
 use super::sink::{Sink, claim};
@@ -53,6 +53,8 @@ pub struct Writer {
     /// Bytes of names and descriptions that were taken, and how many were not.
     taken_bytes: u64,
     left_out: u64,
+    /// Bytes of descriptions, by process.
+    described: HashMap<u32, u64>,
     /// Bytes of strings and tables in the file.
     table_bytes: u64,
     notices: Vec<String>,
@@ -108,6 +110,7 @@ impl Writer {
             increments: Vec::new(),
             taken_bytes: 0,
             left_out: 0,
+            described: HashMap::new(),
             table_bytes: 0,
             notices: Vec::new(),
             raw: Vec::new(),
@@ -180,17 +183,27 @@ impl Writer {
     }
 
     /// How many names and descriptions were left out, because those of the trace had reached
-    /// [`WRITTEN_TABLES`].
+    /// [`WRITTEN_TABLES`], or those of a process [`WRITTEN_OF_A_PROCESS`].
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
     /// Adds a process, or replaces what is known of it.
     pub fn process(&mut self, process_id: u32, process: Process) {
-        self.describe((process_id, process.within_limits()), |increment, entry| {
-            increment.processes.retain(|(known, _)| *known != process_id);
-            increment.processes.push(entry);
-        });
+        let entry = (process_id, process.within_limits());
+        let bytes = weigh(&entry);
+        let described = self.described.entry(process_id).or_default();
+        if *described + bytes as u64 > WRITTEN_OF_A_PROCESS {
+            self.left_out += 1;
+            return;
+        }
+        *described += bytes as u64;
+        if self.takes(bytes) {
+            self.increase(bytes, |increment| {
+                increment.processes.retain(|(known, _)| *known != process_id);
+                increment.processes.push(entry);
+            });
+        }
     }
 
     /// Adds or replaces the name of a thread.

@@ -1,6 +1,6 @@
 //! Attaching: to the held command, to running processes, to one library after the other.
 
-use std::{ffi::OsStr, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 
 use anyhow::Context as _;
 use tracer_common::{bpf::phase, calls::tables};
@@ -26,9 +26,24 @@ fn is_covered(site: &Site) -> bool {
 
 /// Plans that are kept of one file, for processes with other tables.
 const MOST_PLANS: usize = 4;
+/// Files that plans are kept of. There are two a ROCm release, and whatever else is called like them.
+const MOST_FILES: usize = 64;
 
-/// Keeps a plan for other processes.
-pub(super) fn remember<T>(plans: &mut Vec<Arc<T>>, plan: &Arc<T>) {
+/// Plans by the files that they are of, for whoever maps these later.
+pub(super) type Plans<T> = BTreeMap<FileId, Vec<Arc<T>>>;
+
+/// Keeps a plan for other processes. What is known of the file as it was before it was touched is dropped,
+/// and beyond [`MOST_FILES`] that of another file, if possible one that no target maps: a target makes as
+/// many files as it likes.
+pub(super) fn remember<T>(files: &mut Plans<T>, id: FileId, plan: &Arc<T>) {
+    files.retain(|&known, _| known == id || !known.has_inode_of(id));
+    if files.len() >= MOST_FILES && !files.contains_key(&id) {
+        let is_unused = |plans: &Vec<Arc<T>>| plans.iter().all(|plan| Arc::strong_count(plan) == 1);
+        let unused = files.iter().find(|(_, plans)| is_unused(plans)).map(|(&id, _)| id);
+        let dropped = unused.or_else(|| files.keys().next().copied());
+        dropped.map(|id| files.remove(&id));
+    }
+    let plans = files.entry(id).or_default();
     if plans.len() == MOST_PLANS {
         plans.remove(0);
     }
@@ -185,7 +200,7 @@ impl Session {
                 let planned = self.plan(pid, &library);
                 let planned = Arc::new(planned.inspect_err(|_| self.refuse(pid, library.id))?);
                 if !self.selection.is_by_process() {
-                    remember(self.planned.entry(library.id).or_default(), &planned);
+                    remember(&mut self.planned, library.id, &planned);
                 }
                 planned
             }
@@ -216,7 +231,7 @@ impl Session {
     /// Remembers that a library of a process cannot be probed: it is not tried again.
     fn refuse(&mut self, pid: u32, id: FileId) {
         if let Some(target) = self.targets.get_mut(&pid) {
-            target.refused.insert(id);
+            target.refuse(id);
         }
     }
 
@@ -232,7 +247,7 @@ impl Session {
         let attachment = attachment.with_context(|| planned.library.path.display().to_string());
         let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
         let attachment = attachment.inspect_err(|_| {
-            target.refused.insert(id);
+            target.refuse(id);
         })?;
         let entry_only = planned.sites.iter().filter(|s| s.capture.entry_only != 0).count();
         let shown = model::Library {
@@ -325,5 +340,41 @@ impl Session {
             sites: selected.sites,
             followed: selected.followed,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn plans_are_of_few_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number: usize| directory.path().join(number.to_string());
+        let make = |number| {
+            std::fs::write(path(number), "").unwrap();
+            FileId::of(&path(number)).unwrap()
+        };
+        let mut plans = Plans::new();
+        let used = Arc::new(0);
+        let first = make(0);
+        remember(&mut plans, first, &used);
+        for number in 1..2 * MOST_FILES {
+            remember(&mut plans, make(number), &Arc::new(number));
+        }
+        assert_eq!(plans.len(), MOST_FILES);
+        assert!(plans.contains_key(&first), "a target maps it");
+        // The file is touched: its time of change is another as soon as the clock has gone on.
+        let mut touched = first;
+        while touched == first {
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(path(0), mode).unwrap();
+            touched = FileId::of(&path(0)).unwrap();
+        }
+        remember(&mut plans, touched, &used);
+        assert!(!plans.contains_key(&first) && plans.contains_key(&touched));
+        (0..2 * MOST_PLANS).for_each(|plan| remember(&mut plans, touched, &Arc::new(plan)));
+        assert_eq!(plans[&touched].len(), MOST_PLANS);
     }
 }

@@ -29,9 +29,10 @@ use crate::{
 };
 
 /// Names that programs without end give themselves.
-const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them";
+const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them, 16 MiB of the descriptions of one process";
 
 const _: () = assert!(trace::limits::WRITTEN_TABLES == 256 << 20);
+const _: () = assert!(trace::limits::WRITTEN_OF_A_PROCESS == 16 << 20);
 
 impl Session {
     /// Detaches, takes the rest, and writes the end of the trace.

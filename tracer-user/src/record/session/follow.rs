@@ -75,6 +75,7 @@ impl Session {
         let child = born.child_pid;
         // Whoever started later has the number of a child that has ended.
         let subject = Subject::open(child).ok().filter(|child| child.was_there_at(born.time_ns));
+        let subject = subject.map(Arc::new);
         // Stopped at once, so that it does not get far without probes.
         let pause = subject.as_ref().and_then(Pause::of);
         let mut stopped_ns = clock::now_ns();
@@ -89,7 +90,7 @@ impl Session {
         };
         // It has its parent's memory, tables and all.
         let planned: Vec<Arc<Planned>> = parent.planned.values().cloned().collect();
-        let Some(subject) = subject.map(Arc::new) else {
+        let Some(subject) = subject else {
             let attached_ns = clock::now_ns();
             self.trace.process(child, Process { command, attached_ns, ..Process::default() });
             // The BPF programs have known the number since the child's birth.
@@ -219,7 +220,7 @@ impl Session {
                     )),
                     Err(error) => {
                         let target = self.targets.get_mut(&pid);
-                        if target.is_some_and(|target| target.explained.insert(id)) {
+                        if target.is_some_and(|target| target.explain(id)) {
                             self.notice(format!("process {pid}: {error:#}"));
                         }
                     }

@@ -14,7 +14,6 @@ pub use takeover::Removal;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     ffi::OsString,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -32,7 +31,6 @@ use super::{
 };
 use crate::{
     clock,
-    discover::FileId,
     join::{Counts, Joiner},
     outside::Outside,
     probe::{self, Attachment, Follow, Method, Programs, Settings},
@@ -48,9 +46,9 @@ pub struct Session {
     selection: Selection,
     follow: bool,
     /// Plans that hold in more than one process.
-    planned: BTreeMap<FileId, Vec<Arc<Planned>>>,
+    planned: attach::Plans<Planned>,
     /// Where GPU work is seen from outside, by library.
-    doorbells: BTreeMap<FileId, Vec<Arc<Doorbells>>>,
+    doorbells: attach::Plans<Doorbells>,
     outside: Outside,
     targets: BTreeMap<u32, Target>,
     /// Thread → process, of every thread that was seen.

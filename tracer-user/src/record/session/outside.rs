@@ -81,7 +81,7 @@ impl Session {
             anyhow::bail!("{}: no function that rings doorbells was found", library.path.display());
         }
         let found = Arc::new(found);
-        remember(self.doorbells.entry(library.id).or_default(), &found);
+        remember(&mut self.doorbells, library.id, &found);
         Ok(found)
     }
 

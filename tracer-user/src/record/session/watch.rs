@@ -1,7 +1,7 @@
 //! Looking out for ROCm processes, those of `record -a`.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,17 +17,21 @@ const YOUTH: Duration = Duration::from_secs(5);
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// A round costs at most this part of the time.
 const ROUND_SHARE: u32 = 50;
+/// How long processes are looked at in one go.
+const LOOK_FOR: Duration = Duration::from_millis(200);
 
 /// What has been looked at.
 pub struct Watch {
     /// This program, whose helpers are not traced.
     own: Option<FileId>,
-    /// Programs that were executed lately, and when.
-    young: Vec<(u32, Instant)>,
+    /// Processes that executed a program lately, and when.
+    young: BTreeMap<u32, Instant>,
     /// Processes that could not be attached to: when each started, by its number.
     refused: HashMap<u32, u64>,
     next_young: Instant,
     next_round: Instant,
+    /// The process that is looked at first the next time.
+    next_looked: u32,
 }
 
 impl Watch {
@@ -36,17 +40,18 @@ impl Watch {
         let now = Instant::now();
         Self {
             own: FileId::of("/proc/self/exe".as_ref()).ok(),
-            young: Vec::new(),
+            young: BTreeMap::new(),
             refused: HashMap::new(),
             next_young: now,
             next_round: now,
+            next_looked: 0,
         }
     }
 
     /// Process `pid` executed a program.
     pub fn executed(&mut self, pid: u32) {
         self.refused.remove(&pid);
-        self.young.push((pid, Instant::now()));
+        self.young.insert(pid, Instant::now());
     }
 
     /// The processes that are to be looked at now.
@@ -54,12 +59,16 @@ impl Watch {
         let mut found = Vec::new();
         if now >= self.next_young {
             self.next_young = now + YOUNG_INTERVAL;
-            self.young.retain(|(_, born)| now - *born < YOUTH);
-            found.extend(self.young.iter().map(|(pid, _)| *pid));
+            self.young.retain(|_, born| now.duration_since(*born) < YOUTH);
+            found.extend(self.young.keys());
         }
         if now >= self.next_round {
             found = discover::process_ids();
         }
+        // Everybody has their turn, whatever others have mapped.
+        found.sort_unstable();
+        let turn = found.partition_point(|&pid| pid < self.next_looked);
+        found.rotate_left(turn);
         found
     }
 
@@ -84,7 +93,14 @@ impl Session {
     pub(super) fn look_out(&mut self, now: Instant) -> anyhow::Result<()> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         let round = now >= watch.next_round;
+        let began = Instant::now();
         for pid in watch.candidates(now) {
+            if began.elapsed() > LOOK_FOR {
+                if let Some(watch) = &mut self.watch {
+                    watch.next_looked = pid;
+                }
+                break;
+            }
             let new = !self.targets.get(&pid).is_some_and(|target| target.is_alive());
             let Some(subject) = new.then(|| Subject::open(pid).ok()).flatten() else { continue };
             if !self.watch.as_ref().is_some_and(|watch| watch.is_refused(&subject))
@@ -93,8 +109,12 @@ impl Session {
                 self.attach_found(Arc::new(subject))?;
             }
         }
-        if let Some(watch) = self.watch.as_mut().filter(|_| round) {
-            watch.next_round = Instant::now() + ROUND_INTERVAL.max(now.elapsed() * ROUND_SHARE);
+        if let Some(watch) = &mut self.watch {
+            // As much time is for everything else.
+            watch.next_young = watch.next_young.max(Instant::now() + began.elapsed());
+            if round {
+                watch.next_round = Instant::now() + ROUND_INTERVAL.max(now.elapsed() * ROUND_SHARE);
+            }
         }
         Ok(())
     }
@@ -115,5 +135,21 @@ impl Session {
             self.notice(format!("process {} is not traced: {error:#}", subject.pid()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_has_their_turn_once() {
+        let mut watch = Watch::new();
+        watch.next_round = watch.next_young + YOUTH;
+        for pid in [5, 3, 9, 3, 3, 5] {
+            watch.executed(pid);
+        }
+        watch.next_looked = 4;
+        assert_eq!(watch.candidates(Instant::now()), [5, 9, 3]);
     }
 }
