@@ -86,7 +86,7 @@ fn seed(target: &str, corpus: &Path) -> anyhow::Result<()> {
             .map(|name| fs::read(format!("/proc/self/{name}")))
             .collect::<Result<Vec<_>, _>>()?
             .concat(),
-        "demangle" => b"_Z1fI1PIiiEEvS0_IS1_S1_E".to_vec(),
+        "demangle" => DOUBLING.to_vec(),
         _ => {
             // One call, eight words with its frame's head.
             bytes(&[8, 8 | 8 << 32, 1 << 52, 1 << 32, 0, 10, 20, 0, 7])
@@ -94,6 +94,10 @@ fn seed(target: &str, corpus: &Path) -> anyhow::Result<()> {
     };
     fs::write(corpus.join("seed"), seed).context("writing a seed")
 }
+
+/// A function of pairs, each of two of the one before: 3 KB when demangled, where 4 KiB are allowed.
+const DOUBLING: &[u8] =
+    b"_Z1f1PIiiES_IS0_S0_ES_IS1_S1_ES_IS2_S2_ES_IS3_S3_ES_IS4_S4_ES_IS5_S5_ES5_S4_";
 
 /// A seccomp filter that allows everything but one system call, as the words of its instructions.
 const FILTER: [u64; 4] =
