@@ -139,25 +139,6 @@ pub fn getpid() -> u32 {
     unsafe { libc::getpid() as u32 }
 }
 
-/// Lets others run, if there are any that wait for this CPU.
-pub fn yield_now() {
-    // SAFETY: no arguments.
-    unsafe { libc::sched_yield() };
-}
-
-/// How many CPUs the process may run on; 1 when unknown.
-pub fn cpus() -> usize {
-    // SAFETY: all zeros is a valid cpu_set_t, which the call fills.
-    let count = unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
-            0 => libc::CPU_COUNT(&set),
-            _ => 1,
-        }
-    };
-    usize::try_from(count).unwrap_or(1).max(1)
-}
-
 /// The words at `address` of this process, or `None` if there is no memory: it cannot fault.
 pub fn read_words<const N: usize>(address: usize) -> Option<[u32; N]> {
     let mut words = [0u32; N];
@@ -446,6 +427,20 @@ impl Once {
     pub fn set(&self) -> bool {
         self.0.swap(1, Ordering::AcqRel) == 0
     }
+}
+
+/// How many CPUs the process may run on; 1 when unknown.
+#[cfg(test)]
+fn cpus() -> usize {
+    // SAFETY: all zeros is a valid cpu_set_t, which the call fills.
+    let count = unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
+            0 => libc::CPU_COUNT(&set),
+            _ => 1,
+        }
+    };
+    usize::try_from(count).unwrap_or(1).max(1)
 }
 
 #[cfg(test)]

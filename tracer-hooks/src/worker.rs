@@ -134,6 +134,14 @@ impl Pace {
         }
     }
 
+    /// Whether what is in flight of a recording that has ended may still be worth waiting for.
+    fn patience(&mut self, now: u64) -> Patience {
+        match self.draining.look(now) {
+            0..PATIENCE_NS => Patience::Waiting,
+            _ => Patience::Ended,
+        }
+    }
+
     /// Learns from what a round found. Whether all that is in flight is to be relayed promptly.
     fn learn(&mut self, now: u64, round: Round) -> bool {
         let passed = now.saturating_sub(core::mem::replace(&mut self.last_look_ns, now));
@@ -265,10 +273,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     if round.done > 0 || !STATE.phase.get().is_ending() {
         pace.draining = Waited::since(now);
     }
-    let patience = match pace.draining.look(now) {
-        0..PATIENCE_NS => Patience::Waiting,
-        _ => Patience::Ended,
-    };
+    let patience = pace.patience(now);
     let quiet = round.resting_ns.is_none() && !round.pending && !round.held;
     if pace.wish == Wish::Nothing && lifecycle::let_go(patience) && quiet {
         return Pause::Idle(FOR_EVER_NS);
@@ -296,11 +301,7 @@ fn without_lock(pace: &mut Pace, now: u64) -> Pause {
         pace.wish = ask(now, None);
     }
     if pace.wish == Wish::Nothing {
-        let patience = match pace.draining.look(now) {
-            0..PATIENCE_NS => Patience::Waiting,
-            _ => Patience::Ended,
-        };
-        lifecycle::let_go(patience);
+        lifecycle::let_go(pace.patience(now));
     }
     Pause::Slow(500_000)
 }

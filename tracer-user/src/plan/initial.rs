@@ -7,11 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{
-    FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::{binary::Binary, branches::decoder, model::Slot};
+use super::{binary::Binary, branches::decoder, model::Slot, prologue::writes};
 
 /// Relocations that are read; large libraries have some 100,000.
 const MAX_RELOCATIONS: u64 = 1 << 20;
@@ -396,15 +394,6 @@ impl<'a, 'b> Machine<'a, 'b> {
 
     /// What any other instruction writes is not known from then on.
     fn forget(&mut self, i: &Instruction) {
-        let writes = |access| {
-            matches!(
-                access,
-                OpAccess::Write
-                    | OpAccess::CondWrite
-                    | OpAccess::ReadWrite
-                    | OpAccess::ReadCondWrite
-            )
-        };
         let info = self.factory.info(i);
         for used in info.used_registers().iter().filter(|used| writes(used.access())) {
             let register = used.register();

@@ -248,7 +248,8 @@ fn passable(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> 
     Ok(())
 }
 
-const fn writes(access: OpAccess) -> bool {
+/// Whether an instruction may write what it uses so.
+pub(super) const fn writes(access: OpAccess) -> bool {
     matches!(
         access,
         OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite

@@ -15,11 +15,10 @@
 //! each call once, with the arguments of the exported function.
 
 use iced_x86::{
-    FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind,
-    Register,
+    FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpKind, Register,
 };
 
-use super::{binary::Binary, branches::decoder, model::Slot};
+use super::{binary::Binary, branches::decoder, model::Slot, prologue::writes};
 
 /// Longest stub, instructions.
 const MAX_STEPS: usize = 64;
@@ -263,15 +262,6 @@ impl State {
         if i.is_privileged() || i.is_stack_instruction() {
             return Step::Other;
         }
-        let writes = |access| {
-            matches!(
-                access,
-                OpAccess::Write
-                    | OpAccess::CondWrite
-                    | OpAccess::ReadWrite
-                    | OpAccess::ReadCondWrite
-            )
-        };
         let info = factory.info(i);
         for used in info.used_registers() {
             if !writes(used.access()) {
