@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -146,14 +146,6 @@ pub mod state {
     pub const UNSUPPORTED: u64 = 3;
 }
 
-/// Ways to GPU times in a process that runs already: values of [`Attach::tier`].
-pub mod tier {
-    /// The HSA runtime's live tables are patched.
-    pub const TABLES: u64 = 1;
-    /// HIP's activity interface is switched on.
-    pub const HIP_ACTIVITY: u64 = 2;
-}
-
 /// Values of [`Attach::status`].
 pub mod attach_status {
     /// The shim has not answered.
@@ -168,8 +160,6 @@ pub mod attach_status {
     pub const UNSUPPORTED: u64 = 4;
     /// The shim could not start its thread.
     pub const THREAD: u64 = 5;
-    /// Another tool has the process's one HIP callback slot.
-    pub const SLOT_TAKEN: u64 = 6;
     /// An earlier `roctap` still records with this shim.
     pub const BUSY: u64 = 7;
     /// The shim is broken, or the process was forked from the one that it was loaded into.
@@ -488,23 +478,12 @@ wire! {
         /// One of [`attach_status`], written last; also [`control::ATTACH_STATUS`] of the memory, if
         /// that can be mapped. If not, the block stays for a second.
         pub status: u64,
-        /// One of [`tier`].
-        pub tier: u64,
         /// Descriptor of the shared memory; the shim closes it.
         pub memory_fd: u64,
         /// Address of the HSA runtime's live `CoreApiTable`.
         pub core_table: u64,
         /// Address of the HSA runtime's live `AmdExtTable`.
         pub amd_ext_table: u64,
-        /// Address of libamdhip64's `hipInitActivityCallback`; this and the next three are for
-        /// [`tier::HIP_ACTIVITY`].
-        pub hip_init_activity: u64,
-        /// Address of `hipRegisterActivityCallback`.
-        pub hip_register_activity: u64,
-        /// Address of `hipRemoveActivityCallback`.
-        pub hip_remove_activity: u64,
-        /// Address of `hipEnableActivityCallback`.
-        pub hip_enable_activity: u64,
         /// The mapping that holds this structure, which the shim removes at its end: address.
         pub block: u64,
         /// The mapping's size in bytes; 0: it is somebody else's.
@@ -526,7 +505,7 @@ const _: () = {
     assert!(size_of::<Symbol>() == 40);
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
-    assert!(size_of::<Attach>() == 104);
+    assert!(size_of::<Attach>() == 64);
     assert!(control::LOSSES + Loss::COUNT <= control::CALLS);
     assert!(control::CALLS + calls::SLOT_COUNT <= CONTROL_BYTES / 8);
     let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;

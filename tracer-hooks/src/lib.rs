@@ -14,7 +14,6 @@
 //! * [`harvest`]: what is left of a completion: its record, and what nobody waits for;
 //! * [`copies`]: the same for asynchronous copies;
 //! * [`calls`]: the API calls themselves;
-//! * [`hip`]: HIP's activity interface instead of the tables;
 //! * [`worker`]: the one thread, and what it costs;
 //! * [`phase`]: what the hooks do, and how that changes;
 //! * [`lifecycle`]: begin, end, shutdown, exit, fork;
@@ -33,7 +32,6 @@ pub mod copies;
 #[cfg(test)]
 mod fake;
 pub mod harvest;
-pub mod hip;
 mod hooks;
 pub mod lifecycle;
 pub mod lock;

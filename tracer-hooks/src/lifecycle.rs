@@ -15,7 +15,7 @@ use crate::runtime::{self, Hold, RUNTIME, Tables, Unsupported};
 use crate::sink::{Sink, Wish};
 use crate::state::{STATE, sleep};
 use crate::track::Look;
-use crate::{announce, calls, hip, symbols, sys, worker};
+use crate::{announce, calls, symbols, sys, worker};
 
 /// Longest that a closing runtime waits for the worker, and then for what is in flight.
 const CLOSE_WAIT_NS: u64 = 500_000_000;
@@ -90,7 +90,7 @@ pub fn install(
     Ok(())
 }
 
-/// What both ways to GPU times need: a process that is not a forked child, and the worker.
+/// What every recording needs: a process that is not a forked child, and the worker.
 ///
 /// # Errors
 ///
@@ -104,9 +104,6 @@ pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     }
     if worker::gave_up() {
         return Err(InstallError::Broken);
-    }
-    if STATE.phase.get() == Phase::Ended {
-        return Err(InstallError::Stuck);
     }
     if !core::ptr::addr_eq(core::ptr::from_ref(*STATE.sink.get_or_init(|| sink)), sink) {
         return Err(InstallError::Sink);
@@ -151,7 +148,7 @@ fn put_in_place(
     let _ = STATE.phase.apply(Event::Install);
     // The worker relays meanwhile.
     activate(&mut || {});
-    if !STATE.active() && !hip::in_charge() {
+    if !STATE.active() {
         sink.state(state::DORMANT);
     }
     Ok(())
@@ -182,11 +179,10 @@ pub fn installed() -> bool {
     STATE.phase.get().is_installed()
 }
 
-/// Whether the sink wants to record what the tables tell. Only an answer that was given under
-/// [`SWITCH`] may be acted on: an earlier one can be of another recording.
+/// Whether the sink wants to record. Only an answer that was given under [`SWITCH`] may be acted on: an
+/// earlier one can be of another recording.
 fn wanted() -> bool {
-    !hip::in_charge()
-        && STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Wish::Record)
+    STATE.sink.get().is_some_and(|sink| sink.wanted(sys::now_ns()) == Wish::Record)
 }
 
 /// Begins to record, if that is wanted. Calls `between` again and again while it tells what is there.
@@ -229,23 +225,6 @@ pub fn deactivate() -> bool {
     true
 }
 
-/// Has somebody else take over from the tables by `take`, once nothing is recorded or in flight of
-/// theirs; false if that takes too long.
-pub(crate) fn hand_over(take: impl FnOnce()) -> bool {
-    let deadline = sys::awake_ns() + SWITCH_WAIT_NS;
-    while sys::awake_ns() < deadline {
-        if let Some(_switching) = SWITCH.lock_for(SWITCH_WAIT_NS)
-            && !STATE.phase.is_active()
-            && !STATE.phase.get().is_ending()
-        {
-            take();
-            return true;
-        }
-        sys::sleep_ns(500_000);
-    }
-    false
-}
-
 /// A recording has ended: after this no thread instruments anything, for each looked at the phase
 /// under its queue's lock.
 fn release_queues() {
@@ -273,8 +252,6 @@ pub fn let_go(patience: Patience) -> bool {
     let Some(&sink) = STATE.sink.get() else { return true };
     // Under the lock: a recording that begins meanwhile is not to lose its memory.
     match (STATE.phase.get(), patience) {
-        // Taken under the lock as well: the caller may have looked before, and be late.
-        _ if hip::in_charge() => false,
         (Phase::Active | Phase::Ended, _) => false,
         (Phase::Draining | Phase::Settling, Patience::Waiting) => {
             sink.let_go(false);
@@ -456,9 +433,7 @@ fn forget(work: &mut Guard<'_, Work>) {
 /// Tells whoever reads that nothing more comes of a runtime.
 fn closed() {
     flush(sys::now_ns() + EXIT_WAIT_NS);
-    if let Some(sink) = STATE.sink.get()
-        && !hip::in_charge()
-    {
+    if let Some(sink) = STATE.sink.get() {
         sink.state(state::DORMANT);
     }
 }
@@ -506,10 +481,7 @@ pub fn close() {
 /// Something of ours is broken: never touch anything again, except to complete what is in flight.
 #[cold]
 pub fn give_up() {
-    if hip::in_charge() {
-        // The worker ends it.
-        worker::give_up();
-    } else if installed() {
+    if installed() {
         let _ = STATE.phase.apply(Event::End);
         worker::give_up();
     }
@@ -529,10 +501,6 @@ pub fn release_after_failure() {
 extern "C" fn at_exit() {
     contained(|| {
         let deadline = sys::now_ns() + EXIT_WAIT_NS;
-        if hip::in_charge() {
-            flush(deadline);
-            return;
-        }
         if !installed() {
             return;
         }
@@ -564,10 +532,6 @@ fn flush(deadline: u64) {
 /// What is in flight is relayed to the very end of the process: destructors that run later may wait for
 /// it, and if they can wait in the runtime, signals can be decremented there.
 pub fn finish() {
-    if hip::in_charge() {
-        hip::finish();
-        flush(sys::now_ns() + EXIT_WAIT_NS);
-    }
     let was_open = installed();
     // Until it has ended: no recording may begin in between.
     let switching = SWITCH.lock_for(EXIT_WAIT_NS);
@@ -594,7 +558,7 @@ pub fn finish() {
 /// In a forked child there is no worker, and what is open of the runtime is the parent's.
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
-    // Without hooks in the tables it is not known; HIP's interface is of programs that use the GPU.
+    // Without hooks in the tables it is not known.
     let open = match STATE.phase.apply(Event::Fork) {
         Ok(Phase::Closed) => false,
         Ok(Phase::None) => true,

@@ -12,8 +12,7 @@ use crate::fake::{
     COMPLETED, DESCRIBED, EXECUTABLE, Fake, FakeQueue, Gates, KERNEL, LOADED, ON_DESCRIBE, OPEN,
     SIGNALS, USERS, WRONG, forever, handle, signal, the_dead_rest,
 };
-use crate::hip;
-use crate::lifecycle::{self, InstallError, Patience, Timing};
+use crate::lifecycle::{self, InstallError, Timing};
 use crate::phase::Phase;
 use crate::relaying;
 use crate::runtime::{Tables, Unsupported};
@@ -328,21 +327,10 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     live(&bench);
     unloaded_while_we_come(&bench);
     consumed_before_its_doorbell(&bench);
-    late_for_the_other_way(recorder);
     closed_while_somebody_is_inside(&bench);
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
     assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
-}
-
-/// The worker found nothing to do, and HIP's way has begun before it acts on that.
-fn late_for_the_other_way(recorder: &'static Recorder) {
-    recorder.on.store(false, Ordering::Release);
-    recorder.attached.store(true, Ordering::Release);
-    until("there is nothing to give up", || lifecycle::let_go(Patience::Ended));
-    hip::pretend_in_charge(true);
-    assert!(!lifecycle::let_go(Patience::Ended), "the memory is of the other way's recording");
-    hip::pretend_in_charge(false);
 }
 
 fn every_packet(bench: &Bench) {

@@ -14,7 +14,6 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 use tracer_common::waited::Waited;
 
 use crate::harvest::{Round, Work};
-use crate::hip;
 use crate::hooks::{self, contained};
 use crate::lifecycle::{self, Patience};
 use crate::phase::Phase;
@@ -222,11 +221,6 @@ fn one_round(pace: &mut Pace) -> Pause {
         if let Some(sink) = STATE.sink.get() {
             sink.called();
         }
-    }
-    if let Some(more) = hip::round(now) {
-        pace.seen = enqueued();
-        pace.urgent = STATE.urgent.load(Ordering::Acquire);
-        return if more { Pause::Slow(1_000_000) } else { Pause::Idle(ASK_EVERY_NS) };
     }
     if !STATE.phase.get().relays() {
         return without_runtime(pace, now);

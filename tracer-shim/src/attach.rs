@@ -11,9 +11,8 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use tracer_common::shim::{Attach, VERSION, attach_status, control, state, tier};
+use tracer_common::shim::{Attach, VERSION, attach_status, control, state};
 use tracer_hooks::calls::CallTables;
-use tracer_hooks::hip::{self, Refusal};
 use tracer_hooks::lock::Lock;
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained, deactivate, sys, usable};
 
@@ -164,17 +163,13 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
     if attaching.is_none() || RECORDER.is_read() {
         return Outcome::tell(&memory, attach_status::BUSY);
     }
-    match asked.tier {
-        tier::TABLES => begin_with_tables(asked, memory),
-        tier::HIP_ACTIVITY => begin_with_hip(asked, memory),
-        _ => unsupported(&memory),
-    }
+    begin_with_tables(asked, memory)
 }
 
 /// Puts away what an earlier recording left, whose reader is gone. Without its memory nobody begins it
 /// anew. False if that is not possible.
 fn put_away_the_last() -> bool {
-    RECORDER.disconnect() && hip::end_now() && deactivate()
+    RECORDER.disconnect() && deactivate()
 }
 
 /// Uses `memory` from now on; what to answer if somebody else's `OnLoad` came in between, with a memory
@@ -214,31 +209,6 @@ fn begin_with_tables(asked: &Attach, memory: Memory) -> Outcome {
             told
         }
     }
-}
-
-fn begin_with_hip(asked: &Attach, memory: Memory) -> Outcome {
-    let addresses = hip::Addresses {
-        init: asked.hip_init_activity,
-        register: asked.hip_register_activity,
-        remove: asked.hip_remove_activity,
-        enable: asked.hip_enable_activity,
-    };
-    if !put_away_the_last() {
-        return Outcome::tell(&memory, attach_status::BUSY);
-    }
-    match hip::prepare(addresses, &RECORDER) {
-        Ok(()) => {}
-        Err(Refusal::Unsupported) => return unsupported(&memory),
-        Err(Refusal::Taken) => return Outcome::tell(&memory, attach_status::SLOT_TAKEN),
-        Err(Refusal::Busy) => return Outcome::tell(&memory, attach_status::BUSY),
-        Err(Refusal::Install(error)) => return Outcome::tell(&memory, status_of(error)),
-    }
-    if let Err(outcome) = connect(memory) {
-        hip::cancel();
-        return outcome;
-    }
-    hip::begin();
-    tell_current(attach_status::RECORDING)
 }
 
 fn status_of(error: InstallError) -> u64 {

@@ -225,14 +225,13 @@ pub unsafe fn install(
     installed
 }
 
-/// Recording begins: calls are recorded from now on, if any are wanted. By HIP's interface the tables
-/// stay out of it, thunks of an earlier recording too: probes see the calls.
+/// Recording begins: calls are recorded from now on, if any are wanted.
 ///
 /// Probes are told first: a call of another thread in between is lost rather than recorded twice.
 /// There is none inside of `hsa_init`.
 pub fn begin_recording(memory: &Memory) {
     let tables = u64::from(tracer_hooks::calls::in_place());
-    if tables != 0 && !tracer_hooks::hip::in_charge() {
+    if tables != 0 {
         entry::tell(SITE_CALLS, tables, 0);
         tracer_hooks::calls::begin();
         memory.set_control(control::CALLS_TAKEN, tables);

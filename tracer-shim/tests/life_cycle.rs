@@ -7,7 +7,7 @@ mod support;
 use support::live::verify;
 use support::memory::Recording;
 use support::{finish, setup};
-use tracer_common::shim::{Loss, attach_status, control, state, tier};
+use tracer_common::shim::{Loss, attach_status, control, state};
 
 /// A library that pairs `hsa_init` with `hsa_shut_down` takes nothing from whoever else uses the runtime:
 /// no kernel is waited for, none is forgotten, and recording goes on.
@@ -17,7 +17,7 @@ fn rocm_a_shut_down_that_is_not_the_last() {
     // Longer than anybody would wait for it.
     let long = [("EMUGPU_KERNEL_NS", "*=1500000000"), ("ROCTAP_TEST_WAIT", "1")];
     let mut running = s.start("long-pairs", "hsa_direct i 3", &long);
-    let (recording, began_ns) = running.attach(tier::TABLES).expect("it waits");
+    let (recording, began_ns) = running.attach().expect("it waits");
     running.go_on();
     let log = running.log.clone();
     let (_, errors) = finish(running.child, "long-pairs");
@@ -31,7 +31,7 @@ fn rocm_a_shut_down_that_is_not_the_last() {
     let short = [("EMUGPU_KERNEL_NS", "*=100000")];
     let mut running = s.start("pairs", "hsa_direct i 1000000", &short);
     running.wait_until_busy();
-    let windows = [500, 500].map(|least| running.record_some(tier::TABLES, least));
+    let windows = [500, 500].map(|least| running.record_some(least));
     running.terminate();
     let log = running.log.clone();
     let (_, errors) = finish(running.child, "pairs");
@@ -51,7 +51,7 @@ fn rocm_shut_down_for_good_and_begun_anew() {
     let mut running = s.start("anew", "hsa_direct sosos 3000", &[]);
     let mut recorded = 0;
     for _ in 0..3 {
-        let Some((recording, _)) = running.attach(tier::TABLES) else { break };
+        let Some((recording, _)) = running.attach() else { break };
         recording.wait_for_state(state::DORMANT);
         recording.set(control::RECORD, 0);
         let trace = recording.stop();
@@ -89,7 +89,7 @@ fn rocm_destructors_wait_for_kernels() {
     let outcome = s.run("destructor", "hsa_direct e 4", &[slow]);
     assert_eq!((outcome.errors.as_str(), outcome.trace.dispatches.len()), ("", 4));
     let mut running = s.start("destructor", "hsa_direct e 4", &[slow, ("ROCTAP_TEST_WAIT", "1")]);
-    let (recording, _) = running.attach(tier::TABLES).expect("it waits");
+    let (recording, _) = running.attach().expect("it waits");
     running.go_on();
     let (_, errors) = finish(running.child, "destructor");
     assert_eq!((errors.as_str(), recording.stop().dispatches.len()), ("", 4));
@@ -101,13 +101,13 @@ fn rocm_a_second_runtime_is_refused() {
     let Some(s) = setup() else { return };
     let mut running = s.start("second", "hsa_direct s 1000000", &[]);
     running.wait_until_busy();
-    let window = running.record_some(tier::TABLES, 100);
+    let window = running.record_some(100);
     running.use_another_runtime(true);
     let second = Recording::new(8, 1 << 16);
-    let status = running.status(&second.path(), tier::TABLES, "");
+    let status = running.status(&second.path(), "");
     assert_eq!(status, attach_status::SECOND_RUNTIME);
     running.use_another_runtime(false);
-    let again = running.record_some(tier::TABLES, 100);
+    let again = running.record_some(100);
     running.terminate();
     let log = running.log.clone();
     let (_, errors) = finish(running.child, "second");

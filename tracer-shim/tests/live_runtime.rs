@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use support::live::{Seen, Window, status_field, verify};
 use support::memory::{Recording, Trace};
 use support::{finish, setup};
-use tracer_common::shim::{Loss, attach_status, control, state, tier};
+use tracer_common::shim::{Loss, attach_status, control, state};
 
 /// Attaches again and again until the program ends.
 #[test]
@@ -120,19 +120,18 @@ fn rocm_what_is_refused() {
     running.wait_until_busy();
     let holdings = running.settled();
     let memory = Recording::new(8, 1 << 16);
-    assert_eq!(running.status("/dev/zero", tier::TABLES, ""), attach_status::MEMORY);
-    assert_eq!(running.status(&memory.path(), 77, ""), attach_status::UNSUPPORTED, "no such tier");
-    assert_eq!(running.status(&memory.path(), tier::TABLES, ""), attach_status::MEMORY, "taken");
+    assert_eq!(running.status("/dev/zero", ""), attach_status::MEMORY);
+    assert_eq!(running.status(&memory.path(), ""), attach_status::MEMORY, "taken");
     for wrong in [16, 4096, 1_u64 << 44] {
         let memory = Recording::new(8, 1 << 16);
-        let status = running.status(&memory.path(), tier::TABLES, &wrong.to_string());
+        let status = running.status(&memory.path(), &wrong.to_string());
         assert_eq!(status, attach_status::UNSUPPORTED, "{wrong}");
         assert_eq!(memory.get(control::STATE), state::UNSUPPORTED);
         assert_eq!(memory.get(control::ATTACH_STATUS), attach_status::UNSUPPORTED);
     }
-    let Some(first) = running.attach(tier::TABLES) else { panic!("it ended") };
+    let Some(first) = running.attach() else { panic!("it ended") };
     let second = Recording::new(8, 1 << 16);
-    assert_eq!(running.status(&second.path(), tier::TABLES, ""), attach_status::BUSY);
+    assert_eq!(running.status(&second.path(), ""), attach_status::BUSY);
     assert_eq!(first.0.get(control::STATE), state::ACTIVE, "nothing changed");
     running.wait_until_recorded(&first.0, 1);
     let window = running.detach(first).expect("it runs");
@@ -150,10 +149,10 @@ fn rocm_after_a_killed_recorder() {
     let Some(s) = setup() else { return };
     let mut running = s.start("killed-recorder", "loop 0 2 5000", &[]);
     running.wait_until_busy();
-    let (killed, _) = running.attach(tier::TABLES).expect("it runs");
+    let (killed, _) = running.attach().expect("it runs");
     killed.stall(true);
     let began = Instant::now();
-    let window = running.record_some(tier::TABLES, 100);
+    let window = running.record_some(100);
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(running.settled().memories, 0);
     let before = killed.stop();
@@ -174,7 +173,7 @@ fn rocm_after_a_killed_recorder() {
 fn rocm_attached_before_the_runtime_begins() {
     let Some(s) = setup() else { return };
     let mut running = s.start("early", "hsa_direct", &[("ROCTAP_TEST_WAIT", "1")]);
-    let (recording, _) = running.attach(tier::TABLES).expect("it waits");
+    let (recording, _) = running.attach().expect("it waits");
     running.go_on();
     let log = running.log.clone();
     let (report, errors) = finish(running.child, "hsa_direct");
@@ -223,7 +222,7 @@ fn rocm_a_kernel_that_runs_longer_than_the_recording() {
         assert!(running.child.try_wait().expect("wait").is_none(), "it ended");
         std::thread::sleep(Duration::from_millis(1));
     }
-    let (recording, _) = running.attach(tier::TABLES).expect("it runs");
+    let (recording, _) = running.attach().expect("it runs");
     // The program fills its memory before it launches.
     running.wait_until_recorded(&recording, 2);
     let began = Instant::now();

@@ -8,7 +8,7 @@ use support::live::{Program, verify};
 use support::memory::{Recording, Trace};
 use support::{finish, setup};
 use tracer_common::calls::slot_of;
-use tracer_common::shim::{control, state, tier};
+use tracer_common::shim::{control, state};
 
 /// How often the program called `function`, as the trace says.
 fn calls(trace: &Trace, function: &str) -> u64 {
@@ -25,7 +25,7 @@ fn wanting_calls() -> Recording {
 
 /// Records for some dispatches, with all HSA calls.
 fn record_calls(running: &mut Program) -> Trace {
-    let (recording, began_ns) = running.attach_to(tier::TABLES, wanting_calls()).expect("it runs");
+    let (recording, began_ns) = running.attach_to(wanting_calls()).expect("it runs");
     running.wait_until_recorded(&recording, 300);
     running.detach((recording, began_ns)).expect("it runs").trace
 }
@@ -78,7 +78,7 @@ fn rocm_two_versions_take_turns() {
     let mut windows = Vec::new();
     for turn in 0..6 {
         running.use_shim(if turn % 2 == 0 { s.shim.clone() } else { copy.clone() });
-        let attached = running.attach_to(tier::TABLES, wanting_calls()).expect("it runs");
+        let attached = running.attach_to(wanting_calls()).expect("it runs");
         running.wait_until_recorded(&attached.0, 300);
         windows.push(running.detach(attached).expect("it runs"));
     }

@@ -7,7 +7,7 @@ mod support;
 
 use support::memory::Recording;
 use support::{finish, setup};
-use tracer_common::shim::{Loss, attach_status, tier};
+use tracer_common::shim::{Loss, attach_status};
 
 /// Most memory that an attachment may lock into a process which has all of its memory locked, KiB: what
 /// docs/architecture.md says.
@@ -43,7 +43,7 @@ fn rocm_no_memory_for_the_shim() {
         let env = [("ROCTAP_TEST_NO_MEMORY", "1"), ("EMUGPU_KERNEL_NS", "*=20000")];
         let mut running = s.start("no-memory", line, &env);
         running.wait_until_busy();
-        let recording = running.attach(tier::TABLES);
+        let recording = running.attach();
         if recording.is_some() {
             assert!(running.refused_memory() > 0, "{line}: nothing was refused");
         }
@@ -60,7 +60,7 @@ fn rocm_a_program_that_locks_its_memory() {
     running.wait_until_busy();
     running.lock_memory(-1);
     let (before, before_kib) = (running.locked_kib(), running.status_kib("VmLck:"));
-    let (recording, began_ns) = running.attach(tier::TABLES).expect("it runs");
+    let (recording, began_ns) = running.attach().expect("it runs");
     running.wait_until_recorded(&recording, 2000);
     let after = running.locked_kib();
     // This counts address space, of the C library's heaps for threads too.
@@ -84,7 +84,7 @@ fn rocm_a_program_that_may_lock_no_more() {
     assert!(window.trace.lost() == window.trace.losses[Loss::BEFORE_ATTACH.0 as usize]);
     running.lock_memory(64 << 10);
     let memory = Recording::new(64, 1 << 22);
-    assert_eq!(running.status(&memory.path(), tier::TABLES, ""), attach_status::MEMORY);
+    assert_eq!(running.status(&memory.path(), ""), attach_status::MEMORY);
     let (_, errors) = finish(running.child, "loop");
     assert_eq!(errors, "");
 }

@@ -8,7 +8,7 @@ use crate::{
     inject,
     privileges::{self, Need},
     probe::{self, Method},
-    record::{Gpu, Prospect},
+    record::{Prospect, Tier},
     shown::{self, line, print},
     trial::{self, Works},
 };
@@ -224,15 +224,11 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
                 let meaning = "an earlier recording left it; it is used again";
                 findings.line(&Finding::Good, "the shim is in it already", meaning);
             }
-            match prospect.tiers(Gpu::Auto).into_iter().next() {
-                Some((tier, _)) => {
-                    findings.line(&Finding::Good, "GPU times", &format!("{tier}"));
+            match prospect.why_none() {
+                None => findings.line(&Finding::Good, "GPU times", &Tier::Tables.to_string()),
+                Some(why) => {
+                    findings.line(&Finding::Limited, "few GPU times, seen from outside", why);
                 }
-                None => findings.line(
-                    &Finding::Limited,
-                    "few GPU times, seen from outside",
-                    &prospect.why_none(),
-                ),
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::{
 const LAUNCHES: u64 = 4096;
 
 /// The variants, in the order in which they are measured.
-const VARIANTS: [Variant; 8] = [
+const VARIANTS: [Variant; 7] = [
     Variant { name: "(untraced launch)", kind: Kind::Untraced },
     Variant { name: "HIP probes: --gpu off", kind: Kind::Record(&["--gpu", "off"]) },
     Variant { name: "shim, no probe at all", kind: Kind::ShimAlone },
@@ -36,7 +36,6 @@ const VARIANTS: [Variant; 8] = [
     },
     Variant { name: "all: roctap record", kind: Kind::Record(&[]) },
     Variant { name: "all, attached late: roctap record -p", kind: Kind::Late(&[]) },
-    Variant { name: "the same, --gpu hip", kind: Kind::Late(&["--gpu", "hip"]) },
     Variant { name: "the same, --gpu uprobes", kind: Kind::Late(&["--gpu", "uprobes"]) },
 ];
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 struct attach {
-  uint64_t version, status, tier, memory_fd, tables[2], hip[4], block, block_bytes, thread_alive;
+  uint64_t version, status, memory_fd, tables[2], block, block_bytes, thread_alive;
 };
 
 static __thread uint64_t initialised = 0x0123456789abcdef;

@@ -1,8 +1,6 @@
 // Preloaded into a program, attaches the shim to it when told to: what roctap does from outside, without
 // the injection. Reads commands from standard input, which is a socket, and answers each:
-//   attach SHIM MEMORY TIER own|block [WRONG]   the status, or "-" when the block is the shim's
-//   take operations|call|nothing                takes HIP's one slot as another tool would, or gives it back;
-//                                               the answer is "-"
+//   attach SHIM MEMORY own|block [WRONG]        the status, or "-" when the block is the shim's
 //   runtime 0|1                                 attaches to a runtime in a namespace of its own from now on, or to
 //                                               the program's; the answer is "-"
 //   lock BYTES                                  has all that is mapped from now on locked into memory, and
@@ -29,8 +27,7 @@
 #include <unistd.h>
 
 struct attach {
-  uint64_t version, status, tier, memory_fd, core_table, amd_ext_table;
-  uint64_t hip_init, hip_register, hip_remove, hip_enable;
+  uint64_t version, status, memory_fd, core_table, amd_ext_table;
   uint64_t block, block_bytes, thread_alive;
 };
 
@@ -126,26 +123,21 @@ int posix_memalign(void** to, size_t alignment, size_t size) {
   return *to ? 0 : ENOMEM;
 }
 
-static void attach(const char* shim, const char* memory, uint64_t tier, int own, uint64_t wrong) {
+static void attach(const char* shim, const char* memory, int own, uint64_t wrong) {
   char answer[32] = "-\n";
   void* library = dlopen(shim, RTLD_NOW | RTLD_LOCAL);
   void* (*run)(void*) = library ? (void* (*)(void*))dlsym(library, "roctap_attach") : NULL;
   const uint64_t* protocol = library ? dlsym(library, "ROCTAP_SHIM_PROTOCOL") : NULL;
   void* hsa = dlopen("libhsa-runtime64.so.1", RTLD_NOW | RTLD_NOLOAD);
-  void* hip = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_NOLOAD);
   void* hooked = use_other_runtime ? other_runtime : hsa;
   struct block* block =
       mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (!run || !protocol || block == MAP_FAILED) abort();
   find_shim();
   struct attach request = {
-      .version = *protocol, .tier = tier, .memory_fd = (uint64_t)open(memory, O_RDWR),
+      .version = *protocol, .memory_fd = (uint64_t)open(memory, O_RDWR),
       .core_table = table(hooked, "hsa_init") + wrong,
       .amd_ext_table = table(hooked, "hsa_amd_profiling_set_profiler_enabled") + wrong,
-      .hip_init = function(hip, "hipInitActivityCallback"),
-      .hip_register = function(hip, "hipRegisterActivityCallback"),
-      .hip_remove = function(hip, "hipRemoveActivityCallback"),
-      .hip_enable = function(hip, "hipEnableActivityCallback"),
       .block = (uint64_t)block, .block_bytes = own ? 0 : 8192,
       .thread_alive = (uint64_t)&block->alive,
   };
@@ -164,24 +156,7 @@ static void attach(const char* shim, const char* memory, uint64_t tier, int own,
     __atomic_store_n(&block->alive, 0, __ATOMIC_RELEASE);
   }
   if (hsa) dlclose(hsa);
-  if (hip) dlclose(hip);
   if (write(0, answer, strlen(answer)) < 0) return;
-}
-
-static void* other_tools(void) { return NULL; }
-
-// What another tool does.
-static void take(const char* what) {
-  void* hip = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_NOLOAD);
-  void (*init)(void*, void*, void*) = hip ? (void (*)(void*, void*, void*))dlsym(hip, "hipInitActivityCallback") : NULL;
-  int (*call)(uint32_t, void*, void*) = hip ? (int (*)(uint32_t, void*, void*))dlsym(hip, "hipRegisterActivityCallback") : NULL;
-  int (*remove)(uint32_t) = hip ? (int (*)(uint32_t))dlsym(hip, "hipRemoveActivityCallback") : NULL;
-  if (!init || !call || !remove) abort();
-  if (!strcmp(what, "operations")) init((void*)other_tools, (void*)other_tools, NULL);
-  if (!strcmp(what, "call")) call(200, (void*)other_tools, NULL);
-  if (!strcmp(what, "nothing")) init(NULL, NULL, NULL), remove(200);
-  dlclose(hip);
-  if (write(0, "-\n", 2) < 0) return;
 }
 
 static void another(int use) {
@@ -211,7 +186,7 @@ static sem_t may_begin;
 static void* serve(void* unused) {
   long long bytes;
   char line[4096], shim[1024], memory[1024], whose[16];
-  unsigned long tier, wrong;
+  unsigned long wrong;
   size_t length = 0;
   for (;;) {
     if (length + 1 == sizeof line || read(0, line + length, 1) != 1) return unused;
@@ -221,15 +196,14 @@ static void* serve(void* unused) {
     wrong = 0;
     if (!strcmp(line, "go\n")) sem_post(&may_begin);
     if (!strncmp(line, "runtime ", 8)) another(line[8] == '1');
-    if (sscanf(line, "take %15s", whose) == 1) take(whose);
     if (sscanf(line, "lock %lld", &bytes) == 1) lock_memory(bytes);
     if (!strcmp(line, "refused\n")) {
       char answer[32];
       snprintf(answer, sizeof answer, "%lu\n", refused);
       if (write(0, answer, strlen(answer)) < 0) return unused;
     }
-    if (sscanf(line, "attach %1023s %1023s %lu %15s %lu", shim, memory, &tier, whose, &wrong) >= 4)
-      attach(shim, memory, tier, whose[0] == 'o', wrong);
+    if (sscanf(line, "attach %1023s %1023s %15s %lu", shim, memory, whose, &wrong) >= 3)
+      attach(shim, memory, whose[0] == 'o', wrong);
   }
 }
 

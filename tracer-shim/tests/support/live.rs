@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use emulated_gpu::truth::Operation;
 use tracer_common::shim::control::{ATTACH_STATUS, RECORD, STATE};
-use tracer_common::shim::{Loss, attach_status, state, tier};
+use tracer_common::shim::{Loss, attach_status, state};
 use tracer_hooks::sys::now_ns;
 
 use super::memory::{Recording, Trace};
@@ -60,8 +60,8 @@ impl Setup {
 
 impl Program {
     /// Has the shim attached to `memory`; what the agent answers, if the program has not ended.
-    fn ask(&mut self, memory: &str, tier: u64, rest: &str) -> Option<String> {
-        self.command(&format!("attach {} {memory} {tier} {rest}\n", self.shim.display()))
+    fn ask(&mut self, memory: &str, rest: &str) -> Option<String> {
+        self.command(&format!("attach {} {memory} {rest}\n", self.shim.display()))
     }
 
     /// Attaches with another copy of the shim from now on: as another version of roctap does.
@@ -73,11 +73,6 @@ impl Program {
     pub fn use_another_runtime(&mut self, another: bool) {
         let answer = self.command(&format!("runtime {}\n", u8::from(another)));
         assert_eq!(answer.as_deref(), Some("-"));
-    }
-
-    /// Has the agent do what another tool would: see `take` there.
-    pub fn take_slot(&mut self, what: &str) {
-        assert_eq!(self.command(&format!("take {what}\n")).as_deref(), Some("-"));
     }
 
     /// Has everything that is mapped from now on locked into memory: see `lock` there.
@@ -144,20 +139,20 @@ impl Program {
     }
 
     /// The status of an attachment.
-    pub fn status(&mut self, memory: &str, tier: u64, rest: &str) -> u64 {
-        let answer = self.ask(memory, tier, &format!("own {rest}")).expect("it runs");
+    pub fn status(&mut self, memory: &str, rest: &str) -> u64 {
+        let answer = self.ask(memory, &format!("own {rest}")).expect("it runs");
         answer.parse().expect("a status")
     }
 
     /// Attaches to a new memory; since when it records. None when the program ends meanwhile, as
     /// below.
-    pub fn attach(&mut self, tier: u64) -> Option<(Recording, u64)> {
-        self.attach_to(tier, Recording::new(64, 1 << 22))
+    pub fn attach(&mut self) -> Option<(Recording, u64)> {
+        self.attach_to(Recording::new(64, 1 << 22))
     }
 
     /// The same to `recording`.
-    pub fn attach_to(&mut self, tier: u64, recording: Recording) -> Option<(Recording, u64)> {
-        assert_eq!(self.ask(&recording.path(), tier, "block")?, "-");
+    pub fn attach_to(&mut self, recording: Recording) -> Option<(Recording, u64)> {
+        assert_eq!(self.ask(&recording.path(), "block")?, "-");
         let recording = (self.wait_for(&recording, ATTACH_STATUS, attach_status::RECORDING)
             && self.wait_for(&recording, STATE, state::ACTIVE))
         .then_some(recording)?;
@@ -177,19 +172,14 @@ impl Program {
 
     /// Records for a while.
     pub fn record(&mut self, for_ms: u64) -> Option<Window> {
-        self.record_by(tier::TABLES, for_ms)
-    }
-
-    /// The same by a certain tier.
-    pub fn record_by(&mut self, tier: u64, for_ms: u64) -> Option<Window> {
-        let recording = self.attach(tier)?;
+        let recording = self.attach()?;
         std::thread::sleep(Duration::from_millis(for_ms));
         self.detach(recording)
     }
 
     /// The same until `least` dispatches are recorded of a program that goes on launching.
-    pub fn record_some(&mut self, tier: u64, least: u64) -> Window {
-        let recording = self.attach(tier).expect("it runs");
+    pub fn record_some(&mut self, least: u64) -> Window {
+        let recording = self.attach().expect("it runs");
         self.wait_until_recorded(&recording.0, least);
         self.detach(recording).expect("it runs")
     }

@@ -15,6 +15,7 @@ mod target;
 pub use command::{HOLD, hold};
 pub use options::{Api, Gpu, Options};
 pub use prospect::Prospect;
+pub use target::Tier;
 
 use std::{
     process::ExitCode,
@@ -72,7 +73,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Gpu::Tools if running => {
             bail!(Usage("--gpu tools works for a command that roctap starts: roctap record -- CMD"))
         }
-        Gpu::Inject | Gpu::Tables | Gpu::Hip if !running => {
+        Gpu::Inject | Gpu::Tables if !running => {
             bail!(Usage("a command that roctap starts gets the shim at its start: --gpu tools"))
         }
         _ => {}

@@ -46,11 +46,8 @@ pub enum Gpu {
     Auto,
     /// From the shim, put into processes that run already; fail if that is impossible.
     Inject,
-    /// As inject, and by the HSA runtime's tables alone.
+    /// As inject, by the HSA runtime's tables, which is the one way today.
     Tables,
-    /// As inject, but by HIP's activity interface; HIP 5.2.3 hangs under it in programs that it calls
-    /// back on a stream.
-    Hip,
     /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
     Tools,
     /// Nothing is put into the process: launches and names are seen from outside, and few times; marked

@@ -3,12 +3,11 @@
 use anyhow::{Context as _, anyhow};
 use tracer_common::shim::{
     AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROTOCOL_WORD, THREAD_NAME,
-    VERSION, life, tier,
+    VERSION, life,
 };
 
-use super::{Gpu, target::Tier};
 use crate::{
-    discover::{self, Library, PlannedFile, Runtime, Subject},
+    discover::{self, PlannedFile, Runtime, Subject},
     plan::{Located, Process, ProcessMemory as _},
     shim::dispatch_site_in,
 };
@@ -19,7 +18,7 @@ const AMD_EXT_STUB: &str = "hsa_amd_profiling_set_profiler_enabled";
 
 /// A process that has loaded the HSA runtime.
 pub struct Prospect {
-    /// What the shim needs to know, but for the tier.
+    /// What the shim needs to know.
     pub attach: Attach,
     /// A shim that it has loaded already, that works and speaks our protocol. One that does not is left
     /// alone: ours is loaded beside it.
@@ -27,7 +26,6 @@ pub struct Prospect {
     /// It is a forked child of a process that used the GPU, and cannot use it itself.
     pub cannot_use_gpu: bool,
     tables_known: bool,
-    hip_known: bool,
 }
 
 impl Prospect {
@@ -47,7 +45,7 @@ impl Prospect {
         let process = Process::open(pid)?;
         let runtime = Located::find(&process, &hsa.open_path)?;
         let missing = || anyhow!("{}: its API tables were not found", hsa.path.display());
-        let mut attach = Attach {
+        let attach = Attach {
             version: VERSION,
             core_table: runtime.table_of(CORE_STUB).with_context(missing)?,
             amd_ext_table: runtime.table_of(AMD_EXT_STUB).with_context(missing)?,
@@ -60,10 +58,6 @@ impl Prospect {
         // A table begins with its version: major, and its size as minor.
         let version = process.word(attach.amd_ext_table).unwrap_or(0);
         let tables_known = AMD_EXT_TABLE_BYTES.contains(&((version >> 32) as u32));
-        let hip_known = match of(Runtime::Hip) {
-            Some(hip) => hip_functions(&process, hip, &mut attach)?,
-            None => false,
-        };
         let shims: Vec<(PlannedFile, Located)> = discover::shims(pid)?
             .into_iter()
             .filter_map(|path| {
@@ -79,51 +73,19 @@ impl Prospect {
             _ => false,
         });
         let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));
-        Ok(Some(Self { attach, loaded, cannot_use_gpu, tables_known, hip_known }))
+        Ok(Some(Self { attach, loaded, cannot_use_gpu, tables_known }))
     }
 
-    /// The ways to GPU times that may be tried, with what the shim is told for each.
-    pub fn tiers(&self, gpu: Gpu) -> Vec<(Tier, u64)> {
-        let mut tiers = Vec::new();
+    /// Why the shim cannot tell its GPU times; none when it can.
+    pub fn why_none(&self) -> Option<&'static str> {
         if self.cannot_use_gpu {
-            return tiers;
+            Some("a forked child of a process that used the GPU cannot use it")
+        } else if !self.tables_known {
+            Some("the HSA tables of this release are not known (those of ROCm 4.5 to 5.5 are)")
+        } else {
+            None
         }
-        if self.tables_known && gpu != Gpu::Hip {
-            tiers.push((Tier::Tables, tier::TABLES));
-        }
-        // Only when it is asked for: with it, HIP 5.2.3 hangs in programs that have it call them back on a
-        // stream, and such a program cannot always be told (`tracer_hooks::hip`).
-        if self.hip_known && gpu == Gpu::Hip {
-            tiers.push((Tier::HipActivity, tier::HIP_ACTIVITY));
-        }
-        tiers
     }
-
-    /// Why there is none.
-    pub fn why_none(&self) -> String {
-        if self.cannot_use_gpu {
-            return "a forked child of a process that used the GPU cannot use it".to_owned();
-        }
-        let tables = if self.tables_known { "are known" } else { "are not (ROCm 4.5 to 5.5 are)" };
-        let hip = if self.hip_known { "is known (--gpu hip)" } else { "is not (that of 5.2 is)" };
-        format!("of this release, the HSA tables {tables}, and HIP's activity interface {hip}")
-    }
-}
-
-/// Notes where HIP's activity functions are; false when one is missing.
-fn hip_functions(process: &Process, hip: &Library, attach: &mut Attach) -> anyhow::Result<bool> {
-    let hip = Located::find(process, &hip.open_path)?;
-    let found = [
-        (&mut attach.hip_init_activity, "hipInitActivityCallback"),
-        (&mut attach.hip_register_activity, "hipRegisterActivityCallback"),
-        (&mut attach.hip_remove_activity, "hipRemoveActivityCallback"),
-        (&mut attach.hip_enable_activity, "hipEnableActivityCallback"),
-    ]
-    .map(|(address, name)| {
-        *address = hip.function(name).unwrap_or(0);
-        *address != 0
-    });
-    Ok(found.into_iter().all(|found| found))
 }
 
 /// A shim in a process.

@@ -25,8 +25,6 @@ pub enum Tier {
     Waiting,
     /// From the shim, put in while the process ran: it patched the HSA runtime's tables.
     Tables,
-    /// From the shim, put in while the process ran: it switched HIP's activity interface on.
-    HipActivity,
     /// From nowhere yet: the process is a forked child, and gets the shim when it calls ROCm.
     Unused,
     /// From nowhere: the process is a forked child of one that used the GPU, and cannot.
@@ -42,9 +40,6 @@ impl fmt::Display for Tier {
             Self::AtStart => f.write_str("tools interface at start (HSA_TOOLS_LIB)"),
             Self::Waiting => f.write_str("none: the HSA runtime was not loaded"),
             Self::Tables => f.write_str("HSA tables patched in the running process"),
-            Self::HipActivity => {
-                f.write_str("HIP activity interface switched on in the running process")
-            }
             Self::Unused => {
                 f.write_str("none: a forked child, which gets a shim when it first calls ROCm")
             }

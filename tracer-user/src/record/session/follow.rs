@@ -45,10 +45,8 @@ impl Session {
         if let Ok(info) = target.subject.by_number(discover::process_info) {
             target.info.command = info.command;
         }
-        let ended = matches!(
-            target.tier,
-            Tier::Tables | Tier::HipActivity | Tier::Unused | Tier::Forked | Tier::Uprobes(_)
-        );
+        let ended =
+            matches!(target.tier, Tier::Tables | Tier::Unused | Tier::Forked | Tier::Uprobes(_));
         if ended && self.gpu.wants_shim() {
             target.tier = Tier::Waiting;
             target.dispatch_site = None;
@@ -85,7 +83,7 @@ impl Session {
         }
         let command = parent.info.command.clone();
         let tier = match &parent.tier {
-            Tier::Tables | Tier::HipActivity | Tier::Unused | Tier::Forked => Tier::Unused,
+            Tier::Tables | Tier::Unused | Tier::Forked => Tier::Unused,
             tier => tier.clone(),
         };
         // It has its parent's memory, tables and all.

@@ -3,7 +3,7 @@
 use std::{os::fd::AsRawFd as _, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use tracer_common::shim::{Attach, attach_status};
+use tracer_common::shim::attach_status;
 
 use super::{Session, first_call_id};
 use crate::{
@@ -76,38 +76,26 @@ impl Session {
         target.is_some_and(Target::is_alive) && discover::has_program(pid)
     }
 
-    /// Tries the tiers in their order, until the shim records; none when the process has not loaded the
-    /// HSA runtime.
+    /// Has the shim patch the HSA runtime's tables; none when the process has not loaded the runtime.
     fn inject(&mut self, pid: u32) -> anyhow::Result<Option<Tier>> {
-        let mut reasons = Vec::new();
         let subject = Arc::clone(&self.targets.get(&pid).ok_or(Ended { pid })?.subject);
-        loop {
-            // Anew each time: the first try may have loaded the shim.
-            let Some(prospect) = Prospect::of(&subject)? else { return Ok(None) };
-            if prospect.cannot_use_gpu {
-                return Ok(Some(Tier::Forked));
-            }
-            let tiers = prospect.tiers(self.gpu);
-            let Some((tier, number)) = tiers.into_iter().nth(reasons.len()) else {
-                let why = if reasons.is_empty() { prospect.why_none() } else { reasons.join("; ") };
-                bail!("{why}");
-            };
-            match self.inject_tier(&subject, &prospect, number)? {
-                Answer::Recording => return Ok(Some(tier)),
-                Answer::No(reason) => reasons.push(format!("{tier}: {reason}")),
-            }
+        let Some(prospect) = Prospect::of(&subject)? else { return Ok(None) };
+        if prospect.cannot_use_gpu {
+            return Ok(Some(Tier::Forked));
+        }
+        if let Some(why) = prospect.why_none() {
+            bail!("{why}");
+        }
+        match self.inject_shim(&subject, &prospect)? {
+            Answer::Recording => Ok(Some(Tier::Tables)),
+            Answer::No(reason) => bail!("{}: {reason}", Tier::Tables),
         }
     }
 
-    fn inject_tier(
-        &mut self,
-        subject: &Subject,
-        prospect: &Prospect,
-        tier: u64,
-    ) -> anyhow::Result<Answer> {
+    fn inject_shim(&mut self, subject: &Subject, prospect: &Prospect) -> anyhow::Result<Answer> {
         let pid = subject.pid();
         let Some(shim) = self.shim.clone() else { bail!("there is no shim") };
-        let attach = Attach { tier, ..prospect.attach };
+        let attach = prospect.attach;
         let loaded = prospect.loaded.as_ref();
         let library = match loaded {
             Some(_) => Vec::new(),
@@ -162,7 +150,6 @@ impl Session {
             attach_status::COVERED => Answer::No(
                 "the HSA runtime was initialized anew under another tool, which may call the shim already",
             ),
-            attach_status::SLOT_TAKEN => Answer::No("another tool has HIP's one callback slot"),
             attach_status::BUSY => bail!("another roctap records this process"),
             attach_status::MEMORY => bail!(
                 "the shim could not map the shared memory: a limit of the process is in the way \
