@@ -9,6 +9,7 @@ use tracer_common::shim::{Complete, Loss};
 use tracer_common::waited::Waited;
 
 use crate::abi::{AmdSignal, Times};
+use crate::lock::Lock;
 use crate::pool::Batch;
 use crate::queue::{Queue, life};
 use crate::relay::{self, Of};
@@ -27,7 +28,10 @@ const REST_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 /// How many are watched at once.
 const WATCHES: usize = 1024;
 
-/// What the holder of [`State::work`] works with.
+/// The right to look at what is in flight and to call the runtime for it.
+pub static WORK: Lock<Work> = Lock::new(Work::new());
+
+/// What the holder of [`WORK`] works with.
 pub struct Work {
     /// Signals to give back to the pool.
     returned: Batch,

@@ -8,35 +8,24 @@
 
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tracer_common::shim::{Copy, Loss};
 
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
+use crate::closing;
+use crate::contained::contained;
 use crate::copies::Ticket;
-use crate::queue::{Rung, life};
+use crate::harvest::WORK;
+use crate::queue::{Queue, Rung, life};
 use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
+use crate::sink::Sink;
 use crate::state::{STATE, sleep};
 use crate::track::Look;
-use crate::{announce, lifecycle, symbols, sys, view};
+use crate::{agents, announce, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
 const DESTROY_WAIT_NS: u64 = 20_000_000;
-
-/// Runs our own code: the thread is not cancelled in it, and a panic, which is a bug, ends here and
-/// switches everything off.
-#[inline]
-pub fn contained<R: core::marker::Copy>(run: impl FnOnce() -> R) -> Option<R> {
-    let uncancelled = sys::Uncancelled::begin();
-    let result = catch_unwind(AssertUnwindSafe(run)).ok();
-    if result.is_none() {
-        lifecycle::give_up();
-    }
-    // Last, and with nothing to be dropped: the thread may end here.
-    uncancelled.end();
-    result
-}
 
 macro_rules! signal_store {
     ($($name:ident)*) => {$(
@@ -110,7 +99,7 @@ fn collect() {
     // A jump out of here would take the lock along, and the runtime's.
     sys::uninterrupted(|| {
         if sink.can_complete(sys::now_ns())
-            && let Some(mut work) = STATE.work.try_lock()
+            && let Some(mut work) = WORK.try_lock()
             && STATE.phase.get().relays()
         {
             let round = work.round(&STATE, Look::Near);
@@ -212,13 +201,13 @@ fn doorbell(signal: u64, value: i64) -> bool {
 
 /// Makes a queue known whose creation was not seen.
 #[cold]
-fn meet(address: usize) -> Option<&'static crate::queue::Queue> {
+fn meet(address: usize) -> Option<&'static Queue> {
     sys::uninterrupted(|| announce::stranger(address))
 }
 
 /// What follows a doorbell outside of the queue's lock.
 #[inline]
-pub fn after(rung: Rung, sink: &dyn crate::Sink) {
+pub fn after(rung: Rung, sink: &dyn Sink) {
     if rung.tracked {
         STATE.enqueued(rung.chained, rung.needed);
     } else if rung.needed {
@@ -269,7 +258,7 @@ pub unsafe extern "C-unwind" fn queue_create(
 
 pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status {
     let address = queue as usize;
-    let find = || STATE.registry.find(address).filter(|_| lifecycle::installed());
+    let find = || STATE.registry.find(address).filter(|_| STATE.is_installed());
     let ours = contained(find).flatten();
     if let Some(ours) = ours {
         contained(|| {
@@ -294,9 +283,9 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
 
 /// Has what a queue has completed collected, waiting a little for the rest. Relays it, too: that the
 /// worker comes is likely, not certain.
-fn settle(queue: &'static crate::queue::Queue) {
+fn settle(queue: &'static Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
-    while !queue.track.is_empty() && lifecycle::installed() {
+    while !queue.track.is_empty() && STATE.is_installed() {
         relay::everything_of(&STATE, Of::Queue, &queue.track);
         if sys::now_ns() > deadline {
             break;
@@ -381,7 +370,7 @@ pub unsafe extern "C-unwind" fn async_copy_rect(
                 let slices = p.slice.wrapping_mul(u64::from(o.z));
                 p.base.wrapping_add(u64::from(o.x)).wrapping_add(rows).wrapping_add(slices)
             };
-            let (dst_agent, src_agent) = announce::ends(copy_agent, direction);
+            let (dst_agent, src_agent) = agents::ends(copy_agent, direction);
             let record = Copy {
                 sequence: 0,
                 enqueue_ns: sys::now_ns(),
@@ -496,5 +485,5 @@ pub unsafe extern "C-unwind" fn async_copy_enable(enable: bool) -> Status {
 pub unsafe extern "C-unwind" fn shut_down() -> Status {
     let Some(shut_down) = RUNTIME.shut_down.get() else { return abi::ERROR };
     // SAFETY: the application's own call.
-    lifecycle::one_user_less(|| unsafe { shut_down() })
+    closing::one_user_less(|| unsafe { shut_down() })
 }

@@ -25,9 +25,14 @@
 
 #[expect(missing_docs, reason = "the runtime's names")]
 pub mod abi;
+mod agents;
 mod announce;
 pub mod bells;
+#[cfg(test)]
+mod bench;
 pub mod calls;
+pub mod closing;
+mod contained;
 pub mod copies;
 #[cfg(test)]
 mod fake;
@@ -39,9 +44,11 @@ pub mod marks;
 #[cfg(test)]
 mod orders;
 pub mod originals;
+mod patch;
 pub mod phase;
 pub mod pool;
 pub mod queue;
+pub mod recording;
 pub mod registry;
 pub mod relay;
 #[cfg(test)]
@@ -62,9 +69,9 @@ pub mod usual;
 pub mod view;
 pub mod worker;
 
-pub use hooks::contained;
-pub use lifecycle::{
-    InstallError, Timing, call_worker, close, deactivate, finish, install, prepare_process, usable,
-};
+pub use closing::close;
+pub use contained::contained;
+pub use lifecycle::{InstallError, Timing, call_worker, finish, install, prepare_process, usable};
+pub use recording::deactivate;
 pub use runtime::{Tables, Unsupported};
 pub use sink::{Sink, Wish};

@@ -13,12 +13,14 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue,
 
 use crate::abi::{AmdSignal, SUCCESS};
 use crate::calls::{self, CallSink, CallTables};
+use crate::closing;
 use crate::fake::{
     Fake, FakeQueue, Gates, OPEN, SIGNALS, USERS, WRONG, forever, handle, signal, the_dead_rest,
     tool,
 };
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::phase::Phase;
+use crate::recording;
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::{Sink, Wish};
 use crate::state::STATE;
@@ -152,7 +154,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
         assert!(
             Instant::now() < deadline,
             "{what}; {phase:?}, {} in flight",
-            lifecycle::in_flight()
+            recording::in_flight()
         );
         std::thread::sleep(Duration::from_micros(50));
     }
@@ -337,7 +339,7 @@ impl World {
             assert!(!STATE.phase.get().is_installed());
             let told = RECORDER.state.load(Ordering::Acquire);
             assert!(self.ended || told == state::DORMANT, "{told}");
-            assert_eq!(lifecycle::in_flight(), 0);
+            assert_eq!(recording::in_flight(), 0);
         } else if before == Phase::Active && RECORDER.wish.load(Ordering::Acquire) == RECORD {
             assert_eq!(STATE.phase.get(), Phase::Active, "it goes on without a gap");
         }
@@ -366,9 +368,9 @@ impl World {
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // Before the first attach nobody is told of a fork, nor needs to be.
-            let inert = STATE.phase.is_inert() && !lifecycle::usable();
-            let inert = (inert || !self.prepared) && !lifecycle::installed();
-            lifecycle::close();
+            let inert = STATE.phase.is_inert() && !STATE.is_usable();
+            let inert = (inert || !self.prepared) && !STATE.is_installed();
+            closing::close();
             lifecycle::finish();
             if self.users > 0 {
                 // SAFETY: a signal of ours.
@@ -395,7 +397,7 @@ impl World {
         until("calm", || calm(STATE.phase.get()));
         until("the word", || RECORDER.state.load(Ordering::Acquire) == state::DORMANT);
         assert_eq!(SIGNALS.load(Ordering::Acquire), 0, "no signal is kept");
-        assert!(!lifecycle::installed() || lifecycle::in_flight() == 0);
+        assert!(!STATE.is_installed() || recording::in_flight() == 0);
     }
 
     /// The process ends, in whatever phase it is; destructors wait for kernels, and may do anything.

@@ -24,7 +24,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use tracer_common::shim::{Barrier, Dispatch, Loss, packet_flag};
+use tracer_common::shim::{self, Barrier, Dispatch, Loss, packet_flag};
 use tracer_common::waited::Waited;
 
 use crate::abi::{self, AmdQueue, Packet, packet_type};
@@ -36,7 +36,7 @@ use crate::runtime::RUNTIME;
 use crate::sink::Sink;
 use crate::track::{Entry, Track};
 use crate::usual::Usual;
-use crate::{announce, sys, view};
+use crate::{agents, sys, view};
 
 /// How long a doorbell waits for the queue's lock before it is rung as it is.
 pub const DOORBELL_WAIT_NS: u64 = 1_000_000_000;
@@ -133,6 +133,15 @@ impl Number {
 /// Slots of [`Producer::numbers`]: how far the producers of a queue can be apart. One that is not
 /// scheduled for 100 ms can be thousands of packets behind.
 const NUMBERS: usize = 16384;
+
+/// What a sink is told of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existence {
+    /// It was created, or existed when recording began.
+    Begins,
+    /// It was destroyed.
+    Ends,
+}
 
 /// What ringing a doorbell did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -438,7 +447,9 @@ impl Queue {
         let reserved = producer.take_number(producer.next);
         let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
         let number = reserved.map_or(0, |number| number.sequence);
-        if self.agent.load(Ordering::Relaxed) == 0 && !self.is_placed_by(packet, first) {
+        if self.agent.load(Ordering::Relaxed) == 0
+            && !self.is_placed_by(packet, first, context.sink)
+        {
             if is_operation(first, original) {
                 context.sink.lost(Loss::BEFORE_ATTACH, 1);
             }
@@ -521,11 +532,34 @@ impl Queue {
         rung.needed |= context.needed.is_marked(original);
     }
 
-    /// Whether a packet tells which agent the queue belongs to.
+    /// Whether a packet tells which agent the queue belongs to: its kernel is loaded on that one.
     #[cold]
-    fn is_placed_by(&self, packet: &Packet, first: u64) -> bool {
-        first as u8 == packet_type::DISPATCH
-            && announce::learn_agent(self, packet.0[4].load(Ordering::Relaxed))
+    fn is_placed_by(&self, packet: &Packet, first: u64, sink: &dyn Sink) -> bool {
+        let kernel_object = packet.0[4].load(Ordering::Relaxed);
+        if first as u8 == packet_type::DISPATCH
+            && let Some(agent) = agents::home_of(kernel_object)
+        {
+            self.agent.store(agent, Ordering::Relaxed);
+            self.tell(sink, Existence::Begins);
+        }
+        self.agent.load(Ordering::Relaxed) != 0
+    }
+
+    /// Tells `sink` of the queue, unless it is not known yet whose it is.
+    pub fn tell(&self, sink: &dyn Sink, existence: Existence) {
+        let agent = self.agent.load(Ordering::Relaxed);
+        if agent != 0 {
+            sink.queue(shim::Queue {
+                queue_id: self.id.load(Ordering::Relaxed),
+                agent,
+                time_ns: sys::now_ns(),
+                size: self.size.load(Ordering::Relaxed),
+                created: match existence {
+                    Existence::Begins => 1,
+                    Existence::Ends => 0,
+                },
+            });
+        }
     }
 
     fn dispatch_record(&self, packet: &Packet, first: u64, original: u64) -> Dispatch {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tracer_common::shim::Loss;
 
 use crate::abi::{AmdSignal, is_satisfied, wait_state};
+use crate::bench::{Bench, until, value};
 use crate::fake::{self, FakeQueue, Gates, forever, handle, signal};
-use crate::harvest::Work;
+use crate::harvest::{WORK, Work};
 use crate::phase::Event;
 use crate::pool::Batch;
 use crate::relay::{Step, Wait};
-use crate::scenarios::{Bench, until, value};
 use crate::state::{STATE, State};
 use crate::testing::Random;
 use crate::track::{Entry, Look};
@@ -181,7 +181,7 @@ fn who_is_lost_while_relaying_takes_one_entry_with_him() {
 #[test]
 fn what_is_given_up_is_not_destroyed() {
     let state = active();
-    let sink: &'static dyn crate::Sink = forever(crate::scenarios::Recorder::quiet());
+    let sink: &'static dyn crate::Sink = forever(crate::bench::Recorder::quiet());
     assert!(state.sink.set(sink).is_ok());
     let mut cache = Batch::new();
     state.pool.take(&mut cache, || Some(handle(signal(1, false))));
@@ -258,7 +258,7 @@ fn nobody_but_the_waiter(bench: &Bench) {
         let bell = STATE.pool.bells.take();
         bell.is_some_and(|bell| STATE.pool.bells.give(bell))
     });
-    let lost = STATE.work.lock_for(30_000_000_000).expect("in time");
+    let lost = WORK.lock_for(30_000_000_000).expect("in time");
     for mailbox in [false, true] {
         for state in [wait_state::ACTIVE, wait_state::BLOCKED] {
             let (queue, gate) = gated(bench, 64);

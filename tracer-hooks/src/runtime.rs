@@ -11,8 +11,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
-use crate::originals::{self, Patched, Verdict};
-use crate::{calls, hooks, sys, view};
+use crate::originals::Patched;
+use crate::{sys, view};
 
 /// What is wrong with a runtime's tables; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,27 +36,14 @@ impl<F: Copy> Entry<F> {
     };
 
     #[inline]
-    fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         // Acquire pairs with the Release in `set`: a tool's state is ready before its function.
         self.0.load(Ordering::Acquire)
     }
 
-    fn set(&self, address: usize) {
+    pub(crate) fn set(&self, address: usize) {
+        // Release pairs with the Acquire in `address`.
         self.0.store(address, Ordering::Release);
-    }
-
-    /// What is to be done with this entry of a table, whose original we call, or have called, as
-    /// `saved`, to put `hook` there; 0 for none.
-    fn verdict(&self, saved: &Self, hook: usize, patched: Patched) -> Verdict {
-        let current = calls::beneath(self.address());
-        originals::verdict(&self.0, current, hook, saved.address(), patched)
-    }
-
-    /// Saves what this entry of a table leads to, if nobody who calls us can be below.
-    fn save(&self, saved: &Self, patched: Patched) {
-        if self.verdict(saved, 0, patched) == Verdict::Ours {
-            saved.set(calls::beneath(self.address()));
-        }
     }
 
     /// The function, if there is one.
@@ -67,28 +54,13 @@ impl<F: Copy> Entry<F> {
         // say which), and a nonzero word in such an entry is a function of that type.
         (address != 0).then(|| unsafe { core::mem::transmute_copy::<usize, F>(&address) })
     }
-
-    /// Saves this table entry in `saved` and puts `hook` in its place, as far as that is right.
-    fn patch(&self, saved: &Self, hook: usize, patched: Patched) {
-        loop {
-            let current = self.address();
-            let behind_calls = calls::beneath(current);
-            if self.verdict(saved, hook, patched) != Verdict::Ours {
-                return;
-            }
-            saved.set(behind_calls);
-            if originals::replace(&self.0, current, hook) {
-                return;
-            }
-        }
-    }
 }
 
 /// The runtime's tables, of versions and sizes that this code knows.
 #[derive(Clone, Copy)]
 pub struct Tables {
-    core: &'static abi::CoreTable,
-    amd: &'static abi::AmdExtTable,
+    pub(crate) core: &'static abi::CoreTable,
+    pub(crate) amd: &'static abi::AmdExtTable,
 }
 
 impl Tables {
@@ -178,7 +150,7 @@ fn is_open(agent_get_info: Option<abi::GetInfo>) -> bool {
     status.is_some_and(|status| status != abi::NOT_INITIALIZED)
 }
 
-/// A use of the runtime of our own. It ends only by [`crate::lifecycle::one_user_less`]: it may be the
+/// A use of the runtime of our own. It ends only by `closing::one_user_less`: it may be the
 /// last.
 #[must_use]
 pub struct Hold(abi::ShutDown);
@@ -199,13 +171,13 @@ fn addresses(core: &abi::CoreTable, amd: &abi::AmdExtTable) -> [usize; 2] {
 pub struct Runtime {
     /// Addresses of the core table and of the extension's; 0 before anything was hooked.
     tables: [AtomicUsize; 2],
-    init: Entry<abi::ShutDown>,
+    pub(crate) init: Entry<abi::ShutDown>,
     pub(crate) shut_down: Entry<abi::ShutDown>,
-    iterate_agents: Entry<abi::IterateAgents>,
-    agent_get_info: Entry<abi::GetInfo>,
+    pub(crate) iterate_agents: Entry<abi::IterateAgents>,
+    pub(crate) agent_get_info: Entry<abi::GetInfo>,
     pub(crate) queue_create: Entry<abi::QueueCreate>,
     pub(crate) queue_destroy: Entry<abi::QueueDestroy>,
-    signal_destroy: Entry<abi::SignalDestroy>,
+    pub(crate) signal_destroy: Entry<abi::SignalDestroy>,
     pub(crate) load_relaxed: Entry<abi::SignalLoad>,
     pub(crate) load_scacquire: Entry<abi::SignalLoad>,
     pub(crate) async_handler: Entry<abi::AsyncHandler>,
@@ -216,19 +188,19 @@ pub struct Runtime {
     pub(crate) wait_scacquire: Entry<abi::SignalWait>,
     pub(crate) silent_store_relaxed: Entry<abi::SignalStore>,
     pub(crate) silent_store_screlease: Entry<abi::SignalStore>,
-    subtract_screlease: Entry<abi::SignalStore>,
+    pub(crate) subtract_screlease: Entry<abi::SignalStore>,
     pub(crate) executable_destroy: Entry<abi::ExecutableDestroy>,
     pub(crate) executable_freeze: Entry<abi::ExecutableFreeze>,
-    symbol_get_info: Entry<abi::GetInfo>,
-    major_extension_table: Entry<abi::MajorExtensionTable>,
-    iterate_agent_symbols: Entry<abi::IterateAgentSymbols>,
-    set_profiler: Entry<abi::SetProfiler>,
+    pub(crate) symbol_get_info: Entry<abi::GetInfo>,
+    pub(crate) major_extension_table: Entry<abi::MajorExtensionTable>,
+    pub(crate) iterate_agent_symbols: Entry<abi::IterateAgentSymbols>,
+    pub(crate) set_profiler: Entry<abi::SetProfiler>,
     pub(crate) copy_profiling: Entry<abi::CopyProfiling>,
-    dispatch_time: Entry<abi::DispatchTime>,
+    pub(crate) dispatch_time: Entry<abi::DispatchTime>,
     pub(crate) copy_time: Entry<abi::CopyTime>,
     pub(crate) async_copy: Entry<abi::AsyncCopy>,
     pub(crate) async_copy_rect: Entry<abi::AsyncCopyRect>,
-    signal_create: Entry<abi::SignalCreate>,
+    pub(crate) signal_create: Entry<abi::SignalCreate>,
 }
 
 /// The one runtime of the process.
@@ -266,80 +238,9 @@ pub static RUNTIME: Runtime = Runtime {
     signal_create: Entry::EMPTY,
 };
 
-/// Saves what is needed of `tables` in [`RUNTIME`] and patches the entries that are intercepted.
-///
-/// It does not matter whether the tables are about to be used for the first time or live: an
-/// entry's original is saved before its hook can be called.
-///
-/// The helpers of a runtime are those of its own tables, for ever: threads may be inside of its hooks.
-///
-/// # Errors
-///
-/// [`Unsupported`]; nothing was changed.
-pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<(), Unsupported> {
-    let to = &RUNTIME;
-    to.check_that_it_is_of(core, amd)?;
-    macro_rules! pairs {
-        ($($table:ident . $entry:ident => $saved:ident $(, $hook:path)?;)*) => {
-            if $($table.$entry.address() == 0)||* {
-                return Err(Unsupported::Entry);
-            }
-            if $($table.$entry.verdict(&to.$saved, pairs!(@address $($hook)?), patched)
-                == Verdict::Covered)||*
-            {
-                return Err(Unsupported::Covered);
-            }
-            to.is_of(core, amd);
-            // What is only called goes first, so that it is there when the first hook runs.
-            $(pairs!(@save $table.$entry, $saved $(, $hook)?);)*
-            $(pairs!(@patch $table.$entry, $saved $(, $hook)?);)*
-        };
-        (@address) => { 0 };
-        (@address $hook:path) => { $hook as *const () as usize };
-        (@save $from:expr, $saved:ident) => { $from.save(&to.$saved, patched); };
-        (@save $from:expr, $saved:ident, $hook:path) => {};
-        (@patch $from:expr, $saved:ident) => {};
-        (@patch $from:expr, $saved:ident, $hook:path) => {
-            $from.patch(&to.$saved, pairs!(@address $hook), patched);
-        };
-    }
-    pairs! {
-        core.init => init;
-        core.iterate_agents => iterate_agents;
-        core.agent_get_info => agent_get_info;
-        core.signal_destroy => signal_destroy;
-        core.signal_subtract_screlease => subtract_screlease;
-        core.executable_symbol_get_info => symbol_get_info;
-        core.system_get_major_extension_table => major_extension_table;
-        core.executable_iterate_agent_symbols => iterate_agent_symbols;
-        amd.profiling_set_profiler_enabled => set_profiler;
-        amd.profiling_get_dispatch_time => dispatch_time;
-        amd.signal_create => signal_create;
-        amd.profiling_get_async_copy_time => copy_time, hooks::get_async_copy_time;
-        amd.profiling_async_copy_enable => copy_profiling, hooks::async_copy_enable;
-        core.shut_down => shut_down, hooks::shut_down;
-        core.queue_create => queue_create, hooks::queue_create;
-        core.queue_destroy => queue_destroy, hooks::queue_destroy;
-        core.executable_destroy => executable_destroy, hooks::executable_destroy;
-        core.executable_freeze => executable_freeze, hooks::executable_freeze;
-        amd.memory_async_copy => async_copy, hooks::async_copy;
-        amd.memory_async_copy_rect => async_copy_rect, hooks::async_copy_rect;
-        core.signal_wait_relaxed => wait_relaxed, hooks::wait_relaxed;
-        core.signal_wait_scacquire => wait_scacquire, hooks::wait_scacquire;
-        core.signal_load_relaxed => load_relaxed, hooks::load_relaxed;
-        core.signal_load_scacquire => load_scacquire, hooks::load_scacquire;
-        amd.signal_async_handler => async_handler, hooks::async_handler;
-        amd.signal_wait_any => wait_any, hooks::wait_any;
-        core.signal_store_relaxed => store_relaxed, hooks::store_relaxed;
-        core.signal_store_screlease => store_screlease, hooks::store_screlease;
-        core.signal_silent_store_relaxed => silent_store_relaxed, hooks::silent_store_relaxed;
-        core.signal_silent_store_screlease => silent_store_screlease, hooks::silent_store_screlease;
-    }
-    Ok(())
-}
-
 impl Runtime {
-    fn check_that_it_is_of(
+    /// Whether tables are those of the runtime that was hooked, or of the first one.
+    pub(crate) fn check_that_it_is_of(
         &self,
         core: &abi::CoreTable,
         amd: &abi::AmdExtTable,
@@ -349,7 +250,7 @@ impl Runtime {
         if same { Ok(()) } else { Err(Unsupported::Second) }
     }
 
-    fn is_of(&self, core: &abi::CoreTable, amd: &abi::AmdExtTable) {
+    pub(crate) fn is_of(&self, core: &abi::CoreTable, amd: &abi::AmdExtTable) {
         for (table, address) in self.tables.iter().zip(addresses(core, amd)) {
             table.store(address, Ordering::Release);
         }

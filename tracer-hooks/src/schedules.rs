@@ -8,9 +8,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tracer_common::shim::Loss;
 
 use crate::abi::{SUCCESS, packet_type};
+use crate::bench::{Bench, until, value};
 use crate::fake::{self, DRY, FakeQueue, In, Stop, handle, signal};
-use crate::scenarios::{Bench, until, value};
-use crate::state::STATE;
+use crate::harvest::WORK;
 use crate::testing::alone;
 
 /// Runs `work` on a thread that may stop at `stop` and is not waited for.
@@ -215,7 +215,7 @@ fn completions_are_relayed_when_whoever_collected_is_lost() {
         let bench = Bench::new();
         let queue = bench.queue(64, 1);
         many(&bench, &queue);
-        until("the lock", || STATE.work.try_lock().map(core::mem::forget).is_some());
+        until("the lock", || WORK.try_lock().map(core::mem::forget).is_some());
         for _ in 0..3 {
             let done = signal(1, true);
             queue.dispatch(true, handle(done));

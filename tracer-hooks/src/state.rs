@@ -4,10 +4,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::OnceLock;
 
 use crate::copies::Copies;
-use crate::harvest::Work;
-use crate::lock::Lock;
 use crate::marks::{Needed, Watched};
-use crate::phase::Machine;
+use crate::phase::{Event, Machine};
 use crate::pool::Pool;
 use crate::queue::Context;
 use crate::registry::Registry;
@@ -29,6 +27,8 @@ pub mod sleep {
 pub struct State {
     /// What the hooks do.
     pub phase: Machine,
+    /// Something of ours has failed: never begin to record again.
+    broken: AtomicBool,
     /// Counts recordings.
     pub epoch: AtomicU32,
     /// One of [`sleep`]; the worker's futex.
@@ -47,8 +47,6 @@ pub struct State {
     pub registry: Registry,
     /// Copies.
     pub copies: Copies,
-    /// The right to look at what is in flight and to call the runtime for it.
-    pub work: Lock<Work>,
     /// Counts what is in flight and for the worker to relay; see [`State::urge`].
     pub urgent: AtomicU32,
     /// Much of what completed lately nobody relayed but the worker: all that is in flight counts as
@@ -72,6 +70,7 @@ impl State {
     pub const fn new() -> Self {
         Self {
             phase: Machine::new(),
+            broken: AtomicBool::new(false),
             epoch: AtomicU32::new(0),
             sleep: AtomicU32::new(sleep::AWAKE),
             calls: AtomicU32::new(0),
@@ -81,7 +80,6 @@ impl State {
             pool: Pool::new(),
             registry: Registry::new(),
             copies: Copies::new(),
-            work: Lock::new(Work::new()),
             urgent: AtomicU32::new(0),
             prompt: AtomicBool::new(false),
             collected: AtomicUsize::new(0),
@@ -89,6 +87,32 @@ impl State {
             needed: Needed::new(),
             usual: Usual::new(),
         }
+    }
+
+    /// Whether the hooks are in place and the runtime is open.
+    pub fn is_installed(&self) -> bool {
+        self.phase.get().is_installed()
+    }
+
+    /// Whether anything can be installed in this process at all.
+    pub fn is_usable(&self) -> bool {
+        !self.phase.is_inert() && !self.gave_up()
+    }
+
+    /// Something of ours is broken: never touch anything again, except to complete what is in flight.
+    #[cold]
+    pub fn give_up(&self) {
+        if self.is_installed() {
+            let _ = self.phase.apply(Event::End);
+            // Pairs with the Acquire in `gave_up`: whoever sees it sees that the recording has ended.
+            self.broken.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether [`State::give_up`] was called.
+    pub fn gave_up(&self) -> bool {
+        // Pairs with the Release in `give_up`.
+        self.broken.load(Ordering::Acquire)
     }
 
     /// Whether to record.

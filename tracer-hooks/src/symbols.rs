@@ -12,7 +12,7 @@ use tracer_common::shim::{Loss, MAX_NAME_BYTES, Symbol};
 use crate::abi::info;
 use crate::runtime::{self, RUNTIME};
 use crate::state::STATE;
-use crate::{announce, sys};
+use crate::{agents, sys};
 
 /// Everything that was loaded when recording began has been looked at.
 static LOOKED: AtomicBool = AtomicBool::new(false);
@@ -128,8 +128,8 @@ const AT_ONCE: usize = 32;
 
 fn tell(kernels: Vec<Kernel>, between: &mut dyn FnMut()) {
     let Some(&sink) = STATE.sink.get() else { return };
-    if announce::several_gpus() {
-        announce::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
+    if agents::several_gpus() {
+        agents::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
     }
     let loader = RUNTIME.loader();
     let since_ns = sys::now_ns();

@@ -9,15 +9,17 @@
 //! it sleeps until it is called.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 
 use tracer_common::waited::Waited;
 
-use crate::harvest::{Round, Work};
-use crate::hooks::{self, contained};
-use crate::lifecycle::{self, Patience};
+use crate::closing;
+use crate::contained::contained;
+use crate::harvest::{Round, WORK, Work};
+use crate::hooks;
 use crate::phase::Phase;
 use crate::queue::life;
+use crate::recording::{self, Patience};
 use crate::relay;
 use crate::runtime::RUNTIME;
 use crate::sink::Wish;
@@ -54,21 +56,9 @@ const PROMPT_NS: u64 = 100_000_000;
 /// The part of what completed that the worker has to relay for that, in 256ths.
 const PROMPT_SHARE: usize = 64;
 
-static BROKEN: AtomicBool = AtomicBool::new(false);
-
 /// Starts the thread.
 pub fn start() -> bool {
     sys::spawn(tracer_common::shim::THREAD_NAME, run)
-}
-
-/// Never begin to record again.
-pub fn give_up() {
-    BROKEN.store(true, Ordering::Release);
-}
-
-/// Whether [`give_up`] was called.
-pub fn gave_up() -> bool {
-    BROKEN.load(Ordering::Acquire)
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
@@ -231,7 +221,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     if pace.seen != before {
         pace.last_progress_ns = now;
     }
-    let Some(mut work) = STATE.work.lock_for(COLLECTED_WITHIN_NS) else {
+    let Some(mut work) = WORK.lock_for(COLLECTED_WITHIN_NS) else {
         return without_lock(pace, now);
     };
     // Again: whoever closes the runtime does so under this lock.
@@ -252,7 +242,7 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.next_ask_ns = now + ASK_EVERY_NS;
         pace.wish = ask(now, Some(&mut work));
     }
-    lifecycle::finish_draining();
+    recording::finish_draining();
     if STATE.active() && STATE.ready.load(Ordering::Acquire) {
         if round.held {
             retry();
@@ -269,7 +259,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     let patience = pace.patience(now);
     let quiet = round.resting_ns.is_none() && !round.pending && !round.held;
-    if pace.wish == Wish::Nothing && lifecycle::let_go(patience) && quiet {
+    if pace.wish == Wish::Nothing && recording::let_go(patience) && quiet {
         return Pause::Idle(FOR_EVER_NS);
     }
     let more = STATE.sink.get().is_some_and(|sink| sink.housekeeping(now));
@@ -284,7 +274,7 @@ fn one_round(pace: &mut Pace) -> Pause {
 /// Somebody else has the lock of the work: whoever collects has it for microseconds, or was stopped at that,
 /// or lost. Relaying and ringing take no lock; nothing is recorded meanwhile.
 fn without_lock(pace: &mut Pace, now: u64) -> Pause {
-    lifecycle::without_lock(|| {
+    closing::without_lock(|| {
         relay::everything(&STATE);
         if STATE.ready.load(Ordering::Acquire) && held() {
             retry();
@@ -295,7 +285,7 @@ fn without_lock(pace: &mut Pace, now: u64) -> Pause {
         pace.wish = ask(now, None);
     }
     if pace.wish == Wish::Nothing {
-        lifecycle::let_go(pace.patience(now));
+        recording::let_go(pace.patience(now));
     }
     Pause::Slow(500_000)
 }
@@ -305,7 +295,7 @@ fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
     pace.seen = enqueued();
     pace.urgent = STATE.urgent.load(Ordering::Acquire);
     pace.wish = wish(now);
-    if pace.wish == Wish::Nothing && lifecycle::let_go(Patience::Ended) {
+    if pace.wish == Wish::Nothing && recording::let_go(Patience::Ended) {
         Pause::Idle(FOR_EVER_NS)
     } else {
         Pause::Idle(ASK_EVERY_NS)
@@ -322,21 +312,21 @@ fn any_queue() -> bool {
 
 /// Asks the sink, and begins or ends to record; it begins only under the lock of the work.
 fn ask(now: u64, work: Option<&mut Work>) -> Wish {
-    let broken = gave_up();
+    let broken = STATE.gave_up();
     if broken {
-        lifecycle::release_after_failure();
+        recording::release_after_failure();
     }
     let wish = if broken { Wish::Nothing } else { wish(now) };
     match (STATE.phase.get(), wish == Wish::Record) {
         (Phase::Dormant | Phase::Settling, true) => {
             if let Some(work) = work {
-                lifecycle::activate(&mut || {
+                recording::activate(&mut || {
                     work.round(&STATE, Look::Near);
                 });
             }
         }
         (Phase::Active, false) => {
-            lifecycle::deactivate();
+            recording::deactivate();
         }
         _ => {}
     }

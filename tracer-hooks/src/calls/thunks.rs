@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use tracer_common::calls::{SLOT_COUNT, SLOTS};
 
-use super::{Open, PLACES};
+use super::open::{Open, PLACES};
 
 macro_rules! original {
     ($slot:ident, $($stack:ident)*) => {

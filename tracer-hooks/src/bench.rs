@@ -1,0 +1,242 @@
+//! What tests of the whole mechanism share: a sink that keeps what it is told, and a fake runtime that is hooked.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
+
+use crate::abi::{AmdSignal, SUCCESS};
+use crate::fake::{EXECUTABLE, Fake, FakeQueue, Gates, forever};
+use crate::lifecycle::{self, InstallError, Timing};
+use crate::recording;
+use crate::runtime::Tables;
+use crate::sink::{Sink, Wish};
+use crate::state::STATE;
+
+#[derive(Default)]
+pub struct Told {
+    /// Sequence number by queue and packet.
+    pub packets: BTreeMap<(u64, u64), u64>,
+    pub copies: BTreeMap<u64, Copy>,
+    pub completed: BTreeMap<u64, Complete>,
+    pub fired: u64,
+    pub queues: Vec<Queue>,
+    pub losses: [u64; Loss::COUNT],
+    pub state: u64,
+    pub names: Vec<Vec<u8>>,
+}
+
+/// Called for every dispatch that is recorded, under the queue's lock.
+pub type OnDispatch = Box<dyn Fn(&Dispatch) + Send + Sync>;
+
+pub struct Recorder {
+    told: Mutex<Told>,
+    pub on: AtomicBool,
+    /// When it is not on, it will not be before something is installed again.
+    pub attached: AtomicBool,
+    count: AtomicU64,
+    /// Whose executable goes as soon as a recording has begun.
+    pub unloads: Mutex<Option<&'static Fake>>,
+    /// In a forked child: 1, and 2 more if the runtime was open.
+    pub forked: AtomicU32,
+    on_dispatch: OnceLock<OnDispatch>,
+}
+
+impl Recorder {
+    /// One that records nothing.
+    pub fn quiet() -> Self {
+        Self {
+            told: Mutex::default(),
+            on: AtomicBool::new(false),
+            attached: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+            unloads: Mutex::default(),
+            forked: AtomicU32::new(0),
+            on_dispatch: OnceLock::new(),
+        }
+    }
+
+    /// One that records.
+    pub fn forever() -> &'static Self {
+        let recorder = forever(Self::quiet());
+        recorder.on.store(true, Ordering::Release);
+        recorder
+    }
+
+    /// From now on, and once.
+    pub fn on_dispatch(&self, call: impl Fn(&Dispatch) + Send + Sync + 'static) {
+        assert!(self.on_dispatch.set(Box::new(call)).is_ok());
+    }
+
+    pub fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().expect("whole")
+    }
+
+    fn number(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn lost(&self, cause: Loss) -> u64 {
+        self.told().losses[cause.0 as usize]
+    }
+}
+
+impl Sink for Recorder {
+    fn wanted(&self, _: u64) -> Wish {
+        match self.on.load(Ordering::Acquire) {
+            true => Wish::Record,
+            false if self.attached.load(Ordering::Acquire) => Wish::Nothing,
+            false => Wish::Later,
+        }
+    }
+    fn let_go(&self, drained: bool) -> bool {
+        assert!(self.attached.load(Ordering::Acquire), "it may always be wanted again");
+        assert!(!drained || self.told().state == state::DORMANT, "the state is told before");
+        drained
+    }
+    fn forked(&self, open: bool) {
+        self.forked.store(1 + 2 * u32::from(open), Ordering::Release);
+    }
+    fn reserve(&self, _: u64) -> Option<u64> {
+        Some(self.number())
+    }
+    fn dispatch(&self, record: &mut Dispatch) -> bool {
+        assert_eq!(record.kernel_object, record.packet_index + 1);
+        if record.sequence == 0 {
+            record.sequence = self.number();
+        }
+        let place = (record.queue_id, record.packet_index);
+        assert!(self.told().packets.insert(place, record.sequence).is_none(), "{record:?} twice");
+        if let Some(call) = self.on_dispatch.get() {
+            call(record);
+        }
+        true
+    }
+    fn barrier(&self, record: &mut Barrier) -> bool {
+        if record.sequence == 0 {
+            record.sequence = self.number();
+        }
+        let place = (record.queue_id, record.packet_index);
+        assert!(self.told().packets.insert(place, record.sequence).is_none(), "{record:?} twice");
+        true
+    }
+    fn copy(&self, record: &mut Copy) -> bool {
+        if record.sequence == 0 {
+            record.sequence = self.number();
+        }
+        self.told().copies.insert(record.sequence, *record);
+        true
+    }
+    fn enqueued(&self, _: u64, _: bool) {
+        self.told().fired += 1;
+    }
+    fn can_complete(&self, _: u64) -> bool {
+        true
+    }
+    fn complete(&self, record: Complete) {
+        assert!(
+            self.told().completed.insert(record.sequence, record).is_none(),
+            "{record:?} twice"
+        );
+    }
+    fn symbol(&self, _: Symbol, name: &[u8]) {
+        self.told().names.push(name.to_vec());
+    }
+    fn agent(&self, _: Agent) {}
+    fn queue(&self, record: Queue) {
+        self.told().queues.push(record);
+    }
+    fn lost(&self, cause: Loss, count: u64) {
+        self.told().losses[cause.0 as usize] += count;
+    }
+    fn state(&self, state: u64) {
+        self.told().state = state;
+        if state == state::ACTIVE
+            && let Some(fake) = self.unloads.lock().expect("whole").take()
+        {
+            unload(fake);
+        }
+    }
+    fn housekeeping(&self, _: u64) -> bool {
+        false
+    }
+}
+
+pub fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        if Instant::now() > deadline {
+            // The machine may have stood still for so long.
+            std::thread::sleep(Duration::from_secs(2));
+            let (phase, under_way) = (STATE.phase.get(), recording::in_flight());
+            assert!(condition(), "{what}; phase {phase:?}, in flight {under_way}");
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+pub fn value(signal: &AmdSignal) -> i64 {
+    signal.value.load(Ordering::Acquire)
+}
+
+#[derive(Clone, Copy)]
+pub struct Bench {
+    pub fake: &'static Fake,
+    pub recorder: &'static Recorder,
+}
+
+impl Bench {
+    /// One that records everything, over a fresh runtime.
+    pub fn new() -> Self {
+        let recorder = Recorder::forever();
+        let fake = Fake::new();
+        let installed = tables(fake).and_then(|t| lifecycle::install(t, recorder, Timing::AtStart));
+        assert_eq!(installed, Ok(()));
+        Self { fake, recorder }
+    }
+
+    pub fn queue(&self, size: u32, seed: u64) -> FakeQueue {
+        let mut queue = self.fake.queue(size);
+        queue.start(seed, &Gates::default());
+        queue
+    }
+
+    pub fn switch(&self, on: bool) {
+        self.recorder.on.store(on, Ordering::Release);
+        let wanted = if on { state::ACTIVE } else { state::DORMANT };
+        until("the state", || self.recorder.told().state == wanted);
+    }
+
+    /// Every packet of `queue` up to `count` was recorded and completed, with its own times.
+    pub fn check(&self, queue: &FakeQueue, count: u64) {
+        let id = queue.amd.id.load(Ordering::Relaxed);
+        until("completions", || {
+            let told = self.recorder.told();
+            let of = |i| told.packets.get(&(id, i)).and_then(|s| told.completed.get(s));
+            (0..count).all(|i| of(i).is_some())
+        });
+        let told = self.recorder.told();
+        for index in 0..count {
+            let complete = told.completed[&told.packets[&(id, index)]];
+            assert_eq!((complete.start_ns, complete.end_ns), (2 * index + 1, 2 * index + 2));
+        }
+    }
+}
+
+/// The tables of a fake runtime.
+pub fn tables(fake: &'static Fake) -> Result<Tables, InstallError> {
+    // SAFETY: tables of ours.
+    #[expect(unsafe_code, reason = "tables of ours")]
+    unsafe { Tables::of(&raw const fake.root) }.map_err(InstallError::Unsupported)
+}
+
+pub fn unload(fake: &Fake) {
+    let destroy = fake.core.executable_destroy.get().expect("there");
+    // SAFETY: the fake's own.
+    #[expect(unsafe_code, reason = "the runtime's function")]
+    let status = unsafe { destroy(EXECUTABLE) };
+    assert_eq!(status, SUCCESS);
+}

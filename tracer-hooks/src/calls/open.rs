@@ -1,0 +1,144 @@
+//! A call that passes through one of the thunks, and who is told of it.
+
+use core::ptr;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+
+use tracer_common::bpf::flag;
+use tracer_common::calls::{Call, SLOT_COUNT, Wanted};
+
+use crate::abi;
+use crate::contained::contained;
+use crate::state::STATE;
+use crate::sys;
+
+/// Receives calls.
+///
+/// Everything is called on the calling thread, so nothing may panic, wait or call the HSA runtime.
+/// `at` is an address in the call's stack frame: what lies below belongs to calls inside of it.
+pub trait CallSink: Sync {
+    /// A call begins. Fills in the ids; false: it is not recorded.
+    fn begins(&self, call: &mut Call, at: usize) -> bool;
+
+    /// A call is over of which [`CallSink::begins`] said true.
+    fn ends(&self, call: &Call, at: usize);
+}
+
+/// An entry of a table.
+pub struct Place {
+    /// What is recorded now: a [`Wanted`] word.
+    pub wanted: AtomicU64,
+    /// What is to be recorded whenever we record.
+    pub wish: AtomicU64,
+    /// The function that stood in the entry; 0 while the thunk has not been there.
+    pub original: AtomicUsize,
+    /// What the count of tables that were made was when the thunk was put there.
+    pub made: AtomicU32,
+}
+
+/// The entries, by slot.
+pub static PLACES: [Place; SLOT_COUNT] = [const {
+    Place {
+        wanted: AtomicU64::new(0),
+        wish: AtomicU64::new(0),
+        original: AtomicUsize::new(0),
+        made: AtomicU32::new(0),
+    }
+}; SLOT_COUNT];
+
+/// Who is told.
+pub static SINK: OnceLock<&'static dyn CallSink> = OnceLock::new();
+
+/// A call that a thunk is making. Dropped by an exception that leaves the call, too.
+pub struct Open {
+    call: Call,
+    out_arg: u8,
+    /// Who was told of the call's begin.
+    sink: Option<&'static dyn CallSink>,
+}
+
+impl Open {
+    /// Nobody has been told of it.
+    #[inline]
+    pub fn new() -> Self {
+        Self { call: Call::default(), out_arg: 0, sink: None }
+    }
+
+    #[inline]
+    fn at(&self) -> usize {
+        ptr::from_ref(self) as usize
+    }
+
+    /// A call of `slot` begins.
+    #[inline(never)]
+    pub fn begin(&mut self, slot: usize, args: &[u64; 6], stack: &[u64]) {
+        if !STATE.active() {
+            return;
+        }
+        contained(|| {
+            let word = PLACES.get(slot).map_or(0, |place| place.wanted.load(Ordering::Relaxed));
+            let (Some(wanted), Some(&sink)) = (Wanted::from_word(word), SINK.get()) else { return };
+            let call = &mut self.call;
+            call.operation = wanted.operation;
+            call.arg_count = wanted.args;
+            call.args = *args;
+            if wanted.stack_args > 0 {
+                let words = stack.iter().take(wanted.stack_args.into());
+                call.extra.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
+                call.extra_count = wanted.stack_args.min(stack.len() as u8);
+                call.flags = flag::STACK_ARGS;
+            }
+            self.out_arg = wanted.out_arg;
+            call.begin_ns = sys::now_ns();
+            let at = self.at();
+            if sink.begins(&mut self.call, at) {
+                self.sink = Some(sink);
+            }
+        });
+    }
+
+    /// The call returned `ret`.
+    #[inline(never)]
+    pub fn returned(&mut self, ret: u64) {
+        let Some(sink) = self.sink.take() else { return };
+        contained(|| {
+            self.call.end_ns = sys::now_ns();
+            self.call.ret = ret;
+            self.read_output();
+            self.tell(sink);
+        });
+    }
+
+    /// Reads what the output argument points at. Only after success: then the function has written
+    /// there, and the address is right. All functions with such an argument return a status.
+    fn read_output(&mut self) {
+        let index = usize::from(self.out_arg).wrapping_sub(1);
+        let Some(&address) = self.call.args.get(index) else { return };
+        if self.call.ret as u32 == abi::SUCCESS && address != 0 {
+            // SAFETY: see above; an output is 8 bytes, at an address of the application's choice.
+            self.call.extra[0] = unsafe { (address as *const u64).read_unaligned() };
+            self.call.extra_count = 1;
+            self.call.flags |= flag::OUT_VALUE;
+        }
+    }
+
+    fn tell(&self, sink: &dyn CallSink) {
+        // In a forked child the thread's ring is its parent's.
+        if !STATE.phase.is_inert() {
+            sink.ends(&self.call, self.at());
+        }
+    }
+}
+
+impl Drop for Open {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(sink) = self.sink.take() {
+            contained(|| {
+                self.call.end_ns = sys::now_ns();
+                self.call.flags |= flag::ENTRY_ONLY;
+                self.tell(sink);
+            });
+        }
+    }
+}
