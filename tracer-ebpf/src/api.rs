@@ -2,22 +2,23 @@
 
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{
-        bpf_get_current_pid_tgid, bpf_probe_read_user,
-        generated::{bpf_get_attach_cookie, bpf_ktime_get_boot_ns},
-    },
+    helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user, generated::bpf_get_attach_cookie},
 };
 use core::{arch::asm, ffi::c_void};
 use tracer_common::{
     activity::Domain,
     bpf::{
-        ApiRecord, Capture, Cookie, Frame, Header, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag,
-        kind, phase,
+        ApiRecord, Capture, Cookie, Frame, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
+        phase,
     },
     shim::{SITE_CALLS, SITE_OWN_CODE},
 };
 
-use crate::maps::{self, Told, Wake};
+use crate::{
+    maps::{self, Told, Wake},
+    records::{header, now, submit, wake},
+    threads,
+};
 
 /// Entry of an API function.
 #[unsafe(link_section = "uprobe.multi")]
@@ -52,17 +53,6 @@ pub fn own_cookie(ctx: *mut c_void, pid_tgid: u64) -> Option<Cookie> {
         own => own == pid,
     };
     (is_own && phase() != phase::ENDED).then_some(cookie)
-}
-
-#[inline(always)]
-pub fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_boot_ns() }
-}
-
-#[inline(always)]
-pub fn header(kind: u16, flags: u16, operation: u32, pid_tgid: u64) -> Header {
-    Header { kind, flags, operation, pid: (pid_tgid >> 32) as u32, tid: pid_tgid as u32 }
 }
 
 #[inline(always)]
@@ -120,15 +110,15 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
     if by_shim(capture, told) {
         return;
     }
-    let Some(thread) = maps::thread(pid_tgid) else { return };
+    let Some(thread) = threads::thread(pid_tgid) else { return };
     // A frame below the stack pointer was left by longjmp: the kernel drops its return probe by the
     // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
     let mut parent_id = 0;
     let mut shim = from_shim(regs, capture, told);
-    let mut steps = maps::Steps::new();
+    let mut steps = threads::Steps::new();
     while steps.next()
-        && let Some(outer) = maps::frame(thread, depth.wrapping_sub(1))
+        && let Some(outer) = threads::frame(thread, depth.wrapping_sub(1))
     {
         if outer.sp >= regs.rsp {
             parent_id = outer.record.correlation_id;
@@ -144,7 +134,7 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
     }
     thread.skipped = 0;
     see_stack(thread, regs.rsp);
-    let Some(frame) = maps::frame(thread, depth) else { return };
+    let Some(frame) = threads::frame(thread, depth) else { return };
     // Field by field: as a whole it would be built on the stack and copied.
     frame.sp = regs.rsp;
     frame.out_arg = u64::from(capture.out_arg);
@@ -183,7 +173,7 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
 /// A function that is not return-probed is recorded at its entry.
 #[inline(always)]
 fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
-    let (parent_id, flags) = match maps::thread(pid_tgid) {
+    let (parent_id, flags) = match threads::thread(pid_tgid) {
         Some(thread) => innermost(thread),
         None => (0, 0),
     };
@@ -209,7 +199,7 @@ fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
 #[inline(always)]
 fn innermost(thread: &mut ThreadState) -> (u64, u16) {
     let depth = thread.depth as usize;
-    match maps::frame(thread, depth.wrapping_sub(1)) {
+    match threads::frame(thread, depth.wrapping_sub(1)) {
         Some(Frame { record, .. }) => (record.correlation_id, record.header.flags),
         None => (0, 0),
     }
@@ -224,7 +214,7 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
     let pid_tgid = bpf_get_current_pid_tgid();
     let Some(cookie) = own_cookie(ctx, pid_tgid) else { return 0 };
-    match maps::known_thread(pid_tgid as u32) {
+    match threads::known_thread(pid_tgid as u32) {
         Some(thread) => exit(cookie, regs, pid_tgid, end_ns, thread),
         None => without_entry(cookie, pid_tgid, |capture| {
             open_at_start(capture, regs, pid_tgid, end_ns);
@@ -248,9 +238,9 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
     // The return address has been popped.
     let sp = regs.rsp.wrapping_sub(8);
     let mut depth = (thread.depth as usize).wrapping_sub(1);
-    let mut steps = maps::Steps::new();
+    let mut steps = threads::Steps::new();
     while steps.next()
-        && let Some(frame) = maps::frame(thread, depth)
+        && let Some(frame) = threads::frame(thread, depth)
     {
         // Of calls that were entered with the same stack pointer, by tail calls, the innermost
         // returns first, and the kernel runs the return probes in that order.
@@ -298,26 +288,6 @@ fn out_value(frame: &mut Frame) {
             maps::lost(Loss::UNREADABLE);
             record.header.flags |= flag::UNREADABLE;
         }
-    }
-}
-
-/// One call in 32, chosen by its correlation id, looks how full the ring is.
-#[inline(always)]
-fn wake(correlation_id: u64) -> Wake {
-    // Fibonacci hashing: ids on one CPU are apart by the number of CPUs.
-    match correlation_id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59 {
-        0 => Wake::AboveMark,
-        _ => Wake::No,
-    }
-}
-
-/// Records a call that ends, unless the shim made it.
-#[inline(always)]
-pub fn submit(record: &mut ApiRecord, end_ns: u64, ret: u64) {
-    record.end_ns = end_ns;
-    record.ret = ret;
-    if record.header.flags & flag::SHIM == 0 {
-        maps::emit(record, Loss::API_RING_FULL, wake(record.correlation_id));
     }
 }
 
@@ -372,7 +342,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         return 0;
     }
     let hsa = (regs.rdx, (regs.rsi >> 32) as u32);
-    let (correlation_id, operation) = match maps::known_thread(pid_tgid as u32) {
+    let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
         Some(thread) => launching_call(thread, hsa),
         None => hsa,
     };
@@ -405,9 +375,9 @@ fn tell(regs: &pt_regs, pid_tgid: u64) {
 pub fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
     let mut innermost = hsa;
     let mut at = (thread.depth as usize).wrapping_sub(1);
-    let mut steps = maps::Steps::new();
+    let mut steps = threads::Steps::new();
     while steps.next()
-        && let Some(frame) = maps::frame(thread, at)
+        && let Some(frame) = threads::frame(thread, at)
     {
         let call = (frame.record.correlation_id, frame.record.header.operation);
         if call.1 >> 16 == Domain::HIP_API.0 {

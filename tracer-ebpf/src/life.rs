@@ -2,25 +2,18 @@
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use core::ffi::c_void;
-use tracer_common::bpf::{LifeRecord, Loss, flag, follow, kind};
+use tracer_common::bpf::{Loss, flag, follow, kind};
 
-use crate::{api, maps};
+use crate::{
+    maps,
+    records::{Child, Memory, emit_life, submit},
+    threads::{self, forget_thread},
+};
 
 /// `clone(2)`: the new task is a thread of the same process.
 const CLONE_THREAD: u64 = 0x10000;
 /// `clone(2)`: it has the same memory.
 const CLONE_VM: u64 = 0x100;
-
-#[inline(always)]
-pub fn emit(kind: u16, pid_tgid: u64, child_pid: u32, shares_memory: bool) {
-    let record = LifeRecord {
-        header: api::header(kind, 0, 0, pid_tgid),
-        time_ns: api::now(),
-        child_pid,
-        shares_memory: u32::from(shares_memory),
-    };
-    maps::emit(&record, Loss::LIFE_RING_FULL, maps::Wake::Now);
-}
 
 /// A task was created, before it runs: `task_newtask(task_struct *child, unsigned long flags)`.
 #[unsafe(link_section = "raw_tp/task_newtask")]
@@ -48,7 +41,8 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
             // Its parent's shim is in the child as well, and records nothing there.
             let _ = maps::SHIMS.insert(child_pid, maps::Told { tables: 0, ..told }, 0);
         }
-        emit(kind::FORK, pid_tgid, child_pid, clone_flags & CLONE_VM != 0);
+        let memory = if clone_flags & CLONE_VM != 0 { Memory::Shared } else { Memory::Own };
+        emit_life(kind::FORK, pid_tgid, Some(Child { pid: child_pid, memory }));
     }
     0
 }
@@ -64,12 +58,12 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     let traced = maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some();
     if traced {
-        maps::forget_thread(pid_tgid as u32);
-        maps::forget_thread(old_tid as u32);
+        forget_thread(pid_tgid as u32);
+        forget_thread(old_tid as u32);
         let _ = maps::SHIMS.remove((pid_tgid >> 32) as u32);
     }
     if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
-        emit(kind::EXEC, pid_tgid, 0, false);
+        emit_life(kind::EXEC, pid_tgid, None);
     }
     0
 }
@@ -79,17 +73,17 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let Some(thread) = maps::known_thread(pid_tgid as u32) else { return 0 };
+    let Some(thread) = threads::known_thread(pid_tgid as u32) else { return 0 };
     let mut at = 0;
-    let mut steps = maps::Steps::new();
+    let mut steps = threads::Steps::new();
     while steps.next()
         && at < thread.depth as usize
-        && let Some(frame) = maps::frame(thread, at)
+        && let Some(frame) = threads::frame(thread, at)
     {
         frame.record.header.flags |= flag::OPEN_AT_END;
-        api::submit(&mut frame.record, 0, 0);
+        submit(&mut frame.record, 0, 0);
         at += 1;
     }
-    maps::forget_thread(pid_tgid as u32);
+    forget_thread(pid_tgid as u32);
     0
 }

@@ -2,8 +2,10 @@
 //! processes. The build script of `roctap` compiles them; on any other target this crate is empty,
 //! so that a plain `cargo check` needs no BPF toolchain.
 //!
-//! Data flow: a probe fires → the thread's stack of open calls in `maps::NEAR` or `maps::THREADS` → one
-//! record in the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
+//! Data flow: a probe fires → the thread's stack of open calls in `threads::NEAR` or `threads::THREADS` →
+//! one record in the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
+//!
+//! Imports go downwards only: `packets` → `api`; `api`, `life` → `threads` → `records` → `maps`.
 
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch, core_intrinsics))]
@@ -17,6 +19,10 @@ mod life;
 mod maps;
 #[cfg(target_arch = "bpf")]
 mod packets;
+#[cfg(target_arch = "bpf")]
+mod records;
+#[cfg(target_arch = "bpf")]
+mod threads;
 
 #[cfg(target_arch = "bpf")]
 #[panic_handler]

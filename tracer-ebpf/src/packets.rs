@@ -16,6 +16,8 @@ use tracer_common::bpf::{BatchRecord, Loss, MAX_PACKETS, PacketRecord, SignalRec
 use crate::{
     api,
     maps::{self, QueueKey, Wake},
+    records::{header, now},
+    threads,
 };
 
 /// The beginning of `amd_signal_t` (`amd_hsa_signal.h`). A doorbell has a queue, others have times.
@@ -84,9 +86,9 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
     }
     let Some(signal) = read::<Signal>(regs.rdi) else { return 0 };
     let record = SignalRecord {
-        header: api::header(kind::SIGNAL, 0, 0, pid_tgid),
+        header: header(kind::SIGNAL, 0, 0, pid_tgid),
         signal: regs.rdi,
-        time_ns: api::now(),
+        time_ns: now(),
         ticks: signal.ticks,
     };
     if signal.ticks[1] != 0 {
@@ -102,7 +104,7 @@ fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
     if before > 0 {
         send_before(address, queue, last, before, pid_tgid);
     }
-    let (correlation_id, operation) = match maps::known_thread(pid_tgid as u32) {
+    let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
         Some(thread) => api::launching_call(thread, (0, 0)),
         None => (0, 0),
     };
@@ -113,9 +115,9 @@ fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
     let signal = packet[COMPLETION_SIGNAL];
     let used = if signal != 0 { read::<Signal>(signal) } else { None };
     let record = PacketRecord {
-        header: api::header(kind::PACKET, 0, operation, pid_tgid),
+        header: header(kind::PACKET, 0, operation, pid_tgid),
         correlation_id,
-        time_ns: api::now(),
+        time_ns: now(),
         queue: address,
         queue_id: queue.id,
         index: last,
@@ -160,8 +162,8 @@ fn send_before(address: u64, queue: &Queue, last: u64, count: u64, pid_tgid: u64
         // SAFETY: `entry` is a reserved record of the type. What is not written is not looked at: the
         // count says how much is.
         unsafe {
-            (*entry).header = api::header(kind::BATCH, 0, 0, pid_tgid);
-            (*entry).time_ns = api::now();
+            (*entry).header = header(kind::BATCH, 0, 0, pid_tgid);
+            (*entry).time_ns = now();
             (*entry).queue = address;
             (*entry).queue_id = queue.id;
             (*entry).index = index;

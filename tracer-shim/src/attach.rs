@@ -1,9 +1,9 @@
 //! Beginning to record in a process that runs already, as often as somebody asks.
 //!
-//! roctap gets a thread into the process that calls [`crate::entry::roctap_attach`] with an
-//! [`Attach`], or, when the shim is there already, [`crate::entry::roctap_attach_again`]: the worker then
-//! starts the thread, so that nobody but us is met by the process's allocator. What an earlier recording left is put away first: its memory is given up when nobody
-//! reads it any more, and what was in flight for it ends unrecorded.
+//! roctap gets a thread into the process that calls `roctap_attach` with an [`Attach`], or, when the
+//! shim is there already, `roctap_attach_again`: the worker then starts the thread, so that nobody but
+//! us is met by the process's allocator. What an earlier recording left is put away first: its memory is
+//! given up when nobody reads it any more, and what was in flight for it ends unrecorded.
 
 #![expect(unsafe_code, reason = "the caller's addresses")]
 
@@ -18,7 +18,7 @@ use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained, deactiv
 
 use crate::memory::{self, Memory};
 use crate::recorder::RECORDER;
-use crate::{calls, entry};
+use crate::{calls, exports};
 
 /// How long the block of memory that we came with stays when the status cannot be told otherwise.
 const STATUS_STAYS_NS: u64 = 1_000_000_000;
@@ -154,7 +154,7 @@ fn begin_with(asked: &Attach, memory: Memory) -> Outcome {
         return Outcome::tell(&memory, attach_status::UNUSABLE);
     }
     // Before any function of the runtimes is called.
-    entry::tell_own_code();
+    exports::tell_own_code();
     // The worker is what later recordings begin by, whatever becomes of this one.
     if let Err(error) = tracer_hooks::prepare_process(&RECORDER) {
         return Outcome::tell(&memory, status_of(error));

@@ -9,6 +9,7 @@
 
 #![expect(unsafe_code, reason = "a pointer that is replaced")]
 
+use core::cell::Cell;
 use core::ops::Deref;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -18,14 +19,35 @@ use tracer_hooks::lock::Lock;
 use tracer_hooks::sys;
 
 use crate::memory::Memory;
-use crate::rings;
 
 /// Counts, so that threads rarely write the same cache line.
-pub const SHARDS: usize = 64;
+const SHARDS: usize = 64;
 /// How long a change waits for threads that are inside.
 const WAIT_NS: u64 = 1_000_000_000;
 /// The longest time between two looks that counts.
 const LOOK_NS: u64 = 20_000_000;
+
+thread_local! {
+    /// One more than the thread's shard; 0 while it has none. Without a destructor: one would run in the
+    /// middle of the target's thread exit.
+    static SHARD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Which of the counts is the calling thread's.
+#[inline]
+fn shard() -> usize {
+    match SHARD.get() {
+        0 => choose_shard(),
+        shard => shard as usize - 1,
+    }
+}
+
+#[cold]
+fn choose_shard() -> usize {
+    let shard = sys::gettid() as usize % SHARDS;
+    SHARD.set(shard as u32 + 1);
+    shard
+}
 
 /// The place.
 pub struct Current {
@@ -57,7 +79,7 @@ impl Current {
     /// The memory, if there is one.
     #[inline]
     pub fn get(&self) -> Option<Pinned<'_>> {
-        let inside = &self.inside.get(rings::shard())?.0;
+        let inside = &self.inside.get(shard())?.0;
         // Before the pointer is read; see above.
         inside.fetch_add(1, Ordering::SeqCst);
         // SAFETY: null, or a box that `take` frees only after it has seen `inside` at 0.

@@ -1,27 +1,20 @@
-//! The exported functions, all of them.
+//! The functions that others call: the runtime, the loader, roctap.
 
 #![expect(unsafe_code, reason = "exports, and the runtime's pointers")]
 
 use core::ffi::{c_char, c_void};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use tracer_common::shim::{Attach, SITE_OWN_CODE, VERSION, life};
+use tracer_common::shim::Attach;
 use tracer_hooks::{Tables, Timing, abi::ApiTable, calls::CallTables, contained, sys};
 
-use crate::{attach, calls, recorder};
+use crate::recorder::{self, RECORDER};
+use crate::{attach, calls, exports};
 
 /// Runtimes from ROCm 5.3 on load every mapped library that exports this, lower values first; the
 /// last one loaded sees calls first.
 #[unsafe(no_mangle)]
 pub static HSA_AMD_TOOL_PRIORITY: u32 = 1100;
-
-/// The protocol that this library speaks: what roctap finds in the file of one that is there already.
-#[unsafe(no_mangle)]
-pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
-
-/// One of [`life`]: what later attaches may do.
-#[unsafe(no_mangle)]
-pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(life::NEW);
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -40,10 +33,10 @@ pub unsafe extern "C" fn OnLoad(
     _failed_tool_count: u64,
     _failed_tool_names: *const *const c_char,
 ) -> bool {
-    be_quiet();
+    prepare();
     contained(|| {
         if recorder::connect() {
-            tell_own_code();
+            exports::tell_own_code();
             let root = table.cast::<ApiTable>();
             // SAFETY: the caller's promise. The runtime works also without us.
             let _ = unsafe {
@@ -71,7 +64,7 @@ pub extern "C" fn OnUnload() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctap_attach(request: *mut Attach) -> *mut c_void {
     sys::block_signals();
-    be_quiet();
+    prepare();
     if !request.is_null() {
         // SAFETY: the caller's promise.
         contained(|| unsafe { attach::attach(request) });
@@ -90,8 +83,10 @@ pub unsafe extern "C" fn roctap_attach_again(request: *mut Attach) {
     unsafe { attach::again(request) };
 }
 
-/// A panic is a bug of ours and is contained; its message must not appear on the target's stderr.
-fn be_quiet() {
+/// Whoever calls first says what the worker is called for. A panic is a bug of ours and is contained; its
+/// message must not appear on the target's stderr.
+fn prepare() {
+    RECORDER.when_called(attach::start_waiting);
     if !QUIET.swap(true, Ordering::Relaxed) {
         contained(|| std::panic::set_hook(Box::new(|_| {})));
     }
@@ -106,38 +101,3 @@ extern "C" fn at_end() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_END: extern "C" fn() = at_end;
-
-/// The probe site: fires for every sequence number on the thread that enqueued the operation. The low
-/// half of `own` is 0 when that may have been another thread; `call` is the innermost open HSA call
-/// that we record, and the high half of `own` its operation.
-///
-/// It does nothing, at whichever of two instructions the kernel probes it cheaply.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64, call: u64) {
-    tracer_common::dispatch_code!()
-}
-
-unsafe extern "C" {
-    // Defined by the linker: the beginning of this library, and the end of its code.
-    static __ehdr_start: u8;
-    static _etext: u8;
-}
-
-/// Tells the tracer where this library's code is: what it calls of the runtime is not the program's.
-pub fn tell_own_code() {
-    let (start, end) = (&raw const __ehdr_start as u64, &raw const _etext as u64);
-    tell(SITE_OWN_CODE, start, end);
-}
-
-/// Tells the tracer something that is no sequence number.
-pub fn tell(what: u64, first: u64, second: u64) {
-    roctap_dispatch_site(what, first, second);
-}
-
-/// Fires the probe site.
-#[inline]
-pub fn fire(sequence: u64, own: bool) {
-    let (call, operation) = calls::innermost();
-    roctap_dispatch_site(sequence, u64::from(own) | u64::from(operation) << 32, call);
-}

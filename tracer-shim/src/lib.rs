@@ -5,14 +5,18 @@
 //! lets `tracer-hooks` patch the runtime's tables, and writes what it is told into rings: one per
 //! thread of the target, and one of its own thread.
 //!
-//! * [`memory`]: the shared memory, validated once;
-//! * [`current`]: which memory it is now, and how it changes under threads that write;
-//! * [`rings`]: which thread writes where, and sequence numbers;
-//! * [`backlog`]: records that must not be dropped, and wait for room instead;
-//! * [`recorder`]: policy: the [`tracer_hooks::Sink`] that ties these together;
-//! * [`attach`]: beginning in a process that runs already, again and again;
-//! * [`calls`]: HSA calls;
-//! * [`entry`]: the exported functions.
+//! Imports go downwards only:
+//!
+//! ```text
+//! entry                     the functions that others call
+//! attach                    beginning in a process that runs already, again and again
+//! calls                     HSA calls: the hooks' sink for them
+//! recorder                  policy: the hooks' sink, which ties what is below together
+//! exports                   what roctap reads and probes: two words, the dispatch site
+//! open_calls                the open calls of each thread
+//! rings, current, backlog   which thread writes where; which memory it is now; what waits for room
+//! memory                    the shared memory, validated once
+//! ```
 //!
 //! It never writes to the target's stdout or stderr, installs no signal handler, is never unloaded,
 //! and goes dormant by itself when nobody reads.
@@ -24,6 +28,8 @@ pub mod backlog;
 pub mod calls;
 pub mod current;
 pub mod entry;
+pub mod exports;
 pub mod memory;
+pub mod open_calls;
 pub mod recorder;
 pub mod rings;

@@ -1,10 +1,12 @@
 //! The policy: what is recorded where, and when not at all.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
-    HEARTBEAT_TIMEOUT_NS, Loss, Queue, RUNTIME_CLOCK_ERROR_NS, Symbol, control, kind, life, state,
+    HEARTBEAT_TIMEOUT_NS, Loss, Queue, RUNTIME_CLOCK_ERROR_NS, SITE_CALLS, Symbol, control, kind,
+    life, state,
 };
 use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::{Sink, Wish, sys};
@@ -13,7 +15,7 @@ use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 use crate::backlog::Backlog;
 use crate::current::{Current, Pinned};
 use crate::memory::Memory;
-use crate::{attach, calls, entry, rings};
+use crate::{exports, rings};
 
 /// Writes into the shared memory.
 pub struct Recorder {
@@ -22,6 +24,8 @@ pub struct Recorder {
     /// What waits is worth waiting for: somebody reads.
     read: AtomicBool,
     heartbeat: Heartbeat,
+    /// What the worker does when it is called: see [`Recorder::when_called`].
+    called: OnceLock<fn()>,
 }
 
 /// The last heartbeat that was seen, and how long it has been the last. Whoever stood still looks less
@@ -92,7 +96,13 @@ impl Recorder {
             backlog: Backlog::new(),
             read: AtomicBool::new(false),
             heartbeat: Heartbeat::new(),
+            called: OnceLock::new(),
         }
+    }
+
+    /// Has the worker do something whenever it is called; the first who says what decides.
+    pub fn when_called(&self, called: fn()) {
+        self.called.get_or_init(|| called);
     }
 
     /// Uses `memory` from now on, unless there is one already; whether it does.
@@ -212,8 +222,10 @@ impl Sink for Recorder {
     }
 
     fn called(&self) {
-        entry::ROCTAP_SHIM_LIFE.store(life::WORKING, Ordering::Release);
-        attach::start_waiting();
+        exports::ROCTAP_SHIM_LIFE.store(life::WORKING, Ordering::Release);
+        if let Some(called) = self.called.get() {
+            called();
+        }
     }
 
     fn forked(&self, open: bool) {
@@ -221,7 +233,7 @@ impl Sink for Recorder {
         // Thunks jump again: what they call, not jump to, would be taken for calls of the shim.
         tracer_hooks::calls::end();
         let life = if open { life::FORKED_OPEN } else { life::FORKED };
-        entry::ROCTAP_SHIM_LIFE.store(life, Ordering::Release);
+        exports::ROCTAP_SHIM_LIFE.store(life, Ordering::Release);
     }
 
     fn reserve(&self, now_ns: u64) -> Option<u64> {
@@ -250,7 +262,7 @@ impl Sink for Recorder {
 
     #[inline]
     fn enqueued(&self, sequence: u64, own: bool) {
-        entry::fire(sequence, own);
+        exports::fire(sequence, own);
     }
 
     fn can_complete(&self, now_ns: u64) -> bool {
@@ -298,7 +310,7 @@ impl Sink for Recorder {
         if let Some(memory) = self.memory() {
             memory.set_control(control::CLOCK_ERROR_NS, RUNTIME_CLOCK_ERROR_NS);
             match state {
-                state::ACTIVE => calls::begin_recording(&memory),
+                state::ACTIVE => begin_calls(&memory),
                 _ => tracer_hooks::calls::end(),
             }
             memory.set_control(control::STATE, state);
@@ -317,6 +329,19 @@ impl Sink for Recorder {
             },
         );
         more && self.read.load(Ordering::Relaxed)
+    }
+}
+
+/// Begins to record calls, if any are wanted.
+///
+/// Probes are told first: a call of another thread in between is lost rather than recorded twice.
+/// There is none inside of `hsa_init`.
+pub fn begin_calls(memory: &Memory) {
+    let tables = u64::from(tracer_hooks::calls::in_place());
+    if tables != 0 {
+        exports::tell(SITE_CALLS, tables, 0);
+        tracer_hooks::calls::begin();
+        memory.set_control(control::CALLS_TAKEN, tables);
     }
 }
 

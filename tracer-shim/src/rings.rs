@@ -9,7 +9,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_hooks::sys;
 
-use crate::current::SHARDS;
 use crate::memory::Memory;
 
 /// Most rings that are used; as many as a sane layout has.
@@ -29,24 +28,6 @@ thread_local! {
     static RING: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     /// When a thread that found no ring in this generation looks again.
     static RETRY: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
-    /// One more than its shard; 0 while it has none.
-    static SHARD: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Which of the counters of [`crate::current`] is the calling thread's.
-#[inline]
-pub fn shard() -> usize {
-    match SHARD.get() {
-        0 => choose_shard(),
-        shard => shard as usize - 1,
-    }
-}
-
-#[cold]
-fn choose_shard() -> usize {
-    let shard = sys::gettid() as usize % SHARDS;
-    SHARD.set(shard as u32 + 1);
-    shard
 }
 
 /// The calling thread's ring, claimed if it has none; `None` if none is free.

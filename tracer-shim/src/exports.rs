@@ -1,0 +1,52 @@
+//! What roctap reads and probes in this library: two words, and the dispatch site.
+
+#![expect(unsafe_code, reason = "exports")]
+
+use core::sync::atomic::AtomicU64;
+
+use tracer_common::shim::{SITE_OWN_CODE, VERSION, life};
+
+use crate::open_calls;
+
+/// The protocol that this library speaks: what roctap finds in the file of one that is there already.
+#[unsafe(no_mangle)]
+pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
+
+/// One of [`life`]: what later attaches may do.
+#[unsafe(no_mangle)]
+pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(life::NEW);
+
+/// The probe site: fires for every sequence number on the thread that enqueued the operation. The low
+/// half of `own` is 0 when that may have been another thread; `call` is the innermost open HSA call
+/// that we record, and the high half of `own` its operation.
+///
+/// It does nothing, at whichever of two instructions the kernel probes it cheaply.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C" fn roctap_dispatch_site(sequence: u64, own: u64, call: u64) {
+    tracer_common::dispatch_code!()
+}
+
+unsafe extern "C" {
+    // Defined by the linker: the beginning of this library, and the end of its code.
+    static __ehdr_start: u8;
+    static _etext: u8;
+}
+
+/// Tells the tracer where this library's code is: what it calls of the runtime is not the program's.
+pub fn tell_own_code() {
+    let (start, end) = (&raw const __ehdr_start as u64, &raw const _etext as u64);
+    tell(SITE_OWN_CODE, start, end);
+}
+
+/// Tells the tracer something that is no sequence number.
+pub fn tell(what: u64, first: u64, second: u64) {
+    roctap_dispatch_site(what, first, second);
+}
+
+/// Fires the probe site.
+#[inline]
+pub fn fire(sequence: u64, own: bool) {
+    let (call, operation) = open_calls::innermost();
+    roctap_dispatch_site(sequence, u64::from(own) | u64::from(operation) << 32, call);
+}

@@ -1,0 +1,316 @@
+//! The open calls of each thread, and their frames in its ring.
+//!
+//! A call that is open stands in the header of its thread's ring, where `roctap` finds it if it never
+//! returns; one that is over is a frame in the ring. What a thread knows of its open calls is in
+//! thread-locals without destructors, as in [`crate::rings`].
+//!
+//! A call can outlast the memory that it was begun in; it is then not recorded.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tracer_common::activity::Domain;
+use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_CALLS};
+use tracer_common::shim::{Loss, control, kind};
+
+use crate::memory::Memory;
+use crate::rings;
+
+/// Ids that a thread takes at once: the counter is the process's.
+const BLOCK: u64 = 1024;
+
+static BLOCKS: AtomicU64 = AtomicU64::new(0);
+
+/// An open call of the thread.
+#[derive(Clone, Copy)]
+struct OpenCall {
+    /// An address in its stack frame.
+    at: usize,
+    id: u64,
+    operation: u16,
+    /// Of the memory.
+    generation: u32,
+}
+
+impl OpenCall {
+    const NONE: Self = Self { at: 0, id: 0, operation: 0, generation: 0 };
+}
+
+struct Thread {
+    /// In the middle of `begins` or `ends`: a signal handler may find this.
+    busy: Cell<bool>,
+    /// The next id and the end of its block, and the generation of the memory that they are for.
+    ids: Cell<[u64; 3]>,
+    depth: Cell<usize>,
+    open: [Cell<OpenCall>; OPEN_CALLS],
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            busy: Cell::new(false),
+            ids: Cell::new([0; 3]),
+            depth: Cell::new(0),
+            open: [const { Cell::new(OpenCall::NONE) }; OPEN_CALLS],
+        }
+    };
+}
+
+impl Thread {
+    /// The innermost open call, whose frame lies above `at`. Those below were left by `longjmp`.
+    fn innermost(&self, at: usize) -> Option<OpenCall> {
+        let open = self.open.get(..self.depth.get().min(OPEN_CALLS))?;
+        open.iter().rev().map(Cell::get).find(|call| call.at > at)
+    }
+
+    fn next_id(&self, memory: &Memory) -> u64 {
+        let generation = u64::from(memory.generation());
+        let [mut next, mut end, of] = self.ids.get();
+        if next == end || of != generation {
+            let first = memory.control(control::FIRST_CALL_ID);
+            next = first + BLOCKS.fetch_add(1, Ordering::Relaxed) * BLOCK;
+            end = next + BLOCK;
+        }
+        self.ids.set([next + 1, end, generation]);
+        next
+    }
+
+    /// Takes calls off that lie below `at`; they were left without a return.
+    fn abandon_below(&self, at: usize, memory: &Memory, ring: usize) {
+        while let depth @ 1.. = self.depth.get()
+            && let Some(call) = self.open.get(depth - 1).map(Cell::get)
+            && call.at <= at
+        {
+            self.depth.set(depth - 1);
+            if call.generation == memory.generation() {
+                memory.close_call(ring, depth - 1);
+                memory.lost(Loss::CALL_ABANDONED, 1);
+            }
+        }
+    }
+}
+
+/// A call begins, at an address in its stack frame. Fills in the ids; false: it is not recorded.
+pub fn begins(memory: &Memory, call: &mut Call, at: usize) -> bool {
+    THREAD.with(|thread| {
+        if thread.busy.replace(true) {
+            memory.lost(Loss::CALL_IN_SIGNAL, 1);
+            return false;
+        }
+        let begun = begin(thread, memory, call, at);
+        thread.busy.set(false);
+        begun
+    })
+}
+
+/// A call is over of which [`begins`] said true.
+pub fn ends(memory: &Memory, call: &Call, at: usize) {
+    THREAD.with(|thread| {
+        // Set already only where a signal handler that interrupted us was left by `longjmp`: a
+        // frame may be half written then, for good.
+        if thread.busy.replace(true) {
+            memory.lost(Loss::CALL_IN_SIGNAL, 1);
+            return;
+        }
+        end(thread, memory, call, at);
+        thread.busy.set(false);
+    });
+}
+
+fn begin(thread: &Thread, memory: &Memory, call: &mut Call, at: usize) -> bool {
+    let Some(ring) = rings::mine(memory, call.begin_ns) else {
+        memory.lost(Loss::NO_RING, 1);
+        return false;
+    };
+    thread.abandon_below(at, memory, ring);
+    call.correlation_id = thread.next_id(memory);
+    let generation = memory.generation();
+    let parent = thread.innermost(at).filter(|outer| outer.generation == generation);
+    call.parent_id = parent.map_or(0, |outer| outer.id);
+    let depth = thread.depth.get();
+    // One that is nested deeper is recorded all the same; it is only not known to be open.
+    if let Some(open) = thread.open.get(depth) {
+        let (id, operation) = (call.correlation_id, call.operation);
+        open.set(OpenCall { at, id, operation, generation });
+        thread.depth.set(depth + 1);
+        memory.open_call(ring, depth, call);
+    }
+    true
+}
+
+fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
+    let Some(ring) = rings::mine(memory, call.begin_ns) else {
+        return memory.lost(Loss::NO_RING, 1);
+    };
+    // Its own entry lies at `at`; what is below was left inside of it.
+    thread.abandon_below(at.wrapping_sub(1), memory, ring);
+    let depth = thread.depth.get().wrapping_sub(1);
+    let own = thread.open.get(depth).map(Cell::get).filter(|open| open.at == at);
+    if own.is_some() {
+        thread.depth.set(depth);
+    }
+    if own.is_some_and(|own| own.generation != memory.generation()) {
+        return;
+    }
+    let mut words = [0; MAX_CALL_WORDS];
+    let count = call.encode(&mut words);
+    let frame = words.get(..count).unwrap_or_default();
+    let taken = memory.producer(ring).is_some_and(|p| p.push(kind::CALL, [frame, &[]]));
+    if !taken {
+        memory.lost(Loss::CALL_RING_FULL, 1);
+    }
+    if own.is_some() {
+        // After the frame is there: whoever finds neither has looked in the wrong order.
+        memory.close_call(ring, depth);
+    }
+}
+
+/// Id and operation of the innermost open call of the thread, 0 if there is none.
+pub fn innermost() -> (u64, u32) {
+    let here = 0u8;
+    let at = (&raw const here) as usize;
+    let open = THREAD.with(|thread| thread.innermost(at));
+    open.map_or((0, 0), |call| (call.id, Domain::HSA_API.0 << 16 | u32::from(call.operation)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::tests::mapped;
+    use tracer_common::calls::FIRST_ID;
+    use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
+
+    fn drain(memory: &Memory, ring: usize) -> Vec<Call> {
+        let (head, tail, data) = memory.reading_end(ring);
+        let consumer = Consumer::new(head, tail, data);
+        let mut frame = [0; MAX_FRAME_WORDS];
+        let mut calls = Vec::new();
+        while let Some((kind, count)) = consumer.pop(&mut frame).expect("whole") {
+            assert_eq!(kind, kind::CALL);
+            calls.push(Call::decode(&frame[..count]).expect("a call"));
+        }
+        calls
+    }
+
+    /// One thread's calls in a memory of its own.
+    struct Scene {
+        thread: Thread,
+        memory: Memory,
+        ring: usize,
+    }
+
+    impl Scene {
+        fn run(test: impl FnOnce(&Self) + Send + 'static) {
+            std::thread::spawn(|| {
+                let memory = mapped(1);
+                memory.set_control(control::FIRST_CALL_ID, FIRST_ID);
+                let ring = rings::mine(&memory, 1).expect("free");
+                let thread = Thread {
+                    busy: Cell::new(false),
+                    ids: Cell::new([0; 3]),
+                    depth: Cell::new(0),
+                    open: [const { Cell::new(OpenCall::NONE) }; OPEN_CALLS],
+                };
+                test(&Self { thread, memory, ring });
+            })
+            .join()
+            .expect("no panic");
+        }
+
+        fn begin(&self, at: usize) -> Call {
+            let mut call = Call { begin_ns: 1, ..Call::default() };
+            assert!(begin(&self.thread, &self.memory, &mut call, at));
+            call
+        }
+
+        fn end(&self, call: &Call, at: usize) {
+            end(&self.thread, &self.memory, call, at);
+        }
+
+        fn open(&self) -> Vec<u64> {
+            let words = self.memory.open_words(self.ring);
+            words.into_iter().filter(|&id| id != 0).collect()
+        }
+
+        fn lost(&self, cause: Loss) -> u64 {
+            self.memory.control(control::LOSSES + cause.0 as usize)
+        }
+    }
+
+    #[test]
+    fn nested_calls_know_their_parents_and_are_open_meanwhile() {
+        Scene::run(|scene| {
+            let outer = scene.begin(1000);
+            let inner = scene.begin(900);
+            assert_eq!((outer.parent_id, inner.parent_id), (0, outer.correlation_id));
+            assert_eq!(scene.open(), [outer.correlation_id, inner.correlation_id]);
+            scene.end(&inner, 900);
+            assert_eq!(scene.open(), [outer.correlation_id]);
+            scene.end(&outer, 1000);
+            assert_eq!(scene.open(), [0; 0]);
+            assert_eq!(drain(&scene.memory, scene.ring), [inner, outer]);
+            assert_eq!(scene.lost(Loss::CALL_ABANDONED), 0);
+        });
+    }
+
+    #[test]
+    fn calls_that_longjmp_left_are_counted_and_are_nobodys_parents() {
+        Scene::run(|scene| {
+            let outer = scene.begin(1000);
+            scene.begin(900);
+            scene.begin(800);
+            // Back in the outermost call's callback, which calls again, from higher up.
+            let next = scene.begin(950);
+            assert_eq!(next.parent_id, outer.correlation_id);
+            assert_eq!(scene.lost(Loss::CALL_ABANDONED), 2);
+            assert_eq!(scene.open(), [outer.correlation_id, next.correlation_id]);
+            // And the outermost returns without that one.
+            scene.end(&outer, 1000);
+            assert_eq!(scene.lost(Loss::CALL_ABANDONED), 3);
+            assert_eq!(drain(&scene.memory, scene.ring), [outer]);
+            assert_eq!(scene.open(), [0; 0]);
+        });
+    }
+
+    #[test]
+    fn deep_nesting_is_recorded_whole() {
+        Scene::run(|scene| {
+            let depth = OPEN_CALLS + 3;
+            let calls: Vec<Call> = (0..depth).map(|i| scene.begin(10_000 - i * 10)).collect();
+            assert_eq!(scene.open().len(), OPEN_CALLS);
+            for (i, call) in calls.iter().enumerate().rev() {
+                scene.end(call, 10_000 - i * 10);
+            }
+            assert_eq!(drain(&scene.memory, scene.ring).len(), depth);
+            assert_eq!((scene.open().len(), scene.lost(Loss::CALL_ABANDONED)), (0, 0));
+        });
+    }
+
+    #[test]
+    fn a_full_ring_counts_calls() {
+        Scene::run(|scene| {
+            for _ in 0..100 {
+                let call = scene.begin(1000);
+                scene.end(&call, 1000);
+            }
+            let seen = drain(&scene.memory, scene.ring).len() as u64;
+            assert!(seen > 10 && scene.lost(Loss::CALL_RING_FULL) == 100 - seen);
+        });
+    }
+
+    #[test]
+    fn ids_are_given_once() {
+        Scene::run(|scene| {
+            let mut ids: Vec<u64> =
+                (0..3 * BLOCK).map(|_| scene.thread.next_id(&scene.memory)).collect();
+            assert!(ids.iter().all(|&id| id >= FIRST_ID));
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len() as u64, 3 * BLOCK);
+            // Another memory's ids are its own.
+            let other = mapped(1);
+            other.set_control(control::FIRST_CALL_ID, FIRST_ID * 2);
+            assert!(scene.thread.next_id(&other) >= FIRST_ID * 2);
+        });
+    }
+}
