@@ -56,7 +56,9 @@ pub enum In {
     Ring,
     /// A signal is to be created.
     Create,
-    /// A copy was accepted; it is done.
+    /// A copy is asked for.
+    CopyAsked,
+    /// It is done, and its caller has not been told.
     Copy,
 }
 
@@ -489,6 +491,7 @@ unsafe extern "C-unwind" fn copy(
     if size == 13 {
         return abi::ERROR;
     }
+    Stop::at(In::CopyAsked);
     complete(at(completion), 5, 6);
     Stop::at(In::Copy);
     abi::SUCCESS

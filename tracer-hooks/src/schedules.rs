@@ -229,7 +229,8 @@ fn copies_go_on_when_their_lock_is_lost() {
     alone("schedules::copies_go_on_when_their_lock_is_lost", || {
         let bench = Bench::new();
         DRY.store(true, Ordering::Release);
-        let (under_way, lost) = (Stop::new(In::Copy), Stop::new(In::Create));
+        // Under way, not done: a signal that is done with would be the other one's.
+        let (under_way, lost) = (Stop::new(In::CopyAsked), Stop::new(In::Create));
         let done = signal(1, true);
         let returned = fake::forever(AtomicU64::new(0));
         // The one has its signal, the only one, before the other stops.
