@@ -8,6 +8,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod gen_api;
+mod imports;
 mod kernels;
 mod run;
 mod setup;
@@ -32,6 +33,8 @@ enum Task {
     Demo,
     /// Run all tests; the tagged ones need root
     Test(test::Options),
+    /// Check that no files of a crate import each other
+    Check,
     /// Measure what tracing costs; needs root
     Bench(bench::Options),
     /// Feed the parsers of untrusted input with whatever libFuzzer comes up with
@@ -48,6 +51,7 @@ fn main() -> anyhow::Result<()> {
         Task::BuildEbpf => artifacts::build_release(&[]),
         Task::Demo => demo::run_demo(),
         Task::Test(options) => test::run_tests(&options),
+        Task::Check => imports::run_check(),
         Task::Bench(options) => bench::run_bench(&options),
         Task::Fuzz(options) => fuzz::run_fuzz(&options),
         Task::Dist => dist::run_dist(),

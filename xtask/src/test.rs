@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::{
     artifacts::{self, Artifacts},
-    kernels,
+    imports, kernels,
     run::{cargo, output, run, run_and_read},
     setup,
 };
@@ -50,6 +50,7 @@ const TAGGED: [Tagged; 4] = [
 /// Runs the tests.
 pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     if options.unprivileged {
+        imports::run_check()?;
         return run(cargo().args(["test"]));
     }
     if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
@@ -58,6 +59,7 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     if let Some(versions) = &options.kernels {
         return kernels::run_on_kernels(versions, options.filter.as_deref());
     }
+    imports::run_check()?;
     setup::packages()?;
     // Those on the ROCm runtime come below, one at a time and optimised.
     run(cargo().args(["test", "--", "--skip", "rocm_"]))?;
