@@ -105,7 +105,7 @@ impl Session {
             self.programs.forget(pid);
         }
         // The shims of others have gone on writing.
-        self.take_frames(|_| {})?;
+        self.take_frames(|_, _| {})?;
         attached
     }
 
@@ -149,7 +149,7 @@ impl Session {
     ) -> anyhow::Result<()> {
         let pid = subject.pid();
         if self.targets.get(&pid).is_some_and(|former| !former.is_alive()) {
-            self.take_frames(|_| {})?;
+            self.take_frames(|_, _| {})?;
             self.end_connections(pid);
             self.bury(pid);
         }

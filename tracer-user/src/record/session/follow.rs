@@ -56,7 +56,7 @@ impl Session {
         }
         target.forget_stale();
         self.trace.process(pid, target.info.clone());
-        self.take_frames(|_| {})?;
+        self.take_frames(|_, _| {})?;
         let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
         connections.for_each(|connection| connection.ended_at(time_ns));
         self.end_outside(pid)?;
