@@ -21,7 +21,8 @@ use roctap::{
     api::is_called_by_compiler,
     trace::{
         Reading, Trace,
-        model::{ApiCall, Copy, Dispatch, Event, Tables},
+        lookup::Tables,
+        model::{ApiCall, Copy, Dispatch, Event},
     },
 };
 use rustix::process::Pid;

@@ -14,8 +14,8 @@ use super::output::Output;
 use super::{ExportError, Exported, LeftOut, call_times};
 use crate::api;
 use crate::trace::Trace;
-use crate::trace::lookup::Direction;
-use crate::trace::model::{ApiCall, Copy, Dispatch, Event, Tables, op_flag};
+use crate::trace::lookup::{Direction, Tables};
+use crate::trace::model::{ApiCall, Copy, Dispatch, Event, op_flag};
 
 const KERNEL_COLUMNS: &[&str] = &[
     "Kind",

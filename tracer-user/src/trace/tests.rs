@@ -9,9 +9,10 @@ use tracer_common::activity::{ActivityRecord, Domain};
 use super::limits::{
     MARK, MAX_COMMAND, MAX_LIBRARIES, MAX_NOTICES, MAX_STRING, MAX_TEXT, WRITTEN_TABLES, cut,
 };
+use super::lookup::Tables;
 use super::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
-    Process, Tables,
+    Process,
 };
 use super::sink::Sink;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
