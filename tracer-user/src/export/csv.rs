@@ -12,10 +12,10 @@ use tracer_common::activity::Domain;
 
 use super::output::Output;
 use super::{ExportError, Exported, LeftOut, call_times};
-use crate::api;
 use crate::trace::Trace;
 use crate::trace::lookup::{Direction, Tables};
-use crate::trace::model::{ApiCall, Copy, Dispatch, Event, op_flag};
+use tracer_records::api;
+use tracer_records::model::{ApiCall, Copy, Dispatch, Event, op_flag};
 
 const KERNEL_COLUMNS: &[&str] = &[
     "Kind",

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 
 use tracer_common::shim::{self, Symbol};
-
-use crate::{
+use tracer_records::{
     demangle::demangle,
-    trace::{
-        Writer,
-        model::{Agent, Kernel, StringId},
-    },
+    model::{Agent, Kernel, StringId},
 };
+
+use crate::trace::Writer;
 
 /// A kernel symbol from some moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -33,9 +33,9 @@ use tracer_common::{
     shim,
     waited::Waited,
 };
+use tracer_records::api;
 
 use crate::{
-    api,
     shim::Frame,
     trace::{TraceError, Writer},
 };

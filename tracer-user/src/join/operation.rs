@@ -10,7 +10,7 @@ use super::{
     counts::{Counts, Mode},
     inventory::Inventory,
 };
-use crate::trace::model::{Barrier, Copy, Dispatch, Event, op_flag};
+use tracer_records::model::{Barrier, Copy, Dispatch, Event, op_flag};
 
 /// What was enqueued.
 pub enum Work {

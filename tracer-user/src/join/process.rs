@@ -7,6 +7,10 @@ use tracer_common::{
     bpf::{ApiRecord, flag},
     calls::{Call, FIRST_ID},
 };
+use tracer_records::{
+    api,
+    model::{ApiCall, Event},
+};
 
 use super::{
     calls::{Caller, RecentCalls},
@@ -16,13 +20,7 @@ use super::{
     pending::Pending,
     waiting::WaitingCalls,
 };
-use crate::{
-    api,
-    trace::{
-        TraceError, Writer,
-        model::{ApiCall, Event},
-    },
-};
+use crate::trace::{TraceError, Writer};
 
 /// How long an operation that ran waits for what belongs to it, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;

@@ -6,12 +6,10 @@ use tracer_common::{
     calls::{Call, FIRST_ID, ID_BITS},
     shim::{Complete, Dispatch as Announced, Symbol},
 };
+use tracer_records::model::{Dispatch, Event, Metadata};
 
 use super::*;
-use crate::trace::{
-    Trace,
-    model::{Dispatch, Event, Metadata},
-};
+use crate::trace::Trace;
 
 const HONEST: u32 = 1;
 const HOSTILE: u32 = 2;

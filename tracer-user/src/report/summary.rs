@@ -9,8 +9,8 @@ use tracer_common::bpf::flag;
 
 pub use super::rows::{Api, CopyRow, Loss, ProcessRow, Row, Times};
 use crate::trace::lookup::{Direction, Tables};
-use crate::trace::model::{ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, op_flag};
 use crate::trace::{Reading, Status, Trace, TraceError};
+use tracer_records::model::{ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, op_flag};
 
 /// What a trace adds up to.
 #[derive(Debug, Default, Serialize)]

@@ -7,10 +7,10 @@ use super::cursor::{Cursor, Stop};
 use super::format::{EventHeader, SectionHeader, StringHeader, section_kind};
 use super::limits::{MAX_STRING, MAX_TABLES};
 use super::lookup::Tables;
-use super::model::Event;
 use super::reader::Reading;
 use super::tables::Increment;
 use super::wire;
+use tracer_records::model::Event;
 
 /// An expanded chunk.
 pub struct Chunk<'c, 'a> {

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::model::{Agent, Library, Metadata, Process};
+use tracer_records::model::{Agent, Library, Metadata, Process};
 
 /// Bytes of metadata JSON that a header may announce.
 pub const MAX_METADATA: u32 = 1 << 20;

@@ -7,8 +7,9 @@ use std::{
 
 use tracer_common::activity::{kind, op};
 
-use super::model::{Agent, Copy, Dispatch, Kernel, Process, StringId};
-use crate::{demangle::demangle, shown::clean};
+use crate::shown::clean;
+use tracer_records::demangle::demangle;
+use tracer_records::model::{Agent, Copy, Dispatch, Kernel, Process, StringId};
 
 /// What a kernel is called whose name is not known.
 pub const UNKNOWN_KERNEL: &str = "(unknown kernel)";

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::TraceError;
 use super::cursor::{Chunk, Cursor, Input, Stop};
 use super::lookup::Tables;
-use super::model::{ClockOffsets, Event, Metadata};
+use tracer_records::model::{ClockOffsets, Event, Metadata};
 
 /// A trace that can be read, as often as needed.
 pub struct Trace {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::MAX_NOTICES;
 use super::lookup::Tables;
-use super::model::{Agent, ClockOffsets, Kernel, Process, StringId};
+use tracer_records::model::{Agent, ClockOffsets, Kernel, Process, StringId};
 
 /// What a chunk adds to the [`Tables`], strings aside. Stored as JSON: small beside the events,
 /// readable, and fields can be added without a new version.

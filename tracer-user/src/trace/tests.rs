@@ -10,12 +10,12 @@ use super::limits::{
     MARK, MAX_COMMAND, MAX_LIBRARIES, MAX_NOTICES, MAX_STRING, MAX_TEXT, WRITTEN_TABLES, cut,
 };
 use super::lookup::Tables;
-use super::model::{
+use super::sink::Sink;
+use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
+use tracer_records::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
     Process,
 };
-use super::sink::Sink;
-use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
 
 const CLOCK: ClockOffsets = ClockOffsets { boottime_ns: 9, monotonic_ns: 8, realtime_ns: 7 };
 

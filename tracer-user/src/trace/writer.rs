@@ -16,10 +16,10 @@ use super::limits::{
     CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
     TABLES_TARGET, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, WithinLimits as _, cut,
 };
-use super::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
 use super::sink::{Sink, claim};
 use super::tables::Increment;
 use super::wire;
+use tracer_records::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
 
 /// Writes one trace file.
 ///

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 
 use anyhow::Context as _;
 use tracer_common::{bpf::phase, calls::tables};
+use tracer_records::model;
 
 use super::Session;
 use crate::{
@@ -15,7 +16,6 @@ use crate::{
         Gpu,
         target::{Planned, Target, Tier},
     },
-    trace::model,
 };
 
 /// Whether a probe is in vain where the shim records calls. Functions for images keep theirs: they are

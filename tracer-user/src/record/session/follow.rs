@@ -6,6 +6,7 @@ use std::{
 };
 
 use tracer_common::bpf::{LifeRecord, flag, kind};
+use tracer_records::model::Process;
 
 use super::{Session, drain::SCAN_INTERVAL};
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
         pause::Pause,
         target::{Planned, Target, Tier},
     },
-    trace::model::Process,
 };
 
 /// How long libraries are looked for in one go.

@@ -23,6 +23,7 @@ use tracer_common::{
     calls::{FIRST_ID, ID_BITS},
     shim::Layout,
 };
+use tracer_records::model::Metadata;
 
 use super::{
     Gpu, Options,
@@ -36,7 +37,7 @@ use crate::{
     outside::Outside,
     probe::{self, Attachment, Follow, Method, Programs, Settings},
     shim::{Memory, MemoryError, Relief, Shim},
-    trace::{Writer, model::Metadata},
+    trace::Writer,
 };
 
 /// A recording in progress.
