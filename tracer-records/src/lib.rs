@@ -3,6 +3,7 @@
 //!
 //! * [`model`]: the records: calls, GPU operations, processes, agents, kernels.
 //! * [`api`]: the functions of HIP and HSA: names, ids, what is captured of a call, a call as text.
+//! * [`sink`]: where records go, whoever takes them.
 //! * [`demangle`](mod@demangle): names of kernels as people write them.
 //!
 //! It is not the place for where records come from (`roctap`'s `join`) or are stored (`trace`). It knows
@@ -11,3 +12,4 @@
 pub mod api;
 pub mod demangle;
 pub mod model;
+pub mod sink;

@@ -6,15 +6,14 @@ use tracer_common::shim::{self, Symbol};
 use tracer_records::{
     demangle::demangle,
     model::{Agent, Kernel, StringId},
+    sink::RecordSink,
 };
-
-use crate::trace::Writer;
 
 /// A kernel symbol from some moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownKernel {
     since_ns: u64,
-    /// Key of the trace's kernel table.
+    /// What the sink knows it by.
     pub id: u32,
     /// Raw name.
     pub name: StringId,
@@ -51,7 +50,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Takes an agent.
-    pub fn agent(&mut self, pid: u32, agent: &shim::Agent, trace: &mut Writer) {
+    pub fn agent<S: RecordSink>(&mut self, pid: u32, agent: &shim::Agent, sink: &mut S) {
         let length = agent.name.iter().position(|&b| b == 0).unwrap_or(agent.name.len());
         if !self.takes(length) {
             return;
@@ -59,35 +58,35 @@ impl Inventory {
         let gpu = agent.device_type == 1;
         self.agents.insert(agent.handle, KnownAgent { node_id: agent.node_id, gpu });
         let name = String::from_utf8_lossy(&agent.name[..length]).into_owned();
-        trace.agent(pid, agent.node_id, Agent { name, gpu, index: agent.index });
+        sink.agent(pid, agent.node_id, Agent { name, gpu, index: agent.index });
     }
 
-    /// Takes a kernel symbol, under a new id.
-    pub fn symbol(&mut self, id: u32, symbol: &Symbol, raw: &str, trace: &mut Writer) {
+    /// Takes a kernel symbol, under a new id; false if there is no room for it.
+    pub fn symbol<S: RecordSink>(
+        &mut self,
+        id: u32,
+        symbol: &Symbol,
+        raw: &str,
+        sink: &mut S,
+    ) -> bool {
         let raw = raw.strip_suffix(".kd").unwrap_or(raw);
         if !self.takes(raw.len()) {
-            return;
+            return false;
         }
-        let name = trace.string(raw);
+        let name = sink.string(raw);
         let demangled = demangle(raw).map_or(name, |demangled| {
             self.bytes += demangled.len();
-            trace.string(&demangled)
+            sink.string(&demangled)
         });
-        trace.kernel(
-            id,
-            Kernel {
-                name,
-                vgpr_count: symbol.vgpr_count,
-                accum_vgpr_count: symbol.accum_vgpr_count,
-                sgpr_count: symbol.sgpr_count,
-            },
-        );
+        let Symbol { vgpr_count, accum_vgpr_count, sgpr_count, .. } = *symbol;
+        sink.kernel(id, Kernel { name, vgpr_count, accum_vgpr_count, sgpr_count });
         let known = self.kernels.entry(symbol.kernel_object).or_default();
         if known.len() >= MOST_AT_ONE_ADDRESS {
             known.remove(0);
         }
         let place = known.partition_point(|kernel| kernel.since_ns <= symbol.since_ns);
         known.insert(place, KnownKernel { since_ns: symbol.since_ns, id, name, demangled });
+        true
     }
 
     /// Whether there is room for an entry with so many bytes of names; if not, counts it.

@@ -33,27 +33,25 @@ use tracer_common::{
     shim,
     waited::Waited,
 };
-use tracer_records::api;
+use tracer_records::{api, sink::RecordSink};
 
-use crate::{
-    shim::Frame,
-    trace::{TraceError, Writer},
-};
+use crate::shim::Frame;
 pub use calls::Caller;
 pub use counts::{Counts, Mode};
 pub use operation::{Completion, Work};
 use process::{Output, ProcessState, Settings};
 pub use threads::SeenThreads;
 
-/// Joins records into events and writes these.
+/// Joins records into events and hands these to a sink.
 pub struct Joiner {
     settings: Settings,
     counts: Counts,
     processes: BTreeMap<u32, ProcessState>,
     clock: Waited,
-    /// Operation names that the trace has.
+    /// Operation names that the sink has.
     named: HashSet<u32>,
-    next_kernel_id: u32,
+    /// Kernels that were given an id.
+    kernels: u32,
     /// Operations that were given a number.
     numbered: u64,
 }
@@ -67,7 +65,7 @@ impl Joiner {
             processes: BTreeMap::new(),
             clock: Waited::since(0),
             named: HashSet::new(),
-            next_kernel_id: 1,
+            kernels: 0,
             numbered: 0,
         }
     }
@@ -83,24 +81,24 @@ impl Joiner {
     }
 
     /// The process, and where what is joined of it goes.
-    fn joined<'a>(
+    fn joined<'a, S: RecordSink>(
         &'a mut self,
         pid: u32,
-        trace: &'a mut Writer,
-    ) -> (&'a mut ProcessState, Output<'a>) {
+        sink: &'a mut S,
+    ) -> (&'a mut ProcessState, Output<'a, S>) {
         let Self { settings, counts, processes, clock, .. } = self;
         let process = processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
-        (process, Output { settings, counts, now_ns: clock.at_last_look(), trace })
+        (process, Output { settings, counts, now_ns: clock.at_last_look(), sink })
     }
 
     /// All processes, and where what is joined of them goes.
-    fn all<'a>(
+    fn all<'a, S: RecordSink>(
         &'a mut self,
-        trace: &'a mut Writer,
-    ) -> (impl Iterator<Item = &'a mut ProcessState>, Output<'a>) {
+        sink: &'a mut S,
+    ) -> (impl Iterator<Item = &'a mut ProcessState>, Output<'a, S>) {
         let Self { settings, counts, processes, clock, .. } = self;
         let now_ns = clock.at_last_look();
-        (processes.values_mut(), Output { settings, counts, now_ns, trace })
+        (processes.values_mut(), Output { settings, counts, now_ns, sink })
     }
 
     /// The shim of process `pid` gives its calls these ids.
@@ -139,14 +137,14 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn executed(
+    /// When the sink takes no more.
+    pub fn executed<S: RecordSink>(
         &mut self,
         pid: u32,
         time_ns: u64,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let (process, mut output) = self.joined(pid, trace);
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
         process.write_all(
             |operation| operation.enqueue_ns().is_some_and(|ns| ns < time_ns),
             &mut output,
@@ -157,12 +155,12 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn api(&mut self, call: &ApiRecord, trace: &mut Writer) -> Result<(), TraceError> {
+    /// When the sink takes no more.
+    pub fn api<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
         let process = self.process(call.header.pid);
         process.waiting_calls.returned(call);
         process.hsa_by_probes |= call.header.operation >> 16 == Domain::HSA_API.0;
-        self.call(call, trace)
+        self.call(call, sink)
     }
 
     /// Whether probes saw HSA calls of a process.
@@ -206,32 +204,32 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn settle_calls(
+    /// When the sink takes no more.
+    pub fn settle_calls<S: RecordSink>(
         &mut self,
         answered: u64,
-        trace: &mut Writer,
-        mut threads: impl FnMut(u32, u32, &mut Writer),
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+        mut threads: impl FnMut(u32, u32, &mut S),
+    ) -> Result<(), S::Error> {
         let mut settled = Vec::new();
         for process in self.processes.values_mut() {
             settled.append(&mut process.waiting_calls.settled(answered));
         }
         for call in settled {
-            threads(call.header.pid, call.header.tid, trace);
-            self.call(&call, trace)?;
+            threads(call.header.pid, call.header.tid, sink);
+            self.call(&call, sink)?;
         }
         Ok(())
     }
 
-    fn call(&mut self, call: &ApiRecord, trace: &mut Writer) -> Result<(), TraceError> {
+    fn call<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
         let (domain, id) = (call.header.operation >> 16, call.header.operation as u16);
         if let Some(operation) = api::by_id(Domain(domain), id)
             && self.named.insert(call.header.operation)
         {
-            trace.operation(domain, id.into(), operation.name);
+            sink.operation(domain, id.into(), operation.name);
         }
-        let (process, mut output) = self.joined(call.header.pid, trace);
+        let (process, mut output) = self.joined(call.header.pid, sink);
         process.call(call, &mut output)
     }
 
@@ -239,9 +237,9 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn link(&mut self, link: &LinkRecord, trace: &mut Writer) -> Result<(), TraceError> {
-        let (process, mut output) = self.joined(link.header.pid, trace);
+    /// When the sink takes no more.
+    pub fn link<S: RecordSink>(&mut self, link: &LinkRecord, sink: &mut S) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(link.header.pid, sink);
         let told = Caller { correlation_id: link.correlation_id, operation: link.header.operation };
         let caller = process.named(told);
         output.counts.foreign += u64::from(caller != told);
@@ -258,20 +256,20 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn frame(
+    /// When the sink takes no more.
+    pub fn frame<S: RecordSink>(
         &mut self,
         pid: u32,
         tid: u32,
         frame: Frame,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         match frame {
-            Frame::Agent(agent) => self.process(pid).inventory.agent(pid, &agent, trace),
+            Frame::Agent(agent) => self.process(pid).inventory.agent(pid, &agent, sink),
             Frame::Symbol(symbol, name) => {
-                let id = self.next_kernel_id;
-                self.next_kernel_id += 1;
-                self.process(pid).inventory.symbol(id, &symbol, &name, trace);
+                let id = self.kernels + 1;
+                let inventory = &mut self.process(pid).inventory;
+                self.kernels += u32::from(inventory.symbol(id, &symbol, &name, sink));
             }
             Frame::Queue(_) => {}
             Frame::Call(call) => {
@@ -280,36 +278,36 @@ impl Joiner {
                 if waiting.is_full() {
                     let calls = waiting.settled(u64::MAX);
                     self.counts.unplaced += calls.len() as u64;
-                    calls.iter().try_for_each(|call| self.call(call, trace))?;
+                    calls.iter().try_for_each(|call| self.call(call, sink))?;
                 }
             }
             Frame::Complete(complete) => {
-                let (process, mut output) = self.joined(pid, trace);
+                let (process, mut output) = self.joined(pid, sink);
                 process.operation(complete.sequence, &mut output)?.completion =
                     Completion::Seen(complete);
                 process.settle(complete.sequence, &mut output)?;
             }
             Frame::Dispatch(dispatch) => {
-                self.enqueued((pid, dispatch.sequence), tid, dispatch.into(), trace)?;
+                self.enqueued((pid, dispatch.sequence), tid, dispatch.into(), sink)?;
             }
-            Frame::Copy(copy) => self.enqueued((pid, copy.sequence), tid, copy.into(), trace)?,
+            Frame::Copy(copy) => self.enqueued((pid, copy.sequence), tid, copy.into(), sink)?,
             Frame::Barrier(barrier) => {
-                self.enqueued((pid, barrier.sequence), tid, barrier.into(), trace)?;
+                self.enqueued((pid, barrier.sequence), tid, barrier.into(), sink)?;
             }
         }
         Ok(())
     }
 
-    fn enqueued(
+    fn enqueued<S: RecordSink>(
         &mut self,
         (pid, sequence): (u32, u64),
         tid: u32,
         work: Work,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         self.numbered += 1;
         let number = self.numbered;
-        let (process, mut output) = self.joined(pid, trace);
+        let (process, mut output) = self.joined(pid, sink);
         process.dispatches += u64::from(matches!(work, Work::Dispatch(_)));
         let operation = process.operation(sequence, &mut output)?;
         operation.enqueued = Some((tid, work));
@@ -322,38 +320,38 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn seen_outside(
+    /// When the sink takes no more.
+    pub fn seen_outside<S: RecordSink>(
         &mut self,
         key: (u32, u64),
         tid: u32,
         work: Work,
         caller: Option<Caller>,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let (process, mut output) = self.joined(key.0, trace);
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(key.0, sink);
         let operation = process.operation(key.1, &mut output)?;
         operation.outside = true;
         operation.owned = caller.is_some();
         if let Some(caller) = caller {
             process.link(key.1, tid, caller);
         }
-        self.enqueued(key, tid, work, trace)
+        self.enqueued(key, tid, work, sink)
     }
 
     /// Thread `tid` enqueued the work of [`Joiner::seen_outside`].
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn owned_outside(
+    /// When the sink takes no more.
+    pub fn owned_outside<S: RecordSink>(
         &mut self,
         (pid, sequence): (u32, u64),
         tid: u32,
         caller: Caller,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let (process, mut output) = self.joined(pid, trace);
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
         process.link(sequence, tid, caller);
         if let Some(operation) = process.pending.get_mut(sequence) {
             operation.owned = true;
@@ -365,14 +363,14 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn ended_outside(
+    /// When the sink takes no more.
+    pub fn ended_outside<S: RecordSink>(
         &mut self,
         (pid, sequence): (u32, u64),
         complete: Option<shim::Complete>,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let (process, mut output) = self.joined(pid, trace);
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
         if let Some(operation) = process.pending.get_mut(sequence) {
             operation.completion = complete.map_or(Completion::Never, Completion::Seen);
         }
@@ -383,10 +381,10 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn tick(&mut self, now_ns: u64, trace: &mut Writer) -> Result<(), TraceError> {
+    /// When the sink takes no more.
+    pub fn tick<S: RecordSink>(&mut self, now_ns: u64, sink: &mut S) -> Result<(), S::Error> {
         self.clock.look(now_ns);
-        let (mut processes, mut output) = self.all(trace);
+        let (mut processes, mut output) = self.all(sink);
         processes.try_for_each(|process| {
             process.calls.age(now_ns);
             process.waiting_calls.age();
@@ -398,9 +396,9 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn finish(&mut self, trace: &mut Writer) -> Result<(), TraceError> {
-        let (mut processes, mut output) = self.all(trace);
+    /// When the sink takes no more.
+    pub fn finish<S: RecordSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        let (mut processes, mut output) = self.all(sink);
         processes.try_for_each(|process| process.write_all(|_| true, &mut output))
     }
 }

@@ -10,6 +10,7 @@ use tracer_common::{
 use tracer_records::{
     api,
     model::{ApiCall, Event},
+    sink::RecordSink,
 };
 
 use super::{
@@ -20,7 +21,6 @@ use super::{
     pending::Pending,
     waiting::WaitingCalls,
 };
-use crate::trace::{TraceError, Writer};
 
 /// How long an operation that ran waits for what belongs to it, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
@@ -33,12 +33,12 @@ pub struct Settings {
 }
 
 /// Where what has been joined goes.
-pub struct Output<'a> {
+pub struct Output<'a, S> {
     pub settings: &'a Settings,
     pub counts: &'a mut Counts,
     /// The time by the clock that patience is measured with.
     pub now_ns: u64,
-    pub trace: &'a mut Writer,
+    pub sink: &'a mut S,
 }
 
 /// One process.
@@ -93,7 +93,11 @@ impl ProcessState {
     }
 
     /// A call whose caller is known.
-    pub fn call(&mut self, call: &ApiRecord, output: &mut Output<'_>) -> Result<(), TraceError> {
+    pub fn call<S: RecordSink>(
+        &mut self,
+        call: &ApiRecord,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
         let domain = Domain(call.header.operation >> 16);
         let operation_id = call.header.operation as u16;
         output.counts.calls += 1;
@@ -112,7 +116,7 @@ impl ProcessState {
             }
         }
         self.calls.add(call, stream);
-        output.trace.push(Event::Api(ApiCall {
+        output.sink.push(Event::Api(ApiCall {
             record: ActivityRecord {
                 domain,
                 op: operation_id.into(),
@@ -133,11 +137,11 @@ impl ProcessState {
 
     /// The operation of this number, a new one if nothing was heard of it. If that is one too many, the
     /// oldest is written as it is.
-    pub fn operation(
+    pub fn operation<S: RecordSink>(
         &mut self,
         sequence: u64,
-        output: &mut Output<'_>,
-    ) -> Result<&mut Operation, TraceError> {
+        output: &mut Output<'_, S>,
+    ) -> Result<&mut Operation, S::Error> {
         if let Some(oldest) = self.pending.in_the_way_of(sequence) {
             output.counts.given_up += 1;
             self.write(oldest, output)?;
@@ -156,7 +160,11 @@ impl ProcessState {
     }
 
     /// Writes the operation if nothing is missing; remembers it if it ran and waits.
-    pub fn settle(&mut self, sequence: u64, output: &mut Output<'_>) -> Result<(), TraceError> {
+    pub fn settle<S: RecordSink>(
+        &mut self,
+        sequence: u64,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
         let Some(operation) = self.pending.get(sequence) else { return Ok(()) };
         if operation.completion == Completion::Awaited {
             return Ok(());
@@ -169,7 +177,7 @@ impl ProcessState {
     }
 
     /// Settles what waited.
-    pub fn tick(&mut self, output: &mut Output<'_>) -> Result<(), TraceError> {
+    pub fn tick<S: RecordSink>(&mut self, output: &mut Output<'_, S>) -> Result<(), S::Error> {
         let over = self.pending.waited(|operation, since_ns| {
             output.now_ns - since_ns > PATIENCE_NS
                 || operation.is_settled(output.settings.mode, &self.inventory, &self.calls)
@@ -178,16 +186,20 @@ impl ProcessState {
     }
 
     /// Writes those for which `wanted` says so, with what is known of them.
-    pub fn write_all(
+    pub fn write_all<S: RecordSink>(
         &mut self,
         wanted: impl Fn(&Operation) -> bool,
-        output: &mut Output<'_>,
-    ) -> Result<(), TraceError> {
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
         let sequences = self.pending.sequences(wanted);
         sequences.into_iter().try_for_each(|sequence| self.write(sequence, output))
     }
 
-    fn write(&mut self, sequence: u64, output: &mut Output<'_>) -> Result<(), TraceError> {
+    fn write<S: RecordSink>(
+        &mut self,
+        sequence: u64,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
         let Some(operation) = self.pending.remove(sequence) else { return Ok(()) };
         let link = operation.link;
         let event = operation.event(
@@ -200,6 +212,6 @@ impl ProcessState {
         if let Some((_, caller)) = link {
             self.calls.release(caller);
         }
-        event.map_or(Ok(()), |event| output.trace.push(event))
+        event.map_or(Ok(()), |event| output.sink.push(event))
     }
 }

@@ -16,6 +16,7 @@ use tracer_records::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
     Process,
 };
+use tracer_records::sink::RecordSink as _;
 
 const CLOCK: ClockOffsets = ClockOffsets { boottime_ns: 9, monotonic_ns: 8, realtime_ns: 7 };
 

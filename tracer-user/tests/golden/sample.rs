@@ -9,6 +9,7 @@ use tracer_records::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
     Process, op_flag,
 };
+use tracer_records::sink::RecordSink as _;
 
 /// When the recording began, ns.
 const T0: u64 = 5_000_000_000;

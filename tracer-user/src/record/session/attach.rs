@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 use anyhow::Context as _;
 use tracer_common::{bpf::phase, calls::tables};
 use tracer_records::model;
+use tracer_records::sink::RecordSink as _;
 
 use super::Session;
 use crate::{

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tracer_common::bpf::{
     ApiRecord, BatchRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
 };
+use tracer_records::sink::RecordSink as _;
 use zerocopy::FromBytes as _;
 
 use super::Session;

@@ -12,6 +12,7 @@ use tracer_common::{
     bpf::{ApiRecord, Loss, flag, phase},
     shim::{self, control},
 };
+use tracer_records::sink::RecordSink as _;
 
 use super::{Session, outside::UNKNOWN_TABLES};
 use crate::{

@@ -7,6 +7,7 @@ use std::{
 
 use tracer_common::bpf::{LifeRecord, flag, kind};
 use tracer_records::model::Process;
+use tracer_records::sink::RecordSink as _;
 
 use super::{Session, drain::SCAN_INTERVAL};
 use crate::{

@@ -4,6 +4,7 @@ use std::{os::fd::AsRawFd as _, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use tracer_common::shim::{Attach, attach_status};
+use tracer_records::sink::RecordSink as _;
 
 use super::{Session, call_ids};
 use crate::{

@@ -24,6 +24,7 @@ use tracer_common::{
     shim::Layout,
 };
 use tracer_records::model::Metadata;
+use tracer_records::sink::RecordSink as _;
 
 use super::{
     Gpu, Options,
