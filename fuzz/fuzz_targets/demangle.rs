@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| roctap::demangle::fuzz_demangle(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tracer_records::demangle::fuzz_demangle(bytes));

@@ -11,6 +11,7 @@ use tracer_common::{
         ApiRecord, Capture, Cookie, Frame, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
         phase,
     },
+    calls::FIRST_ID,
     shim::{SITE_CALLS, SITE_OWN_CODE},
 };
 
@@ -341,7 +342,9 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         tell(regs, pid_tgid);
         return 0;
     }
-    let hsa = (regs.rdx, (regs.rsi >> 32) as u32);
+    // Whatever the process says: ids below are of calls that probes saw, of any process.
+    let told = regs.rdx >= FIRST_ID;
+    let hsa = if told { (regs.rdx, (regs.rsi >> 32) as u32) } else { (0, 0) };
     let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
         Some(thread) => launching_call(thread, hsa),
         None => hsa,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tracer_common::waited::Waited;
 
-use crate::trace::model::ClockOffsets;
+use tracer_records::model::ClockOffsets;
 
 fn read_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);

@@ -8,10 +8,8 @@
 
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 
-pub mod api;
 pub mod calibrate;
 mod clock;
-pub mod demangle;
 pub mod discover;
 pub mod doctor;
 pub mod export;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use roctap::export::{CallFormat, ExportError, csv, text};
 use roctap::report::summary::Summary;
 use roctap::trace::Trace;
-use roctap::trace::model::ApiCall;
 use tracer_common::bpf::flag;
+use tracer_records::model::ApiCall;
 
 struct Fixed;
 

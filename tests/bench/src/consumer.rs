@@ -11,13 +11,11 @@ use roctap::{
     discover::{Library, Runtime},
     join::{Joiner, Mode},
     probe::{Attachment, Follow, Programs, Reader, Settings},
-    trace::{
-        Writer,
-        model::{ClockOffsets, Metadata},
-    },
+    trace::Writer,
 };
 use rustix::time::{ClockId, clock_gettime};
 use tracer_common::bpf::{ApiRecord, Loss, kind, phase};
+use tracer_records::model::{ClockOffsets, Metadata};
 use zerocopy::FromBytes as _;
 
 use crate::{

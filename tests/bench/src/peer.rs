@@ -12,8 +12,9 @@ use std::{
 use anyhow::{Context as _, bail};
 use roctap::{
     discover::{Image, Runtime},
-    trace::{Trace, model::Event},
+    trace::Trace,
 };
+use tracer_records::model::Event;
 
 use crate::{
     place::{Places, Private},

@@ -2,12 +2,12 @@
 
 use anyhow::Context as _;
 use roctap::{
-    api,
     discover::{Image, Library},
     plan::{Binary, Plan, Planner, Process, ReturnProbe},
     probe::Site,
 };
 use tracer_common::bpf::Capture;
+use tracer_records::api;
 
 /// All API functions of a library that process `pid` has loaded, one for each place.
 pub fn all(pid: u32, library: &Library) -> anyhow::Result<Vec<Site>> {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use roctap::trace::model::{ApiCall, Dispatch};
 use tracer_common::shim::Loss;
+use tracer_records::model::{ApiCall, Dispatch};
 
 use crate::{Operation, Recorded};
 

@@ -17,15 +17,13 @@ use std::{
 };
 
 pub use emulated_gpu::truth::{self, Operation};
-use roctap::{
-    api::is_called_by_compiler,
-    trace::{
-        Reading, Trace,
-        model::{ApiCall, Copy, Dispatch, Event, Tables},
-    },
-};
+use roctap::trace::{Reading, Trace, lookup::Tables};
 use rustix::process::Pid;
 pub use rustix::process::Signal;
+use tracer_records::{
+    api::is_called_by_compiler,
+    model::{ApiCall, Copy, Dispatch, Event},
+};
 
 /// Longest time that anything here may take.
 pub const DEADLINE: Duration = Duration::from_secs(180);

@@ -8,7 +8,7 @@ use e2e::{
     compare::{expect_joined, expect_no_holes},
     interrupt, run, send_signal, times, wait_until,
 };
-use roctap::trace::model::ApiCall;
+use tracer_records::model::ApiCall;
 
 /// Ends a `loop`, which checks what it computed.
 fn finish(target: Running) -> Ran {

@@ -10,9 +10,9 @@ use e2e::{Ran, Recorded, Running, Scene, Signal, app, run, send_signal, wait_unt
 use roctap::{
     discover::{self, Image, Runtime},
     plan::{Binary, Planner},
-    trace::model::ApiCall,
 };
 use tracer_common::{activity::Domain, bpf::flag, calls::FIRST_ID};
+use tracer_records::model::ApiCall;
 
 /// Asserts that the trace has as many calls of each function as the program counted. Until the shim is
 /// loaded, inside of `hsa_init`, probes also see what the library calls of itself.
@@ -196,11 +196,11 @@ fn compare(
             calls[from..].first().filter(inside)
         });
         let found = found.unwrap_or_else(|| panic!("{name}: no probe saw {call:?}"));
-        let operation = roctap::api::by_name(&name).expect("known");
+        let operation = tracer_records::api::by_name(&name).expect("known");
         let shown = |call: &ApiCall| {
             let arguments =
-                roctap::api::format_args(operation, &call.args, &call.extra, call.flags);
-            (arguments, roctap::api::format_return(operation, call.ret))
+                tracer_records::api::format_args(operation, &call.args, &call.extra, call.flags);
+            (arguments, tracer_records::api::format_return(operation, call.ret))
         };
         assert_eq!(shown(call), shown(found), "{name}");
         *compared.entry(name).or_default() += 1;

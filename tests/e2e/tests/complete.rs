@@ -9,7 +9,7 @@ use e2e::{
     Ran, Recorded, Scene, Signal, compare::expect_launches_joined, only_child, send_signal,
     wait_until,
 };
-use roctap::trace::model::{ApiCall, Dispatch};
+use tracer_records::model::{ApiCall, Dispatch};
 
 fn storm(settings: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> Recorded {
     let scene = Scene::new(settings);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use e2e::{Recorded, Running, Scene, app, run};
-use roctap::trace::model::{ApiCall, op_flag};
+use tracer_records::model::{ApiCall, op_flag};
 
 /// Dispatches by kernel.
 fn by_kernel(trace: &Recorded) -> BTreeMap<String, u64> {

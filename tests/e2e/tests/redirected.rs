@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use e2e::{Ran, Recorded, Running, Scene, app, run, wait_until};
-use roctap::{discover::Image, trace::model::ApiCall};
+use roctap::discover::Image;
 use serde_json::Value;
 use tracer_common::{bpf::flag, calls::FIRST_ID};
+use tracer_records::model::ApiCall;
 
 /// Starts `hsa_direct` with a copy of the tool loaded, and says where that is.
 fn start(scene: &Scene) -> (Running, PathBuf) {

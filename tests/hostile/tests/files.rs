@@ -135,7 +135,7 @@ fn limited(scene: &Scene, kib: u64) -> Command {
 /// The names of the kernels that are known.
 fn kernels(trace: &Recorded) -> BTreeSet<String> {
     let name =
-        |kernel: &roctap::trace::model::Kernel| trace.tables().text(kernel.name).into_owned();
+        |kernel: &tracer_records::model::Kernel| trace.tables().text(kernel.name).into_owned();
     trace.tables().kernels.values().map(name).collect()
 }
 
@@ -311,7 +311,7 @@ fn hostile_name_that_demangles_without_end_is_cut() {
     recording.wait_for(&mangled, target.pid());
     let (_, trace) = recording.end();
     let named =
-        |kernel: &&roctap::trace::model::Kernel| trace.tables().text(kernel.name) == mangled;
+        |kernel: &&tracer_records::model::Kernel| trace.tables().text(kernel.name) == mangled;
     assert!(trace.tables().kernels.values().any(|kernel| named(&kernel)));
     let longest = trace.tables().strings.values().max_by_key(|text| text.len()).expect("strings");
     assert!(longest.len() <= 4096 && longest.ends_with('…'), "{} bytes", longest.len());

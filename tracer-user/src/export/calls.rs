@@ -1,10 +1,10 @@
 //! Calls as text, by the tables of the API.
 
 use super::CallFormat;
-use crate::api::{self, Kind, Operation};
-use crate::trace::model::ApiCall;
+use tracer_records::api::{self, Kind, Operation};
+use tracer_records::model::ApiCall;
 
-/// Formats calls by [`crate::api`].
+/// Formats calls by [`tracer_records::api`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApiTables;
 

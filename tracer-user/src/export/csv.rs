@@ -12,10 +12,10 @@ use tracer_common::activity::Domain;
 
 use super::output::Output;
 use super::{ExportError, Exported, LeftOut, call_times};
-use crate::api;
 use crate::trace::Trace;
-use crate::trace::lookup::Direction;
-use crate::trace::model::{ApiCall, Copy, Dispatch, Event, Tables, op_flag};
+use crate::trace::lookup::{Direction, Tables};
+use tracer_records::api;
+use tracer_records::model::{ApiCall, Copy, Dispatch, Event, op_flag};
 
 const KERNEL_COLUMNS: &[&str] = &[
     "Kind",

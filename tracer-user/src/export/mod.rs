@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::privileges;
-use crate::trace::model::ApiCall;
 use crate::trace::{Reading, Trace};
+use tracer_records::model::ApiCall;
 
 pub use calls::ApiTables;
 pub use error::ExportError;

@@ -14,9 +14,9 @@ use tracer_common::activity::Domain;
 use super::output::Output;
 use super::{CallFormat, ExportError, Exported, LeftOut, call_times};
 use crate::shown::clean;
-use crate::trace::lookup::{UNKNOWN_KERNEL, command_name};
-use crate::trace::model::{ApiCall, Dispatch, Event, Tables, op_flag};
+use crate::trace::lookup::{Tables, UNKNOWN_KERNEL, command_name};
 use crate::trace::{Reading, Trace};
+use tracer_records::model::{ApiCall, Dispatch, Event, op_flag};
 
 /// Calls that roctracer names the launched kernel of. Not graph launches: these start many.
 const LAUNCHES: &[&str] = &[

@@ -1,6 +1,6 @@
-//! Recent API calls, to look up by correlation id or by time.
+//! Recent API calls of one process, to look up by correlation id or by time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
 use tracer_common::{
     activity::Domain,
@@ -8,14 +8,16 @@ use tracer_common::{
     calls::FIRST_ID,
 };
 
-/// Calls that are kept for each thread.
-const KEPT_PER_THREAD: usize = 4096;
-/// A generation of streams is given up after this, ns.
+/// Calls that are kept for each thread, to be found by time.
+const KEPT_OF_A_THREAD: usize = 4096;
+/// Calls that are kept for all threads: a process may say that it has any number of them.
+const KEPT_IN_ALL: usize = 64 * KEPT_OF_A_THREAD;
+/// A generation of calls is given up after this, ns.
 const GENERATION_NS: u64 = 10_000_000_000;
 /// How much later than its doorbell's a call's entry can be seen: another probe at the same place.
 const NEAR_NS: u64 = 2_000;
-/// Calls that are remembered without a stream; a power of two.
-const KNOWN: usize = 1 << 16;
+/// Calls without a stream that a generation remembers; a power of two.
+const STREAMLESS: usize = 1 << 14;
 
 /// The call that launched an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,62 +42,88 @@ struct Interval {
     caller: Caller,
 }
 
-/// Recent HIP calls that named no stream, or the null stream: nearly all calls are such, so this must
-/// be cheap and small. A newer call takes the place of an older one.
-struct Known(Box<[u64]>);
+/// HIP calls that named no stream, or the null stream: nearly all calls are such, so this must be cheap
+/// and small. A newer call takes the place of an older one.
+#[derive(Default)]
+struct Streamless(Box<[u64]>);
 
-impl Default for Known {
-    fn default() -> Self {
-        Self(vec![0; KNOWN].into())
-    }
-}
-
-impl Known {
+impl Streamless {
     /// Spreads ids that are far apart by the number of CPUs (Fibonacci hashing).
     fn place(id: u64) -> usize {
-        (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - KNOWN.ilog2())) as usize
+        (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - STREAMLESS.ilog2())) as usize
     }
 
     fn insert(&mut self, id: u64) {
+        if self.0.is_empty() {
+            self.0 = vec![0; STREAMLESS].into();
+        }
         self.0[Self::place(id)] = id;
     }
 
     fn contains(&self, id: u64) -> bool {
-        id != 0 && self.0[Self::place(id)] == id
+        id != 0 && self.0.get(Self::place(id)) == Some(&id)
     }
 }
 
-/// Recent calls.
+/// The streams of HIP calls that returned at about the same time.
 #[derive(Default)]
-pub struct Calls {
-    /// HIP calls without a stream. When one is forgotten, its operation waits in vain, and is then
-    /// written without a stream all the same.
-    known: Known,
-    /// HIP streams by the correlation id of the call that named one: two generations.
-    streams: [HashMap<u64, u64>; 2],
-    generation_began_ns: u64,
-    threads: HashMap<u32, VecDeque<Interval>>,
+struct Generation {
+    /// By correlation id, of calls that named one.
+    named: HashMap<u64, u64>,
+    streamless: Streamless,
 }
 
-impl Calls {
+impl Generation {
+    fn stream(&self, id: u64) -> Option<u64> {
+        let none = || self.streamless.contains(id).then_some(0);
+        self.named.get(&id).copied().or_else(none)
+    }
+}
+
+/// A HIP call that launched operations which are not written yet.
+#[derive(Default)]
+struct Launching {
+    /// The stream that it named, 0 for none; not known before its record has come.
+    stream: Option<u64>,
+    operations: u32,
+}
+
+/// Recent calls of a process.
+///
+/// Its shim tells of HSA calls, with any times and threads: what it says is kept within bounds, and is
+/// found by nothing of another process.
+#[derive(Default)]
+pub struct RecentCalls {
+    /// Calls that operations wait with, however long these take.
+    launching: HashMap<u64, Launching>,
+    /// HIP calls whose operations may not be known yet: the newer ones first.
+    generations: [Generation; 2],
+    generation_began_ns: u64,
+    threads: HashMap<u32, VecDeque<Interval>>,
+    /// Calls of all threads.
+    kept: usize,
+}
+
+impl RecentCalls {
     /// Remembers a call and the stream that it named.
     pub fn add(&mut self, call: &ApiRecord, stream: Option<u64>) {
         let caller =
             Caller { correlation_id: call.correlation_id, operation: call.header.operation };
-        match stream {
-            _ if !caller.is_hip() => {}
-            Some(stream) if stream != 0 => {
-                self.streams[0].insert(call.correlation_id, stream);
-            }
-            _ => self.known.insert(call.correlation_id),
+        if caller.is_hip() {
+            self.add_stream(call.correlation_id, stream.unwrap_or(0));
         }
         if call.header.flags & (flag::OPEN_AT_START | flag::OPEN_AT_END | flag::ENTRY_ONLY) != 0 {
             return;
         }
-        let thread = self.threads.entry(call.header.tid).or_default();
-        if thread.len() >= KEPT_PER_THREAD {
-            thread.pop_front();
+        if self.kept >= KEPT_IN_ALL {
+            self.forget_half();
         }
+        let thread = self.threads.entry(call.header.tid).or_default();
+        if thread.len() >= KEPT_OF_A_THREAD {
+            thread.pop_front();
+            self.kept -= 1;
+        }
+        self.kept += 1;
         // In the order in which they returned. They mostly come in it, but not when the thread has
         // moved to another CPU, whose ring is read at another time.
         let interval = Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller };
@@ -107,23 +135,65 @@ impl Calls {
         }
     }
 
+    fn add_stream(&mut self, id: u64, stream: u64) {
+        if let Some(launching) = self.launching.get_mut(&id) {
+            launching.stream = Some(stream);
+        }
+        match stream {
+            0 => self.generations[0].streamless.insert(id),
+            _ => drop(self.generations[0].named.insert(id, stream)),
+        }
+    }
+
+    /// Of each thread the older half.
+    fn forget_half(&mut self) {
+        self.threads.retain(|_, calls| {
+            calls.drain(..calls.len().div_ceil(2));
+            !calls.is_empty()
+        });
+        self.kept = self.threads.values().map(VecDeque::len).sum();
+    }
+
     /// Forgets calls that nothing can refer to any more.
     pub fn age(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.generation_began_ns) > GENERATION_NS {
             self.generation_began_ns = now_ns;
-            self.streams.swap(0, 1);
-            self.streams[0] = HashMap::new();
+            self.generations.swap(0, 1);
+            self.generations[0] = Generation::default();
             self.threads.retain(|_, calls| {
                 calls.back().is_some_and(|c| c.end_ns.saturating_add(GENERATION_NS) > now_ns)
             });
+            self.kept = self.threads.values().map(VecDeque::len).sum();
+        }
+    }
+
+    /// An operation was launched by this HIP call: its stream stays known until [`RecentCalls::release`],
+    /// whether the call's record has come or will.
+    pub fn hold(&mut self, caller: Caller) {
+        if caller.is_hip() {
+            let stream = self.stream(caller.correlation_id);
+            let launching = self.launching.entry(caller.correlation_id).or_default();
+            launching.stream = stream;
+            launching.operations += 1;
+        }
+    }
+
+    /// An operation for which [`RecentCalls::hold`] was called is written.
+    pub fn release(&mut self, caller: Caller) {
+        if let Entry::Occupied(mut launching) = self.launching.entry(caller.correlation_id) {
+            launching.get_mut().operations -= 1;
+            if launching.get().operations == 0 {
+                launching.remove();
+            }
         }
     }
 
     /// The stream that a HIP call named, 0 if it named none; none when the call is not known (yet).
     pub fn stream(&self, correlation_id: u64) -> Option<u64> {
-        let known = || self.known.contains(correlation_id).then_some(0);
-        let named = |streams: &HashMap<u64, u64>| streams.get(&correlation_id).copied();
-        self.streams.iter().find_map(named).or_else(known)
+        match self.launching.get(&correlation_id) {
+            Some(Launching { stream: Some(stream), .. }) => Some(*stream),
+            _ => self.generations.iter().find_map(|generation| generation.stream(correlation_id)),
+        }
     }
 
     /// The innermost call that probes saw of thread `tid` from before `begin_ns` to after `end_ns`:
@@ -152,7 +222,7 @@ impl Calls {
         Some(open.find(|c| c.caller.is_hip()).unwrap_or(innermost).caller)
     }
 
-    /// As [`Calls::at`], or the HSA call that began just after.
+    /// As [`RecentCalls::at`], or the HSA call that began just after.
     pub fn near(&self, tid: u32, time_ns: u64) -> Option<Caller> {
         self.at(tid, time_ns).or_else(|| self.at(tid, time_ns.saturating_add(NEAR_NS)))
     }
@@ -176,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_innermost_hip_call_around_the_time_is_found() {
-        let mut calls = Calls::default();
+        let mut calls = RecentCalls::default();
         // Not in order: the thread moved between CPUs.
         calls.add(&call(Domain::HSA_API, 4, 35, 37), None);
         calls.add(&call(Domain::HIP_API, 2, 30, 50), None);

@@ -2,136 +2,116 @@
 //!
 //! A GPU operation is complete when four things are known, which arrive in any order from different
 //! rings: that it was enqueued, that it ran, which call launched it (the *link*), and the names and
-//! agents it refers to. Whatever is still missing [`PATIENCE_NS`] after its end was read has been
+//! agents it refers to. Whatever is still missing [`process::PATIENCE_NS`] after its end was read has been
 //! lost on the way (and counted there): the operation is then written without it, the call being
 //! looked for by time on the same thread.
 
+//!
+//! What a process says, by its shim or by what it calls, is joined with what it says alone: everything is
+//! kept by process ([`process::ProcessState`]), and within bounds.
+
 mod calls;
+mod counts;
+mod inventory;
 mod operation;
+mod pending;
 mod process;
+#[cfg(test)]
+mod tests;
+mod threads;
 mod waiting;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+};
 
 use tracer_common::{
-    activity::{ActivityRecord, Domain},
+    activity::Domain,
     bpf::{ApiRecord, LinkRecord, flag},
     calls::Call,
     shim,
     waited::Waited,
 };
+use tracer_records::{api, sink::RecordSink};
 
-use crate::{
-    api,
-    shim::Frame,
-    trace::{
-        TraceError, Writer,
-        model::{ApiCall, Event},
-    },
-};
+use crate::shim::Frame;
 pub use calls::Caller;
-use calls::Calls;
-use operation::Operation;
+pub use counts::{Counts, Mode};
 pub use operation::{Completion, Work};
-use process::Process;
-use waiting::Waiting;
+use process::{Output, ProcessState, Settings};
+pub use threads::SeenThreads;
 
-/// How long an operation that ran waits for what belongs to it, ns.
-const PATIENCE_NS: u64 = 1_000_000_000;
-
-/// How operations find the calls that launched them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
-pub enum Mode {
-    /// By the dispatch probe; by time where a link was lost.
-    #[default]
-    Exact,
-    /// By time alone.
-    Time,
-    /// By the dispatch probe, comparing each answer with that by time.
-    Check,
-}
-
-/// What has been joined so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// API calls.
-    pub calls: u64,
-    /// HIP calls that launch kernels.
-    pub launches: u64,
-    /// Kernel dispatches.
-    pub dispatches: u64,
-    /// Copies.
-    pub copies: u64,
-    /// Barriers.
-    pub barriers: u64,
-    /// Operations that were enqueued and never seen to complete.
-    pub incomplete: u64,
-    /// Dispatches that were seen from outside, where most completions are not seen.
-    pub outside: u64,
-    /// Of these, without a completion; not in `incomplete`.
-    pub untimed: u64,
-    /// Completions whose operation is not known: its record was lost.
-    pub orphans: u64,
-    /// Operations that were joined by time.
-    pub by_time: u64,
-    /// Operations without a call.
-    pub without_call: u64,
-    /// Of the mode [`Mode::Check`]: answers that were compared, and those that differed.
-    pub compared: u64,
-    /// See `compared`.
-    pub differing: u64,
-}
-
-/// Joins records into events and writes these.
+/// Joins records into events and hands these to a sink.
 pub struct Joiner {
-    mode: Mode,
+    settings: Settings,
     counts: Counts,
-    calls: Calls,
-    waiting_calls: Waiting,
-    /// Processes in which probes saw HSA calls.
-    hsa_by_probes: BTreeSet<u32>,
-    processes: BTreeMap<u32, Process>,
-    pending: HashMap<(u32, u64), Operation>,
-    /// Operations that ran and wait for something, oldest first, and since when by the clock.
-    waiting: Vec<((u32, u64), u64)>,
+    processes: BTreeMap<u32, ProcessState>,
     clock: Waited,
-    /// Operation names that the trace has.
+    /// Operation names that the sink has.
     named: HashSet<u32>,
-    next_kernel_id: u32,
+    /// Kernels that were given an id.
+    kernels: u32,
     /// Operations that were given a number.
     numbered: u64,
-    /// See [`Joiner::gpu_until`].
-    gpu_until_ns: u64,
 }
 
 impl Joiner {
     /// A joiner.
     pub fn new(mode: Mode) -> Self {
         Self {
-            mode,
+            settings: Settings { mode, gpu_until_ns: u64::MAX },
             counts: Counts::default(),
-            calls: Calls::default(),
-            waiting_calls: Waiting::default(),
-            hsa_by_probes: BTreeSet::new(),
             processes: BTreeMap::new(),
-            pending: HashMap::new(),
-            waiting: Vec::new(),
             clock: Waited::since(0),
             named: HashSet::new(),
-            next_kernel_id: 1,
+            kernels: 0,
             numbered: 0,
-            gpu_until_ns: u64::MAX,
         }
     }
 
     /// What has been joined.
     pub fn counts(&self) -> Counts {
-        self.counts
+        let left_out = self.processes.values().map(|process| process.inventory.left_out).sum();
+        Counts { left_out, ..self.counts }
+    }
+
+    fn process(&mut self, pid: u32) -> &mut ProcessState {
+        self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid))
+    }
+
+    /// The process, and where what is joined of it goes.
+    fn joined<'a, S: RecordSink>(
+        &'a mut self,
+        pid: u32,
+        sink: &'a mut S,
+    ) -> (&'a mut ProcessState, Output<'a, S>) {
+        let Self { settings, counts, processes, clock, .. } = self;
+        let process = processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
+        (process, Output { settings, counts, now_ns: clock.at_last_look(), sink })
+    }
+
+    /// All processes, and where what is joined of them goes.
+    fn all<'a, S: RecordSink>(
+        &'a mut self,
+        sink: &'a mut S,
+    ) -> (impl Iterator<Item = &'a mut ProcessState>, Output<'a, S>) {
+        let Self { settings, counts, processes, clock, .. } = self;
+        let now_ns = clock.at_last_look();
+        (processes.values_mut(), Output { settings, counts, now_ns, sink })
+    }
+
+    /// The shim of process `pid` gives its calls these ids.
+    pub fn shim_ids(&mut self, pid: u32, ids: Range<u64>) {
+        let known = &mut self.process(pid).shim_ids;
+        if !known.contains(&ids) {
+            known.push(ids);
+        }
     }
 
     /// GPU work of process `pid` is recorded from `time_ns` on; calls were before.
     pub fn gpu_from(&mut self, pid: u32, time_ns: u64) {
-        let process = self.processes.entry(pid).or_default();
+        let process = self.process(pid);
         process.gpu_from_ns = time_ns;
         process.early_launches += core::mem::take(&mut process.launches);
     }
@@ -143,7 +123,7 @@ impl Joiner {
 
     /// No more GPU work is recorded of what is launched from `time_ns` on.
     pub fn gpu_until(&mut self, time_ns: u64) {
-        self.gpu_until_ns = time_ns;
+        self.settings.gpu_until_ns = time_ns;
     }
 
     /// How many kernels process `pid` launched while GPU work was recorded, and how many of its
@@ -157,53 +137,66 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn executed(
+    /// When the sink takes no more.
+    pub fn executed<S: RecordSink>(
         &mut self,
         pid: u32,
         time_ns: u64,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let of_old = |operation: &Operation| operation.enqueue_ns().is_some_and(|ns| ns < time_ns);
-        let old = self.pending.iter().filter(|(key, operation)| key.0 == pid && of_old(operation));
-        let mut keys: Vec<_> = old.map(|(&key, _)| key).collect();
-        keys.sort_unstable();
-        keys.into_iter().try_for_each(|key| self.write(key, trace))
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
+        process.write_all(
+            |operation| operation.enqueue_ns().is_some_and(|ns| ns < time_ns),
+            &mut output,
+        )
     }
 
     /// An API call from BPF.
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn api(&mut self, call: &ApiRecord, trace: &mut Writer) -> Result<(), TraceError> {
-        self.waiting_calls.returned(call);
-        if call.header.operation >> 16 == Domain::HSA_API.0 {
-            self.hsa_by_probes.insert(call.header.pid);
-        }
-        self.call(call, trace)
+    /// When the sink takes no more.
+    pub fn api<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
+        let process = self.process(call.header.pid);
+        process.waiting_calls.returned(call);
+        process.hsa_by_probes |= call.header.operation >> 16 == Domain::HSA_API.0;
+        self.call(call, sink)
     }
 
     /// Whether probes saw HSA calls of a process.
     pub fn saw_hsa_by_probes(&self, pid: u32) -> bool {
-        self.hsa_by_probes.contains(&pid)
+        self.processes.get(&pid).is_some_and(|process| process.hsa_by_probes)
     }
 
     /// A call that a shim recorded, with further flags. It waits until [`Joiner::settle_calls`].
     pub fn shim_call(&mut self, pid: u32, tid: u32, call: &Call, flags: u16) {
-        self.waiting_calls.add(pid, tid, call, flags, &self.calls);
+        let taken = self.process(pid).shim_call(tid, call, flags);
+        self.counts.foreign += u64::from(!taken);
     }
 
     /// To be called when the shims' frames have been taken: makes a request to BPF's records if calls
     /// wait for one. `open` tells the calls that a thread has open as probes saw it.
     pub fn ask_for_calls(
         &mut self,
-        open: impl FnMut(u32) -> Vec<ApiRecord>,
+        mut open: impl FnMut(u32) -> Vec<ApiRecord>,
         request: impl FnOnce() -> u64,
     ) {
-        if self.waiting_calls.needs_request() {
-            self.waiting_calls.wait(open, request);
+        let in_need = |process: &&mut ProcessState| process.waiting_calls.needs_request();
+        let mut in_need: Vec<_> = self.processes.values_mut().filter(in_need).collect();
+        if in_need.is_empty() {
+            return;
         }
+        for process in &mut in_need {
+            let pid = process.pid;
+            process.waiting_calls.open_around(|tid| {
+                let mut open = open(tid);
+                // The process may have named a thread of another one.
+                open.retain(|call| call.header.pid == pid);
+                open
+            });
+        }
+        let request = request();
+        in_need.into_iter().for_each(|process| process.waiting_calls.requested(request));
     }
 
     /// Writes the shims' calls for which all BPF records have been taken, up to request `answered`.
@@ -211,139 +204,115 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn settle_calls(
+    /// When the sink takes no more.
+    pub fn settle_calls<S: RecordSink>(
         &mut self,
         answered: u64,
-        trace: &mut Writer,
-        mut threads: impl FnMut(u32, u32, &mut Writer),
-    ) -> Result<(), TraceError> {
-        for call in self.waiting_calls.settled(answered) {
-            threads(call.header.pid, call.header.tid, trace);
-            self.call(&call, trace)?;
+        sink: &mut S,
+        mut threads: impl FnMut(u32, u32, &mut S),
+    ) -> Result<(), S::Error> {
+        let mut settled = Vec::new();
+        for process in self.processes.values_mut() {
+            settled.append(&mut process.waiting_calls.settled(answered));
+        }
+        for call in settled {
+            threads(call.header.pid, call.header.tid, sink);
+            self.call(&call, sink)?;
         }
         Ok(())
     }
 
-    fn call(&mut self, call: &ApiRecord, trace: &mut Writer) -> Result<(), TraceError> {
-        let domain = Domain(call.header.operation >> 16);
-        let operation_id = call.header.operation as u16;
-        let operation = api::by_id(domain, operation_id);
-        if let Some(operation) = operation
+    fn call<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
+        let (domain, id) = (call.header.operation >> 16, call.header.operation as u16);
+        if let Some(operation) = api::by_id(Domain(domain), id)
             && self.named.insert(call.header.operation)
         {
-            trace.operation(domain.0, operation_id.into(), operation.name);
+            sink.operation(domain, id.into(), operation.name);
         }
-        self.counts.calls += 1;
-        let mut stream = None;
-        if let Some(operation) = operation.filter(|_| call.header.flags & flag::OPEN_AT_START == 0)
-        {
-            stream = api::stream(operation, &call.args, &call.extra, call.header.flags);
-            let launch = api::launch(operation, &call.args, &call.extra, call.header.flags);
-            if launch.is_some() {
-                self.counts.launches += 1;
-                let process = self.processes.entry(call.header.pid).or_default();
-                if call.begin_ns < process.gpu_from_ns {
-                    process.early_launches += 1;
-                } else if call.begin_ns < self.gpu_until_ns {
-                    process.launches += 1;
-                }
-            }
-        }
-        self.calls.add(call, stream);
-        trace.push(Event::Api(ApiCall {
-            record: ActivityRecord {
-                domain,
-                op: operation_id.into(),
-                correlation_id: call.correlation_id,
-                begin_ns: call.begin_ns,
-                end_ns: call.end_ns,
-                process_or_device: call.header.pid,
-                thread_id: call.header.tid,
-                ..Default::default()
-            },
-            parent_id: call.parent_id,
-            ret: call.ret,
-            args: call.args,
-            extra: call.extra,
-            flags: call.header.flags,
-        }))
+        let (process, mut output) = self.joined(call.header.pid, sink);
+        process.call(call, &mut output)
     }
 
     /// A dispatch link from BPF.
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn link(&mut self, link: &LinkRecord, trace: &mut Writer) -> Result<(), TraceError> {
-        let key = (link.header.pid, link.sequence);
-        let caller =
-            Caller { correlation_id: link.correlation_id, operation: link.header.operation };
-        let operation = self.pending.entry(key).or_default();
+    /// When the sink takes no more.
+    pub fn link<S: RecordSink>(&mut self, link: &LinkRecord, sink: &mut S) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(link.header.pid, sink);
+        let told = Caller { correlation_id: link.correlation_id, operation: link.header.operation };
+        let caller = process.named(told);
+        output.counts.foreign += u64::from(caller != told);
+        let operation = process.operation(link.sequence, &mut output)?;
         let owned = link.header.flags & flag::OWN != 0;
         if owned || !operation.owned {
-            operation.link = Some((link.header.tid, caller));
             operation.owned = owned;
+            process.link(link.sequence, link.header.tid, caller);
         }
-        self.settle(key, trace)
+        process.settle(link.sequence, &mut output)
     }
 
     /// A frame that thread `tid` of process `pid` wrote.
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn frame(
+    /// When the sink takes no more.
+    pub fn frame<S: RecordSink>(
         &mut self,
         pid: u32,
         tid: u32,
         frame: Frame,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let process = self.processes.entry(pid).or_default();
-        let key = |sequence| (pid, sequence);
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         match frame {
-            Frame::Agent(agent) => process.agent(pid, &agent, trace),
+            Frame::Agent(agent) => self.process(pid).inventory.agent(pid, &agent, sink),
             Frame::Symbol(symbol, name) => {
-                let id = self.next_kernel_id;
-                self.next_kernel_id += 1;
-                process.symbol(id, &symbol, &name, trace);
+                let id = self.kernels + 1;
+                let inventory = &mut self.process(pid).inventory;
+                self.kernels += u32::from(inventory.symbol(id, &symbol, &name, sink));
             }
             Frame::Queue(_) => {}
-            Frame::Call(call) => self.shim_call(pid, tid, &call, 0),
+            Frame::Call(call) => {
+                self.shim_call(pid, tid, &call, 0);
+                let waiting = &mut self.process(pid).waiting_calls;
+                if waiting.is_full() {
+                    let calls = waiting.settled(u64::MAX);
+                    self.counts.unplaced += calls.len() as u64;
+                    calls.iter().try_for_each(|call| self.call(call, sink))?;
+                }
+            }
             Frame::Complete(complete) => {
-                let key = key(complete.sequence);
-                self.pending.entry(key).or_default().completion = Completion::Seen(complete);
-                return self.settle(key, trace);
+                let (process, mut output) = self.joined(pid, sink);
+                process.operation(complete.sequence, &mut output)?.completion =
+                    Completion::Seen(complete);
+                process.settle(complete.sequence, &mut output)?;
             }
             Frame::Dispatch(dispatch) => {
-                return self.enqueued(key(dispatch.sequence), tid, dispatch.into(), trace);
+                self.enqueued((pid, dispatch.sequence), tid, dispatch.into(), sink)?;
             }
-            Frame::Copy(copy) => {
-                return self.enqueued(key(copy.sequence), tid, copy.into(), trace);
-            }
+            Frame::Copy(copy) => self.enqueued((pid, copy.sequence), tid, copy.into(), sink)?,
             Frame::Barrier(barrier) => {
-                return self.enqueued(key(barrier.sequence), tid, barrier.into(), trace);
+                self.enqueued((pid, barrier.sequence), tid, barrier.into(), sink)?;
             }
         }
         Ok(())
     }
 
-    fn enqueued(
+    fn enqueued<S: RecordSink>(
         &mut self,
-        key: (u32, u64),
+        (pid, sequence): (u32, u64),
         tid: u32,
         work: Work,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        if matches!(work, Work::Dispatch(_)) {
-            self.processes.entry(key.0).or_default().dispatches += 1;
-        }
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         self.numbered += 1;
-        let operation = self.pending.entry(key).or_default();
+        let number = self.numbered;
+        let (process, mut output) = self.joined(pid, sink);
+        process.dispatches += u64::from(matches!(work, Work::Dispatch(_)));
+        let operation = process.operation(sequence, &mut output)?;
         operation.enqueued = Some((tid, work));
-        operation.number = self.numbered;
-        self.settle(key, trace)
+        operation.number = number;
+        process.settle(sequence, &mut output)
     }
 
     /// Work that thread `tid` of process `key.0` enqueued, or whose doorbell it rang, seen from outside;
@@ -351,109 +320,85 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn seen_outside(
+    /// When the sink takes no more.
+    pub fn seen_outside<S: RecordSink>(
         &mut self,
         key: (u32, u64),
         tid: u32,
         work: Work,
         caller: Option<Caller>,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let operation = self.pending.entry(key).or_default();
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(key.0, sink);
+        let operation = process.operation(key.1, &mut output)?;
         operation.outside = true;
-        operation.link = caller.map(|caller| (tid, caller));
         operation.owned = caller.is_some();
-        self.enqueued(key, tid, work, trace)
+        if let Some(caller) = caller {
+            process.link(key.1, tid, caller);
+        }
+        self.enqueued(key, tid, work, sink)
     }
 
     /// Thread `tid` enqueued the work of [`Joiner::seen_outside`].
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn owned_outside(
+    /// When the sink takes no more.
+    pub fn owned_outside<S: RecordSink>(
         &mut self,
-        key: (u32, u64),
+        (pid, sequence): (u32, u64),
         tid: u32,
         caller: Caller,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let Some(operation) = self.pending.get_mut(&key) else { return Ok(()) };
-        operation.link = Some((tid, caller));
-        operation.owned = true;
-        self.settle(key, trace)
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
+        process.link(sequence, tid, caller);
+        if let Some(operation) = process.pending.get_mut(sequence) {
+            operation.owned = true;
+        }
+        process.settle(sequence, &mut output)
     }
 
     /// The work of [`Joiner::seen_outside`] ran, or will not be seen to.
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn ended_outside(
+    /// When the sink takes no more.
+    pub fn ended_outside<S: RecordSink>(
         &mut self,
-        key: (u32, u64),
+        (pid, sequence): (u32, u64),
         complete: Option<shim::Complete>,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
-        let Some(operation) = self.pending.get_mut(&key) else { return Ok(()) };
-        operation.completion = complete.map_or(Completion::Never, Completion::Seen);
-        self.settle(key, trace)
-    }
-
-    /// Writes the operation if nothing is missing; remembers it if it ran and waits.
-    fn settle(&mut self, key: (u32, u64), trace: &mut Writer) -> Result<(), TraceError> {
-        let Some(operation) = self.pending.get_mut(&key) else { return Ok(()) };
-        if operation.completion == Completion::Awaited {
-            return Ok(());
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
+        if let Some(operation) = process.pending.get_mut(sequence) {
+            operation.completion = complete.map_or(Completion::Never, Completion::Seen);
         }
-        if !operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
-            if !std::mem::replace(&mut operation.waits, true) {
-                self.waiting.push((key, self.clock.at_last_look()));
-            }
-            return Ok(());
-        }
-        self.write(key, trace)
-    }
-
-    fn write(&mut self, key: (u32, u64), trace: &mut Writer) -> Result<(), TraceError> {
-        let Some(operation) = self.pending.remove(&key) else { return Ok(()) };
-        let process = self.processes.entry(key.0).or_default();
-        match operation.event(key.0, self.mode, process, &self.calls, &mut self.counts) {
-            Some(event) => trace.push(event),
-            None => Ok(()),
-        }
+        process.settle(sequence, &mut output)
     }
 
     /// Settles what waited; call it every 100 ms or so, with the time of CLOCK_BOOTTIME.
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn tick(&mut self, now_ns: u64, trace: &mut Writer) -> Result<(), TraceError> {
-        self.calls.age(now_ns);
-        self.waiting_calls.age();
-        let now = self.clock.look(now_ns);
-        for (key, since) in std::mem::take(&mut self.waiting) {
-            let Some(operation) = self.pending.get_mut(&key) else { continue };
-            let overdue = now - since > PATIENCE_NS;
-            if overdue || operation.is_settled(self.mode, self.processes.get(&key.0), &self.calls) {
-                self.write(key, trace)?;
-            } else {
-                self.waiting.push((key, since));
-            }
-        }
-        Ok(())
+    /// When the sink takes no more.
+    pub fn tick<S: RecordSink>(&mut self, now_ns: u64, sink: &mut S) -> Result<(), S::Error> {
+        self.clock.look(now_ns);
+        let (mut processes, mut output) = self.all(sink);
+        processes.try_for_each(|process| {
+            process.calls.age(now_ns);
+            process.waiting_calls.age();
+            process.tick(&mut output)
+        })
     }
 
     /// Writes everything that is left: what is not complete now never will be.
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn finish(&mut self, trace: &mut Writer) -> Result<(), TraceError> {
-        let mut keys: Vec<_> = self.pending.keys().copied().collect();
-        keys.sort_unstable();
-        keys.into_iter().try_for_each(|key| self.write(key, trace))
+    /// When the sink takes no more.
+    pub fn finish<S: RecordSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        let (mut processes, mut output) = self.all(sink);
+        processes.try_for_each(|process| process.write_all(|_| true, &mut output))
     }
 }

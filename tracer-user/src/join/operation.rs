@@ -5,8 +5,12 @@ use tracer_common::{
     shim,
 };
 
-use super::{Calls, Counts, Mode, calls::Caller, process::Process};
-use crate::trace::model::{Barrier, Copy, Dispatch, Event, op_flag};
+use super::{
+    calls::{Caller, RecentCalls},
+    counts::{Counts, Mode},
+    inventory::Inventory,
+};
+use tracer_records::model::{Barrier, Copy, Dispatch, Event, op_flag};
 
 /// What was enqueued.
 pub enum Work {
@@ -84,7 +88,7 @@ impl Operation {
     }
 
     /// Whether everything is known that will ever be.
-    pub fn is_settled(&self, mode: Mode, process: Option<&Process>, calls: &Calls) -> bool {
+    pub fn is_settled(&self, mode: Mode, inventory: &Inventory, calls: &RecentCalls) -> bool {
         let (Some((_, work)), Some((tid, link))) = (&self.enqueued, self.link) else {
             return false;
         };
@@ -94,7 +98,6 @@ impl Operation {
         if self.outside && link.correlation_id == 0 {
             return calls.near(tid, work.enqueue_ns()).is_some() || !calls.has_hsa(tid);
         }
-        let Some(process) = process else { return false };
         // The call's own record comes when it returns; it carries the stream, and its times.
         let call = match mode {
             Mode::Exact => !link.is_hip() || calls.stream(link.correlation_id).is_some(),
@@ -103,14 +106,14 @@ impl Operation {
         };
         call && match work {
             Work::Dispatch(d) => {
-                (self.outside || process.known_agent(d.agent).is_some())
-                    && process.kernel(d.kernel_object, d.enqueue_ns).is_some()
+                (self.outside || inventory.known_agent(d.agent).is_some())
+                    && inventory.kernel(d.kernel_object, d.enqueue_ns).is_some()
             }
             Work::Copy(c) => {
-                process.known_agent(c.dst_agent).is_some()
-                    && process.known_agent(c.src_agent).is_some()
+                inventory.known_agent(c.dst_agent).is_some()
+                    && inventory.known_agent(c.src_agent).is_some()
             }
-            Work::Barrier(b) => self.outside || process.known_agent(b.agent).is_some(),
+            Work::Barrier(b) => self.outside || inventory.known_agent(b.agent).is_some(),
         }
     }
 
@@ -120,7 +123,7 @@ impl Operation {
         tid: u32,
         time_ns: u64,
         mode: Mode,
-        calls: &Calls,
+        calls: &RecentCalls,
         counts: &mut Counts,
     ) -> (Caller, u16) {
         let by_time =
@@ -163,8 +166,8 @@ impl Operation {
         self,
         pid: u32,
         mode: Mode,
-        process: &Process,
-        calls: &Calls,
+        inventory: &Inventory,
+        calls: &RecentCalls,
         counts: &mut Counts,
     ) -> Option<Event> {
         let Some((tid, work)) = &self.enqueued else {
@@ -192,7 +195,7 @@ impl Operation {
             }
         }
         let stream = calls.stream(caller.correlation_id).unwrap_or(0);
-        let node = |handle| process.known_agent(handle).map_or(0, |agent| agent.node_id);
+        let node = |handle| inventory.known_agent(handle).map_or(0, |agent| agent.node_id);
         let record = ActivityRecord {
             domain: if caller.is_hip() { Domain::HIP_OPS } else { Domain::HSA_OPS },
             correlation_id: caller.correlation_id,
@@ -204,7 +207,7 @@ impl Operation {
         Some(match work {
             Work::Dispatch(d) => {
                 counts.dispatches += 1;
-                let kernel = process.kernel(d.kernel_object, d.enqueue_ns);
+                let kernel = inventory.kernel(d.kernel_object, d.enqueue_ns);
                 Event::Dispatch(Dispatch {
                     record: ActivityRecord {
                         kind: kind::KERNEL,
@@ -229,7 +232,7 @@ impl Operation {
             }
             Work::Copy(c) => {
                 counts.copies += 1;
-                let is_gpu = |handle| process.known_agent(handle).is_some_and(|agent| agent.gpu);
+                let is_gpu = |handle| inventory.known_agent(handle).is_some_and(|agent| agent.gpu);
                 let (from, to) = (is_gpu(c.src_agent), is_gpu(c.dst_agent));
                 Event::Copy(Copy {
                     record: ActivityRecord {

@@ -1,43 +1,56 @@
-//! What the shim of one process told about agents and kernels.
+//! What is joined of one process. What a process says is kept here, and reaches no other process.
 
-use std::collections::HashMap;
+use std::ops::Range;
 
-use tracer_common::shim::{self, Symbol};
-
-use crate::{
-    demangle::demangle,
-    trace::{
-        Writer,
-        model::{Agent, Kernel, StringId},
-    },
+use tracer_common::{
+    activity::{ActivityRecord, Domain},
+    bpf::{ApiRecord, flag},
+    calls::{Call, FIRST_ID},
+};
+use tracer_records::{
+    api,
+    model::{ApiCall, Event},
+    sink::RecordSink,
 };
 
-/// A kernel symbol from some moment on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KnownKernel {
-    since_ns: u64,
-    /// Key of the trace's kernel table.
-    pub id: u32,
-    /// Raw name.
-    pub name: StringId,
-    /// Demangled name.
-    pub demangled: StringId,
+use super::{
+    calls::{Caller, RecentCalls},
+    counts::{Counts, Mode},
+    inventory::Inventory,
+    operation::{Completion, Operation},
+    pending::Pending,
+    waiting::WaitingCalls,
+};
+
+/// How long an operation that ran waits for what belongs to it, ns.
+pub const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// What is the same for all processes.
+pub struct Settings {
+    pub mode: Mode,
+    /// No more GPU work is recorded of what is launched from then on.
+    pub gpu_until_ns: u64,
 }
 
-/// An agent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KnownAgent {
-    /// KFD node id.
-    pub node_id: u32,
-    /// Whether it is a GPU.
-    pub gpu: bool,
+/// Where what has been joined goes.
+pub struct Output<'a, S> {
+    pub settings: &'a Settings,
+    pub counts: &'a mut Counts,
+    /// The time by the clock that patience is measured with.
+    pub now_ns: u64,
+    pub sink: &'a mut S,
 }
 
-/// Agents and kernels of one process.
+/// One process.
 #[derive(Default)]
-pub struct Process {
-    agents: HashMap<u64, KnownAgent>,
-    kernels: HashMap<u64, Vec<KnownKernel>>,
+pub struct ProcessState {
+    pub pid: u32,
+    pub inventory: Inventory,
+    pub calls: RecentCalls,
+    pub waiting_calls: WaitingCalls,
+    pub pending: Pending,
+    /// The ids that its shims give to calls.
+    pub shim_ids: Vec<Range<u64>>,
     /// HIP calls that launch kernels, while GPU work was recorded.
     pub launches: u64,
     /// Those before.
@@ -46,61 +59,159 @@ pub struct Process {
     pub gpu_from_ns: u64,
     /// Dispatches that the shim saw.
     pub dispatches: u64,
+    /// Probes saw HSA calls.
+    pub hsa_by_probes: bool,
 }
 
-impl Process {
-    /// Takes an agent.
-    pub fn agent(&mut self, pid: u32, agent: &shim::Agent, trace: &mut Writer) {
-        let gpu = agent.device_type == 1;
-        self.agents.insert(agent.handle, KnownAgent { node_id: agent.node_id, gpu });
-        let length = agent.name.iter().position(|&b| b == 0).unwrap_or(agent.name.len());
-        let name = String::from_utf8_lossy(&agent.name[..length]).into_owned();
-        trace.agent(pid, agent.node_id, Agent { name, gpu, index: agent.index });
+impl ProcessState {
+    /// A process of which nothing is known.
+    pub fn new(pid: u32) -> Self {
+        Self { pid, ..Self::default() }
     }
 
-    /// Takes a kernel symbol, under a new id.
-    pub fn symbol(&mut self, id: u32, symbol: &Symbol, raw: &str, trace: &mut Writer) {
-        let raw = raw.strip_suffix(".kd").unwrap_or(raw);
-        let name = trace.string(raw);
-        let demangled = demangle(raw).map_or(name, |demangled| trace.string(&demangled));
-        trace.kernel(
-            id,
-            Kernel {
-                name,
-                vgpr_count: symbol.vgpr_count,
-                accum_vgpr_count: symbol.accum_vgpr_count,
-                sgpr_count: symbol.sgpr_count,
+    fn is_own(&self, id: u64) -> bool {
+        self.shim_ids.iter().any(|ids| ids.contains(&id))
+    }
+
+    /// The call that a link names; none if it cannot be one of this process. Ids from [`FIRST_ID`] on come
+    /// from the process itself, by its shim.
+    pub fn named(&self, caller: Caller) -> Caller {
+        let by_shim = caller.correlation_id >= FIRST_ID;
+        let its_own = self.is_own(caller.correlation_id) && !caller.is_hip();
+        if by_shim && !its_own { Caller::default() } else { caller }
+    }
+
+    /// A call that the shim recorded, with further flags. False, and nothing, if its id is not one of the
+    /// process's own: it would be taken for another call.
+    pub fn shim_call(&mut self, tid: u32, call: &Call, flags: u16) -> bool {
+        if !self.is_own(call.correlation_id) || call.parent_id != 0 && !self.is_own(call.parent_id)
+        {
+            return false;
+        }
+        self.waiting_calls.add(self.pid, tid, call, flags, &self.calls);
+        true
+    }
+
+    /// A call whose caller is known.
+    pub fn call<S: RecordSink>(
+        &mut self,
+        call: &ApiRecord,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
+        let domain = Domain(call.header.operation >> 16);
+        let operation_id = call.header.operation as u16;
+        output.counts.calls += 1;
+        let mut stream = None;
+        let captured = call.header.flags & flag::OPEN_AT_START == 0;
+        if let Some(operation) = api::by_id(domain, operation_id).filter(|_| captured) {
+            stream = api::stream(operation, &call.args, &call.extra, call.header.flags);
+            let launch = api::launch(operation, &call.args, &call.extra, call.header.flags);
+            if launch.is_some() {
+                output.counts.launches += 1;
+                if call.begin_ns < self.gpu_from_ns {
+                    self.early_launches += 1;
+                } else if call.begin_ns < output.settings.gpu_until_ns {
+                    self.launches += 1;
+                }
+            }
+        }
+        self.calls.add(call, stream);
+        output.sink.push(Event::Api(ApiCall {
+            record: ActivityRecord {
+                domain,
+                op: operation_id.into(),
+                correlation_id: call.correlation_id,
+                begin_ns: call.begin_ns,
+                end_ns: call.end_ns,
+                process_or_device: call.header.pid,
+                thread_id: call.header.tid,
+                ..Default::default()
             },
+            parent_id: call.parent_id,
+            ret: call.ret,
+            args: call.args,
+            extra: call.extra,
+            flags: call.header.flags,
+        }))
+    }
+
+    /// The operation of this number, a new one if nothing was heard of it. If that is one too many, the
+    /// oldest is written as it is.
+    pub fn operation<S: RecordSink>(
+        &mut self,
+        sequence: u64,
+        output: &mut Output<'_, S>,
+    ) -> Result<&mut Operation, S::Error> {
+        if let Some(oldest) = self.pending.in_the_way_of(sequence) {
+            output.counts.given_up += 1;
+            self.write(oldest, output)?;
+        }
+        Ok(self.pending.entry(sequence))
+    }
+
+    /// Which call launched the operation, and the thread that made it.
+    pub fn link(&mut self, sequence: u64, tid: u32, caller: Caller) {
+        let Some(operation) = self.pending.get_mut(sequence) else { return };
+        // First, so that a call that both name is not forgotten in between.
+        self.calls.hold(caller);
+        if let Some((_, before)) = operation.link.replace((tid, caller)) {
+            self.calls.release(before);
+        }
+    }
+
+    /// Writes the operation if nothing is missing; remembers it if it ran and waits.
+    pub fn settle<S: RecordSink>(
+        &mut self,
+        sequence: u64,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
+        let Some(operation) = self.pending.get(sequence) else { return Ok(()) };
+        if operation.completion == Completion::Awaited {
+            return Ok(());
+        }
+        if operation.is_settled(output.settings.mode, &self.inventory, &self.calls) {
+            return self.write(sequence, output);
+        }
+        self.pending.waits(sequence, output.now_ns);
+        Ok(())
+    }
+
+    /// Settles what waited.
+    pub fn tick<S: RecordSink>(&mut self, output: &mut Output<'_, S>) -> Result<(), S::Error> {
+        let over = self.pending.waited(|operation, since_ns| {
+            output.now_ns - since_ns > PATIENCE_NS
+                || operation.is_settled(output.settings.mode, &self.inventory, &self.calls)
+        });
+        over.into_iter().try_for_each(|sequence| self.write(sequence, output))
+    }
+
+    /// Writes those for which `wanted` says so, with what is known of them.
+    pub fn write_all<S: RecordSink>(
+        &mut self,
+        wanted: impl Fn(&Operation) -> bool,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
+        let sequences = self.pending.sequences(wanted);
+        sequences.into_iter().try_for_each(|sequence| self.write(sequence, output))
+    }
+
+    fn write<S: RecordSink>(
+        &mut self,
+        sequence: u64,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
+        let Some(operation) = self.pending.remove(sequence) else { return Ok(()) };
+        let link = operation.link;
+        let event = operation.event(
+            self.pid,
+            output.settings.mode,
+            &self.inventory,
+            &self.calls,
+            output.counts,
         );
-        let known = self.kernels.entry(symbol.kernel_object).or_default();
-        known.push(KnownKernel { since_ns: symbol.since_ns, id, name, demangled });
-        known.sort_by_key(|k| k.since_ns);
-    }
-
-    /// The agent of a handle.
-    pub fn known_agent(&self, handle: u64) -> Option<KnownAgent> {
-        self.agents.get(&handle).copied()
-    }
-
-    /// The kernel whose descriptor was at an address at some time: an address can be used again.
-    pub fn kernel(&self, kernel_object: u64, time_ns: u64) -> Option<KnownKernel> {
-        let known = self.kernels.get(&kernel_object)?;
-        // A symbol that was seen only after its first launch counts for that launch too.
-        known.iter().rev().find(|k| k.since_ns <= time_ns).or(known.first()).copied()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reused_address_resolves_by_time() {
-        let mut process = Process::default();
-        let kernel = |since_ns, id| KnownKernel { since_ns, id, name: id, demangled: id };
-        process.kernels.insert(64, vec![kernel(100, 1), kernel(200, 2)]);
-        let at = |time| process.kernel(64, time).map(|k| k.id);
-        assert_eq!([at(50), at(150), at(250)], [Some(1), Some(1), Some(2)]);
-        assert_eq!(process.kernel(65, 150), None);
+        if let Some((_, caller)) = link {
+            self.calls.release(caller);
+        }
+        event.map_or(Ok(()), |event| output.sink.push(event))
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that shims recorded, which wait to learn inside of which probed call they were made.
+//! Calls that a shim recorded, which wait to learn inside of which probed call they were made.
 //!
 //! The shim knows the HSA calls around a call, not the HIP calls: those the probes see, and their
 //! records come when they return. So a call waits until everything has been read that was recorded
@@ -12,7 +12,7 @@ use tracer_common::{
     calls::Call,
 };
 
-use super::calls::Calls;
+use super::calls::RecentCalls;
 
 struct Waiter {
     call: ApiRecord,
@@ -39,16 +39,19 @@ impl Waiter {
     }
 }
 
-/// The calls that wait, by thread, in the order in which they returned.
+/// Calls of one process that wait. Its shim can write very many at once.
+const MOST: usize = 1 << 17;
+
+/// The calls of one process that wait, by thread, in the order in which they returned.
 #[derive(Default)]
-pub struct Waiting {
+pub struct WaitingCalls {
     threads: HashMap<u32, VecDeque<Waiter>>,
     count: usize,
 }
 
-impl Waiting {
+impl WaitingCalls {
     /// A call of thread `tid`, with further `flags`.
-    pub fn add(&mut self, pid: u32, tid: u32, call: &Call, flags: u16, known: &Calls) {
+    pub fn add(&mut self, pid: u32, tid: u32, call: &Call, flags: u16, known: &RecentCalls) {
         let operation = Domain::HSA_API.0 << 16 | u32::from(call.operation);
         let header = Header { kind: kind::API, flags: call.flags | flags, operation, pid, tid };
         let returned = header.flags & (flag::ENTRY_ONLY | flag::OPEN_AT_END) == 0;
@@ -96,32 +99,34 @@ impl Waiting {
         }
     }
 
+    /// Whether so many wait that [`WaitingCalls::settled`] must be called for all of them.
+    pub fn is_full(&self) -> bool {
+        self.count >= MOST
+    }
+
     /// Whether any call needs a request.
     pub fn needs_request(&self) -> bool {
         self.count > 0
             && self.threads.values().any(|waiters| waiters.back().is_some_and(|w| w.request == 0))
     }
 
-    /// Makes a request for all calls that have none. `open` tells the probed calls that a thread has
-    /// open; those that it does not tell of returned before the request.
-    pub fn wait(
-        &mut self,
-        mut open: impl FnMut(u32) -> Vec<ApiRecord>,
-        request: impl FnOnce() -> u64,
-    ) {
-        let new = |waiters: &VecDeque<Waiter>| {
-            waiters.len() - waiters.iter().rev().take_while(|w| w.request == 0).count()
-        };
+    /// Tells the calls that have no request yet what is open around them: `open` tells the probed calls
+    /// that a thread has open. Those that it does not tell of returned before the request that is made
+    /// next.
+    pub fn open_around(&mut self, mut open: impl FnMut(u32) -> Vec<ApiRecord>) {
         for (&tid, waiters) in &mut self.threads {
-            let first = new(waiters);
+            let first = without_request(waiters);
             let open = if first < waiters.len() { open(tid) } else { Vec::new() };
             for waiter in waiters.range_mut(first..) {
                 open.iter().for_each(|f| waiter.adopt(f.correlation_id, f.begin_ns));
             }
         }
-        let request = request();
+    }
+
+    /// Gives all calls that have none this request.
+    pub fn requested(&mut self, request: u64) {
         for waiters in self.threads.values_mut() {
-            let first = new(waiters);
+            let first = without_request(waiters);
             waiters.range_mut(first..).for_each(|waiter| waiter.request = request);
         }
     }
@@ -148,6 +153,11 @@ impl Waiting {
     }
 }
 
+/// Where those begin that have no request.
+fn without_request(waiters: &VecDeque<Waiter>) -> usize {
+    waiters.len() - waiters.iter().rev().take_while(|w| w.request == 0).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,10 +179,10 @@ mod tests {
 
     #[test]
     fn the_innermost_call_around_is_the_parent_however_it_comes() {
-        let mut known = Calls::default();
+        let mut known = RecentCalls::default();
         // Read before the calls inside of it.
         known.add(&hip(1, 100, 200), None);
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingCalls::default();
         for call in [hsa(0, 110, 120), hsa(1, 210, 220), hsa(2, 310, 320), hsa(3, 410, 420)] {
             waiting.add(1, 7, &call, 0, &known);
         }
@@ -180,7 +190,8 @@ mod tests {
             assert_eq!(tid, 7);
             vec![ApiRecord { correlation_id: 4, begin_ns: 400, ..ApiRecord::default() }]
         };
-        waiting.wait(open, || 1);
+        waiting.open_around(open);
+        waiting.requested(1);
         // The inner one first, as they return; one that another tool's thread made is not theirs.
         waiting.returned(&hip(2, 205, 225));
         waiting.returned(&hip(3, 204, 230));
@@ -192,22 +203,22 @@ mod tests {
 
     #[test]
     fn a_parent_that_the_shim_knows_stays() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingCalls::default();
         let inner = Call { parent_id: FIRST_ID + 1, ..hsa(0, 20, 30) };
-        waiting.add(1, 7, &inner, 0, &Calls::default());
+        waiting.add(1, 7, &inner, 0, &RecentCalls::default());
         waiting.returned(&hip(5, 1, 50));
         assert_eq!(parents(&waiting.settled(u64::MAX)), [FIRST_ID + 1]);
     }
 
     #[test]
     fn calls_wait_for_their_own_request() {
-        let mut waiting = Waiting::default();
-        waiting.add(1, 7, &hsa(0, 10, 20), 0, &Calls::default());
+        let mut waiting = WaitingCalls::default();
+        waiting.add(1, 7, &hsa(0, 10, 20), 0, &RecentCalls::default());
         assert!(waiting.needs_request());
-        waiting.wait(|_| Vec::new(), || 1);
+        waiting.requested(1);
         assert!(!waiting.needs_request());
-        waiting.add(1, 7, &hsa(1, 30, 40), 0, &Calls::default());
-        waiting.wait(|_| Vec::new(), || 2);
+        waiting.add(1, 7, &hsa(1, 30, 40), 0, &RecentCalls::default());
+        waiting.requested(2);
         assert_eq!(waiting.settled(1).len(), 1);
         assert_eq!(waiting.settled(1).len(), 0);
         assert_eq!(waiting.settled(2).len(), 1);

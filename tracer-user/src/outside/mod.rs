@@ -22,6 +22,7 @@ use tracer_common::{
     bpf::{BatchRecord, PacketRecord, SignalRecord},
     shim::{Complete, Loss, Symbol},
 };
+use tracer_records::sink::RecordSink;
 
 use crate::{
     clock,
@@ -29,7 +30,6 @@ use crate::{
     join::{Caller, Joiner, Work},
     plan::{Located, Process, ProcessMemory},
     shim::Frame,
-    trace::{TraceError, Writer},
 };
 use code_objects::CodeObjects;
 pub use code_objects::{fuzz_code_object, fuzz_code_object_list};
@@ -124,13 +124,13 @@ impl Outside {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn batch(
+    /// When the sink takes no more.
+    pub fn batch<S: RecordSink>(
         &mut self,
         batch: &BatchRecord,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let BatchRecord { header, time_ns, queue, queue_id, .. } = *batch;
         for (nth, packet) in
             batch.packets.as_flattened().iter().take(batch.count as usize).enumerate()
@@ -147,7 +147,7 @@ impl Outside {
             };
             // What has not been written yet comes with its own doorbell.
             if packet::is_valid(&record) {
-                self.packet(&record, false, joiner, trace)?;
+                self.packet(&record, false, joiner, sink)?;
             }
         }
         Ok(())
@@ -157,14 +157,14 @@ impl Outside {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn packet(
+    /// When the sink takes no more.
+    pub fn packet<S: RecordSink>(
         &mut self,
         record: &PacketRecord,
         own: bool,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let (pid, tid) = (record.header.pid, record.header.tid);
         let target = self.targets.entry(pid).or_default();
         target.newest_ns = target.newest_ns.max(record.time_ns);
@@ -176,7 +176,7 @@ impl Outside {
         match queue.see(record.index, record.time_ns, own, sequence) {
             Sight::Again => return Ok(()),
             Sight::Own(sequence) => {
-                return joiner.owned_outside((pid, sequence), tid, caller, trace);
+                return joiner.owned_outside((pid, sequence), tid, caller, sink);
             }
             Sight::New => self.sequence += 1,
         }
@@ -189,16 +189,16 @@ impl Outside {
             }
         };
         if let Work::Dispatch(dispatch) = &work {
-            target.find_name(pid, dispatch.kernel_object, joiner, trace)?;
+            target.find_name(pid, dispatch.kernel_object, joiner, sink)?;
         }
         let seen = Seen { key: (pid, sequence), time_ns: record.time_ns, queue: key };
-        joiner.seen_outside(seen.key, tid, work, own.then_some(caller), trace)?;
+        joiner.seen_outside(seen.key, tid, work, own.then_some(caller), sink)?;
         match packet::signal(record) {
             // Of others it is not known what their signals held before.
             Some(signal) if own && target.signals.uses(signal, record.earlier_ticks, seen) => {
                 Ok(())
             }
-            _ => joiner.ended_outside(seen.key, None, trace),
+            _ => joiner.ended_outside(seen.key, None, sink),
         }
     }
 
@@ -214,14 +214,14 @@ impl Outside {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn tick(
+    /// When the sink takes no more.
+    pub fn tick<S: RecordSink>(
         &mut self,
         request: u64,
         answered: u64,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let now_ns = clock::now_ns();
         self.requests.push_back((request, now_ns));
         while let Some((_, asked_ns)) = self.requests.pop_front_if(|(asked, _)| *asked <= answered)
@@ -233,9 +233,9 @@ impl Outside {
             let soon =
                 target.unnamed || target.objects.as_ref().is_some_and(CodeObjects::is_unfinished);
             let every_ns = if soon { LOOK_AGAIN_NS } else { LOOK_NS }.max(look_took_ns * PAUSE);
-            target.look(pid, every_ns, joiner, trace)?;
+            target.look(pid, every_ns, joiner, sink)?;
             target.queues.values_mut().for_each(Queue::age);
-            target.settle(self.horizon_ns, now_ns, joiner, trace)?;
+            target.settle(self.horizon_ns, now_ns, joiner, sink)?;
         }
         Ok(())
     }
@@ -251,23 +251,23 @@ impl Outside {
     ///
     /// # Errors
     ///
-    /// When the trace cannot be written.
-    pub fn end(
+    /// When the sink takes no more.
+    pub fn end<S: RecordSink>(
         &mut self,
         pid: u32,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<u64, TraceError> {
+        sink: &mut S,
+    ) -> Result<u64, S::Error> {
         let Some(mut target) = self.targets.remove(&pid) else { return Ok(0) };
         // Twice: what is read the first time counts the second.
         for _ in 0..2 {
-            target.settle(u64::MAX, clock::now_ns(), joiner, trace)?;
+            target.settle(u64::MAX, clock::now_ns(), joiner, sink)?;
         }
         for queue in target.queues.values_mut() {
-            queue.release(joiner, trace)?;
+            queue.release(joiner, sink)?;
         }
         for seen in target.signals.rest() {
-            joiner.ended_outside(seen.key, None, trace)?;
+            joiner.ended_outside(seen.key, None, sink)?;
         }
         Ok(target.queues.values().map(|queue| queue.error_ns).max().unwrap_or(0))
     }
@@ -291,35 +291,35 @@ impl Outside {
 
 impl Target {
     /// Tells the name of a kernel, if it is not known; the code object may have been loaded just now.
-    fn find_name(
+    fn find_name<S: RecordSink>(
         &mut self,
         pid: u32,
         kernel_object: u64,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         if self.kernels.contains(&kernel_object) {
             return Ok(());
         }
-        self.look(pid, LOOK_AGAIN_NS, joiner, trace)?;
+        self.look(pid, LOOK_AGAIN_NS, joiner, sink)?;
         if self.process.is_none() || self.objects.is_none() {
             // Nobody need wait for it.
             self.kernels.insert(kernel_object);
             let symbol = Symbol { kernel_object, ..Symbol::default() };
-            return joiner.frame(pid, 0, Frame::Symbol(symbol, String::new()), trace);
+            return joiner.frame(pid, 0, Frame::Symbol(symbol, String::new()), sink);
         }
         self.unnamed |= !self.kernels.contains(&kernel_object);
         Ok(())
     }
 
     /// Tells the names of kernels that have been loaded, unless that was done less than `every_ns` ago.
-    fn look(
+    fn look<S: RecordSink>(
         &mut self,
         pid: u32,
         every_ns: u64,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let now_ns = clock::now_ns();
         if now_ns.saturating_sub(self.looked_ns) < every_ns.max(self.look_took_ns * PAUSE) {
             return Ok(());
@@ -336,40 +336,40 @@ impl Target {
         for kernel in news.unwrap_or_default() {
             self.kernels.insert(kernel.object);
             let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };
-            joiner.frame(pid, 0, Frame::Symbol(symbol, kernel.name), trace)?;
+            joiner.frame(pid, 0, Frame::Symbol(symbol, kernel.name), sink)?;
         }
         Ok(())
     }
 
     /// Writes what is known of packets with signals, now that all records of before `horizon_ns` have come.
-    fn settle(
+    fn settle<S: RecordSink>(
         &mut self,
         horizon_ns: u64,
         now_ns: u64,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let memory = self.process.as_ref().map(|(_, process)| process as &dyn ProcessMemory);
         let fates = self.signals.settle(horizon_ns, now_ns, memory);
-        fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, trace))?;
+        fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, sink))?;
         // All at once: the error is that of the clock by which they were converted.
         for queue in self.queues.values_mut().filter(|queue| queue.ticks.is_ready()) {
-            queue.release(joiner, trace)?;
+            queue.release(joiner, sink)?;
         }
         Ok(())
     }
 
     /// Takes note of what became of a packet, and writes it if its times will never be known.
-    fn decide(
+    fn decide<S: RecordSink>(
         &mut self,
         fate: Fate,
         joiner: &mut Joiner,
-        trace: &mut Writer,
-    ) -> Result<(), TraceError> {
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let seen = fate.seen;
         let (Some((ticks, read_ns)), Some(queue)) = (fate.ran, self.queues.get_mut(&seen.queue))
         else {
-            return joiner.ended_outside(seen.key, None, trace);
+            return joiner.ended_outside(seen.key, None, sink);
         };
         queue.ticks.started(ticks[0], seen.time_ns);
         queue.ticks.ended(ticks[1], read_ns);
@@ -380,12 +380,16 @@ impl Target {
 
 impl Queue {
     /// Writes what was held, as far as the clock is known.
-    fn release(&mut self, joiner: &mut Joiner, trace: &mut Writer) -> Result<(), TraceError> {
+    fn release<S: RecordSink>(
+        &mut self,
+        joiner: &mut Joiner,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let mut converted = false;
         for (seen, ticks) in std::mem::take(&mut self.held) {
             let complete = self.complete(&seen, ticks);
             converted |= complete.is_some();
-            joiner.ended_outside(seen.key, complete, trace)?;
+            joiner.ended_outside(seen.key, complete, sink)?;
         }
         if converted && let Some(error_ns) = self.ticks.error_ns() {
             self.error_ns = self.error_ns.max(error_ns);

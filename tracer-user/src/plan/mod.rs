@@ -73,7 +73,9 @@ use process::Leads;
 use tables::Live;
 use wrapper::Wrappers;
 
-use crate::{api::capture::CALLS_BACK, discover::Function};
+use tracer_records::api::capture::CALLS_BACK;
+
+use crate::discover::Function;
 
 /// Plans for one kernel.
 #[derive(Clone, Copy, Debug)]

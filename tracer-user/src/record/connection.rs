@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs,
+    ops::Range,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
@@ -23,6 +24,8 @@ pub struct Connection {
     /// The process that it was handed to; none: whichever claims it.
     handed_to: Option<u32>,
     threads: Option<Threads>,
+    /// The ids that it gives to calls.
+    call_ids: Range<u64>,
     /// When it was seen claimed, ns of CLOCK_BOOTTIME.
     seen_ns: Option<u64>,
     /// The program that claimed it is gone.
@@ -34,14 +37,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A memory that the first process to claim it has.
-    pub fn open(memory: Memory, relief: &Relief) -> Self {
+    /// A memory that the first process to claim it has, whose calls get these ids.
+    pub fn open(memory: Memory, call_ids: Range<u64>, relief: &Relief) -> Self {
         let reader = Reader::new(memory);
         relief.watch(&reader);
         Self {
             reader,
             handed_to: None,
             threads: None,
+            call_ids,
             seen_ns: None,
             ended: false,
             dropped: None,
@@ -50,9 +54,9 @@ impl Connection {
     }
 
     /// A memory that was handed to process `pid`.
-    pub fn to(pid: u32, memory: Memory, relief: &Relief) -> Self {
+    pub fn to(pid: u32, memory: Memory, call_ids: Range<u64>, relief: &Relief) -> Self {
         let threads = Threads::of(pid);
-        Self { handed_to: Some(pid), threads, ..Self::open(memory, relief) }
+        Self { handed_to: Some(pid), threads, ..Self::open(memory, call_ids, relief) }
     }
 
     /// The process that has claimed the memory.
@@ -69,6 +73,11 @@ impl Connection {
     /// Whether the program that process `pid` runs has claimed it, or the last that it ran.
     pub fn is_last_of(&self, pid: u32) -> bool {
         self.process() == Some(pid) && (!self.ended || self.dropped.is_some())
+    }
+
+    /// The ids that its shim gives to calls, if it keeps to what was asked of it.
+    pub fn call_ids(&self) -> Range<u64> {
+        self.call_ids.clone()
     }
 
     /// The memory.

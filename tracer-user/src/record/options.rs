@@ -5,7 +5,9 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, ValueEnum};
 use globset::Glob;
 
-use crate::{api, discover::Runtime, join::Mode, plan::Redirected, probe::Method};
+use tracer_records::api;
+
+use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Method};
 
 /// An API whose calls can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -8,10 +8,10 @@ use tracer_common::{
     bpf::Capture,
     calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
 };
+use tracer_records::api;
 
 use super::{Api, Options, redirections::Redirections};
 use crate::{
-    api,
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{
         Binary, Followed, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected,

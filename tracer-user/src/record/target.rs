@@ -5,13 +5,13 @@ use std::{
     fmt,
     sync::Arc,
 };
+use tracer_records::model::{self, Process};
 
 use super::session::Removal;
 use crate::{
     discover::{Changed, FileId, Library, PlannedFile, Subject},
     plan::Followed,
     probe::{Attachment, Site},
-    trace::model::{self, Process},
 };
 
 /// Where a process's GPU times come from.

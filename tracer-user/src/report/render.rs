@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::summary::{Api, ProcessRow, Row, Summary, Times};
 use super::units::{bytes, count, duration, percent, shorten};
 use crate::shown::clean;
-use crate::trace::model::Library;
+use tracer_records::model::Library;
 
 /// The whole report, names shortened so that lines have at most `width` characters.
 pub fn tables(summary: &Summary, width: Option<usize>) -> String {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::trace::model::Process;
+use tracer_records::model::Process;
 
 /// Durations of things of one kind, in ns.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]

@@ -8,11 +8,9 @@ use tracer_common::activity::Domain;
 use tracer_common::bpf::flag;
 
 pub use super::rows::{Api, CopyRow, Loss, ProcessRow, Row, Times};
-use crate::trace::lookup::Direction;
-use crate::trace::model::{
-    ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, Tables, op_flag,
-};
+use crate::trace::lookup::{Direction, Tables};
 use crate::trace::{Reading, Status, Trace, TraceError};
+use tracer_records::model::{ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, op_flag};
 
 /// What a trace adds up to.
 #[derive(Debug, Default, Serialize)]

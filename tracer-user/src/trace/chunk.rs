@@ -6,10 +6,11 @@ use super::TraceError;
 use super::cursor::{Cursor, Stop};
 use super::format::{EventHeader, SectionHeader, StringHeader, section_kind};
 use super::limits::{MAX_STRING, MAX_TABLES};
-use super::model::{Event, Tables};
+use super::lookup::Tables;
 use super::reader::Reading;
 use super::tables::Increment;
 use super::wire;
+use tracer_records::model::Event;
 
 /// An expanded chunk.
 pub struct Chunk<'c, 'a> {

@@ -12,8 +12,8 @@ use super::format::{
     CHUNK_MAGIC, ChunkHeader, FILE_MAGIC, FileHeader, VERSION, checked_part, chunk_kind,
 };
 use super::limits::{MAX_METADATA, MAX_PACKED, MAX_RAW};
-use super::model::{Event, Metadata};
 use super::reader::Reading;
+use tracer_records::model::{Event, Metadata};
 
 /// Where the bytes come from.
 pub trait Input: Read + Seek {}

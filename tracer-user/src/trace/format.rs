@@ -107,13 +107,13 @@ pub struct EventHeader {
 
 /// What an event record is.
 pub mod event_kind {
-    /// [`crate::trace::model::ApiCall`].
+    /// [`tracer_records::model::ApiCall`].
     pub const API: u16 = 1;
-    /// [`crate::trace::model::Dispatch`].
+    /// [`tracer_records::model::Dispatch`].
     pub const DISPATCH: u16 = 2;
-    /// [`crate::trace::model::Copy`].
+    /// [`tracer_records::model::Copy`].
     pub const COPY: u16 = 3;
-    /// [`crate::trace::model::Barrier`].
+    /// [`tracer_records::model::Barrier`].
     pub const BARRIER: u16 = 4;
 }
 

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::model::{Agent, Library, Metadata, Process};
+use tracer_records::model::{Agent, Library, Metadata, Process};
 
 /// Bytes of metadata JSON that a header may announce.
 pub const MAX_METADATA: u32 = 1 << 20;
@@ -68,9 +68,15 @@ fn shorten(text: &mut String, limit: usize) {
     }
 }
 
-impl Process {
-    /// The same within the limits. Of too many libraries the first are kept.
-    pub(super) fn within_limits(mut self) -> Self {
+/// What has texts in it that others chose.
+pub(super) trait WithinLimits {
+    /// The same within the limits.
+    fn within_limits(self) -> Self;
+}
+
+impl WithinLimits for Process {
+    /// Of too many libraries the first are kept.
+    fn within_limits(mut self) -> Self {
         shorten(&mut self.command, MAX_COMMAND);
         shorten(&mut self.gpu_tier, MAX_TEXT);
         self.libraries.truncate(MAX_LIBRARIES);
@@ -82,17 +88,15 @@ impl Process {
     }
 }
 
-impl Agent {
-    /// The same within the limits.
-    pub(super) fn within_limits(mut self) -> Self {
+impl WithinLimits for Agent {
+    fn within_limits(mut self) -> Self {
         shorten(&mut self.name, MAX_TEXT);
         self
     }
 }
 
-impl Metadata {
-    /// The same within the limits.
-    pub(super) fn within_limits(mut self) -> Self {
+impl WithinLimits for Metadata {
+    fn within_limits(mut self) -> Self {
         shorten(&mut self.command, MAX_COMMAND);
         for text in [&mut self.roctap_version, &mut self.host, &mut self.kernel] {
             shorten(text, MAX_TEXT);

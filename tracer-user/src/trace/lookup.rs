@@ -1,11 +1,15 @@
-//! Questions to the tables that every consumer of a trace asks.
+//! The tables of a trace, and the questions to them that every consumer of a trace asks.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use tracer_common::activity::{kind, op};
 
-use super::model::{Copy, Dispatch, StringId, Tables};
-use crate::{demangle::demangle, shown::clean};
+use crate::shown::clean;
+use tracer_records::demangle::demangle;
+use tracer_records::model::{Agent, Copy, Dispatch, Kernel, Process, StringId};
 
 /// What a kernel is called whose name is not known.
 pub const UNKNOWN_KERNEL: &str = "(unknown kernel)";
@@ -39,6 +43,27 @@ impl Direction {
             Self::Unknown => "unknown",
         }
     }
+}
+
+/// Everything that events refer to. Written in pieces while recording, merged when read.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Tables {
+    /// Strings by id.
+    pub strings: HashMap<StringId, String>,
+    /// Names of API operations: (domain, operation id).
+    pub operations: BTreeMap<(u32, u32), StringId>,
+    /// Traced processes by id.
+    pub processes: BTreeMap<u32, Process>,
+    /// Thread names: (process id, thread id).
+    pub threads: BTreeMap<(u32, u32), StringId>,
+    /// Agents: (process id, node id).
+    pub agents: BTreeMap<(u32, u32), Agent>,
+    /// Kernels by kernel id.
+    pub kernels: BTreeMap<u32, Kernel>,
+    /// Losses, summed by (process id or 0, cause). Zero counts are kept: they say "none".
+    pub losses: BTreeMap<(u32, String), u64>,
+    /// What the user should know: soft failures, limits that were hit.
+    pub notices: Vec<String>,
 }
 
 impl Tables {

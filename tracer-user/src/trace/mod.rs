@@ -14,7 +14,6 @@ mod error;
 mod format;
 pub mod limits;
 pub mod lookup;
-pub mod model;
 mod reader;
 mod sink;
 mod tables;

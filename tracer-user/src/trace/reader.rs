@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::TraceError;
 use super::cursor::{Chunk, Cursor, Input, Stop};
-use super::model::{ClockOffsets, Event, Metadata, Tables};
+use super::lookup::Tables;
+use tracer_records::model::{ClockOffsets, Event, Metadata};
 
 /// A trace that can be read, as often as needed.
 pub struct Trace {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::limits::MAX_NOTICES;
-use super::model::{Agent, ClockOffsets, Kernel, Process, StringId, Tables};
+use super::lookup::Tables;
+use tracer_records::model::{Agent, ClockOffsets, Kernel, Process, StringId};
 
 /// What a chunk adds to the [`Tables`], strings aside. Stored as JSON: small beside the events,
 /// readable, and fields can be added without a new version.

@@ -9,12 +9,14 @@ use tracer_common::activity::{ActivityRecord, Domain};
 use super::limits::{
     MARK, MAX_COMMAND, MAX_LIBRARIES, MAX_NOTICES, MAX_STRING, MAX_TEXT, WRITTEN_TABLES, cut,
 };
-use super::model::{
-    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
-    Process, Tables,
-};
+use super::lookup::Tables;
 use super::sink::Sink;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
+use tracer_records::model::{
+    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
+    Process,
+};
+use tracer_records::sink::RecordSink as _;
 
 const CLOCK: ClockOffsets = ClockOffsets { boottime_ns: 9, monotonic_ns: 8, realtime_ns: 7 };
 

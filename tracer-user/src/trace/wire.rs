@@ -8,7 +8,7 @@ use tracer_common::activity::ActivityRecord;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::format::{EventHeader, event_kind};
-use super::model::{ApiCall, Barrier, Copy, Dispatch, Event};
+use tracer_records::model::{ApiCall, Barrier, Copy, Dispatch, Event};
 
 const _: () = assert!(cfg!(target_endian = "little"));
 

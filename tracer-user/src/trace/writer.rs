@@ -14,12 +14,13 @@ use super::format::{
 };
 use super::limits::{
     CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
-    TABLES_TARGET, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, cut,
+    TABLES_TARGET, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, WithinLimits as _, cut,
 };
-use super::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
 use super::sink::{Sink, claim};
 use super::tables::Increment;
 use super::wire;
+use tracer_records::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
+use tracer_records::sink::RecordSink;
 
 /// Writes one trace file.
 ///
@@ -119,40 +120,6 @@ impl Writer {
         })
     }
 
-    /// Adds an event; writes a chunk when about 1 MiB of them is there.
-    pub fn push(&mut self, event: Event) -> Result<(), TraceError> {
-        if self.closed {
-            return Err(self.closed_error());
-        }
-        wire::encode(&mut self.events, &event);
-        self.event_count += 1;
-        if self.events.len() >= CHUNK_TARGET { self.flush_chunk() } else { Ok(()) }
-    }
-
-    /// The id of `text`, the same one for the same text; 0 for the empty text, and for what is left
-    /// out.
-    pub fn string(&mut self, text: &str) -> StringId {
-        let text = &*cut(text, MAX_STRING);
-        if text.is_empty() {
-            return 0;
-        }
-        if let Some(&id) = self.ids.get(text) {
-            return id;
-        }
-        if !self.takes(size_of::<StringHeader>() + text.len()) {
-            return 0;
-        }
-        let id = self.ids.len() as StringId + 1;
-        self.ids.insert(text.into(), id);
-        let header = StringHeader { id: id.into(), bytes: (text.len() as u32).into() };
-        self.strings.extend_from_slice(header.as_bytes());
-        self.strings.extend_from_slice(text.as_bytes());
-        if self.strings.len() >= TABLES_TARGET {
-            self.string_batches.push(std::mem::take(&mut self.strings));
-        }
-        id
-    }
-
     /// Whether there is room for a name or description of so many bytes; if not, counts it.
     fn takes(&mut self, bytes: usize) -> bool {
         let taken = self.taken_bytes + bytes as u64;
@@ -186,70 +153,6 @@ impl Writer {
     /// [`WRITTEN_TABLES`], or those of a process [`WRITTEN_OF_A_PROCESS`].
     pub fn left_out(&self) -> u64 {
         self.left_out
-    }
-
-    /// Adds a process, or replaces what is known of it.
-    pub fn process(&mut self, process_id: u32, process: Process) {
-        let entry = (process_id, process.within_limits());
-        let bytes = weigh(&entry);
-        let described = self.described.entry(process_id).or_default();
-        if *described + bytes as u64 > WRITTEN_OF_A_PROCESS {
-            self.left_out += 1;
-            return;
-        }
-        *described += bytes as u64;
-        if self.takes(bytes) {
-            self.increase(bytes, |increment| {
-                increment.processes.retain(|(known, _)| *known != process_id);
-                increment.processes.push(entry);
-            });
-        }
-    }
-
-    /// Adds or replaces the name of a thread.
-    pub fn thread(&mut self, process_id: u32, thread_id: u32, name: &str) {
-        let name = self.string(name);
-        self.describe((process_id, thread_id, name), |increment, entry| {
-            increment.threads.push(entry);
-        });
-    }
-
-    /// Adds an agent of a process.
-    pub fn agent(&mut self, process_id: u32, node_id: u32, agent: Agent) {
-        self.describe((process_id, node_id, agent.within_limits()), |increment, entry| {
-            increment.agents.push(entry);
-        });
-    }
-
-    /// Adds a kernel symbol. Before the first event that refers to it, so that a trace that was cut
-    /// off has it too.
-    pub fn kernel(&mut self, kernel_id: u32, kernel: Kernel) {
-        self.describe((kernel_id, kernel), |increment, entry| increment.kernels.push(entry));
-    }
-
-    /// Adds the name of an API operation. As with [`Writer::kernel`], before it is referred to.
-    pub fn operation(&mut self, domain: u32, operation: u32, name: &str) {
-        let name = self.string(name);
-        self.describe((domain, operation, name), |increment, entry| {
-            increment.operations.push(entry);
-        });
-    }
-
-    /// Adds `count` to the losses of a process (0: of no certain one) by `cause`. A count of 0 is
-    /// kept too: it says that nothing was lost in this way.
-    pub fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
-        let cause = cut(cause, MAX_TEXT);
-        let bytes = weigh(&(process_id, &cause, count));
-        self.increase(bytes, |increment| increment.loss(process_id, &cause, count));
-    }
-
-    /// Adds something that the user should know. The same text is kept once.
-    pub fn notice(&mut self, text: &str) {
-        let text = cut(text, MAX_TEXT);
-        if self.notices.len() < MAX_NOTICES && !self.notices.iter().any(|n| *n == text) {
-            self.notices.push(text.clone().into_owned());
-            self.increase(weigh(&text), |increment| increment.notices.push(text.into_owned()));
-        }
     }
 
     /// Events that were written so far, without those of the open chunk.
@@ -368,6 +271,96 @@ impl Writer {
 
     fn closed_error(&self) -> TraceError {
         TraceError::Closed { path: self.path.clone() }
+    }
+}
+
+impl RecordSink for Writer {
+    type Error = TraceError;
+
+    fn push(&mut self, event: Event) -> Result<(), Self::Error> {
+        if self.closed {
+            return Err(self.closed_error());
+        }
+        wire::encode(&mut self.events, &event);
+        self.event_count += 1;
+        if self.events.len() >= CHUNK_TARGET { self.flush_chunk() } else { Ok(()) }
+    }
+
+    fn string(&mut self, text: &str) -> StringId {
+        let text = &*cut(text, MAX_STRING);
+        if text.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.ids.get(text) {
+            return id;
+        }
+        if !self.takes(size_of::<StringHeader>() + text.len()) {
+            return 0;
+        }
+        let id = self.ids.len() as StringId + 1;
+        self.ids.insert(text.into(), id);
+        let header = StringHeader { id: id.into(), bytes: (text.len() as u32).into() };
+        self.strings.extend_from_slice(header.as_bytes());
+        self.strings.extend_from_slice(text.as_bytes());
+        if self.strings.len() >= TABLES_TARGET {
+            self.string_batches.push(std::mem::take(&mut self.strings));
+        }
+        id
+    }
+
+    fn kernel(&mut self, kernel_id: u32, kernel: Kernel) {
+        self.describe((kernel_id, kernel), |increment, entry| increment.kernels.push(entry));
+    }
+
+    fn operation(&mut self, domain: u32, operation: u32, name: &str) {
+        let name = self.string(name);
+        self.describe((domain, operation, name), |increment, entry| {
+            increment.operations.push(entry);
+        });
+    }
+
+    fn process(&mut self, process_id: u32, process: Process) {
+        let entry = (process_id, process.within_limits());
+        let bytes = weigh(&entry);
+        let described = self.described.entry(process_id).or_default();
+        if *described + bytes as u64 > WRITTEN_OF_A_PROCESS {
+            self.left_out += 1;
+            return;
+        }
+        *described += bytes as u64;
+        if self.takes(bytes) {
+            self.increase(bytes, |increment| {
+                increment.processes.retain(|(known, _)| *known != process_id);
+                increment.processes.push(entry);
+            });
+        }
+    }
+
+    fn thread(&mut self, process_id: u32, thread_id: u32, name: &str) {
+        let name = self.string(name);
+        self.describe((process_id, thread_id, name), |increment, entry| {
+            increment.threads.push(entry);
+        });
+    }
+
+    fn agent(&mut self, process_id: u32, node_id: u32, agent: Agent) {
+        self.describe((process_id, node_id, agent.within_limits()), |increment, entry| {
+            increment.agents.push(entry);
+        });
+    }
+
+    fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
+        let cause = cut(cause, MAX_TEXT);
+        let bytes = weigh(&(process_id, &cause, count));
+        self.increase(bytes, |increment| increment.loss(process_id, &cause, count));
+    }
+
+    fn notice(&mut self, text: &str) {
+        let text = cut(text, MAX_TEXT);
+        if self.notices.len() < MAX_NOTICES && !self.notices.iter().any(|n| *n == text) {
+            self.notices.push(text.clone().into_owned());
+            self.increase(weigh(&text), |increment| increment.notices.push(text.into_owned()));
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use roctap::trace::Writer;
-use roctap::trace::model::{
+use tracer_common::activity::{ActivityRecord, Domain, kind, op};
+use tracer_common::bpf::flag;
+use tracer_records::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
     Process, op_flag,
 };
-use tracer_common::activity::{ActivityRecord, Domain, kind, op};
-use tracer_common::bpf::flag;
+use tracer_records::sink::RecordSink as _;
 
 /// When the recording began, ns.
 const T0: u64 = 5_000_000_000;

@@ -1,4 +1,4 @@
-//! Generates `tracer-user/src/api/generated.rs`, the table of HIP and HSA functions.
+//! Generates `tracer-records/src/api/generated.rs`, the table of HIP and HSA functions.
 //!
 //! The facts come from what is installed: prototypes and enumerations from the C headers as clang
 //! parses them (`-ast-dump=json`), sizes from clang too, exported symbols from `nm -D`. Nothing is
@@ -28,7 +28,7 @@ pub fn run() -> Result<()> {
     let table = functions::table(&headers, &hip, &hsa)?;
     let version = package_version("libamdhip64-dev").unwrap_or_else(|| "of unknown version".into());
 
-    let output = root.join("tracer-user/src/api/generated.rs");
+    let output = root.join("tracer-records/src/api/generated.rs");
     std::fs::write(&output, emit::source(&table, &version))
         .with_context(|| format!("write {}", output.display()))?;
 

@@ -8,13 +8,12 @@ use std::{
 };
 
 use e2e::{Scene, roctap_bin};
-use roctap::trace::{
-    Writer,
-    model::{
-        Agent, ApiCall, ClockOffsets, Dispatch, Event, Kernel, Library, Metadata, Process, op_flag,
-    },
-};
+use roctap::trace::Writer;
 use tracer_common::activity::{ActivityRecord, Domain, op};
+use tracer_records::model::{
+    Agent, ApiCall, ClockOffsets, Dispatch, Event, Kernel, Library, Metadata, Process, op_flag,
+};
+use tracer_records::sink::RecordSink as _;
 
 /// What a program may call itself: it clears the screen, sets the title, writes lines that look like
 /// roctap's, and turns the direction of writing.

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 
 use anyhow::Context as _;
 use tracer_common::{bpf::phase, calls::tables};
+use tracer_records::model;
+use tracer_records::sink::RecordSink as _;
 
 use super::Session;
 use crate::{
@@ -15,7 +17,6 @@ use crate::{
         Gpu,
         target::{Planned, Target, Tier},
     },
-    trace::model,
 };
 
 /// Whether a probe is in vain where the shim records calls. Functions for images keep theirs: they are
@@ -105,7 +106,7 @@ impl Session {
             self.programs.forget(pid);
         }
         // The shims of others have gone on writing.
-        self.take_frames(|_| {})?;
+        self.take_frames(|_, _| {})?;
         attached
     }
 
@@ -149,7 +150,7 @@ impl Session {
     ) -> anyhow::Result<()> {
         let pid = subject.pid();
         if self.targets.get(&pid).is_some_and(|former| !former.is_alive()) {
-            self.take_frames(|_| {})?;
+            self.take_frames(|_, _| {})?;
             self.end_connections(pid);
             self.bury(pid);
         }

@@ -1,17 +1,15 @@
 //! Draining: records from the BPF rings, frames from the shims.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tracer_common::bpf::{
     ApiRecord, BatchRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
 };
+use tracer_records::sink::RecordSink as _;
 use zerocopy::FromBytes as _;
 
 use super::Session;
-use crate::{clock, discover, shim::Frame, trace::Writer};
+use crate::{clock, discover, join::SeenThreads, shim::Frame, trace::Writer};
 
 /// How often chunks are written.
 const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
@@ -24,10 +22,10 @@ impl Session {
         let records = self.reader.take(timeout)?;
         // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
         // also because of calls, which wait for records of calls around them.
-        self.take_frames(|_| {})?;
+        self.take_frames(|_, _| {})?;
         self.take_records(&records, |_| {})?;
         self.settle_calls(self.reader.answered())?;
-        self.take_frames(|_| {})?;
+        self.take_frames(|_, _| {})?;
         self.ask_for_calls();
         self.take_over();
         self.beat();
@@ -49,12 +47,12 @@ impl Session {
 
     /// Takes everything that is there.
     pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
-        self.take_frames(|_| {})?;
+        self.take_frames(|_, _| {})?;
         self.ask_for_calls();
         let records = self.reader.take_all()?;
         self.take_records(&records, |_| {})?;
         self.settle_calls(self.reader.answered())?;
-        self.take_frames(|_| {})
+        self.take_frames(|_, _| {})
     }
 
     fn ask_for_calls(&mut self) {
@@ -114,13 +112,16 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn take_frames(&mut self, mut on_call: impl FnMut(u64)) -> anyhow::Result<()> {
+    pub(super) fn take_frames(&mut self, mut on_call: impl FnMut(u32, u64)) -> anyhow::Result<()> {
         let (joiner, trace) = (&mut self.joiner, &mut self.trace);
         let mut result = Ok(());
         for connection in &mut self.connections {
+            if let Some(pid) = connection.pid() {
+                joiner.shim_ids(pid, connection.call_ids());
+            }
             connection.drain(|pid, tid, frame| {
                 if let Frame::Call(call) = &frame {
-                    on_call(call.correlation_id);
+                    on_call(pid, call.correlation_id);
                 }
                 if result.is_ok() {
                     result = joiner.frame(pid, tid, frame, trace);
@@ -132,8 +133,8 @@ impl Session {
 }
 
 /// Names a thread that was not seen before.
-pub(super) fn see_thread(threads: &mut HashMap<u32, u32>, trace: &mut Writer, pid: u32, tid: u32) {
-    if threads.insert(tid, pid).is_none() {
+pub(super) fn see_thread(threads: &mut SeenThreads, trace: &mut Writer, pid: u32, tid: u32) {
+    if threads.is_new(pid, tid) {
         trace.thread(pid, tid, &discover::thread_name(pid, tid));
     }
 }

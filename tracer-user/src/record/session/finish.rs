@@ -9,9 +9,10 @@ use std::{
 
 use anyhow::Context as _;
 use tracer_common::{
-    bpf::{Loss, flag, phase},
+    bpf::{ApiRecord, Loss, flag, phase},
     shim::{self, control},
 };
+use tracer_records::sink::RecordSink as _;
 
 use super::{Session, outside::UNKNOWN_TABLES};
 use crate::{
@@ -113,9 +114,11 @@ impl Session {
         let mut returned = HashSet::new();
         let records = self.reader.take_all()?;
         self.take_records(&records, |call| {
-            returned.insert(call.correlation_id);
+            returned.insert((call.header.pid, call.correlation_id));
         })?;
-        for call in open.into_iter().filter(|call| !returned.contains(&call.correlation_id)) {
+        let returned =
+            |call: &ApiRecord| returned.contains(&(call.header.pid, call.correlation_id));
+        for call in open.into_iter().filter(|call| !returned(call)) {
             self.joiner.api(&call, &mut self.trace)?;
         }
         Ok(())
@@ -126,11 +129,11 @@ impl Session {
     fn take_open_shim_calls(&mut self) -> anyhow::Result<()> {
         let open: Vec<_> = self.connections.iter_mut().flat_map(Connection::open_calls).collect();
         let mut returned = HashSet::new();
-        self.take_frames(|id| {
-            returned.insert(id);
+        self.take_frames(|pid, id| {
+            returned.insert((pid, id));
         })?;
         for (pid, tid, call) in open {
-            if !returned.contains(&call.correlation_id) {
+            if !returned.contains(&(pid, call.correlation_id)) {
                 self.joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
             }
         }
@@ -199,6 +202,14 @@ impl Session {
         let counts = self.joiner.counts();
         losses.push((0, "GPU operations: no completion seen".to_owned(), counts.incomplete));
         losses.push((0, "GPU operations: enqueue record lost".to_owned(), counts.orphans));
+        for (cause, count) in [
+            ("GPU operations: given up, too many of one process without an end", counts.given_up),
+            ("HSA calls: their HIP call not looked for, too many of one process", counts.unplaced),
+            ("shim records: of another process's calls", counts.foreign),
+            ("agents and kernels: beyond 64 MiB of names of one process", counts.left_out),
+        ] {
+            losses.push((0, cause.to_owned(), count));
+        }
         let outside =
             self.outside.losses().map(|(cause, count)| (0, cause.describe().to_owned(), count));
         losses.extend(outside);

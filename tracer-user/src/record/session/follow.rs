@@ -6,6 +6,8 @@ use std::{
 };
 
 use tracer_common::bpf::{LifeRecord, flag, kind};
+use tracer_records::model::Process;
+use tracer_records::sink::RecordSink as _;
 
 use super::{Session, drain::SCAN_INTERVAL};
 use crate::{
@@ -16,7 +18,6 @@ use crate::{
         pause::Pause,
         target::{Planned, Target, Tier},
     },
-    trace::model::Process,
 };
 
 /// How long libraries are looked for in one go.
@@ -54,7 +55,7 @@ impl Session {
         }
         target.forget_stale();
         self.trace.process(pid, target.info.clone());
-        self.take_frames(|_| {})?;
+        self.take_frames(|_, _| {})?;
         let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
         connections.for_each(|connection| connection.ended_at(time_ns));
         self.end_outside(pid)?;

@@ -4,8 +4,9 @@ use std::{os::fd::AsRawFd as _, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use tracer_common::shim::attach_status;
+use tracer_records::sink::RecordSink as _;
 
-use super::{Session, first_call_id};
+use super::{Session, call_ids};
 use crate::{
     clock,
     discover::{self, Ended, SHIM_FILE_NAME, Subject},
@@ -109,8 +110,7 @@ impl Session {
         let beat = || self.connections.iter().for_each(Connection::beat);
         let request = Request { process: subject, entry, attach, meanwhile: &beat };
         let (programs, relief, layout) = (&self.programs, &self.relief, self.layout);
-        let (words, first_id) =
-            (self.selection.shim_calls(), first_call_id(self.connections.len()));
+        let (words, ids) = (self.selection.shim_calls(), call_ids(self.connections.len()));
         let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {
             let site = subject.by_number(|pid| -> anyhow::Result<_> {
                 let (path, offset) = match (loaded, &handed.library) {
@@ -126,8 +126,8 @@ impl Session {
                 Ok(site)
             })?;
             let memory = Memory::adopt(handed.memory, layout)?;
-            memory.want_calls(&words, first_id);
-            let connection = Connection::to(pid, memory, relief);
+            memory.want_calls(&words, ids.start);
+            let connection = Connection::to(pid, memory, ids.clone(), relief);
             // The shim looks whether it is read before it records.
             connection.beat();
             Ok((connection, site))

@@ -12,8 +12,9 @@ mod watch;
 pub use takeover::Removal;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -22,6 +23,8 @@ use tracer_common::{
     calls::{FIRST_ID, ID_BITS},
     shim::Layout,
 };
+use tracer_records::model::Metadata;
+use tracer_records::sink::RecordSink as _;
 
 use super::{
     Gpu, Options,
@@ -31,11 +34,11 @@ use super::{
 };
 use crate::{
     clock,
-    join::{Counts, Joiner},
+    join::{Counts, Joiner, SeenThreads},
     outside::Outside,
     probe::{self, Attachment, Follow, Method, Programs, Settings},
     shim::{Memory, MemoryError, Relief, Shim},
-    trace::{Writer, model::Metadata},
+    trace::Writer,
 };
 
 /// A recording in progress.
@@ -51,8 +54,8 @@ pub struct Session {
     doorbells: attach::Plans<Doorbells>,
     outside: Outside,
     targets: BTreeMap<u32, Target>,
-    /// Thread → process, of every thread that was seen.
-    threads: HashMap<u32, u32>,
+    /// Every thread that was seen.
+    threads: SeenThreads,
     gpu: Gpu,
     layout: Layout,
     shim: Option<Shim>,
@@ -102,8 +105,9 @@ impl Session {
         let connections = (0..memories)
             .map(|index| {
                 let memory = Memory::create(layout)?;
-                memory.want_calls(&words, first_call_id(index as usize));
-                Ok(Connection::open(memory, &relief))
+                let ids = call_ids(index as usize);
+                memory.want_calls(&words, ids.start);
+                Ok(Connection::open(memory, ids, &relief))
             })
             .collect::<Result<_, MemoryError>>()?;
         let life = programs.attach_life()?;
@@ -120,7 +124,7 @@ impl Session {
             doorbells: BTreeMap::new(),
             outside: Outside::default(),
             targets: BTreeMap::new(),
-            threads: HashMap::new(),
+            threads: SeenThreads::default(),
             gpu: options.gpu,
             layout,
             shim,
@@ -181,9 +185,10 @@ impl Session {
     }
 }
 
-/// Where the ids of the calls of the `index`-th shared memory begin.
-fn first_call_id(index: usize) -> u64 {
-    FIRST_ID + ((index as u64) << ID_BITS)
+/// The ids of the calls of the `index`-th shared memory.
+fn call_ids(index: usize) -> Range<u64> {
+    let first = FIRST_ID + ((index as u64) << ID_BITS);
+    first..first + (1 << ID_BITS)
 }
 
 fn metadata() -> Metadata {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tracer_common::bpf::{BatchRecord, Header, PacketRecord};
+use tracer_records::sink::RecordSink as _;
 
 use super::{Session, attach::remember, drain::see_thread};
 use crate::{

@@ -1,10 +1,8 @@
 //! What a trace is made of, independent of how it is stored.
 //!
 //! The unit is the 64-byte roctracer [`ActivityRecord`]; what does not fit in it stands beside it.
-//! Ids of strings, processes and so on are resolved through the [`Tables`] of the trace. All times
-//! are nanoseconds of CLOCK_BOOTTIME.
-
-use std::collections::{BTreeMap, HashMap};
+//! Ids of strings, processes and so on are resolved through the tables of the trace. All times are
+//! nanoseconds of CLOCK_BOOTTIME.
 
 use serde::{Deserialize, Serialize};
 use tracer_common::activity::ActivityRecord;
@@ -67,7 +65,7 @@ pub struct Dispatch {
     pub process_id: u32,
     /// [`StringId`] of the demangled name.
     pub demangled: StringId,
-    /// Key of [`Tables::kernels`]; 0 when unknown.
+    /// The kernel's key in the table of kernels; 0 when unknown.
     pub kernel_id: u32,
     /// The operation's number in the trace, ascending in the order of enqueueing on each thread.
     pub dispatch_id: u64,
@@ -135,27 +133,6 @@ pub mod op_flag {
     /// The times are ticks of the GPU, converted by an estimate of roctap's own and not by the runtime:
     /// they can be off by [`super::Process::clock_error_ns`].
     pub const ESTIMATED_TIMES: u16 = 1 << 3;
-}
-
-/// Everything that events refer to. Written in pieces while recording, merged when read.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Tables {
-    /// Strings by id.
-    pub strings: HashMap<StringId, String>,
-    /// Names of API operations: (domain, operation id).
-    pub operations: BTreeMap<(u32, u32), StringId>,
-    /// Traced processes by id.
-    pub processes: BTreeMap<u32, Process>,
-    /// Thread names: (process id, thread id).
-    pub threads: BTreeMap<(u32, u32), StringId>,
-    /// Agents: (process id, node id).
-    pub agents: BTreeMap<(u32, u32), Agent>,
-    /// Kernels by kernel id.
-    pub kernels: BTreeMap<u32, Kernel>,
-    /// Losses, summed by (process id or 0, cause). Zero counts are kept: they say "none".
-    pub losses: BTreeMap<(u32, String), u64>,
-    /// What the user should know: soft failures, limits that were hit.
-    pub notices: Vec<String>,
 }
 
 /// A traced process.

@@ -1,0 +1,54 @@
+//! How is joined, and what was.
+
+/// How operations find the calls that launched them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum Mode {
+    /// By the dispatch probe; by time where a link was lost.
+    #[default]
+    Exact,
+    /// By time alone.
+    Time,
+    /// By the dispatch probe, comparing each answer with that by time.
+    Check,
+}
+
+/// What has been joined so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// API calls.
+    pub calls: u64,
+    /// HIP calls that launch kernels.
+    pub launches: u64,
+    /// Kernel dispatches.
+    pub dispatches: u64,
+    /// Copies.
+    pub copies: u64,
+    /// Barriers.
+    pub barriers: u64,
+    /// Operations that were enqueued and never seen to complete.
+    pub incomplete: u64,
+    /// Dispatches that were seen from outside, where most completions are not seen.
+    pub outside: u64,
+    /// Of these, without a completion; not in `incomplete`.
+    pub untimed: u64,
+    /// Completions whose operation is not known: its record was lost.
+    pub orphans: u64,
+    /// Operations that were joined by time.
+    pub by_time: u64,
+    /// Operations without a call.
+    pub without_call: u64,
+    /// Of the mode [`Mode::Check`]: answers that were compared, and those that differed.
+    pub compared: u64,
+    /// See `compared`.
+    pub differing: u64,
+    /// Operations that were given up since too many of their process were not complete. They are in the
+    /// trace, and in `incomplete`, as far as they were known.
+    pub given_up: u64,
+    /// Calls that were written before it was known inside of which call they were made, since too many of
+    /// their process waited for that.
+    pub unplaced: u64,
+    /// Records that named calls of another process.
+    pub foreign: u64,
+    /// Agents and kernels that were told beyond what one process may.
+    pub left_out: u64,
+}

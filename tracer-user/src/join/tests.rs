@@ -1,0 +1,294 @@
+//! The joiner, with processes that say what they like, in any order.
+
+use std::{collections::HashMap, convert::Infallible};
+
+use tracer_common::{
+    activity::Domain,
+    bpf::{ApiRecord, Header, LinkRecord, flag, kind},
+    calls::{Call, FIRST_ID, ID_BITS},
+    shim::{Complete, Dispatch as Announced, Symbol},
+};
+use tracer_records::{
+    model::{Agent, Dispatch, Event, Kernel, Process, StringId},
+    sink::RecordSink,
+};
+
+use super::*;
+
+const HONEST: u32 = 1;
+const HOSTILE: u32 = 2;
+/// A thread of the honest process.
+const THREAD: u32 = 11;
+
+/// Keeps what it takes.
+#[derive(Default)]
+struct Kept {
+    events: Vec<Event>,
+    strings: HashMap<String, StringId>,
+}
+
+impl RecordSink for Kept {
+    type Error = Infallible;
+
+    fn push(&mut self, event: Event) -> Result<(), Infallible> {
+        self.events.push(event);
+        Ok(())
+    }
+
+    fn string(&mut self, text: &str) -> StringId {
+        let new = self.strings.len() as StringId + 1;
+        *self.strings.entry(text.to_owned()).or_insert(new)
+    }
+
+    fn kernel(&mut self, _: u32, _: Kernel) {}
+    fn operation(&mut self, _: u32, _: u32, _: &str) {}
+    fn process(&mut self, _: u32, _: Process) {}
+    fn thread(&mut self, _: u32, _: u32, _: &str) {}
+    fn agent(&mut self, _: u32, _: u32, _: Agent) {}
+    fn loss(&mut self, _: u32, _: &str, _: u64) {}
+    fn notice(&mut self, _: &str) {}
+}
+
+struct Scene {
+    joiner: Joiner,
+    kept: Kept,
+}
+
+impl Scene {
+    fn new(mode: Mode) -> Self {
+        let mut joiner = Joiner::new(mode);
+        for pid in [HONEST, HOSTILE] {
+            joiner.shim_ids(pid, first_id(pid)..first_id(pid + 1));
+        }
+        Self { joiner, kept: Kept::default() }
+    }
+
+    fn frame(&mut self, pid: u32, tid: u32, frame: Frame) {
+        self.joiner.frame(pid, tid, frame, &mut self.kept).unwrap();
+    }
+
+    /// An agent and a kernel, so that nothing is waited for but what a test is about.
+    fn describe(&mut self, pid: u32) {
+        self.frame(pid, 0, Frame::Agent(shim::Agent { device_type: 1, ..Default::default() }));
+        self.frame(pid, 0, Frame::Symbol(Symbol::default(), "kernel".to_owned()));
+    }
+
+    fn enqueue(&mut self, pid: u32, tid: u32, sequence: u64, enqueue_ns: u64) {
+        let dispatch = Announced { sequence, enqueue_ns, ..Announced::default() };
+        self.frame(pid, tid, Frame::Dispatch(dispatch));
+    }
+
+    fn complete(&mut self, pid: u32, sequence: u64) {
+        let complete = Complete { sequence, start_ns: 1 << 40, end_ns: 2 << 40 };
+        self.frame(pid, 0, Frame::Complete(complete));
+    }
+
+    fn link(&mut self, pid: u32, sequence: u64, correlation_id: u64, operation: u32) {
+        let header = Header { kind: kind::LINK, flags: flag::OWN, operation, pid, tid: THREAD };
+        let link = LinkRecord { header, sequence, correlation_id, ..Default::default() };
+        self.joiner.link(&link, &mut self.kept).unwrap();
+    }
+
+    /// `hipLaunchKernel` on a stream, by thread [`THREAD`].
+    fn launch(&mut self, pid: u32, id: u64, [begin_ns, end_ns]: [u64; 2], stream: u64) {
+        let header = Header {
+            kind: kind::API,
+            flags: flag::STACK_ARGS,
+            operation: launch(),
+            pid,
+            tid: THREAD,
+        };
+        let call = ApiRecord {
+            header,
+            correlation_id: id,
+            begin_ns,
+            end_ns,
+            extra: [0, stream, 0],
+            ..ApiRecord::default()
+        };
+        self.joiner.api(&call, &mut self.kept).unwrap();
+    }
+
+    /// An HSA call that a shim says thread [`THREAD`] made.
+    fn tell_call(&mut self, pid: u32, id: u64, [begin_ns, end_ns]: [u64; 2]) {
+        let call = Call { correlation_id: first_id(pid) + id, begin_ns, end_ns, ..Call::default() };
+        self.joiner.shim_call(pid, THREAD, &call, 0);
+    }
+
+    fn settle_calls(&mut self) {
+        self.joiner.settle_calls(u64::MAX, &mut self.kept, |_, _, _| {}).unwrap();
+    }
+
+    fn dispatches_so_far(&self) -> u64 {
+        self.joiner.counts().dispatches
+    }
+
+    fn finish(mut self) -> Vec<Event> {
+        self.joiner.finish(&mut self.kept).unwrap();
+        self.kept.events
+    }
+}
+
+fn first_id(pid: u32) -> u64 {
+    FIRST_ID + (u64::from(pid) << ID_BITS)
+}
+
+fn launch() -> u32 {
+    let operation = api::by_name("hipLaunchKernel").unwrap();
+    Domain::HIP_API.0 << 16 | u32::from(operation.id)
+}
+
+fn dispatches(events: &[Event], of: u32) -> Vec<Dispatch> {
+    let of_process = |event: &Event| match event {
+        Event::Dispatch(dispatch) if dispatch.process_id == of => Some(*dispatch),
+        _ => None,
+    };
+    events.iter().filter_map(of_process).collect()
+}
+
+#[test]
+fn what_never_completes_is_given_up() {
+    const MANY: u64 = 300_000;
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HONEST);
+    scene.enqueue(HONEST, THREAD, 5, 100);
+    for sequence in 0..MANY {
+        scene.enqueue(HOSTILE, THREAD, sequence, 100);
+    }
+    assert!(scene.dispatches_so_far() > MANY / 2, "{}", scene.dispatches_so_far());
+    scene.link(HONEST, 5, 7, launch());
+    scene.launch(HONEST, 7, [90, 110], 3);
+    scene.complete(HONEST, 5);
+    let events = scene.finish();
+    assert_eq!(dispatches(&events, HOSTILE).len() as u64, MANY, "all are in the trace");
+    let [honest] = dispatches(&events, HONEST)[..] else { panic!("one") };
+    assert_eq!((honest.record.end_ns, honest.record.correlation_id, honest.flags), (2 << 40, 7, 0));
+}
+
+#[test]
+fn a_shim_tells_of_its_own_threads_alone() {
+    let mut scene = Scene::new(Mode::Exact);
+    scene.launch(HONEST, 7, [90, 110], 3);
+    // Around everything, just around the launch, and very many.
+    scene.tell_call(HOSTILE, 1, [0, u64::MAX - 1]);
+    scene.tell_call(HOSTILE, 2, [95, 105]);
+    for id in 3..10_000 {
+        scene.tell_call(HOSTILE, id, [200, 210]);
+    }
+    scene.settle_calls();
+    scene.launch(HONEST, 8, [190, 220], 3);
+    scene.settle_calls();
+    scene.describe(HONEST);
+    // Its link was lost: the call is found by time.
+    scene.enqueue(HONEST, THREAD, 5, 100);
+    scene.complete(HONEST, 5);
+    let events = scene.finish();
+    let [honest] = dispatches(&events, HONEST)[..] else { panic!("one") };
+    assert_eq!(honest.record.correlation_id, 7);
+    for event in &events {
+        if let Event::Api(call) = event {
+            assert_eq!(call.parent_id, 0, "{call:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_known_however_late_the_kernel_ends() {
+    for call_first in [false, true] {
+        let mut scene = Scene::new(Mode::Exact);
+        scene.describe(HONEST);
+        if call_first {
+            scene.launch(HONEST, 7, [90, 110], 3);
+        }
+        scene.enqueue(HONEST, THREAD, 5, 100);
+        scene.link(HONEST, 5, 7, launch());
+        if !call_first {
+            scene.launch(HONEST, 7, [90, 110], 3);
+        }
+        // 60 s, in which the thread goes on.
+        for tenth in 1..600 {
+            let now_ns = tenth * 100_000_000;
+            scene.launch(HONEST, 100 + tenth, [now_ns, now_ns + 10], 4);
+            scene.joiner.tick(now_ns, &mut scene.kept).unwrap();
+        }
+        scene.complete(HONEST, 5);
+        let events = scene.finish();
+        let [dispatch] = dispatches(&events, HONEST)[..] else { panic!("one") };
+        assert_eq!((dispatch.stream, dispatch.record.correlation_id), (3, 7));
+    }
+}
+
+#[test]
+fn links_and_completions_of_nothing_are_given_up() {
+    const MANY: u64 = 300_000;
+    let mut scene = Scene::new(Mode::Exact);
+    for sequence in 0..MANY {
+        scene.link(HOSTILE, sequence, 7, launch());
+        scene.complete(HOSTILE, MANY + sequence);
+    }
+    let given_up = scene.joiner.counts().given_up;
+    assert!(given_up >= 2 * MANY - pending::MOST as u64, "{given_up}");
+    assert!(scene.finish().is_empty());
+}
+
+#[test]
+fn calls_that_wait_are_bounded() {
+    const MANY: u64 = 300_000;
+    let mut scene = Scene::new(Mode::Exact);
+    for id in 0..MANY {
+        let call = Call { correlation_id: first_id(HOSTILE) + id, ..Call::default() };
+        scene.frame(HOSTILE, id as u32, Frame::Call(call));
+    }
+    let Counts { calls, unplaced, .. } = scene.joiner.counts();
+    assert!(calls >= MANY / 2 && calls == unplaced, "{calls} {unplaced}");
+    scene.settle_calls();
+    assert_eq!(scene.finish().len() as u64, MANY, "all are in the trace");
+}
+
+/// Whoever looks for a call by its id finds none of another process.
+#[test]
+fn nobody_names_the_calls_of_another_process() {
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HOSTILE);
+    let not_its_own = [first_id(HONEST), first_id(HOSTILE + 1), u64::MAX, 7];
+    for id in not_its_own {
+        for (correlation_id, parent_id) in [(id, 0), (first_id(HOSTILE), id)] {
+            let call = Call { correlation_id, parent_id, ..Call::default() };
+            scene.frame(HOSTILE, THREAD, Frame::Call(call));
+        }
+    }
+    scene.settle_calls();
+    let hsa = Domain::HSA_API.0 << 16;
+    let links = [(first_id(HONEST), hsa), (u64::MAX, hsa), (first_id(HOSTILE), launch())];
+    for (sequence, (id, operation)) in (0..).zip(links) {
+        scene.enqueue(HOSTILE, THREAD, sequence, 100);
+        scene.link(HOSTILE, sequence, id, operation);
+        scene.complete(HOSTILE, sequence);
+    }
+    scene.enqueue(HOSTILE, THREAD, 9, 100);
+    scene.link(HOSTILE, 9, first_id(HOSTILE), hsa);
+    scene.complete(HOSTILE, 9);
+    assert_eq!(scene.joiner.counts().foreign, 2 * 4 + 3);
+    let events = scene.finish();
+    assert_eq!(events.len(), 4, "no call");
+    let ids =
+        dispatches(&events, HOSTILE).iter().map(|d| d.record.correlation_id).collect::<Vec<_>>();
+    assert_eq!(ids, [0, 0, 0, first_id(HOSTILE)]);
+}
+
+/// Very many kernels at one address, and at others.
+#[test]
+fn one_process_leaves_room_for_the_names_of_others() {
+    let mut scene = Scene::new(Mode::Exact);
+    let name = |number: u64| format!("{number:0>60000}");
+    for number in 0..2_000 {
+        let kernel_object = if number % 2 == 0 { 64 } else { number };
+        let symbol = Symbol { kernel_object, since_ns: number, ..Symbol::default() };
+        scene.frame(HOSTILE, 0, Frame::Symbol(symbol, name(number)));
+        scene.frame(HOSTILE, 0, Frame::Agent(shim::Agent { handle: number, ..Default::default() }));
+    }
+    let left_out = scene.joiner.counts().left_out;
+    assert!(left_out > 1_000, "{left_out}");
+    let taken: usize = scene.kept.strings.keys().map(String::len).sum();
+    assert!(taken <= 64 << 20, "{taken}");
+}
