@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -68,6 +68,9 @@ pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
 pub const CONTROL_BYTES: usize = 4096;
 /// Size of a ring's control words in bytes, before its data.
 pub const RING_HEADER_BYTES: usize = 4096;
+
+/// How often a ring's part that is used doubles: of 4 MiB, 16 KiB are the first.
+pub const GROWTHS: usize = 8;
 
 /// What has become of a shim in its process: values of [`LIFE_WORD`].
 pub mod life {
@@ -130,6 +133,9 @@ pub mod ring_word {
     pub const DROPPED: usize = 9;
     /// Consumer: words read since the beginning.
     pub const TAIL: usize = 16;
+    /// Producer: first of the [`super::GROWTHS`] words that tell how the ring grew, see
+    /// [`crate::ring`]. `roctap` writes 0 where nobody owns the ring.
+    pub const GROWN: usize = 24;
     /// Producer: its open calls, see [`crate::calls`].
     pub const OPEN_CALLS: usize = 64;
 }
@@ -288,7 +294,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// 256 rings of 4 MiB; untouched pages cost nothing.
+    /// 256 rings of 4 MiB, which are touched as far as they are needed.
     pub const DEFAULT: Self = Self { rings: 256, ring_bytes: 4 << 20 };
 
     /// Whether the sizes are within what either side accepts from the other.
@@ -530,6 +536,7 @@ const _: () = {
     assert!(control::LOSSES + Loss::COUNT <= control::CALLS);
     assert!(control::CALLS + calls::SLOT_COUNT <= CONTROL_BYTES / 8);
     let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;
+    assert!(ring_word::GROWN + GROWTHS <= ring_word::OPEN_CALLS);
     assert!(ring_word::OPEN_CALLS + open_words <= RING_HEADER_BYTES / 8);
     assert!(Layout::DEFAULT.is_sane());
 };

@@ -244,11 +244,10 @@ mod tests {
     use super::*;
     use crate::memory::tests::mapped;
     use tracer_common::calls::FIRST_ID;
-    use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
+    use tracer_common::ring::MAX_FRAME_WORDS;
 
     fn drain(memory: &Memory, ring: usize) -> Vec<Call> {
-        let (head, tail, data) = memory.reading_end(ring);
-        let consumer = Consumer::new(head, tail, data);
+        let consumer = memory.consumer(ring);
         let mut frame = [0; MAX_FRAME_WORDS];
         let mut calls = Vec::new();
         while let Some((kind, count)) = consumer.pop(&mut frame).expect("whole") {

@@ -222,15 +222,16 @@ impl Reader {
     }
 }
 
-/// Takes whatever is in a ring of the words of `bytes`, the first of which says how many were written:
-/// the body of a fuzz target.
+/// Takes whatever is in a ring of the words of `bytes`, the first of which says how many were written,
+/// the next two how it grew: the body of a fuzz target.
 pub fn fuzz_ring(bytes: &[u8]) {
     let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let Some(head) = words.next() else { return };
+    let grown: Vec<AtomicU64> = words.by_ref().take(2).map(AtomicU64::new).collect();
     let mut data: Vec<AtomicU64> = words.map(AtomicU64::new).collect();
     data.resize_with(data.len().next_power_of_two(), AtomicU64::default);
     let (head, tail) = (AtomicU64::new(head % (data.len() as u64 + 2)), AtomicU64::new(0));
-    let consumer = Consumer::new(&head, &tail, &data);
+    let consumer = Consumer::new(&head, &tail, &grown, &data);
     let mut frame = [0; MAX_FRAME_WORDS];
     while let Ok(Some((kind, count))) = consumer.pop(&mut frame) {
         if let Some(Frame::Call(call)) = parse(kind, &frame[..count]) {
@@ -268,7 +269,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tracer_common::shim::{Layout, control};
+    use tracer_common::shim::{GROWTHS, Layout, control};
 
     proptest! {
         #[test]
@@ -305,6 +306,56 @@ mod tests {
             *count += 1;
         });
         assert_eq!(counts, [FRAMES; 2]);
+    }
+
+    /// Threads that make a few hundred calls while somebody reads are charged the first part of their
+    /// rings each; one that nobody reads gets all of its ring and then counts; one that is gone is charged
+    /// nothing.
+    #[test]
+    fn what_a_thread_is_charged_follows_its_need() {
+        const THREADS: usize = 64;
+        const FIRST: usize = 1 + (16 << 10) / 4096;
+        let call = [1; 15];
+        let mut reader = Reader::new(Memory::create(Layout::DEFAULT).unwrap());
+        let owner = |reader: &Reader, ring| reader.memory().ring_owner(ring);
+        for ring in 0..THREADS {
+            owner(&reader, ring).store(ring as u64 + 1, Ordering::Release);
+        }
+        // Looking for owners creates the headers.
+        reader.drain(|_, _| {});
+        let headers = reader.memory().charged_pages();
+        for number in 1..=500 {
+            for ring in 0..THREADS {
+                assert!(reader.memory().producer(ring).push(kind::CALL, [&call, &[]]));
+            }
+            if number % 50 == 0 {
+                reader.drain(|_, _| {});
+            }
+        }
+        let charged = reader.memory().charged_pages() - headers;
+        assert!(charged <= THREADS * (FIRST - 1), "{charged} pages");
+
+        let mut pushed = 0;
+        while reader.memory().producer(0).push(kind::CALL, [&call, &[]]) {
+            pushed += 1;
+        }
+        let all = Layout::DEFAULT.ring_bytes;
+        // What is left over where it grew is less than a call each time.
+        let over = (GROWTHS + 1) * 8 * (call.len() + 1);
+        assert!(pushed * 8 * (call.len() + 1) >= all - over, "{pushed}");
+        assert_eq!(reader.memory().ring_dropped(0), 1, "and then counts");
+        let charged = reader.memory().charged_pages() - headers;
+        assert!(charged > all / 4096 && charged < all / 4096 + THREADS * FIRST, "{charged} pages");
+
+        reader.drain(|_, _| {});
+        reader.free_rings(|_| false, |_, _| {});
+        assert_eq!(reader.memory().charged_pages(), headers);
+        owner(&reader, 0).store(1, Ordering::Release);
+        for _ in 0..500 {
+            assert!(reader.memory().producer(0).push(kind::CALL, [&call, &[]]));
+            reader.drain(|_, _| {});
+        }
+        assert!(reader.memory().charged_pages() < headers + FIRST, "small again");
     }
 
     /// The relief takes nothing while the reader comes, then as much as it may, and nothing of a
