@@ -380,7 +380,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use loom::sync::Arc;
+    use std::sync::{Arc, atomic::AtomicUsize};
 
     struct Memory {
         head: AtomicU64,
@@ -393,40 +393,49 @@ mod loom_tests {
     /// Frames of two words are pushed while they are taken, through a ring of `words` that grows
     /// `growths` times: whatever the interleaving, each arrives whole and in order, or is counted.
     fn frames_arrive_or_are_counted(words: usize, growths: usize, frames: u32) {
+        let schedules = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&schedules);
         loom::model(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
             let zero = || AtomicU64::new(0);
-            let shared = Arc::new(Memory {
+            let shared = loom::sync::Arc::new(Memory {
                 head: zero(),
                 tail: zero(),
                 dropped: zero(),
                 grown: (0..growths).map(|_| zero()).collect(),
                 data: (0..words).map(|_| zero()).collect(),
             });
-            let theirs = Arc::clone(&shared);
+            let take = |shared: &Memory, times| {
+                let ring = Consumer::new(&shared.head, &shared.tail, &shared.grown, &shared.data);
+                let mut frame = [0; MAX_FRAME_WORDS];
+                let pop = |_| {
+                    let (kind, len) = ring.pop(&mut frame).expect("never corrupt")?;
+                    assert_eq!((len, frame[0]), (1, u64::from(kind) * 10));
+                    Some(kind)
+                };
+                (0..times).filter_map(pop).collect::<Vec<_>>()
+            };
+            // The consumer is a thread that begins later: loom 0.7 goes by the last access to a word alone
+            // where it looks for schedules, so that a thread's own load hides what others did before.
+            let theirs = loom::sync::Arc::clone(&shared);
             let producer = loom::thread::spawn(move || {
                 let Memory { head, tail, dropped, grown, data } = &*theirs;
                 let ring = Producer::new(head, tail, dropped, grown, data);
-                (1..=frames)
-                    .filter(|&kind| ring.push(kind, [&[u64::from(kind) * 10], &[]]))
-                    .collect::<Vec<_>>()
+                let push = |&kind: &u32| ring.push(kind, [&[u64::from(kind) * 10], &[]]);
+                (1..=frames).filter(push).collect::<Vec<_>>()
             });
-            let mut frame = [0; MAX_FRAME_WORDS];
-            let mut seen = Vec::new();
-            let ring = Consumer::new(&shared.head, &shared.tail, &shared.grown, &shared.data);
-            let mut take = |seen: &mut Vec<u32>| {
-                if let Some((kind, len)) = ring.pop(&mut frame).expect("never corrupt") {
-                    assert_eq!((len, frame[0]), (1, u64::from(kind) * 10));
-                    seen.push(kind);
-                }
-            };
-            (0..2).for_each(|_| take(&mut seen));
+            let theirs = loom::sync::Arc::clone(&shared);
+            let consumer = loom::thread::spawn(move || take(&theirs, 3));
             let pushed = producer.join().expect("no panic");
-            (0..frames).for_each(|_| take(&mut seen));
+            let mut seen = consumer.join().expect("no panic");
+            seen.extend(take(&shared, frames));
             assert!(pushed.len() >= (words / 2).min(frames as usize), "an empty ring has room");
             assert_eq!(seen, pushed);
             let dropped = shared.dropped.load(Ordering::Relaxed);
             assert_eq!(dropped as usize, frames as usize - pushed.len(), "or is counted");
         });
+        let schedules = schedules.load(Ordering::Relaxed);
+        assert!(schedules > 10, "{schedules} schedules are no test");
     }
 
     #[test]
@@ -436,7 +445,6 @@ mod loom_tests {
 
     #[test]
     fn no_frame_is_torn_lost_uncounted_or_seen_twice_while_the_ring_grows() {
-        frames_arrive_or_are_counted(4, 1, 4);
-        frames_arrive_or_are_counted(8, 2, 5);
+        frames_arrive_or_are_counted(4, 1, 3);
     }
 }
