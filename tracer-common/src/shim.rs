@@ -110,6 +110,9 @@ pub mod control {
     /// Written by the shim of a running process, once: what it wrote to [`super::Attach::status`],
     /// which may be gone by the time that somebody looks.
     pub const ATTACH_STATUS: usize = 19;
+    /// Written by the shim: one more than the highest ring that was ever claimed, before anything is
+    /// written to it. `roctap` looks at no others.
+    pub const CLAIMED_RINGS: usize = 20;
     /// Written by the shim: the tables whose calls it records ([`crate::calls::tables`]), once it has
     /// said so through the dispatch site.
     pub const CALLS_TAKEN: usize = 24;

@@ -195,6 +195,14 @@ impl Memory {
         }
     }
 
+    /// Tells that rings up to this one have been claimed.
+    pub fn claimed(&self, ring: usize) {
+        if let Some(word) = self.words().get(control::CLAIMED_RINGS) {
+            // Release: whoever sees it sees the owner.
+            word.fetch_max(ring as u64 + 1, Ordering::Release);
+        }
+    }
+
     /// Counts something that was not recorded.
     pub fn lost(&self, cause: Loss, count: u64) {
         if let Some(word) = self.words().get(control::LOSSES + cause.0 as usize) {

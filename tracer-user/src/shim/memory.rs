@@ -143,6 +143,13 @@ impl Memory {
         std::array::from_fn(|i| self.word(control::LOSSES + i).load(Ordering::Relaxed))
     }
 
+    /// How many rings have been claimed so far: the others hold nothing, and have no pages yet.
+    pub fn claimed_rings(&self) -> usize {
+        // Acquire pairs with the Release of whoever claims.
+        let claimed = self.word(control::CLAIMED_RINGS).load(Ordering::Acquire);
+        usize::try_from(claimed).map_or(self.layout.rings, |rings| rings.min(self.layout.rings))
+    }
+
     /// How many rings there are.
     pub fn rings(&self) -> usize {
         self.layout.rings
@@ -211,6 +218,13 @@ impl Memory {
     /// Frames that a ring's producer had to drop.
     pub fn ring_dropped(&self, ring: usize) -> u64 {
         self.ring_words(ring)[ring_word::DROPPED].load(Ordering::Relaxed)
+    }
+
+    /// Gives a ring to thread `owner`.
+    #[cfg(test)]
+    pub(super) fn claim(&self, ring: usize, owner: u64) {
+        self.ring_owner(ring).store(owner, Ordering::Relaxed);
+        self.word(control::CLAIMED_RINGS).fetch_max(ring as u64 + 1, Ordering::Release);
     }
 
     /// Pages that exist.

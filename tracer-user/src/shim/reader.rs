@@ -116,7 +116,7 @@ impl Shared {
         if mem::take(&mut taken.visited) || taken.closed || memory.owner().is_none() {
             return;
         }
-        for ring in 0..memory.rings() {
+        for ring in 0..memory.claimed_rings() {
             let words = memory.consumer(ring).ready().min(taken.allowance);
             taken.allowance -= words;
             taken.fill(memory, ring, words);
@@ -160,7 +160,7 @@ impl Reader {
         let mut taken = shared.taken();
         (taken.visited, taken.allowance) = (true, ALLOWANCE);
         hand_out(taken);
-        for ring in 0..shared.memory.rings() {
+        for ring in 0..shared.memory.claimed_rings() {
             // Not what is written meanwhile: one busy ring does not starve the others.
             let mut words = shared.memory.consumer(ring).ready();
             while words > 0 {
@@ -183,14 +183,14 @@ impl Reader {
             let calls = if owner == 0 { Vec::new() } else { memory.open_calls(ring) };
             calls.into_iter().map(move |call| (owner, call))
         };
-        (0..memory.rings()).flat_map(of_ring).collect()
+        (0..memory.claimed_rings()).flat_map(of_ring).collect()
     }
 
     /// Frees the rings of threads that are gone, and gives the calls that they never returned from
     /// to `left`.
     pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool, mut left: impl FnMut(u32, Call)) {
         let memory = self.memory();
-        for ring in 0..memory.rings() {
+        for ring in 0..memory.claimed_rings() {
             let word = memory.ring_owner(ring);
             let owner = word.load(Ordering::Acquire);
             if owner == 0 || alive(owner as u32) {
@@ -216,7 +216,7 @@ impl Reader {
     /// Frames that were dropped by full rings, and frames that could not be understood.
     pub fn dropped(&self) -> (u64, u64) {
         let (memory, taken) = (self.memory(), self.shared.taken());
-        let full = (0..memory.rings()).map(|ring| memory.ring_dropped(ring)).sum();
+        let full = (0..memory.claimed_rings()).map(|ring| memory.ring_dropped(ring)).sum();
         let corrupt = taken.broken.iter().filter(|&&broken| broken).count() as u64;
         (full, taken.malformed + corrupt)
     }
@@ -292,7 +292,7 @@ mod tests {
         let layout = Layout { rings: 2, ring_bytes: 16 << 20 };
         let mut reader = Reader::new(Memory::create(layout).unwrap());
         for ring in [0, 1] {
-            reader.memory().ring_owner(ring).store(ring as u64 + 1, Ordering::Release);
+            reader.memory().claim(ring, ring as u64 + 1);
             let producer = reader.memory().producer(ring);
             for number in 0..FRAMES {
                 assert!(producer.push(kind::COMPLETE, [&[number, 0, 0], &[]]));
@@ -317,13 +317,17 @@ mod tests {
         const FIRST: usize = 1 + (16 << 10) / 4096;
         let call = [1; 15];
         let mut reader = Reader::new(Memory::create(Layout::DEFAULT).unwrap());
-        let owner = |reader: &Reader, ring| reader.memory().ring_owner(ring);
-        for ring in 0..THREADS {
-            owner(&reader, ring).store(ring as u64 + 1, Ordering::Release);
-        }
-        // Looking for owners creates the headers.
+        // Looking at a page is enough to create it.
         reader.drain(|_, _| {});
+        reader.free_rings(|_| true, |_, _| {});
+        reader.shared.relieve();
+        assert_eq!((reader.dropped(), reader.open_calls()), ((0, 0), Vec::new()));
+        assert_eq!(reader.memory().charged_pages(), 1, "the control block");
+        for ring in 0..THREADS {
+            reader.memory().claim(ring, ring as u64 + 1);
+        }
         let headers = reader.memory().charged_pages();
+        assert_eq!(headers, 1 + THREADS);
         for number in 1..=500 {
             for ring in 0..THREADS {
                 assert!(reader.memory().producer(ring).push(kind::CALL, [&call, &[]]));
@@ -350,7 +354,7 @@ mod tests {
         reader.drain(|_, _| {});
         reader.free_rings(|_| false, |_, _| {});
         assert_eq!(reader.memory().charged_pages(), headers);
-        owner(&reader, 0).store(1, Ordering::Release);
+        reader.memory().claim(0, 1);
         for _ in 0..500 {
             assert!(reader.memory().producer(0).push(kind::CALL, [&call, &[]]));
             reader.drain(|_, _| {});
@@ -364,7 +368,7 @@ mod tests {
     fn readers_that_are_late_are_relieved() {
         let memory = Memory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
-        memory.ring_owner(0).store(7, Ordering::Release);
+        memory.claim(0, 7);
         let (producer, consumer) = (memory.producer(0), memory.consumer(0));
         let mut reader = Reader::new(memory);
         let fill = |words: u64| {
