@@ -69,6 +69,9 @@ pub const CONTROL_BYTES: usize = 4096;
 /// Size of a ring's control words in bytes, before its data.
 pub const RING_HEADER_BYTES: usize = 4096;
 
+/// How often a ring's part that is used doubles: of 4 MiB, 16 KiB are the first.
+pub const GROWTHS: usize = 8;
+
 /// What has become of a shim in its process: values of [`LIFE_WORD`].
 pub mod life {
     /// Nothing was asked of it yet.
@@ -107,6 +110,9 @@ pub mod control {
     /// Written by the shim of a running process, once: what it wrote to [`super::Attach::status`],
     /// which may be gone by the time that somebody looks.
     pub const ATTACH_STATUS: usize = 19;
+    /// Written by the shim: one more than the highest ring that was ever claimed, before anything is
+    /// written to it. `roctap` looks at no others.
+    pub const CLAIMED_RINGS: usize = 20;
     /// Written by the shim: the tables whose calls it records ([`crate::calls::tables`]), once it has
     /// said so through the dispatch site.
     pub const CALLS_TAKEN: usize = 24;
@@ -130,6 +136,9 @@ pub mod ring_word {
     pub const DROPPED: usize = 9;
     /// Consumer: words read since the beginning.
     pub const TAIL: usize = 16;
+    /// Producer: first of the [`super::GROWTHS`] words that tell how the ring grew, see
+    /// [`crate::ring`]. `roctap` writes 0 where nobody owns the ring.
+    pub const GROWN: usize = 24;
     /// Producer: its open calls, see [`crate::calls`].
     pub const OPEN_CALLS: usize = 64;
 }
@@ -278,7 +287,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// 256 rings of 4 MiB; untouched pages cost nothing.
+    /// 256 rings of 4 MiB, which are touched as far as they are needed.
     pub const DEFAULT: Self = Self { rings: 256, ring_bytes: 4 << 20 };
 
     /// Whether the sizes are within what either side accepts from the other.
@@ -509,6 +518,7 @@ const _: () = {
     assert!(control::LOSSES + Loss::COUNT <= control::CALLS);
     assert!(control::CALLS + calls::SLOT_COUNT <= CONTROL_BYTES / 8);
     let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;
+    assert!(ring_word::GROWN + GROWTHS <= ring_word::OPEN_CALLS);
     assert!(ring_word::OPEN_CALLS + open_words <= RING_HEADER_BYTES / 8);
     assert!(Layout::DEFAULT.is_sane());
 };

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_WORDS};
 use tracer_common::ring::Producer;
 use tracer_common::shim::{
-    CONTROL_BYTES, Layout, Loss, MAGIC, RING_HEADER_BYTES, VERSION, control, ring_word,
+    CONTROL_BYTES, GROWTHS, Layout, Loss, MAGIC, RING_HEADER_BYTES, VERSION, control, ring_word,
 };
 
 /// A mapped memory; dropping it unmaps it.
@@ -195,6 +195,14 @@ impl Memory {
         }
     }
 
+    /// Tells that rings up to this one have been claimed.
+    pub fn claimed(&self, ring: usize) {
+        if let Some(word) = self.words().get(control::CLAIMED_RINGS) {
+            // Release: whoever sees it sees the owner.
+            word.fetch_max(ring as u64 + 1, Ordering::Release);
+        }
+    }
+
     /// Counts something that was not recorded.
     pub fn lost(&self, cause: Loss, count: u64) {
         if let Some(word) = self.words().get(control::LOSSES + cause.0 as usize) {
@@ -222,6 +230,7 @@ impl Memory {
             words.get(ring_word::HEAD)?,
             words.get(ring_word::TAIL)?,
             words.get(ring_word::DROPPED)?,
+            words.get(ring_word::GROWN..ring_word::GROWN + GROWTHS)?,
             words.get(RING_HEADER_BYTES / 8..)?,
         ))
     }
@@ -253,14 +262,6 @@ impl Memory {
             id.store(0, Ordering::Release);
         }
     }
-
-    /// Words that fit into `ring` now.
-    pub fn room(&self, ring: usize) -> u64 {
-        let Some(words) = self.ring_words(ring) else { return 0 };
-        let word = |i: usize| words.get(i).map_or(0, |w| w.load(Ordering::Acquire));
-        let used = word(ring_word::HEAD).wrapping_sub(word(ring_word::TAIL));
-        (self.layout.ring_bytes as u64 / 8).saturating_sub(used)
-    }
 }
 
 impl Drop for Memory {
@@ -273,7 +274,7 @@ impl Drop for Memory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use tracer_common::calls::OPEN_CALLS;
+    use tracer_common::{calls::OPEN_CALLS, ring::Consumer};
 
     impl Memory {
         /// The first words of a ring's open calls.
@@ -282,10 +283,14 @@ pub(crate) mod tests {
             places.map(|place| place[0].load(Ordering::Acquire)).collect()
         }
 
-        /// Head, tail and data of a ring.
-        pub(crate) fn reading_end(&self, ring: usize) -> (&AtomicU64, &AtomicU64, &[AtomicU64]) {
+        pub(crate) fn consumer(&self, ring: usize) -> Consumer<'_> {
             let words = self.ring_words(ring).expect("exists");
-            (&words[ring_word::HEAD], &words[ring_word::TAIL], &words[RING_HEADER_BYTES / 8..])
+            Consumer::new(
+                &words[ring_word::HEAD],
+                &words[ring_word::TAIL],
+                &words[ring_word::GROWN..][..GROWTHS],
+                &words[RING_HEADER_BYTES / 8..],
+            )
         }
     }
 

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::memory::tests::mapped;
     use tracer_common::calls::FIRST_ID;
-    use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
+    use tracer_common::ring::MAX_FRAME_WORDS;
 
     fn drain(memory: &Memory, ring: usize) -> Vec<Call> {
         let (head, tail, data) = memory.reading_end(ring);

@@ -320,14 +320,11 @@ impl Sink for Recorder {
     fn housekeeping(&self, now_ns: u64) -> bool {
         let Some(memory) = self.memory() else { return false };
         let Some(ring) = rings::mine(&memory, now_ns) else { return false };
-        let more = self.backlog.drain(
-            || memory.room(ring),
-            |kind, words| {
-                if let Some(producer) = memory.producer(ring) {
-                    producer.push(kind, [words, &[]]);
-                }
-            },
-        );
+        let Some(producer) = memory.producer(ring) else { return false };
+        let push = |kind, words: &[u64]| {
+            producer.push(kind, [words, &[]]);
+        };
+        let more = self.backlog.drain(|| producer.room(), push);
         more && self.read.load(Ordering::Relaxed)
     }
 }
@@ -431,15 +428,15 @@ mod tests {
         assert!(!recorder.connect(mapped(1)), "there is one");
         assert!(recorder.disconnect() && recorder.connect(mapped(1)));
         let memory = recorder.memory().expect("there");
-        let room = memory.room(0);
+        let written = memory.consumer(0).ready();
         let complete = |sequence| recorder.complete(Complete { sequence, start_ns: 1, end_ns: 2 });
         complete(old.sequence);
-        assert_eq!(memory.room(0), room);
+        assert_eq!(memory.consumer(0).ready(), written);
         let mut new = Dispatch { enqueue_ns: 1, ..Dispatch::default() };
         assert!(recorder.dispatch(&mut new) && new.sequence > old.sequence);
-        let room = memory.room(0);
+        let written = memory.consumer(0).ready();
         complete(new.sequence);
-        assert!(memory.room(0) < room);
+        assert!(memory.consumer(0).ready() > written);
     }
 
     #[test]

@@ -56,7 +56,10 @@ fn claim(memory: &Memory, now_ns: u64) -> Option<usize> {
         })
     });
     match free {
-        Some(ring) => RING.set((generation, ring as u32)),
+        Some(ring) => {
+            memory.claimed(ring);
+            RING.set((generation, ring as u32));
+        }
         None => RETRY.set((generation, now_ns + RETRY_NS)),
     }
     free
@@ -96,6 +99,7 @@ pub fn is_of_this_memory(number: u64) -> bool {
 mod tests {
     use super::*;
     use crate::memory::tests::mapped;
+    use tracer_common::shim::control;
 
     #[test]
     fn a_thread_keeps_its_ring_and_finds_one_that_is_freed() {
@@ -115,6 +119,18 @@ mod tests {
         let next = mapped(1);
         assert_eq!(mine(&next, 1), Some(0), "another memory, another ring");
         assert_ne!(next.owner(0).expect("exists").load(Ordering::Relaxed), 0);
+    }
+
+    /// The reader looks at no others.
+    #[test]
+    fn a_claimed_ring_is_told() {
+        let memory = mapped(4);
+        memory.owner(0).expect("exists").store(1, Ordering::Relaxed);
+        memory.owner(1).expect("exists").store(1, Ordering::Relaxed);
+        assert_eq!(mine(&memory, 1), Some(2));
+        assert_eq!(memory.control(control::CLAIMED_RINGS), 3);
+        memory.claimed(0);
+        assert_eq!(memory.control(control::CLAIMED_RINGS), 3, "never less");
     }
 
     #[test]

@@ -65,16 +65,14 @@ fn assert_rights(pid: u32, [used, permitted, bounding]: [u64; 3]) {
         &format!("its rights are {expected:x?}, last {:x?}", rights(&pid.to_string())),
         || rights(&pid.to_string()) == expected,
     );
-    for name in ["roctap-drain", "roctap-relief"] {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten();
-        let mut tids = tasks.map(|task| task.file_name().to_string_lossy().into_owned());
-        let of = |tid: &String| status(&format!("{pid}/task/{tid}"));
-        let tid = tids.find(|tid| of(tid).get("Name").is_some_and(|found| found == name));
-        let of = format!("{pid}/task/{}", tid.expect("the thread"));
-        wait_until("a thread has given up everything", || {
-            rights(&of) == ([0, 0, bounding, 0, 0], "1".to_owned())
-        });
-    }
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten();
+    let mut tids = tasks.map(|task| task.file_name().to_string_lossy().into_owned());
+    let of = |tid: &String| status(&format!("{pid}/task/{tid}"));
+    let tid = tids.find(|tid| of(tid).get("Name").is_some_and(|found| found == "roctap-drain"));
+    let of = format!("{pid}/task/{}", tid.expect("the thread"));
+    wait_until("a thread has given up everything", || {
+        rights(&of) == ([0, 0, bounding, 0, 0], "1".to_owned())
+    });
 }
 
 fn target(scene: &Scene) -> Running {

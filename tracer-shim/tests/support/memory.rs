@@ -8,8 +8,8 @@ use std::time::Duration;
 use tracer_common::calls::{Call, FIRST_ID, LEFT_OUT, SLOTS, Wanted};
 use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
 use tracer_common::shim::{
-    Agent, Barrier, Complete, Copy, Dispatch, Layout, Loss, MAGIC, Queue, RING_HEADER_BYTES,
-    Symbol, VERSION, control, kind, ring_word,
+    Agent, Barrier, Complete, Copy, Dispatch, GROWTHS, Layout, Loss, MAGIC, Queue,
+    RING_HEADER_BYTES, Symbol, VERSION, control, kind, ring_word,
 };
 use zerocopy::{FromBytes, IntoBytes as _};
 
@@ -227,6 +227,7 @@ impl Shared {
         let consumer = Consumer::new(
             &words[ring_word::HEAD],
             &words[ring_word::TAIL],
+            &words[ring_word::GROWN..][..GROWTHS],
             &words[RING_HEADER_BYTES / 8..],
         );
         let mut frame = [0; MAX_FRAME_WORDS];

@@ -161,6 +161,30 @@ mod tests {
         assert!(Subject::open(u32::MAX).is_err());
     }
 
+    /// So that it is another one when a library has been mapped.
+    #[test]
+    fn the_pages_of_all_that_is_mapped_are_counted() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let bytes_of = |line: &str| {
+            let (first, last) = line.split(' ').next()?.split_once('-')?;
+            let of = |text| u64::from_str_radix(text, 16).ok();
+            (!line.ends_with("[vsyscall]")).then_some(of(last)? - of(first)?)
+        };
+        let in_all = || {
+            let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+            maps.lines().filter_map(bytes_of).sum::<u64>() / rustix::param::page_size() as u64
+        };
+        let began = std::time::Instant::now();
+        // It is just being started.
+        while crate::discover::mapped_pages(child.id()).unwrap() != in_all() {
+            assert!(began.elapsed() < std::time::Duration::from_secs(60));
+            std::thread::yield_now();
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(crate::discover::mapped_pages(child.id()).is_err());
+    }
+
     #[test]
     fn a_process_was_there_since_it_started() {
         let before_ns = crate::clock::now_ns();

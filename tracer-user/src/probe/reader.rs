@@ -31,8 +31,9 @@ use rustix::{
 use super::{ProbeError, Programs};
 use crate::{priority, privileges};
 
-/// How long the rings are left alone when nobody wakes the reader.
-const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+/// How long the rings are left alone when nobody wakes the reader: they do so themselves when a quarter
+/// of one is full.
+const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Batches that can wait to be joined.
 const QUEUED_BATCHES: usize = 64;
 
@@ -97,6 +98,18 @@ impl Reader {
     ///
     /// When the rings cannot be reached.
     pub fn new(programs: &Programs) -> Result<Self, ProbeError> {
+        Self::with(programs, || {})
+    }
+
+    /// The same; the thread does `also` something, briefly, at least as often as it drains.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Reader::new`].
+    pub fn with(
+        programs: &Programs,
+        also: impl FnMut() + Send + 'static,
+    ) -> Result<Self, ProbeError> {
         let rings = programs
             .rings()
             .iter()
@@ -108,7 +121,7 @@ impl Reader {
         let (theirs, reader) = (Arc::clone(&shared), thread::current());
         let thread = thread::Builder::new()
             .name("roctap-drain".to_owned())
-            .spawn(move || drain(&rings, queue, &theirs, &reader))
+            .spawn(move || drain(&rings, queue, &theirs, &reader, also))
             .map_err(|cause| ProbeError::Thread { cause })?;
         Ok(Self { batches, answered: 0, shared, thread: Some(thread) })
     }
@@ -200,6 +213,7 @@ fn drain(
     mut queue: HeapProd<Batch>,
     shared: &Shared,
     reader: &thread::Thread,
+    mut also: impl FnMut(),
 ) -> Result<(), ProbeError> {
     let taken = Rc::new(RefCell::new(Vec::new()));
     let rings = open(rings, &taken)?;
@@ -207,6 +221,7 @@ fn drain(
     privileges::drop_all();
     while !shared.stop.load(Ordering::Relaxed) {
         shared.wait(&rings).map_err(|cause| failed(cause.into()))?;
+        also();
         // Before the rings are read, and after whoever asked has waked.
         let asked = shared.asked.load(Ordering::Acquire);
         // All of them: nobody is woken for what lies below the mark.
@@ -218,6 +233,7 @@ fn drain(
                 Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
                 Err((_, back)) => {
                     batch = back;
+                    also();
                     thread::sleep(Duration::from_millis(1));
                 }
             }

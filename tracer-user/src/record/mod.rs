@@ -35,8 +35,9 @@ use session::Session;
 
 use crate::{discover::Subject, priority, privileges::Recording, probe, shown};
 
-/// How long the rings are left alone when nobody wakes the reader.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
+/// How long the rings are left alone when nobody wakes the reader. A thread that does nothing but call
+/// fills its ring in 200 ms.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts the wishes to stop: the first ends the recording, the second the program.
 struct Stop(Arc<AtomicUsize>);

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
+    time::{Duration, Instant},
 };
 use tracer_records::model::{self, Process};
 
@@ -13,6 +14,9 @@ use crate::{
     plan::Followed,
     probe::{Attachment, Site},
 };
+
+/// How often it is seen what a process maps that has mapped the same number of pages all the time.
+const SEEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where a process's GPU times come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,11 +114,25 @@ pub struct Target {
     pub doorbells: Option<Attachment>,
     /// Where its GPU times come from.
     pub tier: Tier,
+    /// When it was last seen what it maps, and how many pages that were.
+    pub seen: Option<(Instant, u64)>,
     /// Whether the process was seen to have ended.
     pub buried: bool,
 }
 
 impl Target {
+    /// Whether it need not be seen what it maps, which is `pages`: as many as when that was seen, not long
+    /// ago, and nothing is still to be done with what it maps.
+    pub fn maps_the_same(&self, pages: u64) -> bool {
+        let waits = match self.tier {
+            Tier::Waiting => true,
+            Tier::Uprobes(_) => self.doorbells.is_none(),
+            _ => false,
+        };
+        let same = |(at, seen): (Instant, u64)| seen == pages && at.elapsed() < SEEN_INTERVAL;
+        !waits && self.seen.is_some_and(same)
+    }
+
     /// A process, nothing attached.
     pub fn new(subject: Arc<Subject>, command: String, attached_ns: u64, tier: Tier) -> Self {
         Self {
@@ -131,6 +149,7 @@ impl Target {
             dispatch_site: None,
             doorbells: None,
             tier,
+            seen: None,
             buried: false,
         }
     }
@@ -222,5 +241,27 @@ impl Target {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_is_seen_when_it_changes_and_when_something_waits_for_it() {
+        let subject = Arc::new(Subject::open(std::process::id()).unwrap());
+        let mut target = Target::new(subject, String::new(), 1, Tier::AtStart);
+        assert!(!target.maps_the_same(7), "it was never seen");
+        target.seen = Some((Instant::now() + SEEN_INTERVAL, 7));
+        assert!(target.maps_the_same(7) && !target.maps_the_same(8));
+        for tier in [Tier::Waiting, Tier::Uprobes(String::new())] {
+            target.tier = tier;
+            assert!(!target.maps_the_same(7), "{}", target.tier);
+        }
+        target.doorbells = Some(Attachment::default());
+        assert!(target.maps_the_same(7));
+        target.seen = Instant::now().checked_sub(SEEN_INTERVAL).map(|at| (at, 7));
+        assert!(!target.maps_the_same(7), "long ago");
     }
 }

@@ -15,7 +15,7 @@ use rustix::{
 use tracer_common::{
     calls::{Call, OPEN_CALLS, OPEN_WORDS},
     ring::Consumer,
-    shim::{self, CONTROL_BYTES, Layout, Loss, RING_HEADER_BYTES, control, ring_word},
+    shim::{self, CONTROL_BYTES, GROWTHS, Layout, Loss, RING_HEADER_BYTES, control, ring_word},
 };
 
 /// Creating the shared memory failed.
@@ -143,6 +143,13 @@ impl Memory {
         std::array::from_fn(|i| self.word(control::LOSSES + i).load(Ordering::Relaxed))
     }
 
+    /// How many rings have been claimed so far: the others hold nothing, and have no pages yet.
+    pub fn claimed_rings(&self) -> usize {
+        // Acquire pairs with the Release of whoever claims.
+        let claimed = self.word(control::CLAIMED_RINGS).load(Ordering::Acquire);
+        usize::try_from(claimed).map_or(self.layout.rings, |rings| rings.min(self.layout.rings))
+    }
+
     /// How many rings there are.
     pub fn rings(&self) -> usize {
         self.layout.rings
@@ -150,9 +157,12 @@ impl Memory {
 
     /// Gives the rings' pages back: they are read as empty from now on. The control block stays.
     pub fn release(&self) {
-        let (start, whole) = (CONTROL_BYTES as u64, self.layout.total_bytes() as u64);
+        self.give_back(CONTROL_BYTES, self.layout.total_bytes() - CONTROL_BYTES);
+    }
+
+    fn give_back(&self, offset: usize, bytes: usize) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if let Err(error) = rustix::fs::fallocate(&self.fd, flags, start, whole - start) {
+        if let Err(error) = rustix::fs::fallocate(&self.fd, flags, offset as u64, bytes as u64) {
             tracing::debug!("a shared memory that nobody uses keeps its pages: {error}");
         }
     }
@@ -188,8 +198,16 @@ impl Memory {
         self.open_places(ring).filter_map(read).collect()
     }
 
-    /// Makes a ring free for another thread. Its owner is gone and its frames are read.
+    fn grown(ring_words: &'static [AtomicU64]) -> &'static [AtomicU64] {
+        &ring_words[ring_word::GROWN..][..GROWTHS]
+    }
+
+    /// Makes a ring free for another thread, small as it was. Its owner is gone and its frames are read.
     pub fn free_ring(&self, ring: usize) {
+        self.give_back(self.layout.ring_offset(ring) + RING_HEADER_BYTES, self.layout.ring_bytes);
+        for word in Self::grown(self.ring_words(ring)) {
+            word.store(0, Ordering::Relaxed);
+        }
         for place in self.open_places(ring) {
             place[0].store(0, Ordering::Relaxed);
         }
@@ -202,21 +220,34 @@ impl Memory {
         self.ring_words(ring)[ring_word::DROPPED].load(Ordering::Relaxed)
     }
 
+    /// Gives a ring to thread `owner`.
+    #[cfg(test)]
+    pub(super) fn claim(&self, ring: usize, owner: u64) {
+        self.ring_owner(ring).store(owner, Ordering::Relaxed);
+        self.word(control::CLAIMED_RINGS).fetch_max(ring as u64 + 1, Ordering::Release);
+    }
+
+    /// Pages that exist.
+    #[cfg(test)]
+    pub(super) fn charged_pages(&self) -> usize {
+        rustix::fs::fstat(&self.fd).unwrap().st_blocks as usize / 8
+    }
+
     /// The writing end of a ring.
     #[cfg(test)]
     pub(super) fn producer(&self, ring: usize) -> tracer_common::ring::Producer<'static> {
         let words = self.ring_words(ring);
         let [head, tail, dropped] =
             [ring_word::HEAD, ring_word::TAIL, ring_word::DROPPED].map(|index| &words[index]);
-        let data = &words[RING_HEADER_BYTES / 8..];
-        tracer_common::ring::Producer::new(head, tail, dropped, data)
+        let (grown, data) = (Self::grown(words), &words[RING_HEADER_BYTES / 8..]);
+        tracer_common::ring::Producer::new(head, tail, dropped, grown, data)
     }
 
     /// The reading end of a ring.
     pub fn consumer(&self, ring: usize) -> Consumer<'static> {
         let words = self.ring_words(ring);
-        let data = &words[RING_HEADER_BYTES / 8..];
-        Consumer::new(&words[ring_word::HEAD], &words[ring_word::TAIL], data)
+        let (grown, data) = (Self::grown(words), &words[RING_HEADER_BYTES / 8..]);
+        Consumer::new(&words[ring_word::HEAD], &words[ring_word::TAIL], grown, data)
     }
 }
 
@@ -232,10 +263,9 @@ mod tests {
         assert_eq!(memory.word(control::MAGIC).load(Ordering::Relaxed), shim::MAGIC);
         assert_eq!(memory.owner(), None);
         memory.free_ring(2);
-        let pages = || rustix::fs::fstat(&memory.fd).unwrap().st_blocks / 8;
-        assert_eq!(pages(), 2);
+        assert_eq!(memory.charged_pages(), 2);
         memory.release();
-        assert_eq!(pages(), 1, "the control block");
+        assert_eq!(memory.charged_pages(), 1, "the control block");
         let mut frame = [0; tracer_common::ring::MAX_FRAME_WORDS];
         for ring in 0..layout.rings {
             assert_eq!(memory.consumer(ring).pop(&mut frame), Ok(None));

@@ -116,7 +116,7 @@ impl Shared {
         if mem::take(&mut taken.visited) || taken.closed || memory.owner().is_none() {
             return;
         }
-        for ring in 0..memory.rings() {
+        for ring in 0..memory.claimed_rings() {
             let words = memory.consumer(ring).ready().min(taken.allowance);
             taken.allowance -= words;
             taken.fill(memory, ring, words);
@@ -160,7 +160,7 @@ impl Reader {
         let mut taken = shared.taken();
         (taken.visited, taken.allowance) = (true, ALLOWANCE);
         hand_out(taken);
-        for ring in 0..shared.memory.rings() {
+        for ring in 0..shared.memory.claimed_rings() {
             // Not what is written meanwhile: one busy ring does not starve the others.
             let mut words = shared.memory.consumer(ring).ready();
             while words > 0 {
@@ -183,14 +183,14 @@ impl Reader {
             let calls = if owner == 0 { Vec::new() } else { memory.open_calls(ring) };
             calls.into_iter().map(move |call| (owner, call))
         };
-        (0..memory.rings()).flat_map(of_ring).collect()
+        (0..memory.claimed_rings()).flat_map(of_ring).collect()
     }
 
     /// Frees the rings of threads that are gone, and gives the calls that they never returned from
     /// to `left`.
     pub fn free_rings(&self, mut alive: impl FnMut(u32) -> bool, mut left: impl FnMut(u32, Call)) {
         let memory = self.memory();
-        for ring in 0..memory.rings() {
+        for ring in 0..memory.claimed_rings() {
             let word = memory.ring_owner(ring);
             let owner = word.load(Ordering::Acquire);
             if owner == 0 || alive(owner as u32) {
@@ -216,21 +216,22 @@ impl Reader {
     /// Frames that were dropped by full rings, and frames that could not be understood.
     pub fn dropped(&self) -> (u64, u64) {
         let (memory, taken) = (self.memory(), self.shared.taken());
-        let full = (0..memory.rings()).map(|ring| memory.ring_dropped(ring)).sum();
+        let full = (0..memory.claimed_rings()).map(|ring| memory.ring_dropped(ring)).sum();
         let corrupt = taken.broken.iter().filter(|&&broken| broken).count() as u64;
         (full, taken.malformed + corrupt)
     }
 }
 
-/// Takes whatever is in a ring of the words of `bytes`, the first of which says how many were written:
-/// the body of a fuzz target.
+/// Takes whatever is in a ring of the words of `bytes`, the first of which says how many were written,
+/// the next two how it grew: the body of a fuzz target.
 pub fn fuzz_ring(bytes: &[u8]) {
     let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let Some(head) = words.next() else { return };
+    let grown: Vec<AtomicU64> = words.by_ref().take(2).map(AtomicU64::new).collect();
     let mut data: Vec<AtomicU64> = words.map(AtomicU64::new).collect();
     data.resize_with(data.len().next_power_of_two(), AtomicU64::default);
     let (head, tail) = (AtomicU64::new(head % (data.len() as u64 + 2)), AtomicU64::new(0));
-    let consumer = Consumer::new(&head, &tail, &data);
+    let consumer = Consumer::new(&head, &tail, &grown, &data);
     let mut frame = [0; MAX_FRAME_WORDS];
     while let Ok(Some((kind, count))) = consumer.pop(&mut frame) {
         if let Some(Frame::Call(call)) = parse(kind, &frame[..count]) {
@@ -268,7 +269,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tracer_common::shim::{Layout, control};
+    use tracer_common::shim::{GROWTHS, Layout, control};
 
     proptest! {
         #[test]
@@ -291,7 +292,7 @@ mod tests {
         let layout = Layout { rings: 2, ring_bytes: 16 << 20 };
         let mut reader = Reader::new(Memory::create(layout).unwrap());
         for ring in [0, 1] {
-            reader.memory().ring_owner(ring).store(ring as u64 + 1, Ordering::Release);
+            reader.memory().claim(ring, ring as u64 + 1);
             let producer = reader.memory().producer(ring);
             for number in 0..FRAMES {
                 assert!(producer.push(kind::COMPLETE, [&[number, 0, 0], &[]]));
@@ -307,13 +308,67 @@ mod tests {
         assert_eq!(counts, [FRAMES; 2]);
     }
 
+    /// Threads that make a few hundred calls while somebody reads are charged the first part of their
+    /// rings each; one that nobody reads gets all of its ring and then counts; one that is gone is charged
+    /// nothing.
+    #[test]
+    fn what_a_thread_is_charged_follows_its_need() {
+        const THREADS: usize = 64;
+        const FIRST: usize = 1 + (16 << 10) / 4096;
+        let call = [1; 15];
+        let mut reader = Reader::new(Memory::create(Layout::DEFAULT).unwrap());
+        // Looking at a page is enough to create it.
+        reader.drain(|_, _| {});
+        reader.free_rings(|_| true, |_, _| {});
+        reader.shared.relieve();
+        assert_eq!((reader.dropped(), reader.open_calls()), ((0, 0), Vec::new()));
+        assert_eq!(reader.memory().charged_pages(), 1, "the control block");
+        for ring in 0..THREADS {
+            reader.memory().claim(ring, ring as u64 + 1);
+        }
+        let headers = reader.memory().charged_pages();
+        assert_eq!(headers, 1 + THREADS);
+        for number in 1..=500 {
+            for ring in 0..THREADS {
+                assert!(reader.memory().producer(ring).push(kind::CALL, [&call, &[]]));
+            }
+            if number % 50 == 0 {
+                reader.drain(|_, _| {});
+            }
+        }
+        let charged = reader.memory().charged_pages() - headers;
+        assert!(charged <= THREADS * (FIRST - 1), "{charged} pages");
+
+        let mut pushed = 0;
+        while reader.memory().producer(0).push(kind::CALL, [&call, &[]]) {
+            pushed += 1;
+        }
+        let all = Layout::DEFAULT.ring_bytes;
+        // What is left over where it grew is less than a call each time.
+        let over = (GROWTHS + 1) * 8 * (call.len() + 1);
+        assert!(pushed * 8 * (call.len() + 1) >= all - over, "{pushed}");
+        assert_eq!(reader.memory().ring_dropped(0), 1, "and then counts");
+        let charged = reader.memory().charged_pages() - headers;
+        assert!(charged > all / 4096 && charged < all / 4096 + THREADS * FIRST, "{charged} pages");
+
+        reader.drain(|_, _| {});
+        reader.free_rings(|_| false, |_, _| {});
+        assert_eq!(reader.memory().charged_pages(), headers);
+        reader.memory().claim(0, 1);
+        for _ in 0..500 {
+            assert!(reader.memory().producer(0).push(kind::CALL, [&call, &[]]));
+            reader.drain(|_, _| {});
+        }
+        assert!(reader.memory().charged_pages() < headers + FIRST, "small again");
+    }
+
     /// The relief takes nothing while the reader comes, then as much as it may, and nothing of a
     /// closed reader.
     #[test]
     fn readers_that_are_late_are_relieved() {
         let memory = Memory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
-        memory.ring_owner(0).store(7, Ordering::Release);
+        memory.claim(0, 7);
         let (producer, consumer) = (memory.producer(0), memory.consumer(0));
         let mut reader = Reader::new(memory);
         let fill = |words: u64| {

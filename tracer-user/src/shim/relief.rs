@@ -2,84 +2,55 @@
 //! the next process, or with a file that takes no more for a moment.
 
 use std::{
-    io,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
 use super::{Reader, reader::Shared};
-use crate::{priority, privileges};
 
 /// A reader that has not come between two looks is relieved. A thread that does nothing but call fills
 /// a ring of the default size in 200 ms.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A thread that takes frames out of rings whose readers are late, and keeps them for them.
+/// Takes frames out of rings whose readers are late, and keeps them for them.
+#[derive(Clone, Default)]
 pub struct Relief {
-    readers: Arc<Readers>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Readers {
-    all: Mutex<Vec<Weak<Shared>>>,
-    stop: AtomicBool,
-}
-
-impl Readers {
-    fn all(&self) -> MutexGuard<'_, Vec<Weak<Shared>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    readers: Arc<Mutex<Vec<Weak<Shared>>>>,
 }
 
 impl Relief {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    ///
-    /// When there can be no thread.
-    pub fn start() -> io::Result<Self> {
-        let readers = Arc::new(Readers::default());
-        let theirs = Arc::clone(&readers);
-        let thread = thread::Builder::new().name("roctap-relief".to_owned()).spawn(move || {
-            priority::prefer_this_thread();
-            privileges::drop_all();
-            while !theirs.stop.load(Ordering::Relaxed) {
-                let late: Vec<_> = theirs.all().iter().filter_map(Weak::upgrade).collect();
-                late.iter().for_each(|shared| shared.relieve());
-                drop(late);
-                thread::park_timeout(INTERVAL);
-            }
-        })?;
-        Ok(Self { readers, thread: Some(thread) })
-    }
-
     /// Relieves this one too from now on, as long as it exists.
     pub fn watch(&self, reader: &Reader) {
-        let mut all = self.readers.all();
+        let mut all = self.all();
         all.retain(|reader| reader.strong_count() > 0);
         all.push(reader.shared());
     }
-}
 
-impl Drop for Relief {
-    fn drop(&mut self) {
-        self.readers.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It cannot fail.
-            let _ = thread.join();
+    /// What a thread that nothing holds up is to do again and again.
+    pub fn looks(&self) -> impl FnMut() + Send + 'static {
+        let relief = self.clone();
+        let mut looked = Instant::now();
+        move || {
+            if looked.elapsed() >= INTERVAL {
+                looked = Instant::now();
+                relief.look();
+            }
         }
+    }
+
+    fn look(&self) {
+        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|shared| shared.relieve());
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Shared>>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::sync::atomic::Ordering;
 
     use tracer_common::shim::{Layout, control, kind};
 
@@ -92,7 +63,7 @@ mod tests {
         let memory = Memory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         for ring in [0, 1] {
-            memory.ring_owner(ring).store(ring as u64 + 1, Ordering::Release);
+            memory.claim(ring, ring as u64 + 1);
             assert!(memory.producer(ring).push(kind::COMPLETE, [&[0; 3], &[]]));
         }
         let second = memory.consumer(1);
@@ -118,17 +89,17 @@ mod tests {
         let memory = Memory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         let mut reader = Reader::new(memory);
-        let relief = Relief::start().unwrap();
+        let relief = Relief::default();
         relief.watch(&reader);
         let memory = reader.memory();
-        memory.ring_owner(1).store(7, Ordering::Release);
+        memory.claim(1, 7);
         let ring = memory.producer(1);
         const FRAMES: u64 = 1000;
         for number in 0..FRAMES {
-            let asked = Instant::now();
-            while !ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]) {
-                assert!(asked.elapsed() < Duration::from_secs(60), "nobody relieves the reader");
-                thread::sleep(Duration::from_millis(1));
+            if !ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]) {
+                // It was not here since the last look, of which there is none yet.
+                relief.look();
+                assert!(ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]), "nobody relieves");
             }
         }
         let mut numbers = Vec::new();

@@ -54,6 +54,7 @@ impl Session {
             target.doorbells = None;
         }
         target.forget_stale();
+        target.seen = None;
         self.trace.process(pid, target.info.clone());
         self.take_frames(|_, _| {})?;
         let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
@@ -194,6 +195,17 @@ impl Session {
             let Some(subject) = self.targets.get(&pid).map(|t| Arc::clone(&t.subject)) else {
                 continue;
             };
+            // Before it is seen what they are: what is mapped meanwhile is seen the next time.
+            let Ok(pages) = subject.by_number(discover::mapped_pages) else { continue };
+            let Some(target) = self.targets.get_mut(&pid) else { continue };
+            if target.maps_the_same(pages) {
+                continue;
+            }
+            let before = target.seen.replace((Instant::now(), pages));
+            let late = match before {
+                Some((at, same)) if same == pages => at.elapsed(),
+                _ => SCAN_INTERVAL,
+            };
             let Ok(libraries) = subject.by_number(discover::libraries) else { continue };
             let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
             self.see_from_outside(pid, &libraries);
@@ -215,7 +227,7 @@ impl Session {
                     Ok(()) if again => {}
                     Ok(()) => self.notice(format!(
                         "process {pid}: {path} was found up to {} ms after it was mapped; earlier calls are not in the trace",
-                        SCAN_INTERVAL.as_millis()
+                        late.as_millis()
                     )),
                     Err(error) => {
                         let target = self.targets.get_mut(&pid);

@@ -18,7 +18,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use tracer_common::{
     calls::{FIRST_ID, ID_BITS},
     shim::Layout,
@@ -101,7 +100,7 @@ impl Session {
         let memories = if by_environment { options.processes } else { 0 };
         let selection = Selection::new(options, shim.is_some(), programs.method())?;
         let words = selection.shim_calls();
-        let relief = Relief::start().context("starting the thread that reads the shims' rings")?;
+        let relief = Relief::default();
         let connections = (0..memories)
             .map(|index| {
                 let memory = Memory::create(layout)?;
@@ -111,7 +110,7 @@ impl Session {
             })
             .collect::<Result<_, MemoryError>>()?;
         let life = programs.attach_life()?;
-        let reader = probe::Reader::new(&programs)?;
+        let reader = probe::Reader::with(&programs, relief.looks())?;
         // Last, so that a failure above leaves no file behind.
         let trace = Writer::create(&options.output, &metadata(), options.force)?;
         let session = Self {
