@@ -367,18 +367,19 @@ fn rocm_the_slot_of_another_tool() {
 #[test]
 fn rocm_a_kernel_that_runs_longer_than_the_recording() {
     let Some(s) = setup() else { return };
-    let env = [("EMUGPU_KERNEL_NS", "loop_t0=3000000000"), ("ROCTAP_TEST_WAIT", "1")];
-    let mut running = s.start("long", "loop 2 1 5", &env);
-    let attached = running.attach(tier::HIP_ACTIVITY).expect("it waits");
-    running.go_on();
-    // The program's first fill has been reported; its kernel is launched next.
-    running.wait_until_recorded(&attached.0, 1);
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    let began = std::time::Instant::now();
-    let window = running.detach(attached).expect("it runs");
-    assert!(began.elapsed() < std::time::Duration::from_secs(2), "{:?}", began.elapsed());
-    let unfinished = window.trace.losses[Loss::UNFINISHED.0 as usize];
-    assert!((1..=2).contains(&unfinished), "{unfinished}: the kernel, and a marker");
-    let (_, errors) = finish(running.child, "loop");
-    assert_eq!(errors, "");
+    support::until_it_runs_longer(|durations| {
+        let env = [("EMUGPU_KERNEL_NS", durations), ("ROCTAP_TEST_WAIT", "1")];
+        let mut running = s.start("long", "loop 2 1 5", &env);
+        let attached = running.attach(tier::HIP_ACTIVITY).expect("it waits");
+        running.go_on();
+        running.wait_until_ready();
+        let window = running.detach(attached)?;
+        // The kernel, and a marker.
+        let unfinished = window.trace.losses[Loss::UNFINISHED.0 as usize];
+        assert!(unfinished <= 2, "{unfinished}");
+        (unfinished > 0).then(|| {
+            let (_, errors) = finish(running.child, "loop");
+            assert_eq!(errors, "");
+        })
+    });
 }
