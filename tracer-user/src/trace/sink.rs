@@ -33,17 +33,79 @@ impl Sink for File {
     }
 }
 
-/// Creates the file of a new trace, in the place of an old one when `force` says so.
+/// The file of a new trace. It stays, and takes the place of an old one, with its first chunk: a recording
+/// that does not begin leaves nothing behind and takes nothing away.
+pub struct Claim {
+    place: Place,
+    /// The file; the old one as long as that stands in its place.
+    file: File,
+    is_old: bool,
+    header: Option<Vec<u8>>,
+    has_chunks: bool,
+}
+
+impl Claim {
+    /// Removes the old trace, and creates the file.
+    fn replace(&mut self) -> io::Result<()> {
+        let taken = || io::Error::other("another recorder has replaced it");
+        if !self.place.remove(&self.file)? {
+            return Err(taken());
+        }
+        let mut file = self.place.create()?;
+        if is_locked(&file) {
+            return Err(taken());
+        }
+        file.append(self.header.as_deref().unwrap_or_default())?;
+        (self.file, self.is_old) = (file, false);
+        Ok(())
+    }
+}
+
+impl Sink for Claim {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.header.is_none() {
+            self.header = Some(bytes.to_owned());
+            return if self.is_old { Ok(()) } else { self.file.append(bytes) };
+        }
+        if self.is_old {
+            self.replace()?;
+        }
+        self.file.append(bytes)?;
+        self.has_chunks = true;
+        Ok(())
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        if self.is_old { Ok(()) } else { self.file.cut(len) }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.is_old && !self.has_chunks {
+            // What cannot be removed is an empty trace.
+            let _ = self.place.remove(&self.file);
+        }
+    }
+}
+
+/// Creates the file of a new trace, or finds the old one that it replaces when `force` says so.
 ///
 /// What is not a trace is never replaced: `--force` is typed in haste, and the program often runs
 /// as root. The file stays locked while it is open, so that two recorders cannot share it: whoever
 /// replaces a trace holds the old one's lock until the new one's is had.
-pub fn claim(path: &Path, force: bool) -> Result<File, TraceError> {
+pub fn claim(path: &Path, force: bool) -> Result<Claim, TraceError> {
     let path_buf = || path.to_path_buf();
     let open = |cause| TraceError::Open { path: path_buf(), cause };
     let place = Place::of(path).map_err(open)?;
+    let claim =
+        |place, file, is_old| Claim { place, file, is_old, header: None, has_chunks: false };
     let old = match place.create() {
-        Ok(file) => return lock(file, path),
+        Ok(file) => return Ok(claim(place, lock(file, path)?, false)),
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(open(e)),
         Err(_) if !force => return Err(TraceError::Exists { path: path_buf() }),
         Err(_) => place.open().map_err(open)?,
@@ -55,16 +117,15 @@ pub fn claim(path: &Path, force: bool) -> Result<File, TraceError> {
     if !magic.is_empty() && magic != FILE_MAGIC {
         return Err(not_ours());
     }
-    if !place.remove(&old).map_err(open)? {
-        return Err(TraceError::Busy { path: path_buf() });
-    }
-    lock(place.create().map_err(open)?, path)
+    Ok(claim(place, old, true))
 }
 
 fn lock(file: File, path: &Path) -> Result<File, TraceError> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(TraceError::Busy { path: path.to_path_buf() }),
-        // Some network file systems have no locks: recording there must still be possible.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
-    }
+    if is_locked(&file) { Err(TraceError::Busy { path: path.to_path_buf() }) } else { Ok(file) }
+}
+
+/// Whether somebody else has locked a file; it is ours if not. Some network file systems have no locks:
+/// recording there must still be possible.
+fn is_locked(file: &File) -> bool {
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
