@@ -58,6 +58,13 @@ impl Relief {
         Ok(Self { readers, thread: Some(thread) })
     }
 
+    /// Why readers are not relieved any more, if the thread has failed. Frames that nobody takes in time
+    /// are then dropped and counted by their producers.
+    pub fn failure(&self) -> Option<&'static str> {
+        let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        has_ended.then_some("the thread that reads the shims' rings when they fill panicked")
+    }
+
     /// Relieves this one too from now on, as long as it exists.
     pub fn watch(&self, reader: &Reader) {
         let mut all = self.readers.all();
@@ -71,7 +78,7 @@ impl Drop for Relief {
         self.readers.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It cannot fail.
+            // Whether it panicked was told by `failure`.
             let _ = thread.join();
         }
     }
@@ -79,12 +86,24 @@ impl Drop for Relief {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::{panic, time::Instant};
 
     use tracer_common::shim::{Layout, control, kind};
 
     use super::*;
     use crate::shim::{Frame, Memory};
+
+    #[test]
+    fn a_relief_that_fails_is_told_of() {
+        let working = Relief::start().unwrap();
+        assert_eq!(working.failure(), None);
+        let thread = thread::spawn(|| panic::resume_unwind(Box::new("a panic")));
+        while !thread.is_finished() {
+            thread::yield_now();
+        }
+        let failed = Relief { readers: Arc::default(), thread: Some(thread) };
+        assert!(failed.failure().unwrap().contains("panicked"));
+    }
 
     /// What the relief takes while the reader is at another ring comes with the same call.
     #[test]

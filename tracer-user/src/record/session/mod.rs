@@ -171,7 +171,13 @@ impl Session {
         command_ended && self.watch.is_none() && !self.targets.values().any(Target::is_alive)
     }
 
-    pub(super) fn notice(&mut self, text: String) {
+    /// Why the recording must end now: nobody reads the rings any more.
+    pub fn is_cut_short(&mut self) -> bool {
+        self.reader.failure().is_some()
+    }
+
+    /// Says something, and writes it into the trace.
+    pub fn notice(&mut self, text: String) {
         tracing::warn!("{text}");
         self.trace.notice(&text);
     }
