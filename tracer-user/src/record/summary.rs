@@ -7,7 +7,7 @@ use indicatif::HumanCount;
 use super::{Api, Options};
 use crate::{
     join::{Counts, Mode},
-    shown::say,
+    shown::{path, say},
 };
 
 /// A source that was asked for delivered nothing.
@@ -105,7 +105,7 @@ impl Report<'_> {
             HumanCount(dispatches),
             HumanCount(copies),
             HumanCount(barriers),
-            self.options.output.display()
+            path(&self.options.output)
         ));
         if self.losses.is_empty() {
             let of_what = if self.silent.is_empty() { "nothing" } else { "nothing else" };

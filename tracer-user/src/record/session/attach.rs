@@ -15,6 +15,7 @@ use crate::{
         Gpu,
         target::{Planned, Target, Tier},
     },
+    shown,
     trace::model,
 };
 
@@ -55,6 +56,9 @@ impl Session {
     pub fn attach_held(&mut self, pid: u32, program: &OsStr, command: &str) -> anyhow::Result<()> {
         let candidates = discover::candidates(program);
         let tier = if self.shim.is_some() { Tier::AtStart } else { self.tier_without_shim() };
+        if !self.follow {
+            self.connections.iter().for_each(|connection| connection.memory().keep_for(pid));
+        }
         // It is a child of ours, and waits.
         self.add_target(Arc::new(Subject::open(pid)?), command.to_owned(), tier)?;
         self.see_from_outside(pid, &candidates);
@@ -251,7 +255,7 @@ impl Session {
         })?;
         let entry_only = planned.sites.iter().filter(|s| s.capture.entry_only != 0).count();
         let shown = model::Library {
-            path: planned.library.path.display().to_string(),
+            path: shown::path(&planned.library.path),
             version: planned.library.version(),
             probed: planned.sites.len() as u32,
             entry_only: entry_only as u32,

@@ -79,6 +79,7 @@ impl Session {
             silent: self.silent(options),
         };
         let mut notices = report.notices();
+        notices.extend(self.selection.unused_globs());
         notices.extend(self.left_to_nobody());
         notices.extend(self.before_the_probes());
         for text in &notices {

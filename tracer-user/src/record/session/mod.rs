@@ -35,6 +35,7 @@ use crate::{
     outside::Outside,
     probe::{self, Attachment, Follow, Method, Programs, Settings},
     shim::{Memory, MemoryError, Relief, Shim},
+    shown,
     trace::{Writer, model::Metadata},
 };
 
@@ -195,7 +196,7 @@ fn first_call_id(index: usize) -> u64 {
 fn metadata() -> Metadata {
     let system = rustix::system::uname();
     let command: Vec<String> =
-        std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+        std::env::args_os().map(|part| shown::text_of(part.as_encoded_bytes())).collect();
     Metadata {
         roctap_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
