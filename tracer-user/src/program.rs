@@ -13,7 +13,7 @@ pub(crate) fn program() -> PathBuf {
 /// roctap runs where the kernel's numbers of processes are not its own.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "roctap runs in a PID namespace of its own (in a container?), where the kernel's probes tell other process numbers than it sees: run it on the host, whose `roctap record -p PID` reaches into containers too, or give the container the host's PID namespace (docker run --pid=host)"
+    "this is a PID namespace of its own (a container's?), where the kernel's probes tell other process numbers than roctap sees: run roctap on the host, where `roctap record -p PID` reaches into containers too, or give the container the host's PID namespace (docker run --pid=host)"
 )]
 pub struct OwnPidNamespace;
 

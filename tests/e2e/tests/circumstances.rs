@@ -146,8 +146,8 @@ fn root_nohup_and_a_command_that_goes_on() {
 fn root_a_failed_start_leaves_nothing() {
     let scene = Scene::default();
     let text = scene.path("text");
-    fs::write(&text, "no program").expect("written");
-    for (mode, why) in [(0o644, "Permission denied"), (0o755, "Exec format error")] {
+    fs::write(&text, "#!/nowhere/interpreter\n").expect("written");
+    for (mode, why) in [(0o644, "Permission denied"), (0o755, "No such file")] {
         fs::set_permissions(&text, Permissions::from_mode(mode)).expect("chmod");
         let ran = run(scene.record(&["--"]).arg(&text)).expect(1);
         ran.complains(&["cannot run", "text", why]);

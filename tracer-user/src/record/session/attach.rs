@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use tracer_common::{bpf::phase, calls::tables};
 
 use super::Session;
@@ -103,10 +103,15 @@ impl Session {
     /// Attaches to a running process. On an error nothing stays attached to it.
     pub fn attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
         let pid = subject.pid();
-        let attached = self.try_attach_running(subject);
-        if attached.is_err() {
+        let mut attached = self.try_attach_running(Arc::clone(&subject));
+        if let Err(error) = &attached {
             self.targets.remove(&pid);
             self.programs.forget(pid);
+            // Whatever failed, failed by that.
+            if !subject.is_alive() {
+                tracing::debug!("process {pid}: {error:#}");
+                attached = Err(anyhow!("process {pid} ended before roctap was attached to it"));
+            }
         }
         // The shims of others have gone on writing.
         self.take_frames(|_| {})?;
@@ -134,7 +139,7 @@ impl Session {
         }
         self.give_shim(pid)?;
         self.see_from_outside(pid, &libraries);
-        subject.by_number(Ok::<_, Ended>).map(drop).context("it exited while attaching")
+        Ok(subject.by_number(Ok::<_, Ended>).map(drop)?)
     }
 
     fn tier_without_shim(&self) -> Tier {
