@@ -35,6 +35,19 @@ pub mod kind {
     pub const CALLER: u16 = 8;
 }
 
+/// Bytes of a record of this kind; none of a kind that there is not.
+pub const fn record_bytes(kind: u16) -> Option<usize> {
+    Some(match kind {
+        kind::API => size_of::<ApiRecord>(),
+        kind::LINK => size_of::<LinkRecord>(),
+        kind::FORK | kind::EXEC | kind::CALLER => size_of::<LifeRecord>(),
+        kind::PACKET => size_of::<PacketRecord>(),
+        kind::SIGNAL => size_of::<SignalRecord>(),
+        kind::BATCH => size_of::<BatchRecord>(),
+        _ => return None,
+    })
+}
+
 /// Bits of [`Header::flags`] of an [`ApiRecord`].
 pub mod flag {
     /// Only the entry is known, because only that was probed (see `calls_back` in the operation

@@ -118,6 +118,9 @@ pub mod control {
     pub const CALLS_TAKEN: usize = 24;
     /// Written by `roctap`: where the correlation ids of this process's calls begin.
     pub const FIRST_CALL_ID: usize = 25;
+    /// Written by `roctap`: the only process that may claim the memory, as it sees itself; 0: whichever
+    /// comes first.
+    pub const ONLY_PID: usize = 32;
     /// First of the shim's loss counters, indexed by [`super::Loss`].
     pub const LOSSES: usize = 64;
     /// Written by `roctap`: what the shim is to record of the calls of each of

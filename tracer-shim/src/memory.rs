@@ -36,7 +36,8 @@ pub enum ConnectError {
     NotMapped,
     /// It is not a roctap shared memory, or of another version, or of impossible sizes.
     NotOurs,
-    /// Another process has it: a child inherits the environment, and the memory is for one.
+    /// Another process has it, or it is for another one: a child inherits the environment, and the memory
+    /// is for one.
     Taken,
 }
 
@@ -171,6 +172,10 @@ impl Memory {
     /// [`ConnectError::Taken`].
     pub fn claim(&self, pid: u32) -> Result<(), ConnectError> {
         let Some(word) = self.words().get(control::PID) else { return Err(ConnectError::NotOurs) };
+        // A child inherits the environment also where children are not to be recorded.
+        if ![0, u64::from(pid)].contains(&self.control(control::ONLY_PID)) {
+            return Err(ConnectError::Taken);
+        }
         // What a program left that had our id before us is not ours either.
         word.compare_exchange(0, u64::from(pid), Ordering::AcqRel, Ordering::Acquire)
             .map(drop)
@@ -345,6 +350,13 @@ pub(crate) mod tests {
     fn a_file_that_could_become_shorter_is_refused() {
         assert_eq!(map_file(file(1, &[], false)).err(), Some(ConnectError::NotMapped));
         assert_eq!(map_file(-1).err(), Some(ConnectError::NotMapped));
+    }
+
+    #[test]
+    fn it_may_be_for_one_process_alone() {
+        let memory = map_file(file(1, &[(control::ONLY_PID, 7)], true)).expect("valid");
+        assert_eq!(memory.claim(8), Err(ConnectError::Taken));
+        assert_eq!(memory.claim(7), Ok(()));
     }
 
     #[test]

@@ -181,8 +181,7 @@ mod tests {
     use tracer_common::ring::MAX_FRAME_WORDS;
 
     fn drain(memory: &Memory, ring: usize) -> Vec<Call> {
-        let (head, tail, data) = memory.reading_end(ring);
-        let consumer = Consumer::new(head, tail, data);
+        let consumer = memory.consumer(ring);
         let mut frame = [0; MAX_FRAME_WORDS];
         let mut calls = Vec::new();
         while let Some((kind, count)) = consumer.pop(&mut frame).expect("whole") {

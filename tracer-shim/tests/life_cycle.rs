@@ -6,7 +6,7 @@ mod support;
 
 use support::live::verify;
 use support::memory::Recording;
-use support::{finish, setup};
+use support::{finish, setup, start};
 use tracer_common::shim::{Loss, attach_status, control, state};
 
 /// A library that pairs `hsa_init` with `hsa_shut_down` takes nothing from whoever else uses the runtime:
@@ -74,7 +74,7 @@ fn rocm_from_the_start_of_each_runtime() {
         let log = s.log("from-the-start");
         let mut command = s.traced("hsa_direct soso 200", &[], &log, &recording);
         command.env("HSA_TOOLS_LIB", &tools);
-        let (_, errors) = finish(command.spawn().expect("start"), &tools);
+        let (_, errors) = finish(start(&mut command), &tools);
         assert_eq!(errors, "");
         let trace = recording.stop();
         assert_eq!((trace.dispatches.len(), trace.completes.len()), (400, 400), "{tools}");

@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use support::memory::Recording;
-use support::{finish, setup, verify};
+use support::{finish, setup, start, verify};
 use tracer_common::shim::{HEARTBEAT_TIMEOUT_NS, MAGIC, control, state};
 
 #[test]
@@ -15,8 +15,7 @@ fn rocm_programs_that_test_callbacks_and_exceptions() {
     let Some(s) = setup() else { return };
     for program in ["callbacks 40", "throwing"] {
         let log = s.log("native");
-        let (native, native_errors) =
-            finish(s.command(program, &[], &log).spawn().expect("start"), program);
+        let (native, native_errors) = finish(start(&mut s.command(program, &[], &log)), program);
         let outcome = s.run("through", program, &[]);
         assert_eq!(outcome.errors, native_errors, "{program}");
         assert_eq!(
@@ -40,7 +39,7 @@ fn rocm_without_a_usable_memory_nothing_happens() {
         let log = s.log("inert");
         let mut command = s.command("storm 2 2 100 10", &[], &log);
         command.env("HSA_TOOLS_LIB", &s.shim).env("ROCTAP_SHIM_MEMORY", path);
-        let (_, errors) = finish(command.spawn().expect("start"), path);
+        let (_, errors) = finish(start(&mut command), path);
         assert_eq!(errors, "", "{path}");
     }
     assert_eq!(taken.get(control::STATE), state::NONE);
@@ -54,8 +53,8 @@ fn rocm_nobody_ever_reads() {
     let log = s.log("unread");
     for program in ["hsa_direct", "storm 4 2 500"] {
         recording.set(control::PID, 0);
-        let command = s.traced(program, &[], &log, &recording).spawn();
-        let (_, errors) = finish(command.expect("start"), program);
+        let child = start(&mut s.traced(program, &[], &log, &recording));
+        let (_, errors) = finish(child, program);
         assert_eq!(errors, "");
         assert_eq!(recording.get(control::STATE), state::DORMANT);
     }
@@ -70,7 +69,7 @@ fn rocm_the_reader_stalls_and_returns() {
     let Some(s) = setup() else { return };
     let recording = Recording::new(16, 1 << 16);
     let log = s.log("stall");
-    let child = s.traced("loop 9 2 3000", &[], &log, &recording).spawn().expect("start");
+    let child = start(&mut s.traced("loop 9 2 3000", &[], &log, &recording));
     recording.wait_for_state(state::ACTIVE);
     std::thread::sleep(Duration::from_millis(300));
     recording.stall(true);
@@ -113,7 +112,7 @@ fn rocm_a_child_has_a_memory_of_its_own() {
     let log = s.log("children");
     let mut command = s.traced("fork_exec $APPS/basic", &[], &log, &both[0]);
     command.env("ROCTAP_SHIM_MEMORY", format!("{}:{}", both[0].path(), both[1].path()));
-    finish(command.spawn().expect("start"), "fork_exec");
+    finish(start(&mut command), "fork_exec");
     let ran = |name: &str, trace: &support::memory::Trace| {
         let named = |d: &tracer_common::shim::Dispatch| {
             let of = |s: &&(tracer_common::shim::Symbol, String)| {
@@ -133,7 +132,7 @@ fn rocm_a_killed_program_leaves_a_readable_memory() {
     let Some(s) = setup() else { return };
     let recording = Recording::new(16, 1 << 20);
     let log = s.log("killed");
-    let mut child = s.traced("loop 0 4 0", &[], &log, &recording).spawn().expect("start");
+    let mut child = start(&mut s.traced("loop 0 4 0", &[], &log, &recording));
     let deadline = Instant::now() + support::DEADLINE;
     while recording.written_words() < 20_000 {
         assert!(Instant::now() < deadline, "nothing is recorded");
@@ -155,7 +154,7 @@ fn rocm_the_list_of_tools_may_be_long() {
         let log = s.log("list");
         let mut command = s.traced("hsa_direct", &[], &log, &recording);
         command.env("HSA_TOOLS_LIB", &list);
-        let (report, errors) = finish(command.spawn().expect("start"), &list);
+        let (report, errors) = finish(start(&mut command), &list);
         let trace = recording.stop();
         let truth = emulated_gpu::truth::read(&log).expect("log");
         let outcome = support::Outcome { report, errors, trace, truth, took: Duration::ZERO };

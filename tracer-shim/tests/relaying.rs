@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use support::memory::Recording;
-use support::{DEADLINE, setup};
+use support::{DEADLINE, setup, start};
 use tracer_common::shim::state;
 
 /// `futex`, x86-64: where the shim's thread waits for its next look.
@@ -89,7 +89,7 @@ fn rocm_programs_wait_without_our_thread() {
     ] {
         let log = s.log("stopped");
         let recording = Recording::new(16, 1 << 20);
-        let mut child = s.traced("hsa_direct r 800", env, &log, &recording).spawn().expect("start");
+        let mut child = start(&mut s.traced("hsa_direct r 800", env, &log, &recording));
         recording.wait_for_state(state::ACTIVE);
         let deadline = Instant::now() + DEADLINE;
         let task = loop {

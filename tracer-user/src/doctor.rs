@@ -145,8 +145,8 @@ fn kernel(findings: &mut Findings) {
         Err(why) => findings.line(&Finding::Bad, &kernel, &why),
     }
     if !crate::program::in_initial_pid_namespace() {
-        let meaning = "roctap runs in a PID namespace of its own: GPU work cannot be joined to calls; run it on the host";
-        findings.line(&Finding::Limited, "PID namespace", meaning);
+        let meaning = "roctap runs in one of its own and cannot record there; run it on the host, or give the container the host's (docker run --pid=host)";
+        findings.line(&Finding::Bad, "PID namespace", meaning);
     }
 }
 

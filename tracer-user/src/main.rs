@@ -58,6 +58,8 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
+        // It would be said on standard error, where nobody listens, and end the program.
+        .log_internal_errors(false)
         .with_target(false)
         .init();
     let result = match &cli.verb {

@@ -11,6 +11,7 @@ use std::{
     borrow::Cow,
     fmt::{self, Write as _},
     io::{self, Write as _},
+    path::Path,
 };
 
 use serde::Serialize;
@@ -67,6 +68,11 @@ pub fn text_of(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// A path, as [`text_of`]: two that differ are shown differently.
+pub fn path(path: &Path) -> String {
+    text_of(path.as_os_str().as_encoded_bytes())
 }
 
 /// A value as JSON for people and programs, with a line break at its end. Characters that could do

@@ -1,7 +1,7 @@
 //! What ran is in the trace: every call, every dispatch, every copy, joined.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -176,4 +176,8 @@ fn root_no_follow_leaves_children_alone() {
     assert_eq!(trace.tables().processes.len(), 1);
     let pid = *trace.tables().processes.keys().next().expect("one");
     assert!(trace.calls.iter().all(|call| call.record.process_or_device == pid));
+    // The child has the environment that makes it load the shim.
+    let kernels: BTreeSet<String> = trace.dispatches.iter().map(|d| trace.kernel(d)).collect();
+    assert!(kernels.contains("parent_kernel") && !kernels.contains("add_one"), "{kernels:?}");
+    assert!(trace.dispatches.iter().all(|d| d.process_id == pid));
 }

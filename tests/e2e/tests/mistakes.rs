@@ -45,10 +45,18 @@ fn root_a_zombie() {
 fn root_a_pid_that_exits_while_attaching() {
     let scene = Scene::default();
     for delay in 0..10 {
-        let mut child = Command::new("sleep").arg(format!("0.0{delay}")).spawn().expect("sleep");
-        let ran = run(&mut scene.record(&["--force", "-p", &child.id().to_string()]));
-        assert!(matches!(ran.code, Some(1 | 3)), "{ran:#?}");
-        assert!(!ran.stderr.contains("panicked"), "{ran:#?}");
+        let sleep = format!("0.{:02}", delay * 5);
+        let mut child = Command::new("sleep").arg(sleep).spawn().expect("sleep");
+        let pid = child.id().to_string();
+        let ran = run(&mut scene.record(&["--force", "-p", &pid]));
+        match ran.code {
+            Some(1) if ran.stderr.contains("zombie") => ran.complains(&[&pid, "exited"]),
+            Some(1) => ran.complains(&[&pid, "ended before roctap was attached"]),
+            Some(3) => ran.complains(&["every traced process has ended"]),
+            _ => panic!("{ran:#?}"),
+        }
+        assert_eq!(scene.trace_path().exists(), ran.code == Some(3));
+        let _ = fs::remove_file(scene.trace_path());
         child.wait().expect("wait");
     }
 }

@@ -16,6 +16,7 @@
 //! All times are CLOCK_BOOTTIME nanoseconds unless they are called ticks. The settings are
 //! environment variables, listed in the README and parsed in `config`.
 
+pub mod child;
 pub mod clock;
 pub mod config;
 mod effects;

@@ -5,8 +5,10 @@
 //! in a file. The runtime's threads change the list at any time, so every read may fail.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::ffi::OsStringExt as _;
 
 use object::{Object as _, ObjectSymbol as _};
 
@@ -110,7 +112,7 @@ fn read_uri(uri: &str) -> Option<Vec<u8>> {
     }
 }
 
-fn percent_decoded(path: &str) -> String {
+fn percent_decoded(path: &str) -> OsString {
     let bytes = path.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut i = 0;
@@ -127,7 +129,7 @@ fn percent_decoded(path: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    OsString::from_vec(out)
 }
 
 /// Kernel descriptors (`name.kd`) of a code object, by their address once loaded.
@@ -156,6 +158,7 @@ mod tests {
     #[test]
     fn file_uris_have_escapes_and_a_range() {
         assert_eq!(percent_decoded("/a%20b%2"), "/a b%2");
+        assert_eq!(percent_decoded("/caf%E9").as_encoded_bytes(), b"/caf\xe9");
         assert!(read_uri("file:///nonexistent%20file").is_none());
         let own = std::env::current_exe().unwrap();
         let uri = format!("file://{}#offset=1&size=3", own.display());

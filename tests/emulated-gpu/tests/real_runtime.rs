@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use emulated_gpu::child::Child;
 use emulated_gpu::truth::{self, Operation};
 
 const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
@@ -82,7 +83,7 @@ impl Setup {
     fn check(&self, test: &str, line: &str, env: &[(&str, &str)]) -> (String, Vec<Operation>) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let log = self.log(test);
-        let child = self.command(words[0], &words[1..], env, &log).spawn().expect("start");
+        let child = start(&mut self.command(words[0], &words[1..], env, &log));
         let out = finish(child, line);
         let operations = if log.exists() { truth::read(&log).expect("log") } else { Vec::new() };
         check_times(&operations);
@@ -91,18 +92,20 @@ impl Setup {
     }
 }
 
+/// Starts a program.
+fn start(command: &mut Command) -> Child {
+    Child::start(command).expect("start")
+}
+
 /// Waits for a program that must end well; its output.
 fn finish(mut child: Child, what: &str) -> String {
     let deadline = Instant::now() + DEADLINE;
     // Reports are far smaller than a pipe's buffer, so that nobody has to read meanwhile.
     while child.try_wait().expect("wait").is_none() {
-        if Instant::now() > deadline {
-            let _ = child.kill();
-            panic!("{what} hangs");
-        }
+        assert!(Instant::now() < deadline, "{what} hangs");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let out = child.wait_with_output().expect("output");
+    let out = child.output().expect("output");
     let (text, errors) =
         (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(
@@ -266,10 +269,9 @@ fn rocm_the_runtime_reads_the_times_of_the_log() {
 fn rocm_processes_share_a_log() {
     let Some(s) = setup() else { return };
     let log = s.log("shared");
-    let children: Vec<Child> = (0..3)
-        .map(|_| s.command("storm", &["2", "2", "500"], &[], &log).spawn().expect("start"))
-        .collect();
-    let pids: Vec<u32> = children.iter().map(Child::id).collect();
+    let children: Vec<Child> =
+        (0..3).map(|_| start(&mut s.command("storm", &["2", "2", "500"], &[], &log))).collect();
+    let pids: Vec<u32> = children.iter().map(|child| child.id()).collect();
     let reports: Vec<String> = children.into_iter().map(|c| finish(c, "storm")).collect();
     let operations = truth::read(&log).expect("log");
     for (pid, report) in pids.into_iter().zip(reports) {
@@ -287,7 +289,7 @@ fn rocm_a_fork_that_executes_another_program() {
 
 /// Starts `loop` and waits until it has launched.
 fn start_loop(s: &Setup, args: &[&str], log: &Path) -> Child {
-    let mut child = s.command("loop", args, &[], log).spawn().expect("start");
+    let mut child = start(&mut s.command("loop", args, &[], log));
     let mut out = std::io::BufReader::new(child.stdout.take().expect("pipe"));
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).expect("line");

@@ -97,7 +97,8 @@ fn hostile_targets_are_recorded_with_few_rights() {
         ("--gpu=uprobes", lasting | DAC_READ_SEARCH, 0),
         ("--gpu=inject", lasting | DAC_OVERRIDE, injecting),
     ] {
-        let mut record = scene.record(&["--force", "--api=hsa", gpu, "-p", &pid]);
+        let _ = fs::remove_file(scene.trace_path());
+        let mut record = scene.record(&["--api=hsa", gpu, "-p", &pid]);
         let recording = record.spawn().expect("start");
         let sets = [used, used | helpers, helpers].map(held);
         assert_rights(recording.id(), sets);

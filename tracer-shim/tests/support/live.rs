@@ -5,16 +5,16 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::time::{Duration, Instant};
 
+use emulated_gpu::child::Child;
 use emulated_gpu::truth::Operation;
 use tracer_common::shim::control::{ATTACH_STATUS, RECORD, STATE};
 use tracer_common::shim::{Loss, attach_status, state};
 use tracer_hooks::sys::now_ns;
 
 use super::memory::{Recording, Trace};
-use super::{Setup, verify};
+use super::{Setup, start, verify};
 
 /// A program with the agent in it.
 pub struct Program {
@@ -39,7 +39,7 @@ impl Setup {
         ours.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
         let mut command = self.command(line, env, &log);
         command.env("LD_PRELOAD", &self.agent).env("ROCTAP_TEST_AGENT", "1");
-        let child = command.stdin(OwnedFd::from(theirs)).spawn().expect("start");
+        let child = start(command.stdin(OwnedFd::from(theirs)));
         Program { child, log, shim: self.shim.clone(), agent: BufReader::new(ours) }
     }
 
@@ -200,6 +200,14 @@ impl Program {
     pub fn terminate(&self) {
         // SAFETY: a signal to a child that was not waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+    }
+
+    /// Waits until the program has printed the line `ready`.
+    pub fn wait_until_ready(&mut self) {
+        let out = self.child.stdout.as_mut().expect("a pipe");
+        let line: Vec<u8> =
+            out.bytes().map(|b| b.expect("text")).take_while(|&b| b != b'\n').collect();
+        assert!(line.starts_with(b"ready"), "{}", String::from_utf8_lossy(&line));
     }
 
     /// Waits until the program has launched something.

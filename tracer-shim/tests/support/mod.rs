@@ -9,10 +9,11 @@ pub mod memory;
 pub mod verify;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use emulated_gpu::child::Child;
 use memory::Recording;
 
 const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
@@ -172,7 +173,7 @@ impl Setup {
     ) -> Outcome {
         let log = self.log(name);
         let began = Instant::now();
-        let child = self.traced(line, env, &log, &recording).spawn().expect("start");
+        let child = start(&mut self.traced(line, env, &log, &recording));
         let (report, errors) = finish(child, line);
         let took = began.elapsed();
         let trace = recording.stop();
@@ -180,6 +181,22 @@ impl Setup {
             if log.exists() { emulated_gpu::truth::read(&log).expect("log") } else { Vec::new() };
         Outcome { report, errors, trace, truth, took }
     }
+}
+
+/// Starts a program.
+pub fn start(command: &mut Command) -> Child {
+    Child::start(command).expect("start")
+}
+
+/// Tries something with kernels `loop_t0` of 3, 12 and 48 seconds until one runs longer than what is done
+/// meanwhile, which takes its time where a machine is slow.
+pub fn until_it_runs_longer(mut attempt: impl FnMut(&str) -> Option<()>) {
+    let mut durations =
+        [3, 12, 48].map(|seconds| format!("loop_t0={seconds}000000000")).into_iter();
+    assert!(
+        durations.any(|durations| attempt(&durations).is_some()),
+        "the kernel's end is waited for"
+    );
 }
 
 /// Waits for a program that must end well; its stdout and stderr.
@@ -197,12 +214,11 @@ pub fn finish(mut child: Child, what: &str) -> (String, String) {
                 eprintln!("{what} hangs: pid {}", child.id());
                 std::thread::sleep(Duration::from_secs(600));
             }
-            let _ = child.kill();
             panic!("{what} hangs");
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    let out = child.wait_with_output().expect("output");
+    let out = child.output().expect("output");
     let report = String::from_utf8_lossy(&out.stdout).into_owned();
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(

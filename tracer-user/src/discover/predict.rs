@@ -7,8 +7,9 @@
 
 use std::{
     collections::BTreeSet,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -95,14 +96,29 @@ fn read_run_path(executable: &Path) -> Option<Vec<PathBuf>> {
             continue;
         }
         let value = entry.val32(endian).and_then(|at| strings.get(at).ok()).unwrap_or_default();
-        for part in String::from_utf8_lossy(value).split(':').filter(|p| !p.is_empty()) {
-            let origin = origin.to_string_lossy();
-            directories.push(PathBuf::from(
-                part.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin),
-            ));
-        }
+        let parts = value.split(|&byte| byte == b':').filter(|part| !part.is_empty());
+        directories.extend(parts.map(|part| replace_origin(part, origin)));
     }
     Some(directories)
+}
+
+/// A directory of a run path, with that of the executable in the place of `$ORIGIN`.
+fn replace_origin(mut part: &[u8], origin: &Path) -> PathBuf {
+    let mut path = Vec::new();
+    while let Some((&first, rest)) = part.split_first() {
+        let names: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
+        match names.into_iter().find_map(|name| part.strip_prefix(name)) {
+            Some(behind) => {
+                path.extend_from_slice(origin.as_os_str().as_bytes());
+                part = behind;
+            }
+            None => {
+                path.push(first);
+                part = rest;
+            }
+        }
+    }
+    OsString::from_vec(path).into()
 }
 
 /// What the dynamic linker's cache holds, as `ldconfig -p` prints it: the system's own, whatever the
@@ -112,13 +128,33 @@ fn linker_cache() -> Vec<PathBuf> {
     let Some(output) = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].into_iter().find_map(run) else {
         return Vec::new();
     };
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| line.rsplit_once(" => ").map(|(_, path)| PathBuf::from(path.trim())))
+    let lines = output.stdout.split(|&byte| byte == b'\n');
+    let paths = lines.filter_map(|line| {
+        let at = line.windows(4).rposition(|window| window == b" => ")?;
+        Some(PathBuf::from(OsStr::from_bytes(line[at + 4..].trim_ascii())))
+    });
+    paths
         .filter(|path| {
             path.file_name()
                 .and_then(OsStr::to_str)
                 .is_some_and(|n| Runtime::of_file_name(n).is_some())
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_be_in_a_directory_of_any_name() {
+        let origin = Path::new(OsStr::from_bytes(b"/opt/caf\xe9"));
+        for (part, wanted) in [
+            (&b"$ORIGIN/../lib"[..], &b"/opt/caf\xe9/../lib"[..]),
+            (b"${ORIGIN}", b"/opt/caf\xe9"),
+            (b"/lib\xff/$ORIGI", b"/lib\xff/$ORIGI"),
+        ] {
+            assert_eq!(replace_origin(part, origin).as_os_str().as_bytes(), wanted);
+        }
+    }
 }

@@ -21,9 +21,9 @@ use rustix::{
 use tracer_common::shim::ATTACH_FUNCTION;
 
 use super::{
-    InjectError,
     bootstrap::at,
-    refuse::Feasible,
+    error::{InjectError, Refusal},
+    refuse::{Feasible, GUARDIAN},
     start::{self, Plan, StartError, Started},
     threads::Model,
     tracee::Writable,
@@ -31,8 +31,6 @@ use super::{
 };
 use crate::{clock::Patience, discover::Subject, privileges, program::program};
 
-/// The hidden subcommand.
-pub const GUARDIAN: &str = "__inject";
 /// Names of the memfds, for people who read `/proc/PID/maps`.
 const MEMORY_NAME: &[u8] = b"roctap-shim";
 /// How long roctap waits for its guardian.
@@ -183,7 +181,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
             match attempted.map_err(|_| anyhow::anyhow!("roctap's helper failed"))? {
                 Ok(done) => return Ok(done),
                 Err(StartError::Seccomp(call)) => {
-                    return Err(super::Refusal::Seccomp { call: call.to_owned() }.into());
+                    return Err(Refusal::Seccomp { call: call.to_owned() }.into());
                 }
                 Err(error @ StartError::Replaced) => return Err(error.into()),
                 Err(error) => reason = format!("thread {}: {error}", victim.tid),
@@ -191,7 +189,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
         }
         std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
     }
-    Err(super::Refusal::NoThread(reason).into())
+    Err(Refusal::NoThread(reason).into())
 }
 
 /// Whether somebody reads what came of the task. A roctap that was killed wants nothing done any more.

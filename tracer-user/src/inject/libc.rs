@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Refusal, refuse::Refused};
+use super::error::{Refusal, Refused};
 use crate::{
     discover, foreign,
     plan::{Binary, Located, Mapping, Process, ProcessMemory as _},

@@ -5,12 +5,16 @@
 //! filled from here, and then lets libc's `pthread_create` start an ordinary thread, which loads the
 //! shim and calls it. `docs/attach.md` tells the whole story, and why not otherwise.
 //!
-//! * [`refuse`]: who is not to be touched, [`libc`] and [`threads`]: what must be known of the process,
-//!   [`seccomp`]: what it is not allowed to do, [`victim`]: which thread is stopped;
-//! * [`tracee`]: `ptrace`, [`start`]: the critical section, [`guardian`]: the process that runs it;
-//! * [`bootstrap`]: the code of the new thread.
+//! From below, each using those before it:
+//!
+//! * [`error`]: why not; [`bootstrap`]: the code of the new thread; [`seccomp`]: what a process is not
+//!   allowed to do;
+//! * [`libc`] and [`threads`]: what must be known of the process; [`refuse`]: who is not to be touched;
+//! * [`tracee`]: `ptrace`; [`start`]: the critical section; [`victim`]: which thread is stopped;
+//! * [`guardian`]: the process that runs it; and [`inject()`], here, which is all that others see.
 
 mod bootstrap;
+mod error;
 mod fuzz;
 mod guardian;
 mod libc;
@@ -22,9 +26,10 @@ mod threads;
 mod tracee;
 mod victim;
 
+pub use error::{InjectError, Refusal, Refused};
 pub use fuzz::{fuzz_link_map, fuzz_process_texts, fuzz_seccomp};
-pub use guardian::{GUARDIAN, guardian};
-pub use refuse::{Refusal, Refused};
+pub use guardian::guardian;
+pub use refuse::GUARDIAN;
 pub(crate) use tracee::Thread;
 
 use std::{
@@ -36,10 +41,7 @@ use std::{
 use tracer_common::shim::{Attach, attach_status};
 use zerocopy::IntoBytes as _;
 
-use crate::{
-    clock::Patience,
-    discover::{Ended, Subject},
-};
+use crate::{clock::Patience, discover::Subject};
 use bootstrap::{at, go, state};
 use guardian::Task;
 use start::Started;
@@ -105,59 +107,6 @@ pub struct Injected<T> {
     pub took: Duration,
     /// Which thread was stopped.
     pub victim: u32,
-}
-
-/// Why a process did not get the shim. It goes on as before.
-#[derive(Debug, thiserror::Error)]
-pub enum InjectError {
-    /// The guardian tells why.
-    #[error("{0}")]
-    Refused(String),
-    /// The guardian cannot be started.
-    #[error("starting roctap's helper failed: {cause}")]
-    Guardian {
-        /// How. Part of the message, hence no `source`.
-        cause: std::io::Error,
-    },
-    /// The guardian has not come back.
-    #[error(
-        "a thread of process {pid} that was to start another one is stuck in the kernel; roctap's helper puts it back as soon as it comes out"
-    )]
-    Stuck {
-        /// The process.
-        pid: u32,
-    },
-    /// The process's memory or descriptors cannot be reached.
-    #[error("{what}: {cause}")]
-    Reach {
-        /// What of it.
-        what: &'static str,
-        /// How. Part of the message, hence no `source`.
-        cause: std::io::Error,
-    },
-    /// The new thread failed.
-    #[error("the thread that was started in it failed: {cause}")]
-    Thread {
-        /// How. Part of the message, hence no `source`.
-        cause: std::io::Error,
-    },
-    /// The shim could not be loaded.
-    #[error("it could not load the shim: {0}")]
-    NotLoaded(String),
-    /// It takes too long.
-    #[error("{what} did not happen within {} s", within.as_secs())]
-    Late {
-        /// What.
-        what: &'static str,
-        /// How long was waited.
-        within: Duration,
-    },
-    /// The process has ended.
-    #[error(transparent)]
-    Ended(#[from] Ended),
-    /// The caller could not prepare.
-    #[error("{0:#}")]
-    Prepare(anyhow::Error),
 }
 
 /// Whether the shim can be put into a process, as far as can be told without touching it.

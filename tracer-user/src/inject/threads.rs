@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Refusal, libc::is_libc, refuse::Refused};
+use super::{
+    error::{Refusal, Refused},
+    libc::is_libc,
+};
 use crate::clock::Patience;
 use crate::discover::Image;
 use crate::plan::{Process, ProcessMemory};

@@ -7,7 +7,9 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ffi::OsString,
     io,
+    os::unix::ffi::OsStringExt as _,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -197,7 +199,7 @@ fn place(uri: &str) -> Option<Place> {
     };
     let (offset, bytes) = (field("offset"), field("size"));
     if let Some(path) = location.strip_prefix("file://") {
-        let path = percent_decode_str(path).decode_utf8().ok()?.into_owned().into();
+        let path = OsString::from_vec(percent_decode_str(path).collect()).into();
         return Some(Place::File { path, offset: offset.unwrap_or(0), bytes });
     }
     location.strip_prefix("memory://")?;
@@ -295,6 +297,8 @@ pub fn fuzz_code_object_list(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
     use super::*;
     use crate::plan::Process;
     use proptest::prelude::*;
@@ -327,6 +331,8 @@ mod tests {
             file("/opt/a b.so", 8, Some(16))
         );
         assert_eq!(place("file:///x"), file("/x", 0, None));
+        let path = PathBuf::from(OsStr::from_bytes(b"/caf\xe9"));
+        assert_eq!(place("file:///caf%E9"), Some(Place::File { path, offset: 0, bytes: None }));
         for wrong in ["memory://7#offset=1", "http://x", ""] {
             assert_eq!(place(wrong), None, "{wrong}");
         }

@@ -188,19 +188,23 @@ impl fmt::Display for Program {
 }
 
 /// A file whose functions are probed in a process.
-struct Probed<'a> {
+struct Probed {
     pid: u32,
-    path: &'a Path,
     /// Opened as a name alone: whatever it is, that does nothing.
     file: OwnedFd,
     id: FileId,
 }
 
-impl<'a> Probed<'a> {
-    fn open(pid: u32, path: &'a Path) -> Result<Self, rustix::io::Errno> {
+impl Probed {
+    fn open(pid: u32, path: &Path) -> Result<Self, rustix::io::Errno> {
         let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let id = FileId::from(&fstat(&file)?);
-        Ok(Self { pid, path, file, id })
+        Ok(Self { pid, file, id })
+    }
+
+    /// By which the kernel finds it: libbpf's crate takes no path that is no text.
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 }
 
@@ -350,7 +354,7 @@ impl Programs {
     fn place(
         &self,
         which: Program,
-        probed: &Probed<'_>,
+        probed: &Probed,
         sites: &[&Site],
         cookies: &[Cookie],
     ) -> libbpf_rs::Result<Vec<Placed>> {
@@ -364,7 +368,7 @@ impl Programs {
                     retprobe,
                     ..Default::default()
                 };
-                let (pid, path) = (probed.pid as i32, probed.path);
+                let (pid, path) = (probed.pid as i32, probed.path());
                 let link = program.attach_uprobe_multi_with_opts(pid, path, "", options)?;
                 Ok(vec![link.into()])
             }
@@ -394,7 +398,7 @@ impl Programs {
                         UprobeOpts { cookie: cookie.to_u64(), retprobe, ..Default::default() };
                     let (pid, offset) = (probed.pid as i32, site.file_offset as usize);
                     let link =
-                        program.attach_uprobe_with_opts(pid, probed.path, offset, options)?;
+                        program.attach_uprobe_with_opts(pid, probed.path(), offset, options)?;
                     Ok(link.into())
                 })
                 .collect()
@@ -419,7 +423,7 @@ impl Event {
     fn new(
         program: &ProgramMut<'_>,
         tracefs: &Arc<Tracefs>,
-        probed: &Probed<'_>,
+        probed: &Probed,
         offsets: &BTreeSet<u64>,
         cookie: Cookie,
         which: Program,

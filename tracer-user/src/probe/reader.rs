@@ -27,6 +27,8 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd},
     io::Errno,
 };
+use tracer_common::bpf::{Header, record_bytes};
+use zerocopy::FromBytes as _;
 
 use super::{ProbeError, Programs};
 use crate::{priority, privileges};
@@ -44,6 +46,8 @@ pub struct Reader {
     answered: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), ProbeError>>>,
+    /// Why the thread has ended.
+    failure: Option<String>,
 }
 
 /// Records, and the requests that were made before they were drained.
@@ -54,6 +58,8 @@ struct Shared {
     /// How often a complete drain was asked for, and up to which request one is done.
     asked: AtomicU64,
     done: AtomicU64,
+    /// Records that were not understood.
+    malformed: AtomicU64,
     /// An eventfd: the thread is not to wait now.
     wake: OwnedFd,
 }
@@ -61,8 +67,8 @@ struct Shared {
 impl Shared {
     fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (stop, asked, done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { stop, asked, done, wake })
+        let [asked, done, malformed] = [0; 3].map(AtomicU64::new);
+        Ok(Self { stop: AtomicBool::new(false), asked, done, malformed, wake })
     }
 
     fn wake(&self) {
@@ -116,37 +122,41 @@ impl Reader {
             .map(MapHandle::try_from)
             .collect::<Result<Vec<_>, _>>()
             .map_err(failed)?;
+        Self::start(move |queue, shared, reader| drain(&rings, queue, shared, reader, also))
+            .map_err(|cause| ProbeError::Thread { cause })
+    }
+
+    /// Starts a thread that reads by `drain`.
+    fn start<D>(drain: D) -> io::Result<Self>
+    where
+        D: FnOnce(HeapProd<Batch>, &Arc<Shared>, &thread::Thread) -> Result<(), ProbeError>,
+        D: Send + 'static,
+    {
         let (queue, batches) = HeapRb::new(QUEUED_BATCHES).split();
-        let shared = Arc::new(Shared::new().map_err(|cause| ProbeError::Thread { cause })?);
+        let shared = Arc::new(Shared::new()?);
         let (theirs, reader) = (Arc::clone(&shared), thread::current());
         let thread = thread::Builder::new()
             .name("roctap-drain".to_owned())
-            .spawn(move || drain(&rings, queue, &theirs, &reader, also))
-            .map_err(|cause| ProbeError::Thread { cause })?;
-        Ok(Self { batches, answered: 0, shared, thread: Some(thread) })
+            .spawn(move || drain(queue, &theirs, &reader))?;
+        Ok(Self { batches, answered: 0, shared, thread: Some(thread), failure: None })
     }
 
     /// The next batch of records, waiting at most `timeout` for it; empty when there is none. The
     /// records stand one behind the other; each tells its kind, which tells its size. To be called by
     /// the thread that made the reader.
-    ///
-    /// # Errors
-    ///
-    /// When draining failed.
-    pub fn take(&mut self, timeout: Duration) -> Result<Vec<u8>, ProbeError> {
+    pub fn take(&mut self, timeout: Duration) -> Vec<u8> {
         let deadline = Instant::now() + timeout;
         loop {
             // Before the batches are looked at, as in `take_all`.
             let done = self.shared.done.load(Ordering::Acquire);
             if let Some((asked, batch)) = self.batches.try_pop() {
                 self.answered = asked;
-                return Ok(batch);
+                return batch;
             }
             self.answered = done;
-            self.check()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Vec::new());
+                return Vec::new();
             }
             thread::park_timeout(left);
         }
@@ -163,36 +173,43 @@ impl Reader {
         self.answered
     }
 
-    /// Everything that was recorded before the call.
-    ///
-    /// # Errors
-    ///
-    /// When draining failed.
-    pub fn take_all(&mut self) -> Result<Vec<u8>, ProbeError> {
+    /// Everything that was recorded before the call, as long as the rings are read.
+    pub fn take_all(&mut self) -> Vec<u8> {
         let request = self.ask();
         self.shared.wake();
         let mut all = Vec::new();
         loop {
             // Before the batches are looked at: what comes with the answer is then among them.
-            let done = self.shared.done.load(Ordering::Acquire) >= request;
+            let done =
+                self.failure().is_some() || self.shared.done.load(Ordering::Acquire) >= request;
             while let Some((_, batch)) = self.batches.try_pop() {
                 all.extend(batch);
             }
             if done {
                 self.answered = request;
-                return Ok(all);
+                return all;
             }
-            self.check()?;
             thread::park_timeout(Duration::from_millis(1));
         }
     }
 
-    /// Tells how the thread ended, if it has: it does so only when it fails.
-    fn check(&mut self) -> Result<(), ProbeError> {
-        match self.thread.take_if(|thread| thread.is_finished()) {
-            Some(thread) => thread.join().unwrap_or(Ok(())),
-            None => Ok(()),
+    /// Why the rings are not read any more, if the thread has failed. What it had not handed over is lost.
+    pub fn failure(&mut self) -> Option<&str> {
+        if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+            let why = match thread.join() {
+                Ok(Ok(())) => "the thread that reads the rings has ended".to_owned(),
+                Ok(Err(error)) => format!("the thread that reads the rings failed: {error}"),
+                // It has said where.
+                Err(_) => "the thread that reads the rings panicked".to_owned(),
+            };
+            self.failure = Some(why);
         }
+        self.failure.as_deref()
+    }
+
+    /// How many records were not understood, and left out.
+    pub fn malformed(&self) -> u64 {
+        self.shared.malformed.load(Ordering::Relaxed)
     }
 }
 
@@ -201,7 +218,7 @@ impl Drop for Reader {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.wake();
         if let Some(thread) = self.thread.take() {
-            // A failure was told by `take`, or nobody wants to know any more.
+            // A failure was told by `failure`, or nobody wants to know any more.
             let _ = thread.join();
         }
     }
@@ -211,12 +228,12 @@ impl Drop for Reader {
 fn drain(
     rings: &[MapHandle],
     mut queue: HeapProd<Batch>,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     reader: &thread::Thread,
     mut also: impl FnMut(),
 ) -> Result<(), ProbeError> {
     let taken = Rc::new(RefCell::new(Vec::new()));
-    let rings = open(rings, &taken)?;
+    let rings = open(rings, &taken, shared)?;
     priority::prefer_this_thread();
     privileges::drop_all();
     while !shared.stop.load(Ordering::Relaxed) {
@@ -250,15 +267,86 @@ fn drain(
 fn open(
     rings: &[MapHandle],
     taken: &Rc<RefCell<Vec<u8>>>,
+    shared: &Arc<Shared>,
 ) -> Result<RingBuffer<'static>, ProbeError> {
     let mut builder = RingBufferBuilder::new();
     for ring in rings {
-        let taken = Rc::clone(taken);
+        let (taken, shared) = (Rc::clone(taken), Arc::clone(shared));
         let keep = move |record: &[u8]| {
-            taken.borrow_mut().extend_from_slice(record);
+            keep(record, &mut taken.borrow_mut(), &shared.malformed);
             0
         };
         builder.add(ring, keep).map_err(failed)?;
     }
     builder.build().map_err(failed)
+}
+
+/// Puts a record behind the others, if it is as long as one of its kind: from there on only its kind tells
+/// where the next one begins.
+fn keep(record: &[u8], taken: &mut Vec<u8>, malformed: &AtomicU64) {
+    let kind = Header::read_from_prefix(record).map(|(header, _)| header.kind);
+    match kind.ok().and_then(record_bytes) {
+        Some(bytes) if bytes == record.len() => taken.extend_from_slice(record),
+        _ => {
+            malformed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracer_common::bpf::{ApiRecord, LinkRecord, kind};
+    use zerocopy::IntoBytes as _;
+
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_length_is_left_out_alone() {
+        let header = |kind| Header { kind, ..Header::default() };
+        let call = ApiRecord { header: header(kind::API), ..ApiRecord::default() };
+        let link = LinkRecord { header: header(kind::LINK), ..LinkRecord::default() };
+        let (call, link) = (call.as_bytes(), link.as_bytes());
+        let (mut taken, malformed) = (Vec::new(), AtomicU64::new(0));
+        let unknown = header(77);
+        for record in
+            [call, &call[..120], &[call, &[0; 8]].concat(), unknown.as_bytes(), &[], &[1], link]
+        {
+            keep(record, &mut taken, &malformed);
+        }
+        assert_eq!((taken, malformed.into_inner()), ([call, link].concat(), 5));
+    }
+
+    /// Whether a thread that failed while it held back what it had read is found out, and not waited for.
+    #[test]
+    fn a_reader_that_fails_is_told_of() {
+        let error = || failed(io::Error::other("no ring").into());
+        let fails: [fn(&mut HeapProd<Batch>) -> bool; 2] = [
+            |queue| {
+                let _ = queue.try_push((0, vec![7]));
+                std::panic::resume_unwind(Box::new("a panic"))
+            },
+            |queue| queue.try_push((0, vec![7])).is_ok(),
+        ];
+        for (fail, why) in fails.into_iter().zip(["panicked", "no ring"]) {
+            let read = move |mut queue: HeapProd<Batch>, _: &Arc<Shared>, _: &thread::Thread| {
+                fail(&mut queue);
+                Err(error())
+            };
+            let mut reader = Reader::start(read).unwrap();
+            assert_eq!(reader.take_all(), [7], "what it had handed over");
+            assert!(reader.failure().unwrap().contains(why), "{:?}", reader.failure());
+            assert!(reader.take(Duration::ZERO).is_empty() && reader.take_all().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_reader_that_works_has_no_failure() {
+        let read = |_: HeapProd<Batch>, shared: &Arc<Shared>, _: &thread::Thread| {
+            while !shared.stop.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        assert_eq!(Reader::start(read).unwrap().failure(), None);
+    }
 }

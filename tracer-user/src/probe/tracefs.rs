@@ -86,6 +86,7 @@ impl Tracefs {
 
     /// Deletes the definitions of processes that are gone.
     fn delete_stale(&self) -> io::Result<()> {
+        // Others' events may be of files whose names are no text.
         let text = self.read(DEFINITIONS)?;
         let own = namespaces();
         let mut stale: Vec<&str> =
@@ -152,8 +153,10 @@ impl Tracefs {
 
     fn read(&self, path: &str) -> io::Result<String> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = std::fs::File::from(openat(&self.root, path, flags, Mode::empty())?);
-        io::read_to_string(file)
+        let mut file = std::fs::File::from(openat(&self.root, path, flags, Mode::empty())?);
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut file, &mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 

@@ -24,7 +24,10 @@ pub const HOLD: &str = "__hold";
 /// A started command that waits to be released. Dropping it ends it.
 pub struct Held {
     child: Option<Child>,
-    release: File,
+    /// Its end is the end of the message.
+    release: Option<File>,
+    /// What it says if it cannot become the command; its end says that it has.
+    failure: File,
 }
 
 impl Held {
@@ -36,14 +39,17 @@ impl Held {
     pub fn start(command: &[OsString]) -> anyhow::Result<Self> {
         // Inherited by the child on purpose: no close-on-exec.
         let (wait, release) = rustix::pipe::pipe().context("creating a pipe")?;
-        rustix::io::fcntl_setfd(&release, rustix::io::FdFlags::CLOEXEC)?;
+        let (failure, fail) = rustix::pipe::pipe().context("creating a pipe")?;
+        for ours in [&release, &failure] {
+            rustix::io::fcntl_setfd(ours, rustix::io::FdFlags::CLOEXEC)?;
+        }
         let child = Command::new(crate::program::program())
             .arg(HOLD)
-            .arg(wait.as_raw_fd().to_string())
+            .args([&wait, &fail].map(|theirs| theirs.as_raw_fd().to_string()))
             .args(command)
             .spawn()
             .context("starting the command")?;
-        Ok(Self { child: Some(child), release: release.into() })
+        Ok(Self { child: Some(child), release: Some(release.into()), failure: failure.into() })
     }
 
     /// Its process id, now and after it is released.
@@ -55,10 +61,16 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// When it is gone, or cannot be run: what the kernel says to that.
     pub fn release(mut self, environment: &[(&str, OsString)]) -> anyhow::Result<Running> {
-        self.release.write_all(&encode(environment)).context("releasing the command")?;
-        // The end of the pipe is the end of the message.
+        let mut release = self.release.take().context("a command that was released already")?;
+        release.write_all(&encode(environment)).context("releasing the command")?;
+        drop(release);
+        let mut error = Vec::new();
+        self.failure.read_to_end(&mut error).context("waiting for the command")?;
+        if let Ok(error) = error.try_into() {
+            return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)).into());
+        }
         let child = self.child.take().context("a command that was not released")?;
         Ok(Running { child })
     }
@@ -104,6 +116,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How it ended, if it has.
     ///
     /// # Errors
@@ -114,21 +131,33 @@ impl Running {
     }
 }
 
+/// The pipe's end of this number, which [`Held::start`] let this process inherit.
+fn inherited(number: &OsStr) -> anyhow::Result<File> {
+    let number: i32 = number.to_str().and_then(|n| n.parse().ok()).context("not a descriptor")?;
+    // SAFETY: nothing else in this process owns it.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(number) }))
+}
+
 /// What the child does: waits, then becomes the command. Returns only on failure.
 pub fn hold(arguments: &[OsString]) -> anyhow::Result<()> {
-    let [fd, command, arguments @ ..] = arguments else { bail!("usage: {HOLD} FD CMD ARGS…") };
-    let fd: i32 = fd.to_str().and_then(|fd| fd.parse().ok()).context("FD must be a number")?;
-    // SAFETY: the number is that of the pipe end which `Held::start` let this process inherit, and
-    // nothing else in this process owns it.
-    let mut pipe = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let [wait, fail, command, arguments @ ..] = arguments else {
+        bail!("{HOLD} is for roctap's own use")
+    };
+    let (mut pipe, mut fail) = (inherited(wait)?, inherited(fail)?);
     let mut message = Vec::new();
     pipe.read_to_end(&mut message)?;
     // The command inherits no descriptor of ours.
     drop(pipe);
+    rustix::io::fcntl_setfd(&fail, rustix::io::FdFlags::CLOEXEC)?;
     let Some(environment) = decode(&message) else {
         bail!("roctap ended before {} was started", command.display());
     };
     let error = Command::new(command).args(arguments).envs(environment).exec();
+    // Roctap says it, unless it is gone.
+    let code = error.raw_os_error().unwrap_or(0).to_ne_bytes();
+    if fail.write_all(&code).is_ok() {
+        std::process::exit(127);
+    }
     Err(error).with_context(|| format!("cannot run {}", command.display()))
 }
 

@@ -9,6 +9,7 @@ mod prospect;
 mod redirections;
 mod select;
 mod session;
+mod stop;
 mod summary;
 mod target;
 
@@ -19,10 +20,6 @@ pub use target::Tier;
 
 use std::{
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -32,33 +29,14 @@ use command::{Held, Running};
 use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
+use stop::Stop;
+use summary::CommandState;
 
-use crate::{discover::Subject, priority, privileges::Recording, probe, shown};
+use crate::{discover::Subject, priority, privileges::Recording, probe, program, shown};
 
 /// How long the rings are left alone when nobody wakes the reader. A thread that does nothing but call
 /// fills its ring in 200 ms.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Counts the wishes to stop: the first ends the recording, the second the program.
-struct Stop(Arc<AtomicUsize>);
-
-impl Stop {
-    fn install() -> anyhow::Result<Self> {
-        let count = Arc::new(AtomicUsize::new(0));
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // In this order: the second signal finds the flag set and ends the program at once.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))?;
-            signal_hook::flag::register(signal, Arc::clone(&asked))?;
-            signal_hook::flag::register_usize(signal, Arc::clone(&count), 1)?;
-        }
-        Ok(Self(count))
-    }
-
-    fn asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
 
 /// Runs `roctap record`.
 ///
@@ -80,6 +58,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         _ => {}
     }
     probe::built()?;
+    program::check_pid_namespace()?;
     if let Some(command) = options.command.first() {
         command::check(command)?;
     }
@@ -132,7 +111,8 @@ fn let_go(options: &Options, held: Held, session: &mut Session) -> anyhow::Resul
         options.command.iter().map(|part| shown::text_of(part.as_encoded_bytes())).collect();
     let program = options.command.first().context("a command")?;
     session.attach_held(held.pid(), program, &shown.join(" "))?;
-    held.release(&session.environment())
+    let cannot = || format!("cannot run {}", shown::text_of(program.as_encoded_bytes()));
+    held.release(&session.environment()).with_context(cannot)
 }
 
 fn record(
@@ -144,20 +124,32 @@ fn record(
     let progress = Progress::new();
     let began = Instant::now();
     let deadline = options.duration.map(|seconds| began + Duration::from_secs_f64(seconds));
-    let mut status = None;
+    let mut state = match &command {
+        Some(command) => CommandState::GoesOn(command.pid()),
+        None => CommandState::None,
+    };
     loop {
         session.drain(DRAIN_INTERVAL)?;
         progress.show(began, &session);
         if let Some(command) = &mut command
             && let Some(ended) = command.ended().context("waiting for the command")?
         {
-            status = Some(ended);
+            state = CommandState::Ended(ended);
         }
         let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if over || stop.asked() || session.targets_gone(command.is_none() || status.is_some()) {
+        if over || stop.asked() || session.is_cut_short() {
+            break;
+        }
+        if session.targets_gone(!matches!(state, CommandState::GoesOn(_))) {
+            if command.is_none() {
+                let after = began.elapsed().as_secs_f64();
+                session.notice(format!(
+                    "the recording ended after {after:.1} s: every traced process has ended"
+                ));
+            }
             break;
         }
     }
     progress.end();
-    session.finish(options, status)
+    session.finish(options, &state)
 }

@@ -74,6 +74,12 @@ impl Gpu {
   roctap record -a -d 60                      every ROCm process of the machine, one minute
   roctap record --include 'hipMemcpy*' -- ./my_app
 
+What ends a recording: its processes, -d, Ctrl-C, or one of SIGTERM, SIGQUIT, SIGHUP (which `nohup` turns
+off). A second one ends roctap at once, with status 128 + its number; the trace is then whole up to its
+last chunk. Ctrl-C reaches a command that roctap started too, as the terminal sends it to both; other
+signals reach roctap alone. A command that has not ended by then goes on, untraced, and so do processes
+that ran before. How the command ended is printed, not passed on.
+
 Exit status: 0 recorded; 1 failed; 2 wrong usage; 3 a source that was asked for delivered nothing.")]
 pub struct Options {
     /// Attach to a running process (may be given several times)
@@ -84,7 +90,7 @@ pub struct Options {
     #[arg(short, long, conflicts_with_all = ["pids", "command"])]
     pub all: bool,
 
-    /// Stop after so many seconds
+    /// Stop after so many seconds; what is traced goes on, untraced
     #[arg(short, long, value_name = "SECS", value_parser = seconds)]
     pub duration: Option<f64>,
 
@@ -100,7 +106,7 @@ pub struct Options {
     #[arg(long, value_name = "API", value_delimiter = ',', value_enum, default_value = "hip")]
     pub api: Vec<Api>,
 
-    /// Record only functions that match one of these globs
+    /// Record only functions that match one of these globs; one that matches none is named at the end
     #[arg(long, value_name = "GLOB")]
     pub include: Vec<Glob>,
 
@@ -120,7 +126,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t)]
     pub gpu: Gpu,
 
-    /// Do not follow child processes
+    /// Do not follow child processes: neither their calls nor their GPU work are recorded
     #[arg(long)]
     pub no_follow: bool,
 

@@ -8,6 +8,20 @@ use std::{
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Session;
+use crate::join::Counts;
+
+/// What the line says: the most important first, since a narrow terminal shows the beginning.
+fn message(since: Duration, lost: u64, counts: Counts, rate: u64) -> String {
+    format!(
+        "recording {} s, {} lost: {} API calls, {} kernels, {} copies; {} events/s — Ctrl-C ends",
+        since.as_secs(),
+        HumanCount(lost),
+        HumanCount(counts.calls),
+        HumanCount(counts.dispatches),
+        HumanCount(counts.copies),
+        HumanCount(rate),
+    )
+}
 
 /// Shows events, losses and time on standard error, if that is a terminal.
 pub struct Progress {
@@ -31,19 +45,23 @@ impl Progress {
         let events = counts.calls + counts.dispatches + counts.copies + counts.barriers;
         let rate = (events - before) as f64 / at.elapsed().as_secs_f64();
         self.last.set((Instant::now(), events));
-        self.bar.set_message(format!(
-            "recording {:.0} s: {} API calls, {} kernels, {} copies; {} events/s; {} lost — Ctrl-C ends",
-            began.elapsed().as_secs_f64(),
-            HumanCount(counts.calls),
-            HumanCount(counts.dispatches),
-            HumanCount(counts.copies),
-            HumanCount(rate as u64),
-            HumanCount(session.lost()),
-        ));
+        self.bar.set_message(message(began.elapsed(), session.lost(), counts, rate as u64));
         self.bar.tick();
     }
 
     pub fn end(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_come_first() {
+        let counts = Counts { calls: 1_234_567, dispatches: 8, ..Counts::default() };
+        let message = message(Duration::from_secs(61), 17, counts, 20_000);
+        assert!(message.starts_with("recording 61 s, 17 lost: 1,234,567 API calls"), "{message}");
     }
 }

@@ -1,8 +1,8 @@
 //! Which functions of a library are probed, where, and under which operation ids.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{cell::Cell, collections::HashMap, path::PathBuf, sync::Arc};
 
-use globset::{GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tracer_common::{
     activity::Domain,
     bpf::Capture,
@@ -98,11 +98,13 @@ pub struct Doorbells {
 /// Chooses functions.
 pub struct Selection {
     apis: Vec<Api>,
-    include: Option<GlobSet>,
-    exclude: GlobSet,
+    include: Option<Patterns>,
+    exclude: Patterns,
     allow_slow: bool,
     /// Without --include the functions of [`FEW`] alone.
-    few: Option<GlobSet>,
+    few: Option<Patterns>,
+    /// The functions of a library were looked at.
+    has_chosen: Cell<bool>,
     /// Processes may have the shim, which records HSA calls.
     shim: bool,
     redirected: Redirected,
@@ -110,13 +112,38 @@ pub struct Selection {
     foreign: HashMap<(Domain, String), u16>,
 }
 
-/// Matches [`FEW`].
-fn few() -> Result<GlobSet, globset::Error> {
-    let mut builder = GlobSetBuilder::new();
-    for glob in FEW {
-        builder.add(globset::GlobBuilder::new(glob).empty_alternates(true).build()?);
+/// Globs, and which of them have matched a name.
+struct Patterns {
+    set: GlobSet,
+    globs: Vec<(Glob, Cell<bool>)>,
+}
+
+impl Patterns {
+    fn new(globs: impl IntoIterator<Item = Glob>) -> Result<Self, globset::Error> {
+        let globs: Vec<_> = globs.into_iter().map(|glob| (glob, Cell::new(false))).collect();
+        let mut builder = GlobSetBuilder::new();
+        for (glob, _) in &globs {
+            builder.add(glob.clone());
+        }
+        Ok(Self { set: builder.build()?, globs })
     }
-    builder.build()
+
+    /// Those that match [`FEW`].
+    fn few() -> Result<Self, globset::Error> {
+        let globs = FEW.map(|glob| GlobBuilder::new(glob).empty_alternates(true).build());
+        Self::new(globs.into_iter().collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        let matching = self.set.matches(name);
+        matching.iter().for_each(|&index| self.globs[index].1.set(true));
+        !matching.is_empty()
+    }
+
+    /// Those that have matched no name.
+    fn unused(&self) -> impl Iterator<Item = &Glob> {
+        self.globs.iter().filter(|(_, used)| !used.get()).map(|(glob, _)| glob)
+    }
 }
 
 impl Selection {
@@ -126,21 +153,18 @@ impl Selection {
     ///
     /// When the globs are too large together.
     pub fn new(options: &Options, shim: bool, method: Method) -> Result<Self, globset::Error> {
-        let set = |globs: &[globset::Glob]| {
-            let mut builder = GlobSetBuilder::new();
-            globs.iter().for_each(|glob| {
-                builder.add(glob.clone());
-            });
-            builder.build()
-        };
-        let include = (!options.include.is_empty()).then(|| set(&options.include)).transpose()?;
-        let few = (method == Method::Single && include.is_none()).then(few).transpose()?;
+        let include = (!options.include.is_empty())
+            .then(|| Patterns::new(options.include.iter().cloned()))
+            .transpose()?;
+        let few =
+            (method == Method::Single && include.is_none()).then(Patterns::few).transpose()?;
         Ok(Self {
             apis: options.api.clone(),
             include,
-            exclude: set(&options.exclude)?,
+            exclude: Patterns::new(options.exclude.iter().cloned())?,
             allow_slow: options.allow_slow,
             few,
+            has_chosen: Cell::new(false),
             shim,
             redirected: options.redirected,
             planner: Planner::for_running_kernel(),
@@ -159,10 +183,29 @@ impl Selection {
     }
 
     fn accepts(&self, runtime: Runtime, name: &str) -> bool {
-        runtime.owns_symbol(name)
-            && self.apis.contains(&Api::of(runtime, name))
-            && self.include.as_ref().or(self.few.as_ref()).is_none_or(|globs| globs.is_match(name))
-            && !self.exclude.is_match(name)
+        if !runtime.owns_symbol(name) || !self.apis.contains(&Api::of(runtime, name)) {
+            return false;
+        }
+        let include = self.include.as_ref().or(self.few.as_ref());
+        let included = include.is_none_or(|globs| globs.matches(name));
+        // Asked in any case: it may be that nothing has this name.
+        let excluded = self.exclude.matches(name);
+        included && !excluded
+    }
+
+    /// What --include and --exclude name that is no function of the libraries that were looked at.
+    pub fn unused_globs(&self) -> Vec<String> {
+        if !self.has_chosen.get() {
+            return Vec::new();
+        }
+        let include = self.include.iter().flat_map(Patterns::unused).map(|glob| ("include", glob));
+        let exclude = self.exclude.unused().map(|glob| ("exclude", glob));
+        let say = |(option, glob): (_, &Glob)| {
+            format!(
+                "--{option} '{glob}' matches no function of the libraries that the processes mapped, among those of --api"
+            )
+        };
+        include.chain(exclude).map(say).collect()
     }
 
     /// What shims are to record, by slot: [`Wanted`] words.
@@ -210,6 +253,7 @@ impl Selection {
         process: Option<&dyn ProcessMemory>,
     ) -> Result<Selected, SelectError> {
         let runtime = library.runtime;
+        self.has_chosen.set(true);
         let accepts = |name: &str| self.accepts(runtime, name);
         let (plans, followed) = self.plans(library, file, process, self.redirected, accepts)?;
         let mut selected = Selected {
@@ -343,5 +387,37 @@ impl Selection {
     /// Functions that got ids of their own: domain, id, name.
     pub fn foreign(&self) -> impl Iterator<Item = (Domain, u16, &str)> {
         self.foreign.iter().map(|((domain, name), &id)| (*domain, id, name.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn globs_that_match_nothing_are_told() {
+        let line = ["roctap", "--include", "hipMal*", "--include", "hipmalloc", "--exclude"];
+        let line = line.into_iter().chain(["hsa_*", "--exclude", "hipMallocHost"]);
+        let options = Line::parse_from(line).options;
+        let selection = Selection::new(&options, false, Method::Multi).unwrap();
+        assert!(selection.accepts(Runtime::Hip, "hipMalloc"));
+        assert!(!selection.accepts(Runtime::Hip, "hipMallocHost"));
+        // Of an API that was not asked for.
+        assert!(!selection.accepts(Runtime::Hsa, "hsa_init"));
+        assert!(selection.unused_globs().is_empty(), "no library has been looked at");
+        selection.has_chosen.set(true);
+        let [include, exclude] = &selection.unused_globs()[..] else {
+            panic!("{:?}", selection.unused_globs())
+        };
+        assert!(include.starts_with("--include 'hipmalloc' matches no function"), "{include}");
+        assert!(exclude.starts_with("--exclude 'hsa_*' matches no function"), "{exclude}");
     }
 }

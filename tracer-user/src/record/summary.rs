@@ -7,17 +7,27 @@ use indicatif::HumanCount;
 use super::{Api, Options};
 use crate::{
     join::{Counts, Mode},
-    shown::say,
+    shown::{path, say},
 };
 
 /// A source that was asked for delivered nothing.
 const NOTHING_DELIVERED: u8 = 3;
 
+/// What has become of the command that was recorded.
+pub enum CommandState {
+    /// There is none: processes were recorded that ran already.
+    None,
+    /// It goes on: its process id.
+    GoesOn(u32),
+    /// It has ended.
+    Ended(ExitStatus),
+}
+
 /// How a recording went.
 pub struct Report<'a> {
     pub options: &'a Options,
-    /// How the command ended, if it did.
-    pub status: Option<ExitStatus>,
+    /// What has become of the command.
+    pub command: &'a CommandState,
     pub counts: Counts,
     /// Losses above zero, by cause.
     pub losses: Vec<(String, u64)>,
@@ -25,6 +35,8 @@ pub struct Report<'a> {
     pub rocm_seen: bool,
     /// Processes that were named and could not be attached to.
     pub failed: usize,
+    /// Why something of roctap itself stopped working.
+    pub broken: Vec<String>,
     /// Processes whose GPU work was asked for and not seen.
     pub silent: Vec<Silent>,
 }
@@ -39,7 +51,8 @@ pub struct Silent {
 impl Report<'_> {
     /// What the user should know beside the counts.
     pub fn notices(&self) -> Vec<String> {
-        let mut notices = Vec::new();
+        let mut notices: Vec<String> = Vec::new();
+        notices.extend(self.broken.iter().map(|why| format!("{why}: this is a defect of roctap")));
         if !self.rocm_seen {
             notices.push(
                 "no call of a ROCm library was seen: the program does not use ROCm, did not get so far, or calls other functions than those of --api, --include and --exclude (a program on HSA alone needs --api hsa, functions __hip… --api hip-compiler)"
@@ -68,8 +81,14 @@ impl Report<'_> {
                 self.counts.compared, self.counts.differing
             ));
         }
-        if let Some(status) = self.status.filter(|status| !status.success()) {
-            notices.push(format!("the command ended with {status}"));
+        match self.command {
+            CommandState::GoesOn(pid) => {
+                notices.push(format!("the command goes on, untraced, as process {pid}"));
+            }
+            CommandState::Ended(status) if !status.success() => {
+                notices.push(format!("the command ended with {status}"));
+            }
+            CommandState::Ended(_) | CommandState::None => {}
         }
         notices
     }
@@ -86,7 +105,7 @@ impl Report<'_> {
             HumanCount(dispatches),
             HumanCount(copies),
             HumanCount(barriers),
-            self.options.output.display()
+            path(&self.options.output)
         ));
         if self.losses.is_empty() {
             let of_what = if self.silent.is_empty() { "nothing" } else { "nothing else" };
@@ -99,7 +118,9 @@ impl Report<'_> {
 
     /// The program's exit status.
     pub fn exit_code(&self) -> ExitCode {
-        if !self.rocm_seen || self.failed > 0 || !self.silent.is_empty() {
+        if !self.broken.is_empty() {
+            ExitCode::FAILURE
+        } else if !self.rocm_seen || self.failed > 0 || !self.silent.is_empty() {
             ExitCode::from(NOTHING_DELIVERED)
         } else {
             ExitCode::SUCCESS

@@ -9,6 +9,7 @@ mod rows;
 pub mod summary;
 mod units;
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,7 +37,7 @@ pub struct ReportOptions {
     /// `table` for people, `json` for programs (times in ns, sizes in bytes)
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub format: ReportFormat,
-    /// Do not shorten names to the width of the terminal ($COLUMNS, else 120)
+    /// Do not shorten names to the width: $COLUMNS, else that of the terminal, else 120
     #[arg(long)]
     pub wide: bool,
 }
@@ -64,7 +65,11 @@ pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
             let top = summary.top(options.top);
             shown::json(&top).context("cannot encode the report")?
         }
-        ReportFormat::Table => render::tables(&summary.top(options.top), width(options.wide)),
+        ReportFormat::Table => {
+            let columns = std::env::var("COLUMNS").ok();
+            let width = (!options.wide).then(|| width(columns.as_deref(), std::io::stdout()));
+            render::tables(&summary.top(options.top), width)
+        }
     };
     shown::print(&text).context("cannot write to standard output")?;
     match damage {
@@ -79,8 +84,36 @@ pub fn text(summary: &Summary, width: Option<usize>) -> String {
     render::tables(summary, width)
 }
 
-fn width(wide: bool) -> Option<usize> {
+/// Columns of a report: as the environment says, else as many as the terminal has.
+fn width(columns: Option<&str>, output: impl AsFd) -> usize {
     const DEFAULT: usize = 120;
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    (!wide).then(|| columns.unwrap_or(DEFAULT).max(60))
+    let asked = columns.and_then(|columns| columns.parse().ok());
+    // What is no terminal has no size, and some terminals do not know theirs.
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(output).ok()?;
+        Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
+    };
+    asked.or_else(terminal).unwrap_or(DEFAULT).max(60)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::{
+        pty::{OpenptFlags, openpt},
+        termios::{Winsize, tcsetwinsize},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_report_is_as_wide_as_its_terminal() {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let size = |ws_col| Winsize { ws_row: 24, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+        for (columns, wanted) in [(200, 200), (20, 60), (0, 120)] {
+            tcsetwinsize(&terminal, size(columns)).unwrap();
+            assert_eq!(width(None, &terminal), wanted);
+            assert_eq!(width(Some("90"), &terminal), 90);
+        }
+        assert_eq!(width(None, std::fs::File::open("/dev/null").unwrap()), 120);
+    }
 }

@@ -119,6 +119,11 @@ impl Memory {
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
     }
 
+    /// Has process `pid` alone claim the memory. To be called before anybody can.
+    pub fn keep_for(&self, pid: u32) {
+        self.word(control::ONLY_PID).store(pid.into(), Ordering::Relaxed);
+    }
+
     /// Whether the shim found tables that it does not know, and touched nothing.
     pub fn is_unsupported(&self) -> bool {
         self.word(control::STATE).load(Ordering::Relaxed) == shim::state::UNSUPPORTED

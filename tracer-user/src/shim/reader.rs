@@ -88,9 +88,11 @@ impl Taken {
                 Ok(None) => return,
                 Ok(Some((kind, length))) => {
                     left = left.saturating_sub(length as u64 + 1);
-                    match parse(kind, &self.frame[..length]) {
-                        Some(frame) => self.waiting.push((owner, frame)),
-                        None => self.malformed += 1,
+                    // Counted first: what makes the parser panic is gone too.
+                    self.malformed += 1;
+                    if let Some(frame) = parse(kind, &self.frame[..length]) {
+                        self.malformed -= 1;
+                        self.waiting.push((owner, frame));
                     }
                 }
                 Err(Corrupt) => {

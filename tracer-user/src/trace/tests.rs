@@ -356,10 +356,25 @@ fn existing_files() {
     assert!(matches!(Writer::create(&path, &metadata, false), Err(TraceError::Exists { .. })));
     assert!(matches!(Writer::create(&path, &metadata, true), Err(TraceError::Busy { .. })));
     drop(first);
-    let mut second = Writer::create(&path, &metadata, true).unwrap();
+    assert!(!path.exists(), "a recording that did not begin leaves nothing");
+    let mut second = Writer::create(&path, &metadata, false).unwrap();
     second.push(event(0)).unwrap();
     second.finish(CLOCK).unwrap();
-    assert!(Trace::open(&path).unwrap().tables().status.complete);
+    let recorded = || Trace::open(&path).unwrap().tables().status.clone();
+    assert!(recorded().complete);
+
+    // With the first chunk, no earlier, the new one replaces it.
+    drop(Writer::create(&path, &metadata, true).unwrap());
+    assert!(recorded().complete, "nor does it take anything away");
+    let mut third = Writer::create(&path, &metadata, true).unwrap();
+    third.push(event(0)).unwrap();
+    assert!(recorded().complete);
+    third.flush_chunk().unwrap();
+    assert!(!recorded().complete);
+    assert!(matches!(Writer::create(&path, &metadata, true), Err(TraceError::Busy { .. })));
+    let fourth = Writer::create(&path, &metadata, true);
+    drop(third);
+    assert!(matches!(fourth, Err(TraceError::Busy { .. })) && !recorded().complete);
 
     let other = dir.path().join("thesis.tex");
     std::fs::write(&other, "years of work").unwrap();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsStr, sync::Arc};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use tracer_common::{bpf::phase, calls::tables};
 use tracer_records::model;
 use tracer_records::sink::RecordSink as _;
@@ -17,6 +17,7 @@ use crate::{
         Gpu,
         target::{Planned, Target, Tier},
     },
+    shown,
 };
 
 /// Whether a probe is in vain where the shim records calls. Functions for images keep theirs: they are
@@ -56,6 +57,9 @@ impl Session {
     pub fn attach_held(&mut self, pid: u32, program: &OsStr, command: &str) -> anyhow::Result<()> {
         let candidates = discover::candidates(program);
         let tier = if self.shim.is_some() { Tier::AtStart } else { self.tier_without_shim() };
+        if !self.follow {
+            self.connections.iter().for_each(|connection| connection.memory().keep_for(pid));
+        }
         // It is a child of ours, and waits.
         self.add_target(Arc::new(Subject::open(pid)?), command.to_owned(), tier)?;
         self.see_from_outside(pid, &candidates);
@@ -100,10 +104,15 @@ impl Session {
     /// Attaches to a running process. On an error nothing stays attached to it.
     pub fn attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
         let pid = subject.pid();
-        let attached = self.try_attach_running(subject);
-        if attached.is_err() {
+        let mut attached = self.try_attach_running(Arc::clone(&subject));
+        if let Err(error) = &attached {
             self.targets.remove(&pid);
             self.programs.forget(pid);
+            // Whatever failed, failed by that.
+            if !subject.is_alive() {
+                tracing::debug!("process {pid}: {error:#}");
+                attached = Err(anyhow!("process {pid} ended before roctap was attached to it"));
+            }
         }
         // The shims of others have gone on writing.
         self.take_frames(|_, _| {})?;
@@ -131,7 +140,7 @@ impl Session {
         }
         self.give_shim(pid)?;
         self.see_from_outside(pid, &libraries);
-        subject.by_number(Ok::<_, Ended>).map(drop).context("it exited while attaching")
+        Ok(subject.by_number(Ok::<_, Ended>).map(drop)?)
     }
 
     fn tier_without_shim(&self) -> Tier {
@@ -252,7 +261,7 @@ impl Session {
         })?;
         let entry_only = planned.sites.iter().filter(|s| s.capture.entry_only != 0).count();
         let shown = model::Library {
-            path: planned.library.path.display().to_string(),
+            path: shown::path(&planned.library.path),
             version: planned.library.version(),
             probed: planned.sites.len() as u32,
             entry_only: entry_only as u32,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    process::{ExitCode, ExitStatus},
+    process::ExitCode,
     sync::atomic::Ordering,
     time::Duration,
 };
@@ -32,6 +32,9 @@ use crate::{
 /// Names that programs without end give themselves.
 const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them, 16 MiB of the descriptions of one process";
 
+/// What the thread that reads the BPF rings had taken, or would have, when it failed.
+const UNREAD: &str = "BPF records: unread, since the thread that reads them failed (at least)";
+
 const _: () = assert!(trace::limits::WRITTEN_TABLES == 256 << 20);
 const _: () = assert!(trace::limits::WRITTEN_OF_A_PROCESS == 16 << 20);
 
@@ -40,7 +43,7 @@ impl Session {
     pub fn finish(
         mut self,
         options: &Options,
-        status: Option<ExitStatus>,
+        command: &summary::CommandState,
     ) -> anyhow::Result<ExitCode> {
         (self.ending, self.watch) = (true, None);
         for target in self.targets.values_mut().filter(|t| t.info.detached_ns == 0 && t.is_alive())
@@ -63,17 +66,20 @@ impl Session {
         self.joiner.finish(&mut self.trace)?;
         self.write_processes();
         let losses = self.write_losses()?;
+        let broken = self.reader.failure().into_iter().map(str::to_owned).collect();
         let report = summary::Report {
             options,
-            status,
+            command,
             counts: self.joiner.counts(),
             losses,
             rocm_seen: self.targets.values().any(|t| !t.info.libraries.is_empty())
                 && self.joiner.counts().calls > 0,
             failed: self.failed,
+            broken,
             silent: self.silent(options),
         };
         let mut notices = report.notices();
+        notices.extend(self.selection.unused_globs());
         notices.extend(self.left_to_nobody());
         notices.extend(self.before_the_probes());
         for text in &notices {
@@ -112,7 +118,7 @@ impl Session {
         self.remove(probes);
         self.programs.set_phase(phase::ENDED)?;
         let mut returned = HashSet::new();
-        let records = self.reader.take_all()?;
+        let records = self.reader.take_all();
         self.take_records(&records, |call| {
             returned.insert((call.header.pid, call.correlation_id));
         })?;
@@ -189,6 +195,8 @@ impl Session {
         for (cause, count) in Loss::ALL.into_iter().zip(self.programs.losses()?) {
             losses.push((0, cause.describe().to_owned(), count));
         }
+        losses.push((0, "BPF records: not understood".to_owned(), self.reader.malformed()));
+        losses.push((0, UNREAD.to_owned(), self.reader.failure().is_some().into()));
         for connection in &self.connections {
             let Some(pid) = connection.process() else { continue };
             let causes = shim::Loss::ALL.into_iter().zip(connection.memory().losses());

@@ -37,6 +37,7 @@ use crate::{
     outside::Outside,
     probe::{self, Attachment, Follow, Method, Programs, Settings},
     shim::{Memory, MemoryError, Relief, Shim},
+    shown,
     trace::Writer,
 };
 
@@ -174,7 +175,13 @@ impl Session {
         command_ended && self.watch.is_none() && !self.targets.values().any(Target::is_alive)
     }
 
-    pub(super) fn notice(&mut self, text: String) {
+    /// Why the recording must end now: nobody reads the rings any more.
+    pub fn is_cut_short(&mut self) -> bool {
+        self.reader.failure().is_some()
+    }
+
+    /// Says something, and writes it into the trace.
+    pub fn notice(&mut self, text: String) {
         tracing::warn!("{text}");
         self.trace.notice(&text);
     }
@@ -193,7 +200,7 @@ fn call_ids(index: usize) -> Range<u64> {
 fn metadata() -> Metadata {
     let system = rustix::system::uname();
     let command: Vec<String> =
-        std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+        std::env::args_os().map(|part| shown::text_of(part.as_encoded_bytes())).collect();
     Metadata {
         roctap_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),

@@ -1,0 +1,174 @@
+//! Recording where something around it is not as usual: what was asked for is recorded all the same, or
+//! nothing is left behind.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, Permissions},
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use e2e::{Recorded, Running, Scene, Signal, app, roctap_bin, run, send_signal, wait_until};
+use roctap::trace::Trace;
+
+/// A shell that runs `script`; what is added to its arguments is `$@` there.
+fn shell(scene: &Scene, script: &str) -> Command {
+    let mut shell = scene.command("sh");
+    shell.args(["-c", script, "sh"]);
+    shell
+}
+
+/// The files of a scene.
+fn files(scene: &Scene) -> Vec<String> {
+    let all = fs::read_dir(scene.path("")).expect("the scene");
+    all.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// roctap, its shim, the program, its argument and the trace, none of them by a name that is text.
+#[test]
+fn root_names_that_are_no_text() {
+    let scene = Scene::default();
+    let directory = scene.path("").join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&directory).expect("mkdir");
+    let here = |name: &[u8]| directory.join(OsStr::from_bytes(name));
+    let roctap = here(b"roctap");
+    fs::copy(roctap_bin(), &roctap).expect("copied");
+    let shim = "libroctap_shim.so";
+    fs::copy(roctap_bin().with_file_name(shim), here(shim.as_bytes())).expect("copied");
+    fs::copy(app("loop"), here(b"lo\xffp")).expect("copied");
+    let (program, seconds) = (here(b"lo\xffp"), OsStr::from_bytes(b"0.1\xff"));
+    let record = |trace: &[u8], options: &[&OsStr]| {
+        let mut record = scene.command(&roctap);
+        record.arg("record").args(options).arg("-o").arg(here(trace));
+        record
+    };
+    let expect = |path: &Path, trace: &Recorded, pid: u32| {
+        assert!(trace.calls.len() > 10 && !trace.dispatches.is_empty());
+        assert!(trace.tables().processes[&pid].command.contains(r"caf\xe9/lo\xffp 0"));
+        let command = Trace::open(path).expect("trace").metadata().command.clone();
+        assert!(command.contains(r"caf\xe9/roctap record"), "{command}");
+    };
+
+    let mut command = record(b"command\xff", &[]);
+    let ran = run(command.arg("--").arg(&program).arg(seconds)).expect(0);
+    ran.complains(&[r"caf\xe9/command\xff"]);
+    let path = here(b"command\xff");
+    let trace = Recorded::read(&path);
+    trace.expect_complete();
+    expect(&path, &trace, *trace.tables().processes.keys().next().expect("one"));
+
+    // Of a process that runs, from outside too, which reads the names of its kernels in its file.
+    let target = Running::start(scene.command(&program).args(["0", "1", "1000"]));
+    for gpu in ["--gpu=inject", "--gpu=uprobes"] {
+        let pid = target.pid().to_string();
+        let path = here(gpu.as_bytes());
+        let options = ["-p", &pid, gpu].map(OsStr::new);
+        let recording = Running::spawn(&mut record(gpu.as_bytes(), &options));
+        wait_until("a kernel is recorded by its name", || {
+            let written = fs::metadata(&path).is_ok_and(|meta| meta.len() > 4096);
+            written && {
+                let trace = Recorded::read(&path);
+                trace.dispatches.iter().any(|d| trace.kernel(d) == "loop_t0")
+            }
+        });
+        send_signal(recording.pid(), Signal::INT);
+        recording.ended().expect(0);
+        expect(&path, &Recorded::read(&path), target.pid());
+    }
+    target.end().expect(0);
+}
+
+/// Nobody at any of the three standard descriptors, and what is said on them is said to nobody.
+#[test]
+fn root_nobody_listens() {
+    for redirected in ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"] {
+        let scene = Scene::default();
+        let mut roctap = shell(&scene, &format!("exec \"$@\" {redirected}"));
+        roctap.arg(roctap_bin()).args(["-vv", "record", "-o"]).arg(scene.trace_path());
+        run(roctap.arg("--").arg(app("basic"))).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    }
+    let scene = Scene::default();
+    let mut roctap = scene.roctap(&["-vv", "record", "-o"]);
+    roctap.arg(scene.trace_path()).arg("--").arg(app("basic"));
+    let mut roctap = roctap.stdout(Stdio::null()).spawn().expect("roctap");
+    // The only reading end.
+    drop(roctap.stderr.take());
+    assert_eq!(roctap.wait().expect("status").code(), Some(0));
+    scene.trace().expect_complete();
+}
+
+/// Each ends the recording; the trace is whole. The program goes on.
+#[test]
+fn root_signals_end_a_recording() {
+    for signal in [Signal::HUP, Signal::TERM, Signal::QUIT] {
+        let scene = Scene::default();
+        let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+        let pid = target.pid().to_string();
+        let recording = Running::spawn(&mut scene.record(&["-p", &pid]));
+        wait_until("something is recorded", || {
+            scene.trace_so_far().is_some_and(|trace| !trace.dispatches.is_empty())
+        });
+        send_signal(recording.pid(), signal);
+        recording.ended().expect(0);
+        scene.trace().expect_complete();
+        target.end().expect(0);
+    }
+}
+
+/// `nohup` is for going on without a terminal. A program that goes on after the recording is named.
+#[test]
+fn root_nohup_and_a_command_that_goes_on() {
+    let scene = Scene::default();
+    let mut roctap = shell(&scene, "trap '' HUP; exec \"$@\"");
+    roctap.arg(roctap_bin()).arg("record").arg("-o").arg(scene.trace_path());
+    let recording = Running::start(roctap.arg("--").arg(app("loop")).args(["0", "1", "1000"]));
+    let command = e2e::only_child(recording.pid());
+    send_signal(recording.pid(), Signal::HUP);
+    let recorded = || scene.trace_so_far().map_or(0, |trace| trace.dispatches.len());
+    let before = recorded();
+    wait_until("more is recorded", || recorded() > before + 100);
+    send_signal(recording.pid(), Signal::TERM);
+    // It has our standard output, which ends with it.
+    wait_until("the recording has ended", || {
+        scene.trace_so_far().is_some_and(|trace| trace.reading.status.complete)
+    });
+    send_signal(command, Signal::TERM);
+    let ran = recording.ended().expect(0);
+    ran.complains(&["the command goes on, untraced", &command.to_string()]);
+    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
+}
+
+#[test]
+fn root_a_failed_start_leaves_nothing() {
+    let scene = Scene::default();
+    let text = scene.path("text");
+    fs::write(&text, "#!/nowhere/interpreter\n").expect("written");
+    for (mode, why) in [(0o644, "Permission denied"), (0o755, "No such file")] {
+        fs::set_permissions(&text, Permissions::from_mode(mode)).expect("chmod");
+        let ran = run(scene.record(&["--"]).arg(&text)).expect(1);
+        ran.complains(&["cannot run", "text", why]);
+        assert_eq!(files(&scene), ["text"], "{ran:#?}");
+    }
+    // A trace that was there stays.
+    let old = scene.trace_path();
+    run(scene.record(&["--"]).arg(app("nogpu"))).expect(0);
+    let ran = run(scene.record(&["--force", "--"]).arg(&text)).expect(1);
+    ran.complains(&["cannot run"]);
+    assert!(Recorded::read(&old).reading.status.complete, "{ran:#?}");
+}
+
+/// As in a container: the kernel's probes tell other numbers than roctap sees.
+#[test]
+fn root_a_pid_namespace_of_its_own() {
+    let scene = Scene::default();
+    let mut roctap = scene.command("unshare");
+    roctap.args(["--pid", "--fork", "--mount-proc"]).arg(roctap_bin());
+    roctap.arg("record").arg("-o").arg(scene.trace_path()).args(["--", "true"]);
+    let ran = run(&mut roctap).expect(1);
+    ran.complains(&["PID namespace", "--pid=host"]);
+    assert_eq!(files(&scene), [""; 0], "{ran:#?}");
+}

@@ -1,0 +1,145 @@
+//! Why nothing was put into a process.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{
+    discover::{DiscoverError, Ended},
+    plan::PlanError,
+};
+
+/// Why nothing is put into a process. Its API calls can be recorded all the same.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Somebody traces it.
+    #[error("process {tracer} ({name}) traces it already (a debugger?); end that and try again")]
+    Traced {
+        /// Who.
+        tracer: u32,
+        /// Its name.
+        name: String,
+    },
+    /// It is a 32-bit program.
+    #[error("it is a 32-bit program; ROCm and the shim are 64-bit")]
+    Bits32,
+    /// It is stopped.
+    #[error("it is stopped (state {0}); continue it (kill -CONT) and try again")]
+    Stopped(char),
+    /// It was made by `vfork`, or like that: what is put into it is put into the other one.
+    #[error("it shares its memory with process {0}, until it executes another program")]
+    SharesMemory(i32),
+    /// It is confined.
+    #[error(
+        "it is confined by seccomp, which does not allow {call}; start it with roctap record instead, or record from outside (--gpu uprobes)"
+    )]
+    Seccomp {
+        /// The system call.
+        call: String,
+    },
+    /// It has no `/proc`.
+    #[error("its root directory has no /proc, by which it would open the shim")]
+    NoProc,
+    /// Its C library is musl.
+    #[error("its C library is musl; ROCm and the shim need glibc")]
+    Musl,
+    /// It has no C library of its own.
+    #[error("no libc.so.6 is mapped: a static program, or none that can be recognised")]
+    NoLibc,
+    /// Its C library is something else.
+    #[error("{}: not a glibc that can be recognised", .0.display())]
+    UnknownLibc(PathBuf),
+    /// Its glibc is of a release that is not known.
+    #[error("{}: glibc 2.{minor}; 2.28 to 2.42 are known", path.display())]
+    Glibc {
+        /// The file.
+        path: PathBuf,
+        /// 2.what.
+        minor: u32,
+    },
+    /// A function is missing.
+    #[error("{}: exports no {name}", path.display())]
+    NoFunction {
+        /// The file.
+        path: PathBuf,
+        /// The function.
+        name: &'static str,
+    },
+    /// glibc's structures are not where they are expected.
+    #[error("the structures of its dynamic linker are not as glibc's ({0})")]
+    UnknownLinker(&'static str),
+    /// No thread can be used.
+    #[error("none of its threads can be stopped for it: {0}")]
+    NoThread(String),
+}
+
+/// A refusal, or a failure to find out.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It is refused.
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+    /// The process cannot be looked up.
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    /// The process has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+    /// Its memory cannot be read.
+    #[error(transparent)]
+    Memory(#[from] PlanError),
+    /// A file of `/proc` cannot be read.
+    #[error("reading its files in /proc failed")]
+    Proc(#[from] procfs::ProcError),
+}
+
+/// Why a process did not get the shim. It goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub enum InjectError {
+    /// The guardian tells why.
+    #[error("{0}")]
+    Refused(String),
+    /// The guardian cannot be started.
+    #[error("starting roctap's helper failed: {cause}")]
+    Guardian {
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
+    },
+    /// The guardian has not come back.
+    #[error(
+        "a thread of process {pid} that was to start another one is stuck in the kernel; roctap's helper puts it back as soon as it comes out"
+    )]
+    Stuck {
+        /// The process.
+        pid: u32,
+    },
+    /// The process's memory or descriptors cannot be reached.
+    #[error("{what}: {cause}")]
+    Reach {
+        /// What of it.
+        what: &'static str,
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
+    },
+    /// The new thread failed.
+    #[error("the thread that was started in it failed: {cause}")]
+    Thread {
+        /// How. Part of the message, hence no `source`.
+        cause: std::io::Error,
+    },
+    /// The shim could not be loaded.
+    #[error("it could not load the shim: {0}")]
+    NotLoaded(String),
+    /// It takes too long.
+    #[error("{what} did not happen within {} s", within.as_secs())]
+    Late {
+        /// What.
+        what: &'static str,
+        /// How long was waited.
+        within: Duration,
+    },
+    /// The process has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+    /// The caller could not prepare.
+    #[error("{0:#}")]
+    Prepare(anyhow::Error),
+}

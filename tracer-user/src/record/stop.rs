@@ -1,0 +1,64 @@
+//! Signals that end a recording.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use crate::foreign;
+
+/// Whether somebody has asked for the end of the recording: the first signal asks, the second ends the
+/// program at once, with the exit status that shells give a program which a signal has ended.
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Listens to the signals from now on.
+    pub fn install() -> anyhow::Result<Self> {
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
+            // It was started by `nohup`, to go on without its terminal.
+            if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
+            let status = 128 + signal;
+            // In this order: the second signal finds the flag set.
+            signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&asked))?;
+            signal_hook::flag::register(signal, Arc::clone(&asked))?;
+        }
+        Ok(Self(asked))
+    }
+
+    /// Whether the recording is to end.
+    pub fn asked(&self) -> bool {
+        // Nothing is read that was written before.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether this process ignores a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = foreign::text("/proc/self/status".as_ref()).unwrap_or_default();
+    ignored(&foreign::lossy(&status)).is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
+/// The signals that a process ignores, from the text on it in `/proc`.
+fn ignored(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_known() {
+        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"), Some(0x1001));
+        assert_eq!(ignored("Name:\tx\n"), None);
+        assert!(!is_ignored(SIGHUP), "unless the tests are run by nohup");
+        // Rust's programs ignore it.
+        assert!(is_ignored(signal_hook::consts::SIGPIPE));
+    }
+}
