@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use roctap::export::{CallFormat, ExportError, csv, text};
 use roctap::report::summary::Summary;
-use roctap::trace::Trace;
+use roctap::trace::{Trace, VERSION};
 use roctap::trace::model::ApiCall;
 use tracer_common::bpf::flag;
 
@@ -191,4 +191,16 @@ fn report_of_a_trace_that_was_cut_off() {
     assert!(roctap::report::text(&summary, None).contains("INCOMPLETE the recording was cut off"));
     assert_eq!(summary.processes.len(), 2, "the first chunk is there");
     assert_eq!(summary.kernels.len(), 3);
+}
+
+/// Traces as each version of the format was written: the files are never made anew.
+#[test]
+fn traces_of_every_version_are_read() {
+    for version in 1..=VERSION {
+        let name = format!("versions/{version}.trace");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        let trace = Trace::open(&path).unwrap();
+        let json = serde_json::to_string_pretty(&Summary::of(&trace)).unwrap();
+        golden(&format!("versions/{version}.json"), &(json + "\n"));
+    }
 }

@@ -24,5 +24,6 @@ mod wire;
 mod writer;
 
 pub use error::TraceError;
+pub use format::VERSION;
 pub use reader::{Reading, Status, Trace, fuzz_reader};
 pub use writer::Writer;
