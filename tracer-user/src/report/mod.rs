@@ -36,7 +36,7 @@ pub struct ReportOptions {
     /// `table` for people, `json` for programs (times in ns, sizes in bytes)
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub format: ReportFormat,
-    /// Do not shorten names to the width of the terminal ($COLUMNS, else 120)
+    /// Do not shorten names to the width of the terminal ($COLUMNS if set; 120 where there is no terminal)
     #[arg(long)]
     pub wide: bool,
 }
@@ -50,15 +50,15 @@ pub enum ReportFormat {
     Json,
 }
 
-/// Reports on standard output. A damaged trace is reported as far as it can be read; the damage is
-/// then returned as the error.
+/// Reports on standard output. What can be read of a trace that is damaged, or whose end is missing, is
+/// reported; what is missing is then returned as the error.
 pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
     privileges::keep_for_reading();
     let file = Trace::file(&options.file)?;
     privileges::drop_all();
     let trace = Trace::of(&options.file, file)?;
     let mut summary = Summary::of(&trace);
-    let damage = summary.take_damage();
+    let missing = summary.take_missing();
     let text = match options.format {
         ReportFormat::Json => {
             let top = summary.top(options.top);
@@ -67,8 +67,8 @@ pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
         ReportFormat::Table => render::tables(&summary.top(options.top), width(options.wide)),
     };
     shown::print(&text).context("cannot write to standard output")?;
-    match damage {
-        Some(damage) => Err(damage.into()),
+    match missing {
+        Some(missing) => Err(missing.into()),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -80,7 +80,14 @@ pub fn text(summary: &Summary, width: Option<usize>) -> String {
 }
 
 fn width(wide: bool) -> Option<usize> {
+    /// Where nobody says how wide it is: a pipe, a file.
     const DEFAULT: usize = 120;
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    (!wide).then(|| columns.unwrap_or(DEFAULT).max(60))
+    const LEAST: usize = 60;
+    let wanted = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        // A terminal that does not know its size calls it 0.
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    };
+    (!wide).then(|| wanted().or_else(terminal).unwrap_or(DEFAULT).max(LEAST))
 }

@@ -5,10 +5,10 @@
 //! `docs/formats/trace-file.md`.
 //!
 //! Not for: other programs' formats (see `export`), and not an archive format: a reader reads
-//! files of its own major version only.
+//! files of its own version and of those before it.
 
-mod chunk;
 mod compress;
+mod contents;
 mod cursor;
 mod error;
 mod format;
@@ -16,6 +16,7 @@ pub mod limits;
 pub mod lookup;
 pub mod model;
 mod reader;
+mod reading;
 mod sink;
 mod tables;
 #[cfg(test)]
@@ -25,5 +26,6 @@ mod writer;
 
 pub use error::TraceError;
 pub use format::VERSION;
-pub use reader::{Reading, Status, Trace, fuzz_reader};
+pub use reader::{Trace, fuzz_reader};
+pub use reading::{Damage, Gap, Reading, Status};
 pub use writer::Writer;
