@@ -1,4 +1,5 @@
-//! Puts the compiled BPF programs where `probe` includes them, or an empty stub: `bpf_build` decides.
+//! Puts the compiled BPF programs where `probe` includes them, or an empty stub: `bpf_build` decides. A
+//! build that should have them and cannot fails, and says what to do.
 
 use std::{
     env,
@@ -20,24 +21,14 @@ const SOURCES: [&str; 6] = [
     "Cargo.lock",
 ];
 
-/// Does not exist: cargo runs the build script again each time, and finds what was installed meanwhile.
-const ALWAYS: &str = "bpf-toolchain-is-missing";
-
-/// What `roctap` is compiled with.
-struct Embedded {
-    /// Empty for a stub.
-    object: Vec<u8>,
-    /// Why it is a stub although it should be none.
-    warning: Option<String>,
-}
-
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=ROCTAP_BPF_OBJECT");
-    match embedded().and_then(|embedded| write(&embedded)) {
+    match object().and_then(|object| fs::write(output("roctap.bpf.o"), object)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            // Cargo shows this in one line, before all that the script says elsewhere.
+            println!("cargo::error={error}");
             ExitCode::FAILURE
         }
     }
@@ -51,24 +42,20 @@ fn output(name: &str) -> PathBuf {
     PathBuf::from(variable("OUT_DIR")).join(name)
 }
 
-fn embedded() -> io::Result<Embedded> {
+/// What `roctap` is compiled with; empty for a stub.
+fn object() -> io::Result<Vec<u8>> {
     let profile = variable("PROFILE");
     let find = || Toolchain::find(&variable("RUSTC"));
     let given = env::var_os("ROCTAP_BPF_OBJECT");
-    let object = match bpf_build::decide(given, &profile.to_string_lossy(), find) {
-        Programs::LeftOut => Vec::new(),
+    match bpf_build::decide(given, &profile.to_string_lossy(), find) {
+        Programs::LeftOut => Ok(Vec::new()),
         Programs::Given(path) => {
             println!("cargo::rerun-if-changed={}", path.display());
-            read(&path)?
+            read(&path)
         }
-        Programs::Compiled(toolchain) => compile(&toolchain)?,
-        Programs::Missing(missing) => {
-            println!("cargo::rerun-if-changed={ALWAYS}");
-            let warning = Some(bpf_build::warning(missing));
-            return Ok(Embedded { object: Vec::new(), warning });
-        }
-    };
-    Ok(Embedded { object, warning: None })
+        Programs::Compiled(toolchain) => compile(&toolchain),
+        Programs::Missing(missing) => Err(io::Error::other(bpf_build::refusal(missing))),
+    }
 }
 
 fn compile(toolchain: &Toolchain) -> io::Result<Vec<u8>> {
@@ -81,15 +68,4 @@ fn compile(toolchain: &Toolchain) -> io::Result<Vec<u8>> {
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
-}
-
-fn write(embedded: &Embedded) -> io::Result<()> {
-    let Embedded { object, warning } = embedded;
-    if let Some(warning) = warning {
-        println!("cargo::warning={warning}");
-    }
-    let rustflags = variable("CARGO_ENCODED_RUSTFLAGS");
-    let notice = bpf_build::notice(warning.as_deref(), &rustflags.to_string_lossy());
-    fs::write(output("notice.rs"), notice)?;
-    fs::write(output("roctap.bpf.o"), object)
 }

@@ -13,7 +13,7 @@ pub enum Programs {
     LeftOut,
     /// Those that are compiled now.
     Compiled(Toolchain),
-    /// None, since something is missing.
+    /// Those that would be compiled if nothing were missing: the build fails.
     Missing(Missing),
 }
 
@@ -33,25 +33,11 @@ pub fn decide(
     }
 }
 
-/// What a build says that lacks its programs.
-pub fn warning(missing: Missing) -> String {
+/// What a build says that cannot compile the programs, as it fails.
+pub fn refusal(missing: Missing) -> String {
     format!(
-        "roctap is built without its BPF programs and cannot record, for want of {missing}; `cargo xtask build-ebpf` installs it and builds roctap with them"
+        "roctap's BPF programs cannot be compiled, for want of {missing}: `cargo xtask build-ebpf` installs it and builds roctap (ROCTAP_BPF_OBJECT= builds a roctap without them, which reads traces and cannot record)"
     )
-}
-
-/// Rust source that makes the compiler say `warning` where it is included; nothing where there is none.
-///
-/// What a build script says comes somewhere in the middle of a build. What the compiler says about the
-/// last crate comes at the end. Where `rustflags`, in cargo's form, are about warnings, they may make them
-/// errors: then the build script's word must do. So it must for clippy.
-pub fn notice(warning: Option<&str>, rustflags: &str) -> String {
-    match warning {
-        Some(warning) if !rustflags.contains("warnings") => format!(
-            "#[cfg(not(clippy))]\n#[deprecated(note = {warning:?})]\nconst BPF_PROGRAMS: () = ();\n#[cfg(not(clippy))]\nconst _: () = BPF_PROGRAMS;\n"
-        ),
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]
@@ -95,17 +81,10 @@ mod tests {
     }
 
     #[test]
-    fn compiler_repeats_a_warning_unless_that_would_be_an_error() {
-        assert!(notice(Some("so `it` is"), "").contains("note = \"so `it` is\""));
-        assert_eq!(notice(Some("so it is"), "-D\x1fwarnings"), "");
-        assert_eq!(notice(None, ""), "");
-    }
-
-    #[test]
-    fn warning_is_a_line_that_names_what_is_missing_and_the_command() {
-        let warning = warning(Missing::Linker);
-        assert!(warning.contains("for want of bpf-linker"));
-        assert!(warning.contains("`cargo xtask build-ebpf`"));
-        assert!(!warning.contains('\n'));
+    fn refusal_is_a_line_that_names_what_is_missing_and_the_command() {
+        let refusal = refusal(Missing::Linker);
+        assert!(refusal.contains("for want of bpf-linker: `cargo xtask build-ebpf` installs it"));
+        assert!(refusal.contains("ROCTAP_BPF_OBJECT= "));
+        assert!(!refusal.contains('\n'));
     }
 }

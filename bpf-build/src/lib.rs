@@ -9,7 +9,7 @@ mod decide;
 mod toolchain;
 
 pub use compile::compile;
-pub use decide::{Programs, decide, notice, warning};
+pub use decide::{Programs, decide, refusal};
 pub use toolchain::{
     BPF_LINKER, Missing, Toolchain, data_directory, linker_prefix, runs, rust_source, rustc_field,
     sysroot,

@@ -8,9 +8,6 @@ use clap::{Parser, Subcommand};
 use roctap::{doctor, export, inject, probe, probes, record, report, shown};
 use tracing_subscriber::EnvFilter;
 
-// A warning if the BPF programs should be in and are not.
-include!(concat!(env!("OUT_DIR"), "/notice.rs"));
-
 /// Traces AMD ROCm programs: API calls and GPU work, joined
 #[derive(Parser)]
 #[command(name = "roctap", version, arg_required_else_help = true)]

@@ -67,7 +67,8 @@ fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
     let trace = scene.trace();
     assert!(!trace.reading.status.complete && trace.reading.damage.is_none());
     assert!(!trace.calls.is_empty() && !trace.dispatches.is_empty());
-    run(scene.roctap(&["report"]).arg(scene.trace_path())).expect(0);
+    let ran = run(scene.roctap(&["report"]).arg(scene.trace_path())).expect(1);
+    assert!(ran.stdout.contains("Lost: unknown"), "{ran:#?}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
-use e2e::{Scene, app, roctap_bin, run};
+use e2e::{Scene, app, roctap_bin, run, wait_until};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 #[test]
 fn root_a_program_that_never_touches_the_gpu() {
@@ -108,6 +109,28 @@ fn root_a_full_disk() {
     ran.complains(&["full.rtrace", "No space left"]);
     assert!(ran.stdout.contains("result ok") || ran.stdout.is_empty(), "{ran:#?}");
     assert!(read.expect("still readable") > 0);
+}
+
+#[test]
+fn root_a_limit_of_file_sizes() {
+    let scene = Scene::default();
+    let child =
+        scene.recording(&["--gpu", "off"], "storm", &["4", "2", "20000"]).spawn().expect("roctap");
+    wait_until("chunks are written", || {
+        fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 50_000)
+    });
+    // The next write is one too many.
+    let length = fs::metadata(scene.trace_path()).expect("a trace").len();
+    let limit = Rlimit { current: Some(length), maximum: Some(length) };
+    prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).expect("prlimit");
+    let ran: e2e::Ran = child.wait_with_output().expect("output").into();
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    ran.complains(&["test.rtrace", "File too large"]);
+    let reading = roctap::trace::Trace::open(&scene.trace_path()).expect("a trace").tables();
+    assert!(reading.damage.is_none() && reading.status.chunks > 0, "{reading:?}");
+    run(scene.roctap(&["report"]).arg(scene.trace_path()))
+        .expect(1)
+        .complains(&["the end of the recording is missing", "test.rtrace"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! * [`capture`]: what the probes capture of a call, by hand: stack arguments, output values, and
 //!   the functions that must not get a return probe.
 //! * [`format_args`], [`format_return`]: a call as text.
+//! * [`outcome`]: whether it failed.
 //! * [`launch`], [`stream`]: the parts of a call that the rest of roctap computes with.
 //!
 //! It knows nothing of libraries on disk or of probes: symbols are resolved elsewhere.
@@ -17,6 +18,7 @@ mod format;
 #[rustfmt::skip]
 mod generated;
 mod launch;
+mod outcome;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,7 @@ use tracer_common::activity::Domain;
 pub use capture::{captured, is_called_by_shim, shim_call};
 pub use format::{format_args, format_return};
 pub use launch::{Launch, launch, stream};
+pub use outcome::{Outcome, outcome};
 pub use table::{Argument, Enumeration, Kind, Operation, Place, Type};
 
 /// Finds a function by its name, or by its symbol where that differs (C++ linkage).

@@ -1,5 +1,7 @@
 //! Calls as text, by the tables of the API.
 
+use tracer_common::bpf::flag;
+
 use super::CallFormat;
 use tracer_records::api::{self, Kind, Operation};
 use tracer_records::model::ApiCall;
@@ -20,6 +22,9 @@ impl CallFormat for ApiTables {
     }
 
     fn ret(&self, call: &ApiCall) -> String {
+        if call.flags & (flag::OPEN_AT_END | flag::ENTRY_ONLY) != 0 {
+            return "?".to_owned();
+        }
         match operation(call) {
             Some(op) if !matches!(op.ret.kind, Kind::Unknown) => api::format_return(op, call.ret),
             _ => "?".to_owned(),

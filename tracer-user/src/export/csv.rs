@@ -2,7 +2,7 @@
 //!
 //! As rocprofv3 writes them: every header and every text in double quotes, numbers bare. Unlike it,
 //! quotes inside a text are doubled, so that every CSV reader takes them, and all four files are
-//! written, even without rows.
+//! written, even without rows; calls have one column more, their result.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::path::Path;
 use tracer_common::activity::Domain;
 
 use super::output::Output;
-use super::{ExportError, Exported, LeftOut, call_times};
+use super::{CallFormat, ExportError, Exported, LeftOut, call_times};
 use crate::trace::Trace;
 use crate::trace::lookup::{Direction, Tables};
 use tracer_records::api;
@@ -50,6 +50,7 @@ const API_COLUMNS: &[&str] = &[
     "Correlation_Id",
     "Start_Timestamp",
     "End_Timestamp",
+    "Result",
 ];
 
 const COPY_COLUMNS: &[&str] = &[
@@ -101,7 +102,12 @@ impl Streams {
 }
 
 /// Exports `trace` into the directory `dir`.
-pub fn export(trace: &Trace, dir: &Path, force: bool) -> Result<Exported, ExportError> {
+pub fn export(
+    trace: &Trace,
+    calls: &dyn CallFormat,
+    dir: &Path,
+    force: bool,
+) -> Result<Exported, ExportError> {
     // Names may come after the events that they belong to, so the tables are read first.
     let tables = trace.tables().tables;
     let names = FILES.map(|(name, _)| name.to_owned());
@@ -114,17 +120,22 @@ pub fn export(trace: &Trace, dir: &Path, force: bool) -> Result<Exported, Export
     };
     let (streams, left_out) = Default::default();
     let mut files = Files { kernel, hip, hsa, copy, streams, left_out };
-    let reading = trace.for_each_event(|event| files.row(&tables, event))?;
+    let reading = trace.for_each_event(|event| files.row(&tables, calls, event))?;
     let Files { kernel, hip, hsa, copy, left_out, streams: _ } = files;
     [kernel, hip, hsa, copy].into_iter().try_for_each(Output::finish)?;
     Ok(Exported { reading, left_out })
 }
 
 impl Files {
-    fn row(&mut self, tables: &Tables, event: &Event) -> Result<(), ExportError> {
+    fn row(
+        &mut self,
+        tables: &Tables,
+        calls: &dyn CallFormat,
+        event: &Event,
+    ) -> Result<(), ExportError> {
         let incomplete = u32::from(op_flag::INCOMPLETE);
         match event {
-            Event::Api(call) => self.call(tables, call),
+            Event::Api(call) => self.call(tables, calls, call),
             Event::Dispatch(e) if u32::from(e.flags) & incomplete == 0 => self.dispatch(tables, e),
             Event::Copy(e) if e.flags & incomplete == 0 => self.copy(tables, e),
             Event::Dispatch(_) | Event::Copy(_) => {
@@ -138,7 +149,12 @@ impl Files {
         }
     }
 
-    fn call(&mut self, tables: &Tables, call: &ApiCall) -> Result<(), ExportError> {
+    fn call(
+        &mut self,
+        tables: &Tables,
+        calls: &dyn CallFormat,
+        call: &ApiCall,
+    ) -> Result<(), ExportError> {
         let record = &call.record;
         let name = tables.operation(record.domain.0, record.op);
         let (output, domain) = match record.domain {
@@ -153,11 +169,13 @@ impl Files {
         self.left_out.untimed_calls += u64::from(untimed);
         let (begin_ns, end_ns) = call_times(call);
         output.write(format_args!(
-            "\"{domain}\",\"{}\",{},{},{},{begin_ns},{end_ns}\n",
+            "\"{domain}\",\"{}\",{},{},{},{begin_ns},{end_ns},\"{}\"\n",
             cell(&name),
             record.process_or_device,
             record.thread_id,
             record.correlation_id,
+            // Of numbers and names of the headers: nothing in it needs an escape.
+            calls.ret(call),
         ))
     }
 

@@ -29,7 +29,7 @@ pub use left_out::LeftOut;
 pub trait CallFormat {
     /// The arguments without parentheses: `ptr=0x7f0012340000, size=4096`. Empty when unknown.
     fn args(&self, call: &ApiCall) -> String;
-    /// The result of a call that returned. Empty when the function returns nothing.
+    /// The result. Empty when the function returns nothing, `?` when it is not known.
     fn ret(&self, call: &ApiCall) -> String;
 }
 
@@ -67,8 +67,8 @@ pub enum ExportFormat {
     Csv,
 }
 
-/// Exports a trace. A damaged one is exported as far as it can be read; the damage is then returned
-/// as the error.
+/// Exports a trace. What can be read of one that is damaged, or whose end is missing, is exported; what
+/// is missing is then returned as the error.
 pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<ExitCode> {
     let output = options.output.as_deref();
     // The files' names are in the trace: what it takes to create them is given up when they are there.
@@ -83,7 +83,7 @@ pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<Ex
     let trace = Trace::of(&options.file, file)?;
     let result = match (options.format, output) {
         (ExportFormat::Text, _) => text::export(&trace, calls, output, options.force),
-        (ExportFormat::Csv, Some(output)) => csv::export(&trace, output, options.force),
+        (ExportFormat::Csv, Some(output)) => csv::export(&trace, calls, output, options.force),
         (ExportFormat::Csv, None) => {
             anyhow::bail!("csv is several files: name a directory for them with -o")
         }
@@ -92,16 +92,9 @@ pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<Ex
         Err(error) if error.is_broken_pipe() => return Ok(ExitCode::SUCCESS),
         result => result?,
     };
-    let status = &exported.reading.status;
-    if !status.complete && exported.reading.damage.is_none() {
-        let (file, bytes) = (options.file.display(), status.bytes);
-        tracing::warn!("{file}: the end of the recording is missing, exported up to byte {bytes}");
-    }
     exported.left_out.warnings().for_each(|warning| tracing::warn!("{warning}"));
-    match exported.reading.damage {
-        Some(damage) => Err(damage.into()),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    exported.reading.check(&options.file)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What an export did.

@@ -182,15 +182,22 @@ fn line_of_call(
     let (begin_ns, end_ns) = call_times(call);
     let (process_id, thread_id) = (record.process_or_device, record.thread_id);
     let name = index.tables.operation(record.domain.0, record.op);
-    let args = calls.args(call);
-    let args = clean(&args);
-    output.write(format_args!("{begin_ns}:{end_ns} {process_id}:{thread_id} {name}({args})"))?;
+    let (args, ret) = (calls.args(call), calls.ret(call));
+    let (args, ret) = (clean(&args), clean(&ret));
+    output.write(format_args!("{begin_ns}:{end_ns} {process_id}:{thread_id} {name}({args}"))?;
     let id = record.correlation_id;
     if record.domain == Domain::HSA_API {
-        let ret = if record.end_ns == 0 { "?".to_owned() } else { calls.ret(call) };
-        let ret = if ret.is_empty() { Cow::Borrowed("void") } else { clean(&ret) };
-        return output.write(format_args!(" = {ret} :{id}\n"));
+        let ret = if ret.is_empty() { "void" } else { &ret };
+        return output.write(format_args!(") = {ret} :{id}\n"));
     }
+    // As an argument more: rocprof takes the arguments of HIP from lines alone that end in their
+    // parenthesis, apart from the kernel and the id.
+    match (&*args, &*ret) {
+        (_, "") => {}
+        ("", ret) => output.write(format_args!("result={ret}"))?,
+        (_, ret) => output.write(format_args!(", result={ret}"))?,
+    }
+    output.write(format_args!(")"))?;
     if LAUNCHES.contains(&&*name)
         && let Some(kernel) = index.kernel_of(id).filter(|kernel| kernel != UNKNOWN_KERNEL)
     {

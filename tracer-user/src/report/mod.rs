@@ -51,15 +51,15 @@ pub enum ReportFormat {
     Json,
 }
 
-/// Reports on standard output. A damaged trace is reported as far as it can be read; the damage is
-/// then returned as the error.
+/// Reports on standard output. What can be read of a trace that is damaged, or whose end is missing, is
+/// reported; what is missing is then returned as the error.
 pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
     privileges::keep_for_reading();
     let file = Trace::file(&options.file)?;
     privileges::drop_all();
     let trace = Trace::of(&options.file, file)?;
     let mut summary = Summary::of(&trace);
-    let damage = summary.take_damage();
+    let missing = summary.take_missing();
     let text = match options.format {
         ReportFormat::Json => {
             let top = summary.top(options.top);
@@ -72,8 +72,8 @@ pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
         }
     };
     shown::print(&text).context("cannot write to standard output")?;
-    match damage {
-        Some(damage) => Err(damage.into()),
+    match missing {
+        Some(missing) => Err(missing.into()),
         None => Ok(ExitCode::SUCCESS),
     }
 }

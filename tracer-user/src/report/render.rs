@@ -1,11 +1,12 @@
 //! A summary as tables.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::summary::{Api, ProcessRow, Row, Summary, Times};
-use super::units::{bytes, count, duration, percent, shorten};
+use super::summary::{Api, Failed, Loss, ProcessRow, Row, Summary, Times};
+use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
-use tracer_records::model::Library;
+use tracer_records::model::{Library, Metadata};
 
 /// The whole report, names shortened so that lines have at most `width` characters.
 pub fn tables(summary: &Summary, width: Option<usize>) -> String {
@@ -13,6 +14,7 @@ pub fn tables(summary: &Summary, width: Option<usize>) -> String {
     header(&mut out, summary, width);
     kernels(&mut out, summary, width);
     summary.apis.iter().for_each(|api| functions(&mut out, api, width));
+    failed_calls(&mut out, summary, width);
     copies(&mut out, summary);
     barriers(&mut out, &summary.barriers);
     losses(&mut out, summary, width);
@@ -28,19 +30,21 @@ macro_rules! line {
 }
 
 fn header(out: &mut String, summary: &Summary, width: Option<usize>) {
-    let metadata = &summary.metadata;
-    line!(
-        out,
-        "roctap {} on {}, Linux {}",
-        metadata.roctap_version,
-        metadata.host,
-        metadata.kernel
-    );
-    line!(out, "Command    {}", metadata.command);
-    let at_least = if summary.complete { "" } else { "at least " };
+    match &summary.metadata {
+        Some(metadata) => {
+            let Metadata { roctap_version, host, kernel, command, clock: _ } = metadata;
+            line!(out, "roctap {roctap_version} on {host}, Linux {kernel}");
+            line!(out, "Command    {command}");
+        }
+        None => line!(out, "Command    unknown: the header of the file is damaged"),
+    }
+    let at_least = if summary.ended { "" } else { "at least " };
     let events = count(summary.events);
     line!(out, "Recorded   {at_least}{}, {events} events", duration(summary.duration_ns));
-    match (summary.complete, summary.truncated_at) {
+    if let Some(damage) = &summary.damage {
+        line!(out, "DAMAGED    {damage}");
+    }
+    match (summary.ended, summary.truncated_at) {
         (true, _) => {}
         (false, Some(at)) => {
             line!(out, "INCOMPLETE the recording was cut off: the file is whole up to byte {at}")
@@ -100,7 +104,9 @@ fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], width: Option<us
     }));
     let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 2;
     // A name is never cut below what makes it recognizable.
-    let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(24));
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(16));
+    let names = Vec::from_iter(rows.iter().filter_map(|row| row.get(columns)).map(String::as_str));
+    let names = shorten_apart(&names, room);
     let mut put = |cells: &mut dyn Iterator<Item = &str>| {
         let mut text = String::new();
         for (column, cell) in cells.enumerate() {
@@ -109,7 +115,7 @@ fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], width: Option<us
                     let _ = write!(text, "  {cell:>width$}");
                 }
                 None => {
-                    let _ = write!(text, "  {}", shorten(cell, room));
+                    let _ = write!(text, "  {}", names.get(cell).map_or(cell, String::as_str));
                 }
             }
         }
@@ -121,15 +127,24 @@ fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], width: Option<us
     }
 }
 
+/// What the rows of a table with times are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Timed {
+    Kernels,
+    Functions,
+}
+
 /// Rows with times. The column of those without is there when there are any.
-fn timed_rows(
-    out: &mut String,
-    [counted, untimed, name]: [&str; 3],
-    rows: &[Row],
-    width: Option<usize>,
-) {
+fn timed_rows(out: &mut String, what: Timed, rows: &[Row], width: Option<usize>) {
     let with_untimed = rows.iter().any(|row| row.untimed() > 0);
-    let mut head = vec!["%", "total", counted, "mean", "min", "max", name];
+    let (untimed, name) = match what {
+        Timed::Kernels => ("incomplete", "kernel"),
+        Timed::Functions => ("untimed", "function"),
+    };
+    let mut head = vec!["%", "total", "calls", "mean", "min", "max", name];
+    if what == Timed::Functions {
+        head.insert(3, "failed");
+    }
     if with_untimed {
         head.insert(3, untimed);
     }
@@ -145,6 +160,9 @@ fn timed_rows(
             time(max_ns),
             clean(&row.name).into_owned(),
         ];
+        if what == Timed::Functions {
+            cells.insert(3, row.failed.map_or("-".to_owned(), count));
+        }
         if with_untimed {
             cells.insert(3, count(row.untimed()));
         }
@@ -164,7 +182,7 @@ fn kernels(out: &mut String, summary: &Summary, width: Option<usize>) {
     if summary.kernels.is_empty() {
         return line!(out, "  none seen");
     }
-    timed_rows(out, ["calls", "incomplete", "kernel"], &summary.kernels, width);
+    timed_rows(out, Timed::Kernels, &summary.kernels, width);
     more(out, summary.kernels.len(), summary.all_kernels);
     let incomplete = summary.incomplete_kernels;
     if incomplete > 0 {
@@ -175,7 +193,7 @@ fn kernels(out: &mut String, summary: &Summary, width: Option<usize>) {
 fn functions(out: &mut String, api: &Api, width: Option<usize>) {
     let total = duration(api.total_ns);
     title(out, &format!("{}: {total} inside calls, nested ones counted at each level", api.domain));
-    timed_rows(out, ["calls", "untimed", "function"], &api.functions, width);
+    timed_rows(out, Timed::Functions, &api.functions, width);
     more(out, api.functions.len(), api.all);
     let untimed = [
         (api.open_at_start, "open when tracing began"),
@@ -185,6 +203,20 @@ fn functions(out: &mut String, api: &Api, width: Option<usize>) {
     for (calls, what) in untimed.into_iter().filter(|(calls, _)| *calls > 0) {
         line!(out, "  {what}, in no sum: {}", count(calls));
     }
+}
+
+fn failed_calls(out: &mut String, summary: &Summary, width: Option<usize>) {
+    if summary.failed_calls.is_empty() {
+        return;
+    }
+    title(out, "Failed calls");
+    let rows = Vec::from_iter(summary.failed_calls.iter().map(|row| {
+        let Failed { domain, function, error, count: failed } = row;
+        let cells = [&count(*failed), domain, error, function];
+        cells.map(|cell| clean(cell).into_owned()).into()
+    }));
+    table(out, &["count", "domain", "error", "function"], &rows, width);
+    more(out, summary.failed_calls.len(), summary.all_failed_calls);
 }
 
 fn copies(out: &mut String, summary: &Summary) {
@@ -217,20 +249,39 @@ fn barriers(out: &mut String, barriers: &Times) {
     }
 }
 
+/// The counters that are not zero, and how many others there are.
 fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
-    let lost: u64 = summary.losses.iter().fold(0, |sum, loss| sum.saturating_add(loss.count));
-    title(out, &format!("Lost: {}", count(lost)));
-    if summary.losses.is_empty() {
-        return line!(out, "  the trace has no loss counters");
+    let told = Vec::from_iter(summary.losses.iter().filter(|loss| loss.count > 0));
+    let causes = |losses: &mut dyn Iterator<Item = &Loss>| {
+        BTreeSet::from_iter(losses.map(|loss| loss.cause.as_str())).len()
+    };
+    let all = causes(&mut summary.losses.iter());
+    let others = all - causes(&mut told.iter().copied());
+    let sum = told.iter().fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
+    match summary.lost {
+        Some(lost) => title(out, &format!("Lost: {}", count(lost))),
+        None if sum > 0 => title(out, &format!("Lost: at least {}", count(sum))),
+        None => title(out, "Lost: unknown"),
     }
-    let rows = Vec::from_iter(summary.losses.iter().map(|loss| {
-        let process = match loss.process_id {
-            0 => "-".to_owned(),
-            id => id.to_string(),
-        };
-        vec![count(loss.count), process, clean(&loss.cause).into_owned()]
-    }));
-    table(out, &["count", "process", "cause"], &rows, width);
+    if !told.is_empty() {
+        let rows = Vec::from_iter(told.iter().map(|loss| {
+            let process = match loss.process_id {
+                0 => "-".to_owned(),
+                id => id.to_string(),
+            };
+            vec![count(loss.count), process, clean(&loss.cause).into_owned()]
+        }));
+        table(out, &["count", "process", "cause"], &rows, width);
+    }
+    match summary.lost {
+        Some(0) => line!(out, "  nothing was lost ({all} causes counted)"),
+        Some(_) => line!(out, "  nothing else was lost ({others} other causes counted)"),
+        None if !summary.ended => {
+            line!(out, "  losses are counted until the end of a recording, which is missing")
+        }
+        None if summary.losses.is_empty() => line!(out, "  the trace has no loss counters"),
+        None => line!(out, "  beside what is in the gaps of the file, counters among it"),
+    }
 }
 
 fn notices(out: &mut String, summary: &Summary) {

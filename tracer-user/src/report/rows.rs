@@ -61,6 +61,8 @@ pub struct Row {
     pub open_at_end: u64,
     /// Calls: recorded at entry alone. Not in `count`.
     pub entry_only: u64,
+    /// Calls: returned an error; none where no result tells.
+    pub failed: Option<u64>,
 }
 
 impl Row {
@@ -87,6 +89,19 @@ pub struct Api {
     pub open_at_end: u64,
     /// Calls that were recorded at entry alone.
     pub entry_only: u64,
+}
+
+/// Calls of one function that returned the same error.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Failed {
+    /// `HIP_API`, `HSA_API`.
+    pub domain: String,
+    /// The function.
+    pub function: String,
+    /// The error: its name, its number where it has none, or what stands for all further numbers.
+    pub error: String,
+    /// How many there were.
+    pub count: u64,
 }
 
 /// Copies of one direction.

@@ -7,20 +7,25 @@ use serde::Serialize;
 use tracer_common::activity::Domain;
 use tracer_common::bpf::flag;
 
-pub use super::rows::{Api, CopyRow, Loss, ProcessRow, Row, Times};
+pub use super::rows::{Api, CopyRow, Failed, Loss, ProcessRow, Row, Times};
 use crate::trace::lookup::{Direction, Tables};
-use crate::trace::{Reading, Status, Trace, TraceError};
+use crate::trace::{Damage, Reading, Trace, TraceError};
+use tracer_records::api::{self, Operation, Outcome};
 use tracer_records::model::{ApiCall, Barrier, Copy, Dispatch, Event, Metadata, StringId, op_flag};
 
 /// What a trace adds up to.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
-    /// The recording's own facts.
-    pub metadata: Metadata,
-    /// From its begin to its end, or to the last event when the end is missing, ns.
+    /// The recording's own facts; none when the header of the file is damaged.
+    pub metadata: Option<Metadata>,
+    /// From its begin to its end, ns. When one of them is missing, the first or last event stands for it.
     pub duration_ns: u64,
-    /// The recording was ended properly.
+    /// The recording was ended properly, and all of it was read.
     pub complete: bool,
+    /// The recording was ended properly, and that was read.
+    pub ended: bool,
+    /// What is damaged.
+    pub damage: Option<Damage>,
     /// Where the file stops inside a chunk.
     pub truncated_at: Option<u64>,
     /// Events read.
@@ -37,22 +42,38 @@ pub struct Summary {
     pub incomplete_kernels: u64,
     /// Calls by domain.
     pub apis: Vec<Api>,
+    /// Calls that returned an error, the most frequent first.
+    pub failed_calls: Vec<Failed>,
+    /// Such functions and errors before the table was shortened.
+    pub all_failed_calls: usize,
     /// Copies by direction.
     pub copies: Vec<CopyRow>,
     /// Barrier packets that completed.
     pub barriers: Times,
+    /// The sum of all losses; none when it is not known, since part of the trace is missing.
+    pub lost: Option<u64>,
     /// Losses, largest first. Zero counts say that nothing was lost in this way.
     pub losses: Vec<Loss>,
     /// What the user should know.
     pub notices: Vec<String>,
     #[serde(skip)]
-    damage: Option<TraceError>,
+    missing: Option<TraceError>,
 }
+
+/// Different errors that are told apart: any number can stand in a trace.
+const MAX_ERRORS: usize = 1_000;
+
+/// What is said instead of what only the end of a recording tells.
+const UNKNOWN: &str = "unknown, part of the trace is missing";
 
 #[derive(Default)]
 struct Sums {
+    /// When the first event began, and the last ended.
+    first_ns: Option<u64>,
     last_ns: u64,
     calls: HashMap<(u32, u32), Row>,
+    /// By domain, operation and error; without an error for all that came after [`MAX_ERRORS`].
+    failed: HashMap<(Domain, u32, Option<u32>), u64>,
     /// By the ids of the demangled and of the raw name.
     kernels: HashMap<(StringId, StringId), (Row, Dispatch)>,
     /// By the command, the agents and the process: what a direction is made of.
@@ -68,27 +89,26 @@ impl Summary {
     /// Reads all of `trace`.
     pub fn of(trace: &Trace) -> Self {
         let mut sums = Sums::default();
-        let Ok(Reading { tables, status, damage }) = trace.for_each_event(|event| {
+        let Ok(reading) = trace.for_each_event(|event| {
             sums.add(event);
             Ok::<(), Infallible>(())
         });
-        let mut summary = sums.resolve(&tables, &status, trace.metadata().clone());
-        if let Some(damage) = &damage {
-            summary.notices.push(damage.to_string());
-        }
-        summary.damage = damage;
-        summary
+        let missing = reading.check(trace.path()).err();
+        let mut summary = sums.resolve(reading, trace.metadata().cloned());
+        summary.notices.extend(missing.iter().map(TraceError::to_string));
+        Self { missing, ..summary }
     }
 
-    /// The damage of the file, if there was any.
-    pub fn take_damage(&mut self) -> Option<TraceError> {
-        self.damage.take()
+    /// What is missing of the trace, if anything is.
+    pub fn take_missing(&mut self) -> Option<TraceError> {
+        self.missing.take()
     }
 
     /// The first `rows` of every table; all for 0.
     pub fn top(mut self, rows: usize) -> Self {
         if rows > 0 {
             self.kernels.truncate(rows);
+            self.failed_calls.truncate(rows);
             self.apis.iter_mut().for_each(|api| api.functions.truncate(rows));
         }
         self
@@ -99,6 +119,8 @@ impl Sums {
     fn add(&mut self, event: &Event) {
         let record = event.record();
         self.last_ns = self.last_ns.max(record.end_ns).max(record.begin_ns);
+        let known = [record.begin_ns, record.end_ns].into_iter().find(|ns| *ns > 0);
+        self.first_ns = self.first_ns.into_iter().chain(known).min();
         match event {
             Event::Api(call) => self.call(call),
             Event::Dispatch(dispatch) => self.dispatch(dispatch),
@@ -118,6 +140,17 @@ impl Sums {
             row.entry_only += 1;
         } else {
             row.times.add(record.end_ns.saturating_sub(record.begin_ns));
+        }
+        match outcome(call) {
+            Outcome::Unknown => {}
+            Outcome::Success => row.failed = Some(row.failed.unwrap_or(0)),
+            Outcome::Failure(error) => {
+                row.failed = Some(row.failed.unwrap_or(0) + 1);
+                let key = (record.domain, record.op, Some(error));
+                let more = self.failed.len() >= MAX_ERRORS && !self.failed.contains_key(&key);
+                let key = if more { (record.domain, record.op, None) } else { key };
+                *self.failed.entry(key).or_default() += 1;
+            }
         }
     }
 
@@ -164,9 +197,12 @@ impl Sums {
         }
     }
 
-    fn resolve(self, tables: &Tables, status: &Status, metadata: Metadata) -> Summary {
+    fn resolve(self, reading: Reading, metadata: Option<Metadata>) -> Summary {
+        let Reading { tables, status, damage } = reading;
+        let tables = &tables;
         let notices = self.notices(tables);
-        let begin_ns = metadata.clock.boottime_ns;
+        let begin_ns = metadata.as_ref().map(|metadata| metadata.clock.boottime_ns);
+        let begin_ns = begin_ns.or(self.first_ns).unwrap_or_default();
         let end_ns = status.end_clock.map_or(self.last_ns, |clock| clock.boottime_ns);
         let (kernels, kernel_ns) = finish(merge(
             self.kernels
@@ -193,10 +229,15 @@ impl Sums {
                 functions,
             }
         });
-        let processes = tables
-            .processes
-            .iter()
-            .map(|(&process_id, process)| ProcessRow { process_id, process: process.clone() });
+        let processes = tables.processes.iter().map(|(&process_id, process)| {
+            let mut process = process.clone();
+            if !status.complete && process.gpu_tier.is_empty() {
+                process.gpu_tier = UNKNOWN.to_owned();
+            }
+            ProcessRow { process_id, process }
+        });
+        let failed_calls = failed_calls(self.failed, tables);
+        let lost = tables.losses.values().fold(0_u64, |sum, &count| sum.saturating_add(count));
         let mut losses =
             Vec::from_iter(tables.losses.iter().map(|((process_id, cause), &count)| Loss {
                 process_id: *process_id,
@@ -208,6 +249,8 @@ impl Sums {
             duration_ns: end_ns.saturating_sub(begin_ns),
             metadata,
             complete: status.complete,
+            ended: status.end_clock.is_some(),
+            damage,
             truncated_at: status.truncated_at,
             events: status.events,
             processes: processes.collect(),
@@ -218,9 +261,12 @@ impl Sums {
             apis: apis.collect(),
             copies: copies(self.copies, tables),
             barriers: self.barriers,
+            all_failed_calls: failed_calls.len(),
+            failed_calls,
+            lost: (status.complete && !losses.is_empty()).then_some(lost),
             losses,
             notices,
-            damage: None,
+            missing: None,
         }
     }
 
@@ -247,6 +293,7 @@ fn merge(rows: impl Iterator<Item = (String, Row)>) -> impl Iterator<Item = Row>
         sum.open_at_start += row.open_at_start;
         sum.open_at_end += row.open_at_end;
         sum.entry_only += row.entry_only;
+        sum.failed = sum.failed.into_iter().chain(row.failed).reduce(|a, b| a + b);
     }
     by_name.into_iter().map(|(name, row)| Row { name, ..row })
 }
@@ -262,6 +309,32 @@ fn finish(rows: impl Iterator<Item = Row>) -> (Vec<Row>, u64) {
     // Stable: equal ones stay in order of their names.
     rows.sort_by_key(|row| std::cmp::Reverse((row.times.total_ns, row.untimed())));
     (rows, whole)
+}
+
+fn operation(domain: Domain, op: u32) -> Option<&'static Operation> {
+    api::by_id(domain, u16::try_from(op).ok()?)
+}
+
+fn outcome(call: &ApiCall) -> Outcome {
+    let returned = call.flags & (flag::OPEN_AT_END | flag::ENTRY_ONLY) == 0;
+    match operation(call.record.domain, call.record.op) {
+        Some(operation) if returned => api::outcome(operation, call.ret),
+        _ => Outcome::Unknown,
+    }
+}
+
+fn failed_calls(counts: HashMap<(Domain, u32, Option<u32>), u64>, tables: &Tables) -> Vec<Failed> {
+    let mut rows = Vec::from_iter(counts.into_iter().map(|((domain, op, error), count)| {
+        let error = match (operation(domain, op), error) {
+            (Some(operation), Some(error)) => api::format_return(operation, error.into()),
+            _ => "other numbers".to_owned(),
+        };
+        let function = tables.operation(domain.0, op).into_owned();
+        Failed { domain: domain.name().to_owned(), function, error, count }
+    }));
+    let order = |row: &Failed| (row.function.clone(), row.error.clone());
+    rows.sort_by_cached_key(|row| (std::cmp::Reverse(row.count), order(row)));
+    rows
 }
 
 fn copies(sums: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>, tables: &Tables) -> Vec<CopyRow> {

@@ -1,4 +1,7 @@
-//! Numbers for people.
+//! Numbers and names for people.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::iter;
 
 /// A duration: whole nanoseconds, else three decimals of the largest unit that is not exceeded.
 pub fn duration(ns: u64) -> String {
@@ -59,6 +62,49 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{start}…{end}")
 }
 
+/// Names in at most `width` characters each, such that different names stay different: where those that
+/// are kept of two are equal, their first difference is shown too; where that is not enough, a number.
+pub fn shorten_apart<'a>(names: &[&'a str], width: usize) -> HashMap<&'a str, String> {
+    let mut alike = BTreeMap::<String, Vec<&str>>::new();
+    for name in BTreeSet::from_iter(names) {
+        alike.entry(shorten(name, width)).or_default().push(name);
+    }
+    let (mut shown, mut used) = (HashMap::new(), HashSet::new());
+    for (short, group) in alike {
+        let apart = difference(&group);
+        for name in group.iter().copied() {
+            let first = if group.len() == 1 { short.clone() } else { around(name, apart, width) };
+            let numbered = (2..).map(|number| {
+                let mark = format!(" #{number}");
+                shorten(name, width.saturating_sub(mark.len())) + &mark
+            });
+            let free = iter::once(first).chain(numbered).find(|text| !used.contains(text));
+            let text = free.unwrap_or_default();
+            used.insert(text.clone());
+            shown.insert(name, text);
+        }
+    }
+    shown
+}
+
+/// How many characters all names begin with alike.
+fn difference(names: &[&str]) -> usize {
+    let first = names.first().copied().unwrap_or_default();
+    let alike = |name: &&str| first.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
+    names.iter().skip(1).map(alike).min().unwrap_or(0)
+}
+
+/// `name` in at most `width` characters: its beginning, what is around the character number `at`, its end.
+fn around(name: &str, at: usize, width: usize) -> String {
+    let part = width.saturating_sub(2) / 3;
+    let length = name.chars().count();
+    let from = at.saturating_sub(part / 3);
+    let piece = |from: usize, count: usize| name.chars().skip(from).take(count);
+    let parts = [(0, part), (from, part), (length.saturating_sub(part), part)];
+    let text: Vec<String> = parts.map(|(from, count)| piece(from, count).collect()).into();
+    text.join("…")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +130,38 @@ mod tests {
         assert_eq!(shorten("abc", 3), "abc");
         assert_eq!(shorten("abcdefgh", 5), "ab…gh");
         assert_eq!(shorten("äöüäöüäö", 4), "äö…ö");
+    }
+
+    #[test]
+    fn different_names_stay_different() {
+        let names = |middle: &str| format!("void gemm<float, {middle}, true, false>(float*, int)");
+        let padded = ["a", "b"]
+            .map(|unit| names(&format!("{}{unit}{}", "x, ".repeat(20), ", y".repeat(20))));
+        let others = [names("128"), "hipMalloc".to_owned()];
+        let all = Vec::from_iter(padded.iter().chain(&others).map(String::as_str));
+        for width in [24, 30, 60] {
+            let shown = shorten_apart(&all, width);
+            let texts = BTreeSet::from_iter(all.iter().map(|name| &shown[name]));
+            assert_eq!(texts.len(), all.len(), "{shown:?}");
+            assert!(texts.iter().all(|text| text.chars().count() <= width), "{shown:?}");
+            assert_eq!(shown["hipMalloc"], "hipMalloc");
+        }
+        let shown = shorten_apart(&all[..2], 30);
+        let expected = [", a", ", b"].map(|piece| shown.values().any(|text| text.contains(piece)));
+        assert_eq!(expected, [true, true], "the difference is shown: {shown:?}");
+    }
+
+    /// Differences at two places, of which the window shows one.
+    #[test]
+    fn names_that_differ_in_several_places_are_numbered() {
+        let far = "-".repeat(100);
+        let all = ["00", "01", "10", "11"].map(|bits| {
+            let (a, b) = bits.split_at(1);
+            format!("{far}{a}{far}{b}{far}")
+        });
+        let all = Vec::from_iter(all.iter().map(String::as_str));
+        let shown = shorten_apart(&all, 30);
+        assert_eq!(BTreeSet::from_iter(shown.values()).len(), 4, "{shown:?}");
+        assert!(shown.values().all(|text| text.chars().count() <= 30), "{shown:?}");
     }
 }

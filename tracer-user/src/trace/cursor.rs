@@ -1,201 +1,363 @@
-//! Going through the file chunk by chunk.
+//! Going through the file chunk by chunk, over what is damaged.
 
-use std::io::{self, Read, Seek};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use zerocopy::FromBytes as _;
 
 use super::TraceError;
-pub use super::chunk::Chunk;
 use super::compress::Unpacker;
+use super::contents::Contents;
 use super::format::{
-    CHUNK_MAGIC, ChunkHeader, FILE_MAGIC, FileHeader, VERSION, checked_part, chunk_kind,
+    CHUNK_MAGIC, ChunkHeader, FILE_MAGIC, FileHeader, OLDEST_VERSION, VERSION, checked_part,
+    chunk_kind,
 };
-use super::limits::{MAX_METADATA, MAX_PACKED, MAX_RAW};
-use super::reader::Reading;
+use super::limits::{MAX_METADATA, MAX_PACKED, MAX_RAW, MAX_TABLES};
+use super::reading::{Damage, Gap, Reading};
 use tracer_records::model::{Event, Metadata};
 
-/// Where the bytes come from.
-pub trait Input: Read + Seek {}
-impl<T: Read + Seek> Input for T {}
+/// Bytes of a chunk's header.
+const HEADER: u64 = size_of::<ChunkHeader>() as u64;
+/// Bytes that are searched at once for the beginning of a chunk.
+const WINDOW: usize = 64 << 10;
 
-/// Why chunks are read no further.
-pub enum Stop<E> {
-    /// The file.
-    Trace(TraceError),
-    /// Whoever takes the events.
-    Caller(E),
+/// Where the bytes come from.
+pub trait ReadAt {
+    /// Fills `buffer` from `offset` on.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
-impl<E> From<TraceError> for Stop<E> {
-    fn from(error: TraceError) -> Self {
-        Self::Trace(error)
+/// A file, which may change meanwhile.
+impl ReadAt for File {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(buffer, offset)
     }
+}
+
+impl ReadAt for Vec<u8> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).ok().and_then(|from| self.get(from..));
+        let found = from.and_then(|from| from.get(..buffer.len()));
+        buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// What tells the chunks of a file from other bytes. What is not known is taken from the first chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mark {
+    version: Option<u32>,
+    trace: Option<u32>,
+}
+
+/// What a file's header says.
+pub struct Head {
+    /// The recording's own facts; none when they are damaged.
+    pub metadata: Option<Metadata>,
+    /// Where chunks begin, or are looked for.
+    pub first_chunk: u64,
+    /// How they are known.
+    pub mark: Mark,
+}
+
+/// Why there is no chunk at a place.
+struct Fault {
+    found: String,
+    /// The file ends before what begins here does.
+    ends: bool,
+    /// Where what was announced here ends.
+    past: u64,
+    /// Bytes that were read for it.
+    cost: u64,
 }
 
 /// A place in the file.
 pub struct Cursor<'a> {
     path: &'a Path,
-    input: Box<dyn Input + 'a>,
-    /// Where it is.
-    pub offset: u64,
+    source: &'a dyn ReadAt,
+    offset: u64,
     len: u64,
+    mark: Mark,
+    /// The number of the next chunk.
+    sequence: u64,
+    table_bytes: u64,
+    /// What is searched, and where it begins.
+    window: Vec<u8>,
+    window_at: u64,
+    unpacker: Unpacker,
+    packed: Vec<u8>,
+    raw: Vec<u8>,
 }
 
 impl<'a> Cursor<'a> {
-    /// A place `offset` in `input`, which is there already and has `len` bytes.
-    pub fn new(path: &'a Path, input: Box<dyn Input + 'a>, offset: u64, len: u64) -> Self {
-        Self { path, input, offset, len }
+    /// A place in `source`, of which `len` bytes are read.
+    pub fn new(path: &'a Path, source: &'a dyn ReadAt, len: u64) -> Result<Self, TraceError> {
+        let read = |cause| TraceError::Read { path: path.to_path_buf(), offset: 0, cause };
+        Ok(Self {
+            path,
+            source,
+            offset: 0,
+            len,
+            mark: Mark::default(),
+            sequence: 0,
+            table_bytes: 0,
+            window: Vec::new(),
+            window_at: 0,
+            unpacker: Unpacker::new().map_err(read)?,
+            packed: Vec::new(),
+            raw: Vec::new(),
+        })
     }
 
-    fn left(&self) -> u64 {
-        self.len.saturating_sub(self.offset)
+    /// Reads the header of the file. A damaged one is no error where a chunk of the trace is found.
+    pub fn head(&mut self) -> Result<Head, TraceError> {
+        let not_a_trace =
+            |found: &str| TraceError::NotATrace { path: self.path.into(), found: found.into() };
+        let mut bytes = [0; size_of::<FileHeader>()];
+        if self.len == 0 {
+            return Err(not_a_trace("it is empty"));
+        }
+        if self.len < bytes.len() as u64 {
+            return Err(not_a_trace("it ends inside the header"));
+        }
+        let read = |cause| TraceError::Read { path: self.path.into(), offset: 0, cause };
+        self.source.read_at(0, &mut bytes).map_err(read)?;
+        let header = FileHeader::read_from_bytes(&bytes)
+            .map_err(|_| not_a_trace("its header has another size"))?;
+        if header.magic != FILE_MAGIC {
+            return Err(not_a_trace("it begins with other bytes"));
+        }
+        let whole = header.header_crc.get() == crc32fast::hash(checked_part(&bytes));
+        let known = (OLDEST_VERSION..=VERSION).contains(&header.version.get());
+        let metadata = if whole && known { self.metadata(&header) } else { None };
+        if let Some(metadata) = metadata {
+            let first_chunk = bytes.len() as u64 + u64::from(header.metadata_bytes.get());
+            let mark = Mark { version: Some(header.version.get()), trace: Some(header.trace()) };
+            return Ok(Head { metadata: Some(metadata), first_chunk, mark });
+        }
+        self.offset = bytes.len() as u64;
+        // A header of a version to come may have another form, so that this one's checksum says nothing.
+        if (whole && !known) || !self.has_chunk() {
+            return Err(match known {
+                true => TraceError::HeaderDamaged { path: self.path.into() },
+                false => {
+                    let (path, found) = (self.path.into(), header.version.get());
+                    TraceError::Version { path, found, oldest: OLDEST_VERSION, newest: VERSION }
+                }
+            });
+        }
+        Ok(Head { metadata: None, first_chunk: bytes.len() as u64, mark: Mark::default() })
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), TraceError> {
-        let (path, offset) = (self.path.to_path_buf(), self.offset);
-        self.input.read_exact(buffer).map_err(|cause| TraceError::Read { path, offset, cause })?;
-        self.offset += buffer.len() as u64;
+    /// The metadata after a header; none when they are damaged.
+    fn metadata(&self, header: &FileHeader) -> Option<Metadata> {
+        let size = header.metadata_bytes.get();
+        let offset = size_of::<FileHeader>() as u64;
+        if size > MAX_METADATA || u64::from(size) > self.len - offset {
+            return None;
+        }
+        let mut json = vec![0; size as usize];
+        self.source.read_at(offset, &mut json).ok()?;
+        let whole = crc32fast::hash(&json) == header.metadata_crc.get();
+        whole.then(|| serde_json::from_slice(&json).ok()).flatten()
+    }
+
+    /// Whether there is a chunk's header from here on.
+    fn has_chunk(&mut self) -> bool {
+        let mut at = Some(self.offset);
+        while let Some(offset) = at {
+            if self.header(offset).is_ok() {
+                return true;
+            }
+            at = self.search(offset + 1);
+        }
+        false
+    }
+
+    /// Reads all chunks from `head` on. What is no chunk is a gap, told in `reading`.
+    pub fn chunks<E>(
+        &mut self,
+        head: &Head,
+        reading: &mut Reading,
+        mut on_event: impl FnMut(&Event) -> Result<(), E>,
+    ) -> Result<(), E> {
+        (self.offset, self.mark) = (head.first_chunk, head.mark);
+        let mut gap = head.metadata.is_none().then(|| Fault {
+            found: "the header of the file is damaged".to_owned(),
+            ends: false,
+            past: 0,
+            cost: 0,
+        });
+        let mut gap_at = if gap.is_some() { 0 } else { self.offset };
+        let mut damage = Damage::default();
+        // Bytes that may be read in vain. Chunks are looked for inside of damaged ones too, but not without
+        // end: only a file that was made for it needs more, and there what is announced is believed.
+        let mut to_try = self.len;
+        let mut ended = false;
+        while self.offset < self.len && !ended {
+            let (start, expected) = (self.offset, self.sequence);
+            match self.chunk(start) {
+                Ok((header, contents)) => {
+                    let missing = header.sequence.get() - expected;
+                    if gap.is_some() || missing > 0 {
+                        let found = gap.take().map_or("chunks are missing".to_owned(), |g| g.found);
+                        let bytes = start - std::mem::replace(&mut gap_at, start).min(start);
+                        damage.add(Gap {
+                            offset: start - bytes,
+                            bytes,
+                            chunks: Some(missing),
+                            found,
+                        });
+                    }
+                    let delivered = contents.deliver(&mut reading.tables, &mut on_event)?;
+                    let status = &mut reading.status;
+                    status.events += delivered.events;
+                    status.chunks += 1;
+                    status.end_clock = delivered.end_clock.or(status.end_clock);
+                    ended = header.kind.get() == chunk_kind::END;
+                    self.offset = start + HEADER + u64::from(header.packed_bytes.get());
+                    (status.bytes, gap_at) = (self.offset, self.offset);
+                    self.sequence = header.sequence.get().saturating_add(1);
+                }
+                Err(fault) => {
+                    let from = match to_try.checked_sub(fault.cost) {
+                        Some(left) => {
+                            to_try = left;
+                            start + 1
+                        }
+                        None => fault.past.max(start + 1),
+                    };
+                    gap.get_or_insert(fault);
+                    self.offset = self.search(from).unwrap_or(self.len);
+                }
+            }
+        }
+        let rest = self.len - gap_at;
+        let status = &mut reading.status;
+        status.bytes = status.bytes.max(head.first_chunk);
+        match gap {
+            Some(fault) if fault.ends => status.truncated_at = Some(gap_at),
+            None if rest == 0 => {}
+            other => {
+                let found = other.map_or("more than the last chunk".to_owned(), |g| g.found);
+                damage.add(Gap { offset: gap_at, bytes: rest, chunks: None, found });
+            }
+        }
+        reading.damage = (damage.count > 0).then_some(damage);
+        status.complete = ended && reading.damage.is_none();
         Ok(())
     }
 
-    /// The error of damage.
-    pub fn corrupt(&self, offset: u64, expected: &str, found: impl ToString) -> TraceError {
-        TraceError::Corrupt {
-            path: self.path.to_path_buf(),
-            offset,
-            expected: expected.to_owned(),
-            found: found.to_string(),
+    /// Where the next bytes are, at `from` or after it, that a chunk begins with.
+    fn search(&mut self, mut from: u64) -> Option<u64> {
+        let whole = CHUNK_MAGIC.len();
+        while self.len.saturating_sub(from) >= whole as u64 {
+            let window = from.checked_sub(self.window_at).and_then(|at| usize::try_from(at).ok());
+            let window = window.and_then(|at| self.window.get(at..)).unwrap_or_default();
+            if let Some(at) = window.windows(whole).position(|bytes| bytes == CHUNK_MAGIC) {
+                return Some(from + at as u64);
+            }
+            // The last bytes of a window can be the first of a magic number.
+            from += window.len().saturating_sub(whole - 1) as u64;
+            let left = self.len - from;
+            if left < whole as u64 {
+                return None;
+            }
+            self.window.resize(usize::try_from(left).map_or(WINDOW, |left| left.min(WINDOW)), 0);
+            self.window_at = from;
+            if self.source.read_at(from, &mut self.window).is_err() {
+                // What cannot be read has no chunk.
+                self.window.fill(0);
+            }
         }
+        None
     }
 
-    /// Reads the header of the file.
-    pub fn file_header(&mut self) -> Result<Metadata, TraceError> {
-        let not_a_trace = |path: &Path, found: &str| TraceError::NotATrace {
-            path: path.into(),
-            found: found.into(),
-        };
-        let mut bytes = [0; size_of::<FileHeader>()];
-        if self.left() == 0 {
-            return Err(not_a_trace(self.path, "it is empty"));
+    /// The header of a chunk at `start`.
+    fn header(&self, start: u64) -> Result<ChunkHeader, Fault> {
+        let fault = |found: String| Fault { found, ends: false, past: 0, cost: HEADER };
+        let mut bytes = [0; HEADER as usize];
+        let left = self.len - start;
+        let there = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let read = bytes.get_mut(..there).map(|bytes| self.source.read_at(start, bytes));
+        if let Some(Err(error)) = read {
+            return Err(fault(format!("cannot be read ({error})")));
         }
-        if self.left() < bytes.len() as u64 {
-            return Err(not_a_trace(self.path, "it ends inside the header"));
+        let magic = there.min(CHUNK_MAGIC.len());
+        if bytes.get(..magic) != CHUNK_MAGIC.get(..magic) {
+            return Err(fault("no chunk begins here".to_owned()));
         }
-        self.read(&mut bytes)?;
-        let header = FileHeader::read_from_bytes(&bytes)
-            .map_err(|_| not_a_trace(self.path, "its header has another size"))?;
-        if header.magic != FILE_MAGIC {
-            return Err(not_a_trace(self.path, "it begins with other bytes"));
+        if left < HEADER {
+            return Err(Fault { ends: true, ..fault("the file ends".to_owned()) });
         }
-        let (found, expected) = (header.version.get(), VERSION);
-        if found != expected {
-            return Err(TraceError::Version { path: self.path.to_path_buf(), found, expected });
-        }
+        let whole = |_| fault("no whole header of a chunk".to_owned());
+        let header = ChunkHeader::read_from_bytes(&bytes).map_err(whole)?;
         if header.header_crc.get() != crc32fast::hash(checked_part(&bytes)) {
-            return Err(self.corrupt(0, "a header that fits its checksum", "another checksum"));
+            return Err(fault("the header of the chunk does not fit its checksum".to_owned()));
         }
-        let size = header.metadata_bytes.get();
-        if size > MAX_METADATA || u64::from(size) > self.left() {
-            let found = format!("{size} announced");
-            return Err(self.corrupt(0, "metadata that are inside the file", found));
+        let version = u32::from(header.version.get());
+        let fits = |wanted: Option<u32>, found| wanted.is_none_or(|wanted| wanted == found);
+        if !(OLDEST_VERSION..=VERSION).contains(&version) || !fits(self.mark.version, version) {
+            return Err(fault(format!("a chunk of version {version}")));
         }
-        let mut json = vec![0; size as usize];
-        self.read(&mut json)?;
-        if crc32fast::hash(&json) != header.metadata_crc.get() {
-            return Err(self.corrupt(0, "metadata that fit their checksum", "another checksum"));
-        }
-        serde_json::from_slice(&json).map_err(|e| self.corrupt(0, "metadata as JSON", e))
-    }
-
-    /// Reads all chunks.
-    pub fn chunks<E>(
-        &mut self,
-        reading: &mut Reading,
-        mut on_event: impl FnMut(&Event) -> Result<(), E>,
-    ) -> Result<(), Stop<E>> {
-        let read = |cause| TraceError::Read { path: self.path.into(), offset: 0, cause };
-        let mut unpacker = Unpacker::new().map_err(read)?;
-        let (mut packed, mut raw) = (Vec::new(), Vec::new());
-        let mut table_bytes = 0;
-        reading.status.bytes = self.offset;
-        loop {
-            let start = self.offset;
-            let Some(header) = self.chunk_header(reading.status.chunks)? else {
-                reading.status.truncated_at = (self.left() > 0).then_some(start);
-                return Ok(());
-            };
-            let size = header.packed_bytes.get();
-            if u64::from(size) > self.left() {
-                reading.status.truncated_at = Some(start);
-                return Ok(());
-            }
-            packed.resize(size as usize, 0);
-            self.read(&mut packed)?;
-            if crc32fast::hash(&packed) != header.packed_crc.get() {
-                let found = "another checksum";
-                return Err(self.corrupt(start, "a chunk that fits its checksum", found).into());
-            }
-            let raw_bytes = header.raw_bytes.get() as usize;
-            let expanded = unpacker.unpack(&packed, raw_bytes, &mut raw);
-            if expanded.is_err() || raw.len() != raw_bytes {
-                let expected = format!("{raw_bytes} bytes compressed with zstd");
-                let found = expanded.err().map_or("fewer".to_owned(), |e: io::Error| e.to_string());
-                return Err(self.corrupt(start, &expected, found).into());
-            }
-            let chunk = Chunk::new(self, start, &raw);
-            let events = chunk.sections(reading, &mut table_bytes, &mut on_event)?;
-            if events != u64::from(header.events.get()) {
-                let expected = format!("{} events in the chunk", header.events);
-                return Err(self.corrupt(start, &expected, events).into());
-            }
-            reading.status.chunks += 1;
-            reading.status.bytes = self.offset;
-            if header.kind.get() == chunk_kind::END {
-                if self.left() > 0 {
-                    let found = format!("{} bytes more", self.left());
-                    return Err(self.corrupt(self.offset, "the end of the file", found).into());
-                }
-                reading.status.complete = true;
-                return Ok(());
-            }
-        }
-    }
-
-    /// The header of the next chunk; nothing where the file ends, be it inside the header.
-    fn chunk_header(&mut self, sequence: u64) -> Result<Option<ChunkHeader>, TraceError> {
-        let start = self.offset;
-        let mut bytes = [0; size_of::<ChunkHeader>()];
-        if self.left() < bytes.len() as u64 {
-            return Ok(None);
-        }
-        self.read(&mut bytes)?;
-        let expected = "a chunk header";
-        let header = ChunkHeader::read_from_bytes(&bytes)
-            .map_err(|_| self.corrupt(start, expected, "another size"))?;
-        if header.magic != CHUNK_MAGIC {
-            let found = format!("the bytes {:02x?}", header.magic);
-            return Err(self.corrupt(start, "a chunk header (\"RTCK\")", found));
-        }
-        if header.header_crc.get() != crc32fast::hash(checked_part(&bytes)) {
-            return Err(self.corrupt(start, "a chunk header that fits its checksum", "another"));
-        }
-        if u32::from(header.version.get()) != VERSION {
-            let found = format!("version {}", header.version);
-            return Err(self.corrupt(start, &format!("a chunk of version {VERSION}"), found));
+        if !fits(self.mark.trace, header.trace.get()) {
+            return Err(fault("a chunk of another trace".to_owned()));
         }
         if ![chunk_kind::DATA, chunk_kind::END].contains(&header.kind.get()) {
-            let found = format!("kind {}", header.kind);
-            return Err(self.corrupt(start, "a chunk of kind 1 or 2", found));
+            return Err(fault(format!("a chunk of the unknown kind {}", header.kind)));
         }
-        if header.sequence.get() != sequence {
-            let found = format!("chunk {}", header.sequence);
-            return Err(self.corrupt(start, &format!("chunk {sequence}"), found));
+        if header.sequence.get() < self.sequence {
+            let expected = self.sequence;
+            return Err(fault(format!("chunk {} in the place of {expected}", header.sequence)));
         }
         if header.packed_bytes.get() > MAX_PACKED || header.raw_bytes.get() > MAX_RAW {
-            let found = format!("{} bytes, {} expanded", header.packed_bytes, header.raw_bytes);
-            return Err(self.corrupt(start, "a chunk of at most 16 MiB", found));
+            let (packed, raw) = (header.packed_bytes, header.raw_bytes);
+            return Err(fault(format!("a chunk of {packed} bytes, {raw} expanded: beyond 16 MiB")));
         }
-        Ok(Some(header))
+        if u64::from(header.packed_bytes.get()) > left - HEADER {
+            return Err(Fault {
+                ends: true,
+                ..fault("the chunk goes beyond the end of the file".to_owned())
+            });
+        }
+        Ok(header)
+    }
+
+    /// The chunk at `start`, if it is whole.
+    fn chunk(&mut self, start: u64) -> Result<(ChunkHeader, Contents<'_>), Fault> {
+        let header = self.header(start)?;
+        let (packed_bytes, raw_bytes) = (header.packed_bytes.get(), header.raw_bytes.get());
+        let cost = HEADER + u64::from(packed_bytes);
+        let past = start + cost;
+        let torn = |found: String| Fault { found, ends: false, past, cost };
+        let fault = |found| Fault { cost: cost + u64::from(raw_bytes), ..torn(found) };
+        self.packed.resize(packed_bytes as usize, 0);
+        self.source
+            .read_at(start + HEADER, &mut self.packed)
+            .map_err(|error| torn(format!("cannot be read ({error})")))?;
+        if crc32fast::hash(&self.packed) != header.packed_crc.get() {
+            return Err(torn("the chunk does not fit its checksum".to_owned()));
+        }
+        let expanded = self.unpacker.unpack(&self.packed, raw_bytes as usize, &mut self.raw);
+        if expanded.is_err() || self.raw.len() != raw_bytes as usize {
+            let found = expanded.err().map_or("fewer".to_owned(), |e| e.to_string());
+            return Err(fault(format!("no {raw_bytes} bytes compressed with zstd ({found})")));
+        }
+        let contents =
+            Contents::of(&self.raw).map_err(|e| fault(format!("the chunk does not hold {e}")))?;
+        if contents.event_count != u64::from(header.events.get()) {
+            let (announced, found) = (header.events, contents.event_count);
+            return Err(fault(format!("a chunk of {announced} events has {found}")));
+        }
+        let table_bytes = self.table_bytes + contents.table_bytes;
+        if table_bytes > MAX_TABLES {
+            return Err(fault("more than 1 GiB of strings and tables".to_owned()));
+        }
+        self.table_bytes = table_bytes;
+        self.mark =
+            Mark { version: Some(header.version.get().into()), trace: Some(header.trace.get()) };
+        Ok((header, contents))
     }
 }

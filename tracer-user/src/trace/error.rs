@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::reading::Damage;
+
 /// A trace file could not be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -77,31 +79,43 @@ pub enum TraceError {
     },
     /// The file is of another version of the format.
     #[error(
-        "{} is a roctap trace of format version {found}, this roctap reads version {expected}",
-        path.display()
+        "{} is a roctap trace of format version {found}, this roctap reads versions {oldest} to \
+         {newest}", path.display()
     )]
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// Ours.
-        expected: u32,
+        /// The first that is read.
+        oldest: u32,
+        /// The last that is read.
+        newest: u32,
     },
-    /// The contents are damaged; everything before was delivered.
-    #[error(
-        "{} is damaged at offset {offset}: expected {expected}, found {found}; \
-         everything before was read", path.display()
-    )]
-    Corrupt {
+    /// The header is damaged and no chunk follows.
+    #[error("{} is damaged: its header does not fit its checksum, and no whole chunk follows", path.display())]
+    HeaderDamaged {
         /// The file.
         path: PathBuf,
-        /// Where the damaged chunk (or the header) begins.
-        offset: u64,
-        /// What should be there.
-        expected: String,
-        /// What is there.
-        found: String,
+    },
+    /// The contents are damaged; all whole chunks were delivered.
+    #[error("{} is damaged: {damage}; everything else was read", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        damage: Damage,
+    },
+    /// The file stops before the recording's end.
+    #[error(
+        "the end of the recording is missing in {}: it goes on, or was cut off (killed, disk full); \
+         the file was read up to byte {bytes}, what was lost is not known", path.display()
+    )]
+    EndMissing {
+        /// The file.
+        path: PathBuf,
+        /// Where the last chunk ends.
+        bytes: u64,
     },
     /// Compression or encoding failed, which memory exhaustion alone can cause.
     #[error("cannot encode a chunk of {}: {cause}", path.display())]

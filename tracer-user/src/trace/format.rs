@@ -8,8 +8,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The first eight bytes of a trace. The last two make a transfer as text show.
 pub const FILE_MAGIC: [u8; 8] = *b"ROCTAP\r\n";
-/// Version of the format. A reader refuses every other one.
-pub const VERSION: u32 = 1;
+/// Version of the format that is written.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read. Its chunks have no [`ChunkHeader::trace`].
+pub const OLDEST_VERSION: u32 = 1;
 /// The first four bytes of a chunk.
 pub const CHUNK_MAGIC: [u8; 4] = *b"RTCK";
 
@@ -57,8 +59,9 @@ pub struct ChunkHeader {
     pub events: U32,
     /// CRC-32 of the compressed data.
     pub packed_crc: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// What all chunks of a file have in common, see [`FileHeader::trace`]: what is left of another trace,
+    /// or was put into a name to look like a chunk, is not read as one when the file is damaged.
+    pub trace: U32,
     /// CRC-32 of the bytes above.
     pub header_crc: U32,
 }
@@ -143,11 +146,33 @@ impl FileHeader {
         header.header_crc = crc32fast::hash(checked_part(header.as_bytes())).into();
         header
     }
+
+    /// What the chunks of the file have as [`ChunkHeader::trace`]: the checksum of the metadata, in which
+    /// there are the moments when recording began, on three clocks.
+    pub fn trace(&self) -> u32 {
+        if self.version.get() == OLDEST_VERSION { 0 } else { self.metadata_crc.get() }
+    }
+}
+
+/// What is known of a chunk beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkFacts {
+    /// One of [`chunk_kind`].
+    pub kind: u16,
+    /// [`FileHeader::trace`].
+    pub trace: u32,
+    /// 0 for the first chunk, one more for each.
+    pub sequence: u64,
+    /// Bytes that it expands to.
+    pub raw_bytes: u32,
+    /// Events among them.
+    pub events: u32,
 }
 
 impl ChunkHeader {
     /// The header before `packed`.
-    pub fn new(kind: u16, sequence: u64, raw_bytes: u32, events: u32, packed: &[u8]) -> Self {
+    pub fn new(facts: ChunkFacts, packed: &[u8]) -> Self {
+        let ChunkFacts { kind, trace, sequence, raw_bytes, events } = facts;
         let mut header = Self {
             magic: CHUNK_MAGIC,
             version: (VERSION as u16).into(),
@@ -157,7 +182,7 @@ impl ChunkHeader {
             raw_bytes: raw_bytes.into(),
             events: events.into(),
             packed_crc: crc32fast::hash(packed).into(),
-            reserved: 0.into(),
+            trace: trace.into(),
             header_crc: 0.into(),
         };
         header.header_crc = crc32fast::hash(checked_part(header.as_bytes())).into();

@@ -20,6 +20,12 @@ pub const MAX_TABLES: u64 = 1 << 30;
 /// Bytes of names and descriptions after which the writer takes no more of them. The rest of
 /// [`MAX_TABLES`] is for the losses and notices of the end.
 pub const WRITTEN_TABLES: u64 = MAX_TABLES / 4;
+/// Bytes of losses after which those of further processes are added up. The rest of [`MAX_TABLES`] is for
+/// notices and for what is written twice.
+pub const WRITTEN_LOSSES: u64 = MAX_TABLES / 4;
+/// Bytes of names and descriptions up to which they are written once more at the end of a recording: what
+/// is damaged where they stood first is then known from there.
+pub const REPEATED_TABLES: u64 = TABLES_TARGET as u64;
 /// Bytes of the descriptions of one process, each time it is described anew: no process uses up the names
 /// of all.
 pub const WRITTEN_OF_A_PROCESS: u64 = WRITTEN_TABLES / 16;
@@ -36,6 +42,8 @@ pub const MAX_COMMAND: usize = 16 << 10;
 pub const MAX_TEXT: usize = 4 << 10;
 /// Libraries of one process. There are two that are probed, but a process can load them anew.
 pub const MAX_LIBRARIES: usize = 64;
+/// Gaps of a damaged file that are described one by one.
+pub const MAX_GAPS: usize = 20;
 /// Notices that a trace keeps.
 pub const MAX_NOTICES: usize = 200;
 
@@ -50,6 +58,8 @@ const _: () = {
     let process = MAX_COMMAND + MAX_TEXT + MAX_LIBRARIES * 2 * MAX_TEXT;
     assert!(TABLES_TARGET + JSON * process + (64 << 10) < MAX_RAW as usize);
     assert!(TABLES_TARGET + MAX_STRING + CHUNK_TARGET < MAX_RAW as usize);
+    assert!(2 * TABLES_TARGET + REPEATED_TABLES as usize + CHUNK_TARGET < MAX_RAW as usize);
+    assert!(WRITTEN_TABLES + WRITTEN_LOSSES + 2 * REPEATED_TABLES < MAX_TABLES / 2 + (16 << 20));
     assert!(JSON * (MAX_COMMAND + 4 * MAX_TEXT) < MAX_METADATA as usize);
 };
 

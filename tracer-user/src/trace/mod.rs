@@ -5,16 +5,17 @@
 //! `docs/formats/trace-file.md`.
 //!
 //! Not for: other programs' formats (see `export`), and not an archive format: a reader reads
-//! files of its own major version only.
+//! files of its own version and of those before it.
 
-mod chunk;
 mod compress;
+mod contents;
 mod cursor;
 mod error;
 mod format;
 pub mod limits;
 pub mod lookup;
 mod reader;
+mod reading;
 mod sink;
 mod tables;
 #[cfg(test)]
@@ -23,5 +24,7 @@ mod wire;
 mod writer;
 
 pub use error::TraceError;
-pub use reader::{Reading, Status, Trace, fuzz_reader};
+pub use format::VERSION;
+pub use reader::{Trace, fuzz_reader};
+pub use reading::{Damage, Gap, Reading, Status};
 pub use writer::Writer;

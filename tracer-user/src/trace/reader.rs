@@ -2,57 +2,23 @@
 
 use std::convert::Infallible;
 use std::fs::{self, File};
-use std::io::{self, BufReader, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::TraceError;
-use super::cursor::{Chunk, Cursor, Input, Stop};
+use super::contents::Contents;
+use super::cursor::{Cursor, Head, ReadAt};
 use super::lookup::Tables;
-use tracer_records::model::{ClockOffsets, Event, Metadata};
+use super::reading::{Damage, Gap, Reading};
+use tracer_records::model::{Event, Metadata};
 
 /// A trace that can be read, as often as needed.
 pub struct Trace {
     path: PathBuf,
-    source: Source,
+    source: Box<dyn ReadAt + Send + Sync>,
     /// Length when it was opened: a trace that is still being recorded reads the same each time.
     len: u64,
-    first_chunk: u64,
-    metadata: Metadata,
-}
-
-enum Source {
-    File(File),
-    Bytes(Vec<u8>),
-}
-
-/// How whole a trace is.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Status {
-    /// The recording was ended properly and all of it was read.
-    pub complete: bool,
-    /// Where the last whole chunk ends, when the file goes on after it but stops inside a chunk.
-    pub truncated_at: Option<u64>,
-    /// Chunks that were read.
-    pub chunks: u64,
-    /// Events that were delivered.
-    pub events: u64,
-    /// Bytes of the file that were read.
-    pub bytes: u64,
-    /// The clocks when recording ended, of a complete trace.
-    pub end_clock: Option<ClockOffsets>,
-}
-
-/// What reading a trace gave, its events aside.
-#[derive(Debug, Default)]
-pub struct Reading {
-    /// The side tables, merged.
-    pub tables: Tables,
-    /// How whole the trace is.
-    pub status: Status,
-    /// Why reading ended early: the file is damaged. A file that only stops early is no error, see
-    /// [`Status::truncated_at`].
-    pub damage: Option<TraceError>,
+    head: Head,
 }
 
 impl Trace {
@@ -85,24 +51,21 @@ impl Trace {
     pub fn of(path: &Path, file: File) -> Result<Self, TraceError> {
         let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
         let len = file.metadata().map_err(open)?.len();
-        Self::new(path, len, Source::File(file))
+        Self::new(path, len, Box::new(file))
     }
 
     /// Reads a trace that is in memory; `name` is for messages.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, TraceError> {
-        Self::new(Path::new(name), bytes.len() as u64, Source::Bytes(bytes))
+        Self::new(Path::new(name), bytes.len() as u64, Box::new(bytes))
     }
 
-    fn new(path: &Path, len: u64, source: Source) -> Result<Self, TraceError> {
-        let path = path.to_path_buf();
-        let mut trace = Self { path, source, len, first_chunk: 0, metadata: Metadata::default() };
-        let (metadata, first_chunk) = {
-            let mut cursor = trace.cursor(0)?;
-            let metadata = cursor.file_header()?;
-            (metadata, cursor.offset)
-        };
-        (trace.metadata, trace.first_chunk) = (metadata, first_chunk);
-        Ok(trace)
+    fn new(
+        path: &Path,
+        len: u64,
+        source: Box<dyn ReadAt + Send + Sync>,
+    ) -> Result<Self, TraceError> {
+        let head = Cursor::new(path, &*source, len)?.head()?;
+        Ok(Self { path: path.to_path_buf(), source, len, head })
     }
 
     /// The file.
@@ -110,29 +73,29 @@ impl Trace {
         &self.path
     }
 
-    /// The recording's own facts.
-    pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+    /// The recording's own facts; none when the file's header is damaged.
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.head.metadata.as_ref()
     }
 
     /// Calls `on_event` for every event, in the order in which they were recorded.
     ///
     /// An error of `on_event` ends reading and is given back. Damage of the file is not an error
-    /// here: all before it is delivered, and [`Reading::damage`] says what was found.
+    /// here: all whole chunks are delivered, and [`Reading::damage`] says what is missing.
     pub fn for_each_event<E>(
         &self,
         on_event: impl FnMut(&Event) -> Result<(), E>,
     ) -> Result<Reading, E> {
         let mut reading = Reading::default();
-        let result = match self.cursor(self.first_chunk) {
-            Ok(mut cursor) => cursor.chunks(&mut reading, on_event),
-            Err(error) => Err(Stop::Trace(error)),
-        };
-        match result {
-            Ok(()) => Ok(reading),
-            Err(Stop::Trace(error)) => Ok(Reading { damage: Some(error), ..reading }),
-            Err(Stop::Caller(error)) => Err(error),
+        match Cursor::new(&self.path, &*self.source, self.len) {
+            Ok(mut cursor) => cursor.chunks(&self.head, &mut reading, on_event)?,
+            Err(error) => {
+                let (bytes, found) = (self.len, error.to_string());
+                let damage = reading.damage.insert(Damage::default());
+                damage.add(Gap { offset: 0, bytes, chunks: None, found });
+            }
         }
+        Ok(reading)
     }
 
     /// Reads the tables alone.
@@ -140,16 +103,6 @@ impl Trace {
         match self.for_each_event(|_| Ok::<(), Infallible>(())) {
             Ok(reading) => reading,
         }
-    }
-
-    fn cursor(&self, offset: u64) -> Result<Cursor<'_>, TraceError> {
-        let mut input: Box<dyn Input + '_> = match &self.source {
-            Source::File(file) => Box::new(BufReader::with_capacity(256 << 10, file)),
-            Source::Bytes(bytes) => Box::new(io::Cursor::new(bytes.as_slice())),
-        };
-        let read = |cause| TraceError::Read { path: self.path.clone(), offset, cause };
-        input.seek(SeekFrom::Start(offset)).map_err(read)?;
-        Ok(Cursor::new(&self.path, input, offset, self.len))
     }
 }
 
@@ -159,9 +112,14 @@ pub fn fuzz_reader(bytes: &[u8]) {
     if let Ok(trace) = Trace::from_bytes("fuzz", bytes.to_vec()) {
         let reading = trace.tables();
         assert!(reading.damage.is_none() || !reading.status.complete);
+        assert_eq!(reading.check(Path::new("fuzz")).is_ok(), reading.status.complete);
     }
-    let cursor = Cursor::new(Path::new("fuzz"), Box::new(io::empty()), 0, 0);
-    let mut reading = Reading::default();
-    let chunk = Chunk::new(&cursor, 0, bytes);
-    let _ = chunk.sections(&mut reading, &mut 0, &mut |_| Ok::<(), Infallible>(()));
+    if let Ok(contents) = Contents::of(bytes) {
+        let (mut tables, mut events) = (Tables::default(), 0);
+        let delivered = contents.deliver(&mut tables, |_| {
+            events += 1;
+            Ok::<(), Infallible>(())
+        });
+        assert!(delivered.is_ok_and(|delivered| delivered.events == events));
+    }
 }

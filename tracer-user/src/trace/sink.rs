@@ -5,6 +5,9 @@ use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+
+use signal_hook::consts::SIGXFSZ;
 
 use super::TraceError;
 use super::format::FILE_MAGIC;
@@ -156,9 +159,14 @@ impl Drop for Keeper {
 /// What is not a trace is never replaced: `--force` is typed in haste, and the program often runs
 /// as root. The file stays locked while it is open, so that two recorders cannot share it: whoever
 /// replaces a trace holds the old one's lock until the new one's is had.
+///
+/// From here on, a write beyond the limit of file sizes (RLIMIT_FSIZE) fails like one to a full disk, and
+/// does not end the program: its signal is taken, and not ignored, which programs that it starts would
+/// inherit.
 pub fn claim(path: &Path, force: bool) -> Result<Claim, TraceError> {
     let path_buf = || path.to_path_buf();
     let open = |cause| TraceError::Open { path: path_buf(), cause };
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(open)?;
     let place = Place::of(path).map_err(open)?;
     let old = match place.create() {
         Ok(file) => return Claim::new(place, lock(file, path)?, false).map_err(open),

@@ -43,14 +43,6 @@ impl Increment {
         *self == Self::default()
     }
 
-    /// Adds a loss, to the counter of the same process and cause if there is one.
-    pub fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
-        match self.losses.iter_mut().find(|(p, c, _)| *p == process_id && c == cause) {
-            Some((_, _, sum)) => *sum = sum.saturating_add(count),
-            None => self.losses.push((process_id, cause.to_owned(), count)),
-        }
-    }
-
     /// Merges the increment into `tables`; gives the clocks of the end if it has them.
     pub fn merge_into(self, tables: &mut Tables) -> Option<ClockOffsets> {
         let Self { operations, processes, threads, agents, kernels, losses, notices, end_clock } =

@@ -1,13 +1,17 @@
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tracer_common::activity::{ActivityRecord, Domain};
 
+use super::cursor::{Cursor, ReadAt};
+use super::format::{CHUNK_MAGIC, ChunkFacts, ChunkHeader};
 use super::limits::{
-    MARK, MAX_COMMAND, MAX_LIBRARIES, MAX_NOTICES, MAX_STRING, MAX_TEXT, WRITTEN_TABLES, cut,
+    MARK, MAX_COMMAND, MAX_LIBRARIES, MAX_NOTICES, MAX_STRING, MAX_TEXT, WRITTEN_LOSSES,
+    WRITTEN_TABLES, cut,
 };
 use super::lookup::Tables;
 use super::sink::Sink;
@@ -300,6 +304,76 @@ fn one_process_leaves_room_for_the_others() {
     assert_eq!(tables.processes[&999].command, "c999");
 }
 
+/// As many processes as a large build starts, each with all its counters, most of them zero.
+#[test]
+fn forty_thousand_processes_end_in_chunks_that_are_read() {
+    const CAUSES: u64 = 25;
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let process = |pid| Process { command: format!("cc1plus -o {pid}"), ..Process::default() };
+    for pid in 1..=40_000 {
+        writer.process(pid, process(pid));
+        for cause in 0..CAUSES {
+            writer.loss(
+                pid,
+                &format!("GPU operations: no completion seen, way {cause}"),
+                cause / 24,
+            );
+        }
+    }
+    (0..10).for_each(|n| writer.push(event(n)).unwrap());
+    writer.finish(CLOCK).unwrap();
+    let (events, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none() && status.complete && events.len() == 10, "{damage:?}");
+    assert!(status.chunks > 5, "{status:?}");
+    assert_eq!(tables.processes.len(), 40_000);
+    assert_eq!(tables.processes[&39_999], process(39_999));
+    assert_eq!(tables.losses.len() as u64, 40_000 * CAUSES);
+    assert_eq!(tables.losses.values().sum::<u64>(), 40_000);
+}
+
+/// More counters than a reader takes.
+#[test]
+fn losses_without_end_are_added_up() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let cause = "x".repeat(MAX_TEXT);
+    let fit = WRITTEN_LOSSES as u32 / MAX_TEXT as u32;
+    for pid in 1..=fit + 50 {
+        writer.loss(pid, &cause, 2);
+    }
+    writer.finish(CLOCK).unwrap();
+    let (_, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none() && status.complete, "{damage:?}");
+    assert!(tables.losses[&(0, cause)] >= 100);
+    assert_eq!(tables.losses.values().sum::<u64>(), u64::from(fit + 50) * 2);
+}
+
+/// What a chunk names that is damaged is named once more at the end.
+#[test]
+fn names_outlive_the_chunk_that_they_stood_in() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let name = writer.string("_Z5scalePfi");
+    writer.kernel(6, Kernel { name, vgpr_count: 32, ..Default::default() });
+    writer.operation(3, 7, "hipMalloc");
+    writer.thread(100, 101, "old");
+    writer.thread(100, 101, "main");
+    writer.agent(100, 1, Agent { name: "gfx90a".into(), gpu: true, index: 0 });
+    writer.flush_chunk().unwrap();
+    let first = memory.bytes().len() - 2;
+    writer.push(event(0)).unwrap();
+    writer.finish(CLOCK).unwrap();
+    let whole = memory.bytes();
+    let mut damaged = whole.clone();
+    damaged[first] ^= 1;
+    let (_, expected) = read(whole).unwrap();
+    let (events, found) = read(damaged).unwrap();
+    assert!(expected.status.complete && found.damage.is_some());
+    assert_eq!((events.len(), &found.tables), (1, &expected.tables));
+    assert_eq!(found.tables.text(found.tables.threads[&(100, 101)]), "main");
+}
+
 #[test]
 fn only_files_are_opened() {
     let directory = tempfile::tempdir().unwrap();
@@ -387,30 +461,189 @@ fn existing_files() {
     assert!(matches!(Writer::create(&missing, &metadata, false), Err(TraceError::Open { .. })));
 }
 
+/// A trace of 6 chunks of 50 events and of the one that ends it, and where they begin; the end of the
+/// file comes last.
+fn chunks() -> (Vec<u8>, Vec<usize>) {
+    let bytes = sample(6, 50, true);
+    let starts = bytes.windows(4).enumerate().filter(|(_, four)| *four == CHUNK_MAGIC);
+    let starts = starts.map(|(at, _)| at).chain([bytes.len()]).collect::<Vec<_>>();
+    assert_eq!(starts.len(), 8);
+    (bytes, starts)
+}
+
+fn gaps(reading: &Reading) -> Vec<(u64, u64, Option<u64>)> {
+    let gaps = reading.damage.iter().flat_map(|damage| &damage.gaps);
+    gaps.map(|gap| (gap.offset, gap.bytes, gap.chunks)).collect()
+}
+
+fn numbers(events: &[Event]) -> Vec<u64> {
+    for found in events {
+        assert_eq!(*found, event(found.record().correlation_id));
+    }
+    events.iter().map(|found| found.record().correlation_id).collect()
+}
+
+/// What is damaged costs the chunk that it is in, and nothing else.
 #[test]
-fn another_version_and_trailing_bytes_are_named() {
-    let mut bytes = sample(1, 10, true);
-    bytes[8] = 2;
-    assert!(matches!(read(bytes).unwrap_err(), TraceError::Version { found: 2, .. }));
-    let mut bytes = sample(1, 10, true);
-    let len = bytes.len() as u64;
-    bytes.push(0);
+fn damage_is_skipped_to_the_next_whole_chunk() {
+    let (whole, starts) = chunks();
+    let (from, to) = (starts[2], starts[3]);
+    let spoiled = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        read(bytes).unwrap()
+    };
+    let all_but =
+        |lost: std::ops::Range<u64>| Vec::from_iter((0..300).filter(|n| !lost.contains(n)));
+    let flips: [(&str, usize); 4] = [
+        ("no chunk begins here", from),
+        ("the header of the chunk does not fit its checksum", from + 17),
+        ("the chunk does not fit its checksum", from + 60),
+        ("the chunk does not fit its checksum", to - 2),
+    ];
+    for (found, at) in flips {
+        let (events, reading) = spoiled(&|bytes| {
+            bytes[at] ^= 0x55;
+            bytes[at + 1] ^= 0x55;
+        });
+        assert_eq!(numbers(&events), all_but(100..150), "{found}");
+        assert_eq!(gaps(&reading), [(from as u64, (to - from) as u64, Some(1))]);
+        assert!(reading.damage.as_ref().unwrap().gaps[0].found.contains(found), "{reading:?}");
+        assert!(!reading.status.complete && reading.status.end_clock == Some(CLOCK));
+        assert_eq!((reading.status.chunks, reading.status.events), (6, 250));
+        let said = reading.check(Path::new("t")).unwrap_err().to_string();
+        let place = format!("the first at byte {from}: {found}");
+        assert!(said.starts_with("t is damaged: 1 gap") && said.contains(&place), "{said}");
+    }
+    // Bytes that are missing, or too many, inside of a chunk; the next one is found where it is now.
+    let (events, reading) = spoiled(&|bytes| drop(bytes.drain(from + 50..from + 60)));
+    assert_eq!(numbers(&events), all_but(100..150));
+    assert_eq!(gaps(&reading), [(from as u64, (to - from - 10) as u64, Some(1))]);
+    let (events, reading) = spoiled(&|bytes| drop(bytes.splice(from..from, *b"RTCK more bytes")));
+    assert_eq!(numbers(&events), all_but(0..0));
+    assert_eq!(gaps(&reading), [(from as u64, 15, Some(0))]);
+    // Whole chunks that are missing, twice there, in another order.
+    let (events, reading) = spoiled(&|bytes| drop(bytes.drain(from..starts[4])));
+    assert_eq!(numbers(&events), all_but(100..200));
+    assert_eq!(gaps(&reading), [(from as u64, 0, Some(2))]);
+    let chunk = whole[from..to].to_vec();
+    let (events, reading) = spoiled(&|bytes| drop(bytes.splice(to..to, chunk.clone())));
+    assert_eq!(numbers(&events), all_but(0..0));
+    assert_eq!(gaps(&reading), [(to as u64, chunk.len() as u64, Some(0))]);
+    // Zeros to the end, as some file systems leave them after a crash.
+    let (events, reading) = spoiled(&|bytes| bytes[from..].fill(0));
+    assert_eq!(numbers(&events), Vec::from_iter(0..100));
+    assert_eq!(gaps(&reading), [(from as u64, (whole.len() - from) as u64, None)]);
+    assert_eq!(reading.status.truncated_at, None);
+    let (events, reading) = spoiled(&|bytes| bytes.push(0));
+    assert_eq!(numbers(&events), all_but(0..0));
+    assert_eq!(gaps(&reading), [(whole.len() as u64, 1, None)]);
+}
+
+#[test]
+fn a_damaged_header_costs_the_metadata_alone() {
+    let (whole, starts) = chunks();
+    for at in [8, 12, 20, 30] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x40;
+        let trace = Trace::from_bytes("t", bytes.clone()).unwrap();
+        assert_eq!(trace.metadata(), None, "{at}");
+        let (events, reading) = read(bytes).unwrap();
+        assert_eq!(numbers(&events), Vec::from_iter(0..300));
+        assert_eq!(gaps(&reading), [(0, starts[0] as u64, Some(0))]);
+        assert!(!reading.status.complete);
+    }
+    let mut alone = whole[..starts[0]].to_vec();
+    alone[30] ^= 0x40;
+    assert!(matches!(read(alone).unwrap_err(), TraceError::HeaderDamaged { .. }));
+}
+
+#[test]
+fn another_version_is_named() {
+    let (mut bytes, _) = chunks();
+    bytes[8] = 3;
+    let checksum = crc32fast::hash(&bytes[..20]).to_le_bytes();
+    bytes[20..24].copy_from_slice(&checksum);
+    let error = read(bytes).unwrap_err();
+    assert!(matches!(error, TraceError::Version { found: 3, oldest: 1, newest: 2, .. }), "{error}");
+}
+
+/// A name of a traced program that looks like a chunk of its trace, and bytes of an older trace.
+#[test]
+fn what_was_not_written_as_a_chunk_is_none() {
+    let other = {
+        let metadata = Metadata { host: "another".into(), ..Default::default() };
+        let memory = Memory::new(usize::MAX);
+        let mut writer =
+            Writer::with_sink(Path::new("t"), Box::new(memory.clone()), &metadata).unwrap();
+        (0..100).for_each(|_| {
+            writer.push(event(777)).unwrap();
+            writer.flush_chunk().unwrap();
+        });
+        memory.bytes()
+    };
+    let (mut bytes, starts) = chunks();
+    let at = other.len() - 2_000;
+    bytes.splice(starts[3] + 1..starts[4], other[at..].iter().copied());
     let (events, reading) = read(bytes).unwrap();
-    assert_eq!(events.len(), 10);
-    assert!(matches!(reading.damage, Some(TraceError::Corrupt { offset, .. }) if offset == len));
+    assert_eq!(numbers(&events), Vec::from_iter((0..150).chain(200..300)));
+    assert_eq!(gaps(&reading), [(starts[3] as u64, 2_001, Some(1))]);
 }
 
 #[test]
 fn a_bomb_is_refused() {
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
-    for (announced, expected) in [(64 << 20, "at most 16 MiB"), (1000, "1000 bytes compressed")] {
+    for (raw_bytes, expected) in [(64 << 20, "beyond 16 MiB"), (1000, "1000 bytes compressed")] {
         let mut bytes = sample(0, 0, false);
-        let header = super::format::ChunkHeader::new(1, 0, announced, 0, &bomb);
+        let trace = u32::from_le_bytes(bytes[16..20].try_into().unwrap());
+        let facts = ChunkFacts { kind: 1, trace, sequence: 0, raw_bytes, events: 0 };
+        let header = ChunkHeader::new(facts, &bomb);
         bytes.extend_from_slice(zerocopy::IntoBytes::as_bytes(&header));
         bytes.extend_from_slice(&bomb);
         let (_, reading) = read(bytes).unwrap();
         let message = reading.damage.unwrap().to_string();
         assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// A file that was made to be looked through again and again: each of its chunks announces all that
+/// follows, and none is whole.
+#[test]
+fn chunks_within_chunks_are_not_read_without_end() {
+    let (mut bytes, starts) = chunks();
+    let trace = u32::from_le_bytes(bytes[16..20].try_into().unwrap());
+    bytes.truncate(starts[0]);
+    let each = size_of::<ChunkHeader>();
+    let count = 1_000;
+    for n in (0..count).rev() {
+        let facts = ChunkFacts { kind: 1, trace, sequence: 0, raw_bytes: 9, events: 0 };
+        let mut header = ChunkHeader::new(facts, &vec![0; n * each]);
+        header.packed_crc = 1.into();
+        let checked = super::format::checked_part(zerocopy::IntoBytes::as_bytes(&header));
+        header.header_crc = crc32fast::hash(checked).into();
+        bytes.extend_from_slice(zerocopy::IntoBytes::as_bytes(&header));
+    }
+    let source = Counting { bytes, read: 0.into() };
+    let len = source.bytes.len() as u64;
+    let mut cursor = Cursor::new(Path::new("t"), &source, len).unwrap();
+    let head = cursor.head().unwrap();
+    let mut reading = Reading::default();
+    let Ok(()) = cursor.chunks(&head, &mut reading, |_| Ok::<(), Infallible>(()));
+    assert_eq!(gaps(&reading), [(starts[0] as u64, (count * each) as u64, None)]);
+    let read = source.read.load(Relaxed);
+    assert!(read < 8 * len, "{read} bytes of {len}");
+}
+
+/// Memory that counts what is read of it.
+struct Counting {
+    bytes: Vec<u8>,
+    read: AtomicU64,
+}
+
+impl ReadAt for Counting {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read.fetch_add(buffer.len() as u64, Relaxed);
+        self.bytes.read_at(offset, buffer)
     }
 }
 
@@ -550,6 +783,66 @@ proptest! {
     }
 }
 
+/// Something that happens to a file.
+#[derive(Clone, Debug)]
+enum Blow {
+    Flip(prop::sample::Index, u8),
+    Cut(prop::sample::Index),
+    Remove(prop::sample::Index, usize),
+    Insert(prop::sample::Index, Vec<u8>),
+    /// The bytes of one place, in another one.
+    Repeat(prop::sample::Index, usize, prop::sample::Index),
+    Zeros(prop::sample::Index, usize),
+}
+
+fn blow() -> impl Strategy<Value = Blow> {
+    let at = any::<prop::sample::Index>;
+    prop_oneof![
+        (at(), 1u8..).prop_map(|(at, bits)| Blow::Flip(at, bits)),
+        at().prop_map(Blow::Cut),
+        (at(), 0usize..9_000).prop_map(|(at, count)| Blow::Remove(at, count)),
+        (at(), prop::collection::vec(any::<u8>(), 0..300))
+            .prop_map(|(at, new)| Blow::Insert(at, new)),
+        (at(), 0usize..9_000, at()).prop_map(|(at, count, to)| Blow::Repeat(at, count, to)),
+        (at(), 0usize..9_000).prop_map(|(at, count)| Blow::Zeros(at, count)),
+    ]
+}
+
+impl Blow {
+    fn strike(&self, bytes: &mut Vec<u8>) {
+        // Behind the first bytes, which say that it is a trace.
+        let place = |at: &prop::sample::Index| 8 + at.index(bytes.len() - 8);
+        let range = |at, count: &usize| place(at)..(place(at) + count).min(bytes.len());
+        match self {
+            Self::Flip(at, bits) => {
+                let at = place(at);
+                bytes[at] ^= bits;
+            }
+            Self::Cut(at) => {
+                let at = place(at).max(9);
+                bytes.truncate(at);
+            }
+            Self::Remove(at, count) => {
+                let end = range(at, count).end.min(bytes.len() - 1).max(9);
+                let start = range(at, count).start.min(end);
+                bytes.drain(start..end);
+            }
+            Self::Insert(at, new) => {
+                let at = place(at);
+                bytes.splice(at..at, new.iter().copied());
+            }
+            Self::Repeat(at, count, to) => {
+                let (piece, to) = (bytes[range(at, count)].to_vec(), place(to));
+                bytes.splice(to..to, piece);
+            }
+            Self::Zeros(at, count) => {
+                let range = range(at, count);
+                bytes[range].fill(0);
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn truncation_keeps_the_prefix(cut in 0usize..30_000, finished: bool) {
@@ -569,19 +862,40 @@ proptest! {
         assert_prefix(&events);
     }
 
+    /// Whatever happens to a file: what is delivered is whole chunks of it, in order, and if that is not all
+    /// of them, it is said. Bytes are in chunks or in gaps, none in both.
     #[test]
-    fn bit_flips_are_found(at in 0usize..30_000, bit in 0u8..8) {
-        let mut bytes = sample(6, 50, true);
-        let at = at % bytes.len();
-        bytes[at] ^= 1 << bit;
+    fn damage_is_a_told_gap(blows in prop::collection::vec(blow(), 1..6)) {
+        let (whole, starts) = chunks();
+        let mut bytes = whole.clone();
+        blows.iter().for_each(|blow| blow.strike(&mut bytes));
+        let len = bytes.len() as u64;
+        let same = bytes == whole;
         let Ok((events, reading)) = read(bytes) else {
-            prop_assert!(at < 300);
+            prop_assert!(!same);
             return Ok(());
         };
-        prop_assert!(!reading.status.complete);
-        prop_assert!(reading.damage.is_some() || reading.status.truncated_at.is_some());
-        prop_assert_eq!(events.len() % 50, 0);
-        assert_prefix(&events);
+        let found = numbers(&events);
+        prop_assert!(found.is_sorted() && found.windows(2).all(|two| two[0] != two[1]));
+        prop_assert!(found.chunks(50).all(|chunk| chunk[0] % 50 == 0 && chunk.len() == 50));
+        let Reading { status, damage, .. } = &reading;
+        prop_assert_eq!(status.complete, same);
+        prop_assert_eq!(reading.check(Path::new("t")).is_ok(), same);
+        let missing = found.len() < 300;
+        let told = damage.is_some() || status.truncated_at.is_some() || status.end_clock.is_none();
+        prop_assert!(told || !missing, "{reading:?}");
+        let mut end = 0;
+        for (offset, bytes, _) in gaps(&reading) {
+            prop_assert!(offset >= end && offset + bytes <= len);
+            end = offset + bytes;
+        }
+        let chunk = |n: u64| (starts[n as usize + 1] - starts[n as usize]) as u64;
+        let ends = if status.end_clock.is_some() { chunk(6) } else { 0 };
+        let delivered: u64 = found.iter().filter(|n| *n % 50 == 0).map(|n| chunk(n / 50)).sum();
+        let header = if gaps(&reading).first().is_some_and(|gap| gap.0 == 0) { 0 } else { starts[0] as u64 };
+        let rest = status.truncated_at.map_or(0, |at| len - at);
+        let in_gaps = damage.as_ref().map_or(0, |damage| damage.bytes);
+        prop_assert_eq!(header + delivered + ends + in_gaps + rest, len);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Writing a trace.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,12 @@ use zerocopy::IntoBytes as _;
 use super::TraceError;
 use super::compress::Packer;
 use super::format::{
-    ChunkHeader, FileHeader, SectionHeader, StringHeader, chunk_kind, section_kind,
+    ChunkFacts, ChunkHeader, FileHeader, SectionHeader, StringHeader, chunk_kind, section_kind,
 };
 use super::limits::{
     CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
-    TABLES_TARGET, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, WithinLimits as _, cut,
+    REPEATED_TABLES, TABLES_TARGET, WRITTEN_LOSSES, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, WithinLimits as _,
+    cut,
 };
 use super::sink::{Sink, claim};
 use super::tables::Increment;
@@ -37,6 +38,8 @@ pub struct Writer {
     packer: Packer,
     /// Length of the file up to the last whole chunk.
     whole_bytes: u64,
+    /// [`FileHeader::trace`].
+    trace: u32,
     sequence: u64,
     /// Encoded events of the open chunk.
     events: Vec<u8>,
@@ -51,6 +54,11 @@ pub struct Writer {
     increment_bytes: usize,
     /// Such parts of the tables.
     increments: Vec<Increment>,
+    /// All names and descriptions but those of processes, while they are few enough to be repeated.
+    repeated: Increment,
+    /// Bytes of losses, and the counts beyond [`WRITTEN_LOSSES`] by cause.
+    loss_bytes: u64,
+    further_losses: BTreeMap<String, u64>,
     /// Bytes of names and descriptions that were taken, and how many were not.
     taken_bytes: u64,
     left_out: u64,
@@ -86,7 +94,8 @@ impl Writer {
         if json.len() > MAX_METADATA as usize {
             return Err(encode(io::Error::other("the metadata are too large")));
         }
-        let mut out = FileHeader::new(&json).as_bytes().to_vec();
+        let header = FileHeader::new(&json);
+        let mut out = header.as_bytes().to_vec();
         out.extend_from_slice(&json);
         sink.append(&out).map_err(|cause| TraceError::Write {
             path: path.to_path_buf(),
@@ -99,6 +108,7 @@ impl Writer {
             sink,
             packer: Packer::new().map_err(encode)?,
             whole_bytes: out.len() as u64,
+            trace: header.trace(),
             sequence: 0,
             events: Vec::with_capacity(CHUNK_TARGET + 4096),
             event_count: 0,
@@ -109,6 +119,9 @@ impl Writer {
             increment: Increment::default(),
             increment_bytes: 0,
             increments: Vec::new(),
+            repeated: Increment::default(),
+            loss_bytes: 0,
+            further_losses: BTreeMap::new(),
             taken_bytes: 0,
             left_out: 0,
             described: HashMap::new(),
@@ -126,6 +139,9 @@ impl Writer {
         let takes = taken <= WRITTEN_TABLES;
         if takes {
             self.taken_bytes = taken;
+            if taken > REPEATED_TABLES {
+                self.repeated = Increment::default();
+            }
         } else {
             self.left_out += 1;
         }
@@ -133,9 +149,12 @@ impl Writer {
     }
 
     /// Adds an entry to the tables, if there is room for it.
-    fn describe<T: Serialize>(&mut self, entry: T, add: impl FnOnce(&mut Increment, T)) {
+    fn describe<T: Serialize + Clone>(&mut self, entry: T, add: impl Fn(&mut Increment, T)) {
         let bytes = weigh(&entry);
         if self.takes(bytes) {
+            if self.taken_bytes <= REPEATED_TABLES {
+                add(&mut self.repeated, entry.clone());
+            }
             self.increase(bytes, |increment| add(increment, entry));
         }
     }
@@ -186,10 +205,25 @@ impl Writer {
 
     /// Writes the rest and the mark of a complete trace, and waits until the device has it.
     pub fn finish(mut self, end_clock: ClockOffsets) -> Result<(), TraceError> {
+        for (cause, count) in std::mem::take(&mut self.further_losses) {
+            self.increase(weigh(&(0, &cause, count)), |i| i.losses.push((0, cause, count)));
+        }
         self.flush_chunk()?;
+        self.repeat();
         self.increment.end_clock = Some(end_clock);
         self.write_chunks(chunk_kind::END)?;
         self.sink.sync().map_err(|cause| self.write_error(cause))
+    }
+
+    /// Writes names and descriptions once more if they are few. Those of processes are written at the end
+    /// as it is.
+    fn repeat(&mut self) {
+        if self.taken_bytes > REPEATED_TABLES {
+            return;
+        }
+        let ids = std::mem::take(&mut self.ids);
+        ids.iter().for_each(|(text, &id)| self.put_string(id, text));
+        self.increment = std::mem::take(&mut self.repeated);
     }
 
     fn write_chunks(&mut self, kind: u16) -> Result<(), TraceError> {
@@ -251,7 +285,9 @@ impl Writer {
         self.packer.pack(&self.raw, &mut self.out, room)?;
         self.raw.clear();
         let (header_bytes, packed) = self.out.split_at_mut(room);
-        let header = ChunkHeader::new(kind, self.sequence, raw_bytes as u32, events, packed);
+        let (trace, sequence, raw_bytes) = (self.trace, self.sequence, raw_bytes as u32);
+        let facts = ChunkFacts { kind, trace, sequence, raw_bytes, events };
+        let header = ChunkHeader::new(facts, packed);
         header_bytes.copy_from_slice(header.as_bytes());
         self.sink.append(&self.out)?;
         self.whole_bytes += self.out.len() as u64;
@@ -271,6 +307,15 @@ impl Writer {
 
     fn closed_error(&self) -> TraceError {
         TraceError::Closed { path: self.path.clone() }
+    }
+
+    fn put_string(&mut self, id: StringId, text: &str) {
+        let header = StringHeader { id: id.into(), bytes: (text.len() as u32).into() };
+        self.strings.extend_from_slice(header.as_bytes());
+        self.strings.extend_from_slice(text.as_bytes());
+        if self.strings.len() >= TABLES_TARGET {
+            self.string_batches.push(std::mem::take(&mut self.strings));
+        }
     }
 }
 
@@ -299,12 +344,7 @@ impl RecordSink for Writer {
         }
         let id = self.ids.len() as StringId + 1;
         self.ids.insert(text.into(), id);
-        let header = StringHeader { id: id.into(), bytes: (text.len() as u32).into() };
-        self.strings.extend_from_slice(header.as_bytes());
-        self.strings.extend_from_slice(text.as_bytes());
-        if self.strings.len() >= TABLES_TARGET {
-            self.string_batches.push(std::mem::take(&mut self.strings));
-        }
+        self.put_string(id, text);
         id
     }
 
@@ -329,10 +369,7 @@ impl RecordSink for Writer {
         }
         *described += bytes as u64;
         if self.takes(bytes) {
-            self.increase(bytes, |increment| {
-                increment.processes.retain(|(known, _)| *known != process_id);
-                increment.processes.push(entry);
-            });
+            self.increase(bytes, |increment| increment.processes.push(entry));
         }
     }
 
@@ -349,10 +386,20 @@ impl RecordSink for Writer {
         });
     }
 
+    /// When the losses of many processes have reached [`WRITTEN_LOSSES`], those of all others are added up as
+    /// of no certain one.
     fn loss(&mut self, process_id: u32, cause: &str, count: u64) {
-        let cause = cut(cause, MAX_TEXT);
-        let bytes = weigh(&(process_id, &cause, count));
-        self.increase(bytes, |increment| increment.loss(process_id, &cause, count));
+        let cause = cut(cause, MAX_TEXT).into_owned();
+        let entry = (process_id, cause, count);
+        let bytes = weigh(&entry);
+        self.loss_bytes += bytes as u64;
+        if self.loss_bytes > WRITTEN_LOSSES {
+            let (_, cause, count) = entry;
+            let sum = self.further_losses.entry(cause).or_default();
+            *sum = sum.saturating_add(count);
+        } else {
+            self.increase(bytes, |increment| increment.losses.push(entry));
+        }
     }
 
     fn notice(&mut self, text: &str) {

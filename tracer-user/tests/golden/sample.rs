@@ -228,6 +228,11 @@ fn first_process(sample: &mut Sample, template: Names, lambda: Names, raw: Names
     let launch = sample.hip(HIP_LAUNCH, 1_400_000, 5_000);
     sample.dispatch(&launch, 13, raw, 0, 0);
     sample.push(Event::Api(launch));
+    // Calls that fail, with an error that has a name and one that has none.
+    for (at, ret) in [(1_450_000, 2), (1_452_000, 2), (1_454_000, 54_321)] {
+        let failed = sample.hip(HIP_MALLOC, at, 1_000);
+        sample.push(Event::Api(ApiCall { ret, ..failed }));
+    }
     let sync = sample.hip(HIP_SYNC, 1_500_000, 0);
     let barrier = ActivityRecord {
         domain: Domain::HIP_OPS,

@@ -1,0 +1,109 @@
+//! What reading a trace gave, its events aside.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::TraceError;
+use super::limits::MAX_GAPS;
+use super::lookup::Tables;
+use tracer_records::model::ClockOffsets;
+
+/// How whole a trace is.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Status {
+    /// The recording was ended properly and all of it was read.
+    pub complete: bool,
+    /// Where the last whole chunk ends, when the file goes on after it but stops inside a chunk.
+    pub truncated_at: Option<u64>,
+    /// Chunks that were read.
+    pub chunks: u64,
+    /// Events that were delivered.
+    pub events: u64,
+    /// Where the last chunk ends that was read.
+    pub bytes: u64,
+    /// The clocks when recording ended, if the end was read.
+    pub end_clock: Option<ClockOffsets>,
+}
+
+/// What reading a trace gave, its events aside.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// The side tables, merged.
+    pub tables: Tables,
+    /// How whole the trace is.
+    pub status: Status,
+    /// What is damaged. A file that only stops early is not, see [`Status::truncated_at`].
+    pub damage: Option<Damage>,
+}
+
+impl Reading {
+    /// Whether all that was recorded was read.
+    ///
+    /// # Errors
+    ///
+    /// What is missing of the trace `path`.
+    pub fn check(&self, path: &Path) -> Result<(), TraceError> {
+        if let Some(damage) = self.damage.clone() {
+            return Err(TraceError::Damaged { path: path.to_path_buf(), damage });
+        }
+        if !self.status.complete {
+            let bytes = self.status.bytes;
+            return Err(TraceError::EndMissing { path: path.to_path_buf(), bytes });
+        }
+        Ok(())
+    }
+}
+
+/// A part of the file that is no whole chunk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Gap {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is; 0 where chunks are missing between two that stand side by side.
+    pub bytes: u64,
+    /// Chunks that are missing, by the numbers of those before and after; none at the end of the file.
+    pub chunks: Option<u64>,
+    /// What is wrong at its beginning.
+    pub found: String,
+}
+
+/// All gaps of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Damage {
+    /// How many there are.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The chunks that are missing, as far as it is known.
+    pub chunks: u64,
+    /// The first of them, at most [`MAX_GAPS`].
+    pub gaps: Vec<Gap>,
+}
+
+impl Damage {
+    pub(super) fn add(&mut self, gap: Gap) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(gap.bytes);
+        self.chunks = self.chunks.saturating_add(gap.chunks.unwrap_or(0));
+        if self.gaps.len() < MAX_GAPS {
+            self.gaps.push(gap);
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, bytes, chunks, gaps } = self;
+        let gap = if *count == 1 { "gap" } else { "gaps" };
+        write!(f, "{count} {gap}, {bytes} bytes in all")?;
+        if *chunks > 0 {
+            write!(f, ", at least {chunks} chunks missing")?;
+        }
+        match gaps.first() {
+            Some(Gap { offset, found, .. }) => write!(f, "; the first at byte {offset}: {found}"),
+            None => Ok(()),
+        }
+    }
+}
