@@ -9,10 +9,10 @@ use tracer_common::shim::{Complete, Loss};
 use tracer_common::waited::Waited;
 
 use crate::abi::{AmdSignal, Times};
+use crate::clock::Clocks;
 use crate::pool::Batch;
 use crate::queue::{Queue, life};
 use crate::relay::{self, Of};
-use crate::runtime::RUNTIME;
 use crate::sink::Sink;
 use crate::state::State;
 use crate::track::{Entry, Fate, Found, Look, Seen, Track};
@@ -34,6 +34,8 @@ pub struct Work {
     /// Signals to give back that somebody may still sleep on: bells, of which there are no more.
     resting: Batch,
     overtaken: Vec<Overtaken>,
+    /// The GPUs' clocks.
+    pub clocks: Clocks,
 }
 
 /// A packet that seems to have gone out with the application's signal: a later one with the barrier bit
@@ -65,7 +67,12 @@ pub struct Round {
 impl Work {
     /// Nothing done yet.
     pub const fn new() -> Self {
-        Self { returned: Batch::new(), resting: Batch::new(), overtaken: Vec::new() }
+        Self {
+            returned: Batch::new(),
+            resting: Batch::new(),
+            overtaken: Vec::new(),
+            clocks: Clocks::new(),
+        }
     }
 
     /// Looks at everything that is in flight.
@@ -132,11 +139,12 @@ impl Work {
         (look, now): (Look, u64),
         round: &mut Round,
     ) {
+        let agent = queue.agent.load(Ordering::Relaxed);
+        self.clocks.begin(agent);
         if queue.track.is_empty() {
             return;
         }
-        let agent = queue.agent.load(Ordering::Relaxed);
-        let Self { returned, resting, overtaken } = self;
+        let Self { returned, resting, overtaken, clocks } = self;
         let done = |seen: &Seen| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -147,9 +155,8 @@ impl Work {
             let entry = &seen.entry;
             let start = signal.start_ts.load(Ordering::Relaxed);
             let end = signal.end_ts.load(Ordering::Relaxed);
-            // The runtime of Debian 12 prints to stderr when it is asked for times that are 0.
             let timed = start != 0 && end != 0;
-            let times = timed.then(|| RUNTIME.dispatch_times(agent, entry.signal)).flatten();
+            let times = timed.then(|| clocks.times(agent, Times { start, end })).flatten();
             if let Some(times) = times {
                 state.usual.note(entry.usual, times.end.saturating_sub(times.start));
             }
@@ -173,6 +180,9 @@ impl Work {
         };
         let found = queue.track.harvest(look, done, left_behind);
         round.add(found);
+        if found.done > 0 {
+            sink.clock_error(self.clocks.error_ns());
+        }
     }
 
     fn copies(
@@ -185,7 +195,7 @@ impl Work {
         if state.copies.track.is_empty() {
             return;
         }
-        let Self { returned, resting, .. } = self;
+        let Self { returned, resting, clocks, .. } = self;
         let done = |seen: &Seen| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -193,13 +203,16 @@ impl Work {
             }
             let collected = collect(state, Of::Copies, seen, now, round);
             let Some(signal) = collected else { return Fate::Pending };
-            report(sink, &seen.entry, RUNTIME.copy_times(seen.entry.signal));
+            report(sink, &seen.entry, clocks.copy_times(seen.entry.signal));
             put_away(state, signal, seen.entry.signal, now, returned, resting);
             Fate::Done
         };
         // Copies have no barrier bits.
         let found = state.copies.track.harvest(look, done, |_| Fate::Pending);
         round.add(found);
+        if found.done > 0 {
+            sink.clock_error(self.clocks.error_ns());
+        }
     }
 
     /// Looks at packets that were overtaken: one that completes after all is relayed. It has been
@@ -246,6 +259,7 @@ impl Work {
     /// write the signals as long as they are there.
     pub fn forget(&mut self, state: &'static State) {
         let Some(&sink) = state.sink.get() else { return };
+        self.clocks = Clocks::new();
         self.overtaken = Vec::new();
         for queue in state.registry.objects() {
             if queue.life.load(Ordering::Acquire) != life::FREE {
