@@ -308,44 +308,57 @@ impl Clocks {
     }
 
     /// The times of the copy that completed `signal`. Its ticks only the runtime knows, which converts them
-    /// by pairs of its own: how far it is off then is seen by the clocks, of which this one of all may be
-    /// the copy's.
+    /// by pairs of its own. By how much it is off is seen by our clocks, any of which may be the copy's.
     pub fn copy_times(&mut self, signal: u64) -> Option<Times> {
         if self.clocks.is_empty() {
             self.begin_all();
         }
-        let times = RUNTIME.copy_times(signal)?;
-        let off = self.runtime_off(times);
-        let (times, off) = match off {
-            // With each reading of ours the runtime takes a new pair.
-            Some(off) if off.ns > off.error_ns => {
-                for (agent, clock) in &mut self.clocks {
-                    clock.iter_mut().for_each(|clock| clock.read(&Agent(*agent)));
-                }
-                let times = RUNTIME.copy_times(signal)?;
-                (times, self.runtime_off(times))
-            }
-            off => (times, off),
-        };
+        let now = sys::now_ns();
+        // With each reading of ours the runtime takes a new pair.
+        self.read(|clock| clock.ticks(now).is_none_or(|ticks| clock.is_too_old(ticks)));
+        let (mut times, mut off) = self.converted(signal)?;
+        if off.is_none_or(|off| off.ns > off.error_ns) {
+            self.read(|_| true);
+            (times, off) = self.converted(signal)?;
+        }
         let error_ns = off.map_or(UNKNOWN_CLOCK_ERROR_NS, |off| off.ns.saturating_add(off.error_ns));
         self.error_ns = self.error_ns.max(error_ns);
         Some(times)
     }
 
-    /// The most that the runtime is off at either of `times`.
-    fn runtime_off(&mut self, times: Times) -> Option<Time> {
+    fn with_clock(&mut self) -> impl Iterator<Item = (Agent, &mut Clock)> {
+        self.clocks.iter_mut().filter_map(|(agent, clock)| Some((Agent(*agent), clock.as_mut()?)))
+    }
+
+    fn read(&mut self, which: impl Fn(&Clock) -> bool) {
+        for (agent, clock) in self.with_clock().filter(|(_, clock)| which(clock)) {
+            clock.read(&agent);
+        }
+    }
+
+    /// The times that the runtime has for a copy, and the most that it is off at either; none when that
+    /// cannot be told, or somebody has had it take a new pair just then.
+    fn converted(&mut self, signal: u64) -> Option<(Times, Option<Time>)> {
+        let before = self.runtimes_lines();
+        let times = RUNTIME.copy_times(signal)?;
         let mut most: Option<Time> = None;
-        for (agent, clock) in &mut self.clocks {
-            let (agent, Some(clock)) = (Agent(*agent), clock) else { continue };
-            if clock.ticks(times.end).is_none_or(|ticks| clock.is_too_old(ticks)) {
-                clock.read(&agent);
-            }
+        for (agent, clock) in self.with_clock() {
             for ns in [times.start, times.end] {
-                let off = clock.runtime_off(&agent, ns)?;
+                let Some(off) = clock.runtime_off(&agent, ns) else { return Some((times, None)) };
                 most = most.into_iter().chain([off]).max_by_key(|off| off.ns + off.error_ns);
             }
         }
-        most
+        let same = before == self.runtimes_lines();
+        Some((times, most.filter(|_| same)))
+    }
+
+    /// What tells one line of the runtime's from the next, for all agents.
+    fn runtimes_lines(&mut self) -> u64 {
+        self.with_clock().fold(0, |sum, (agent, clock)| {
+            let last = clock.readings.last();
+            let shown = last.and_then(|last| agent.runtime_ns(last.ticks));
+            sum.wrapping_mul(31).wrapping_add(shown.unwrap_or_default())
+        })
     }
 
     /// Takes first readings of all agents' clocks.
