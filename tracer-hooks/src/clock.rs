@@ -126,9 +126,8 @@ impl Clock {
     fn read(&mut self, source: &impl Source) {
         let Some(&last) = self.readings.last() else { return };
         let rate = self.rate;
-        let guess = |now: u64| {
-            last.ticks.wrapping_add_signed((between(now, last.ns) / rate) as i64)
-        };
+        let guess =
+            |now: u64| last.ticks.wrapping_add_signed((between(now, last.ns) / rate) as i64);
         if let Some(reading) = self.best(source, guess) {
             self.keep(reading);
         }
@@ -151,7 +150,8 @@ impl Clock {
         let before = source.now_ns();
         let mut ticks = guess(before);
         // The guess may be off by an eighth of the time since the last reading.
-        let since = self.readings.last().map_or(SOON_NS as u64, |last| before.wrapping_sub(last.ns));
+        let since =
+            self.readings.last().map_or(SOON_NS as u64, |last| before.wrapping_sub(last.ns));
         let ahead = (AHEAD_NS.wrapping_add(since / 8) as f64 / self.rate) as u64;
         source.runtime_ns(ticks.wrapping_add(ahead))?;
         for _ in 0..STEPS {
@@ -321,7 +321,8 @@ impl Clocks {
             self.read(|_| true);
             (times, off) = self.converted(signal)?;
         }
-        let error_ns = off.map_or(UNKNOWN_CLOCK_ERROR_NS, |off| off.ns.saturating_add(off.error_ns));
+        let error_ns =
+            off.map_or(UNKNOWN_CLOCK_ERROR_NS, |off| off.ns.saturating_add(off.error_ns));
         self.error_ns = self.error_ns.max(error_ns);
         Some(times)
     }
