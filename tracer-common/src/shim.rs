@@ -105,7 +105,8 @@ pub mod control {
     pub const STATE: usize = 16;
     /// Written by the shim: its process id as it sees it.
     pub const PID: usize = 17;
-    /// Written by the shim: the error bound of GPU times, ns.
+    /// Written by the shim: by how much any GPU time that it told can be off, ns; 0 before the first, and
+    /// [`super::UNKNOWN_CLOCK_ERROR_NS`] when that is not known.
     pub const CLOCK_ERROR_NS: usize = 18;
     /// Written by the shim of a running process, once: what it wrote to [`super::Attach::status`],
     /// which may be gone by the time that somebody looks.
@@ -194,9 +195,11 @@ pub const HEARTBEAT_GONE_NS: u64 = 30_000_000_000;
 /// A heartbeat that did not change for this long allows another `roctap` to attach.
 pub const HEARTBEAT_SUSPECT_NS: u64 = 500_000_000;
 
-/// Error bound of GPU times, ns. The HSA runtime converts GPU ticks by interpolating between pairs of
-/// clock readings that it takes at least 16 times a second (ROCr `GpuAgent::TranslateTime`).
+/// Error of times that the HSA runtime converted, ns, as long as none of the pairs of clock readings by
+/// which it does so was interrupted (ROCr `GpuAgent::TranslateTime`).
 pub const RUNTIME_CLOCK_ERROR_NS: u64 = 500;
+/// Value of [`control::CLOCK_ERROR_NS`]: there are times, and by how much they are off is not known.
+pub const UNKNOWN_CLOCK_ERROR_NS: u64 = u64::MAX;
 
 /// Why the shim could not record something: index after [`control::LOSSES`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -96,8 +96,8 @@ pub type IterateAgentSymbols =
     unsafe extern "C-unwind" fn(u64, u64, AgentSymbolCallback, *mut c_void) -> Status;
 pub type SetProfiler = unsafe extern "C-unwind" fn(*const AmdQueue, c_int) -> Status;
 pub type CopyProfiling = unsafe extern "C-unwind" fn(bool) -> Status;
-pub type DispatchTime = unsafe extern "C-unwind" fn(u64, u64, *mut Times) -> Status;
 pub type CopyTime = unsafe extern "C-unwind" fn(u64, *mut Times) -> Status;
+pub type ConvertTick = unsafe extern "C-unwind" fn(agent: u64, tick: u64, ns: *mut u64) -> Status;
 pub type SignalCreate = unsafe extern "C-unwind" fn(i64, u32, *const u64, u64, *mut u64) -> Status;
 pub type AsyncCopy = unsafe extern "C-unwind" fn(
     dst: *mut c_void,
@@ -122,11 +122,11 @@ pub type AsyncCopyRect = unsafe extern "C-unwind" fn(
     completion: u64,
 ) -> Status;
 
-/// `hsa_amd_profiling_dispatch_time_t`, `hsa_amd_profiling_async_copy_time_t`.
+/// `hsa_amd_profiling_async_copy_time_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Ns of the HSA system clock, which is CLOCK_BOOTTIME.
+    /// Ns of the HSA system clock, which is CLOCK_BOOTTIME; or a GPU's ticks, where that is said.
     pub start: u64,
     /// As `start`.
     pub end: u64,
@@ -194,9 +194,9 @@ pub struct AmdExtTable {
     _a: [usize; 2],
     pub profiling_set_profiler_enabled: Entry<SetProfiler>,
     pub profiling_async_copy_enable: Entry<CopyProfiling>,
-    pub profiling_get_dispatch_time: Entry<DispatchTime>,
-    pub profiling_get_async_copy_time: Entry<CopyTime>,
     _b: [usize; 1],
+    pub profiling_get_async_copy_time: Entry<CopyTime>,
+    pub profiling_convert_tick_to_system_domain: Entry<ConvertTick>,
     pub signal_async_handler: Entry<AsyncHandler>,
     _h: [usize; 1],
     pub signal_wait_any: Entry<WaitAny>,
@@ -371,6 +371,7 @@ const _: () = {
     assert!(size_of::<CoreTable>() == 1016);
     assert!(offset_of!(AmdExtTable, profiling_set_profiler_enabled) == 32);
     assert!(offset_of!(AmdExtTable, profiling_get_async_copy_time) == 56);
+    assert!(offset_of!(AmdExtTable, profiling_convert_tick_to_system_domain) == 64);
     assert!(offset_of!(AmdExtTable, signal_async_handler) == 72);
     assert!(offset_of!(AmdExtTable, signal_wait_any) == 88);
     assert!(offset_of!(AmdExtTable, memory_async_copy) == 136);

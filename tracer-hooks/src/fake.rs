@@ -331,18 +331,20 @@ unsafe extern "C-unwind" fn profile(queue: *const AmdQueue, on: c_int) -> Status
 unsafe extern "C-unwind" fn profile_copies(_: bool) -> Status {
     abi::SUCCESS
 }
-unsafe extern "C-unwind" fn dispatch_time(agent: u64, signal: u64, out: *mut Times) -> Status {
+unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
     entered();
-    assert_eq!(agent, AGENT);
     let signal = at::<AmdSignal>(signal);
     let ns = |ticks: &AtomicU64| ticks.load(Ordering::Relaxed) - TICKS;
     // SAFETY: valid for writes.
     unsafe { *out = Times { start: ns(&signal.start_ts), end: ns(&signal.end_ts) } };
     abi::SUCCESS
 }
-unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
-    // SAFETY: as the caller promises.
-    unsafe { dispatch_time(AGENT, signal, out) }
+unsafe extern "C-unwind" fn convert_tick(agent: u64, tick: u64, out: *mut u64) -> Status {
+    entered();
+    assert_eq!(agent, AGENT);
+    // SAFETY: valid for writes.
+    unsafe { *out = tick.wrapping_sub(TICKS) };
+    abi::SUCCESS
 }
 unsafe extern "C-unwind" fn init() -> Status {
     USERS.fetch_add(1, Ordering::AcqRel);
@@ -579,8 +581,8 @@ impl Fake {
             core.executable_iterate_agent_symbols => symbols,
             amd.profiling_set_profiler_enabled => profile,
             amd.profiling_async_copy_enable => profile_copies,
-            amd.profiling_get_dispatch_time => dispatch_time,
             amd.profiling_get_async_copy_time => copy_time,
+            amd.profiling_convert_tick_to_system_domain => convert_tick,
             amd.memory_async_copy => copy, amd.signal_create => create,
             amd.memory_async_copy_rect => copy,
         }

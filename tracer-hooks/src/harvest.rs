@@ -9,11 +9,11 @@ use tracer_common::shim::{Complete, Loss};
 use tracer_common::waited::Waited;
 
 use crate::abi::{AmdSignal, Times};
+use crate::clock::Clocks;
 use crate::lock::Lock;
 use crate::pool::Batch;
 use crate::queue::{Queue, life};
 use crate::relay::{self, Of};
-use crate::runtime::RUNTIME;
 use crate::sink::Sink;
 use crate::state::State;
 use crate::track::{Entry, Fate, Found, Look, Seen, Track};
@@ -38,6 +38,8 @@ pub struct Work {
     /// Signals to give back that somebody may still sleep on: bells, of which there are no more.
     resting: Batch,
     overtaken: Vec<Overtaken>,
+    /// The GPUs' clocks.
+    pub clocks: Clocks,
 }
 
 /// A packet that seems to have gone out with the application's signal: a later one with the barrier bit
@@ -69,7 +71,12 @@ pub struct Round {
 impl Work {
     /// Nothing done yet.
     pub const fn new() -> Self {
-        Self { returned: Batch::new(), resting: Batch::new(), overtaken: Vec::new() }
+        Self {
+            returned: Batch::new(),
+            resting: Batch::new(),
+            overtaken: Vec::new(),
+            clocks: Clocks::new(),
+        }
     }
 
     /// Looks at everything that is in flight.
@@ -136,11 +143,12 @@ impl Work {
         (look, now): (Look, u64),
         round: &mut Round,
     ) {
+        let agent = queue.agent.load(Ordering::Relaxed);
+        self.clocks.begin(agent);
         if queue.track.is_empty() {
             return;
         }
-        let agent = queue.agent.load(Ordering::Relaxed);
-        let Self { returned, resting, overtaken } = self;
+        let Self { returned, resting, overtaken, clocks } = self;
         let done = |seen: &Seen| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -151,9 +159,8 @@ impl Work {
             let entry = &seen.entry;
             let start = signal.start_ts.load(Ordering::Relaxed);
             let end = signal.end_ts.load(Ordering::Relaxed);
-            // The runtime of Debian 12 prints to stderr when it is asked for times that are 0.
             let timed = start != 0 && end != 0;
-            let times = timed.then(|| RUNTIME.dispatch_times(agent, entry.signal)).flatten();
+            let times = timed.then(|| clocks.times(agent, Times { start, end })).flatten();
             if let Some(times) = times {
                 state.usual.note(entry.usual, times.end.saturating_sub(times.start));
             }
@@ -177,6 +184,9 @@ impl Work {
         };
         let found = queue.track.harvest(look, done, left_behind);
         round.add(found);
+        if found.done > 0 {
+            sink.clock_error(self.clocks.error_ns());
+        }
     }
 
     fn copies(
@@ -189,7 +199,7 @@ impl Work {
         if state.copies.track.is_empty() {
             return;
         }
-        let Self { returned, resting, .. } = self;
+        let Self { returned, resting, clocks, .. } = self;
         let done = |seen: &Seen| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -197,13 +207,16 @@ impl Work {
             }
             let collected = collect(state, Of::Copies, seen, now, round);
             let Some(signal) = collected else { return Fate::Pending };
-            report(sink, &seen.entry, RUNTIME.copy_times(seen.entry.signal));
+            report(sink, &seen.entry, clocks.copy_times(seen.entry.signal));
             put_away(state, signal, seen.entry.signal, now, returned, resting);
             Fate::Done
         };
         // Copies have no barrier bits.
         let found = state.copies.track.harvest(look, done, |_| Fate::Pending);
         round.add(found);
+        if found.done > 0 {
+            sink.clock_error(self.clocks.error_ns());
+        }
     }
 
     /// Looks at packets that were overtaken: one that completes after all is relayed. It has been
@@ -250,6 +263,7 @@ impl Work {
     /// write the signals as long as they are there.
     pub fn forget(&mut self, state: &'static State) {
         let Some(&sink) = state.sink.get() else { return };
+        self.clocks = Clocks::new();
         self.overtaken = Vec::new();
         for queue in state.registry.objects() {
             if queue.life.load(Ordering::Acquire) != life::FREE {

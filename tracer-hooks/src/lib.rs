@@ -2,7 +2,7 @@
 //!
 //! It patches the runtime's API tables, so that every doorbell, copy, queue and code object passes
 //! by; gives packets completion signals of its own; and tells a [`Sink`] what was enqueued and when
-//! it ran, in the GPU's time converted by the runtime itself. It is mechanism only: what is recorded
+//! it ran. It is mechanism only: what is recorded
 //! where, and when, is the business of whoever embeds it (`tracer-shim`, and the libraries that look
 //! like AMD's).
 //!
@@ -12,6 +12,7 @@
 //! * [`queue`]: doorbells, held back so that nothing is lost, with no way to lose one;
 //! * [`relay`]: how the application's own signals get their completions, from whoever waits for them;
 //! * [`harvest`]: what is left of a completion: its record, and what nobody waits for;
+//! * [`clock`]: from the GPUs' ticks to times, and by how much these can be off;
 //! * [`copies`]: the same for asynchronous copies;
 //! * [`calls`]: the API calls themselves;
 //! * [`worker`]: the one thread, and what it costs;
@@ -31,6 +32,7 @@ pub mod bells;
 #[cfg(test)]
 mod bench;
 pub mod calls;
+pub mod clock;
 pub mod closing;
 mod contained;
 pub mod copies;

@@ -52,7 +52,7 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
         core.system_get_major_extension_table => major_extension_table;
         core.executable_iterate_agent_symbols => iterate_agent_symbols;
         amd.profiling_set_profiler_enabled => set_profiler;
-        amd.profiling_get_dispatch_time => dispatch_time;
+        amd.profiling_convert_tick_to_system_domain => convert_tick;
         amd.signal_create => signal_create;
         amd.profiling_get_async_copy_time => copy_time, hooks::get_async_copy_time;
         amd.profiling_async_copy_enable => copy_profiling, hooks::async_copy_enable;

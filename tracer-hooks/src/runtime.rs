@@ -196,7 +196,7 @@ pub struct Runtime {
     pub(crate) iterate_agent_symbols: Entry<abi::IterateAgentSymbols>,
     pub(crate) set_profiler: Entry<abi::SetProfiler>,
     pub(crate) copy_profiling: Entry<abi::CopyProfiling>,
-    pub(crate) dispatch_time: Entry<abi::DispatchTime>,
+    pub(crate) convert_tick: Entry<abi::ConvertTick>,
     pub(crate) copy_time: Entry<abi::CopyTime>,
     pub(crate) async_copy: Entry<abi::AsyncCopy>,
     pub(crate) async_copy_rect: Entry<abi::AsyncCopyRect>,
@@ -231,7 +231,7 @@ pub static RUNTIME: Runtime = Runtime {
     iterate_agent_symbols: Entry::EMPTY,
     set_profiler: Entry::EMPTY,
     copy_profiling: Entry::EMPTY,
-    dispatch_time: Entry::EMPTY,
+    convert_tick: Entry::EMPTY,
     copy_time: Entry::EMPTY,
     async_copy: Entry::EMPTY,
     async_copy_rect: Entry::EMPTY,
@@ -337,14 +337,13 @@ impl Runtime {
         }
     }
 
-    /// When the packet that completed `signal` ran on `agent`.
-    pub fn dispatch_times(&self, agent: u64, signal: u64) -> Option<Times> {
-        let get = self.dispatch_time.get()?;
-        let mut times = Times::default();
-        // SAFETY: the signal is ours and alive, `times` is valid for writes. The runtime checks
-        // the agent.
-        let status = unsafe { get(agent, signal, &raw mut times) };
-        (status == abi::SUCCESS).then_some(times)
+    /// What the runtime makes of a tick of `agent`'s: ns of CLOCK_BOOTTIME.
+    pub fn tick_ns(&self, agent: u64, tick: u64) -> Option<u64> {
+        let convert = self.convert_tick.get()?;
+        let mut ns = 0;
+        // SAFETY: `ns` is valid for writes. The runtime checks the agent.
+        let status = unsafe { convert(agent, tick, &raw mut ns) };
+        (status == abi::SUCCESS).then_some(ns)
     }
 
     /// When the copy that completed `signal` ran.

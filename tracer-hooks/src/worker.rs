@@ -320,6 +320,9 @@ fn ask(now: u64, work: Option<&mut Work>) -> Wish {
     match (STATE.phase.get(), wish == Wish::Record) {
         (Phase::Dormant | Phase::Settling, true) => {
             if let Some(work) = work {
+                if STATE.ready.load(Ordering::Acquire) {
+                    work.clocks.begin_all();
+                }
                 recording::activate(&mut || {
                     work.round(&STATE, Look::Near);
                 });

@@ -146,7 +146,8 @@ pub struct Process {
     pub detached_ns: u64,
     /// Where its GPU times come from, and why not from something better.
     pub gpu_tier: String,
-    /// Error bound of GPU times, ns; 0 when there are none.
+    /// By how much any GPU time can be off, ns; 0 when there are none, 2⁶⁴ - 1 when it is not known
+    /// ([`UNKNOWN_CLOCK_ERROR_NS`](tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS)).
     pub clock_error_ns: u64,
     /// How long one thread of it was stopped when the shim was put into it, ns; 0 when none was.
     #[serde(default)]

@@ -5,8 +5,7 @@ use std::sync::OnceLock;
 
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
-    HEARTBEAT_TIMEOUT_NS, Loss, Queue, RUNTIME_CLOCK_ERROR_NS, SITE_CALLS, Symbol, control, kind,
-    life, state,
+    HEARTBEAT_TIMEOUT_NS, Loss, Queue, SITE_CALLS, Symbol, control, kind, life, state,
 };
 use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::{Sink, Wish, sys};
@@ -284,6 +283,12 @@ impl Sink for Recorder {
         }
     }
 
+    fn clock_error(&self, error_ns: u64) {
+        if let Some(memory) = self.memory() {
+            memory.set_control(control::CLOCK_ERROR_NS, error_ns);
+        }
+    }
+
     fn symbol(&self, record: Symbol, name: &[u8]) {
         self.wait_for_room(kind::SYMBOL, &words::<SYMBOL_WORDS, _>(&record), name);
     }
@@ -308,7 +313,6 @@ impl Sink for Recorder {
             self.backlog.clear();
         }
         if let Some(memory) = self.memory() {
-            memory.set_control(control::CLOCK_ERROR_NS, RUNTIME_CLOCK_ERROR_NS);
             match state {
                 state::ACTIVE => begin_calls(&memory),
                 _ => tracer_hooks::calls::end(),

@@ -61,6 +61,30 @@ fn rocm_other_settings() {
     }
 }
 
+/// Whichever readings of both clocks are interrupted between these: the error that is told holds, and is
+/// less than for how long they were.
+#[test]
+fn rocm_times_are_as_exact_as_is_told_whichever_clock_reading_is_interrupted() {
+    let Some(s) = setup() else { return };
+    // The runtime's first one; those after it; and some of later.
+    let every_seventh = (3..3000).step_by(7).map(|number| number.to_string());
+    let some = ["1".to_owned(), "2".to_owned(), every_seventh.collect::<Vec<_>>().join(",")];
+    for interrupted in some {
+        let env = [
+            ("EMUGPU_CLOCK_INTERRUPTED", &interrupted[..]),
+            ("EMUGPU_CLOCK_INTERRUPTED_NS", "2000000"),
+        ];
+        for program in ["basic", "storm 2 2 200 10", "copies 500"] {
+            let what = format!("{program}, interrupted {interrupted:.8}");
+            let outcome = s.run("interrupted", program, &env);
+            eprintln!("{what}: {} ns", outcome.trace.clock_error_ns);
+            verify_nearly(&what, &outcome);
+            let told_ns = outcome.trace.clock_error_ns;
+            assert!((1..2_000_000).contains(&told_ns), "{what}: {told_ns} ns are told");
+        }
+    }
+}
+
 /// A packet processor that takes what is published, whoever has rung for it: what it takes before we
 /// have seen it is counted, and the program does not notice.
 #[test]

@@ -14,8 +14,8 @@ use roctap::export::{CallFormat, ExportError, csv, text};
 use roctap::report::summary::Summary;
 use roctap::trace::{Trace, VERSION};
 use tracer_common::bpf::flag;
-use tracer_records::sink::RecordSink as _;
 use tracer_records::model::ApiCall;
+use tracer_records::sink::RecordSink as _;
 
 struct Fixed;
 

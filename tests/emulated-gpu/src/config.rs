@@ -38,6 +38,11 @@ pub struct Config {
     pub clock_ppm: i64,
     /// Largest error of the GPU counter in the pairs that the runtime reads.
     pub clock_noise_ns: u64,
+    /// Which of the process's readings of clock pairs are interrupted between the two clocks, counted from
+    /// 1 on.
+    pub clock_interrupted: Numbers,
+    /// How long.
+    pub clock_interrupted_ns: u64,
     /// Longest sleep between two looks at the doorbells.
     pub idle_poll_ns: u64,
     /// Whether the emulator's thread asks for real-time scheduling.
@@ -137,6 +142,27 @@ fn matches_glob(glob: &[u8], name: &[u8]) -> bool {
     }
 }
 
+/// Some numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers(Vec<u64>);
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    /// Reads `number,number`.
+    fn from_str(s: &str) -> Result<Self, String> {
+        let number = |n: &str| n.trim().parse().map_err(|_| format!("{n:?} is not a number"));
+        s.split(',').map(number).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl Numbers {
+    /// Whether `number` is one of them.
+    pub fn contains(&self, number: u64) -> bool {
+        self.0.contains(&number)
+    }
+}
+
 impl Config {
     /// Reads the environment.
     pub fn from_env() -> Self {
@@ -164,6 +190,8 @@ impl Config {
             clock_offset_ns: get("EMUGPU_CLOCK_OFFSET_NS", 7_777_777_777_777),
             clock_ppm: get("EMUGPU_CLOCK_PPM", 0_i64).clamp(-100_000, 100_000),
             clock_noise_ns: get("EMUGPU_CLOCK_NOISE_NS", 0),
+            clock_interrupted: get("EMUGPU_CLOCK_INTERRUPTED", Numbers::default()),
+            clock_interrupted_ns: get("EMUGPU_CLOCK_INTERRUPTED_NS", 200_000),
             idle_poll_ns: get("EMUGPU_POLL_US", 1_000_u64).clamp(5, 100_000) * 1_000,
             real_time: get("EMUGPU_FIFO", 1_u8) != 0,
             log: std::env::var("EMUGPU_LOG").ok().filter(|s| !s.is_empty()),
@@ -188,7 +216,14 @@ fn complain<T>(name: &str, why: &dyn std::fmt::Display, default: T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arch, Durations, matches_glob};
+    use super::{Arch, Durations, Numbers, matches_glob};
+
+    #[test]
+    fn numbers_are_read() {
+        let numbers: Numbers = "1, 30".parse().unwrap();
+        assert!(numbers.contains(30) && !numbers.contains(3));
+        assert!("1,x".parse::<Numbers>().is_err());
+    }
 
     #[test]
     fn targets_are_read() {

@@ -1,6 +1,7 @@
 //! The machine: one for the process, from the first call on.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::GpuClock;
 use crate::config::{Arch, Config};
@@ -34,6 +35,8 @@ pub struct Platform {
     pub shared: Shared,
     /// A page for registers that the program may write to.
     pub mmio_page: u64,
+    /// Clock pairs of GPUs that were read.
+    clock_pairs: AtomicU64,
 }
 
 impl Platform {
@@ -51,8 +54,15 @@ impl Platform {
             events: Events::new(),
             shared: Shared::new(&config),
             mmio_page: crate::sys::map_anonymous(4096, 4096).unwrap_or(0),
+            clock_pairs: AtomicU64::new(0),
             config,
         }
+    }
+
+    /// Whether the reading of a clock pair that begins now is to be interrupted.
+    pub fn interrupts_clocks(&self) -> bool {
+        let number = 1 + self.clock_pairs.fetch_add(1, Ordering::Relaxed);
+        self.config.clock_interrupted.contains(number)
     }
 
     /// The GPU of a node; node 0 is the host.

@@ -29,6 +29,8 @@ pub struct Trace {
     pub dropped: u64,
     pub losses: [u64; Loss::COUNT],
     pub state: u64,
+    /// By how much GPU times can be off, as the shim says.
+    pub clock_error_ns: u64,
     /// Threads that wrote.
     pub threads: usize,
 }
@@ -211,6 +213,7 @@ impl Shared {
             *lost = self.words[control::LOSSES + cause].load(Ordering::Acquire);
         }
         trace.state = self.words[control::STATE].load(Ordering::Acquire);
+        trace.clock_error_ns = self.words[control::CLOCK_ERROR_NS].load(Ordering::Acquire);
         trace
     }
 

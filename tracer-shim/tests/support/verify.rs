@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 
 use emulated_gpu::truth::Operation;
-use tracer_common::shim::{Complete, Loss};
+use tracer_common::shim::{Complete, Loss, UNKNOWN_CLOCK_ERROR_NS};
 
 use super::Outcome;
 use super::memory::Trace;
 
-/// Largest error of a time, ns.
+/// Largest error of a time where none is told, and what is between two events that are nearly one, ns.
 pub const NEAR_NS: u64 = 1000;
 
-fn near(a: u64, b: u64) -> bool {
-    a.abs_diff(b) <= NEAR_NS
+/// Largest error of a kernel's time, ns.
+fn told_ns(trace: &Trace) -> u64 {
+    match trace.clock_error_ns {
+        0 => NEAR_NS,
+        UNKNOWN_CLOCK_ERROR_NS => panic!("the error of times is not known"),
+        told => told,
+    }
 }
 
 /// Every operation of the ground truth was recorded exactly once, with its times, and nothing else.
@@ -73,7 +78,7 @@ pub fn subset_of(what: &str, trace: &Trace, truth: &[Operation]) -> usize {
         let o =
             by_place.get(&(queue, index)).unwrap_or_else(|| panic!("{what}: {index} on {queue}"));
         match trace.completes.get(&sequence) {
-            Some(complete) => times(what, o, complete),
+            Some(complete) => times(what, o, complete, told_ns(trace)),
             None => incomplete += 1,
         }
     }
@@ -111,7 +116,7 @@ fn packets(what: &str, trace: &Trace, truth: &[Operation]) -> (usize, usize) {
         }
         match trace.completes.get(&sequence) {
             Some(complete) => {
-                times(what, o, complete);
+                times(what, o, complete, told_ns(trace));
                 early += usize::from(enqueue_ns > o.start_ns + NEAR_NS);
             }
             None => incomplete += 1,
@@ -129,10 +134,11 @@ fn packets(what: &str, trace: &Trace, truth: &[Operation]) -> (usize, usize) {
     (expected.len() + incomplete, early)
 }
 
-fn times(what: &str, o: &Operation, c: &Complete) {
+fn times(what: &str, o: &Operation, c: &Complete, error_ns: u64) {
+    let near = |a: u64, b: u64| a.abs_diff(b) <= error_ns;
     assert!(
         near(c.start_ns, o.start_ns) && near(c.end_ns, o.end_ns),
-        "{what}: {o:?} but {c:?}: off by {} and {}",
+        "{what}: {o:?} but {c:?}: off by {} and {}, told are {error_ns}",
         c.start_ns as i64 - o.start_ns as i64,
         c.end_ns as i64 - o.end_ns as i64
     );
@@ -141,6 +147,8 @@ fn times(what: &str, o: &Operation, c: &Complete) {
 /// Copies by the SDMA engines, matched by size and time. The engine's time stamps bracket the copy,
 /// the truth is the copy.
 fn copies(what: &str, trace: &Trace, truth: &[Operation]) {
+    let near_ns = NEAR_NS + told_ns(trace);
+    let near = |a: u64, b: u64| a.abs_diff(b) <= near_ns;
     let mut expected: Vec<&Operation> = truth.iter().filter(|o| o.kind == "copy").collect();
     for r in trace.copies.values() {
         let c = trace
@@ -148,7 +156,7 @@ fn copies(what: &str, trace: &Trace, truth: &[Operation]) {
             .get(&r.sequence)
             .unwrap_or_else(|| panic!("{what}: no completion of {r:?}"));
         assert!(
-            c.start_ns <= c.end_ns && r.enqueue_ns <= c.start_ns + NEAR_NS,
+            c.start_ns <= c.end_ns && r.enqueue_ns <= c.start_ns + near_ns,
             "{what}: {r:?} {c:?}"
         );
         let at = expected.iter().position(|o| {

@@ -20,7 +20,7 @@ use std::{
 
 use tracer_common::{
     bpf::{BatchRecord, PacketRecord, SignalRecord},
-    shim::{Complete, Loss, Symbol},
+    shim::{Complete, Loss, Symbol, UNKNOWN_CLOCK_ERROR_NS},
 };
 use tracer_records::sink::RecordSink;
 
@@ -247,7 +247,7 @@ impl Outside {
 
     /// Writes what is left of process `pid`, which has ended, executes another program or is not looked at
     /// any more: what has not been seen to end never will be. By how much its GPU times can be off,
-    /// ns; 0 when there are none.
+    /// ns; 0 when there are none, [`UNKNOWN_CLOCK_ERROR_NS`] when it is not known.
     ///
     /// # Errors
     ///
@@ -391,7 +391,8 @@ impl Queue {
             converted |= complete.is_some();
             joiner.ended_outside(seen.key, complete, sink)?;
         }
-        if converted && let Some(error_ns) = self.ticks.error_ns() {
+        if converted {
+            let error_ns = self.ticks.error_ns().unwrap_or(UNKNOWN_CLOCK_ERROR_NS);
             self.error_ns = self.error_ns.max(error_ns);
         }
         Ok(())

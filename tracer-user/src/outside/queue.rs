@@ -36,7 +36,7 @@ pub struct Queue {
     pub ticks: Ticks,
     /// Packets that ran, with the ticks of their start and end, while the clock is not known.
     pub held: Vec<(Seen, [u64; 2])>,
-    /// By how much any time that was converted can be off.
+    /// By how much any time that was converted can be off, as it is told of a process.
     pub error_ns: u64,
 }
 

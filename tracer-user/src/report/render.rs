@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS;
+
 use super::summary::{Api, Failed, Loss, ProcessRow, Row, Summary, Times};
 use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
@@ -68,6 +70,7 @@ fn process(
     let tier = if process.gpu_tier.is_empty() { "none" } else { &process.gpu_tier };
     let error = match process.clock_error_ns {
         0 => String::new(),
+        UNKNOWN_CLOCK_ERROR_NS => " (by how much they are off is not known)".to_owned(),
         ns => format!(" (±{})", duration(ns)),
     };
     let stopped = match process.stopped_ns {
@@ -288,5 +291,26 @@ fn notices(out: &mut String, summary: &Summary) {
     if !summary.notices.is_empty() {
         title(out, "Notices");
         summary.notices.iter().for_each(|notice| line!(out, "  {notice}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::model::Process;
+
+    #[test]
+    fn an_error_that_is_not_known_is_not_told_as_none() {
+        let shown = |clock_error_ns| {
+            let process =
+                Process { gpu_tier: "tables".into(), clock_error_ns, ..Process::default() };
+            let mut out = String::new();
+            super::process(&mut out, &ProcessRow { process_id: 1, process }, None);
+            out
+        };
+        assert!(shown(0).contains("GPU times: tables\n"), "{}", shown(0));
+        assert!(shown(500).contains("tables (±500 ns)"), "{}", shown(500));
+        let unknown = shown(UNKNOWN_CLOCK_ERROR_NS);
+        assert!(unknown.contains("tables (by how much they are off is not known)"), "{unknown}");
     }
 }

@@ -3,9 +3,9 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
-use std::sync::Arc;
 
 use signal_hook::consts::SIGXFSZ;
 

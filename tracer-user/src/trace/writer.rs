@@ -14,8 +14,8 @@ use super::format::{
 };
 use super::limits::{
     CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
-    REPEATED_TABLES, TABLES_TARGET, WRITTEN_LOSSES, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, WithinLimits as _,
-    cut,
+    REPEATED_TABLES, TABLES_TARGET, WRITTEN_LOSSES, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES,
+    WithinLimits as _, cut,
 };
 use super::sink::{Sink, claim};
 use super::tables::Increment;

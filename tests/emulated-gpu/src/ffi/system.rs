@@ -143,9 +143,14 @@ unsafe extern "C" fn hsaKmtGetClockCounters(node: u32, out: *mut ClockCounters) 
     if node >= p.node_count() {
         return Status::INVALID_NODE;
     }
-    let system = sys::boot_ns();
+    let gpu = p.gpu(node);
+    let mut system = sys::boot_ns();
     let read_at = system.saturating_add_signed(noise(system, p.config.clock_noise_ns));
-    let gpu = p.gpu(node).map_or(0, |gpu| gpu.clock.ticks(read_at));
+    if gpu.is_some() && p.interrupts_clocks() {
+        sys::sleep_ns(p.config.clock_interrupted_ns);
+        system = sys::boot_ns();
+    }
+    let gpu = gpu.map_or(0, |gpu| gpu.clock.ticks(read_at));
     let counters =
         ClockCounters { gpu, cpu: sys::raw_ns(), system, system_frequency_hz: 1_000_000_000 };
     // SAFETY: the caller passes a structure to fill.
