@@ -8,7 +8,7 @@ use tracer_common::{bpf::phase, calls::tables};
 use super::Session;
 use crate::{
     clock,
-    discover::{self, DiscoverError, Ended, FileId, Inside, Library, PlannedFile, Subject},
+    discover::{self, DiscoverError, Ended, FileId, Inside, Library, Subject},
     plan::{Followed, Process, ProcessMemory},
     probe::{Attachment, Method, Programs, Site},
     record::{
@@ -303,7 +303,7 @@ impl Session {
         let planned = subject.by_number(|pid| -> anyhow::Result<_> {
             let process = Process::open(pid).ok();
             let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
-            let file = PlannedFile::open(&library.open_path)?;
+            let file = library.open()?;
             let selected = selection.choose(library, &file, process)?;
             Ok((file, selected))
         });

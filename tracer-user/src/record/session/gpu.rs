@@ -9,7 +9,7 @@ use super::{Session, first_call_id};
 use crate::{
     clock,
     discover::{self, Ended, SHIM_FILE_NAME, Subject},
-    inject::{self, Entry, Handed, Injected, Request},
+    inject::{self, Access, Entry, Handed, Injected, Request},
     probe::Attachment,
     record::{
         Gpu,
@@ -83,7 +83,7 @@ impl Session {
         let subject = Arc::clone(&self.targets.get(&pid).ok_or(Ended { pid })?.subject);
         loop {
             // Anew each time: the first try may have loaded the shim.
-            let Some(prospect) = Prospect::of(&subject)? else { return Ok(None) };
+            let Some(prospect) = Prospect::of(&subject, Access::Write)? else { return Ok(None) };
             if prospect.cannot_use_gpu {
                 return Ok(Some(Tier::Forked));
             }
@@ -119,7 +119,8 @@ impl Session {
             None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
         };
         let beat = || self.connections.iter().for_each(Connection::beat);
-        let request = Request { process: subject, entry, attach, meanwhile: &beat };
+        let memory = &prospect.memory;
+        let request = Request { process: subject, memory, entry, attach, meanwhile: &beat };
         let (programs, relief, layout) = (&self.programs, &self.relief, self.layout);
         let (words, first_id) =
             (self.selection.shim_calls(), first_call_id(self.connections.len()));
