@@ -10,12 +10,12 @@ use e2e::{
 use hostile::{NOBODY, as_nobody, compile};
 use tracer_common::shim::AMD_EXT_TABLE_BYTES;
 
-/// A program whose launching thread is real time on one CPU, and never sleeps.
+/// A program whose launching thread is real time on one CPU, and waits for its kernels without sleeping.
 fn realtime(scene: &Scene, seconds: &str) -> Command {
     let library = scene.path("realtime.so");
     compile("realtime.c", &["-shared", "-fPIC", "-ldl"], &library);
     let mut program = scene.command(app("loop"));
-    program.args([seconds, "1", "0"]).env("LD_PRELOAD", library);
+    program.args([seconds, "1", "1000"]).env("LD_PRELOAD", library);
     program
 }
 
@@ -23,7 +23,7 @@ fn realtime(scene: &Scene, seconds: &str) -> Command {
 #[test]
 fn hostile_a_real_time_thread_is_recorded_and_ends() {
     let scene = Scene::default();
-    let program = realtime(&scene, "2");
+    let program = realtime(&scene, "1");
     let mut record = scene.record(&[]);
     record.arg("--").arg("env");
     for (name, value) in program.get_envs().filter(|(name, _)| *name == "LD_PRELOAD") {
