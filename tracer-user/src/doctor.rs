@@ -216,7 +216,7 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
         "the shim can be put into it",
         "one thread is stopped for it, for less than a millisecond on an idle machine",
     );
-    match Prospect::of(&subject) {
+    match Prospect::of(&subject, inject::Access::Read) {
         Ok(None) => {}
         Err(error) => findings.line(&Finding::Limited, "GPU times: none", &format!("{error:#}")),
         Ok(Some(prospect)) => {

@@ -37,7 +37,8 @@ impl Place {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
-            rustix::fs::openat(CWD, parent.unwrap_or(Path::new(".")), flags, Mode::empty())?;
+            rustix::fs::openat(CWD, parent.unwrap_or(Path::new(".")), flags, Mode::empty());
+        let directory = directory.map_err(explained)?;
         Ok(Self { directory, name: name.to_owned(), path: path.to_owned() })
     }
 
@@ -50,7 +51,8 @@ impl Place {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(&self.directory, &self.name, flags, mode)?;
+        let file = rustix::fs::openat(&self.directory, &self.name, flags, mode);
+        let file = file.map_err(explained)?;
         give_to_caller(&file, &self.path);
         Ok(file.into())
     }
@@ -112,7 +114,7 @@ fn directory(path: &Path) -> io::Result<OwnedFd> {
     let known = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::open(path, known, Mode::empty()) {
         Err(Errno::NOENT) => {}
-        opened => return Ok(opened?),
+        opened => return opened.map_err(explained),
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = directory(parent.unwrap_or(Path::new(".")))?;
@@ -132,8 +134,21 @@ fn directory(path: &Path) -> io::Result<OwnedFd> {
         }
         // Somebody else was faster.
         Err(Errno::EXIST) => Ok(rustix::fs::openat(&parent, name, known, Mode::empty())?),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(explained(error)),
     }
+}
+
+/// What root is told that may not write somewhere, and expects to be allowed everything.
+fn explained(error: Errno) -> io::Error {
+    let refused = matches!(error, Errno::ACCESS | Errno::PERM);
+    if !refused || !geteuid().is_root() {
+        return error.into();
+    }
+    let text = format!(
+        "{error}, for root too: the file system keeps root out (NFS with root_squash, FUSE of another user), \
+         or nothing may be changed there (chattr +i); write it elsewhere, and copy it as its user"
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
 /// The user behind `sudo`. Whoever only has some of root's rights, by a bit or capabilities of the

@@ -177,6 +177,11 @@ pub fn keep_for_injecting() {
     keep(INJECTING, CapabilitySet::empty());
 }
 
+/// What it takes to read the memory of a process by its number.
+pub fn keep_for_memory() {
+    keep(CapabilitySet::SYS_PTRACE, CapabilitySet::empty());
+}
+
 /// Gives up all capabilities of the calling thread.
 pub fn drop_all() {
     keep(CapabilitySet::empty(), CapabilitySet::empty());

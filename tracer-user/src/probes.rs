@@ -156,7 +156,8 @@ fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
     let Some(runtime) = runtime else {
         bail!("{}: exports no function of the HIP or HSA API", path.display());
     };
-    let library = Library { runtime, path: path.to_owned(), open_path: path.canonicalize()?, id };
+    let (path, open_path) = (path.to_owned(), path.canonicalize()?);
+    let library = Library { runtime, path, open_path, id, held: None };
     plan(&library, None, Redirected::default())
 }
 

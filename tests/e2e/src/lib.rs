@@ -246,11 +246,21 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The child of process `pid`, which has one.
+/// The child of process `pid`, which has one; beside it roctap has one that reads memory for it.
 pub fn only_child(pid: u32) -> u32 {
-    let children = format!("/proc/{pid}/task/{pid}/children");
-    let children = std::fs::read_to_string(children).expect("it lives");
-    children.trim().parse().expect("one child")
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let reads_memory = |child: &str| {
+        let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+        name.trim() == "roctap-memory"
+    };
+    let mut found = None;
+    wait_until("it has one child", || {
+        let children = std::fs::read_to_string(&path).expect("it lives");
+        let mut others = children.split_whitespace().filter(|child| !reads_memory(child));
+        found = others.next().filter(|_| others.next().is_none()).map(str::to_owned);
+        found.is_some()
+    });
+    found.and_then(|child| child.parse().ok()).expect("a process id")
 }
 
 /// Sends a signal to process `pid`, which lives.

@@ -17,7 +17,7 @@ use e2e::{Running, Signal, roctap_bin, send_signal, times, wait_until};
 use roctap::{
     PROGRAM,
     discover::Subject,
-    inject::{Entry, Handed, InjectError, Injected, Request, check, inject},
+    inject::{Access, Entry, Handed, InjectError, Injected, Memory, Request, check, inject},
 };
 use tracer_common::shim::{ATTACH_AGAIN_FUNCTION, Attach, attach_status};
 
@@ -69,13 +69,18 @@ fn subject(pid: u32) -> Subject {
     Subject::open(pid).expect("it lives")
 }
 
+fn memory(pid: u32) -> Memory {
+    Memory::open(pid, Access::Write).expect("it lives")
+}
+
 fn put_in(
     pid: u32,
     entry: Entry<'_>,
 ) -> Result<Injected<(fs::File, Option<fs::File>)>, InjectError> {
     let attach = Attach { version: 1, ..Attach::default() };
-    let process = &subject(pid);
-    inject(&Request { process, entry, attach, meanwhile: &|| {} }, |Handed { memory, library }| {
+    let (process, memory) = (&subject(pid), &memory(pid));
+    let request = Request { process, memory, entry, attach, meanwhile: &|| {} };
+    inject(&request, |Handed { memory, library }| {
         rustix::fs::ftruncate(&memory, 4096)?;
         Ok((memory.into(), library))
     })
@@ -293,8 +298,8 @@ fn root_inject_fails_cleanly() {
         assert!(error.contains("could not load the shim"), "{error}");
         let attach = Attach { version: 1, ..Attach::default() };
         let entry = Entry::Library { bytes: &library(), name: "payload.so" };
-        let process = &subject(target.pid());
-        let request = Request { process, entry, attach, meanwhile: &|| {} };
+        let (process, memory) = (&subject(target.pid()), &memory(target.pid()));
+        let request = Request { process, memory, entry, attach, meanwhile: &|| {} };
         let error = inject(&request, |_| -> anyhow::Result<()> { anyhow::bail!("no room") });
         assert!(error.expect_err("prepare failed").to_string().contains("no room"));
     }

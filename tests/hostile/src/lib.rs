@@ -3,6 +3,8 @@
 //!
 //! The tests are named `hostile_…` and run by `cargo xtask test`, like those of `e2e`.
 
+pub mod fuse;
+
 use std::{
     fs::File,
     os::{

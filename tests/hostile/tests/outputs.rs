@@ -11,7 +11,7 @@ use std::{
 
 use common::{roctap_for_all, write_trace};
 use e2e::{Ran, Scene, app, run};
-use hostile::{NOBODY, as_nobody};
+use hostile::{NOBODY, as_nobody, fuse::Silent};
 
 /// Owner and permissions.
 fn whose(path: &Path) -> (u32, u32, u32) {
@@ -175,4 +175,26 @@ fn hostile_environment_of_a_program_with_more_rights_names_no_shim() {
     let ran = doctor();
     ran.complains(&["ROCTAP_SHIM", "is ignored", "more rights"]);
     assert_eq!(shim(&ran), found(&own));
+}
+
+/// As on NFS with `root_squash`: the directory is the user's, and root is nobody there.
+#[test]
+fn hostile_root_is_told_that_a_file_system_keeps_it_out() {
+    let scene = Scene::default();
+    let directory = scene.path("users");
+    fs::create_dir(&directory).expect("directory");
+    let _mounted = Silent::mount(&directory, NOBODY);
+    let told = ["Permission denied", "for root too: the file system keeps root out"];
+    let (trace, ran) = (directory.join("run.rtrace"), scene.path("ran"));
+    let mut record = scene.roctap(&["record", "--gpu=off", "-o"]);
+    run(record.arg(&trace).envs(SUDO).args(["--", "touch"]).arg(&ran))
+        .expect(1)
+        .complains(&[&[&*trace.to_string_lossy()], &told[..]].concat());
+    assert!(!ran.exists(), "the command is not started where nothing can be recorded");
+    write_trace(&scene.trace_path(), "name");
+    let out = directory.join("csv");
+    let mut export = scene.roctap(&["export", "-f", "csv", "-o"]);
+    run(export.arg(&out).arg(scene.trace_path()).envs(SUDO))
+        .expect(1)
+        .complains(&[&[&*out.to_string_lossy()], &told[..]].concat());
 }

@@ -4,10 +4,10 @@
 //! the threads would name the calls, but that means stopping them; this looks from outside, at the
 //! stacks of threads that wait in a system call, and can only tell that there may be such calls.
 
-use std::{fs::File, ops::Range, os::unix::fs::FileExt as _};
+use std::ops::Range;
 
 use super::{DiscoverError, Runtime, process};
-use crate::foreign::{self, Maps};
+use crate::foreign::{self, Access, Maps, Memory};
 
 /// How much of a stack is looked at, bytes.
 const STACK_BYTES: usize = 16 << 10;
@@ -42,7 +42,7 @@ pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
         .take(MAX_PIECES)
         .collect();
     let memory =
-        File::open(format!("/proc/{pid}/mem")).map_err(|_| DiscoverError::NotPermitted { pid })?;
+        Memory::open(pid, Access::Read).map_err(|_| DiscoverError::NotPermitted { pid })?;
     let tasks = process.tasks().map_err(|e| DiscoverError::proc(pid, "task", e))?;
     let mut inside = Inside::default();
     for task in tasks.flatten().take(MAX_THREADS) {
@@ -64,7 +64,7 @@ pub fn stack_pointer(state: &str) -> Option<u64> {
     u64::from_str_radix(field.strip_prefix("0x")?, 16).ok()
 }
 
-fn returns_into(memory: &File, sp: u64, code: &[Range<u64>]) -> bool {
+fn returns_into(memory: &Memory, sp: u64, code: &[Range<u64>]) -> bool {
     let mut stack = vec![0; STACK_BYTES];
     // Less than asked for where the stack ends.
     let read = memory.read_at(&mut stack, sp).unwrap_or(0);

@@ -1,9 +1,9 @@
 //! Finds processes and the ROCm libraries that they map.
 //!
 //! A library is identified by the file that is mapped, as it is then, never by its path: the process may live in
-//! another mount namespace, and the file may have been replaced since. It is opened through
-//! `/proc/PID/map_files`, which names the mapped inode itself, or, where that is not permitted,
-//! through `/proc/PID/root`, when the inode agrees.
+//! another mount namespace, and the file may have been replaced since. It is opened once, through
+//! `/proc/PID/map_files`, which names the mapped inode itself, or, where that is not permitted, inside the
+//! process's root, when the inode agrees; from then on it is that descriptor ([`PlannedFile`]).
 
 mod elf;
 mod inside;
@@ -18,13 +18,7 @@ pub use planned::{Changed, FileId, PlannedFile};
 pub use predict::{candidates, find_executable};
 pub use subject::{Ended, Subject};
 
-use std::{
-    collections::BTreeMap,
-    ffi::{CStr, OsString},
-    io,
-    ops::Range,
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, ffi::CStr, io, ops::Range, path::PathBuf, sync::Arc};
 
 use procfs::process::Process;
 use tracer_common::activity::Domain;
@@ -103,9 +97,21 @@ pub struct Library {
     pub open_path: PathBuf,
     /// Identity of the file.
     pub id: FileId,
+    /// What `open_path` leads to, of a file that a process maps; none of one on disk.
+    pub held: Option<Arc<PlannedFile>>,
 }
 
 impl Library {
+    /// Opens it, to be planned.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened, or is not any more what it was when it was found.
+    pub fn open(&self) -> io::Result<PlannedFile> {
+        let file = PlannedFile::open(&self.open_path)?;
+        if file.id() == self.id { Ok(file) } else { Err(io::Error::other(Changed)) }
+    }
+
     /// The release in the library's resolved file name: `5.2.50203` of `libamdhip64.so.5.2.50203`.
     /// Empty when the name has none.
     pub fn version(&self) -> String {
@@ -218,8 +224,13 @@ pub(crate) fn arguments(pid: u32) -> io::Result<Vec<String>> {
 /// When the process does not exist or its maps cannot be read.
 pub fn libraries(pid: u32) -> Result<Vec<Library>, DiscoverError> {
     let found = mapped(pid, Runtime::of_file_name)?;
-    let library =
-        |(runtime, File { path, open_path, id })| Library { runtime, path, open_path, id };
+    let library = |(runtime, File { path, file })| Library {
+        runtime,
+        path,
+        open_path: file.path(),
+        id: file.id(),
+        held: Some(Arc::new(file)),
+    };
     Ok(found.into_iter().map(library).collect())
 }
 
@@ -237,25 +248,23 @@ pub fn mapped_pages(pid: u32) -> Result<u64, DiscoverError> {
     pages.ok_or(DiscoverError::NoProcess { pid })
 }
 
-/// Paths by which the shims that process `pid` has loaded can be opened.
+/// The shims that process `pid` has loaded.
 ///
 /// # Errors
 ///
 /// As of [`libraries`].
-pub fn shims(pid: u32) -> Result<Vec<PathBuf>, DiscoverError> {
+pub fn shims(pid: u32) -> Result<Vec<PlannedFile>, DiscoverError> {
     // An injected one is "memfd:libroctap_shim.so (deleted)".
     let found = mapped(pid, |name| name.contains(SHIM_FILE_NAME).then_some(()))?;
-    Ok(found.into_iter().map(|((), file)| file.open_path).collect())
+    Ok(found.into_iter().map(|((), File { file, .. })| file).collect())
 }
 
 /// A file that a process maps: see [`Library`].
 pub(crate) struct File {
     /// Path for people: as the process sees it.
     pub path: PathBuf,
-    /// Path by which this process can open the very file.
-    pub open_path: PathBuf,
-    /// Identity of the file.
-    pub id: FileId,
+    /// The very file.
+    pub file: PlannedFile,
 }
 
 impl File {
@@ -264,21 +273,15 @@ impl File {
         let Range { start, end } = map.range;
         let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         let path = map.plain_path()?;
-        let opened = match FileId::of(&mapped) {
-            Ok(id) => (mapped, id),
-            // Not permitted.
+        let file = match PlannedFile::open(&mapped) {
+            Ok(file) => file,
+            // Not permitted. By the path it may be another one.
             Err(_) => {
                 let file = foreign::File::of_process(pid, &path).ok()?;
-                let id = FileId::from(file.attributes());
-                let mut rooted = OsString::from(format!("/proc/{pid}/root"));
-                rooted.push(&path);
-                // A link of the process's could lead elsewhere from here.
-                let same = id.inode() == map.inode && FileId::of(rooted.as_ref()).ok() == Some(id);
-                same.then(|| (rooted.into(), id))?
+                PlannedFile::of(&file).ok().filter(|file| file.id().inode() == map.inode)?
             }
         };
-        let (open_path, id) = opened;
-        Some(Self { path, open_path, id })
+        Some(Self { path, file })
     }
 }
 

@@ -4,13 +4,15 @@ use std::{
     fs::Metadata,
     io,
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, OwnedFd},
         unix::fs::MetadataExt as _,
     },
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{Mode, OFlags, Stat, fstat, open};
+
+use crate::foreign;
 
 /// Which file, as it was: device and inode, and what the kernel changes whenever somebody writes to it,
 /// whatever else he does: size and time of the last change (ctime). An inode alone is another file soon
@@ -87,6 +89,17 @@ impl PlannedFile {
     /// Those of `open`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let id = FileId::from(&fstat(&file)?);
+        Ok(Self { file, id })
+    }
+
+    /// What is open already.
+    ///
+    /// # Errors
+    ///
+    /// When the process has too many descriptors.
+    pub fn of(file: &foreign::File) -> io::Result<Self> {
+        let file = file.as_fd().try_clone_to_owned()?;
         let id = FileId::from(&fstat(&file)?);
         Ok(Self { file, id })
     }

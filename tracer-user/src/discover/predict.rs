@@ -37,7 +37,8 @@ pub fn candidates(command: &OsStr) -> Vec<Library> {
             let name = path.file_name()?.to_str()?;
             let runtime = Runtime::of_file_name(name)?;
             let id = FileId::from(File::open(&path).ok()?.attributes());
-            seen.insert(id).then(|| Library { runtime, open_path: path.clone(), path, id })
+            let open_path = path.clone();
+            seen.insert(id).then_some(Library { runtime, open_path, path, id, held: None })
         })
         .collect()
 }

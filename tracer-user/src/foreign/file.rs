@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::fs::{FileExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
@@ -103,6 +103,12 @@ impl File {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

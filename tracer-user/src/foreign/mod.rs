@@ -6,7 +6,8 @@
 //! - [`File`] opens: regular files alone, inside the process's root, never waiting for another process;
 //! - [`Contents`] reads an object file piece by piece, and no more than is allowed in all. Nothing is
 //!   mapped: a file that shrinks ends in an error;
-//! - [`text`] reads a file of `/proc`, up to a length, and [`maps`] what a process has mapped.
+//! - [`text`] reads a file of `/proc`, up to a length, and [`maps`] what a process has mapped;
+//! - [`Memory`] reads and writes its memory, by a process that is given up if that takes too long.
 //!
 //! What cannot be kept off: a file system can make whoever reads from it wait. The kernel keeps root out of
 //! those that users serve (FUSE), unless `/etc/fuse.conf` says `user_allow_other`. A network file system
@@ -15,9 +16,12 @@
 mod contents;
 mod file;
 mod maps;
+mod memory;
+mod servant;
 mod text;
 
 pub use contents::{Contents, Source, View};
 pub use file::{File, may_read};
 pub use maps::{Map, Maps};
+pub use memory::{Access, Memory};
 pub use text::{beginning, lossy, read as text};

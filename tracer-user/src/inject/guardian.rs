@@ -26,7 +26,7 @@ use super::{
     refuse::{Feasible, GUARDIAN},
     start::{self, Plan, StartError, Started},
     threads::Model,
-    tracee::Writable,
+    tracee::{StepError, Writable},
     victim,
 };
 use crate::{clock::Patience, discover::Subject, privileges, program::program};
@@ -183,7 +183,9 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
                 Err(StartError::Seccomp(call)) => {
                     return Err(Refusal::Seccomp { call: call.to_owned() }.into());
                 }
-                Err(error @ StartError::Replaced) => return Err(error.into()),
+                Err(StartError::Replaced | StartError::Step(StepError::Replaced)) => {
+                    return Err(StartError::Replaced.into());
+                }
                 Err(error) => reason = format!("thread {}: {error}", victim.tid),
             }
         }
@@ -231,7 +233,7 @@ fn on_thread(
         filtered: feasible.filtered,
         calls_libc: matches!(task, Task::Load(_)),
     };
-    let mut thread = Writable::seize(process, victim.tid)?;
+    let mut thread = Writable::seize(process, victim.tid, &feasible.program)?;
     let hurried = Hurried::new(victim.tid);
     let started = match *task {
         Task::Unmap(block, block_bytes) => {
@@ -317,6 +319,36 @@ impl Drop for Hurried {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without chance in its addresses the next program has its C library where the last one had it.
+    #[test]
+    fn what_was_looked_at_is_what_is_touched() {
+        let mut child = Command::new("setarch")
+            .args(["-R", "sh", "-c", "echo ready; read go; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut hears = |expected: &[u8]| {
+            let mut heard = vec![0; expected.len()];
+            output.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, expected);
+        };
+        hears(b"ready\n");
+        let process = Subject::open(child.id()).unwrap();
+        let looked_at = Feasible::look(&process).unwrap();
+        input.write_all(b"go\nback\n").unwrap();
+        hears(b"back\n");
+        let victim = victim::candidates(process.pid())[0];
+        // No bytes: the kernel refuses that, if it is asked.
+        let nothing = Task::Unmap(0, 0);
+        let on_thread = || on_thread(&process, &looked_at, &nothing, victim).unwrap_err();
+        let error = std::thread::scope(|scope| scope.spawn(on_thread).join().unwrap());
+        assert!(error.to_string().contains("executed another program"), "{error}");
+        drop(input);
+        child.wait().unwrap();
+    }
 
     #[test]
     fn answers_are_read_back() {

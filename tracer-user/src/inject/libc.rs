@@ -32,7 +32,7 @@ impl Libc {
         let files = discover::mapped(pid, part_of_libc)?;
         let open = |wanted: Part| {
             let file = files.iter().find(|(part, _)| *part == wanted).map(|(_, file)| file)?;
-            Some((file.path.clone(), file.open_path.clone()))
+            Some((file.path.clone(), file.file.path()))
         };
         if open(Part::Musl).is_some() {
             return Err(Refusal::Musl.into());

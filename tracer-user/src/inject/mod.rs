@@ -32,9 +32,11 @@ pub use guardian::guardian;
 pub use refuse::GUARDIAN;
 pub(crate) use tracee::Thread;
 
+pub use crate::foreign::{Access, Memory};
+
 use std::{
-    fs::{File, OpenOptions},
-    os::{fd::OwnedFd, unix::fs::FileExt as _},
+    fs::File,
+    os::fd::OwnedFd,
     time::{Duration, Instant},
 };
 
@@ -78,6 +80,8 @@ pub enum Entry<'a> {
 pub struct Request<'a> {
     /// In which process.
     pub process: &'a Subject,
+    /// Its memory, to be written to: opened before what is given here was looked for in it.
+    pub memory: &'a Memory,
     /// What is called.
     pub entry: Entry<'a>,
     /// With what. The descriptor and the block are filled in here.
@@ -132,9 +136,7 @@ pub fn inject<T>(
         Entry::Library { name, .. } => Task::Load(name.to_owned()),
         Entry::Loaded { address } => Task::Call(address),
     };
-    // First: nothing has been done yet if this fails, and it stays this program's memory.
-    let process = request.process;
-    let memory = process.by_number(open_memory)?;
+    let Request { process, memory, .. } = *request;
     let done = guardian::send(process, &task, request.meanwhile)?;
     let newcomer = Newcomer { process, started: done.started, memory };
     let result = newcomer.bring_in(request, prepare);
@@ -144,17 +146,11 @@ pub fn inject<T>(
     Ok(Injected { prepared, status, stopped, took: began.elapsed(), victim })
 }
 
-fn open_memory(pid: u32) -> Result<File, InjectError> {
-    let what = "opening its memory (another user's needs CAP_DAC_OVERRIDE)";
-    let open = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
-    open.map_err(|cause| InjectError::Reach { what, cause })
-}
-
 /// The thread that was started in the process.
 struct Newcomer<'a> {
     process: &'a Subject,
     started: Started,
-    memory: File,
+    memory: &'a Memory,
 }
 
 impl Newcomer<'_> {

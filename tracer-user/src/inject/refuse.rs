@@ -29,6 +29,8 @@ const GUARDED_WITHIN: Duration = Duration::from_secs(5);
 /// What is known of a process that can be given the shim.
 pub struct Feasible {
     pub process: Process,
+    /// Which program it runs: see [`program`].
+    pub program: Vec<u8>,
     pub libc: Libc,
     pub threads: Threads,
     /// It has seccomp filters; whether they allow what is needed is told by the kernel to a tracer
@@ -73,11 +75,13 @@ impl Feasible {
             }
             _ => {}
         }
+        // In this order: of a program that is executed in between nothing is read.
+        let program = program(pid).map_err(procfs::ProcError::from)?;
         let process = Process::open(pid)?;
         let libc = Libc::find(pid, &process)?;
         let auxv: BTreeMap<u64, u64> = proc.auxv()?.into_iter().collect();
         let threads = Threads::read(pid, &process, &auxv)?;
-        Ok(Self { process, libc, threads, filtered: status.seccomp == Some(2) })
+        Ok(Self { process, program, libc, threads, filtered: status.seccomp == Some(2) })
     }
 }
 
@@ -92,6 +96,13 @@ fn held(status: &Status) -> Option<(Refusal, bool)> {
     let arguments = discover::arguments(tracer).unwrap_or_default();
     let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == GUARDIAN);
     Some((Refusal::Traced { tracer, name: discover::thread_name(tracer, tracer) }, brief))
+}
+
+/// What tells the program that a process or thread runs from others that it executes: its auxiliary vector,
+/// where the kernel notes the addresses that it has chosen for program, stack and vDSO, each time anew. For
+/// a program that gives more rights it always chooses them.
+pub fn program(pid: u32) -> std::io::Result<Vec<u8>> {
+    foreign::text(format!("/proc/{pid}/auxv").as_ref())
 }
 
 /// Whether two processes have one memory; false where the kernel does not tell.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::seccomp::Instruction;
+use super::{refuse, seccomp::Instruction};
 use crate::{
     discover::{Ended, Subject},
     foreign,
@@ -37,6 +37,9 @@ pub enum StepError {
     /// The thread ended.
     #[error("the thread ended")]
     Gone,
+    /// It runs another program than was looked at.
+    #[error("it has executed another program")]
+    Replaced,
 }
 
 impl From<Ended> for StepError {
@@ -83,6 +86,8 @@ pub struct Thread {
 /// A traced thread whose memory can be read and written.
 pub struct Writable {
     thread: Thread,
+    /// The program that it should run: see [`refuse::program`].
+    program: Vec<u8>,
     /// Opened when it has stopped: until then it may execute another program, which has other memory.
     memory: Option<File>,
 }
@@ -221,8 +226,9 @@ impl Drop for Thread {
 
 impl Writable {
     /// Begins to trace thread `tid` of a process, which goes on.
-    pub fn seize(process: &Subject, tid: u32) -> Result<Self, StepError> {
-        Ok(Self { thread: Thread::seize(process, tid)?, memory: None })
+    pub fn seize(process: &Subject, tid: u32, program: &[u8]) -> Result<Self, StepError> {
+        let program = program.to_owned();
+        Ok(Self { thread: Thread::seize(process, tid)?, program, memory: None })
     }
 
     fn memory(&self) -> Result<&File, StepError> {
@@ -239,7 +245,10 @@ impl Tracee for Writable {
     fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
         self.thread.stop(within)?;
         if self.memory.is_none() {
-            // A traced thread keeps its number.
+            // A traced thread keeps its number, and as long as it is stopped its program.
+            if refuse::program(self.thread.tid.cast_unsigned()).ok() != Some(self.program.clone()) {
+                return Err(StepError::Replaced);
+            }
             let path = format!("/proc/{}/mem", self.thread.tid);
             let open = OpenOptions::new().read(true).write(true).open(path);
             let what = "opening its memory";

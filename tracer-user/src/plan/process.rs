@@ -2,9 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::File,
     io,
-    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +12,7 @@ use super::{
 };
 use crate::{
     discover,
-    foreign::{Map, Maps},
+    foreign::{Access, Map, Maps, Memory},
 };
 
 /// A process whose memory can be read.
@@ -94,7 +92,7 @@ impl MappedFile {
 /// A process, through `/proc/PID/mem` and `/proc/PID/maps`.
 pub struct Process {
     pid: u32,
-    memory: File,
+    memory: Memory,
     mappings: Vec<Mapping>,
 }
 
@@ -105,10 +103,23 @@ impl Process {
     ///
     /// When there is none, or it may not be read (this needs the permission to trace it).
     pub fn open(pid: u32) -> Result<Self, PlanError> {
-        let failed = |cause| PlanError::Process { pid, cause };
-        let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
-        let maps = Maps::of(pid).map_err(failed)?;
+        let memory = Memory::open(pid, Access::Read);
+        Self::with(memory.map_err(|cause| PlanError::Process { pid, cause })?, pid)
+    }
+
+    /// Process `pid`, whose memory is open already.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Process::open`].
+    pub fn with(memory: Memory, pid: u32) -> Result<Self, PlanError> {
+        let maps = Maps::of(pid).map_err(|cause| PlanError::Process { pid, cause })?;
         Ok(Self { pid, memory, mappings: maps.iter().map(Mapping::from).collect() })
+    }
+
+    /// Its memory alone.
+    pub fn into_memory(self) -> Memory {
+        self.memory
     }
 }
 
@@ -155,7 +166,7 @@ impl ProcessMemory for Process {
         };
         let file =
             discover::File::mapped(self.pid, &map).ok_or_else(|| PlanError::not_found(path))?;
-        Binary::open(&file.open_path)
+        Binary::open(&file.file.path())
     }
 }
 

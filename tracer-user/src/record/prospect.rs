@@ -8,6 +8,7 @@ use tracer_common::shim::{
 
 use crate::{
     discover::{self, PlannedFile, Runtime, Subject},
+    foreign::{Access, Memory},
     plan::{Located, Process, ProcessMemory as _},
     shim::dispatch_site_in,
 };
@@ -18,6 +19,8 @@ const AMD_EXT_STUB: &str = "hsa_amd_profiling_set_profiler_enabled";
 
 /// A process that has loaded the HSA runtime.
 pub struct Prospect {
+    /// The memory in which all of this was found.
+    pub memory: Memory,
     /// What the shim needs to know.
     pub attach: Attach,
     /// A shim that it has loaded already, that works and speaks our protocol. One that does not is left
@@ -34,15 +37,17 @@ impl Prospect {
     /// # Errors
     ///
     /// When it cannot be looked into, or is not as expected.
-    pub fn of(process: &Subject) -> anyhow::Result<Option<Self>> {
-        process.by_number(Self::of_number)
+    pub fn of(process: &Subject, access: Access) -> anyhow::Result<Option<Self>> {
+        process.by_number(|pid| Self::of_number(pid, access))
     }
 
-    fn of_number(pid: u32) -> anyhow::Result<Option<Self>> {
+    fn of_number(pid: u32, access: Access) -> anyhow::Result<Option<Self>> {
         let libraries = discover::libraries(pid)?;
         let of = |runtime| libraries.iter().find(|library| library.runtime == runtime);
         let Some(hsa) = of(Runtime::Hsa) else { return Ok(None) };
-        let process = Process::open(pid)?;
+        let memory = Memory::open(pid, access)
+            .context("opening its memory (to write to another user's needs CAP_DAC_OVERRIDE)")?;
+        let process = Process::with(memory, pid)?;
         let runtime = Located::find(&process, &hsa.open_path)?;
         let missing = || anyhow!("{}: its API tables were not found", hsa.path.display());
         let attach = Attach {
@@ -60,8 +65,7 @@ impl Prospect {
         let tables_known = AMD_EXT_TABLE_BYTES.contains(&((version >> 32) as u32));
         let shims: Vec<(PlannedFile, Located)> = discover::shims(pid)?
             .into_iter()
-            .filter_map(|path| {
-                let file = PlannedFile::open(&path).ok()?;
+            .filter_map(|file| {
                 let located = Located::find(&process, &file.path()).ok()?;
                 Some((file, located))
             })
@@ -73,7 +77,8 @@ impl Prospect {
             _ => false,
         });
         let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));
-        Ok(Some(Self { attach, loaded, cannot_use_gpu, tables_known }))
+        let memory = process.into_memory();
+        Ok(Some(Self { memory, attach, loaded, cannot_use_gpu, tables_known }))
     }
 
     /// Why the shim cannot tell its GPU times; none when it can.

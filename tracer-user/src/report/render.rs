@@ -297,7 +297,7 @@ fn notices(out: &mut String, summary: &Summary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::model::Process;
+    use tracer_records::model::Process;
 
     #[test]
     fn an_error_that_is_not_known_is_not_told_as_none() {

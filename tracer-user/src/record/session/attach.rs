@@ -10,7 +10,7 @@ use tracer_records::sink::RecordSink as _;
 use super::Session;
 use crate::{
     clock,
-    discover::{self, DiscoverError, Ended, FileId, Inside, Library, PlannedFile, Subject},
+    discover::{self, DiscoverError, Ended, FileId, Inside, Library, Subject},
     plan::{Followed, Process, ProcessMemory},
     probe::{Attachment, Method, Programs, Site},
     record::{
@@ -313,7 +313,7 @@ impl Session {
         let planned = subject.by_number(|pid| -> anyhow::Result<_> {
             let process = Process::open(pid).ok();
             let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
-            let file = PlannedFile::open(&library.open_path)?;
+            let file = library.open()?;
             let selected = selection.choose(library, &file, process)?;
             Ok((file, selected))
         });

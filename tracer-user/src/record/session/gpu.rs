@@ -10,7 +10,7 @@ use super::{Session, call_ids};
 use crate::{
     clock,
     discover::{self, Ended, SHIM_FILE_NAME, Subject},
-    inject::{self, Entry, Handed, Injected, Request},
+    inject::{self, Access, Entry, Handed, Injected, Request},
     probe::Attachment,
     record::{
         Gpu,
@@ -80,7 +80,7 @@ impl Session {
     /// Has the shim patch the HSA runtime's tables; none when the process has not loaded the runtime.
     fn inject(&mut self, pid: u32) -> anyhow::Result<Option<Tier>> {
         let subject = Arc::clone(&self.targets.get(&pid).ok_or(Ended { pid })?.subject);
-        let Some(prospect) = Prospect::of(&subject)? else { return Ok(None) };
+        let Some(prospect) = Prospect::of(&subject, Access::Write)? else { return Ok(None) };
         if prospect.cannot_use_gpu {
             return Ok(Some(Tier::Forked));
         }
@@ -108,7 +108,8 @@ impl Session {
             None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
         };
         let beat = || self.connections.iter().for_each(Connection::beat);
-        let request = Request { process: subject, entry, attach, meanwhile: &beat };
+        let memory = &prospect.memory;
+        let request = Request { process: subject, memory, entry, attach, meanwhile: &beat };
         let (programs, relief, layout) = (&self.programs, &self.relief, self.layout);
         let (words, ids) = (self.selection.shim_calls(), call_ids(self.connections.len()));
         let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {

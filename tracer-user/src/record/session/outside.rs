@@ -8,7 +8,7 @@ use tracer_records::sink::RecordSink as _;
 use super::{Session, attach::remember, drain::see_thread};
 use crate::{
     clock,
-    discover::{Ended, Library, PlannedFile, Runtime},
+    discover::{Ended, Library, Runtime},
     plan::{Process, ProcessMemory},
     probe::Attachment,
     record::{
@@ -75,7 +75,7 @@ impl Session {
         let found = target.subject.by_number(|pid| -> anyhow::Result<_> {
             let process = Process::open(pid).ok();
             let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
-            let file = PlannedFile::open(&library.open_path)?;
+            let file = library.open()?;
             Ok(self.selection.doorbells(library, file, process)?)
         })?;
         if found.stores.is_empty() {

@@ -1,0 +1,74 @@
+//! Memory of a target that whoever reads it waits for, without an end.
+
+use std::{
+    io::{BufRead as _, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use e2e::{Running, Scene, Signal, app, run, send_signal, wait_until};
+use hostile::{NOBODY, as_nobody, compile, fuse::Silent};
+
+/// What root is told.
+const TOLD: &str = "its memory does not answer";
+
+/// A program that maps a library which calls itself the HSA runtime, and is compiled with `options`.
+fn program(scene: &Scene, options: &[&str]) -> Command {
+    let library = scene.path("libhsa-runtime64.so.1");
+    let directory = format!("-DDIRECTORY=\"{}\"", library.parent().expect("in it").display());
+    compile("runtime.c", &[&["-shared", "-fPIC", &*directory], options].concat(), &library);
+    compile("maps.c", &[], &scene.path("target"));
+    let mut command = Command::new(scene.path("target"));
+    command.env("LD_PRELOAD", &library).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// Has roctap look at the process in every way. `touched`: it has read what it waits for.
+fn look_at(scene: &Scene, mut target: Running, touched: impl Fn() -> bool) {
+    let pid = target.pid().to_string();
+    let healthy = Running::start(scene.command(app("loop")).args(["0", "1", "200"]));
+    let mut recording = scene.record(&["-p", &pid, "-p", &healthy.pid().to_string()]);
+    let roctap = Running::spawn(&mut recording);
+    // What is declared last is dropped first, also where a test fails: whoever is held up goes on by that,
+    // and can be waited for.
+    let touched = touched;
+    wait_until("the other one is recorded", || {
+        let trace = scene.trace_so_far();
+        trace.is_some_and(|trace| !trace.only(healthy.pid()).dispatches.is_empty())
+    });
+    send_signal(roctap.pid(), Signal::INT);
+    let ran = roctap.ended().expect(0);
+    ran.complains(&[&format!("process {pid}"), TOLD]);
+    assert!(touched(), "nothing was read of what is in the way: {ran:#?}");
+    let ran = run(&mut scene.roctap(&["probes", "-p", &pid])).expect(0);
+    ran.complains(&[TOLD]);
+    run(&mut scene.roctap(&["doctor", "-p", &pid])).complains(&[TOLD]);
+    // It goes on, and can change what it has mapped.
+    let mut line = String::new();
+    let input = target.child.stdin.as_mut().expect("piped");
+    input.write_all(b"map\n").expect("it lives");
+    target.output.read_line(&mut line).expect("it lives");
+    assert_eq!(line, "mapped\n");
+}
+
+#[test]
+fn hostile_memory_from_a_file_system_that_does_not_answer_is_given_up() {
+    let scene = Scene::default();
+    scene.give_to(NOBODY);
+    let directory = scene.path("mounted");
+    std::fs::create_dir(&directory).expect("directory");
+    let silent = Silent::mount(&directory, NOBODY);
+    let file = format!("-DSILENT=\"{}\"", silent.file().display());
+    let target = Running::start(as_nobody(&mut program(&scene, &[&file])));
+    look_at(&scene, target, move || silent.reads() > 0);
+}
+
+#[test]
+fn hostile_page_faults_that_nobody_serves_are_given_up() {
+    assert!(Path::new("/proc/sys/vm/unprivileged_userfaultfd").exists(), "no userfaultfd here");
+    let scene = Scene::default();
+    // Only root can have the kernel's own accesses wait.
+    let target = Running::start(&mut program(&scene, &["-DUNSERVED"]));
+    let pid = target.pid().to_string();
+    run(&mut scene.roctap(&["probes", "-p", &pid])).expect(0).complains(&[TOLD]);
+}

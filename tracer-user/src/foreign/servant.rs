@@ -1,0 +1,272 @@
+//! The process that reads memory for [`super::Memory`], and may be lost by it.
+//!
+//! It is forked from roctap and executes nothing: it takes a request and an open `/proc/PID/mem` from a
+//! socket, reads or writes, answers, and ends when nobody is at the other end. It has no descriptors but
+//! these, and of roctap's rights that to trace alone.
+//!
+//! It touches the memory twice. Whoever reads through `/proc/PID/mem` waits with the lock of the process's
+//! address space: the process could then map nothing for as long, and nobody place a probe in a file that it
+//! maps (Linux 6.18, `__access_remote_vm`). `process_vm_readv` waits without that lock, and killably as a
+//! rule (`__get_user_pages_locked`); but it goes by number, and fails for memory of devices. So it comes
+//! first, to have the pages there, and what it read is dropped.
+#![expect(unsafe_code, reason = "fork, and a system call that no crate at hand wraps")]
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+    ptr,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
+        socketpair,
+    },
+    process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{clock::Patience, privileges};
+
+/// How long an answer may take; shims of other processes wait for a sign of life less than three times as
+/// long.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Bytes of one request at most: with its head it fits into the smallest socket buffer that anybody sets.
+pub const MOST_BYTES: usize = 16 << 10;
+
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const HEAD_BYTES: usize = size_of::<Head>();
+const MESSAGE_BYTES: usize = HEAD_BYTES + MOST_BYTES;
+/// As `ps` shows it.
+const NAME: &std::ffi::CStr = c"roctap-memory";
+
+/// What is asked for, and what is answered: bytes follow that are to be written, or were read.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Head {
+    address: u64,
+    pid: u32,
+    /// Of the request: how many are to be read or written. Of the answer: how many were.
+    count: u32,
+    writes: u32,
+    /// Of the answer: errno, 0 without an error.
+    error: i32,
+}
+
+/// What is to be done at an address.
+#[derive(Debug)]
+pub enum Task<'b> {
+    /// Read as much as is there.
+    Read(&'b mut [u8]),
+    /// Write.
+    Write(&'b [u8]),
+}
+
+/// A request, of [`MOST_BYTES`] at most.
+#[derive(Debug)]
+pub struct Request<'b> {
+    /// Whose memory it is, as far as is known.
+    pub pid: u32,
+    /// The memory.
+    pub memory: BorrowedFd<'b>,
+    /// Where in it.
+    pub address: u64,
+    /// What is done there.
+    pub task: Task<'b>,
+}
+
+/// There is no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lost {
+    /// The process has ended.
+    Ended,
+    /// It takes too long.
+    Late,
+}
+
+/// The process. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Servant {
+    socket: OwnedFd,
+    pid: Pid,
+}
+
+impl Servant {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// When the machine has no room for it.
+    pub fn start() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        // Before there is a second process, since the handlers of this one are not for it.
+        let signals = Blocked::all();
+        // SAFETY: the new process runs `serve` alone, which neither allocates nor takes a lock nor returns: of
+        // all else it may have caught another thread in the middle.
+        let pid = match unsafe { libc::fork() } {
+            0 => serve(its),
+            pid => pid,
+        };
+        let forked = io::Error::last_os_error();
+        drop(signals);
+        Pid::from_raw(pid.max(0)).map(|pid| Self { socket: ours, pid }).ok_or(forked)
+    }
+
+    /// Has it do something, and waits for the answer: how many bytes it has read or written.
+    pub fn ask(&self, request: Request<'_>) -> Result<io::Result<usize>, Lost> {
+        let Request { pid, memory, address, task } = request;
+        let (writes, count) = match &task {
+            Task::Read(bytes) => (0, bytes.len()),
+            Task::Write(bytes) => (1, bytes.len()),
+        };
+        let head = Head { address, pid, count: count as u32, writes, error: 0 };
+        let to_write = if let Task::Write(bytes) = &task { bytes } else { &[][..] };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [memory];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(to_write)];
+        sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)
+            .map_err(|_| Lost::Ended)?;
+        self.wait()?;
+        let mut answer = [0; MESSAGE_BYTES];
+        let (length, _) =
+            recv(&self.socket, &mut answer[..], RecvFlags::empty()).map_err(|_| Lost::Ended)?;
+        let (head, bytes) = Head::read_from_prefix(&answer[..length]).map_err(|_| Lost::Ended)?;
+        let done = (head.count as usize).min(count);
+        if let Task::Read(into) = task {
+            let done = done.min(bytes.len());
+            into[..done].copy_from_slice(&bytes[..done]);
+        }
+        Ok(if head.error == 0 { Ok(done) } else { Err(io::Error::from_raw_os_error(head.error)) })
+    }
+
+    fn wait(&self) -> Result<(), Lost> {
+        let mut patience = Patience::of(ANSWER_WITHIN);
+        loop {
+            let mut look = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut look, Some(&LOOK_EVERY)) {
+                Ok(1..) => return Ok(()),
+                _ if patience.has_ended() => return Err(Lost::Late),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends it, as soon as the kernel lets it; what is returned is asked for that now and then.
+    pub fn give_up(self) -> Ending {
+        let _ = kill_process(self.pid, Signal::KILL);
+        Ending(self.pid)
+    }
+}
+
+/// A process that was given up.
+#[derive(Debug)]
+pub struct Ending(Pid);
+
+impl Ending {
+    /// Whether it is still there.
+    pub fn goes_on(&self) -> bool {
+        matches!(waitpid(Some(self.0), WaitOptions::NOHANG), Ok(None))
+    }
+}
+
+/// All signals of this thread are blocked, until this is dropped.
+struct Blocked(libc::sigset_t);
+
+impl Blocked {
+    fn all() -> Self {
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: both are valid for writes, and zeros are a set of signals, if the calls do nothing.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set is valid for reads.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+}
+
+/// The whole life of the process. See [`Servant::start`] for what it must not do.
+fn serve(socket: OwnedFd) -> ! {
+    let number = socket.as_raw_fd().cast_unsigned();
+    // SAFETY: the descriptors are this process's own copies, of which it uses the one that is left open; the
+    // name ends with a zero.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, number + 1, u32::MAX, 0);
+        if number > 0 {
+            libc::syscall(libc::SYS_close_range, 0, number - 1, 0);
+        }
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+    }
+    privileges::keep_for_memory();
+    let mut message = [0; MESSAGE_BYTES];
+    while answer(&socket, &mut message).is_some() {}
+    // SAFETY: it ends this process, and runs nothing.
+    unsafe { libc::_exit(0) }
+}
+
+/// Answers one request; none when there will be no other.
+fn answer(socket: &OwnedFd, message: &mut [u8; MESSAGE_BYTES]) -> Option<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut message[..])],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    );
+    let length = received.ok()?.bytes;
+    let memory = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    })?;
+    let (mut head, _) = Head::read_from_prefix(message.get(..length)?).ok()?;
+    let bytes = message.get_mut(HEAD_BYTES..)?.get_mut(..head.count as usize)?;
+    let done = if head.writes == 0 {
+        fetch(&head, bytes);
+        rustix::io::pread(&memory, &mut *bytes, head.address)
+    } else {
+        let mut scratch = [0; MOST_BYTES];
+        fetch(&head, scratch.get_mut(..bytes.len())?);
+        rustix::io::pwrite(&memory, bytes, head.address)
+    };
+    (head.count, head.error) = match done {
+        Ok(count) => (count as u32, 0),
+        Err(error) => (0, error.raw_os_error()),
+    };
+    let read = if head.writes == 0 { head.count as usize } else { 0 };
+    message.get_mut(..HEAD_BYTES)?.copy_from_slice(head.as_bytes());
+    send(socket, message.get(..HEAD_BYTES + read)?, SendFlags::NOSIGNAL).ok().map(drop)
+}
+
+/// Has the kernel bring in the pages that a request is about. That it fails says nothing: by number it may be
+/// forbidden, or another process's.
+fn fetch(head: &Head, bytes: &mut [u8]) {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let at = ptr::without_provenance_mut(head.address as usize);
+    let remote = libc::iovec { iov_base: at, iov_len: bytes.len() };
+    // SAFETY: it writes to `bytes` at most, and what is remote is not this process's.
+    unsafe {
+        libc::process_vm_readv(
+            head.pid.cast_signed(),
+            &raw const local,
+            1,
+            &raw const remote,
+            1,
+            0,
+        );
+    }
+}
