@@ -7,6 +7,7 @@ mod pause;
 mod progress;
 mod prospect;
 mod redirections;
+mod removal;
 mod select;
 mod session;
 mod summary;

@@ -7,7 +7,7 @@ use std::{
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Session;
+use super::session::Session;
 
 /// Shows events, losses and time on standard error, if that is a terminal.
 pub struct Progress {

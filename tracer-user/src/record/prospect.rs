@@ -6,7 +6,7 @@ use tracer_common::shim::{
     VERSION, life, tier,
 };
 
-use super::{Gpu, target::Tier};
+use super::{options::Gpu, target::Tier};
 use crate::{
     discover::{self, Library, PlannedFile, Runtime, Subject},
     plan::{Located, Process, ProcessMemory as _},

@@ -9,7 +9,10 @@ use tracer_common::{
     calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
 };
 
-use super::{Api, Options, redirections::Redirections};
+use super::{
+    options::{Api, Options},
+    redirections::Redirections,
+};
 use crate::{
     api,
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},

@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    path::PathBuf,
     sync::Arc,
 };
 
-use super::session::Removal;
+use super::removal::Removal;
 use crate::{
-    discover::{Changed, FileId, Library, PlannedFile, Subject},
+    discover::{Changed, FileId, PlannedFile, Subject},
     plan::Followed,
     probe::{Attachment, Site},
     trace::model::{self, Process},
@@ -58,8 +59,10 @@ impl fmt::Display for Tier {
 
 /// What is to be probed of a library.
 pub struct Planned {
-    /// The library.
-    pub library: Library,
+    /// Path for people: as the process saw it that it was planned for.
+    pub path: PathBuf,
+    /// The library's release.
+    pub version: String,
     /// Its file.
     pub file: PlannedFile,
     /// Where its stubs led: the plan holds where they lead there too.

@@ -1,9 +1,6 @@
 //! Draining: records from the BPF rings, frames from the shims.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tracer_common::bpf::{
     ApiRecord, BatchRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
@@ -11,62 +8,47 @@ use tracer_common::bpf::{
 use zerocopy::FromBytes as _;
 
 use super::Session;
-use crate::{clock, discover, shim::Frame, trace::Writer};
 
-/// How often chunks are written.
-const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
 /// How often maps are looked through for libraries that came late.
 pub(super) const SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
-        let records = self.reader.take(timeout)?;
+        let records = self.probes.take(timeout)?;
         // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
         // also because of calls, which wait for records of calls around them.
-        self.take_frames(|_| {})?;
+        self.shims.drain(&mut self.recorder, |_| {})?;
         self.take_records(&records, |_| {})?;
-        self.settle_calls(self.reader.answered())?;
-        self.take_frames(|_| {})?;
+        self.recorder.settle_calls(self.probes.answered())?;
+        self.shims.drain(&mut self.recorder, |_| {})?;
         self.ask_for_calls();
         self.take_over();
-        self.beat();
+        self.shims.beat();
         let now = Instant::now();
         if now - self.last_scan >= SCAN_INTERVAL {
             self.last_scan = now;
-            self.joiner.tick(clock::now_ns(), &mut self.trace)?;
+            self.recorder.tick()?;
             self.look_outside()?;
             self.remove_covered();
             self.scan()?;
         }
         self.look_out(now)?;
-        if now - self.last_chunk >= CHUNK_INTERVAL {
-            self.last_chunk = now;
-            self.trace.flush_chunk()?;
-        }
-        Ok(())
+        Ok(self.recorder.write(now)?)
     }
 
     /// Takes everything that is there.
     pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
-        self.take_frames(|_| {})?;
+        self.shims.drain(&mut self.recorder, |_| {})?;
         self.ask_for_calls();
-        let records = self.reader.take_all()?;
+        let records = self.probes.take_all()?;
         self.take_records(&records, |_| {})?;
-        self.settle_calls(self.reader.answered())?;
-        self.take_frames(|_| {})
+        self.recorder.settle_calls(self.probes.answered())?;
+        Ok(self.shims.drain(&mut self.recorder, |_| {})?)
     }
 
     fn ask_for_calls(&mut self) {
-        self.joiner.ask_for_calls(|tid| self.programs.open_on(tid), || self.reader.ask());
-    }
-
-    /// Writes the shims' calls that wait for nothing of before request `answered`.
-    pub(super) fn settle_calls(&mut self, answered: u64) -> anyhow::Result<()> {
-        let threads = &mut self.threads;
-        Ok(self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
-            see_thread(threads, trace, pid, tid);
-        })?)
+        self.recorder.ask_for_calls(|tid| self.probes.open_on(tid), || self.probes.ask());
     }
 
     pub(super) fn take_records(
@@ -78,14 +60,13 @@ impl Session {
             let rest = match header.kind {
                 kind::API => {
                     let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
-                    see_thread(&mut self.threads, &mut self.trace, header.pid, header.tid);
                     on_call(&call);
-                    self.joiner.api(&call, &mut self.trace)?;
+                    self.recorder.api(&call)?;
                     rest
                 }
                 kind::LINK => {
                     let Ok((link, rest)) = LinkRecord::read_from_prefix(bytes) else { break };
-                    self.joiner.link(&link, &mut self.trace)?;
+                    self.recorder.link(&link)?;
                     rest
                 }
                 kind::PACKET => {
@@ -112,28 +93,5 @@ impl Session {
             bytes = rest;
         }
         Ok(())
-    }
-
-    pub(super) fn take_frames(&mut self, mut on_call: impl FnMut(u64)) -> anyhow::Result<()> {
-        let (joiner, trace) = (&mut self.joiner, &mut self.trace);
-        let mut result = Ok(());
-        for connection in &mut self.connections {
-            connection.drain(|pid, tid, frame| {
-                if let Frame::Call(call) = &frame {
-                    on_call(call.correlation_id);
-                }
-                if result.is_ok() {
-                    result = joiner.frame(pid, tid, frame, trace);
-                }
-            });
-        }
-        Ok(result?)
-    }
-}
-
-/// Names a thread that was not seen before.
-pub(super) fn see_thread(threads: &mut HashMap<u32, u32>, trace: &mut Writer, pid: u32, tid: u32) {
-    if threads.insert(tid, pid).is_none() {
-        trace.thread(pid, tid, &discover::thread_name(pid, tid));
     }
 }

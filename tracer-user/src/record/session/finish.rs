@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use tracer_common::{
-    bpf::{Loss, flag, phase},
+    bpf::{Loss, flag},
     shim::{self, control},
 };
 
@@ -17,13 +17,8 @@ use super::{Session, outside::UNKNOWN_TABLES};
 use crate::{
     clock::{self, Patience},
     privileges,
-    probe::{self, Attachment, Method},
-    record::{
-        Options,
-        connection::Connection,
-        summary,
-        target::{Target, Tier},
-    },
+    probe::{self, Attachment},
+    record::{connection::Connection, options::Options, summary, target::Tier},
     shown::say,
     trace,
 };
@@ -42,81 +37,72 @@ impl Session {
         status: Option<ExitStatus>,
     ) -> anyhow::Result<ExitCode> {
         (self.ending, self.watch) = (true, None);
-        for target in self.targets.values_mut().filter(|t| t.info.detached_ns == 0 && t.is_alive())
-        {
+        let living = self.processes.iter_mut().map(|(_, target)| target);
+        for target in living.filter(|t| t.info.detached_ns == 0 && t.is_alive()) {
             target.info.detached_ns = clock::now_ns();
         }
-        self.joiner.gpu_until(clock::now_ns());
+        self.recorder.gpu_until(clock::now_ns());
         // The shims first: a call that is recorded without its kernel is less than a kernel whose call
         // is not known.
-        self.connections.iter().for_each(Connection::stop);
+        self.shims.iter().for_each(Connection::stop);
         self.let_shims_drain()?;
         self.take_open_shim_calls()?;
         self.remove_entries()?;
         self.remove_returns()?;
-        self.settle_calls(u64::MAX)?;
+        self.recorder.settle_calls(u64::MAX)?;
         self.look_outside()?;
         self.outside.pids().into_iter().try_for_each(|pid| self.end_outside(pid))?;
         // Dropped probes and written files are all that is left.
         privileges::drop_all();
-        self.joiner.finish(&mut self.trace)?;
+        self.recorder.join_the_rest()?;
         self.write_processes();
         let losses = self.write_losses()?;
         let report = summary::Report {
             options,
             status,
-            counts: self.joiner.counts(),
+            counts: self.recorder.counts(),
             losses,
-            rocm_seen: self.targets.values().any(|t| !t.info.libraries.is_empty())
-                && self.joiner.counts().calls > 0,
+            rocm_seen: self.processes.iter().any(|(_, t)| !t.info.libraries.is_empty())
+                && self.recorder.counts().calls > 0,
             failed: self.failed,
             silent: self.silent(options),
         };
         let mut notices = report.notices();
         notices.extend(self.left_to_nobody());
-        notices.extend(self.before_the_probes());
+        notices.extend(self.following.notices(|pid| self.recorder.early_launches(pid)));
         for text in &notices {
-            self.trace.notice(text);
+            self.recorder.note(text);
         }
-        self.trace.finish(clock::offsets())?;
+        self.recorder.finish()?;
         report.print(&notices);
-        drop(self.life);
-        hand_over(self.left)?;
+        hand_over(self.probes.close())?;
         Ok(report.exit_code())
     }
 
-    /// Removes probes; where that takes the kernel long, later and by another process.
-    fn remove(&mut self, probes: Vec<Attachment>) {
-        match self.programs.method() {
-            Method::Single => self.left.extend(probes),
-            Method::Multi | Method::Event => Attachment::remove_all(probes),
-        }
-    }
-
     fn remove_entries(&mut self) -> anyhow::Result<()> {
-        self.programs.set_phase(phase::DETACHING)?;
-        let attached = self.targets.values_mut().flat_map(|t| {
+        self.probes.begin_to_detach()?;
+        let attached = self.processes.iter_mut().flat_map(|(_, t)| {
             t.attached.values_mut().chain(t.covered.values_mut()).chain(&mut t.doorbells)
         });
         let entries = attached.map(Attachment::take_entries).collect();
-        self.remove(entries);
+        self.probes.remove(entries);
         self.drain_all()
     }
 
     /// Records what is open, then removes the return probes. A call that returns in between has
     /// both an open and a whole record: the whole one counts.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
-        let open = self.programs.open_calls();
-        let probes = self.targets.values_mut().flat_map(Target::take_probes).collect();
-        self.remove(probes);
-        self.programs.set_phase(phase::ENDED)?;
+        let open = self.probes.open_calls();
+        let probes = self.processes.iter_mut().flat_map(|(_, t)| t.take_probes()).collect();
+        self.probes.remove(probes);
+        self.probes.end()?;
         let mut returned = HashSet::new();
-        let records = self.reader.take_all()?;
+        let records = self.probes.take_all()?;
         self.take_records(&records, |call| {
             returned.insert(call.correlation_id);
         })?;
         for call in open.into_iter().filter(|call| !returned.contains(&call.correlation_id)) {
-            self.joiner.api(&call, &mut self.trace)?;
+            self.recorder.api(&call)?;
         }
         Ok(())
     }
@@ -124,14 +110,14 @@ impl Session {
     /// Records the calls that are open in the shims' processes. One that returns in between has both
     /// an open and a whole record, as in [`Session::remove_returns`].
     fn take_open_shim_calls(&mut self) -> anyhow::Result<()> {
-        let open: Vec<_> = self.connections.iter_mut().flat_map(Connection::open_calls).collect();
+        let open: Vec<_> = self.shims.iter_mut().flat_map(Connection::open_calls).collect();
         let mut returned = HashSet::new();
-        self.take_frames(|id| {
+        self.shims.drain(&mut self.recorder, |id| {
             returned.insert(id);
         })?;
         for (pid, tid, call) in open {
             if !returned.contains(&call.correlation_id) {
-                self.joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+                self.recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
             }
         }
         self.drain_all()
@@ -142,8 +128,8 @@ impl Session {
         if !options.gpu.wants_shim() {
             return Vec::new();
         }
-        let silent = self.targets.iter().filter_map(|(&pid, target)| {
-            let (launches, dispatches) = self.joiner.launches(pid);
+        let silent = self.processes.iter().filter_map(|(pid, target)| {
+            let (launches, dispatches) = self.recorder.launches(pid);
             let reason = self.reason_for_silence(pid, &target.tier);
             (launches > 0 && dispatches == 0).then_some(summary::Silent { pid, launches, reason })
         });
@@ -151,8 +137,7 @@ impl Session {
     }
 
     fn reason_for_silence(&self, pid: u32, tier: &Tier) -> String {
-        let mut memories =
-            self.connections.iter().filter(|c| c.is_last_of(pid)).map(Connection::memory);
+        let mut memories = self.shims.iter().filter(|c| c.is_last_of(pid)).map(Connection::memory);
         match (tier, memories.next()) {
             (Tier::Uprobes(why), _) => why.clone(),
             (_, Some(memory)) if memory.is_unsupported() => UNKNOWN_TABLES.to_owned(),
@@ -170,9 +155,9 @@ impl Session {
         let mut patience = Patience::of(Duration::from_secs(1));
         loop {
             self.drain(Duration::from_millis(1))?;
-            let busy = self.connections.iter().any(|connection| {
-                let target = connection.pid().and_then(|pid| self.targets.get(&pid));
-                target.is_some_and(Target::is_alive) && connection.is_active()
+            let busy = self.shims.iter().any(|connection| {
+                connection.pid().is_some_and(|pid| self.processes.is_alive(pid))
+                    && connection.is_active()
             });
             if !busy || patience.has_ended() {
                 return self.drain_all();
@@ -183,10 +168,10 @@ impl Session {
     /// Writes all loss counters, zero ones too, and returns those above zero.
     fn write_losses(&mut self) -> anyhow::Result<Vec<(String, u64)>> {
         let mut losses: Vec<(u32, String, u64)> = Vec::new();
-        for (cause, count) in Loss::ALL.into_iter().zip(self.programs.losses()?) {
+        for (cause, count) in Loss::ALL.into_iter().zip(self.probes.losses()?) {
             losses.push((0, cause.describe().to_owned(), count));
         }
-        for connection in &self.connections {
+        for connection in self.shims.iter() {
             let Some(pid) = connection.process() else { continue };
             let causes = shim::Loss::ALL.into_iter().zip(connection.memory().losses());
             // What the shim saw unfinished is in the trace, and counted by the join.
@@ -196,16 +181,16 @@ impl Session {
             let (_, malformed) = connection.dropped();
             losses.push((pid, "shim records: not understood".to_owned(), malformed));
         }
-        let counts = self.joiner.counts();
+        let counts = self.recorder.counts();
         losses.push((0, "GPU operations: no completion seen".to_owned(), counts.incomplete));
         losses.push((0, "GPU operations: enqueue record lost".to_owned(), counts.orphans));
         let outside =
             self.outside.losses().map(|(cause, count)| (0, cause.describe().to_owned(), count));
         losses.extend(outside);
-        losses.push((0, BEYOND_LIMITS.to_owned(), self.trace.left_out()));
+        losses.push((0, BEYOND_LIMITS.to_owned(), self.recorder.left_out()));
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, cause, count) in losses {
-            self.trace.loss(pid, &cause, count);
+            self.recorder.loss(pid, &cause, count);
             *sums.entry(cause).or_default() += count;
         }
         Ok(sums.into_iter().filter(|&(_, count)| count > 0).collect())
@@ -213,7 +198,7 @@ impl Session {
 
     fn write_processes(&mut self) {
         let errors: BTreeMap<u32, u64> = self
-            .connections
+            .shims
             .iter()
             .filter(|connection| !connection.memory().is_unsupported())
             .filter_map(|connection| {
@@ -221,7 +206,7 @@ impl Session {
                 Some((connection.process()?, error.load(Ordering::Relaxed)))
             })
             .collect();
-        for (&pid, target) in &mut self.targets {
+        for (pid, target) in self.processes.iter_mut() {
             let error = errors.get(&pid);
             target.info.gpu_tier = match (&target.tier, error) {
                 (Tier::Off, _) => String::new(),
@@ -234,7 +219,7 @@ impl Session {
             if target.info.detached_ns == 0 {
                 target.info.detached_ns = clock::now_ns();
             }
-            self.trace.process(pid, target.info.clone());
+            self.recorder.process(pid, target.info.clone());
         }
     }
 }

@@ -5,19 +5,13 @@ use std::{os::fd::AsRawFd as _, sync::Arc};
 use anyhow::{Context as _, bail};
 use tracer_common::shim::{Attach, attach_status};
 
-use super::{Session, first_call_id};
+use super::Session;
 use crate::{
     clock,
     discover::{self, Ended, SHIM_FILE_NAME, Subject},
     inject::{self, Entry, Handed, Injected, Request},
     probe::Attachment,
-    record::{
-        Gpu,
-        connection::Connection,
-        prospect::Prospect,
-        target::{Target, Tier},
-    },
-    shim::Memory,
+    record::{connection::Connection, options::Gpu, prospect::Prospect, target::Tier},
     shown::say,
 };
 
@@ -33,7 +27,8 @@ impl Session {
     ///
     /// A process for which that is impossible is traced from outside, unless it was insisted on.
     pub(super) fn give_shim(&mut self, pid: u32) -> anyhow::Result<()> {
-        if self.ending || self.targets.get(&pid).is_none_or(|target| target.tier != Tier::Waiting) {
+        if self.ending || self.processes.get(pid).is_none_or(|target| target.tier != Tier::Waiting)
+        {
             return Ok(());
         }
         let tier = match self.inject(pid) {
@@ -42,15 +37,15 @@ impl Session {
             Err(_) if !self.has_program(pid) => {
                 Tier::Uprobes("it ended before the shim was in it".to_owned())
             }
-            Err(error) if self.gpu == Gpu::Auto => {
-                self.notice(format!(
+            Err(error) if self.shims.gpu() == Gpu::Auto => {
+                self.recorder.notice(&format!(
                     "process {pid}: seen from outside, with few GPU times: {error:#}"
                 ));
                 Tier::Uprobes(format!("{error:#}"))
             }
             Err(error) => {
                 // It is not tried again.
-                if let Some(target) = self.targets.get_mut(&pid) {
+                if let Some(target) = self.processes.get_mut(pid) {
                     target.tier = Tier::Uprobes(format!("{error:#}"));
                 }
                 return Err(error.context(format!("process {pid}: no GPU times")));
@@ -59,35 +54,34 @@ impl Session {
         if !matches!(tier, Tier::Uprobes(_) | Tier::Forked) {
             say(&format!("process {pid}: GPU times: {tier}"));
         }
-        if let Some(target) = self.targets.get_mut(&pid) {
+        if let Some(target) = self.processes.get_mut(pid) {
             target.info.attached_ns = clock::now_ns();
             if !matches!(tier, Tier::Uprobes(_)) {
-                self.joiner.gpu_from(pid, target.info.attached_ns);
+                self.recorder.gpu_from(pid, target.info.attached_ns);
             }
             target.tier = tier;
             target.info.gpu_tier = target.tier.to_string();
-            self.trace.process(pid, target.info.clone());
+            self.recorder.process(pid, target.info.clone());
         }
         Ok(())
     }
 
     fn has_program(&self, pid: u32) -> bool {
-        let target = self.targets.get(&pid);
-        target.is_some_and(Target::is_alive) && discover::has_program(pid)
+        self.processes.is_alive(pid) && discover::has_program(pid)
     }
 
     /// Tries the tiers in their order, until the shim records; none when the process has not loaded the
     /// HSA runtime.
     fn inject(&mut self, pid: u32) -> anyhow::Result<Option<Tier>> {
         let mut reasons = Vec::new();
-        let subject = Arc::clone(&self.targets.get(&pid).ok_or(Ended { pid })?.subject);
+        let subject = Arc::clone(&self.processes.get(pid).ok_or(Ended { pid })?.subject);
         loop {
             // Anew each time: the first try may have loaded the shim.
             let Some(prospect) = Prospect::of(&subject)? else { return Ok(None) };
             if prospect.cannot_use_gpu {
                 return Ok(Some(Tier::Forked));
             }
-            let tiers = prospect.tiers(self.gpu);
+            let tiers = prospect.tiers(self.shims.gpu());
             let Some((tier, number)) = tiers.into_iter().nth(reasons.len()) else {
                 let why = if reasons.is_empty() { prospect.why_none() } else { reasons.join("; ") };
                 bail!("{why}");
@@ -106,7 +100,7 @@ impl Session {
         tier: u64,
     ) -> anyhow::Result<Answer> {
         let pid = subject.pid();
-        let Some(shim) = self.shim.clone() else { bail!("there is no shim") };
+        let Some(shim) = self.shims.shim().cloned() else { bail!("there is no shim") };
         let attach = Attach { tier, ..prospect.attach };
         let loaded = prospect.loaded.as_ref();
         let library = match loaded {
@@ -118,11 +112,9 @@ impl Session {
             Some(loaded) => Entry::Loaded { address: loaded.attach },
             None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
         };
-        let beat = || self.connections.iter().for_each(Connection::beat);
+        let beat = || self.shims.beat();
         let request = Request { process: subject, entry, attach, meanwhile: &beat };
-        let (programs, relief, layout) = (&self.programs, &self.relief, self.layout);
-        let (words, first_id) =
-            (self.selection.shim_calls(), first_call_id(self.connections.len()));
+        let (programs, shims) = (self.probes.programs(), &self.shims);
         let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {
             let site = subject.by_number(|pid| -> anyhow::Result<_> {
                 let (path, offset) = match (loaded, &handed.library) {
@@ -137,12 +129,7 @@ impl Session {
                 loaded.map_or(Ok(()), |loaded| loaded.file.check())?;
                 Ok(site)
             })?;
-            let memory = Memory::adopt(handed.memory, layout)?;
-            memory.want_calls(&words, first_id);
-            let connection = Connection::to(pid, memory, relief);
-            // The shim looks whether it is read before it records.
-            connection.beat();
-            Ok((connection, site))
+            Ok((shims.adopt(pid, handed.memory)?, site))
         };
         let Injected { prepared: (connection, site), status, stopped, took, .. } =
             inject::inject(&request, prepare)?;
@@ -174,8 +161,8 @@ impl Session {
             other => bail!("the shim answered {other}"),
         };
         if matches!(answer, Answer::Recording) {
-            self.connections.push(connection);
-            if let Some(target) = self.targets.get_mut(&pid) {
+            self.shims.add(connection);
+            if let Some(target) = self.processes.get_mut(pid) {
                 target.info.stopped_ns = stopped.as_nanos() as u64;
                 target.dispatch_site = Some(site);
             }

@@ -2,11 +2,9 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::Session;
 use crate::discover::{self, FileId, Subject};
 
 /// How often a program that was executed lately is looked at: it may load a runtime at any moment.
@@ -17,8 +15,6 @@ const YOUTH: Duration = Duration::from_secs(5);
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// A round costs at most this part of the time.
 const ROUND_SHARE: u32 = 50;
-/// How long processes are looked at in one go.
-const LOOK_FOR: Duration = Duration::from_millis(200);
 
 /// What has been looked at.
 pub struct Watch {
@@ -55,7 +51,7 @@ impl Watch {
     }
 
     /// The processes that are to be looked at now.
-    fn candidates(&mut self, now: Instant) -> Vec<u32> {
+    pub fn candidates(&mut self, now: Instant) -> Vec<u32> {
         let mut found = Vec::new();
         if now >= self.next_young {
             self.next_young = now + YOUNG_INTERVAL;
@@ -72,69 +68,34 @@ impl Watch {
         found
     }
 
-    fn refuse(&mut self, subject: &Subject) {
+    /// A look that began at `began` has ended. It was a round if that was due then; `left`: the process that
+    /// it did not come to, which is the first the next time.
+    pub fn looked(&mut self, began: Instant, left: Option<u32>) {
+        let took = began.elapsed();
+        self.next_looked = left.unwrap_or(self.next_looked);
+        // As much time is for everything else.
+        self.next_young = self.next_young.max(Instant::now() + took);
+        if began >= self.next_round {
+            self.next_round = Instant::now() + ROUND_INTERVAL.max(took * ROUND_SHARE);
+        }
+    }
+
+    /// It is not looked at again.
+    pub fn refuse(&mut self, subject: &Subject) {
         self.refused.insert(subject.pid(), subject.started());
     }
 
-    fn is_refused(&self, subject: &Subject) -> bool {
+    /// Whether it is not.
+    pub fn is_refused(&self, subject: &Subject) -> bool {
         self.refused.get(&subject.pid()) == Some(&subject.started())
     }
 
-    fn is_own(&self, subject: &Subject) -> bool {
+    /// Whether it runs this very program.
+    pub fn is_own(&self, subject: &Subject) -> bool {
         let executable = subject.by_number(|pid| -> anyhow::Result<_> {
             Ok(FileId::of(format!("/proc/{pid}/exe").as_ref())?)
         });
         executable.ok().zip(self.own).is_some_and(|(theirs, own)| theirs.has_inode_of(own))
-    }
-}
-
-impl Session {
-    /// Attaches to the ROCm processes that have appeared.
-    pub(super) fn look_out(&mut self, now: Instant) -> anyhow::Result<()> {
-        let Some(watch) = &mut self.watch else { return Ok(()) };
-        let round = now >= watch.next_round;
-        let began = Instant::now();
-        for pid in watch.candidates(now) {
-            if began.elapsed() > LOOK_FOR {
-                if let Some(watch) = &mut self.watch {
-                    watch.next_looked = pid;
-                }
-                break;
-            }
-            let new = !self.targets.get(&pid).is_some_and(|target| target.is_alive());
-            let Some(subject) = new.then(|| Subject::open(pid).ok()).flatten() else { continue };
-            if !self.watch.as_ref().is_some_and(|watch| watch.is_refused(&subject))
-                && subject.by_number(discover::libraries).is_ok_and(|found| !found.is_empty())
-            {
-                self.attach_found(Arc::new(subject))?;
-            }
-        }
-        if let Some(watch) = &mut self.watch {
-            // As much time is for everything else.
-            watch.next_young = watch.next_young.max(Instant::now() + began.elapsed());
-            if round {
-                watch.next_round = Instant::now() + ROUND_INTERVAL.max(now.elapsed() * ROUND_SHARE);
-            }
-        }
-        Ok(())
-    }
-
-    /// Attaches to a process that nobody named. A failure is that process's alone.
-    fn attach_found(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
-        let Some(watch) = &mut self.watch else { return Ok(()) };
-        if watch.is_own(&subject) {
-            watch.refuse(&subject);
-            return Ok(());
-        }
-        if let Err(error) = self.attach_running(Arc::clone(&subject))
-            && subject.is_alive()
-        {
-            if let Some(watch) = &mut self.watch {
-                watch.refuse(&subject);
-            }
-            self.notice(format!("process {} is not traced: {error:#}", subject.pid()));
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,185 @@
+//! What is recorded: what the probes, the shims and the looks from outside deliver is joined here, and
+//! written.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use tracer_common::{
+    bpf::{ApiRecord, LinkRecord},
+    calls::Call,
+};
+
+use crate::{
+    clock, discover,
+    join::{Counts, Joiner, Mode},
+    shim::Frame,
+    trace::{TraceError, Writer, model::Process},
+};
+
+/// How often chunks are written.
+const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Joins records, and writes them to the trace.
+pub struct Recorder {
+    joiner: Joiner,
+    trace: Writer,
+    /// Thread → process, of every thread that was seen.
+    threads: HashMap<u32, u32>,
+    last_chunk: Instant,
+}
+
+impl Recorder {
+    /// Nothing is recorded yet.
+    pub fn new(mode: Mode, trace: Writer) -> Self {
+        let (joiner, threads) = (Joiner::new(mode), HashMap::new());
+        Self { joiner, trace, threads, last_chunk: Instant::now() }
+    }
+
+    /// A call, as probes saw it.
+    pub fn api(&mut self, call: &ApiRecord) -> Result<(), TraceError> {
+        self.thread(call.header.pid, call.header.tid);
+        self.joiner.api(call, &mut self.trace)
+    }
+
+    /// Which call launched an operation.
+    pub fn link(&mut self, link: &LinkRecord) -> Result<(), TraceError> {
+        self.joiner.link(link, &mut self.trace)
+    }
+
+    /// What thread `tid` of process `pid` told through its shim.
+    pub fn frame(&mut self, pid: u32, tid: u32, frame: Frame) -> Result<(), TraceError> {
+        self.joiner.frame(pid, tid, frame, &mut self.trace)
+    }
+
+    /// A call that a shim recorded, with further flags.
+    pub fn shim_call(&mut self, pid: u32, tid: u32, call: &Call, flags: u16) {
+        self.joiner.shim_call(pid, tid, call, flags);
+    }
+
+    /// Names a thread that was not seen before.
+    pub fn thread(&mut self, pid: u32, tid: u32) {
+        see_thread(&mut self.threads, &mut self.trace, pid, tid);
+    }
+
+    /// Asks for the records of before, if calls wait for them: see [`Joiner::ask_for_calls`].
+    pub fn ask_for_calls(
+        &mut self,
+        open: impl FnMut(u32) -> Vec<ApiRecord>,
+        request: impl FnOnce() -> u64,
+    ) {
+        self.joiner.ask_for_calls(open, request);
+    }
+
+    /// Writes the shims' calls that wait for nothing of before request `answered`.
+    pub fn settle_calls(&mut self, answered: u64) -> Result<(), TraceError> {
+        let threads = &mut self.threads;
+        self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
+            see_thread(threads, trace, pid, tid);
+        })
+    }
+
+    /// What is seen from outside writes to both itself.
+    pub fn join<T>(&mut self, act: impl FnOnce(&mut Joiner, &mut Writer) -> T) -> T {
+        act(&mut self.joiner, &mut self.trace)
+    }
+
+    /// Settles what waited; now and then.
+    pub fn tick(&mut self) -> Result<(), TraceError> {
+        self.joiner.tick(clock::now_ns(), &mut self.trace)
+    }
+
+    /// Writes a chunk if it is time.
+    pub fn write(&mut self, now: Instant) -> Result<(), TraceError> {
+        if now - self.last_chunk >= CHUNK_INTERVAL {
+            self.last_chunk = now;
+            self.trace.flush_chunk()?;
+        }
+        Ok(())
+    }
+
+    /// Process `pid` executed another program, or its number is another's by now: what is left of the old
+    /// one is written.
+    pub fn executed(&mut self, pid: u32, time_ns: u64) -> Result<(), TraceError> {
+        self.joiner.executed(pid, time_ns, &mut self.trace)
+    }
+
+    /// GPU work of process `pid` is recorded from `time_ns` on.
+    pub fn gpu_from(&mut self, pid: u32, time_ns: u64) {
+        self.joiner.gpu_from(pid, time_ns);
+    }
+
+    /// No more GPU work is recorded of what is launched from `time_ns` on.
+    pub fn gpu_until(&mut self, time_ns: u64) {
+        self.joiner.gpu_until(time_ns);
+    }
+
+    /// How many kernels process `pid` launched while its GPU work was recorded, and how many dispatches
+    /// were recorded.
+    pub fn launches(&self, pid: u32) -> (u64, u64) {
+        self.joiner.launches(pid)
+    }
+
+    /// How many it launched before.
+    pub fn early_launches(&self, pid: u32) -> u64 {
+        self.joiner.early_launches(pid)
+    }
+
+    /// Whether probes saw HSA calls of a process.
+    pub fn saw_hsa_by_probes(&self, pid: u32) -> bool {
+        self.joiner.saw_hsa_by_probes(pid)
+    }
+
+    /// What has been joined.
+    pub fn counts(&self) -> Counts {
+        self.joiner.counts()
+    }
+
+    /// What is known of a process.
+    pub fn process(&mut self, pid: u32, process: Process) {
+        self.trace.process(pid, process);
+    }
+
+    /// The name of an operation that the table of operations does not have.
+    pub fn operation(&mut self, domain: u32, operation: u32, name: &str) {
+        self.trace.operation(domain, operation, name);
+    }
+
+    /// Says something, and writes it into the trace.
+    pub fn notice(&mut self, text: &str) {
+        tracing::warn!("{text}");
+        self.note(text);
+    }
+
+    /// Writes something that the user should know into the trace alone.
+    pub fn note(&mut self, text: &str) {
+        self.trace.notice(text);
+    }
+
+    /// Adds to the losses of a process, 0: of no certain one.
+    pub fn loss(&mut self, pid: u32, cause: &str, count: u64) {
+        self.trace.loss(pid, cause, count);
+    }
+
+    /// How many names and descriptions the trace had no room for.
+    pub fn left_out(&self) -> u64 {
+        self.trace.left_out()
+    }
+
+    /// Writes everything that waits: what is not complete now never will be.
+    pub fn join_the_rest(&mut self) -> Result<(), TraceError> {
+        self.joiner.finish(&mut self.trace)
+    }
+
+    /// Writes the end of the trace.
+    pub fn finish(self) -> Result<(), TraceError> {
+        self.trace.finish(clock::offsets())
+    }
+}
+
+fn see_thread(threads: &mut HashMap<u32, u32>, trace: &mut Writer, pid: u32, tid: u32) {
+    if threads.insert(tid, pid).is_none() {
+        trace.thread(pid, tid, &discover::thread_name(pid, tid));
+    }
+}
