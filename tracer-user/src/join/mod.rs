@@ -171,6 +171,20 @@ impl Joiner {
         keys.into_iter().try_for_each(|key| self.write(key, trace))
     }
 
+    /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
+    ///
+    /// # Errors
+    ///
+    /// When the trace cannot be written.
+    pub fn ended(&mut self, pid: u32, trace: &mut Writer) -> Result<(), TraceError> {
+        let mut keys: Vec<_> = self.pending.keys().copied().filter(|key| key.0 == pid).collect();
+        keys.sort_unstable();
+        keys.into_iter().try_for_each(|key| self.write(key, trace))?;
+        self.processes.remove(&pid);
+        self.hsa_by_probes.remove(&pid);
+        Ok(())
+    }
+
     /// An API call from BPF.
     ///
     /// # Errors

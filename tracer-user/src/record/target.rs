@@ -57,6 +57,19 @@ impl fmt::Display for Tier {
     }
 }
 
+/// Whether a process has a shared memory for its shim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// It has none.
+    None,
+    /// The program that it ran before had one.
+    Earlier,
+    /// Its shim writes to one.
+    Recording,
+    /// Its shim has one, and does not know the runtime's tables.
+    UnknownTables,
+}
+
 /// What is to be probed of a library.
 pub struct Planned {
     /// Path for people: as the process saw it that it was planned for.
@@ -118,8 +131,11 @@ pub struct Target {
     pub doorbells: Option<Attachment>,
     /// Where its GPU times come from.
     pub tier: Tier,
-    /// Whether the process was seen to have ended.
-    pub buried: bool,
+    /// Whether it has a shared memory: known when it has ended.
+    pub claim: Claim,
+    /// The process was seen to have ended: when this request for all records of before is answered, all of
+    /// its are there.
+    pub buried: Option<u64>,
 }
 
 impl Target {
@@ -139,7 +155,8 @@ impl Target {
             dispatch_site: None,
             doorbells: None,
             tier,
-            buried: false,
+            claim: Claim::None,
+            buried: None,
         }
     }
 
@@ -164,9 +181,10 @@ impl Target {
         attached.chain(covered).chain(removals).chain(self.doorbells.take()).collect()
     }
 
-    /// The process has ended: has its probes removed meanwhile, since that takes its time.
-    pub fn bury(&mut self) {
-        self.buried = true;
+    /// The process has ended: has its probes removed meanwhile, since that takes its time. `request` is one
+    /// for all records of before.
+    pub fn bury(&mut self, request: u64) {
+        self.buried = Some(request);
         let mut probes = self.take_probes();
         probes.extend(self.dispatch_site.take());
         self.removals.extend(Removal::of_the_dead(probes));

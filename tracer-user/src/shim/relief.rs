@@ -95,9 +95,9 @@ mod tests {
             memory.ring_owner(ring).store(ring as u64 + 1, Ordering::Release);
             assert!(memory.producer(ring).push(kind::COMPLETE, [&[0; 3], &[]]));
         }
-        let second = memory.consumer(1);
         let mut reader = Reader::new(memory);
         let shared = reader.shared().upgrade().unwrap();
+        let second = shared.memory.consumer(1);
         let mut threads = Vec::new();
         reader.drain(|thread, _| {
             if thread == 1 {
@@ -120,7 +120,8 @@ mod tests {
         let mut reader = Reader::new(memory);
         let relief = Relief::start().unwrap();
         relief.watch(&reader);
-        let memory = reader.memory();
+        let shared = reader.shared().upgrade().unwrap();
+        let memory = &shared.memory;
         memory.ring_owner(1).store(7, Ordering::Release);
         let ring = memory.producer(1);
         const FRAMES: u64 = 1000;

@@ -123,10 +123,12 @@ impl Session {
         tier: Tier,
     ) -> anyhow::Result<()> {
         let pid = subject.pid();
-        if self.processes.get(pid).is_some_and(|former| !former.is_alive()) {
+        if self.processes.has_ended(pid) {
+            self.shims.look(|ended| ended == pid);
             self.shims.drain(&mut self.recorder, |_| {})?;
-            self.end_connections(pid);
+            self.give_up_memories();
             self.bury(pid);
+            self.farewell(pid)?;
         }
         let target = Target::new(subject, command, clock::now_ns(), tier);
         self.recorder.process(pid, target.info.clone());

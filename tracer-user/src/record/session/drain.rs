@@ -9,29 +9,28 @@ use zerocopy::FromBytes as _;
 
 use super::Session;
 
-/// How often maps are looked through for libraries that came late.
-pub(super) const SCAN_INTERVAL: Duration = Duration::from_millis(100);
-
 impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
         let records = self.probes.take(timeout)?;
+        self.shims.look(|pid| self.processes.has_ended(pid));
         // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
         // also because of calls, which wait for records of calls around them.
         self.shims.drain(&mut self.recorder, |_| {})?;
         self.take_records(&records, |_| {})?;
         self.recorder.settle_calls(self.probes.answered())?;
         self.shims.drain(&mut self.recorder, |_| {})?;
+        self.give_up_memories();
         self.ask_for_calls();
         self.take_over();
         self.shims.beat();
         let now = Instant::now();
-        if now - self.last_scan >= SCAN_INTERVAL {
-            self.last_scan = now;
+        if self.pace.is_due(now) {
             self.recorder.tick()?;
             self.look_outside()?;
             self.remove_covered();
-            self.scan()?;
+            let scan = self.scan()?;
+            self.pace.scanned(now, Instant::now(), scan);
         }
         self.look_out(now)?;
         Ok(self.recorder.write(now)?)

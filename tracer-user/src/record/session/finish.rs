@@ -1,24 +1,20 @@
 //! The end: probes removed, the rest taken, losses and processes written.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     process::{ExitCode, ExitStatus},
-    sync::atomic::Ordering,
     time::Duration,
 };
 
 use anyhow::Context as _;
-use tracer_common::{
-    bpf::{Loss, flag},
-    shim::{self, control},
-};
+use tracer_common::bpf::{Loss, flag};
 
-use super::{Session, outside::UNKNOWN_TABLES};
+use super::Session;
 use crate::{
     clock::{self, Patience},
     privileges,
     probe::{self, Attachment},
-    record::{connection::Connection, options::Options, summary, target::Tier},
+    record::{connection::Connection, options::Options, summary},
     shown::say,
     trace,
 };
@@ -44,7 +40,7 @@ impl Session {
         self.recorder.gpu_until(clock::now_ns());
         // The shims first: a call that is recorded without its kernel is less than a kernel whose call
         // is not known.
-        self.shims.iter().for_each(Connection::stop);
+        self.shims.stop();
         self.let_shims_drain()?;
         self.take_open_shim_calls()?;
         self.remove_entries()?;
@@ -55,21 +51,26 @@ impl Session {
         // Dropped probes and written files are all that is left.
         privileges::drop_all();
         self.recorder.join_the_rest()?;
-        self.write_processes();
-        let losses = self.write_losses()?;
+        self.write_losses()?;
+        let all = self.processes.those(|_| true);
+        all.into_iter().try_for_each(|pid| self.farewell(pid))?;
         let report = summary::Report {
             options,
             status,
             counts: self.recorder.counts(),
-            losses,
-            rocm_seen: self.processes.iter().any(|(_, t)| !t.info.libraries.is_empty())
-                && self.recorder.counts().calls > 0,
+            losses: self.recorder.losses(),
+            rocm_seen: self.departed.rocm_seen && self.recorder.counts().calls > 0,
             failed: self.failed,
-            silent: self.silent(options),
+            silent: self.departed.silent,
         };
         let mut notices = report.notices();
-        notices.extend(self.left_to_nobody());
-        notices.extend(self.following.notices(|pid| self.recorder.early_launches(pid)));
+        if self.departed.more_silent > 0 {
+            let more = self.departed.more_silent;
+            notices
+                .push(format!("{more} more processes launched kernels of which none was recorded"));
+        }
+        notices.extend(self.departed.left_to_nobody);
+        notices.extend(self.following.notices());
         for text in &notices {
             self.recorder.note(text);
         }
@@ -123,33 +124,6 @@ impl Session {
         self.drain_all()
     }
 
-    /// The processes that launched kernels of which none was recorded, although that was asked for.
-    fn silent(&self, options: &Options) -> Vec<summary::Silent> {
-        if !options.gpu.wants_shim() {
-            return Vec::new();
-        }
-        let silent = self.processes.iter().filter_map(|(pid, target)| {
-            let (launches, dispatches) = self.recorder.launches(pid);
-            let reason = self.reason_for_silence(pid, &target.tier);
-            (launches > 0 && dispatches == 0).then_some(summary::Silent { pid, launches, reason })
-        });
-        silent.collect()
-    }
-
-    fn reason_for_silence(&self, pid: u32, tier: &Tier) -> String {
-        let mut memories = self.shims.iter().filter(|c| c.is_last_of(pid)).map(Connection::memory);
-        match (tier, memories.next()) {
-            (Tier::Uprobes(why), _) => why.clone(),
-            (_, Some(memory)) if memory.is_unsupported() => UNKNOWN_TABLES.to_owned(),
-            (_, Some(_)) => "the shim recorded none of them".to_owned(),
-            (Tier::AtStart, None) => {
-                "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
-                    .to_owned()
-            }
-            (tier, None) => tier.to_string(),
-        }
-    }
-
     /// Waits, for a bounded time, until living shims have written what was in flight.
     fn let_shims_drain(&mut self) -> anyhow::Result<()> {
         let mut patience = Patience::of(Duration::from_secs(1));
@@ -165,62 +139,32 @@ impl Session {
         }
     }
 
-    /// Writes all loss counters, zero ones too, and returns those above zero.
-    fn write_losses(&mut self) -> anyhow::Result<Vec<(String, u64)>> {
-        let mut losses: Vec<(u32, String, u64)> = Vec::new();
+    /// Writes all loss counters, zero ones too.
+    fn write_losses(&mut self) -> anyhow::Result<()> {
+        let recorder = &mut self.recorder;
         for (cause, count) in Loss::ALL.into_iter().zip(self.probes.losses()?) {
-            losses.push((0, cause.describe().to_owned(), count));
+            recorder.loss(0, cause.describe(), count);
         }
-        for connection in self.shims.iter() {
-            let Some(pid) = connection.process() else { continue };
-            let causes = shim::Loss::ALL.into_iter().zip(connection.memory().losses());
-            // What the shim saw unfinished is in the trace, and counted by the join.
-            for (cause, count) in causes.filter(|&(c, _)| c != shim::Loss::UNFINISHED) {
-                losses.push((pid, cause.describe().to_owned(), count));
+        let counts = recorder.counts();
+        recorder.loss(0, "GPU operations: no completion seen", counts.incomplete);
+        recorder.loss(0, "GPU operations: enqueue record lost", counts.orphans);
+        for (cause, count) in self.outside.losses() {
+            recorder.loss(0, cause.describe(), count);
+        }
+        recorder.loss(0, BEYOND_LIMITS, recorder.left_out());
+        // Of processes that have ended what was lost is known, and nothing of what was not.
+        for cause in self.shims.causes() {
+            recorder.loss(0, cause, 0);
+        }
+        let accounts =
+            self.shims.iter().filter_map(|c| Some((c.process()?, c.over(), c.account())));
+        for (pid, over, account) in accounts.collect::<Vec<_>>() {
+            for &(cause, count) in &account.losses {
+                self.recorder.loss(pid, cause, count);
             }
-            let (_, malformed) = connection.dropped();
-            losses.push((pid, "shim records: not understood".to_owned(), malformed));
+            self.take_account(pid, &account, over);
         }
-        let counts = self.recorder.counts();
-        losses.push((0, "GPU operations: no completion seen".to_owned(), counts.incomplete));
-        losses.push((0, "GPU operations: enqueue record lost".to_owned(), counts.orphans));
-        let outside =
-            self.outside.losses().map(|(cause, count)| (0, cause.describe().to_owned(), count));
-        losses.extend(outside);
-        losses.push((0, BEYOND_LIMITS.to_owned(), self.recorder.left_out()));
-        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-        for (pid, cause, count) in losses {
-            self.recorder.loss(pid, &cause, count);
-            *sums.entry(cause).or_default() += count;
-        }
-        Ok(sums.into_iter().filter(|&(_, count)| count > 0).collect())
-    }
-
-    fn write_processes(&mut self) {
-        let errors: BTreeMap<u32, u64> = self
-            .shims
-            .iter()
-            .filter(|connection| !connection.memory().is_unsupported())
-            .filter_map(|connection| {
-                let error = connection.memory().word(control::CLOCK_ERROR_NS);
-                Some((connection.process()?, error.load(Ordering::Relaxed)))
-            })
-            .collect();
-        for (pid, target) in self.processes.iter_mut() {
-            let error = errors.get(&pid);
-            target.info.gpu_tier = match (&target.tier, error) {
-                (Tier::Off, _) => String::new(),
-                (Tier::AtStart, None) => "none: the shim was not loaded".to_owned(),
-                (tier, _) => tier.to_string(),
-            };
-            if let Some(&error) = error {
-                target.info.clock_error_ns = error;
-            }
-            if target.info.detached_ns == 0 {
-                target.info.detached_ns = clock::now_ns();
-            }
-            self.recorder.process(pid, target.info.clone());
-        }
+        Ok(())
     }
 }
 

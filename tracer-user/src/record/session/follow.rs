@@ -7,12 +7,14 @@ use std::{
 
 use tracer_common::bpf::{LifeRecord, kind};
 
-use super::{Session, drain::SCAN_INTERVAL};
+use super::{
+    Session,
+    pace::{SCAN_INTERVAL, Scan},
+};
 use crate::{
     clock,
     discover::{self, Runtime, Subject},
     record::{
-        connection::Connection,
         pause::Pause,
         target::{Planned, Target, Tier},
     },
@@ -20,7 +22,7 @@ use crate::{
 };
 
 /// How long libraries are looked for in one go.
-const SCAN_FOR: Duration = Duration::from_millis(200);
+const SCAN_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
     /// A fork or an exec of a traced process.
@@ -95,6 +97,8 @@ impl Session {
             self.recorder.process(child, Process { command, attached_ns, ..Process::default() });
             // The BPF programs have known the number since the child's birth.
             self.probes.forget(child);
+            // It may have had a memory for a moment.
+            self.shims.look(|pid| pid == child);
             return Ok(());
         };
         self.add_target(Arc::clone(&subject), command, tier)?;
@@ -140,30 +144,15 @@ impl Session {
         }
     }
 
-    /// Process `pid` has ended, or its number belongs to another one by now: what it had is given up.
-    pub(super) fn bury(&mut self, pid: u32) {
-        let Some(target) = self.processes.get_mut(pid).filter(|target| !target.buried) else {
-            return;
-        };
-        if target.info.detached_ns == 0 {
-            target.info.detached_ns = clock::now_ns();
-        }
-        target.bury();
-        self.probes.forget(pid);
-    }
-
-    /// Nothing more comes from process `pid`.
-    pub(super) fn end_connections(&mut self, pid: u32) {
-        self.shims.of(pid).for_each(Connection::end);
-    }
-
-    /// Looks for libraries that were mapped since, and frees what belongs to the dead.
-    pub(super) fn scan(&mut self) -> anyhow::Result<()> {
+    /// Looks for libraries that were mapped since, and frees what belongs to the dead. Whether it came to
+    /// everybody.
+    pub(super) fn scan(&mut self) -> anyhow::Result<Scan> {
         self.replace_helpless_shims();
-        let began = Instant::now();
+        let (began, mut scan) = (Instant::now(), Scan::Whole);
         for pid in self.processes.in_turn() {
             if began.elapsed() > SCAN_FOR {
                 self.processes.go_on_with(pid);
+                scan = Scan::Part;
                 break;
             }
             let Some(subject) = self.processes.get(pid).map(|t| Arc::clone(&t.subject)) else {
@@ -211,15 +200,11 @@ impl Session {
                 self.end_outside(pid)?;
             }
         }
-        // What they wrote was read since they were buried.
-        let with = |wanted: fn(&Target) -> bool| -> Vec<u32> {
-            self.processes.iter().filter(|(_, t)| wanted(t)).map(|(pid, _)| pid).collect()
-        };
-        let buried = with(|target| target.buried);
-        let dead = with(|target| !target.buried && !target.is_alive());
-        buried.into_iter().for_each(|pid| self.end_connections(pid));
-        dead.into_iter().for_each(|pid| self.bury(pid));
+        self.part_with_the_dead()?;
         self.shims.free_rings(&mut self.recorder);
-        Ok(())
+        if let Some(text) = self.descriptors.look() {
+            self.recorder.notice(&text);
+        }
+        Ok(scan)
     }
 }

@@ -11,13 +11,15 @@ pub struct Following {
     longest_late: Duration,
     /// Forked children that got a shim when they called ROCm.
     late_shims: BTreeSet<u32>,
+    /// Kernels that such children launched before, of those that have ended.
+    early_launches: u64,
 }
 
 impl Following {
     /// None was born yet.
     pub fn new(wanted: bool) -> Self {
         let (longest_late, late_shims) = (Duration::ZERO, BTreeSet::new());
-        Self { wanted, late_children: 0, longest_late, late_shims }
+        Self { wanted, late_children: 0, longest_late, late_shims, early_launches: 0 }
     }
 
     /// A child with ROCm loaded ran for so long before it had its probes.
@@ -31,9 +33,15 @@ impl Following {
         self.late_shims.insert(pid);
     }
 
-    /// Notices of what children may have done before; `early_launches` tells how many kernels a process
-    /// launched before its shim was there.
-    pub fn notices(&self, early_launches: impl Fn(u32) -> u64) -> Vec<String> {
+    /// A process has ended that launched so many kernels before its shim was there, if it got one.
+    pub fn ended(&mut self, pid: u32, early_launches: u64) {
+        if self.late_shims.remove(&pid) {
+            self.early_launches += early_launches;
+        }
+    }
+
+    /// Notices of what children may have done before.
+    pub fn notices(&self) -> Vec<String> {
         let mut notices = Vec::new();
         if self.late_children > 0 {
             notices.push(format!(
@@ -42,7 +50,7 @@ impl Following {
                 self.longest_late.as_secs_f64() * 1e3
             ));
         }
-        let early: u64 = self.late_shims.iter().map(|&pid| early_launches(pid)).sum();
+        let early = self.early_launches;
         if early > 0 {
             notices.push(format!(
                 "{early} kernels of forked children were launched before their shims were there, and are not in the trace"

@@ -9,7 +9,7 @@ use super::Session;
 use crate::discover::{self, Subject};
 
 /// How long processes are looked at in one go.
-const LOOK_FOR: Duration = Duration::from_millis(200);
+const LOOK_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
     /// Attaches to the ROCm processes that have appeared.
@@ -32,7 +32,7 @@ impl Session {
             }
         }
         if let Some(watch) = &mut self.watch {
-            watch.looked(now, left);
+            watch.looked(now, Instant::now(), left);
         }
         Ok(())
     }

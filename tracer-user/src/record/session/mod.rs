@@ -3,17 +3,22 @@
 //! * [`processes`]: who is traced, the registry;
 //! * [`probes`] and [`plans`]: what the kernel tells of them, and what is asked of it;
 //! * [`shims`], and [`crate::outside`]: the sources of GPU work;
+//! * [`following`] and [`departed`]: what is to be said at the end;
 //! * [`recorder`]: what all of this is joined and written by;
 //! * the other modules: what is done with these, step by step.
 
 mod attach;
+mod departed;
+mod descriptors;
 mod drain;
+mod farewell;
 mod finish;
 mod follow;
 mod following;
 mod gpu;
 mod look_out;
 mod outside;
+mod pace;
 mod plans;
 mod probes;
 mod processes;
@@ -22,7 +27,7 @@ mod shims;
 mod takeover;
 mod watch;
 
-use std::{ffi::OsString, time::Instant};
+use std::ffi::OsString;
 
 use super::{options::Options, select::Selection};
 use crate::{
@@ -33,7 +38,10 @@ use crate::{
     shim::Shim,
     trace::{Writer, model::Metadata},
 };
+use departed::Departed;
+use descriptors::Descriptors;
 use following::Following;
+use pace::Pace;
 use plans::Plans;
 use probes::Probes;
 use processes::Processes;
@@ -50,13 +58,15 @@ pub struct Session {
     outside: Outside,
     recorder: Recorder,
     following: Following,
+    departed: Departed,
     /// Looks for processes to attach to.
     watch: Option<Watch>,
     /// Processes that were named and could not be attached to.
     failed: usize,
     /// Nothing new is begun.
     ending: bool,
-    last_scan: Instant,
+    pace: Pace,
+    descriptors: Descriptors,
 }
 
 impl Session {
@@ -78,10 +88,12 @@ impl Session {
             outside: Outside::default(),
             recorder: Recorder::new(options.join, trace),
             following: Following::new(!options.no_follow),
+            departed: Departed::default(),
             watch: options.all.then(Watch::new),
             failed: 0,
             ending: false,
-            last_scan: Instant::now(),
+            pace: Pace::new(),
+            descriptors: Descriptors::default(),
         })
     }
 

@@ -28,6 +28,16 @@ impl Processes {
         self.get(pid).is_some_and(Target::is_alive)
     }
 
+    /// Whether process `pid` was traced, and has ended.
+    pub fn has_ended(&self, pid: u32) -> bool {
+        self.get(pid).is_some_and(|target| !target.is_alive())
+    }
+
+    /// Those that `wanted` wants.
+    pub fn those(&self, wanted: impl Fn(&Target) -> bool) -> Vec<u32> {
+        self.iter().filter(|(_, target)| wanted(target)).map(|(pid, _)| pid).collect()
+    }
+
     /// Whether any lives.
     pub fn any_alive(&self) -> bool {
         self.iter().any(|(_, target)| target.is_alive())

@@ -2,7 +2,8 @@
 //! written.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -21,20 +22,32 @@ use crate::{
 /// How often chunks are written.
 const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Threads that are remembered whether they are there or not.
+const FEW_THREADS: usize = 4096;
+
 /// Joins records, and writes them to the trace.
 pub struct Recorder {
     joiner: Joiner,
     trace: Writer,
-    /// Thread → process, of every thread that was seen.
-    threads: HashMap<u32, u32>,
+    threads: Threads,
+    /// Losses by cause, of all processes.
+    losses: BTreeMap<String, u64>,
     last_chunk: Instant,
+}
+
+/// The threads that were seen, and their processes.
+struct Threads {
+    known: HashMap<u32, u32>,
+    /// Beyond so many it is looked which of them are gone.
+    most: usize,
 }
 
 impl Recorder {
     /// Nothing is recorded yet.
     pub fn new(mode: Mode, trace: Writer) -> Self {
-        let (joiner, threads) = (Joiner::new(mode), HashMap::new());
-        Self { joiner, trace, threads, last_chunk: Instant::now() }
+        let threads = Threads { known: HashMap::new(), most: FEW_THREADS };
+        let (joiner, losses) = (Joiner::new(mode), BTreeMap::new());
+        Self { joiner, trace, threads, losses, last_chunk: Instant::now() }
     }
 
     /// A call, as probes saw it.
@@ -60,7 +73,7 @@ impl Recorder {
 
     /// Names a thread that was not seen before.
     pub fn thread(&mut self, pid: u32, tid: u32) {
-        see_thread(&mut self.threads, &mut self.trace, pid, tid);
+        self.threads.see(&mut self.trace, pid, tid);
     }
 
     /// Asks for the records of before, if calls wait for them: see [`Joiner::ask_for_calls`].
@@ -76,7 +89,7 @@ impl Recorder {
     pub fn settle_calls(&mut self, answered: u64) -> Result<(), TraceError> {
         let threads = &mut self.threads;
         self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
-            see_thread(threads, trace, pid, tid);
+            threads.see(trace, pid, tid);
         })
     }
 
@@ -103,6 +116,12 @@ impl Recorder {
     /// one is written.
     pub fn executed(&mut self, pid: u32, time_ns: u64) -> Result<(), TraceError> {
         self.joiner.executed(pid, time_ns, &mut self.trace)
+    }
+
+    /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
+    pub fn ended(&mut self, pid: u32) -> Result<(), TraceError> {
+        self.threads.forget(pid);
+        self.joiner.ended(pid, &mut self.trace)
     }
 
     /// GPU work of process `pid` is recorded from `time_ns` on.
@@ -160,6 +179,14 @@ impl Recorder {
     /// Adds to the losses of a process, 0: of no certain one.
     pub fn loss(&mut self, pid: u32, cause: &str, count: u64) {
         self.trace.loss(pid, cause, count);
+        let sum = self.losses.entry(cause.to_owned()).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    /// What was lost, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let lost = self.losses.iter().filter(|&(_, &count)| count > 0);
+        lost.map(|(cause, &count)| (cause.clone(), count)).collect()
     }
 
     /// How many names and descriptions the trace had no room for.
@@ -178,8 +205,67 @@ impl Recorder {
     }
 }
 
-fn see_thread(threads: &mut HashMap<u32, u32>, trace: &mut Writer, pid: u32, tid: u32) {
-    if threads.insert(tid, pid).is_none() {
+impl Threads {
+    /// Names a thread that was not seen before.
+    fn see(&mut self, trace: &mut Writer, pid: u32, tid: u32) {
+        if self.known.insert(tid, pid) == Some(pid) {
+            return;
+        }
         trace.thread(pid, tid, &discover::thread_name(pid, tid));
+        if self.known.len() > self.most {
+            self.known.retain(|tid, pid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists());
+            self.most = FEW_THREADS.max(2 * self.known.len());
+        }
+    }
+
+    /// Process `pid` has ended.
+    fn forget(&mut self, pid: u32) {
+        self.known.retain(|_, &mut of| of != pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock, trace::model::Metadata};
+
+    fn recorder(directory: &Path) -> Recorder {
+        let metadata = Metadata {
+            roctap_version: String::new(),
+            host: String::new(),
+            kernel: String::new(),
+            command: String::new(),
+            clock: clock::offsets(),
+        };
+        let path = directory.join("test.rtrace");
+        Recorder::new(Mode::default(), Writer::create(&path, &metadata, false).unwrap())
+    }
+
+    /// Threads of a process that starts one after the other, and those of processes that have ended.
+    #[test]
+    fn threads_that_are_gone_are_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(directory.path());
+        let own = std::process::id();
+        recorder.thread(own, own);
+        // No thread has such a number.
+        for gone in 0..4 * FEW_THREADS as u32 {
+            recorder.thread(own, u32::MAX - gone);
+        }
+        assert!(recorder.threads.known.len() <= FEW_THREADS);
+        assert_eq!(recorder.threads.known.get(&own), Some(&own), "it lives");
+        recorder.ended(own).unwrap();
+        assert!(recorder.threads.known.is_empty());
+    }
+
+    #[test]
+    fn losses_are_added_up_and_do_not_overflow() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(directory.path());
+        for (pid, count) in [(1, 2), (2, 3), (3, u64::MAX)] {
+            recorder.loss(pid, "some", count);
+            recorder.loss(pid, "none", 0);
+        }
+        assert_eq!(recorder.losses(), [("some".to_owned(), u64::MAX)]);
     }
 }

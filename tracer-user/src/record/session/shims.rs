@@ -1,24 +1,28 @@
 //! The shims' side of a recording: the shared memories that they write to.
 
-use std::{ffi::OsString, os::fd::OwnedFd};
+use std::{cell::Cell, ffi::OsString, fs::File, os::fd::OwnedFd};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use tracer_common::{
     bpf::flag,
     calls::{FIRST_ID, ID_BITS},
-    shim::Layout,
+    shim::{Layout, Loss},
 };
 
 use super::recorder::Recorder;
 use crate::{
+    clock,
     record::{
-        connection::Connection,
+        connection::{Account, Connection, NOT_UNDERSTOOD, Over},
         options::{Gpu, Options},
         select::Selection,
     },
     shim::{Frame, Memory, MemoryError, Relief, Shim},
     trace::TraceError,
 };
+
+/// As many memories have ids of their own for their calls; with the next one they begin again.
+const NUMBERED: u64 = FIRST_ID >> ID_BITS;
 
 /// The shims of all processes.
 pub struct Shims {
@@ -30,7 +34,29 @@ pub struct Shims {
     /// The calls that they are to record, by slot.
     wanted: Vec<u64>,
     connections: Vec<Connection>,
+    /// By which further memories are to be offered.
+    names: Vec<OwnedFd>,
+    /// How many memories there were.
+    made: Cell<u64>,
+    /// When no offered memory was free the last time, ns of CLOCK_BOOTTIME.
+    full_ns: Option<u64>,
+    /// Frames that were dropped by rings which are gone.
+    dropped: u64,
+    /// Programs that are gone, of those that had memories.
+    gone: u64,
+    /// Whether it was said that there cannot be another memory now.
+    told: bool,
     relief: Relief,
+}
+
+/// What a memory told whose program is gone.
+pub struct Gone {
+    /// Its process.
+    pub pid: u32,
+    /// How that program has ended.
+    pub over: Over,
+    /// What it told.
+    pub account: Account,
 }
 
 impl Shims {
@@ -43,18 +69,58 @@ impl Shims {
         let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
         let by_environment = shim.is_some() && !options.command.is_empty();
         let memories = if by_environment { options.processes } else { 0 };
-        let wanted = selection.shim_calls();
         let relief = Relief::start().context("starting the thread that reads the shims' rings")?;
-        let connections = (0..memories)
-            .map(|index| {
-                let memory = Memory::create(layout)?;
-                memory.want_calls(&wanted, first_call_id(index as usize));
-                Ok(Connection::open(memory, &relief))
-            })
-            .collect::<Result<_, MemoryError>>()?;
-        let shims = Self { gpu: options.gpu, shim, layout, wanted, connections, relief };
-        shims.beat();
+        let name = |_| File::open("/dev/null").map(OwnedFd::from).context("/dev/null");
+        let mut shims = Self {
+            gpu: options.gpu,
+            shim,
+            layout,
+            wanted: selection.shim_calls(),
+            connections: Vec::new(),
+            names: (0..memories).map(name).collect::<Result<_, _>>()?,
+            made: Cell::new(0),
+            full_ns: None,
+            dropped: 0,
+            gone: 0,
+            told: false,
+            relief,
+        };
+        shims.try_to_offer()?;
         Ok(shims)
+    }
+
+    fn create(&self, memory: Result<Memory, MemoryError>) -> Result<Memory, MemoryError> {
+        let memory = memory?;
+        let index = self.made.replace(self.made.get() + 1) % NUMBERED;
+        memory.want_calls(&self.wanted, FIRST_ID + (index << ID_BITS));
+        Ok(memory)
+    }
+
+    /// Offers a new memory in the place of each whose process is gone. Nobody has two places in the same
+    /// memory: what a program of before writes goes into the one that it has, which nobody reads.
+    fn try_to_offer(&mut self) -> anyhow::Result<()> {
+        while let Some(name) = self.names.pop() {
+            let memory = self.create(Memory::create(self.layout));
+            let memory = match memory {
+                Ok(memory) => memory,
+                Err(error) => {
+                    self.names.push(name);
+                    return Err(error.into());
+                }
+            };
+            match Connection::offered(memory, name, &self.relief) {
+                Ok(connection) => {
+                    connection.beat();
+                    self.connections.push(connection);
+                }
+                Err(name) => {
+                    self.names.push(name);
+                    bail!("shared memory for the shim: dup3 failed");
+                }
+            }
+        }
+        self.told = false;
+        Ok(())
     }
 
     /// Which GPU times are asked for.
@@ -69,14 +135,13 @@ impl Shims {
 
     /// What a command must find in its environment.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let memories = self.connections.iter().map(Connection::memory);
-        self.shim.iter().flat_map(|shim| shim.environment(memories.clone())).collect()
+        let memories: Vec<_> = self.connections.iter().filter_map(Connection::path).collect();
+        self.shim.iter().flat_map(|shim| shim.environment(&memories)).collect()
     }
 
     /// Adds a memory that process `pid` has made.
     pub fn adopt(&self, pid: u32, memory: OwnedFd) -> Result<Connection, MemoryError> {
-        let memory = Memory::adopt(memory, self.layout)?;
-        memory.want_calls(&self.wanted, first_call_id(self.connections.len()));
+        let memory = self.create(Memory::adopt(memory, self.layout))?;
         let connection = Connection::to(pid, memory, &self.relief);
         // The shim looks whether it is read before it records.
         connection.beat();
@@ -98,6 +163,60 @@ impl Shims {
         self.connections.iter_mut()
     }
 
+    /// Tells the shims to stop. No memory is offered from now on.
+    pub fn stop(&mut self) {
+        self.names.clear();
+        self.connections.iter().for_each(Connection::stop);
+        self.connections.retain(|connection| !connection.is_free());
+    }
+
+    /// Takes note of whose processes have ended, as `has_ended` tells, before their memories are drained for
+    /// the last time; and whether there is a free one.
+    pub fn look(&mut self, has_ended: impl Fn(u32) -> bool) {
+        let mut offered = self.connections.iter().filter(|c| c.path().is_some()).peekable();
+        if offered.peek().is_some() && !offered.any(Connection::is_free) {
+            self.full_ns = Some(clock::now_ns());
+        }
+        for connection in &mut self.connections {
+            if connection.pid().is_some_and(&has_ended) {
+                connection.ended();
+            }
+        }
+    }
+
+    /// Whether, at some time since `time_ns`, as many processes had memories as can have them.
+    pub fn were_full_since(&self, time_ns: u64) -> bool {
+        self.full_ns.is_some_and(|full_ns| full_ns >= time_ns)
+    }
+
+    /// Gives up the memories of programs that are gone, all of which were drained, and offers others in their
+    /// places.
+    pub fn give_up_the_gone(&mut self, recorder: &mut Recorder) -> Vec<Gone> {
+        let is_over = |connection: &mut Connection| connection.over().is_some();
+        let over: Vec<Connection> = self.connections.extract_if(.., is_over).collect();
+        let gone = over.into_iter().filter_map(|mut connection| {
+            if connection.over() == Some(Over::Ended) {
+                for (pid, tid, call) in connection.open_calls() {
+                    recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+                }
+            }
+            let (pid, over, account) =
+                (connection.process()?, connection.over()?, connection.account());
+            self.gone += 1;
+            self.dropped = self.dropped.saturating_add(connection.dropped().0);
+            connection.release();
+            self.names.extend(connection.into_name());
+            Some(Gone { pid, over, account })
+        });
+        let gone = gone.collect();
+        if let Err(error) = self.try_to_offer()
+            && !std::mem::replace(&mut self.told, true)
+        {
+            recorder.notice(&format!("fewer processes can have GPU times for now: {error:#}"));
+        }
+        gone
+    }
+
     /// The memories that the program of process `pid` writes to.
     pub fn of(&mut self, pid: u32) -> impl Iterator<Item = &mut Connection> {
         self.connections.iter_mut().filter(move |connection| connection.pid() == Some(pid))
@@ -108,9 +227,17 @@ impl Shims {
         self.connections.iter().for_each(Connection::beat);
     }
 
+    /// Why records can be lost that shims which are gone told of; none of none.
+    pub fn causes(&self) -> impl Iterator<Item = &'static str> {
+        let all = Loss::ALL.into_iter().filter(|&cause| cause != Loss::UNFINISHED);
+        let all = all.map(Loss::describe).chain([NOT_UNDERSTOOD]);
+        all.filter(|_| self.gone > 0)
+    }
+
     /// Frames that full rings dropped.
     pub fn dropped(&self) -> u64 {
-        self.connections.iter().map(|connection| connection.dropped().0).sum()
+        let dropped = self.connections.iter().map(|connection| connection.dropped().0);
+        dropped.fold(self.dropped, u64::saturating_add)
     }
 
     /// Records every frame that is there; `on_call` is told the ids of calls.
@@ -141,9 +268,4 @@ impl Shims {
             });
         }
     }
-}
-
-/// Where the ids of the calls of the `index`-th shared memory begin.
-fn first_call_id(index: usize) -> u64 {
-    FIRST_ID + ((index as u64) << ID_BITS)
 }

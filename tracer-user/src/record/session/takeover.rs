@@ -58,17 +58,4 @@ impl Session {
         }
         Ok(())
     }
-
-    /// A notice of functions that no probe reaches cheaply, and that no shim recorded either.
-    pub(super) fn left_to_nobody(&self) -> Option<String> {
-        let alone = |pid: u32, target: &Target| {
-            let by_probes = !target.calls_by_shim && self.recorder.saw_hsa_by_probes(pid);
-            by_probes && target.left_to_shim > 0
-        };
-        let (pid, target) = self.processes.iter().find(|&(pid, target)| alone(pid, target))?;
-        let count = target.left_to_shim;
-        Some(format!(
-            "process {pid}: no shim recorded HSA calls there, and {count} functions can be probed only at 16 µs a call: they were left out; --allow-slow includes them"
-        ))
-    }
 }

@@ -1,7 +1,7 @@
 //! Looking out for ROCm processes, those of `record -a`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     time::{Duration, Instant},
 };
 
@@ -15,6 +15,8 @@ const YOUTH: Duration = Duration::from_secs(5);
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// A round costs at most this part of the time.
 const ROUND_SHARE: u32 = 50;
+/// A part of a round does, which the rest is to follow.
+const PART_SHARE: u32 = 10;
 
 /// What has been looked at.
 pub struct Watch {
@@ -60,6 +62,8 @@ impl Watch {
         }
         if now >= self.next_round {
             found = discover::process_ids();
+            let there: HashSet<u32> = found.iter().copied().collect();
+            self.refused.retain(|pid, _| there.contains(pid));
         }
         // Everybody has their turn, whatever others have mapped.
         found.sort_unstable();
@@ -68,15 +72,19 @@ impl Watch {
         found
     }
 
-    /// A look that began at `began` has ended. It was a round if that was due then; `left`: the process that
-    /// it did not come to, which is the first the next time.
-    pub fn looked(&mut self, began: Instant, left: Option<u32>) {
-        let took = began.elapsed();
+    /// A look that began at `began` ended at `ended`. It was a round if that was due then; `left`: the process
+    /// that it did not come to, which is the first the next time.
+    pub fn looked(&mut self, began: Instant, ended: Instant, left: Option<u32>) {
+        let took = ended - began;
         self.next_looked = left.unwrap_or(self.next_looked);
         // As much time is for everything else.
-        self.next_young = self.next_young.max(Instant::now() + took);
+        self.next_young = self.next_young.max(ended + took);
         if began >= self.next_round {
-            self.next_round = Instant::now() + ROUND_INTERVAL.max(took * ROUND_SHARE);
+            let pause = match left {
+                Some(_) => took * PART_SHARE,
+                None => ROUND_INTERVAL.max(took * ROUND_SHARE),
+            };
+            self.next_round = ended + pause;
         }
     }
 
@@ -112,5 +120,18 @@ mod tests {
         }
         watch.next_looked = 4;
         assert_eq!(watch.candidates(Instant::now()), [5, 9, 3]);
+    }
+
+    #[test]
+    fn a_round_that_was_cut_goes_on_soon() {
+        let mut watch = Watch::new();
+        let began = Instant::now();
+        assert!(watch.candidates(began).contains(&std::process::id()));
+        let ended = began + Duration::from_millis(20);
+        watch.looked(began, ended, Some(7));
+        assert_eq!((watch.next_looked, watch.next_round), (7, ended + 10 * (ended - began)));
+        let (began, ended) = (watch.next_round, watch.next_round + Duration::from_millis(20));
+        watch.looked(began, ended, None);
+        assert_eq!(watch.next_round, ended + ROUND_INTERVAL);
     }
 }
