@@ -1,11 +1,11 @@
 //! Attaching: to the held command, to running processes, to one library after the other.
 
-use std::{ffi::OsStr, sync::Arc};
+use std::{ffi::OsStr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tracer_common::calls::tables;
 
-use super::Session;
+use super::{Session, injections::Occasion};
 use crate::{
     clock,
     discover::{self, DiscoverError, Ended, FileId, Inside, Library, Subject},
@@ -58,6 +58,13 @@ impl Session {
                 errors.push((pid, error));
             }
         }
+        while self.injections.are_any() {
+            let failures = self.go_on(Duration::from_millis(1))?;
+            for (subject, error) in failures {
+                self.let_go(subject.pid());
+                errors.push((subject.pid(), error));
+            }
+        }
         if errors.len() == count
             && let Some((_, error)) = errors.drain(..).next()
         {
@@ -75,12 +82,17 @@ impl Session {
         let pid = subject.pid();
         let attached = self.try_attach_running(subject);
         if attached.is_err() {
-            self.processes.remove(pid);
-            self.probes.forget(pid);
+            self.let_go(pid);
         }
         // The shims of others have gone on writing.
         self.shims.drain(&mut self.recorder, |_| {})?;
         attached
+    }
+
+    /// Process `pid` is not traced after all.
+    pub(super) fn let_go(&mut self, pid: u32) {
+        self.processes.remove(pid);
+        self.probes.forget(pid);
     }
 
     fn try_attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
@@ -103,7 +115,7 @@ impl Session {
                 inside.waiting, inside.running
             ));
         }
-        self.give_shim(pid)?;
+        self.give_shim(pid, Occasion::Attaching);
         self.see_from_outside(pid, &libraries);
         subject.by_number(Ok::<_, Ended>).map(drop).context("it exited while attaching")
     }
@@ -138,7 +150,8 @@ impl Session {
 
     pub(super) fn attach_site(&mut self, pid: u32) -> anyhow::Result<()> {
         if let (Some(shim), Some(target)) = (self.shims.shim(), self.processes.get_mut(pid)) {
-            target.dispatch_site = Some(self.probes.place_site(&target.subject, shim)?);
+            let site = self.probes.place_site(&target.subject, &shim.path, shim.site_offset)?;
+            target.dispatch_site = Some(site);
         }
         Ok(())
     }

@@ -7,12 +7,23 @@ use tracer_common::bpf::{
 };
 use zerocopy::FromBytes as _;
 
-use super::Session;
+use super::{Session, gpu::Failure};
 
 impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
-        let records = self.probes.take(timeout)?;
+        for (subject, error) in self.go_on(timeout)? {
+            self.let_go(subject.pid());
+            self.give_up(&subject, &error);
+        }
+        Ok(())
+    }
+
+    /// The same. Processes that are not traced, since they cannot have the shim that was insisted on.
+    pub(super) fn go_on(&mut self, timeout: Duration) -> anyhow::Result<Vec<Failure>> {
+        // Threads that put shims into processes wait for answers.
+        let soon = if self.injections.are_any() { Duration::from_millis(1) } else { timeout };
+        let records = self.probes.take(soon.min(timeout))?;
         self.shims.look(|pid| self.processes.has_ended(pid));
         // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
         // also because of calls, which wait for records of calls around them.
@@ -24,6 +35,7 @@ impl Session {
         self.ask_for_calls();
         self.take_over();
         self.shims.beat();
+        let failures = self.go_on_injecting()?;
         let now = Instant::now();
         if self.pace.is_due(now) {
             self.recorder.tick()?;
@@ -33,7 +45,8 @@ impl Session {
             self.pace.scanned(now, Instant::now(), scan);
         }
         self.look_out(now)?;
-        Ok(self.recorder.write(now)?)
+        self.recorder.write(now)?;
+        Ok(failures)
     }
 
     /// Takes everything that is there.

@@ -33,6 +33,7 @@ impl Session {
         status: Option<ExitStatus>,
     ) -> anyhow::Result<ExitCode> {
         (self.ending, self.watch) = (true, None);
+        self.let_injections_end()?;
         let living = self.processes.iter_mut().map(|(_, target)| target);
         for target in living.filter(|t| t.info.detached_ns == 0 && t.is_alive()) {
             target.info.detached_ns = clock::now_ns();

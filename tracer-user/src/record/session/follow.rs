@@ -9,6 +9,7 @@ use tracer_common::bpf::{LifeRecord, kind};
 
 use super::{
     Session,
+    injections::Occasion,
     pace::{SCAN_INTERVAL, Scan},
 };
 use crate::{
@@ -60,6 +61,7 @@ impl Session {
         self.recorder.process(pid, target.info.clone());
         self.shims.drain(&mut self.recorder, |_| {})?;
         self.shims.of(pid).for_each(|connection| connection.ended_at(time_ns));
+        self.injections.executed(pid, time_ns);
         self.end_outside(pid)?;
         self.recorder.executed(pid, time_ns)?;
         // A failure is that process's alone: it may be gone.
@@ -135,12 +137,8 @@ impl Session {
         let Some(target) = self.processes.get_mut(pid) else { return };
         if target.tier == Tier::Unused {
             target.tier = Tier::Waiting;
-            match self.give_shim(pid) {
-                Ok(()) => {
-                    self.following.has_late_shim(pid);
-                }
-                Err(error) => self.recorder.notice(&format!("{error:#}")),
-            }
+            self.following.has_late_shim(pid);
+            self.give_shim(pid, Occasion::Later);
         }
     }
 
@@ -187,11 +185,8 @@ impl Session {
                     }
                 }
             }
-            if uses_gpu
-                && self.processes.get(pid).is_some_and(|target| target.tier == Tier::Waiting)
-                && let Err(error) = self.give_shim(pid)
-            {
-                self.recorder.notice(&format!("{error:#}"));
+            if uses_gpu {
+                self.give_shim(pid, Occasion::Later);
             }
         }
         for pid in self.outside.pids() {

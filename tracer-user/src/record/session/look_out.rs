@@ -44,11 +44,16 @@ impl Session {
             watch.refuse(&subject);
             return;
         }
-        if let Err(error) = self.attach_running(Arc::clone(&subject))
-            && subject.is_alive()
-        {
+        if let Err(error) = self.attach_running(Arc::clone(&subject)) {
+            self.give_up(&subject, &error);
+        }
+    }
+
+    /// A process that nobody named is not traced.
+    pub(super) fn give_up(&mut self, subject: &Subject, error: &anyhow::Error) {
+        if subject.is_alive() {
             if let Some(watch) = &mut self.watch {
-                watch.refuse(&subject);
+                watch.refuse(subject);
             }
             self.recorder.notice(&format!("process {} is not traced: {error:#}", subject.pid()));
         }

@@ -2,7 +2,7 @@
 //!
 //! * [`processes`]: who is traced, the registry;
 //! * [`probes`] and [`plans`]: what the kernel tells of them, and what is asked of it;
-//! * [`shims`], and [`crate::outside`]: the sources of GPU work;
+//! * [`shims`], and [`crate::outside`]: the sources of GPU work; [`injections`]: shims on their way;
 //! * [`following`] and [`departed`]: what is to be said at the end;
 //! * [`recorder`]: what all of this is joined and written by;
 //! * the other modules: what is done with these, step by step.
@@ -16,6 +16,7 @@ mod finish;
 mod follow;
 mod following;
 mod gpu;
+mod injections;
 mod look_out;
 mod outside;
 mod pace;
@@ -41,6 +42,7 @@ use crate::{
 use departed::Departed;
 use descriptors::Descriptors;
 use following::Following;
+use injections::Injections;
 use pace::Pace;
 use plans::Plans;
 use probes::Probes;
@@ -55,6 +57,7 @@ pub struct Session {
     probes: Probes,
     plans: Plans,
     shims: Shims,
+    injections: Injections,
     outside: Outside,
     recorder: Recorder,
     following: Following,
@@ -85,6 +88,7 @@ impl Session {
             probes,
             plans,
             shims,
+            injections: Injections::default(),
             outside: Outside::default(),
             recorder: Recorder::new(options.join, trace),
             following: Following::new(!options.no_follow),

@@ -1,14 +1,13 @@
 //! The kernel's side of a recording: the BPF programs, the probes that run them, and what they record.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
-use tracer_common::bpf::{ApiRecord, phase};
+use tracer_common::bpf::{ApiRecord, Loss, phase};
 
 use crate::{
     discover::Subject,
     probe::{Attachment, Follow, Method, ProbeError, Programs, Reader, Settings, Site},
     record::{options::Options, select::Doorbells, target::Planned},
-    shim::Shim,
 };
 
 /// The programs, loaded.
@@ -78,16 +77,14 @@ impl Probes {
         placed
     }
 
-    /// Probes the dispatch site of the shim that a process will load.
-    pub fn place_site(&self, subject: &Subject, shim: &Shim) -> anyhow::Result<Attachment> {
-        subject.by_number(|pid| {
-            Ok(self.programs.attach_dispatch_site(pid, &shim.path, shim.site_offset)?)
-        })
-    }
-
-    /// The programs, to probe the dispatch site of a shim that is in a process.
-    pub fn programs(&self) -> &Programs {
-        &self.programs
+    /// Probes the dispatch site of a process's shim: an offset in its file.
+    pub fn place_site(
+        &self,
+        subject: &Subject,
+        file: &Path,
+        offset: u64,
+    ) -> anyhow::Result<Attachment> {
+        subject.by_number(|pid| Ok(self.programs.attach_dispatch_site(pid, file, offset)?))
     }
 
     /// Probes where a process rings doorbells.
@@ -159,7 +156,7 @@ impl Probes {
     }
 
     /// What the programs could not record, by cause.
-    pub fn losses(&self) -> Result<[u64; tracer_common::bpf::Loss::COUNT], ProbeError> {
+    pub fn losses(&self) -> Result<[u64; Loss::COUNT], ProbeError> {
         self.programs.losses()
     }
 }
