@@ -31,6 +31,7 @@ impl Session {
             if self.shims.shim().is_some() { Tier::AtStart } else { self.tier_without_shim() };
         // It is a child of ours, and waits.
         self.add_target(Arc::new(Subject::open(pid)?), command.to_owned(), tier)?;
+        self.probes.track(pid)?;
         self.see_from_outside(pid, &candidates);
         self.attach_all(pid, candidates)?;
         self.attach_site(pid)
@@ -101,6 +102,7 @@ impl Session {
         let tier =
             if self.shims.shim().is_some() { Tier::Waiting } else { self.tier_without_shim() };
         self.add_target(Arc::clone(&subject), info.command, tier)?;
+        self.probes.track(pid)?;
         let libraries = subject.by_number(discover::libraries)?;
         if libraries.is_empty() {
             self.recorder.notice(&format!(
@@ -127,7 +129,8 @@ impl Session {
         }
     }
 
-    /// Begins to trace a process, which may have the number of one that has ended.
+    /// Adds a process, which may have the number of one that has ended. An error is not this process's: the
+    /// recording cannot go on.
     pub(super) fn add_target(
         &mut self,
         subject: Arc<Subject>,
@@ -145,7 +148,7 @@ impl Session {
         let target = Target::new(subject, command, clock::now_ns(), tier);
         self.recorder.process(pid, target.info.clone());
         self.processes.insert(target);
-        Ok(self.probes.track(pid)?)
+        Ok(())
     }
 
     pub(super) fn attach_site(&mut self, pid: u32) -> anyhow::Result<()> {

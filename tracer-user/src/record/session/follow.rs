@@ -104,15 +104,7 @@ impl Session {
             return Ok(());
         };
         self.add_target(Arc::clone(&subject), command, tier)?;
-        let attached = match planned.iter().all(|planned| planned.check().is_ok()) {
-            true => planned.into_iter().try_for_each(|p| self.attach_planned(child, p)),
-            // Files have changed since: what it maps is planned anew.
-            false => subject
-                .by_number(discover::libraries)
-                .map_err(anyhow::Error::from)
-                .and_then(|libraries| self.attach_all(child, libraries)),
-        }
-        .and_then(|()| self.attach_site(child));
+        let attached = self.attach_child(&subject, planned);
         if pause.is_none() {
             stopped_ns = clock::now_ns();
         }
@@ -129,6 +121,19 @@ impl Session {
             self.following.was_late(late);
         }
         Ok(())
+    }
+
+    /// Places a child's probes, those of its parent if nothing has changed.
+    fn attach_child(&mut self, child: &Subject, planned: Vec<Arc<Planned>>) -> anyhow::Result<()> {
+        let pid = child.pid();
+        self.probes.track(pid)?;
+        if planned.iter().all(|planned| planned.check().is_ok()) {
+            planned.into_iter().try_for_each(|planned| self.attach_planned(pid, planned))?;
+        } else {
+            // Files have changed since: what it maps is planned anew.
+            self.attach_all(pid, child.by_number(discover::libraries)?)?;
+        }
+        self.attach_site(pid)
     }
 
     /// A thread calls ROCm for the first time. A forked child gets the shim by then: most never do, or
