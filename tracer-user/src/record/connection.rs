@@ -308,7 +308,37 @@ impl Threads {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use tracer_common::shim::{Layout, Loss};
+
     use super::*;
+
+    /// The same path leads to another memory, and who has the old one still writes to that alone.
+    #[test]
+    fn a_memory_that_is_offered_anew_is_another() {
+        let layout = Layout { rings: 1, ring_bytes: 4096 };
+        let relief = Relief::start().unwrap();
+        let name = fs::File::open("/dev/null").unwrap().into();
+        let offer = |name| Connection::offered(Memory::create(layout).unwrap(), name, &relief);
+        let mut old = offer(name).unwrap();
+        let path = old.path().unwrap();
+        let inode = |path| fs::metadata(path).unwrap().ino();
+        let theirs = fs::File::options().write(true).open(&path).unwrap();
+        let first = inode(&path);
+        assert!(old.is_free() && old.process().is_none());
+        old.memory().word(control::PID).store(7, Ordering::Relaxed);
+        assert!(!old.is_free() && old.pid() == Some(7));
+        old.ended();
+        old.release();
+        let new = offer(old.into_name().unwrap()).unwrap();
+        assert_eq!(new.path(), Some(path.clone()), "the environment names it");
+        assert_ne!(inode(&path), first);
+        let losses = 8 * control::LOSSES as u64;
+        std::os::unix::fs::FileExt::write_all_at(&theirs, &[0xff; 8], losses).unwrap();
+        assert_eq!(new.memory().losses(), [0; Loss::COUNT]);
+        assert!(new.is_free());
+    }
 
     #[test]
     fn threads_of_this_namespace_need_no_translation() {

@@ -72,9 +72,7 @@ impl Session {
         }
         notices.extend(self.departed.left_to_nobody);
         notices.extend(self.following.notices());
-        for text in &notices {
-            self.recorder.note(text);
-        }
+        self.recorder.last_notices(&mut notices);
         self.recorder.finish()?;
         report.print(&notices);
         hand_over(self.probes.close())?;

@@ -126,7 +126,7 @@ impl Plans {
         if !selected.slow.is_empty() {
             let count = selected.slow.len();
             tracing::info!("{path}: left out, since slow: {}", selected.slow.join(", "));
-            recorder.note(&format!(
+            recorder.write_notice(&format!(
                 "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
             ));
         }
@@ -139,7 +139,7 @@ impl Plans {
         }
         if !selected.impossible.is_empty() {
             let names = selected.impossible.join(", ");
-            recorder.note(&format!("{path}: the kernel allows no probe at {names}"));
+            recorder.write_notice(&format!("{path}: the kernel allows no probe at {names}"));
         }
         Ok(Planned {
             path: library.path.clone(),

@@ -2,7 +2,7 @@
 //! written.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
     time::{Duration, Instant},
 };
@@ -16,12 +16,14 @@ use crate::{
     clock, discover,
     join::{Counts, Joiner, Mode},
     shim::Frame,
-    trace::{TraceError, Writer, model::Process},
+    trace::{TraceError, Writer, limits::MAX_NOTICES, model::Process},
 };
 
 /// How often chunks are written.
 const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Notices while a recording goes on; the rest of the room is for those of its end.
+const MOST_NOTICES: usize = MAX_NOTICES - 50;
 /// Threads that are remembered whether they are there or not.
 const FEW_THREADS: usize = 4096;
 
@@ -30,9 +32,27 @@ pub struct Recorder {
     joiner: Joiner,
     trace: Writer,
     threads: Threads,
+    notices: Notices,
     /// Losses by cause, of all processes.
     losses: BTreeMap<String, u64>,
     last_chunk: Instant,
+}
+
+/// What was noticed: as much as people read, and the trace has room for.
+#[derive(Default)]
+struct Notices {
+    texts: BTreeSet<String>,
+    /// How many more there were.
+    more: u64,
+}
+
+/// Whether a notice is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Taken {
+    New,
+    Known,
+    /// There are too many; with the first such that is to be said.
+    TooMany,
 }
 
 /// The threads that were seen, and their processes.
@@ -47,7 +67,8 @@ impl Recorder {
     pub fn new(mode: Mode, trace: Writer) -> Self {
         let threads = Threads { known: HashMap::new(), most: FEW_THREADS };
         let (joiner, losses) = (Joiner::new(mode), BTreeMap::new());
-        Self { joiner, trace, threads, losses, last_chunk: Instant::now() }
+        let notices = Notices::default();
+        Self { joiner, trace, threads, notices, losses, last_chunk: Instant::now() }
     }
 
     /// A call, as probes saw it.
@@ -167,13 +188,36 @@ impl Recorder {
 
     /// Says something, and writes it into the trace.
     pub fn notice(&mut self, text: &str) {
-        tracing::warn!("{text}");
+        match self.note(text) {
+            Taken::New | Taken::Known => tracing::warn!("{text}"),
+            Taken::TooMany if self.notices.more == 1 => {
+                tracing::warn!("there are more notices; they are counted, and said no more");
+            }
+            Taken::TooMany => {}
+        }
+    }
+
+    /// Writes a notice into the trace, if that has room for it.
+    fn note(&mut self, text: &str) -> Taken {
+        let taken = self.notices.take(text);
+        if taken == Taken::New {
+            self.trace.notice(text);
+        }
+        taken
+    }
+
+    /// Writes a notice into the trace, and says nothing.
+    pub fn write_notice(&mut self, text: &str) {
         self.note(text);
     }
 
-    /// Writes something that the user should know into the trace alone.
-    pub fn note(&mut self, text: &str) {
-        self.trace.notice(text);
+    /// Writes what is said at the end, for which there is always room, and says how many notices were not
+    /// written; which is said too.
+    pub fn last_notices(&mut self, notices: &mut Vec<String>) {
+        if self.notices.more > 0 {
+            notices.push(format!("{} more notices are not in the trace", self.notices.more));
+        }
+        notices.iter().for_each(|text| self.trace.notice(text));
     }
 
     /// Adds to the losses of a process, 0: of no certain one.
@@ -205,6 +249,20 @@ impl Recorder {
     }
 }
 
+impl Notices {
+    fn take(&mut self, text: &str) -> Taken {
+        if self.texts.contains(text) {
+            return Taken::Known;
+        }
+        if self.texts.len() >= MOST_NOTICES {
+            self.more += 1;
+            return Taken::TooMany;
+        }
+        self.texts.insert(text.to_owned());
+        Taken::New
+    }
+}
+
 impl Threads {
     /// Names a thread that was not seen before.
     fn see(&mut self, trace: &mut Writer, pid: u32, tid: u32) {
@@ -227,7 +285,7 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock, trace::model::Metadata};
+    use crate::trace::{Trace, model::Metadata};
 
     fn recorder(directory: &Path) -> Recorder {
         let metadata = Metadata {
@@ -256,6 +314,30 @@ mod tests {
         assert_eq!(recorder.threads.known.get(&own), Some(&own), "it lives");
         recorder.ended(own).unwrap();
         assert!(recorder.threads.known.is_empty());
+    }
+
+    /// The reader finds as many as there is room for, those of the end, and how many more there were.
+    #[test]
+    fn too_many_notices_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(directory.path());
+        for number in 0..MAX_NOTICES + 20 {
+            recorder.notice(&format!("notice {number}"));
+            recorder.notice("again and again");
+        }
+        let mut last = vec!["the end".to_owned()];
+        recorder.last_notices(&mut last);
+        let left_out = MAX_NOTICES + 21 - MOST_NOTICES;
+        assert_eq!(
+            last,
+            ["the end".to_owned(), format!("{left_out} more notices are not in the trace")]
+        );
+        recorder.finish().unwrap();
+        let trace = Trace::open(&directory.path().join("test.rtrace")).unwrap();
+        let reading = trace.for_each_event(|_| Ok::<_, std::convert::Infallible>(())).unwrap();
+        let notices = &reading.tables.notices;
+        assert_eq!(notices.len(), MOST_NOTICES + 2);
+        assert!(last.iter().all(|text| notices.contains(text)), "{notices:?}");
     }
 
     #[test]
