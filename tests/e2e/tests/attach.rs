@@ -160,22 +160,45 @@ fn root_attach_to_many_reads_the_first_meanwhile() {
     }
 }
 
+/// One that runs already, two that start when those before have ended, and two at once, all of which map
+/// the same libraries.
 #[test]
 fn root_attach_to_all_that_run_and_that_start() {
     let scene = Scene::default();
-    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
-    let recording = scene.record(&["-a"]).spawn().expect("roctap");
-    let seen = |pid| {
-        let trace = scene.trace_so_far();
-        trace.is_some_and(|trace| trace.dispatches.iter().any(|d| d.process_id == pid))
+    let scenes = [(); 5].map(|()| Scene::default());
+    let start = |own: &Scene| Running::start(own.command(app("loop")).args(["0", "1", "1000"]));
+    let recorded = |target: &Running| {
+        let pid = target.pid();
+        wait_until("it is recorded", || {
+            let trace = scene.trace_so_far();
+            trace.is_some_and(|trace| {
+                let trace = trace.only(pid);
+                let hsa = |call: &ApiCall| trace.function(call).starts_with("hsa_");
+                !trace.dispatches.is_empty() && trace.calls.iter().any(hsa)
+            })
+        });
+        pid
     };
-    wait_until("what runs is recorded", || seen(target.pid()));
-    let later = Scene::default();
-    let second = Running::start(later.command(app("loop")).args(["0", "1", "1000"]));
-    wait_until("what starts is recorded", || seen(second.pid()));
-    interrupt(recording).expect(0);
-    finish(target);
-    finish(second);
+    let [first, second, third, others @ ..] = &scenes;
+    let target = start(first);
+    let recording = scene.record(&["-a", "--api", "hip,hsa"]).spawn().expect("roctap");
+    let mut pids = vec![recorded(&target)];
+    finish_quietly(target);
+    for own in [second, third] {
+        let target = start(own);
+        pids.push(recorded(&target));
+        finish_quietly(target);
+    }
+    let targets = others.each_ref().map(start);
+    pids.extend(targets.each_ref().map(recorded));
+    targets.into_iter().for_each(finish_quietly);
+    let ran = interrupt(recording).expect(0);
+    assert!(!ran.stderr.contains("not traced"), "{ran:#?}");
+    for (own, pid) in scenes.iter().zip(pids) {
+        let trace = scene.trace().only(pid);
+        expect_no_holes(&trace, &own.true_dispatches());
+        expect_joined(&trace, pid);
+    }
 }
 
 #[test]

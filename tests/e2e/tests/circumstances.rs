@@ -46,7 +46,8 @@ fn root_names_that_are_no_text() {
     let expect = |path: &Path, trace: &Recorded, pid: u32| {
         assert!(trace.calls.len() > 10 && !trace.dispatches.is_empty());
         assert!(trace.tables().processes[&pid].command.contains(r"caf\xe9/lo\xffp 0"));
-        let command = Trace::open(path).expect("trace").metadata().expect("metadata").command.clone();
+        let command =
+            Trace::open(path).expect("trace").metadata().expect("metadata").command.clone();
         assert!(command.contains(r"caf\xe9/roctap record"), "{command}");
     };
 

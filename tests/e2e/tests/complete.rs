@@ -155,16 +155,32 @@ fn root_children_are_followed_with_their_gpu_work() {
     assert_eq!(trace.tables().processes.len(), 2);
 }
 
-/// The parent uses no GPU; its children find the shim in the environment that is theirs too.
+/// The parent uses no GPU; its children, one after the other, find the shim in the environment that is
+/// theirs too, and a shared memory: there are fewer than children, and more than ever live.
 #[test]
 fn root_forked_workers_are_followed_with_their_gpu_work() {
     let scene = Scene::default();
-    let ran = scene.record_app(&[], "workers", &["3", "50"]).expect(0);
+    let ran = scene.record_app(&["--processes", "4"], "workers", &["12", "50"]).expect(0);
     let trace = scene.trace();
     trace.expect_complete();
     let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
     assert_eq!(work.count() as u64, ran.launches()["worker_kernel"]);
-    assert_eq!(trace.tables().processes.len(), 4);
+    assert_eq!(trace.tables().processes.len(), 13);
+}
+
+/// The parent has the one shared memory as long as its child lives.
+#[test]
+fn root_more_processes_at_once_than_there_are_memories() {
+    let scene = Scene::default();
+    let child = e2e::app("storm").display().to_string();
+    let ran = scene.record_app(&["--processes", "1"], "fork_exec", &[&child, "1", "1", "20"]);
+    let ran = ran.expect(3);
+    ran.complains(&["none was recorded", "--processes"]);
+    let trace = scene.trace();
+    let parents = trace.dispatches.iter().filter(|d| trace.kernel(d) == "parent_kernel").count();
+    assert_eq!(parents as u64, ran.launches()["parent_kernel"]);
+    let tiers = trace.tables().processes.values().map(|process| &process.gpu_tier);
+    assert_eq!(tiers.filter(|tier| tier.contains("--processes")).count(), 1);
 }
 
 #[test]

@@ -72,8 +72,8 @@ impl Joiner {
 
     /// What has been joined.
     pub fn counts(&self) -> Counts {
-        let left_out = self.processes.values().map(|process| process.inventory.left_out).sum();
-        Counts { left_out, ..self.counts }
+        let living = self.processes.values().map(|process| process.inventory.left_out);
+        Counts { left_out: self.counts.left_out + living.sum::<u64>(), ..self.counts }
     }
 
     fn process(&mut self, pid: u32) -> &mut ProcessState {
@@ -149,6 +149,19 @@ impl Joiner {
             |operation| operation.enqueue_ns().is_some_and(|ns| ns < time_ns),
             &mut output,
         )
+    }
+
+    /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
+    ///
+    /// # Errors
+    ///
+    /// When the sink takes no more.
+    pub fn ended<S: RecordSink>(&mut self, pid: u32, sink: &mut S) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
+        process.write_all(|_| true, &mut output)?;
+        self.counts.left_out += process.inventory.left_out;
+        self.processes.remove(&pid);
+        Ok(())
     }
 
     /// An API call from BPF.

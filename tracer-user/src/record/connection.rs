@@ -2,15 +2,18 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
     fs,
     ops::Range,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
 
+use rustix::io::DupFlags;
 use tracer_common::{
     calls::Call,
-    shim::{control, state},
+    shim::{Loss, control, state},
 };
 
 use crate::{
@@ -18,61 +21,117 @@ use crate::{
     shim::{Frame, Memory, Reader, Relief},
 };
 
+/// Why records are lost that were there.
+pub const NOT_UNDERSTOOD: &str = "shim records: not understood";
+
 /// A shared memory that a shim writes to, or will.
 pub struct Connection {
     reader: Reader,
-    /// The process that it was handed to; none: whichever claims it.
-    handed_to: Option<u32>,
+    of: Of,
     threads: Option<Threads>,
     /// The ids that it gives to calls.
     call_ids: Range<u64>,
     /// When it was seen claimed, ns of CLOCK_BOOTTIME.
     seen_ns: Option<u64>,
-    /// The program that claimed it is gone.
-    ended: bool,
-    /// What was dropped, when its rings are gone.
-    dropped: Option<(u64, u64)>,
+    /// The program that claimed it is gone, and writes no more; what it wrote before may be unread.
+    over: Option<Over>,
     /// That its shim records HSA calls was seen.
     calls_taken: bool,
 }
 
+/// Whose a memory is.
+enum Of {
+    /// The process that it was handed to.
+    HandedTo(u32),
+    /// Whichever claims it, by this descriptor's number, which its environment has.
+    WhoeverClaims(OwnedFd),
+}
+
+/// How a program has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// With its process.
+    Ended,
+    /// By the execution of another one.
+    Executed,
+}
+
+/// What a memory tells beside its records.
+pub struct Account {
+    /// What was not recorded, by cause.
+    pub losses: Vec<(&'static str, u64)>,
+    /// By how much its GPU times can be off, ns; none of a shim that knew no tables.
+    pub clock_error_ns: Option<u64>,
+}
+
 impl Connection {
-    /// A memory that the first process to claim it has, whose calls get these ids.
-    pub fn open(memory: Memory, call_ids: Range<u64>, relief: &Relief) -> Self {
-        let reader = Reader::new(memory);
-        relief.watch(&reader);
-        Self {
-            reader,
-            handed_to: None,
-            threads: None,
-            call_ids,
-            seen_ns: None,
-            ended: false,
-            dropped: None,
-            calls_taken: false,
+    /// A memory that the first process to claim it has. It is found by the number of `name`, a descriptor
+    /// that is made the memory's.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor, when it cannot be.
+    pub fn offered(
+        memory: Memory,
+        call_ids: Range<u64>,
+        mut name: OwnedFd,
+        relief: &Relief,
+    ) -> Result<Self, OwnedFd> {
+        // At once: whoever opens it finds the one memory or the other.
+        match rustix::io::dup3(memory.descriptor(), &mut name, DupFlags::CLOEXEC) {
+            Ok(()) => Ok(Self::new(memory, call_ids, Of::WhoeverClaims(name), None, relief)),
+            Err(_) => Err(name),
         }
     }
 
     /// A memory that was handed to process `pid`.
     pub fn to(pid: u32, memory: Memory, call_ids: Range<u64>, relief: &Relief) -> Self {
-        let threads = Threads::of(pid);
-        Self { handed_to: Some(pid), threads, ..Self::open(memory, call_ids, relief) }
+        Self::new(memory, call_ids, Of::HandedTo(pid), Threads::of(pid), relief)
+    }
+
+    fn new(
+        memory: Memory,
+        call_ids: Range<u64>,
+        of: Of,
+        threads: Option<Threads>,
+        relief: &Relief,
+    ) -> Self {
+        let reader = Reader::new(memory);
+        relief.watch(&reader);
+        Self { reader, of, threads, call_ids, seen_ns: None, over: None, calls_taken: false }
+    }
+
+    /// The path by which processes that may look into this one find an offered memory.
+    pub fn path(&self) -> Option<OsString> {
+        let Of::WhoeverClaims(name) = &self.of else { return None };
+        Some(format!("/proc/{}/fd/{}", std::process::id(), name.as_raw_fd()).into())
+    }
+
+    /// The descriptor by which it was found: the next memory is offered by that.
+    pub fn into_name(self) -> Option<OwnedFd> {
+        match self.of {
+            Of::WhoeverClaims(name) => Some(name),
+            Of::HandedTo(_) => None,
+        }
+    }
+
+    /// Whether any process can have it still.
+    pub fn is_free(&self) -> bool {
+        matches!(self.of, Of::WhoeverClaims(_)) && self.memory().owner().is_none()
     }
 
     /// The process that has claimed the memory.
     pub fn process(&self) -> Option<u32> {
         let claimed = self.memory().owner()?;
-        Some(self.handed_to.unwrap_or(claimed))
+        match self.of {
+            Of::HandedTo(pid) => Some(pid),
+            Of::WhoeverClaims(_) => Some(claimed),
+        }
     }
 
     /// The same, as long as it runs the program that claimed it.
     pub fn pid(&self) -> Option<u32> {
-        self.process().filter(|_| !self.ended)
-    }
-
-    /// Whether the program that process `pid` runs has claimed it, or the last that it ran.
-    pub fn is_last_of(&self, pid: u32) -> bool {
-        self.process() == Some(pid) && (!self.ended || self.dropped.is_some())
+        self.process().filter(|_| self.over != Some(Over::Executed))
     }
 
     /// The ids that its shim gives to calls, if it keeps to what was asked of it.
@@ -85,21 +144,40 @@ impl Connection {
         self.reader.memory()
     }
 
-    /// The process executed another program at `time_ns`. The memory is the new one's if it was
-    /// claimed later.
+    /// The process executed another program at `time_ns`, and all that the old one wrote was read. The
+    /// memory is the new one's if it was claimed later.
     pub fn ended_at(&mut self, time_ns: u64) {
-        self.ended = self.seen_ns.is_some_and(|seen| seen < time_ns);
-        if self.ended {
+        if self.seen_ns.is_some_and(|seen| seen < time_ns) {
+            self.over = Some(Over::Executed);
             self.reader.close();
         }
     }
 
-    /// The process has ended, and all that it wrote was read.
-    pub fn end(&mut self) {
-        self.dropped = Some(self.dropped());
-        self.ended = true;
+    /// The process has ended: what is drained after this is all that it wrote.
+    pub fn ended(&mut self) {
+        self.over.get_or_insert(Over::Ended);
+    }
+
+    /// How its program has ended, if it has.
+    pub fn over(&self) -> Option<Over> {
+        self.over
+    }
+
+    /// Gives its pages back, which others may have mapped still: forked children of the process.
+    pub fn release(&mut self) {
         self.reader.close();
         self.memory().release();
+    }
+
+    /// What it tells beside its records.
+    pub fn account(&self) -> Account {
+        let causes = Loss::ALL.into_iter().zip(self.memory().losses());
+        // What the shim saw unfinished is in the trace, and counted by the join.
+        let causes = causes.filter(|&(cause, _)| cause != Loss::UNFINISHED);
+        let mut losses: Vec<_> = causes.map(|(cause, count)| (cause.describe(), count)).collect();
+        losses.push((NOT_UNDERSTOOD, self.dropped().1));
+        let error = self.memory().word(control::CLOCK_ERROR_NS).load(Ordering::Relaxed);
+        Account { losses, clock_error_ns: (!self.memory().is_unsupported()).then_some(error) }
     }
 
     /// Tells the shim that it is being read.
@@ -171,7 +249,7 @@ impl Connection {
 
     /// Frames that were dropped by full rings, and frames that could not be understood.
     pub fn dropped(&self) -> (u64, u64) {
-        self.dropped.unwrap_or_else(|| self.reader.dropped())
+        self.reader.dropped()
     }
 }
 
@@ -249,7 +327,38 @@ impl Threads {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use tracer_common::shim::{Layout, Loss};
+
     use super::*;
+
+    /// The same path leads to another memory, and who has the old one still writes to that alone.
+    #[test]
+    fn a_memory_that_is_offered_anew_is_another() {
+        let layout = Layout { rings: 1, ring_bytes: 4096 };
+        let relief = Relief::default();
+        let name = fs::File::open("/dev/null").unwrap().into();
+        let offer =
+            |name| Connection::offered(Memory::create(layout).unwrap(), 0..1, name, &relief);
+        let mut old = offer(name).unwrap();
+        let path = old.path().unwrap();
+        let inode = |path| fs::metadata(path).unwrap().ino();
+        let theirs = fs::File::options().write(true).open(&path).unwrap();
+        let first = inode(&path);
+        assert!(old.is_free() && old.process().is_none());
+        old.memory().word(control::PID).store(7, Ordering::Relaxed);
+        assert!(!old.is_free() && old.pid() == Some(7));
+        old.ended();
+        old.release();
+        let new = offer(old.into_name().unwrap()).unwrap();
+        assert_eq!(new.path(), Some(path.clone()), "the environment names it");
+        assert_ne!(inode(&path), first);
+        let losses = 8 * control::LOSSES as u64;
+        std::os::unix::fs::FileExt::write_all_at(&theirs, &[0xff; 8], losses).unwrap();
+        assert_eq!(new.memory().losses(), [0; Loss::COUNT]);
+        assert!(new.is_free());
+    }
 
     #[test]
     fn threads_of_this_namespace_need_no_translation() {

@@ -7,6 +7,7 @@ mod pause;
 mod progress;
 mod prospect;
 mod redirections;
+mod removal;
 mod select;
 mod session;
 mod stop;
@@ -143,7 +144,7 @@ fn record(
         if session.targets_gone(!matches!(state, CommandState::GoesOn(_))) {
             if command.is_none() {
                 let after = began.elapsed().as_secs_f64();
-                session.notice(format!(
+                session.notice(&format!(
                     "the recording ended after {after:.1} s: every traced process has ended"
                 ));
             }

@@ -139,7 +139,7 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = ring_bytes)]
     pub shim_ring_bytes: u32,
 
-    /// How many processes can have GPU times
+    /// How many processes of a command can have GPU times at once
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub processes: u32,
 

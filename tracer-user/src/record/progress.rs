@@ -7,7 +7,7 @@ use std::{
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Session;
+use super::session::Session;
 use crate::join::Counts;
 
 /// What the line says: the most important first, since a narrow terminal shows the beginning.

@@ -10,7 +10,10 @@ use tracer_common::{
 };
 use tracer_records::api;
 
-use super::{Api, Options, redirections::Redirections};
+use super::{
+    options::{Api, Options},
+    redirections::Redirections,
+};
 use crate::{
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{

@@ -4,7 +4,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use indicatif::HumanCount;
 
-use super::{Api, Options};
+use super::options::{Api, Options};
 use crate::{
     join::{Counts, Mode},
     shown::{path, say},

@@ -3,14 +3,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tracer_records::model::{self, Process};
 
-use super::session::Removal;
+use super::removal::Removal;
 use crate::{
-    discover::{Changed, FileId, Library, PlannedFile, Subject},
+    discover::{Changed, FileId, PlannedFile, Subject},
     plan::Followed,
     probe::{Attachment, Site},
 };
@@ -55,10 +56,25 @@ impl fmt::Display for Tier {
     }
 }
 
+/// Whether a process has a shared memory for its shim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// It has none.
+    None,
+    /// The program that it ran before had one.
+    Earlier,
+    /// Its shim writes to one.
+    Recording,
+    /// Its shim has one, and does not know the runtime's tables.
+    UnknownTables,
+}
+
 /// What is to be probed of a library.
 pub struct Planned {
-    /// The library.
-    pub library: Library,
+    /// Path for people: as the process saw it that it was planned for.
+    pub path: PathBuf,
+    /// The library's release.
+    pub version: String,
     /// Its file.
     pub file: PlannedFile,
     /// Where its stubs led: the plan holds where they lead there too.
@@ -116,8 +132,11 @@ pub struct Target {
     pub tier: Tier,
     /// When it was last seen what it maps, and how many pages that were.
     pub seen: Option<(Instant, u64)>,
-    /// Whether the process was seen to have ended.
-    pub buried: bool,
+    /// Whether it has a shared memory: known when it has ended.
+    pub claim: Claim,
+    /// The process was seen to have ended: when this request for all records of before is answered, all of
+    /// its are there.
+    pub buried: Option<u64>,
 }
 
 impl Target {
@@ -150,7 +169,8 @@ impl Target {
             doorbells: None,
             tier,
             seen: None,
-            buried: false,
+            claim: Claim::None,
+            buried: None,
         }
     }
 
@@ -175,9 +195,10 @@ impl Target {
         attached.chain(covered).chain(removals).chain(self.doorbells.take()).collect()
     }
 
-    /// The process has ended: has its probes removed meanwhile, since that takes its time.
-    pub fn bury(&mut self) {
-        self.buried = true;
+    /// The process has ended: has its probes removed meanwhile, since that takes its time. `request` is one
+    /// for all records of before.
+    pub fn bury(&mut self, request: u64) {
+        self.buried = Some(request);
         let mut probes = self.take_probes();
         probes.extend(self.dispatch_site.take());
         self.removals.extend(Removal::of_the_dead(probes));

@@ -7,7 +7,6 @@ use std::{
 
 use tracer_common::shim::{DISPATCH_CODE, DISPATCH_SITE, MEMORY_ENV};
 
-use super::Memory;
 use crate::{
     discover::{ElfError, Function, Image, SHIM_FILE_NAME},
     files,
@@ -118,18 +117,15 @@ impl Shim {
         }
     }
 
-    /// The environment that makes a process and its children load the shim and find the memories.
-    /// What `HSA_TOOLS_LIB` named already stays, behind the shim.
-    pub fn environment<'a>(
-        &self,
-        memories: impl Iterator<Item = &'a Memory>,
-    ) -> [(&'static str, OsString); 3] {
+    /// The environment that makes a process and its children load the shim and find the memories,
+    /// by their paths. What `HSA_TOOLS_LIB` named already stays, behind the shim.
+    pub fn environment(&self, memories: &[OsString]) -> [(&'static str, OsString); 3] {
         let mut tools = self.path.clone().into_os_string();
         if let Some(others) = std::env::var_os(TOOLS_ENV).filter(|v| !v.is_empty()) {
             tools.push(" ");
             tools.push(others);
         }
-        let paths: Vec<OsString> = memories.map(Memory::path).collect();
-        [(TOOLS_ENV, tools), (MEMORY_ENV, paths.join(OsStr::new(":"))), (V1_TOOLS_ENV, "1".into())]
+        let memories = memories.join(OsStr::new(":"));
+        [(TOOLS_ENV, tools), (MEMORY_ENV, memories), (V1_TOOLS_ENV, "1".into())]
     }
 }

@@ -2,15 +2,15 @@
 #![expect(unsafe_code, reason = "maps the shared memory")]
 
 use std::{
-    ffi::OsString,
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    slice,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use rustix::{
     fs::{FallocateFlags, MemfdFlags, SealFlags},
     io::Errno,
-    mm::{MapFlags, ProtFlags},
+    mm::{MapFlags, ProtFlags, munmap},
 };
 use tracer_common::{
     calls::{Call, OPEN_CALLS, OPEN_WORDS},
@@ -48,12 +48,17 @@ impl MemoryError {
 }
 
 /// A shared memory, mapped. The peer is not trusted: it may write anything at any time, which is
-/// why all access is atomic.
+/// why all access is atomic. Dropping it unmaps it.
 pub struct Memory {
     fd: OwnedFd,
-    words: &'static [AtomicU64],
+    at: *const AtomicU64,
     layout: Layout,
 }
+
+// SAFETY: words that everybody reaches as atomics; the mapping belongs to no thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Creates a memory and its control block.
@@ -90,10 +95,7 @@ impl Memory {
             rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &fd, 0)
         }
         .map_err(failed("mmap"))?;
-        // SAFETY: the mapping is `bytes` long, page-aligned and never unmapped; the size is sealed;
-        // every bit pattern is a valid AtomicU64.
-        let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), bytes / 8) };
-        let memory = Self { fd, words, layout };
+        let memory = Self { fd, at: start.cast::<AtomicU64>(), layout };
         memory.word(control::VERSION).store(shim::VERSION, Ordering::Relaxed);
         memory.word(control::RINGS).store(layout.rings as u64, Ordering::Relaxed);
         memory.word(control::RING_BYTES).store(layout.ring_bytes as u64, Ordering::Relaxed);
@@ -103,14 +105,20 @@ impl Memory {
         Ok(memory)
     }
 
-    /// A path by which processes that may look into this one can open the memory.
-    pub fn path(&self) -> OsString {
-        format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()).into()
+    /// Its memfd.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is that long, page-aligned, and there until `self` is dropped; the size is
+        // sealed; every bit pattern is a valid AtomicU64.
+        unsafe { slice::from_raw_parts(self.at, self.layout.total_bytes() / 8) }
     }
 
     /// A word of the control block, an index of [`control`].
     pub fn word(&self, index: usize) -> &AtomicU64 {
-        &self.words[index]
+        &self.words()[index]
     }
 
     /// The process that claimed the memory, as that process sees itself.
@@ -172,17 +180,17 @@ impl Memory {
         }
     }
 
-    fn ring_words(&self, ring: usize) -> &'static [AtomicU64] {
+    fn ring_words(&self, ring: usize) -> &[AtomicU64] {
         let start = self.layout.ring_offset(ring) / 8;
-        &self.words[start..start + self.layout.stride() / 8]
+        &self.words()[start..start + self.layout.stride() / 8]
     }
 
     /// The thread id that owns a ring, 0 when it is free.
-    pub fn ring_owner(&self, ring: usize) -> &'static AtomicU64 {
+    pub fn ring_owner(&self, ring: usize) -> &AtomicU64 {
         &self.ring_words(ring)[ring_word::OWNER]
     }
 
-    fn open_places(&self, ring: usize) -> impl Iterator<Item = &'static [AtomicU64]> {
+    fn open_places(&self, ring: usize) -> impl Iterator<Item = &[AtomicU64]> {
         let places = &self.ring_words(ring)[ring_word::OPEN_CALLS..];
         places.chunks_exact(OPEN_WORDS).take(OPEN_CALLS)
     }
@@ -203,7 +211,7 @@ impl Memory {
         self.open_places(ring).filter_map(read).collect()
     }
 
-    fn grown(ring_words: &'static [AtomicU64]) -> &'static [AtomicU64] {
+    fn grown(ring_words: &[AtomicU64]) -> &[AtomicU64] {
         &ring_words[ring_word::GROWN..][..GROWTHS]
     }
 
@@ -240,7 +248,7 @@ impl Memory {
 
     /// The writing end of a ring.
     #[cfg(test)]
-    pub(super) fn producer(&self, ring: usize) -> tracer_common::ring::Producer<'static> {
+    pub(super) fn producer(&self, ring: usize) -> tracer_common::ring::Producer<'_> {
         let words = self.ring_words(ring);
         let [head, tail, dropped] =
             [ring_word::HEAD, ring_word::TAIL, ring_word::DROPPED].map(|index| &words[index]);
@@ -249,10 +257,20 @@ impl Memory {
     }
 
     /// The reading end of a ring.
-    pub fn consumer(&self, ring: usize) -> Consumer<'static> {
+    pub fn consumer(&self, ring: usize) -> Consumer<'_> {
         let words = self.ring_words(ring);
         let (grown, data) = (Self::grown(words), &words[RING_HEADER_BYTES / 8..]);
         Consumer::new(&words[ring_word::HEAD], &words[ring_word::TAIL], grown, data)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference to it outlives `self`.
+        if let Err(error) = unsafe { munmap(self.at.cast_mut().cast(), self.layout.total_bytes()) }
+        {
+            tracing::debug!("a shared memory stays mapped: {error}");
+        }
     }
 }
 
@@ -264,7 +282,7 @@ mod tests {
     fn a_memory_is_laid_out_as_the_shim_expects() {
         let layout = Layout { rings: 3, ring_bytes: 4096 };
         let memory = Memory::create(layout).unwrap();
-        assert_eq!(memory.words.len() * 8, layout.total_bytes());
+        assert_eq!(memory.words().len() * 8, layout.total_bytes());
         assert_eq!(memory.word(control::MAGIC).load(Ordering::Relaxed), shim::MAGIC);
         assert_eq!(memory.owner(), None);
         memory.free_ring(2);

@@ -53,7 +53,7 @@ pub struct Reader {
 
 /// What a reader shares with its [`super::Relief`].
 pub(super) struct Shared {
-    memory: Memory,
+    pub(super) memory: Memory,
     taken: Mutex<Taken>,
 }
 
@@ -371,8 +371,9 @@ mod tests {
         let memory = Memory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         memory.claim(0, 7);
-        let (producer, consumer) = (memory.producer(0), memory.consumer(0));
         let mut reader = Reader::new(memory);
+        let shared = Arc::clone(&reader.shared);
+        let (producer, consumer) = (shared.memory.producer(0), shared.memory.consumer(0));
         let fill = |words: u64| {
             for _ in 0..words / 4 {
                 assert!(producer.push(kind::COMPLETE, [&[0; 3], &[]]));

@@ -66,9 +66,9 @@ mod tests {
             memory.claim(ring, ring as u64 + 1);
             assert!(memory.producer(ring).push(kind::COMPLETE, [&[0; 3], &[]]));
         }
-        let second = memory.consumer(1);
         let mut reader = Reader::new(memory);
         let shared = reader.shared().upgrade().unwrap();
+        let second = shared.memory.consumer(1);
         let mut threads = Vec::new();
         reader.drain(|thread, _| {
             if thread == 1 {
@@ -91,7 +91,8 @@ mod tests {
         let mut reader = Reader::new(memory);
         let relief = Relief::default();
         relief.watch(&reader);
-        let memory = reader.memory();
+        let shared = reader.shared().upgrade().unwrap();
+        let memory = &shared.memory;
         memory.claim(1, 7);
         let ring = memory.producer(1);
         const FRAMES: u64 = 1000;

@@ -5,66 +5,62 @@ use std::time::{Duration, Instant};
 use tracer_common::bpf::{
     ApiRecord, BatchRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
 };
-use tracer_records::sink::RecordSink as _;
 use zerocopy::FromBytes as _;
 
-use super::Session;
-use crate::{clock, discover, join::SeenThreads, shim::Frame, trace::Writer};
-
-/// How often chunks are written.
-const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
-/// How often maps are looked through for libraries that came late.
-pub(super) const SCAN_INTERVAL: Duration = Duration::from_millis(100);
+use super::{Session, gpu::Failure};
 
 impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
-        let records = self.reader.take(timeout);
-        // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
-        // also because of calls, which wait for records of calls around them.
-        self.take_frames(|_, _| {})?;
-        self.take_records(&records, |_| {})?;
-        self.settle_calls(self.reader.answered())?;
-        self.take_frames(|_, _| {})?;
-        self.ask_for_calls();
-        self.take_over();
-        self.beat();
-        let now = Instant::now();
-        if now - self.last_scan >= SCAN_INTERVAL {
-            self.last_scan = now;
-            self.joiner.tick(clock::now_ns(), &mut self.trace)?;
-            self.look_outside()?;
-            self.remove_covered();
-            self.scan()?;
-        }
-        self.look_out(now)?;
-        if now - self.last_chunk >= CHUNK_INTERVAL {
-            self.last_chunk = now;
-            self.trace.flush_chunk()?;
+        for (subject, error) in self.go_on(timeout)? {
+            self.let_go(subject.pid());
+            self.give_up(&subject, &error);
         }
         Ok(())
     }
 
+    /// The same. Processes that are not traced, since they cannot have the shim that was insisted on.
+    pub(super) fn go_on(&mut self, timeout: Duration) -> anyhow::Result<Vec<Failure>> {
+        // Threads that put shims into processes wait for answers.
+        let soon = if self.injections.are_any() { Duration::from_millis(1) } else { timeout };
+        let records = self.probes.take(soon.min(timeout));
+        self.shims.look(|pid| self.processes.has_ended(pid));
+        // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
+        // also because of calls, which wait for records of calls around them.
+        self.shims.drain(&mut self.recorder, |_, _| {})?;
+        self.take_records(&records, |_| {})?;
+        self.recorder.settle_calls(self.probes.answered())?;
+        self.shims.drain(&mut self.recorder, |_, _| {})?;
+        self.give_up_memories();
+        self.ask_for_calls();
+        self.take_over();
+        self.shims.beat();
+        let failures = self.go_on_injecting()?;
+        let now = Instant::now();
+        if self.pace.is_due(now) {
+            self.recorder.tick()?;
+            self.look_outside()?;
+            self.remove_covered();
+            let scan = self.scan()?;
+            self.pace.scanned(now, Instant::now(), scan);
+        }
+        self.look_out(now)?;
+        self.recorder.write(now)?;
+        Ok(failures)
+    }
+
     /// Takes everything that is there.
     pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
-        self.take_frames(|_, _| {})?;
+        self.shims.drain(&mut self.recorder, |_, _| {})?;
         self.ask_for_calls();
-        let records = self.reader.take_all();
+        let records = self.probes.take_all();
         self.take_records(&records, |_| {})?;
-        self.settle_calls(self.reader.answered())?;
-        self.take_frames(|_, _| {})
+        self.recorder.settle_calls(self.probes.answered())?;
+        Ok(self.shims.drain(&mut self.recorder, |_, _| {})?)
     }
 
     fn ask_for_calls(&mut self) {
-        self.joiner.ask_for_calls(|tid| self.programs.open_on(tid), || self.reader.ask());
-    }
-
-    /// Writes the shims' calls that wait for nothing of before request `answered`.
-    pub(super) fn settle_calls(&mut self, answered: u64) -> anyhow::Result<()> {
-        let threads = &mut self.threads;
-        Ok(self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
-            see_thread(threads, trace, pid, tid);
-        })?)
+        self.recorder.ask_for_calls(|tid| self.probes.open_on(tid), || self.probes.ask());
     }
 
     pub(super) fn take_records(
@@ -76,14 +72,13 @@ impl Session {
             let rest = match header.kind {
                 kind::API => {
                     let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
-                    see_thread(&mut self.threads, &mut self.trace, header.pid, header.tid);
                     on_call(&call);
-                    self.joiner.api(&call, &mut self.trace)?;
+                    self.recorder.api(&call)?;
                     rest
                 }
                 kind::LINK => {
                     let Ok((link, rest)) = LinkRecord::read_from_prefix(bytes) else { break };
-                    self.joiner.link(&link, &mut self.trace)?;
+                    self.recorder.link(&link)?;
                     rest
                 }
                 kind::PACKET => {
@@ -110,31 +105,5 @@ impl Session {
             bytes = rest;
         }
         Ok(())
-    }
-
-    pub(super) fn take_frames(&mut self, mut on_call: impl FnMut(u32, u64)) -> anyhow::Result<()> {
-        let (joiner, trace) = (&mut self.joiner, &mut self.trace);
-        let mut result = Ok(());
-        for connection in &mut self.connections {
-            if let Some(pid) = connection.pid() {
-                joiner.shim_ids(pid, connection.call_ids());
-            }
-            connection.drain(|pid, tid, frame| {
-                if let Frame::Call(call) = &frame {
-                    on_call(pid, call.correlation_id);
-                }
-                if result.is_ok() {
-                    result = joiner.frame(pid, tid, frame, trace);
-                }
-            });
-        }
-        Ok(result?)
-    }
-}
-
-/// Names a thread that was not seen before.
-pub(super) fn see_thread(threads: &mut SeenThreads, trace: &mut Writer, pid: u32, tid: u32) {
-    if threads.is_new(pid, tid) {
-        trace.thread(pid, tid, &discover::thread_name(pid, tid));
     }
 }

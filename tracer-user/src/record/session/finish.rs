@@ -1,30 +1,16 @@
 //! The end: probes removed, the rest taken, losses and processes written.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    process::ExitCode,
-    sync::atomic::Ordering,
-    time::Duration,
-};
+use std::{collections::HashSet, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use tracer_common::{
-    bpf::{ApiRecord, Loss, flag, phase},
-    shim::{self, control},
-};
-use tracer_records::sink::RecordSink as _;
+use tracer_common::bpf::{ApiRecord, Loss, flag};
 
-use super::{Session, outside::UNKNOWN_TABLES};
+use super::Session;
 use crate::{
     clock::{self, Patience},
     privileges,
-    probe::{self, Attachment, Method},
-    record::{
-        Options,
-        connection::Connection,
-        summary,
-        target::{Target, Tier},
-    },
+    probe::{self, Attachment},
+    record::{connection::Connection, options::Options, summary},
     shown::say,
     trace,
 };
@@ -46,86 +32,80 @@ impl Session {
         command: &summary::CommandState,
     ) -> anyhow::Result<ExitCode> {
         (self.ending, self.watch) = (true, None);
-        for target in self.targets.values_mut().filter(|t| t.info.detached_ns == 0 && t.is_alive())
-        {
+        self.let_injections_end()?;
+        let living = self.processes.iter_mut().map(|(_, target)| target);
+        for target in living.filter(|t| t.info.detached_ns == 0 && t.is_alive()) {
             target.info.detached_ns = clock::now_ns();
         }
-        self.joiner.gpu_until(clock::now_ns());
+        self.recorder.gpu_until(clock::now_ns());
         // The shims first: a call that is recorded without its kernel is less than a kernel whose call
         // is not known.
-        self.connections.iter().for_each(Connection::stop);
+        self.shims.stop();
         self.let_shims_drain()?;
         self.take_open_shim_calls()?;
         self.remove_entries()?;
         self.remove_returns()?;
-        self.settle_calls(u64::MAX)?;
+        self.recorder.settle_calls(u64::MAX)?;
         self.look_outside()?;
         self.outside.pids().into_iter().try_for_each(|pid| self.end_outside(pid))?;
         // Dropped probes and written files are all that is left.
         privileges::drop_all();
-        self.joiner.finish(&mut self.trace)?;
-        self.write_processes();
-        let losses = self.write_losses()?;
-        let broken = self.reader.failure().into_iter().map(str::to_owned).collect();
+        self.recorder.join_the_rest()?;
+        self.write_losses()?;
+        let all = self.processes.those(|_| true);
+        all.into_iter().try_for_each(|pid| self.farewell(pid))?;
         let report = summary::Report {
             options,
             command,
-            counts: self.joiner.counts(),
-            losses,
-            rocm_seen: self.targets.values().any(|t| !t.info.libraries.is_empty())
-                && self.joiner.counts().calls > 0,
+            counts: self.recorder.counts(),
+            losses: self.recorder.losses(),
+            rocm_seen: self.departed.rocm_seen && self.recorder.counts().calls > 0,
             failed: self.failed,
-            broken,
-            silent: self.silent(options),
+            broken: self.probes.failure().into_iter().map(str::to_owned).collect(),
+            silent: self.departed.silent,
         };
         let mut notices = report.notices();
-        notices.extend(self.selection.unused_globs());
-        notices.extend(self.left_to_nobody());
-        notices.extend(self.before_the_probes());
-        for text in &notices {
-            self.trace.notice(text);
+        if self.departed.more_silent > 0 {
+            let more = self.departed.more_silent;
+            notices
+                .push(format!("{more} more processes launched kernels of which none was recorded"));
         }
-        self.trace.finish(clock::offsets())?;
+        notices.extend(self.plans.unused_globs());
+        notices.extend(self.departed.left_to_nobody);
+        notices.extend(self.following.notices());
+        self.recorder.last_notices(&mut notices);
+        self.recorder.finish()?;
         report.print(&notices);
-        drop(self.life);
-        hand_over(self.left)?;
+        hand_over(self.probes.close())?;
         Ok(report.exit_code())
     }
 
-    /// Removes probes; where that takes the kernel long, later and by another process.
-    fn remove(&mut self, probes: Vec<Attachment>) {
-        match self.programs.method() {
-            Method::Single => self.left.extend(probes),
-            Method::Multi | Method::Event => Attachment::remove_all(probes),
-        }
-    }
-
     fn remove_entries(&mut self) -> anyhow::Result<()> {
-        self.programs.set_phase(phase::DETACHING)?;
-        let attached = self.targets.values_mut().flat_map(|t| {
+        self.probes.begin_to_detach()?;
+        let attached = self.processes.iter_mut().flat_map(|(_, t)| {
             t.attached.values_mut().chain(t.covered.values_mut()).chain(&mut t.doorbells)
         });
         let entries = attached.map(Attachment::take_entries).collect();
-        self.remove(entries);
+        self.probes.remove(entries);
         self.drain_all()
     }
 
     /// Records what is open, then removes the return probes. A call that returns in between has
     /// both an open and a whole record: the whole one counts.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
-        let open = self.programs.open_calls();
-        let probes = self.targets.values_mut().flat_map(Target::take_probes).collect();
-        self.remove(probes);
-        self.programs.set_phase(phase::ENDED)?;
+        let open = self.probes.open_calls();
+        let probes = self.processes.iter_mut().flat_map(|(_, t)| t.take_probes()).collect();
+        self.probes.remove(probes);
+        self.probes.end()?;
         let mut returned = HashSet::new();
-        let records = self.reader.take_all();
+        let records = self.probes.take_all();
         self.take_records(&records, |call| {
             returned.insert((call.header.pid, call.correlation_id));
         })?;
         let returned =
             |call: &ApiRecord| returned.contains(&(call.header.pid, call.correlation_id));
         for call in open.into_iter().filter(|call| !returned(call)) {
-            self.joiner.api(&call, &mut self.trace)?;
+            self.recorder.api(&call)?;
         }
         Ok(())
     }
@@ -133,45 +113,17 @@ impl Session {
     /// Records the calls that are open in the shims' processes. One that returns in between has both
     /// an open and a whole record, as in [`Session::remove_returns`].
     fn take_open_shim_calls(&mut self) -> anyhow::Result<()> {
-        let open: Vec<_> = self.connections.iter_mut().flat_map(Connection::open_calls).collect();
+        let open: Vec<_> = self.shims.iter_mut().flat_map(Connection::open_calls).collect();
         let mut returned = HashSet::new();
-        self.take_frames(|pid, id| {
+        self.shims.drain(&mut self.recorder, |pid, id| {
             returned.insert((pid, id));
         })?;
         for (pid, tid, call) in open {
             if !returned.contains(&(pid, call.correlation_id)) {
-                self.joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+                self.recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
             }
         }
         self.drain_all()
-    }
-
-    /// The processes that launched kernels of which none was recorded, although that was asked for.
-    fn silent(&self, options: &Options) -> Vec<summary::Silent> {
-        if !options.gpu.wants_shim() {
-            return Vec::new();
-        }
-        let silent = self.targets.iter().filter_map(|(&pid, target)| {
-            let (launches, dispatches) = self.joiner.launches(pid);
-            let reason = self.reason_for_silence(pid, &target.tier);
-            (launches > 0 && dispatches == 0).then_some(summary::Silent { pid, launches, reason })
-        });
-        silent.collect()
-    }
-
-    fn reason_for_silence(&self, pid: u32, tier: &Tier) -> String {
-        let mut memories =
-            self.connections.iter().filter(|c| c.is_last_of(pid)).map(Connection::memory);
-        match (tier, memories.next()) {
-            (Tier::Uprobes(why), _) => why.clone(),
-            (_, Some(memory)) if memory.is_unsupported() => UNKNOWN_TABLES.to_owned(),
-            (_, Some(_)) => "the shim recorded none of them".to_owned(),
-            (Tier::AtStart, None) => {
-                "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
-                    .to_owned()
-            }
-            (tier, None) => tier.to_string(),
-        }
     }
 
     /// Waits, for a bounded time, until living shims have written what was in flight.
@@ -179,9 +131,9 @@ impl Session {
         let mut patience = Patience::of(Duration::from_secs(1));
         loop {
             self.drain(Duration::from_millis(1))?;
-            let busy = self.connections.iter().any(|connection| {
-                let target = connection.pid().and_then(|pid| self.targets.get(&pid));
-                target.is_some_and(Target::is_alive) && connection.is_active()
+            let busy = self.shims.iter().any(|connection| {
+                connection.pid().is_some_and(|pid| self.processes.is_alive(pid))
+                    && connection.is_active()
             });
             if !busy || patience.has_ended() {
                 return self.drain_all();
@@ -189,72 +141,42 @@ impl Session {
         }
     }
 
-    /// Writes all loss counters, zero ones too, and returns those above zero.
-    fn write_losses(&mut self) -> anyhow::Result<Vec<(String, u64)>> {
-        let mut losses: Vec<(u32, String, u64)> = Vec::new();
-        for (cause, count) in Loss::ALL.into_iter().zip(self.programs.losses()?) {
-            losses.push((0, cause.describe().to_owned(), count));
+    /// Writes all loss counters, zero ones too.
+    fn write_losses(&mut self) -> anyhow::Result<()> {
+        let recorder = &mut self.recorder;
+        for (cause, count) in Loss::ALL.into_iter().zip(self.probes.losses()?) {
+            recorder.loss(0, cause.describe(), count);
         }
-        losses.push((0, "BPF records: not understood".to_owned(), self.reader.malformed()));
-        losses.push((0, UNREAD.to_owned(), self.reader.failure().is_some().into()));
-        for connection in &self.connections {
-            let Some(pid) = connection.process() else { continue };
-            let causes = shim::Loss::ALL.into_iter().zip(connection.memory().losses());
-            // What the shim saw unfinished is in the trace, and counted by the join.
-            for (cause, count) in causes.filter(|&(c, _)| c != shim::Loss::UNFINISHED) {
-                losses.push((pid, cause.describe().to_owned(), count));
-            }
-            let (_, malformed) = connection.dropped();
-            losses.push((pid, "shim records: not understood".to_owned(), malformed));
-        }
-        let counts = self.joiner.counts();
-        losses.push((0, "GPU operations: no completion seen".to_owned(), counts.incomplete));
-        losses.push((0, "GPU operations: enqueue record lost".to_owned(), counts.orphans));
+        recorder.loss(0, "BPF records: not understood", self.probes.malformed());
+        recorder.loss(0, UNREAD, self.probes.failure().is_some().into());
+        let counts = recorder.counts();
+        recorder.loss(0, "GPU operations: no completion seen", counts.incomplete);
+        recorder.loss(0, "GPU operations: enqueue record lost", counts.orphans);
         for (cause, count) in [
             ("GPU operations: given up, too many of one process without an end", counts.given_up),
             ("HSA calls: their HIP call not looked for, too many of one process", counts.unplaced),
             ("shim records: of another process's calls", counts.foreign),
             ("agents and kernels: beyond 64 MiB of names of one process", counts.left_out),
         ] {
-            losses.push((0, cause.to_owned(), count));
+            recorder.loss(0, cause, count);
         }
-        let outside =
-            self.outside.losses().map(|(cause, count)| (0, cause.describe().to_owned(), count));
-        losses.extend(outside);
-        losses.push((0, BEYOND_LIMITS.to_owned(), self.trace.left_out()));
-        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-        for (pid, cause, count) in losses {
-            self.trace.loss(pid, &cause, count);
-            *sums.entry(cause).or_default() += count;
+        for (cause, count) in self.outside.losses() {
+            recorder.loss(0, cause.describe(), count);
         }
-        Ok(sums.into_iter().filter(|&(_, count)| count > 0).collect())
-    }
-
-    fn write_processes(&mut self) {
-        let errors: BTreeMap<u32, u64> = self
-            .connections
-            .iter()
-            .filter(|connection| !connection.memory().is_unsupported())
-            .filter_map(|connection| {
-                let error = connection.memory().word(control::CLOCK_ERROR_NS);
-                Some((connection.process()?, error.load(Ordering::Relaxed)))
-            })
-            .collect();
-        for (&pid, target) in &mut self.targets {
-            let error = errors.get(&pid);
-            target.info.gpu_tier = match (&target.tier, error) {
-                (Tier::Off, _) => String::new(),
-                (Tier::AtStart, None) => "none: the shim was not loaded".to_owned(),
-                (tier, _) => tier.to_string(),
-            };
-            if let Some(&error) = error {
-                target.info.clock_error_ns = error;
+        recorder.loss(0, BEYOND_LIMITS, recorder.left_out());
+        // Of processes that have ended what was lost is known, and nothing of what was not.
+        for cause in self.shims.causes() {
+            recorder.loss(0, cause, 0);
+        }
+        let accounts =
+            self.shims.iter().filter_map(|c| Some((c.process()?, c.over(), c.account())));
+        for (pid, over, account) in accounts.collect::<Vec<_>>() {
+            for &(cause, count) in &account.losses {
+                self.recorder.loss(pid, cause, count);
             }
-            if target.info.detached_ns == 0 {
-                target.info.detached_ns = clock::now_ns();
-            }
-            self.trace.process(pid, target.info.clone());
+            self.take_account(pid, &account, over);
         }
+        Ok(())
     }
 }
 

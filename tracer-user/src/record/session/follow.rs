@@ -5,29 +5,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracer_common::bpf::{LifeRecord, flag, kind};
+use tracer_common::bpf::{LifeRecord, kind};
 use tracer_records::model::Process;
-use tracer_records::sink::RecordSink as _;
 
-use super::{Session, drain::SCAN_INTERVAL};
+use super::{
+    Session,
+    injections::Occasion,
+    pace::{SCAN_INTERVAL, Scan},
+};
 use crate::{
     clock,
     discover::{self, Runtime, Subject},
     record::{
-        connection::Connection,
         pause::Pause,
         target::{Planned, Target, Tier},
     },
 };
 
 /// How long libraries are looked for in one go.
-const SCAN_FOR: Duration = Duration::from_millis(200);
+const SCAN_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
     /// A fork or an exec of a traced process.
     pub(super) fn life(&mut self, life: &LifeRecord) -> anyhow::Result<()> {
         match life.header.kind {
-            kind::FORK if self.follow && !self.ending => self.follow_child(life),
+            kind::FORK if self.following.wanted && !self.ending => self.follow_child(life),
             kind::EXEC => self.executed(life.header.pid, life.time_ns),
             kind::CALLER => {
                 self.called(life.header.pid);
@@ -42,30 +44,31 @@ impl Session {
         if let Some(watch) = &mut self.watch {
             watch.executed(pid);
         }
-        let Some(target) = self.targets.get_mut(&pid) else { return Ok(()) };
+        let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         if let Ok(info) = target.subject.by_number(discover::process_info) {
             target.info.command = info.command;
         }
         let ended =
             matches!(target.tier, Tier::Tables | Tier::Unused | Tier::Forked | Tier::Uprobes(_));
-        if ended && self.gpu.wants_shim() {
+        if ended && self.shims.gpu().wants_shim() {
             target.tier = Tier::Waiting;
             target.dispatch_site = None;
             target.doorbells = None;
         }
         target.forget_stale();
         target.seen = None;
-        self.trace.process(pid, target.info.clone());
-        self.take_frames(|_, _| {})?;
-        let connections = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
-        connections.for_each(|connection| connection.ended_at(time_ns));
+        self.recorder.process(pid, target.info.clone());
+        self.shims.drain(&mut self.recorder, |_, _| {})?;
+        self.shims.of(pid).for_each(|connection| connection.ended_at(time_ns));
+        self.injections.executed(pid, time_ns);
         self.end_outside(pid)?;
-        self.joiner.executed(pid, time_ns, &mut self.trace)?;
+        self.recorder.executed(pid, time_ns)?;
         // A failure is that process's alone: it may be gone.
         if let Err(error) = self.cover_again(pid)
-            && self.targets.get(&pid).is_some_and(Target::is_alive)
+            && self.processes.is_alive(pid)
         {
-            self.notice(format!("process {pid}: some HSA functions are not probed: {error:#}"));
+            self.recorder
+                .notice(&format!("process {pid}: some HSA functions are not probed: {error:#}"));
         }
         Ok(())
     }
@@ -79,8 +82,8 @@ impl Session {
         // Stopped at once, so that it does not get far without probes.
         let pause = subject.as_ref().and_then(Pause::of);
         let mut stopped_ns = clock::now_ns();
-        let Some(parent) = self.targets.get(&born.header.pid) else { return Ok(()) };
-        if self.targets.get(&child).is_some_and(Target::is_alive) {
+        let Some(parent) = self.processes.get(born.header.pid) else { return Ok(()) };
+        if self.processes.is_alive(child) {
             return Ok(()); // It was found before.
         }
         let command = parent.info.command.clone();
@@ -92,112 +95,74 @@ impl Session {
         let planned: Vec<Arc<Planned>> = parent.planned.values().cloned().collect();
         let Some(subject) = subject else {
             let attached_ns = clock::now_ns();
-            self.trace.process(child, Process { command, attached_ns, ..Process::default() });
+            self.recorder.process(child, Process { command, attached_ns, ..Process::default() });
             // The BPF programs have known the number since the child's birth.
-            self.programs.forget(child);
+            self.probes.forget(child);
+            // It may have had a memory for a moment.
+            self.shims.look(|pid| pid == child);
             return Ok(());
         };
         self.add_target(Arc::clone(&subject), command, tier)?;
-        let attached = match planned.iter().all(|planned| planned.check().is_ok()) {
-            true => planned.into_iter().try_for_each(|p| self.attach_planned(child, p)),
-            // Files have changed since: what it maps is planned anew.
-            false => subject
-                .by_number(discover::libraries)
-                .map_err(anyhow::Error::from)
-                .and_then(|libraries| self.attach_all(child, libraries)),
-        }
-        .and_then(|()| self.attach_site(child));
+        let attached = self.attach_child(&subject, planned);
         if pause.is_none() {
             stopped_ns = clock::now_ns();
         }
         drop(pause);
         if let Err(error) = attached
-            && let Some(target) = self.targets.get_mut(&child).filter(|target| target.is_alive())
+            && let Some(target) = self.processes.get_mut(child).filter(|target| target.is_alive())
         {
             target.explained.clone_from(&target.refused);
-            self.notice(format!("child process {child} is not traced: {error:#}"));
+            self.recorder.notice(&format!("child process {child} is not traced: {error:#}"));
         } else if born.shares_memory == 0
             && subject.by_number(discover::libraries).is_ok_and(|mapped| !mapped.is_empty())
         {
             let late = Duration::from_nanos(stopped_ns.saturating_sub(born.time_ns));
-            self.late_children += 1;
-            self.longest_late = self.longest_late.max(late);
+            self.following.was_late(late);
         }
         Ok(())
     }
 
-    /// Notices of what forked children may have done before they had probes, and shims.
-    pub(super) fn before_the_probes(&self) -> Vec<String> {
-        let mut notices = Vec::new();
-        if self.late_children > 0 {
-            notices.push(format!(
-                "child processes that were forked with ROCm loaded: {}; they ran for up to {:.1} ms before they had their probes, and calls in that time are not in the trace",
-                self.late_children,
-                self.longest_late.as_secs_f64() * 1e3
-            ));
+    /// Places a child's probes, those of its parent if nothing has changed.
+    fn attach_child(&mut self, child: &Subject, planned: Vec<Arc<Planned>>) -> anyhow::Result<()> {
+        let pid = child.pid();
+        self.probes.track(pid)?;
+        if planned.iter().all(|planned| planned.check().is_ok()) {
+            planned.into_iter().try_for_each(|planned| self.attach_planned(pid, planned))?;
+        } else {
+            // Files have changed since: what it maps is planned anew.
+            self.attach_all(pid, child.by_number(discover::libraries)?)?;
         }
-        let early: u64 = self.late_shims.iter().map(|&pid| self.joiner.early_launches(pid)).sum();
-        if early > 0 {
-            notices.push(format!(
-                "{early} kernels of forked children were launched before their shims were there, and are not in the trace"
-            ));
-        }
-        notices
+        self.attach_site(pid)
     }
 
     /// A thread calls ROCm for the first time. A forked child gets the shim by then: most never do, or
     /// execute another program first. What they call first, to open the runtime, takes longer than that.
     fn called(&mut self, pid: u32) {
-        let Some(target) = self.targets.get_mut(&pid) else { return };
+        let Some(target) = self.processes.get_mut(pid) else { return };
         if target.tier == Tier::Unused {
             target.tier = Tier::Waiting;
-            match self.give_shim(pid) {
-                Ok(()) => {
-                    self.late_shims.insert(pid);
-                }
-                Err(error) => self.notice(format!("{error:#}")),
-            }
+            self.following.has_late_shim(pid);
+            self.give_shim(pid, Occasion::Later);
         }
     }
 
-    /// Process `pid` has ended, or its number belongs to another one by now: what it had is given up.
-    pub(super) fn bury(&mut self, pid: u32) {
-        let Some(target) = self.targets.get_mut(&pid).filter(|target| !target.buried) else {
-            return;
-        };
-        if target.info.detached_ns == 0 {
-            target.info.detached_ns = clock::now_ns();
-        }
-        target.bury();
-        self.programs.forget(pid);
-    }
-
-    /// Nothing more comes from process `pid`.
-    pub(super) fn end_connections(&mut self, pid: u32) {
-        let its = self.connections.iter_mut().filter(|c| c.pid() == Some(pid));
-        its.for_each(Connection::end);
-    }
-
-    /// Looks for libraries that were mapped since, and frees what belongs to the dead.
-    pub(super) fn scan(&mut self) -> anyhow::Result<()> {
+    /// Looks for libraries that were mapped since, and frees what belongs to the dead. Whether it came to
+    /// everybody.
+    pub(super) fn scan(&mut self) -> anyhow::Result<Scan> {
         self.replace_helpless_shims();
-        let mut living: Vec<u32> =
-            self.targets.iter().filter(|(_, t)| t.is_alive()).map(|(&pid, _)| pid).collect();
-        // Everybody has their turn, whatever others have mapped.
-        let turn = living.partition_point(|&pid| pid < self.next_scanned);
-        living.rotate_left(turn);
-        let began = Instant::now();
-        for pid in living {
+        let (began, mut scan) = (Instant::now(), Scan::Whole);
+        for pid in self.processes.in_turn() {
             if began.elapsed() > SCAN_FOR {
-                self.next_scanned = pid;
+                self.processes.go_on_with(pid);
+                scan = Scan::Part;
                 break;
             }
-            let Some(subject) = self.targets.get(&pid).map(|t| Arc::clone(&t.subject)) else {
+            let Some(subject) = self.processes.get(pid).map(|t| Arc::clone(&t.subject)) else {
                 continue;
             };
             // Before it is seen what they are: what is mapped meanwhile is seen the next time.
             let Ok(pages) = subject.by_number(discover::mapped_pages) else { continue };
-            let Some(target) = self.targets.get_mut(&pid) else { continue };
+            let Some(target) = self.processes.get_mut(pid) else { continue };
             if target.maps_the_same(pages) {
                 continue;
             }
@@ -216,54 +181,40 @@ impl Session {
                 // The file has been touched since.
                 let again =
                     |t: &Target| t.planned.keys().any(|planned| planned.has_inode_of(library.id));
-                let again = self.targets.get(&pid).is_some_and(again);
-                if !self.selection.wants(library.runtime)
-                    || self.targets.get(&pid).is_none_or(known)
-                {
+                let again = self.processes.get(pid).is_some_and(again);
+                if !self.plans.wants(library.runtime) || self.processes.get(pid).is_none_or(known) {
                     continue;
                 }
                 let (path, id) = (library.path.display().to_string(), library.id);
-                match self.attach(pid, library) {
+                match self.attach(pid, &library) {
                     Ok(()) if again => {}
-                    Ok(()) => self.notice(format!(
+                    Ok(()) => self.recorder.notice(&format!(
                         "process {pid}: {path} was found up to {} ms after it was mapped; earlier calls are not in the trace",
                         late.as_millis()
                     )),
                     Err(error) => {
-                        let target = self.targets.get_mut(&pid);
+                        let target = self.processes.get_mut(pid);
                         if target.is_some_and(|target| target.explain(id)) {
-                            self.notice(format!("process {pid}: {error:#}"));
+                            self.recorder.notice(&format!("process {pid}: {error:#}"));
                         }
                     }
                 }
             }
-            if uses_gpu
-                && self.targets.get(&pid).is_some_and(|target| target.tier == Tier::Waiting)
-                && let Err(error) = self.give_shim(pid)
-            {
-                self.notice(format!("{error:#}"));
+            if uses_gpu {
+                self.give_shim(pid, Occasion::Later);
             }
         }
         for pid in self.outside.pids() {
-            let alive = self.targets.get(&pid).is_some_and(Target::is_alive);
+            let alive = self.processes.is_alive(pid);
             if !alive && self.outside.is_quiet(pid) {
                 self.end_outside(pid)?;
             }
         }
-        // What they wrote was read since they were buried.
-        let with = |wanted: fn(&Target) -> bool| -> Vec<u32> {
-            self.targets.iter().filter(|(_, t)| wanted(t)).map(|(&pid, _)| pid).collect()
-        };
-        let buried = with(|target| target.buried);
-        let dead = with(|target| !target.buried && !target.is_alive());
-        buried.into_iter().for_each(|pid| self.end_connections(pid));
-        dead.into_iter().for_each(|pid| self.bury(pid));
-        for connection in &mut self.connections {
-            let joiner = &mut self.joiner;
-            connection.free_rings(|pid, tid, call| {
-                joiner.shim_call(pid, tid, &call, flag::OPEN_AT_END);
-            });
+        self.part_with_the_dead()?;
+        self.shims.free_rings(&mut self.recorder);
+        if let Some(text) = self.descriptors.look() {
+            self.recorder.notice(&text);
         }
-        Ok(())
+        Ok(scan)
     }
 }

@@ -1,173 +1,233 @@
-//! Giving a running process the shim, and with it GPU times.
+//! Giving running processes the shim, and with it GPU times.
 
-use std::{os::fd::AsRawFd as _, sync::Arc};
+use std::{os::fd::AsRawFd as _, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use tracer_common::shim::attach_status;
-use tracer_records::sink::RecordSink as _;
 
-use super::{Session, call_ids};
+use super::{
+    Session,
+    attach::ended_early,
+    injections::{Desk, Done, Event, Handover, Occasion, Outcome, Prepared, Recording},
+};
 use crate::{
-    clock,
-    discover::{self, Ended, SHIM_FILE_NAME, Subject},
+    clock::{self, Patience},
+    discover::{self, SHIM_FILE_NAME, Subject},
     inject::{self, Access, Entry, Handed, Injected, Request},
-    probe::Attachment,
-    record::{
-        Gpu,
-        connection::Connection,
-        prospect::Prospect,
-        target::{Target, Tier},
-    },
-    shim::Memory,
+    record::{options::Gpu, prospect::Prospect, target::Tier},
+    shim::Shim,
     shown::say,
 };
 
+/// How long the end of a recording waits for shims on their way; what can take longer has its own limits.
+const LAST_WAIT: Duration = Duration::from_secs(30);
+
+/// A process that was being attached to, and why it is not traced.
+pub(super) type Failure = (Arc<Subject>, anyhow::Error);
+
 /// How the shim answered.
 enum Answer {
-    Recording,
+    Recording(Duration),
     /// It cannot do it this way; another may be possible.
     No(&'static str),
 }
 
 impl Session {
-    /// Puts the shim into process `pid` if that waits for it, and has loaded the HSA runtime.
-    ///
-    /// A process for which that is impossible is traced from outside, unless it was insisted on.
-    pub(super) fn give_shim(&mut self, pid: u32) -> anyhow::Result<()> {
-        if self.ending || self.targets.get(&pid).is_none_or(|target| target.tier != Tier::Waiting) {
-            return Ok(());
+    /// Begins to put the shim into process `pid` if that waits for it.
+    pub(super) fn give_shim(&mut self, pid: u32, occasion: Occasion) {
+        let Some(target) = self.processes.get(pid).filter(|target| target.tier == Tier::Waiting)
+        else {
+            return;
+        };
+        if self.ending || self.injections.has_to_wait(pid) {
+            return;
         }
-        let tier = match self.inject(pid) {
-            Ok(None) => return Ok(()),
-            Ok(Some(tier)) => tier,
-            Err(_) if !self.has_program(pid) => {
+        let Some(shim) = self.shims.shim().cloned() else { return };
+        let inject = move |process: &Subject, desk: &Desk| inject(process, &shim, desk);
+        if let Err(error) = self.injections.start(&target.subject, occasion, inject) {
+            let text =
+                format!("process {pid}: no GPU times yet: starting a thread failed: {error}");
+            self.recorder.notice(&text);
+        }
+    }
+
+    /// Goes on with shims on their way. Processes that are not traced, since they cannot have one.
+    pub(super) fn go_on_injecting(&mut self) -> anyhow::Result<Vec<Failure>> {
+        let mut failures = Vec::new();
+        for (pid, event) in self.injections.events() {
+            match event {
+                Event::Handed(handover, answer) => {
+                    let prepared = self.prepare(pid, handover);
+                    let told = prepared.map(|prepared| self.injections.prepared(pid, prepared));
+                    // It waits for it.
+                    let _ = answer.send(told);
+                }
+                Event::Done(done) => failures.extend(self.injected(pid, done)?),
+            }
+        }
+        self.injections.beat();
+        Ok(failures)
+    }
+
+    /// Waits, for a bounded time, for shims on their way: none gets one from here on.
+    pub(super) fn let_injections_end(&mut self) -> anyhow::Result<()> {
+        let mut patience = Patience::of(LAST_WAIT);
+        while self.injections.are_any() && !patience.has_ended() {
+            self.drain(Duration::from_millis(1))?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, pid: u32, handover: Handover) -> anyhow::Result<Prepared> {
+        if self.ending {
+            bail!("the recording has ended");
+        }
+        let subject = self.injections.subject(pid).context("it has ended")?;
+        let Handover { memory, file, offset } = handover;
+        let site = self.probes.place_site(&subject, &file, offset)?;
+        Ok(Prepared { connection: self.shims.adopt(pid, memory)?, site })
+    }
+
+    /// A process has its shim, or not. One for which that is impossible is traced from outside, unless it was
+    /// insisted on.
+    fn injected(&mut self, pid: u32, done: Done) -> anyhow::Result<Option<Failure>> {
+        let Done { subject, occasion, result, prepared, executed_ns } = done;
+        let Some(target) = self.processes.get_mut(pid) else { return Ok(None) };
+        if !Arc::ptr_eq(&target.subject, &subject) || target.tier != Tier::Waiting {
+            return Ok(None);
+        }
+        let mut attached_ns = clock::now_ns();
+        let tier = match result {
+            Ok(Outcome::NotYet) => return Ok(None),
+            Ok(Outcome::Forked) => Tier::Forked,
+            Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns })) => {
+                let Some(Prepared { connection, site }) = prepared else { return Ok(None) };
+                self.shims.add(connection);
+                if executed_ns.is_some_and(|executed_ns| looked_ns < executed_ns) {
+                    // That was the program of before.
+                    self.shims.drain(&mut self.recorder, |_, _| {})?;
+                    self.shims.of(pid).for_each(|connection| connection.ended_at(u64::MAX));
+                    return Ok(None);
+                }
+                attached_ns = answered_ns;
+                target.info.stopped_ns = stopped.as_nanos() as u64;
+                target.dispatch_site = Some(site);
+                let tier = Tier::Tables;
+                say(&format!("process {pid}: GPU times: {tier}"));
+                self.recorder.gpu_from(pid, attached_ns);
+                tier
+            }
+            Err(_) if occasion == Occasion::Attaching && !subject.is_alive() => {
+                return Ok(Some((subject, ended_early(pid))));
+            }
+            Err(_) if !discover::has_program(pid) => {
                 Tier::Uprobes("it ended before the shim was in it".to_owned())
             }
-            Err(error) if self.gpu == Gpu::Auto => {
-                self.notice(format!(
+            Err(error) if self.shims.gpu() == Gpu::Auto => {
+                self.recorder.notice(&format!(
                     "process {pid}: seen from outside, with few GPU times: {error:#}"
                 ));
                 Tier::Uprobes(format!("{error:#}"))
             }
             Err(error) => {
                 // It is not tried again.
-                if let Some(target) = self.targets.get_mut(&pid) {
-                    target.tier = Tier::Uprobes(format!("{error:#}"));
+                target.tier = Tier::Uprobes(format!("{error:#}"));
+                let error = error.context(format!("process {pid}: no GPU times"));
+                if occasion == Occasion::Attaching {
+                    return Ok(Some((subject, error)));
                 }
-                return Err(error.context(format!("process {pid}: no GPU times")));
+                self.recorder.notice(&format!("{error:#}"));
+                return Ok(None);
             }
         };
-        if !matches!(tier, Tier::Uprobes(_) | Tier::Forked) {
-            say(&format!("process {pid}: GPU times: {tier}"));
+        target.info.attached_ns = attached_ns;
+        target.info.gpu_tier = tier.to_string();
+        target.tier = tier;
+        self.recorder.process(pid, target.info.clone());
+        if let Ok(libraries) = subject.by_number(discover::libraries) {
+            self.see_from_outside(pid, &libraries);
         }
-        if let Some(target) = self.targets.get_mut(&pid) {
-            target.info.attached_ns = clock::now_ns();
-            if !matches!(tier, Tier::Uprobes(_)) {
-                self.joiner.gpu_from(pid, target.info.attached_ns);
-            }
-            target.tier = tier;
-            target.info.gpu_tier = target.tier.to_string();
-            self.trace.process(pid, target.info.clone());
-        }
-        Ok(())
+        Ok(None)
     }
+}
 
-    fn has_program(&self, pid: u32) -> bool {
-        let target = self.targets.get(&pid);
-        target.is_some_and(Target::is_alive) && discover::has_program(pid)
+/// Has the shim patch the HSA runtime's tables.
+fn inject(process: &Subject, shim: &Shim, desk: &Desk) -> anyhow::Result<Outcome> {
+    let looked_ns = clock::now_ns();
+    let Some(prospect) = Prospect::of(process, Access::Write)? else { return Ok(Outcome::NotYet) };
+    if prospect.cannot_use_gpu {
+        return Ok(Outcome::Forked);
     }
+    if let Some(why) = prospect.why_none() {
+        bail!("{why}");
+    }
+    match inject_shim(process, shim, &prospect, desk)? {
+        Answer::Recording(stopped) => {
+            let answered_ns = clock::now_ns();
+            Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns }))
+        }
+        Answer::No(reason) => bail!("{}: {reason}", Tier::Tables),
+    }
+}
 
-    /// Has the shim patch the HSA runtime's tables; none when the process has not loaded the runtime.
-    fn inject(&mut self, pid: u32) -> anyhow::Result<Option<Tier>> {
-        let subject = Arc::clone(&self.targets.get(&pid).ok_or(Ended { pid })?.subject);
-        let Some(prospect) = Prospect::of(&subject, Access::Write)? else { return Ok(None) };
-        if prospect.cannot_use_gpu {
-            return Ok(Some(Tier::Forked));
-        }
-        if let Some(why) = prospect.why_none() {
-            bail!("{why}");
-        }
-        match self.inject_shim(&subject, &prospect)? {
-            Answer::Recording => Ok(Some(Tier::Tables)),
-            Answer::No(reason) => bail!("{}: {reason}", Tier::Tables),
-        }
-    }
-
-    fn inject_shim(&mut self, subject: &Subject, prospect: &Prospect) -> anyhow::Result<Answer> {
-        let pid = subject.pid();
-        let Some(shim) = self.shim.clone() else { bail!("there is no shim") };
-        let attach = prospect.attach;
-        let loaded = prospect.loaded.as_ref();
-        let library = match loaded {
-            Some(_) => Vec::new(),
-            None => std::fs::read(&shim.path)
-                .with_context(|| format!("{}: cannot be read", shim.path.display()))?,
-        };
-        let entry = match loaded {
-            Some(loaded) => Entry::Loaded { address: loaded.attach },
-            None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
-        };
-        let beat = || self.connections.iter().for_each(Connection::beat);
-        let memory = &prospect.memory;
-        let request = Request { process: subject, memory, entry, attach, meanwhile: &beat };
-        let (programs, relief, layout) = (&self.programs, &self.relief, self.layout);
-        let (words, ids) = (self.selection.shim_calls(), call_ids(self.connections.len()));
-        let prepare = |handed: Handed| -> anyhow::Result<(Connection, Attachment)> {
-            let site = subject.by_number(|pid| -> anyhow::Result<_> {
-                let (path, offset) = match (loaded, &handed.library) {
-                    (Some(loaded), _) => (loaded.file.path(), loaded.site_offset),
-                    // Our own descriptor: under its own number the process may have another file by now.
-                    (None, Some(library)) => {
-                        (format!("/proc/self/fd/{}", library.as_raw_fd()).into(), shim.site_offset)
-                    }
-                    (None, None) => bail!("no library was handed over"),
-                };
-                let site = programs.attach_dispatch_site(pid, &path, offset)?;
-                loaded.map_or(Ok(()), |loaded| loaded.file.check())?;
-                Ok(site)
-            })?;
-            let memory = Memory::adopt(handed.memory, layout)?;
-            memory.want_calls(&words, ids.start);
-            let connection = Connection::to(pid, memory, ids.clone(), relief);
-            // The shim looks whether it is read before it records.
-            connection.beat();
-            Ok((connection, site))
-        };
-        let Injected { prepared: (connection, site), status, stopped, took, .. } =
-            inject::inject(&request, prepare)?;
-        tracing::info!(
-            "process {pid}: the shim answered {status} after {:.1} ms; a thread was stopped for {} µs",
-            took.as_secs_f64() * 1e3,
-            stopped.as_micros()
-        );
-        let answer = match status {
-            attach_status::RECORDING => Answer::Recording,
-            attach_status::UNSUPPORTED => {
-                Answer::No("the shim does not know this release's tables or functions")
+fn inject_shim(
+    process: &Subject,
+    shim: &Shim,
+    prospect: &Prospect,
+    desk: &Desk,
+) -> anyhow::Result<Answer> {
+    let pid = process.pid();
+    let attach = prospect.attach;
+    let loaded = prospect.loaded.as_ref();
+    let library = match loaded {
+        Some(_) => Vec::new(),
+        None => std::fs::read(&shim.path)
+            .with_context(|| format!("{}: cannot be read", shim.path.display()))?,
+    };
+    let entry = match loaded {
+        Some(loaded) => Entry::Loaded { address: loaded.attach },
+        None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
+    };
+    // The main thread tells all shims that they are read.
+    let memory = &prospect.memory;
+    let request = Request { process, memory, entry, attach, meanwhile: &|| {} };
+    let prepare = |Handed { memory, library }: Handed| -> anyhow::Result<()> {
+        let (file, offset) = match (loaded, &library) {
+            (Some(loaded), _) => (loaded.file.path(), loaded.site_offset),
+            // Our own descriptor: under its own number the process may have another file by now.
+            (None, Some(library)) => {
+                (format!("/proc/self/fd/{}", library.as_raw_fd()).into(), shim.site_offset)
             }
-            attach_status::SECOND_RUNTIME => Answer::No(
-                "the process has several HSA runtimes, and the shim is in another one's tables",
-            ),
-            attach_status::COVERED => Answer::No(
-                "the HSA runtime was initialized anew under another tool, which may call the shim already",
-            ),
-            attach_status::BUSY => bail!("another roctap records this process"),
-            attach_status::MEMORY => bail!(
-                "the shim could not map the shared memory: a limit of the process is in the way \
-                 (RLIMIT_AS, or RLIMIT_MEMLOCK where it has called mlockall(MCL_FUTURE); see \
-                 /proc/PID/limits)"
-            ),
-            attach_status::THREAD => bail!("the shim could not start its thread"),
-            attach_status::UNUSABLE => bail!("its shim is broken"),
-            other => bail!("the shim answered {other}"),
+            (None, None) => bail!("no library was handed over"),
         };
-        if matches!(answer, Answer::Recording) {
-            self.connections.push(connection);
-            if let Some(target) = self.targets.get_mut(&pid) {
-                target.info.stopped_ns = stopped.as_nanos() as u64;
-                target.dispatch_site = Some(site);
-            }
+        desk.prepare(Handover { memory, file, offset })?;
+        Ok(loaded.map_or(Ok(()), |loaded| loaded.file.check())?)
+    };
+    let Injected { status, stopped, took, .. } = inject::inject(&request, prepare)?;
+    tracing::info!(
+        "process {pid}: the shim answered {status} after {:.1} ms; a thread was stopped for {} µs",
+        took.as_secs_f64() * 1e3,
+        stopped.as_micros()
+    );
+    Ok(match status {
+        attach_status::RECORDING => Answer::Recording(stopped),
+        attach_status::UNSUPPORTED => {
+            Answer::No("the shim does not know this release's tables or functions")
         }
-        Ok(answer)
-    }
+        attach_status::SECOND_RUNTIME => Answer::No(
+            "the process has several HSA runtimes, and the shim is in another one's tables",
+        ),
+        attach_status::COVERED => Answer::No(
+            "the HSA runtime was initialized anew under another tool, which may call the shim already",
+        ),
+        attach_status::BUSY => bail!("another roctap records this process"),
+        attach_status::MEMORY => bail!(
+            "the shim could not map the shared memory: a limit of the process is in the way \
+             (RLIMIT_AS, or RLIMIT_MEMLOCK where it has called mlockall(MCL_FUTURE); see \
+             /proc/PID/limits)"
+        ),
+        attach_status::THREAD => bail!("the shim could not start its thread"),
+        attach_status::UNUSABLE => bail!("its shim is broken"),
+        other => bail!("the shim answered {other}"),
+    })
 }

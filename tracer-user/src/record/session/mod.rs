@@ -1,200 +1,146 @@
-//! Everything that is open while recording: opened here, then attached, drained, followed and finished.
+//! A recording in progress: opened here, then attached, drained, followed and finished.
+//!
+//! * [`processes`]: who is traced, the registry;
+//! * [`probes`] and [`plans`]: what the kernel tells of them, and what is asked of it;
+//! * [`shims`], and [`crate::outside`]: the sources of GPU work; [`injections`]: shims on their way;
+//! * [`following`] and [`departed`]: what is to be said at the end;
+//! * [`recorder`]: what all of this is joined and written by;
+//! * the other modules: what is done with these, step by step.
 
 mod attach;
+mod departed;
+mod descriptors;
 mod drain;
+mod farewell;
 mod finish;
 mod follow;
+mod following;
 mod gpu;
+mod injections;
+mod look_out;
 mod outside;
+mod pace;
+mod plans;
+mod probes;
+mod processes;
+mod recorder;
+mod shims;
 mod takeover;
 mod watch;
 
-pub use takeover::Removal;
+use std::ffi::OsString;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
-    ops::Range,
-    time::{Duration, Instant},
-};
-
-use tracer_common::{
-    calls::{FIRST_ID, ID_BITS},
-    shim::Layout,
-};
-use tracer_records::model::Metadata;
-use tracer_records::sink::RecordSink as _;
-
-use super::{
-    Gpu, Options,
-    connection::Connection,
-    select::{Doorbells, Selection},
-    target::{Planned, Target},
-};
+use super::{options::Options, select::Selection};
 use crate::{
     clock,
-    join::{Counts, Joiner, SeenThreads},
+    join::Counts,
     outside::Outside,
-    probe::{self, Attachment, Follow, Method, Programs, Settings},
-    shim::{Memory, MemoryError, Relief, Shim},
+    probe::Method,
+    shim::{Relief, Shim},
     shown,
     trace::Writer,
 };
+use departed::Departed;
+use descriptors::Descriptors;
+use following::Following;
+use injections::Injections;
+use pace::Pace;
+use plans::Plans;
+use probes::Probes;
+use processes::Processes;
+use recorder::Recorder;
+use shims::Shims;
+use watch::Watch;
+
+use tracer_records::model::Metadata;
 
 /// A recording in progress.
 pub struct Session {
-    programs: Programs,
-    life: Attachment,
-    reader: probe::Reader,
-    selection: Selection,
-    follow: bool,
-    /// Plans that hold in more than one process.
-    planned: attach::Plans<Planned>,
-    /// Where GPU work is seen from outside, by library.
-    doorbells: attach::Plans<Doorbells>,
+    processes: Processes,
+    probes: Probes,
+    plans: Plans,
+    shims: Shims,
+    injections: Injections,
     outside: Outside,
-    targets: BTreeMap<u32, Target>,
-    /// Every thread that was seen.
-    threads: SeenThreads,
-    gpu: Gpu,
-    layout: Layout,
-    shim: Option<Shim>,
-    connections: Vec<Connection>,
-    relief: Relief,
+    recorder: Recorder,
+    following: Following,
+    departed: Departed,
     /// Looks for processes to attach to.
-    watch: Option<watch::Watch>,
+    watch: Option<Watch>,
     /// Processes that were named and could not be attached to.
     failed: usize,
-    /// Forked children with ROCm loaded, and for how long one of them ran without probes, at most.
-    late_children: u64,
-    longest_late: Duration,
-    /// Forked children that got a shim when they called ROCm.
-    late_shims: BTreeSet<u32>,
-    /// Probes that are removed by another process when all is done.
-    left: Vec<Attachment>,
     /// Nothing new is begun.
     ending: bool,
-    joiner: Joiner,
-    trace: Writer,
-    last_chunk: Instant,
-    last_scan: Instant,
-    /// The process that is looked at first by the next scan.
-    next_scanned: u32,
+    pace: Pace,
+    descriptors: Descriptors,
 }
 
 impl Session {
     /// Loads the programs and creates the trace.
     pub fn open(options: &Options) -> anyhow::Result<Self> {
-        let programs = Programs::load(Settings {
-            ring_bytes: options.ring_bytes(),
-            follow: match (options.all, options.no_follow) {
-                (true, _) => Follow::Everyone,
-                (false, false) => Follow::Children,
-                (false, true) => Follow::Nobody,
-            },
-            method: options.probes,
-            preallocate: None,
-        })?;
-        let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
-        let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
-        let by_environment = shim.is_some() && !options.command.is_empty();
-        let memories = if by_environment { options.processes } else { 0 };
-        let selection = Selection::new(options, shim.is_some(), programs.method())?;
-        let words = selection.shim_calls();
         let relief = Relief::default();
-        let connections = (0..memories)
-            .map(|index| {
-                let memory = Memory::create(layout)?;
-                let ids = call_ids(index as usize);
-                memory.want_calls(&words, ids.start);
-                Ok(Connection::open(memory, ids, &relief))
-            })
-            .collect::<Result<_, MemoryError>>()?;
-        let life = programs.attach_life()?;
-        let reader = probe::Reader::with(&programs, relief.looks())?;
+        let mut probes = Probes::load(options, &relief)?;
+        let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
+        let selection = Selection::new(options, shim.is_some(), probes.method())?;
+        let shims = Shims::open(options, shim, &selection, relief)?;
+        let plans = Plans::new(selection, probes.method());
+        probes.follow()?;
         // Last, so that a failure above leaves no file behind.
         let trace = Writer::create(&options.output, &metadata(), options.force)?;
-        let session = Self {
-            programs,
-            life,
-            reader,
-            selection,
-            follow: !options.no_follow,
-            planned: BTreeMap::new(),
-            doorbells: BTreeMap::new(),
+        Ok(Self {
+            processes: Processes::default(),
+            probes,
+            plans,
+            shims,
+            injections: Injections::default(),
             outside: Outside::default(),
-            targets: BTreeMap::new(),
-            threads: SeenThreads::default(),
-            gpu: options.gpu,
-            layout,
-            shim,
-            connections,
-            relief,
-            watch: options.all.then(watch::Watch::new),
+            recorder: Recorder::new(options.join, trace),
+            following: Following::new(!options.no_follow),
+            departed: Departed::default(),
+            watch: options.all.then(Watch::new),
             failed: 0,
-            late_children: 0,
-            longest_late: Duration::ZERO,
-            late_shims: BTreeSet::new(),
-            left: Vec::new(),
             ending: false,
-            joiner: Joiner::new(options.join),
-            trace,
-            last_chunk: Instant::now(),
-            last_scan: Instant::now(),
-            next_scanned: 0,
-        };
-        session.beat();
-        Ok(session)
+            pace: Pace::new(),
+            descriptors: Descriptors::default(),
+        })
     }
 
     /// How probes are placed.
     pub fn method(&self) -> Method {
-        self.programs.method()
+        self.probes.method()
     }
 
     /// What the command must find in its environment.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let memories = self.connections.iter().map(Connection::memory);
-        self.shim.iter().flat_map(|shim| shim.environment(memories.clone())).collect()
+        self.shims.environment()
     }
 
     /// What has been joined.
     pub fn counts(&self) -> Counts {
-        self.joiner.counts()
+        self.recorder.counts()
     }
 
     /// How much was lost so far, in all.
     pub fn lost(&self) -> u64 {
-        let bpf: u64 = self.programs.losses().map(|l| l.iter().sum()).unwrap_or(0);
-        bpf + self.connections.iter().map(|c| c.dropped().0).sum::<u64>()
+        let bpf: u64 = self.probes.losses().map(|l| l.iter().sum()).unwrap_or(0);
+        bpf + self.shims.dropped()
     }
 
     /// Whether no target lives any more and none can come; `command_ended` when there is no command
     /// to wait for.
     pub fn targets_gone(&self, command_ended: bool) -> bool {
-        command_ended && self.watch.is_none() && !self.targets.values().any(Target::is_alive)
+        command_ended && self.watch.is_none() && !self.processes.any_alive()
     }
 
-    /// Why the recording must end now: nobody reads the rings any more.
+    /// Whether the recording must end now: nobody reads the rings any more.
     pub fn is_cut_short(&mut self) -> bool {
-        self.reader.failure().is_some()
+        self.probes.failure().is_some()
     }
 
     /// Says something, and writes it into the trace.
-    pub fn notice(&mut self, text: String) {
-        tracing::warn!("{text}");
-        self.trace.notice(&text);
+    pub fn notice(&mut self, text: &str) {
+        self.recorder.notice(text);
     }
-
-    pub(super) fn beat(&self) {
-        self.connections.iter().for_each(Connection::beat);
-    }
-}
-
-/// The ids of the calls of the `index`-th shared memory.
-fn call_ids(index: usize) -> Range<u64> {
-    let first = FIRST_ID + ((index as u64) << ID_BITS);
-    first..first + (1 << ID_BITS)
 }
 
 fn metadata() -> Metadata {

@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use tracer_common::bpf::{BatchRecord, Header, PacketRecord};
-use tracer_records::sink::RecordSink as _;
 
-use super::{Session, attach::remember, drain::see_thread};
+use super::Session;
 use crate::{
     clock,
-    discover::{Ended, Library, Runtime},
-    plan::{Process, ProcessMemory},
+    discover::{Library, Runtime},
     probe::Attachment,
     record::{
         connection::Connection,
-        select::Doorbells,
         target::{Target, Tier},
     },
 };
@@ -28,36 +25,32 @@ impl Session {
     pub(super) fn see_from_outside(&mut self, pid: u32, libraries: &[Library]) {
         let wanted =
             |target: &Target| matches!(target.tier, Tier::Uprobes(_)) && target.doorbells.is_none();
-        if !self.targets.get(&pid).is_some_and(wanted) {
+        let Some(target) = self.processes.get_mut(pid).filter(|target| wanted(target)) else {
             return;
-        }
-        for library in libraries.iter().filter(|library| library.runtime == Runtime::Hsa) {
-            let attached = self.doorbells(pid, library).and_then(|doorbells| {
-                let Doorbells { file, stores, ends, .. } = &*doorbells;
-                self.place(pid, |programs, pid| {
-                    let placed = programs.attach_doorbells(pid, &file.path(), stores, ends)?;
-                    file.check()?;
-                    Ok(placed)
-                })
-            });
+        };
+        // One is enough; a second runtime has its own doorbells, and is not seen.
+        let hsa = libraries.iter().find(|library| library.runtime == Runtime::Hsa);
+        if let Some(library) = hsa {
+            let attached = self.plans.doorbells(&target.subject, library);
+            let attached =
+                attached.and_then(|found| self.probes.place_doorbells(&target.subject, &found));
             let attachment = attached.unwrap_or_else(|error| {
-                self.notice(format!("process {pid}: its GPU work cannot be seen: {error:#}"));
+                let text = format!("process {pid}: its GPU work cannot be seen: {error:#}");
+                self.recorder.notice(&text);
                 // Nothing, for good: it is not tried again.
                 Attachment::default()
             });
-            if let Some(target) = self.targets.get_mut(&pid) {
-                target.doorbells = Some(attachment);
-                target.info.attached_ns = clock::now_ns();
-                self.trace.process(pid, target.info.clone());
-            }
+            target.doorbells = Some(attachment);
+            target.info.attached_ns = clock::now_ns();
+            self.recorder.process(pid, target.info.clone());
         }
     }
 
     /// Sees the GPU work of processes from outside whose shims do not know the runtime.
     pub(super) fn replace_helpless_shims(&mut self) {
-        let helpless = self.connections.iter().filter(|c| c.memory().is_unsupported());
+        let helpless = self.shims.iter().filter(|c| c.memory().is_unsupported());
         for pid in helpless.filter_map(Connection::pid) {
-            if let Some(target) = self.targets.get_mut(&pid)
+            if let Some(target) = self.processes.get_mut(pid)
                 && target.tier == Tier::AtStart
             {
                 target.tier = Tier::Uprobes(UNKNOWN_TABLES.to_owned());
@@ -65,46 +58,27 @@ impl Session {
         }
     }
 
-    /// Where the functions that ring doorbells are probed: planned once a library.
-    fn doorbells(&mut self, pid: u32, library: &Library) -> anyhow::Result<Arc<Doorbells>> {
-        let known = self.doorbells.get(&library.id).into_iter().flatten();
-        if let Some(found) = self.holding(pid, known, |doorbells| &doorbells.followed)? {
-            return Ok(found);
-        }
-        let target = self.targets.get(&pid).ok_or(Ended { pid })?;
-        let found = target.subject.by_number(|pid| -> anyhow::Result<_> {
-            let process = Process::open(pid).ok();
-            let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
-            let file = library.open()?;
-            Ok(self.selection.doorbells(library, file, process)?)
-        })?;
-        if found.stores.is_empty() {
-            anyhow::bail!("{}: no function that rings doorbells was found", library.path.display());
-        }
-        let found = Arc::new(found);
-        remember(&mut self.doorbells, library.id, &found);
-        Ok(found)
-    }
-
     /// A packet that a doorbell announced.
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
         self.look_into(packet.header);
-        Ok(self.outside.packet(packet, true, &mut self.joiner, &mut self.trace)?)
+        let outside = &mut self.outside;
+        Ok(self.recorder.join(|joiner, trace| outside.packet(packet, true, joiner, trace))?)
     }
 
     /// Packets that a doorbell announced beside its own.
     pub(super) fn take_batch(&mut self, batch: &BatchRecord) -> anyhow::Result<()> {
         self.look_into(batch.header);
-        Ok(self.outside.batch(batch, &mut self.joiner, &mut self.trace)?)
+        let outside = &mut self.outside;
+        Ok(self.recorder.join(|joiner, trace| outside.batch(batch, joiner, trace))?)
     }
 
     fn look_into(&mut self, Header { pid, tid, .. }: Header) {
-        see_thread(&mut self.threads, &mut self.trace, pid, tid);
-        let subject = self.targets.get(&pid).map(|target| Arc::clone(&target.subject));
+        self.recorder.thread(pid, tid);
+        let subject = self.processes.get(pid).map(|target| Arc::clone(&target.subject));
         if !self.outside.knows(pid)
             && let Err(error) = self.outside.add(pid, subject)
         {
-            self.notice(format!(
+            self.recorder.notice(&format!(
                 "process {pid}: kernels without names and times, its memory cannot be read: {error:#}"
             ));
         }
@@ -115,14 +89,16 @@ impl Session {
         if self.outside.is_empty() {
             return Ok(());
         }
-        let (request, answered) = (self.reader.ask(), self.reader.answered());
-        Ok(self.outside.tick(request, answered, &mut self.joiner, &mut self.trace)?)
+        let (request, answered) = (self.probes.ask(), self.probes.answered());
+        let outside = &mut self.outside;
+        Ok(self.recorder.join(|joiner, trace| outside.tick(request, answered, joiner, trace))?)
     }
 
     /// What is not known of process `pid`'s work by now never will be.
     pub(super) fn end_outside(&mut self, pid: u32) -> anyhow::Result<()> {
-        let error_ns = self.outside.end(pid, &mut self.joiner, &mut self.trace)?;
-        if let Some(target) = self.targets.get_mut(&pid) {
+        let outside = &mut self.outside;
+        let error_ns = self.recorder.join(|joiner, trace| outside.end(pid, joiner, trace))?;
+        if let Some(target) = self.processes.get_mut(pid) {
             target.info.clock_error_ns = target.info.clock_error_ns.max(error_ns);
         }
         Ok(())

@@ -1,12 +1,10 @@
 //! Looking out for ROCm processes, those of `record -a`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
+    collections::{BTreeMap, HashMap, HashSet},
     time::{Duration, Instant},
 };
 
-use super::Session;
 use crate::discover::{self, FileId, Subject};
 
 /// How often a program that was executed lately is looked at: it may load a runtime at any moment.
@@ -17,8 +15,8 @@ const YOUTH: Duration = Duration::from_secs(5);
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// A round costs at most this part of the time.
 const ROUND_SHARE: u32 = 50;
-/// How long processes are looked at in one go.
-const LOOK_FOR: Duration = Duration::from_millis(200);
+/// A part of a round does, which the rest is to follow.
+const PART_SHARE: u32 = 10;
 
 /// What has been looked at.
 pub struct Watch {
@@ -55,7 +53,7 @@ impl Watch {
     }
 
     /// The processes that are to be looked at now.
-    fn candidates(&mut self, now: Instant) -> Vec<u32> {
+    pub fn candidates(&mut self, now: Instant) -> Vec<u32> {
         let mut found = Vec::new();
         if now >= self.next_young {
             self.next_young = now + YOUNG_INTERVAL;
@@ -64,6 +62,8 @@ impl Watch {
         }
         if now >= self.next_round {
             found = discover::process_ids();
+            let there: HashSet<u32> = found.iter().copied().collect();
+            self.refused.retain(|pid, _| there.contains(pid));
         }
         // Everybody has their turn, whatever others have mapped.
         found.sort_unstable();
@@ -72,69 +72,38 @@ impl Watch {
         found
     }
 
-    fn refuse(&mut self, subject: &Subject) {
+    /// A look that began at `began` ended at `ended`. It was a round if that was due then; `left`: the process
+    /// that it did not come to, which is the first the next time.
+    pub fn looked(&mut self, began: Instant, ended: Instant, left: Option<u32>) {
+        let took = ended - began;
+        self.next_looked = left.unwrap_or(self.next_looked);
+        // As much time is for everything else.
+        self.next_young = self.next_young.max(ended + took);
+        if began >= self.next_round {
+            let pause = match left {
+                Some(_) => took * PART_SHARE,
+                None => ROUND_INTERVAL.max(took * ROUND_SHARE),
+            };
+            self.next_round = ended + pause;
+        }
+    }
+
+    /// It is not looked at again.
+    pub fn refuse(&mut self, subject: &Subject) {
         self.refused.insert(subject.pid(), subject.started());
     }
 
-    fn is_refused(&self, subject: &Subject) -> bool {
+    /// Whether it is not.
+    pub fn is_refused(&self, subject: &Subject) -> bool {
         self.refused.get(&subject.pid()) == Some(&subject.started())
     }
 
-    fn is_own(&self, subject: &Subject) -> bool {
+    /// Whether it runs this very program.
+    pub fn is_own(&self, subject: &Subject) -> bool {
         let executable = subject.by_number(|pid| -> anyhow::Result<_> {
             Ok(FileId::of(format!("/proc/{pid}/exe").as_ref())?)
         });
         executable.ok().zip(self.own).is_some_and(|(theirs, own)| theirs.has_inode_of(own))
-    }
-}
-
-impl Session {
-    /// Attaches to the ROCm processes that have appeared.
-    pub(super) fn look_out(&mut self, now: Instant) -> anyhow::Result<()> {
-        let Some(watch) = &mut self.watch else { return Ok(()) };
-        let round = now >= watch.next_round;
-        let began = Instant::now();
-        for pid in watch.candidates(now) {
-            if began.elapsed() > LOOK_FOR {
-                if let Some(watch) = &mut self.watch {
-                    watch.next_looked = pid;
-                }
-                break;
-            }
-            let new = !self.targets.get(&pid).is_some_and(|target| target.is_alive());
-            let Some(subject) = new.then(|| Subject::open(pid).ok()).flatten() else { continue };
-            if !self.watch.as_ref().is_some_and(|watch| watch.is_refused(&subject))
-                && subject.by_number(discover::libraries).is_ok_and(|found| !found.is_empty())
-            {
-                self.attach_found(Arc::new(subject))?;
-            }
-        }
-        if let Some(watch) = &mut self.watch {
-            // As much time is for everything else.
-            watch.next_young = watch.next_young.max(Instant::now() + began.elapsed());
-            if round {
-                watch.next_round = Instant::now() + ROUND_INTERVAL.max(now.elapsed() * ROUND_SHARE);
-            }
-        }
-        Ok(())
-    }
-
-    /// Attaches to a process that nobody named. A failure is that process's alone.
-    fn attach_found(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
-        let Some(watch) = &mut self.watch else { return Ok(()) };
-        if watch.is_own(&subject) {
-            watch.refuse(&subject);
-            return Ok(());
-        }
-        if let Err(error) = self.attach_running(Arc::clone(&subject))
-            && subject.is_alive()
-        {
-            if let Some(watch) = &mut self.watch {
-                watch.refuse(&subject);
-            }
-            self.notice(format!("process {} is not traced: {error:#}", subject.pid()));
-        }
-        Ok(())
     }
 }
 
@@ -151,5 +120,18 @@ mod tests {
         }
         watch.next_looked = 4;
         assert_eq!(watch.candidates(Instant::now()), [5, 9, 3]);
+    }
+
+    #[test]
+    fn a_round_that_was_cut_goes_on_soon() {
+        let mut watch = Watch::new();
+        let began = Instant::now();
+        assert!(watch.candidates(began).contains(&std::process::id()));
+        let ended = began + Duration::from_millis(20);
+        watch.looked(began, ended, Some(7));
+        assert_eq!((watch.next_looked, watch.next_round), (7, ended + 10 * (ended - began)));
+        let (began, ended) = (watch.next_round, watch.next_round + Duration::from_millis(20));
+        watch.looked(began, ended, None);
+        assert_eq!(watch.next_round, ended + ROUND_INTERVAL);
     }
 }

@@ -1,0 +1,124 @@
+//! The dead: their probes are removed, their memories are offered to others, and what is to be said of them
+//! is kept until the end. Nothing else of them stays.
+
+use super::{Session, outside::UNKNOWN_TABLES};
+use crate::{
+    clock,
+    record::{
+        connection::{Account, Over},
+        summary::Silent,
+        target::{Claim, Target, Tier},
+    },
+};
+
+impl Session {
+    /// Gives up the memories of programs that are gone, all of which were drained.
+    pub(super) fn give_up_memories(&mut self) {
+        for gone in self.shims.give_up_the_gone(&mut self.recorder) {
+            // That nothing was lost is said at the end, of all together.
+            let lost = gone.account.losses.iter().filter(|(_, count)| *count > 0);
+            lost.for_each(|&(cause, count)| self.recorder.loss(gone.pid, cause, count));
+            self.take_account(gone.pid, &gone.account, Some(gone.over));
+        }
+    }
+
+    /// Takes note of what a memory tells of its process; `over`: of a program that is gone.
+    pub(super) fn take_account(&mut self, pid: u32, account: &Account, over: Option<Over>) {
+        let Some(target) = self.processes.get_mut(pid) else { return };
+        if let Some(error_ns) = account.clock_error_ns {
+            target.info.clock_error_ns = error_ns;
+        }
+        target.claim = match (over, account.clock_error_ns) {
+            (_, None) => Claim::UnknownTables,
+            (Some(Over::Executed), _) => Claim::Earlier,
+            _ => Claim::Recording,
+        };
+    }
+
+    /// Process `pid` has ended, or its number belongs to another one by now: its probes are given up.
+    pub(super) fn bury(&mut self, pid: u32) {
+        let request = self.probes.ask();
+        let Some(target) = self.processes.get_mut(pid).filter(|target| target.buried.is_none())
+        else {
+            return;
+        };
+        if target.info.detached_ns == 0 {
+            target.info.detached_ns = clock::now_ns();
+        }
+        target.bury(request);
+        self.probes.forget(pid);
+    }
+
+    /// Buries the dead, and forgets those of which everything has come.
+    pub(super) fn part_with_the_dead(&mut self) -> anyhow::Result<()> {
+        let answered = self.probes.answered();
+        let has_come = |target: &Target| {
+            target.buried.is_some_and(|request| request <= answered) && target.removals.is_empty()
+        };
+        for pid in self.processes.those(has_come) {
+            if !self.outside.knows(pid) && self.shims.of(pid).next().is_none() {
+                self.farewell(pid)?;
+            }
+        }
+        let dead = self.processes.those(|target| target.buried.is_none() && !target.is_alive());
+        dead.into_iter().for_each(|pid| self.bury(pid));
+        Ok(())
+    }
+
+    /// Forgets process `pid`, but for what is to be said of it.
+    pub(super) fn farewell(&mut self, pid: u32) -> anyhow::Result<()> {
+        let Some(mut target) = self.processes.remove(pid) else { return Ok(()) };
+        let departed = &mut self.departed;
+        departed.rocm_seen |= !target.info.libraries.is_empty();
+        if !target.calls_by_shim
+            && target.left_to_shim > 0
+            && departed.left_to_nobody.is_none()
+            && self.recorder.saw_hsa_by_probes(pid)
+        {
+            departed.left_to_nobody = Some(format!(
+                "process {pid}: no shim recorded HSA calls there, and {} functions can be probed only at 16 µs a call: they were left out; --allow-slow includes them",
+                target.left_to_shim
+            ));
+        }
+        target.info.gpu_tier = match (&target.tier, target.claim) {
+            (Tier::Off, _) => String::new(),
+            (Tier::AtStart, Claim::None | Claim::UnknownTables) => {
+                "none: the shim was not loaded".to_owned()
+            }
+            (tier, _) => tier.to_string(),
+        };
+        // What is left of it is written first: it may be what is missing.
+        let early_launches = self.recorder.early_launches(pid);
+        let (launches, dispatches) = self.recorder.launches(pid);
+        if self.shims.gpu().wants_shim() && launches > 0 && dispatches == 0 {
+            let reason = self.reason_for_silence(&target);
+            if target.tier == Tier::AtStart {
+                target.info.gpu_tier = format!("none: {reason}");
+            }
+            self.departed.add_silent(Silent { pid, launches, reason });
+        }
+        self.following.ended(pid, early_launches);
+        if target.info.detached_ns == 0 {
+            target.info.detached_ns = clock::now_ns();
+        }
+        self.recorder.process(pid, target.info);
+        Ok(self.recorder.ended(pid)?)
+    }
+
+    fn reason_for_silence(&self, target: &Target) -> String {
+        match (&target.tier, target.claim) {
+            (Tier::Uprobes(why), _) => why.clone(),
+            (_, Claim::UnknownTables) => UNKNOWN_TABLES.to_owned(),
+            (_, Claim::Recording) => "the shim recorded none of them".to_owned(),
+            (Tier::AtStart, _) if self.shims.were_full_since(target.info.attached_ns) => {
+                "as many processes as can have GPU times at once had them already; --processes allows more"
+                    .to_owned()
+            }
+            (Tier::AtStart, _) => {
+                "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
+                    .to_owned()
+            }
+            (tier, _) => tier.to_string(),
+        }
+    }
+}

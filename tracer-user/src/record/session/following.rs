@@ -1,0 +1,61 @@
+//! What is known of forked children before they had probes, and shims.
+
+use std::{collections::BTreeSet, time::Duration};
+
+/// Whether children are followed, and how late that was.
+pub struct Following {
+    /// Whether they are.
+    pub wanted: bool,
+    /// Forked children with ROCm loaded, and for how long one of them ran without probes, at most.
+    late_children: u64,
+    longest_late: Duration,
+    /// Forked children that got a shim when they called ROCm.
+    late_shims: BTreeSet<u32>,
+    /// Kernels that such children launched before, of those that have ended.
+    early_launches: u64,
+}
+
+impl Following {
+    /// None was born yet.
+    pub fn new(wanted: bool) -> Self {
+        let (longest_late, late_shims) = (Duration::ZERO, BTreeSet::new());
+        Self { wanted, late_children: 0, longest_late, late_shims, early_launches: 0 }
+    }
+
+    /// A child with ROCm loaded ran for so long before it had its probes.
+    pub fn was_late(&mut self, late: Duration) {
+        self.late_children += 1;
+        self.longest_late = self.longest_late.max(late);
+    }
+
+    /// A child gets its shim when it calls ROCm.
+    pub fn has_late_shim(&mut self, pid: u32) {
+        self.late_shims.insert(pid);
+    }
+
+    /// A process has ended that launched so many kernels before its shim was there, if it got one.
+    pub fn ended(&mut self, pid: u32, early_launches: u64) {
+        if self.late_shims.remove(&pid) {
+            self.early_launches += early_launches;
+        }
+    }
+
+    /// Notices of what children may have done before.
+    pub fn notices(&self) -> Vec<String> {
+        let mut notices = Vec::new();
+        if self.late_children > 0 {
+            notices.push(format!(
+                "child processes that were forked with ROCm loaded: {}; they ran for up to {:.1} ms before they had their probes, and calls in that time are not in the trace",
+                self.late_children,
+                self.longest_late.as_secs_f64() * 1e3
+            ));
+        }
+        let early = self.early_launches;
+        if early > 0 {
+            notices.push(format!(
+                "{early} kernels of forked children were launched before their shims were there, and are not in the trace"
+            ));
+        }
+        notices
+    }
+}

@@ -1,0 +1,286 @@
+//! Shims that are being put into processes, each by a thread of its own: a process decides itself how long
+//! that takes, and neither the reading of rings nor other processes wait for it.
+//!
+//! What needs the BPF programs, the main thread does: a thread asks for it, and waits for the answer.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender, TryRecvError},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::anyhow;
+
+use crate::{discover::Subject, probe::Attachment, record::connection::Connection};
+
+/// Threads at the same time; further processes wait until one of these is done.
+const MOST: usize = 64;
+
+/// What a shim that is about to run needs.
+pub struct Prepared {
+    /// The shared memory.
+    pub connection: Connection,
+    /// The probe at its dispatch site.
+    pub site: Attachment,
+}
+
+/// What a process has made for its shim.
+pub struct Handover {
+    /// An empty memfd.
+    pub memory: OwnedFd,
+    /// Where its dispatch site is probed: a file that the thread holds open, and an offset.
+    pub file: PathBuf,
+    pub offset: u64,
+}
+
+/// A shim records.
+pub struct Recording {
+    /// How long one thread was stopped.
+    pub stopped: Duration,
+    /// When the process was looked at, and when its shim answered, ns of CLOCK_BOOTTIME.
+    pub looked_ns: u64,
+    pub answered_ns: u64,
+}
+
+/// How it went.
+pub enum Outcome {
+    /// The process has not loaded the HSA runtime, or has not initialized it.
+    NotYet,
+    /// It is a forked child that cannot use its parent's GPU.
+    Forked,
+    /// Its shim records.
+    Recording(Recording),
+}
+
+/// Why a process gets its shim now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Occasion {
+    /// It is being attached to. Where GPU times are insisted on it is not traced without.
+    Attaching,
+    /// It is traced, and has loaded the runtime meanwhile.
+    Later,
+}
+
+/// What a thread tells.
+pub enum Event {
+    /// Its process has made what its shim needs: that is to be prepared.
+    Handed(Handover, Sender<anyhow::Result<()>>),
+    /// It is done.
+    Done(Done),
+}
+
+/// A thread that is done.
+pub struct Done {
+    pub subject: Arc<Subject>,
+    pub occasion: Occasion,
+    pub result: anyhow::Result<Outcome>,
+    /// What was prepared last.
+    pub prepared: Option<Prepared>,
+    /// When the process executed another program meanwhile, ns of CLOCK_BOOTTIME.
+    pub executed_ns: Option<u64>,
+}
+
+/// What a thread has of the main thread.
+pub struct Desk(Sender<Message>);
+
+enum Message {
+    Handed(Handover, Sender<anyhow::Result<()>>),
+    Done(anyhow::Result<Outcome>),
+}
+
+impl Desk {
+    /// Has the main thread prepare what the shim needs.
+    pub fn prepare(&self, handover: Handover) -> anyhow::Result<()> {
+        let (answer, told) = mpsc::channel();
+        let over = || anyhow!("the recording has ended");
+        self.0.send(Message::Handed(handover, answer)).map_err(|_| over())?;
+        told.recv().map_err(|_| over())?
+    }
+}
+
+struct Running {
+    subject: Arc<Subject>,
+    occasion: Occasion,
+    messages: Receiver<Message>,
+    prepared: Option<Prepared>,
+    executed_ns: Option<u64>,
+}
+
+/// The threads that are at work, by their processes.
+#[derive(Default)]
+pub struct Injections(BTreeMap<u32, Running>);
+
+impl Injections {
+    /// Whether there are any.
+    pub fn are_any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Whether process `pid` is to wait: it has one, or there are too many.
+    pub fn has_to_wait(&self, pid: u32) -> bool {
+        self.0.contains_key(&pid) || self.0.len() >= MOST
+    }
+
+    /// Has a thread do `inject`.
+    ///
+    /// # Errors
+    ///
+    /// When there can be no thread.
+    pub fn start(
+        &mut self,
+        subject: &Arc<Subject>,
+        occasion: Occasion,
+        inject: impl FnOnce(&Subject, &Desk) -> anyhow::Result<Outcome> + Send + 'static,
+    ) -> io::Result<()> {
+        let (sender, messages) = mpsc::channel();
+        let theirs = Arc::clone(subject);
+        thread::Builder::new().name("roctap-inject".to_owned()).spawn(move || {
+            let desk = Desk(sender);
+            let result = inject(&theirs, &desk);
+            // Nobody listens any more when the recording has ended.
+            let _ = desk.0.send(Message::Done(result));
+        })?;
+        let subject = Arc::clone(subject);
+        let running = Running { subject, occasion, messages, prepared: None, executed_ns: None };
+        self.0.insert(running.subject.pid(), running);
+        Ok(())
+    }
+
+    /// What the threads tell by now.
+    pub fn events(&mut self) -> Vec<(u32, Event)> {
+        let (mut events, mut done) = (Vec::new(), Vec::new());
+        for (&pid, running) in &self.0 {
+            match running.messages.try_recv() {
+                Ok(Message::Handed(handover, answer)) => {
+                    events.push((pid, Event::Handed(handover, answer)));
+                }
+                Ok(Message::Done(result)) => done.push((pid, result)),
+                Err(TryRecvError::Disconnected) => {
+                    done.push((pid, Err(anyhow!("the thread that was to do it has failed"))));
+                }
+                Err(TryRecvError::Empty) => {}
+            }
+        }
+        for (pid, result) in done {
+            let Some(running) = self.0.remove(&pid) else { continue };
+            let Running { subject, occasion, prepared, executed_ns, .. } = running;
+            let done = Done { subject, occasion, result, prepared, executed_ns };
+            events.push((pid, Event::Done(done)));
+        }
+        events
+    }
+
+    /// The process that a thread is at work for.
+    pub fn subject(&self, pid: u32) -> Option<Arc<Subject>> {
+        self.0.get(&pid).map(|running| Arc::clone(&running.subject))
+    }
+
+    /// What the shim of process `pid` needs is there. It replaces what was prepared for another way.
+    pub fn prepared(&mut self, pid: u32, prepared: Prepared) {
+        if let Some(running) = self.0.get_mut(&pid) {
+            running.prepared = Some(prepared);
+        }
+    }
+
+    /// Process `pid` executed another program.
+    pub fn executed(&mut self, pid: u32, time_ns: u64) {
+        if let Some(running) = self.0.get_mut(&pid) {
+            running.executed_ns = Some(time_ns);
+        }
+    }
+
+    /// Tells the shims that they will be read.
+    pub fn beat(&self) {
+        let prepared = self.0.values().filter_map(|running| running.prepared.as_ref());
+        prepared.for_each(|prepared| prepared.connection.beat());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn process() -> (Child, Arc<Subject>) {
+        let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let subject = Arc::new(Subject::open(child.id()).unwrap());
+        (child, subject)
+    }
+
+    fn next(injections: &mut Injections) -> (u32, Event) {
+        loop {
+            if let Some(event) = injections.events().pop() {
+                return event;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// One process lets everybody wait: the other has its shim meanwhile.
+    #[test]
+    fn nobody_waits_for_another_process() {
+        let mut injections = Injections::default();
+        let ((mut slow, subject), (mut quick, other)) = (process(), process());
+        let (release, released) = mpsc::channel::<()>();
+        let wait = move |_: &Subject, _: &Desk| {
+            let _ = released.recv();
+            Ok(Outcome::NotYet)
+        };
+        injections.start(&subject, Occasion::Attaching, wait).unwrap();
+        assert!(injections.has_to_wait(subject.pid()) && !injections.has_to_wait(other.pid()));
+        let hand = |_: &Subject, desk: &Desk| {
+            let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
+            desk.prepare(Handover { memory, file, offset: 7 })?;
+            Ok(Outcome::Forked)
+        };
+        injections.start(&other, Occasion::Later, hand).unwrap();
+        let (pid, Event::Handed(handover, answer)) = next(&mut injections) else { panic!("done") };
+        assert_eq!((pid, handover.offset), (other.pid(), 7));
+        answer.send(Ok(())).unwrap();
+        let (pid, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
+        assert!(pid == other.pid() && matches!(done.result, Ok(Outcome::Forked)));
+        // A failure is told as one, and a program that was executed meanwhile.
+        let fail = |_: &Subject, desk: &Desk| {
+            let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
+            desk.prepare(Handover { memory, file, offset: 0 })?;
+            Ok(Outcome::NotYet)
+        };
+        injections.start(&other, Occasion::Later, fail).unwrap();
+        injections.executed(other.pid(), 5);
+        let (_, Event::Handed(_, answer)) = next(&mut injections) else { panic!("done") };
+        answer.send(Err(anyhow!("no"))).unwrap();
+        let (_, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
+        assert_eq!(
+            (done.result.err().unwrap().to_string(), done.executed_ns),
+            ("no".into(), Some(5))
+        );
+        assert!(injections.are_any());
+        drop(release);
+        let (pid, Event::Done(_)) = next(&mut injections) else { panic!("handed") };
+        assert!(pid == subject.pid() && !injections.are_any());
+        for child in [&mut slow, &mut quick] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_fails_is_told() {
+        let mut injections = Injections::default();
+        let (mut child, subject) = process();
+        let panics = |_: &Subject, _: &Desk| panic!("on purpose");
+        injections.start(&subject, Occasion::Later, panics).unwrap();
+        let (_, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
+        assert!(done.result.is_err());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

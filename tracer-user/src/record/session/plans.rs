@@ -1,0 +1,218 @@
+//! What is to be probed of libraries: planned once, for all processes that map the same file.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::Context as _;
+
+use super::recorder::Recorder;
+use crate::{
+    discover::{FileId, Library, Runtime, Subject},
+    plan::{Followed, Process, ProcessMemory},
+    probe::Method,
+    record::{
+        select::{Doorbells, Selection},
+        target::Planned,
+    },
+};
+
+/// Plans that are kept of one file, for processes with other tables.
+const MOST_PLANS: usize = 4;
+/// Files that plans are kept of. There are two a ROCm release, and whatever else is called like them.
+const MOST_FILES: usize = 64;
+
+/// Plans by the files that they are of, for whoever maps these later. Each holds its files open itself:
+/// it outlives the process that it was made for.
+struct Kept<T>(BTreeMap<FileId, Vec<Arc<T>>>);
+
+impl<T> Kept<T> {
+    /// Keeps a plan for other processes. What is known of the file as it was before it was touched is
+    /// dropped, and beyond [`MOST_FILES`] that of another file, if possible one that no target maps: a
+    /// target makes as many files as it likes.
+    fn remember(&mut self, id: FileId, plan: &Arc<T>) {
+        let files = &mut self.0;
+        files.retain(|&known, _| known == id || !known.has_inode_of(id));
+        if files.len() >= MOST_FILES && !files.contains_key(&id) {
+            let is_unused =
+                |plans: &Vec<Arc<T>>| plans.iter().all(|plan| Arc::strong_count(plan) == 1);
+            let unused = files.iter().find(|(_, plans)| is_unused(plans)).map(|(&id, _)| id);
+            let dropped = unused.or_else(|| files.keys().next().copied());
+            dropped.map(|id| files.remove(&id));
+        }
+        let plans = files.entry(id).or_default();
+        if plans.len() == MOST_PLANS {
+            plans.remove(0);
+        }
+        plans.push(Arc::clone(plan));
+    }
+
+    /// The plan of a file that holds in a process.
+    fn holding(
+        &self,
+        subject: &Subject,
+        id: FileId,
+        followed: impl Fn(&T) -> &Followed,
+    ) -> anyhow::Result<Option<Arc<T>>> {
+        let Some(known) = self.0.get(&id) else { return Ok(None) };
+        subject.by_number(|pid| {
+            let process = Process::open(pid).ok();
+            let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
+            Ok(known.iter().find(|plan| followed(plan).holds_in(process)).cloned())
+        })
+    }
+}
+
+/// Plans, and what they are made by.
+pub struct Plans {
+    selection: Selection,
+    method: Method,
+    libraries: Kept<Planned>,
+    doorbells: Kept<Doorbells>,
+}
+
+impl Plans {
+    /// Nothing is planned yet.
+    pub fn new(selection: Selection, method: Method) -> Self {
+        let (libraries, doorbells) = (Kept(BTreeMap::new()), Kept(BTreeMap::new()));
+        Self { selection, method, libraries, doorbells }
+    }
+
+    /// Whether any function of the runtime is to be probed.
+    pub fn wants(&self, runtime: Runtime) -> bool {
+        self.selection.wants(runtime)
+    }
+
+    /// Patterns of functions that matched nothing, as notices.
+    pub fn unused_globs(&self) -> Vec<String> {
+        self.selection.unused_globs()
+    }
+
+    /// What is to be probed of a library in a process.
+    pub fn of(
+        &mut self,
+        subject: &Subject,
+        library: &Library,
+        recorder: &mut Recorder,
+    ) -> anyhow::Result<Arc<Planned>> {
+        let known = self.libraries.holding(subject, library.id, |planned| &planned.followed)?;
+        if let Some(planned) = known {
+            return Ok(planned);
+        }
+        let planned = Arc::new(self.plan(subject, library, recorder)?);
+        if !self.selection.is_by_process() {
+            self.libraries.remember(library.id, &planned);
+        }
+        Ok(planned)
+    }
+
+    /// Plans the probes of a library, and says what is not as one would wish.
+    fn plan(
+        &mut self,
+        subject: &Subject,
+        library: &Library,
+        recorder: &mut Recorder,
+    ) -> anyhow::Result<Planned> {
+        let selection = &mut self.selection;
+        let planned = subject.by_number(|pid| -> anyhow::Result<_> {
+            let process = Process::open(pid).ok();
+            let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
+            let file = library.open()?;
+            let selected = selection.choose(library, &file, process)?;
+            Ok((file, library.version(), selected))
+        });
+        let (file, version, selected) =
+            planned.with_context(|| library.path.display().to_string())?;
+        for text in selected.redirections.notices(subject.pid()) {
+            recorder.notice(&text);
+        }
+        for (domain, operation, name) in self.selection.foreign() {
+            recorder.operation(domain.0, operation.into(), name);
+        }
+        let path = library.path.display();
+        if !selected.slow.is_empty() {
+            let count = selected.slow.len();
+            tracing::info!("{path}: left out, since slow: {}", selected.slow.join(", "));
+            recorder.write_notice(&format!(
+                "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
+            ));
+        }
+        if self.method == Method::Single {
+            let count = selected.sites.len();
+            recorder.notice(&format!(
+                "{path}: probes are placed and removed one by one here: {count} functions{}; root, who can use tracefs, has them all at once",
+                if self.selection.is_few() { ", the most telling, are probed (--include '*' for all)" } else { "" }
+            ));
+        }
+        if !selected.impossible.is_empty() {
+            let names = selected.impossible.join(", ");
+            recorder.write_notice(&format!("{path}: the kernel allows no probe at {names}"));
+        }
+        Ok(Planned {
+            path: library.path.clone(),
+            version,
+            file,
+            left_to_shim: selected.left_to_shim.len(),
+            sites: selected.sites,
+            followed: selected.followed,
+        })
+    }
+
+    /// Where the functions of the HSA runtime that ring doorbells are probed.
+    pub fn doorbells(
+        &mut self,
+        subject: &Subject,
+        library: &Library,
+    ) -> anyhow::Result<Arc<Doorbells>> {
+        let known = self.doorbells.holding(subject, library.id, |doorbells| &doorbells.followed)?;
+        if let Some(found) = known {
+            return Ok(found);
+        }
+        let found = subject.by_number(|pid| -> anyhow::Result<_> {
+            let process = Process::open(pid).ok();
+            let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
+            let file = library.open()?;
+            Ok(self.selection.doorbells(library, file, process)?)
+        })?;
+        if found.stores.is_empty() {
+            anyhow::bail!("{}: no function that rings doorbells was found", library.path.display());
+        }
+        let found = Arc::new(found);
+        self.doorbells.remember(library.id, &found);
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn plans_are_of_few_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number: usize| directory.path().join(number.to_string());
+        let make = |number| {
+            std::fs::write(path(number), "").unwrap();
+            FileId::of(&path(number)).unwrap()
+        };
+        let mut plans = Kept(BTreeMap::new());
+        let used = Arc::new(0);
+        let first = make(0);
+        plans.remember(first, &used);
+        for number in 1..2 * MOST_FILES {
+            plans.remember(make(number), &Arc::new(number));
+        }
+        assert_eq!(plans.0.len(), MOST_FILES);
+        assert!(plans.0.contains_key(&first), "a target maps it");
+        // The file is touched: its time of change is another as soon as the clock has gone on.
+        let mut touched = first;
+        while touched == first {
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(path(0), mode).unwrap();
+            touched = FileId::of(&path(0)).unwrap();
+        }
+        plans.remember(touched, &used);
+        assert!(!plans.0.contains_key(&first) && plans.0.contains_key(&touched));
+        (0..2 * MOST_PLANS).for_each(|plan| plans.remember(touched, &Arc::new(plan)));
+        assert_eq!(plans.0[&touched].len(), MOST_PLANS);
+    }
+}

@@ -1,0 +1,174 @@
+//! The kernel's side of a recording: the BPF programs, the probes that run them, and what they record.
+
+use std::{path::Path, time::Duration};
+
+use tracer_common::bpf::{ApiRecord, Loss, phase};
+
+use crate::{
+    discover::Subject,
+    probe::{Attachment, Follow, Method, ProbeError, Programs, Reader, Settings, Site},
+    record::{options::Options, select::Doorbells, target::Planned},
+    shim::Relief,
+};
+
+/// The programs, loaded.
+pub struct Probes {
+    programs: Programs,
+    life: Attachment,
+    reader: Reader,
+    /// Probes that are removed by another process when all is done.
+    left: Vec<Attachment>,
+}
+
+impl Probes {
+    /// Loads the programs; nothing is probed, and nobody's life is reported yet.
+    /// The thread that reads their records looks after the shims' rings, too.
+    pub fn load(options: &Options, relief: &Relief) -> Result<Self, ProbeError> {
+        let programs = Programs::load(Settings {
+            ring_bytes: options.ring_bytes(),
+            follow: match (options.all, options.no_follow) {
+                (true, _) => Follow::Everyone,
+                (false, false) => Follow::Children,
+                (false, true) => Follow::Nobody,
+            },
+            method: options.probes,
+            preallocate: None,
+        })?;
+        let reader = Reader::with(&programs, relief.looks())?;
+        Ok(Self { programs, life: Attachment::default(), reader, left: Vec::new() })
+    }
+
+    /// Begins to report what becomes of processes.
+    pub fn follow(&mut self) -> Result<(), ProbeError> {
+        self.life = self.programs.attach_life()?;
+        Ok(())
+    }
+
+    /// How probes are placed.
+    pub fn method(&self) -> Method {
+        self.programs.method()
+    }
+
+    /// Reports forks and exec of process `pid` from now on.
+    pub fn track(&self, pid: u32) -> Result<(), ProbeError> {
+        self.programs.track(pid)
+    }
+
+    /// Process `pid` has ended, or is not traced after all.
+    pub fn forget(&self, pid: u32) {
+        self.programs.forget(pid);
+    }
+
+    /// Places the probes of a plan that are wanted, if its files are what they were when it was made. They
+    /// stay if the process is still there then.
+    pub fn place(
+        &mut self,
+        subject: &Subject,
+        planned: &Planned,
+        wanted: impl Fn(&Site) -> bool,
+    ) -> anyhow::Result<Attachment> {
+        let sites: Vec<Site> = planned.sites.iter().filter(|site| wanted(site)).cloned().collect();
+        planned.check()?;
+        self.programs.set_phase(phase::ATTACHING)?;
+        let placed = subject.by_number(|pid| {
+            let placed = self.programs.attach(pid, &planned.file.path(), &sites)?;
+            planned.check()?;
+            anyhow::Ok(placed)
+        });
+        self.programs.set_phase(phase::ATTACHED)?;
+        placed
+    }
+
+    /// Probes the dispatch site of a process's shim: an offset in its file.
+    pub fn place_site(
+        &self,
+        subject: &Subject,
+        file: &Path,
+        offset: u64,
+    ) -> anyhow::Result<Attachment> {
+        subject.by_number(|pid| Ok(self.programs.attach_dispatch_site(pid, file, offset)?))
+    }
+
+    /// Probes where a process rings doorbells.
+    pub fn place_doorbells(
+        &self,
+        subject: &Subject,
+        doorbells: &Doorbells,
+    ) -> anyhow::Result<Attachment> {
+        let Doorbells { file, stores, ends, .. } = doorbells;
+        subject.by_number(|pid| {
+            let placed = self.programs.attach_doorbells(pid, &file.path(), stores, ends)?;
+            file.check()?;
+            Ok(placed)
+        })
+    }
+
+    /// Calls that return from now on without an entry do so because their entry probes are gone.
+    pub fn begin_to_detach(&mut self) -> Result<(), ProbeError> {
+        self.programs.set_phase(phase::DETACHING)
+    }
+
+    /// All probes are gone.
+    pub fn end(&mut self) -> Result<(), ProbeError> {
+        self.programs.set_phase(phase::ENDED)
+    }
+
+    /// Removes probes; where that takes the kernel long, later and by another process.
+    pub fn remove(&mut self, probes: Vec<Attachment>) {
+        match self.method() {
+            Method::Single => self.left.extend(probes),
+            Method::Multi | Method::Event => Attachment::remove_all(probes),
+        }
+    }
+
+    /// The end of all: what is left to be removed.
+    pub fn close(self) -> Vec<Attachment> {
+        drop(self.life);
+        self.left
+    }
+
+    /// The next batch of records: see [`Reader::take`].
+    pub fn take(&mut self, timeout: Duration) -> Vec<u8> {
+        self.reader.take(timeout)
+    }
+
+    /// All records of before.
+    pub fn take_all(&mut self) -> Vec<u8> {
+        self.reader.take_all()
+    }
+
+    /// Why the records are read no more, if the thread that reads them has failed.
+    pub fn failure(&mut self) -> Option<&str> {
+        self.reader.failure()
+    }
+
+    /// Records that could not be understood.
+    pub fn malformed(&self) -> u64 {
+        self.reader.malformed()
+    }
+
+    /// Asks to be told when all records of before have been taken.
+    pub fn ask(&self) -> u64 {
+        self.reader.ask()
+    }
+
+    /// The last request of [`Probes::ask`] that is answered.
+    pub fn answered(&self) -> u64 {
+        self.reader.answered()
+    }
+
+    /// The calls that a thread has open.
+    pub fn open_on(&self, tid: u32) -> Vec<ApiRecord> {
+        self.programs.open_on(tid)
+    }
+
+    /// The calls that are open.
+    pub fn open_calls(&self) -> Vec<ApiRecord> {
+        self.programs.open_calls()
+    }
+
+    /// What the programs could not record, by cause.
+    pub fn losses(&self) -> Result<[u64; Loss::COUNT], ProbeError> {
+        self.programs.losses()
+    }
+}

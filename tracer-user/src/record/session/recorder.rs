@@ -1,0 +1,361 @@
+//! What is recorded: what the probes, the shims and the looks from outside deliver is joined here, and
+//! written.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Range,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use tracer_common::{
+    bpf::{ApiRecord, LinkRecord},
+    calls::Call,
+};
+
+use crate::{
+    clock, discover,
+    join::{Counts, Joiner, Mode},
+    shim::Frame,
+    trace::{TraceError, Writer, limits::MAX_NOTICES},
+};
+use tracer_records::{model::Process, sink::RecordSink as _};
+
+/// How often chunks are written.
+const CHUNK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Notices while a recording goes on; the rest of the room is for those of its end.
+const MOST_NOTICES: usize = MAX_NOTICES - 50;
+/// Threads that are remembered whether they are there or not.
+const FEW_THREADS: usize = 4096;
+
+/// Joins records, and writes them to the trace.
+pub struct Recorder {
+    joiner: Joiner,
+    trace: Writer,
+    threads: Threads,
+    notices: Notices,
+    /// Losses by cause, of all processes.
+    losses: BTreeMap<String, u64>,
+    last_chunk: Instant,
+}
+
+/// What was noticed: as much as people read, and the trace has room for.
+#[derive(Default)]
+struct Notices {
+    texts: BTreeSet<String>,
+    /// How many more there were.
+    more: u64,
+}
+
+/// Whether a notice is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Taken {
+    New,
+    Known,
+    /// There are too many; with the first such that is to be said.
+    TooMany,
+}
+
+/// The threads that were seen, and their processes.
+struct Threads {
+    known: HashSet<(u32, u32)>,
+    /// Beyond so many it is looked which of them are gone.
+    most: usize,
+}
+
+impl Recorder {
+    /// Nothing is recorded yet.
+    pub fn new(mode: Mode, trace: Writer) -> Self {
+        let threads = Threads { known: HashSet::new(), most: FEW_THREADS };
+        let (joiner, losses) = (Joiner::new(mode), BTreeMap::new());
+        let notices = Notices::default();
+        Self { joiner, trace, threads, notices, losses, last_chunk: Instant::now() }
+    }
+
+    /// A call, as probes saw it.
+    pub fn api(&mut self, call: &ApiRecord) -> Result<(), TraceError> {
+        self.thread(call.header.pid, call.header.tid);
+        self.joiner.api(call, &mut self.trace)
+    }
+
+    /// Which call launched an operation.
+    pub fn link(&mut self, link: &LinkRecord) -> Result<(), TraceError> {
+        self.joiner.link(link, &mut self.trace)
+    }
+
+    /// What thread `tid` of process `pid` told through its shim.
+    pub fn frame(&mut self, pid: u32, tid: u32, frame: Frame) -> Result<(), TraceError> {
+        self.joiner.frame(pid, tid, frame, &mut self.trace)
+    }
+
+    /// The ids that the shim of process `pid` gives to its calls.
+    pub fn shim_ids(&mut self, pid: u32, ids: Range<u64>) {
+        self.joiner.shim_ids(pid, ids);
+    }
+
+    /// A call that a shim recorded, with further flags.
+    pub fn shim_call(&mut self, pid: u32, tid: u32, call: &Call, flags: u16) {
+        self.joiner.shim_call(pid, tid, call, flags);
+    }
+
+    /// Names a thread that was not seen before.
+    pub fn thread(&mut self, pid: u32, tid: u32) {
+        self.threads.see(&mut self.trace, pid, tid);
+    }
+
+    /// Asks for the records of before, if calls wait for them: see [`Joiner::ask_for_calls`].
+    pub fn ask_for_calls(
+        &mut self,
+        open: impl FnMut(u32) -> Vec<ApiRecord>,
+        request: impl FnOnce() -> u64,
+    ) {
+        self.joiner.ask_for_calls(open, request);
+    }
+
+    /// Writes the shims' calls that wait for nothing of before request `answered`.
+    pub fn settle_calls(&mut self, answered: u64) -> Result<(), TraceError> {
+        let threads = &mut self.threads;
+        self.joiner.settle_calls(answered, &mut self.trace, |pid, tid, trace| {
+            threads.see(trace, pid, tid);
+        })
+    }
+
+    /// What is seen from outside writes to both itself.
+    pub fn join<T>(&mut self, act: impl FnOnce(&mut Joiner, &mut Writer) -> T) -> T {
+        act(&mut self.joiner, &mut self.trace)
+    }
+
+    /// Settles what waited; now and then.
+    pub fn tick(&mut self) -> Result<(), TraceError> {
+        self.joiner.tick(clock::now_ns(), &mut self.trace)
+    }
+
+    /// Writes a chunk if it is time.
+    pub fn write(&mut self, now: Instant) -> Result<(), TraceError> {
+        if now - self.last_chunk >= CHUNK_INTERVAL {
+            self.last_chunk = now;
+            self.trace.flush_chunk()?;
+        }
+        Ok(())
+    }
+
+    /// Process `pid` executed another program, or its number is another's by now: what is left of the old
+    /// one is written.
+    pub fn executed(&mut self, pid: u32, time_ns: u64) -> Result<(), TraceError> {
+        self.joiner.executed(pid, time_ns, &mut self.trace)
+    }
+
+    /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
+    pub fn ended(&mut self, pid: u32) -> Result<(), TraceError> {
+        self.threads.forget(pid);
+        self.joiner.ended(pid, &mut self.trace)
+    }
+
+    /// GPU work of process `pid` is recorded from `time_ns` on.
+    pub fn gpu_from(&mut self, pid: u32, time_ns: u64) {
+        self.joiner.gpu_from(pid, time_ns);
+    }
+
+    /// No more GPU work is recorded of what is launched from `time_ns` on.
+    pub fn gpu_until(&mut self, time_ns: u64) {
+        self.joiner.gpu_until(time_ns);
+    }
+
+    /// How many kernels process `pid` launched while its GPU work was recorded, and how many dispatches
+    /// were recorded.
+    pub fn launches(&self, pid: u32) -> (u64, u64) {
+        self.joiner.launches(pid)
+    }
+
+    /// How many it launched before.
+    pub fn early_launches(&self, pid: u32) -> u64 {
+        self.joiner.early_launches(pid)
+    }
+
+    /// Whether probes saw HSA calls of a process.
+    pub fn saw_hsa_by_probes(&self, pid: u32) -> bool {
+        self.joiner.saw_hsa_by_probes(pid)
+    }
+
+    /// What has been joined.
+    pub fn counts(&self) -> Counts {
+        self.joiner.counts()
+    }
+
+    /// What is known of a process.
+    pub fn process(&mut self, pid: u32, process: Process) {
+        self.trace.process(pid, process);
+    }
+
+    /// The name of an operation that the table of operations does not have.
+    pub fn operation(&mut self, domain: u32, operation: u32, name: &str) {
+        self.trace.operation(domain, operation, name);
+    }
+
+    /// Says something, and writes it into the trace.
+    pub fn notice(&mut self, text: &str) {
+        match self.note(text) {
+            Taken::New | Taken::Known => tracing::warn!("{text}"),
+            Taken::TooMany if self.notices.more == 1 => {
+                tracing::warn!("there are more notices; they are counted, and said no more");
+            }
+            Taken::TooMany => {}
+        }
+    }
+
+    /// Writes a notice into the trace, if that has room for it.
+    fn note(&mut self, text: &str) -> Taken {
+        let taken = self.notices.take(text);
+        if taken == Taken::New {
+            self.trace.notice(text);
+        }
+        taken
+    }
+
+    /// Writes a notice into the trace, and says nothing.
+    pub fn write_notice(&mut self, text: &str) {
+        self.note(text);
+    }
+
+    /// Writes what is said at the end, for which there is always room, and says how many notices were not
+    /// written; which is said too.
+    pub fn last_notices(&mut self, notices: &mut Vec<String>) {
+        if self.notices.more > 0 {
+            notices.push(format!("{} more notices are not in the trace", self.notices.more));
+        }
+        notices.iter().for_each(|text| self.trace.notice(text));
+    }
+
+    /// Adds to the losses of a process, 0: of no certain one.
+    pub fn loss(&mut self, pid: u32, cause: &str, count: u64) {
+        self.trace.loss(pid, cause, count);
+        let sum = self.losses.entry(cause.to_owned()).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    /// What was lost, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let lost = self.losses.iter().filter(|&(_, &count)| count > 0);
+        lost.map(|(cause, &count)| (cause.clone(), count)).collect()
+    }
+
+    /// How many names and descriptions the trace had no room for.
+    pub fn left_out(&self) -> u64 {
+        self.trace.left_out()
+    }
+
+    /// Writes everything that waits: what is not complete now never will be.
+    pub fn join_the_rest(&mut self) -> Result<(), TraceError> {
+        self.joiner.finish(&mut self.trace)
+    }
+
+    /// Writes the end of the trace.
+    pub fn finish(self) -> Result<(), TraceError> {
+        self.trace.finish(clock::offsets())
+    }
+}
+
+impl Notices {
+    fn take(&mut self, text: &str) -> Taken {
+        if self.texts.contains(text) {
+            return Taken::Known;
+        }
+        if self.texts.len() >= MOST_NOTICES {
+            self.more += 1;
+            return Taken::TooMany;
+        }
+        self.texts.insert(text.to_owned());
+        Taken::New
+    }
+}
+
+impl Threads {
+    /// Names a thread that was not seen before.
+    fn see(&mut self, trace: &mut Writer, pid: u32, tid: u32) {
+        if !self.known.insert((pid, tid)) {
+            return;
+        }
+        trace.thread(pid, tid, &discover::thread_name(pid, tid));
+        if self.known.len() > self.most {
+            self.known.retain(|(pid, tid)| Path::new(&format!("/proc/{pid}/task/{tid}")).exists());
+            self.most = FEW_THREADS.max(2 * self.known.len());
+        }
+    }
+
+    /// Process `pid` has ended.
+    fn forget(&mut self, pid: u32) {
+        self.known.retain(|&(of, _)| of != pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Trace;
+    use tracer_records::model::Metadata;
+
+    fn recorder(directory: &Path) -> Recorder {
+        let metadata = Metadata {
+            roctap_version: String::new(),
+            host: String::new(),
+            kernel: String::new(),
+            command: String::new(),
+            clock: clock::offsets(),
+        };
+        let path = directory.join("test.rtrace");
+        Recorder::new(Mode::default(), Writer::create(&path, &metadata, false).unwrap())
+    }
+
+    /// Threads of a process that starts one after the other, and those of processes that have ended.
+    #[test]
+    fn threads_that_are_gone_are_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(directory.path());
+        let own = std::process::id();
+        recorder.thread(own, own);
+        // No thread has such a number.
+        for gone in 0..4 * FEW_THREADS as u32 {
+            recorder.thread(own, u32::MAX - gone);
+        }
+        assert!(recorder.threads.known.len() <= FEW_THREADS);
+        assert!(recorder.threads.known.contains(&(own, own)), "it lives");
+        recorder.ended(own).unwrap();
+        assert!(recorder.threads.known.is_empty());
+    }
+
+    /// The reader finds as many as there is room for, those of the end, and how many more there were.
+    #[test]
+    fn too_many_notices_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(directory.path());
+        for number in 0..MAX_NOTICES + 20 {
+            recorder.notice(&format!("notice {number}"));
+            recorder.notice("again and again");
+        }
+        let mut last = vec!["the end".to_owned()];
+        recorder.last_notices(&mut last);
+        let left_out = MAX_NOTICES + 21 - MOST_NOTICES;
+        assert_eq!(
+            last,
+            ["the end".to_owned(), format!("{left_out} more notices are not in the trace")]
+        );
+        recorder.finish().unwrap();
+        let trace = Trace::open(&directory.path().join("test.rtrace")).unwrap();
+        let reading = trace.for_each_event(|_| Ok::<_, std::convert::Infallible>(())).unwrap();
+        let notices = &reading.tables.notices;
+        assert_eq!(notices.len(), MOST_NOTICES + 2);
+        assert!(last.iter().all(|text| notices.contains(text)), "{notices:?}");
+    }
+
+    #[test]
+    fn losses_are_added_up_and_do_not_overflow() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(directory.path());
+        for (pid, count) in [(1, 2), (2, 3), (3, u64::MAX)] {
+            recorder.loss(pid, "some", count);
+            recorder.loss(pid, "none", 0);
+        }
+        assert_eq!(recorder.losses(), [("some".to_owned(), u64::MAX)]);
+    }
+}

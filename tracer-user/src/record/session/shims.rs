@@ -1,0 +1,284 @@
+//! The shims' side of a recording: the shared memories that they write to.
+
+use std::{cell::Cell, ffi::OsString, fs::File, ops::Range, os::fd::OwnedFd};
+
+use anyhow::{Context as _, bail};
+use tracer_common::{
+    bpf::flag,
+    calls::{FIRST_ID, ID_BITS},
+    shim::{Layout, Loss},
+};
+
+use super::recorder::Recorder;
+use crate::{
+    clock,
+    record::{
+        connection::{Account, Connection, NOT_UNDERSTOOD, Over},
+        options::{Gpu, Options},
+        select::Selection,
+    },
+    shim::{Frame, Memory, MemoryError, Relief, Shim},
+    trace::TraceError,
+};
+
+/// As many memories have ids of their own for their calls; with the next one they begin again.
+const NUMBERED: u64 = FIRST_ID >> ID_BITS;
+
+/// The shims of all processes.
+pub struct Shims {
+    /// Which GPU times are asked for.
+    gpu: Gpu,
+    /// The library, if processes may have it.
+    shim: Option<Shim>,
+    layout: Layout,
+    /// The calls that they are to record, by slot.
+    wanted: Vec<u64>,
+    connections: Vec<Connection>,
+    /// By which further memories are to be offered.
+    names: Vec<OwnedFd>,
+    /// How many memories there were.
+    made: Cell<u64>,
+    /// When no offered memory was free the last time, ns of CLOCK_BOOTTIME.
+    full_ns: Option<u64>,
+    /// Frames that were dropped by rings which are gone.
+    dropped: u64,
+    /// Programs that are gone, of those that had memories.
+    gone: u64,
+    /// Whether it was said that there cannot be another memory now.
+    told: bool,
+    relief: Relief,
+}
+
+/// What a memory told whose program is gone.
+pub struct Gone {
+    /// Its process.
+    pub pid: u32,
+    /// How that program has ended.
+    pub over: Over,
+    /// What it told.
+    pub account: Account,
+}
+
+impl Shims {
+    /// The memories that a command finds in its environment, if one is started.
+    pub fn open(
+        options: &Options,
+        shim: Option<Shim>,
+        selection: &Selection,
+        relief: Relief,
+    ) -> anyhow::Result<Self> {
+        let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
+        let by_environment = shim.is_some() && !options.command.is_empty();
+        let memories = if by_environment { options.processes } else { 0 };
+        let name = |_| File::open("/dev/null").map(OwnedFd::from).context("/dev/null");
+        let mut shims = Self {
+            gpu: options.gpu,
+            shim,
+            layout,
+            wanted: selection.shim_calls(),
+            connections: Vec::new(),
+            names: (0..memories).map(name).collect::<Result<_, _>>()?,
+            made: Cell::new(0),
+            full_ns: None,
+            dropped: 0,
+            gone: 0,
+            told: false,
+            relief,
+        };
+        shims.try_to_offer()?;
+        Ok(shims)
+    }
+
+    /// A memory, with the ids of the calls that are recorded into it.
+    fn create(
+        &self,
+        memory: Result<Memory, MemoryError>,
+    ) -> Result<(Memory, Range<u64>), MemoryError> {
+        let memory = memory?;
+        let index = self.made.replace(self.made.get() + 1) % NUMBERED;
+        let first = FIRST_ID + (index << ID_BITS);
+        memory.want_calls(&self.wanted, first);
+        Ok((memory, first..first + (1 << ID_BITS)))
+    }
+
+    /// Offers a new memory in the place of each whose process is gone. Nobody has two places in the same
+    /// memory: what a program of before writes goes into the one that it has, which nobody reads.
+    fn try_to_offer(&mut self) -> anyhow::Result<()> {
+        while let Some(name) = self.names.pop() {
+            let memory = self.create(Memory::create(self.layout));
+            let (memory, call_ids) = match memory {
+                Ok(made) => made,
+                Err(error) => {
+                    self.names.push(name);
+                    return Err(error.into());
+                }
+            };
+            match Connection::offered(memory, call_ids, name, &self.relief) {
+                Ok(connection) => {
+                    connection.beat();
+                    self.connections.push(connection);
+                }
+                Err(name) => {
+                    self.names.push(name);
+                    bail!("shared memory for the shim: dup3 failed");
+                }
+            }
+        }
+        self.told = false;
+        Ok(())
+    }
+
+    /// Which GPU times are asked for.
+    pub fn gpu(&self) -> Gpu {
+        self.gpu
+    }
+
+    /// The library, if processes may have it.
+    pub fn shim(&self) -> Option<&Shim> {
+        self.shim.as_ref()
+    }
+
+    /// What a command must find in its environment.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let memories: Vec<_> = self.connections.iter().filter_map(Connection::path).collect();
+        self.shim.iter().flat_map(|shim| shim.environment(&memories)).collect()
+    }
+
+    /// Adds a memory that process `pid` has made.
+    pub fn adopt(&self, pid: u32, memory: OwnedFd) -> Result<Connection, MemoryError> {
+        let (memory, call_ids) = self.create(Memory::adopt(memory, self.layout))?;
+        let connection = Connection::to(pid, memory, call_ids, &self.relief);
+        // The shim looks whether it is read before it records.
+        connection.beat();
+        Ok(connection)
+    }
+
+    /// Reads a memory from now on.
+    pub fn add(&mut self, connection: Connection) {
+        self.connections.push(connection);
+    }
+
+    /// The memories of a command are for process `pid` alone, and not for its children.
+    pub fn keep_for(&self, pid: u32) {
+        self.connections.iter().for_each(|connection| connection.memory().keep_for(pid));
+    }
+
+    /// All memories.
+    pub fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter()
+    }
+
+    /// All memories, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.connections.iter_mut()
+    }
+
+    /// Tells the shims to stop. No memory is offered from now on.
+    pub fn stop(&mut self) {
+        self.names.clear();
+        self.connections.iter().for_each(Connection::stop);
+        self.connections.retain(|connection| !connection.is_free());
+    }
+
+    /// Takes note of whose processes have ended, as `has_ended` tells, before their memories are drained for
+    /// the last time; and whether there is a free one.
+    pub fn look(&mut self, has_ended: impl Fn(u32) -> bool) {
+        let mut offered = self.connections.iter().filter(|c| c.path().is_some()).peekable();
+        if offered.peek().is_some() && !offered.any(Connection::is_free) {
+            self.full_ns = Some(clock::now_ns());
+        }
+        for connection in &mut self.connections {
+            if connection.pid().is_some_and(&has_ended) {
+                connection.ended();
+            }
+        }
+    }
+
+    /// Whether, at some time since `time_ns`, as many processes had memories as can have them.
+    pub fn were_full_since(&self, time_ns: u64) -> bool {
+        self.full_ns.is_some_and(|full_ns| full_ns >= time_ns)
+    }
+
+    /// Gives up the memories of programs that are gone, all of which were drained, and offers others in their
+    /// places.
+    pub fn give_up_the_gone(&mut self, recorder: &mut Recorder) -> Vec<Gone> {
+        let is_over = |connection: &mut Connection| connection.over().is_some();
+        let over: Vec<Connection> = self.connections.extract_if(.., is_over).collect();
+        let gone = over.into_iter().filter_map(|mut connection| {
+            if connection.over() == Some(Over::Ended) {
+                for (pid, tid, call) in connection.open_calls() {
+                    recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+                }
+            }
+            let (pid, over, account) =
+                (connection.process()?, connection.over()?, connection.account());
+            self.gone += 1;
+            self.dropped = self.dropped.saturating_add(connection.dropped().0);
+            connection.release();
+            self.names.extend(connection.into_name());
+            Some(Gone { pid, over, account })
+        });
+        let gone = gone.collect();
+        if let Err(error) = self.try_to_offer()
+            && !std::mem::replace(&mut self.told, true)
+        {
+            recorder.notice(&format!("fewer processes can have GPU times for now: {error:#}"));
+        }
+        gone
+    }
+
+    /// The memories that the program of process `pid` writes to.
+    pub fn of(&mut self, pid: u32) -> impl Iterator<Item = &mut Connection> {
+        self.connections.iter_mut().filter(move |connection| connection.pid() == Some(pid))
+    }
+
+    /// Tells the shims that they are being read.
+    pub fn beat(&self) {
+        self.connections.iter().for_each(Connection::beat);
+    }
+
+    /// Why records can be lost that shims which are gone told of; none of none.
+    pub fn causes(&self) -> impl Iterator<Item = &'static str> {
+        let all = Loss::ALL.into_iter().filter(|&cause| cause != Loss::UNFINISHED);
+        let all = all.map(Loss::describe).chain([NOT_UNDERSTOOD]);
+        all.filter(|_| self.gone > 0)
+    }
+
+    /// Frames that full rings dropped.
+    pub fn dropped(&self) -> u64 {
+        let dropped = self.connections.iter().map(|connection| connection.dropped().0);
+        dropped.fold(self.dropped, u64::saturating_add)
+    }
+
+    /// Records every frame that is there; `on_call` is told the processes and ids of calls.
+    pub fn drain(
+        &mut self,
+        recorder: &mut Recorder,
+        mut on_call: impl FnMut(u32, u64),
+    ) -> Result<(), TraceError> {
+        let mut result = Ok(());
+        for connection in &mut self.connections {
+            if let Some(pid) = connection.pid() {
+                recorder.shim_ids(pid, connection.call_ids());
+            }
+            connection.drain(|pid, tid, frame| {
+                if let Frame::Call(call) = &frame {
+                    on_call(pid, call.correlation_id);
+                }
+                if result.is_ok() {
+                    result = recorder.frame(pid, tid, frame);
+                }
+            });
+        }
+        result
+    }
+
+    /// Frees the rings of threads that are gone.
+    pub fn free_rings(&mut self, recorder: &mut Recorder) {
+        for connection in &mut self.connections {
+            connection.free_rings(|pid, tid, call| {
+                recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+            });
+        }
+    }
+}
