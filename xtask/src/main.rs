@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod apt;
 mod artifacts;
 mod bench;
 mod demo;
@@ -9,6 +10,7 @@ mod dist;
 mod fuzz;
 mod gen_api;
 mod kernels;
+mod rocm;
 mod run;
 mod setup;
 mod test;
@@ -34,6 +36,8 @@ enum Task {
     Test(test::Options),
     /// Measure what tracing costs; needs root
     Bench(bench::Options),
+    /// Unpack another release of ROCm from Debian's packages, beside the system; needs root
+    Rocm(rocm::Options),
     /// Feed the parsers of untrusted input with whatever libFuzzer comes up with
     Fuzz(fuzz::Options),
     /// Pack roctap, the shim and the licences into target/dist
@@ -49,6 +53,7 @@ fn main() -> anyhow::Result<()> {
         Task::Demo => demo::run_demo(),
         Task::Test(options) => test::run_tests(&options),
         Task::Bench(options) => bench::run_bench(&options),
+        Task::Rocm(options) => rocm::run_rocm(&options),
         Task::Fuzz(options) => fuzz::run_fuzz(&options),
         Task::Dist => dist::run_dist(),
         Task::GenApi => gen_api::run(),
