@@ -1,6 +1,6 @@
 //! The machine: one for the process, from the first call on.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::clock::GpuClock;
 use crate::config::{Arch, Config};
@@ -34,6 +34,8 @@ pub struct Platform {
     pub shared: Shared,
     /// A page for registers that the program may write to.
     pub mmio_page: u64,
+    // Of the process that it belongs to.
+    pid: u32,
 }
 
 impl Platform {
@@ -52,6 +54,7 @@ impl Platform {
             shared: Shared::new(&config),
             mmio_page: crate::sys::map_anonymous(4096, 4096).unwrap_or(0),
             config,
+            pid: std::process::id(),
         }
     }
 
@@ -71,8 +74,37 @@ impl Platform {
     }
 }
 
+/// The machine; null before the first call.
+static PLATFORM: AtomicPtr<Platform> = AtomicPtr::new(std::ptr::null_mut());
+
 /// The machine.
 pub fn platform() -> &'static Platform {
-    static PLATFORM: OnceLock<Platform> = OnceLock::new();
-    PLATFORM.get_or_init(Platform::new)
+    match current() {
+        Some(platform) => platform,
+        None => replace(None),
+    }
+}
+
+/// The machine of this process, which a fork's child has anew: its threads are gone, and its memory is
+/// the parent's. To be called where a program opens the driver.
+pub fn platform_of_this_process() -> &'static Platform {
+    match current() {
+        Some(platform) if platform.pid == std::process::id() => platform,
+        old => replace(old),
+    }
+}
+
+#[expect(unsafe_code, reason = "a pointer that is null or leaked")]
+fn current() -> Option<&'static Platform> {
+    // SAFETY: what is stored was leaked by `replace`. Pairs with the release there.
+    unsafe { PLATFORM.load(Ordering::Acquire).as_ref() }
+}
+
+/// Puts a new machine in the place of `old`, unless another thread was faster.
+fn replace(old: Option<&'static Platform>) -> &'static Platform {
+    let old = old.map_or(std::ptr::null_mut(), |old| std::ptr::from_ref(old).cast_mut());
+    let new = Box::into_raw(Box::new(Platform::new()));
+    // The one that lost is leaked: nothing points to it. Pairs with the acquire in `current`.
+    let _ = PLATFORM.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+    current().unwrap_or_else(|| unreachable!("a machine was stored"))
 }
