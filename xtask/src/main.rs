@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod apt;
 mod artifacts;
 mod bench;
 mod demo;
@@ -10,6 +11,7 @@ mod fuzz;
 mod gen_api;
 mod imports;
 mod kernels;
+mod rocm;
 mod run;
 mod setup;
 mod test;
@@ -37,6 +39,8 @@ enum Task {
     Check,
     /// Measure what tracing costs; needs root
     Bench(bench::Options),
+    /// Unpack another release of ROCm from Debian's packages, beside the system; needs root
+    Rocm(rocm::Options),
     /// Feed the parsers of untrusted input with whatever libFuzzer comes up with
     Fuzz(fuzz::Options),
     /// Pack roctap, the shim and the licences into target/dist
@@ -53,6 +57,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test(options) => test::run_tests(&options),
         Task::Check => imports::run_check(),
         Task::Bench(options) => bench::run_bench(&options),
+        Task::Rocm(options) => rocm::run_rocm(&options),
         Task::Fuzz(options) => fuzz::run_fuzz(&options),
         Task::Dist => dist::run_dist(),
         Task::GenApi => gen_api::run(),

@@ -11,13 +11,13 @@ use anyhow::{Context as _, bail};
 
 use bpf_build::BPF_LINKER;
 
-use crate::run::{cargo, output, run};
+use crate::{
+    apt::Apt,
+    run::{cargo, output, run},
+};
 
 /// Of the toolchain that cargo runs this with.
 const RUSTC: &str = "rustc";
-
-/// The keys that Debian signs with, as Debian installs them.
-pub const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Debian packages, and what each is for.
 const PACKAGES: [(&str, &str); 15] = [
@@ -119,26 +119,16 @@ fn rust_src(sysroot: &Path) -> anyhow::Result<()> {
 fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
     let version = rustc_field("release")?;
     println!("setup: trying the package rust-src {version} of Debian trixie-backports");
-    let mirror = mirror("debian");
     let home = data_directory()?.join("rust-src");
-    fs::create_dir_all(home.join("lists/partial"))?;
-    let list = home.join("backports.list");
-    fs::write(&list, format!("deb [signed-by={KEYS}] {mirror} trixie-backports main\n"))?;
-    let options = [
-        format!("Dir::Etc::sourcelist={}", list.display()),
-        "Dir::Etc::sourceparts=-".to_owned(),
-        format!("Dir::State::Lists={}", home.join("lists").display()),
-        "APT::Sandbox::User=root".to_owned(),
-    ];
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.current_dir(&home).args(options.iter().flat_map(|o| ["-o", o])).args(arguments);
-        run(&mut command)
-    };
+    let apt = Apt::of_suites(&home, "debian", &["trixie-backports"])?;
     let hint = format!(
         "install the sources of Rust {version}: `rustup component add rust-src`, or Debian's package rust-src of that version linked to lib/rustlib/src/rust below `rustc --print sysroot`"
     );
-    apt(&["update"]).and_then(|()| apt(&["download", "rust-src"])).with_context(|| hint.clone())?;
+    let download = || {
+        apt.run(&["update"])?;
+        run(apt.command("apt-get").args(["download", "rust-src"]).current_dir(&home))
+    };
+    download().with_context(|| hint.clone())?;
     let package = fs::read_dir(&home)?
         .flatten()
         .map(|entry| entry.path())
@@ -153,17 +143,6 @@ fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(&place)?;
     symlink(&extracted, place.join("rust"))
         .with_context(|| format!("linking {}", extracted.display()))
-}
-
-/// Where this machine has an archive of Debian's from: `debian`, or `debian-security`.
-pub fn mirror(archive: &str) -> String {
-    let sources = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
-    let uris = sources.lines().filter_map(|line| line.strip_prefix("URIs:")).map(str::trim);
-    let is_it = |uri: &&str| uri.trim_end_matches('/').ends_with(&format!("/{archive}"));
-    uris.filter(is_it)
-        .map(str::to_owned)
-        .next()
-        .unwrap_or_else(|| format!("http://deb.debian.org/{archive}"))
 }
 
 fn rustc_field(name: &str) -> anyhow::Result<String> {

@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
+    apt::Apt,
     run::{output_of, run},
     setup,
 };
@@ -32,10 +33,13 @@ pub fn fetch(version: &str) -> anyhow::Result<Kernel> {
     }
     let cache = setup::data_directory()?.join("kernels");
     fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
-    let sources = [Apt::of_this_machine(), Apt::of_other_suites(&cache.join("apt"))?];
+    let sources = [
+        Apt::of_this_machine(),
+        Apt::of_suites(&cache.join("apt"), "debian-security", &OTHER_SUITES)?,
+    ];
     // Without asking the network, if one is there: tests do not need the newest of an hour ago.
     for apt in &sources {
-        if let Some(package) = apt.newest(version)
+        if let Some(package) = newest(apt, version)
             && let Some(kernel) = package.kept(&cache)
         {
             return Ok(kernel);
@@ -44,10 +48,10 @@ pub fn fetch(version: &str) -> anyhow::Result<Kernel> {
     let mut offered = Vec::new();
     for apt in &sources {
         apt.run(&["update", "-qq"])?;
-        if let Some(package) = apt.newest(version) {
+        if let Some(package) = newest(apt, version) {
             return package.fetch(apt, &cache);
         }
-        offered.extend(apt.releases());
+        offered.extend(releases(apt));
     }
     offered.sort_by_key(|release| numbers(release));
     bail!("apt offers no cloud kernel {version}, but these: {}", offered.join(", "));
@@ -93,75 +97,26 @@ impl Package {
     }
 }
 
-/// apt, with some sources.
-struct Apt {
-    options: Vec<String>,
+/// The kernels that apt knows of, not all of which it can have.
+fn releases(apt: &Apt) -> Vec<String> {
+    let names = output_of(apt.command("apt-cache").args(["pkgnames", "linux-image-"]));
+    let names = names.unwrap_or_default();
+    names.lines().filter_map(release).map(str::to_owned).collect()
 }
 
-impl Apt {
-    fn of_this_machine() -> Self {
-        Self { options: own_downloads() }
-    }
-
-    /// With a list of sources of its own in `home`, beside which apt keeps what it fetches of them.
-    fn of_other_suites(home: &Path) -> anyhow::Result<Self> {
-        let lists = home.join("lists");
-        fs::create_dir_all(lists.join("partial"))?;
-        let mirror = setup::mirror("debian-security");
-        let list = home.join("sources.list");
-        let lines: String = OTHER_SUITES
-            .iter()
-            .map(|suite| format!("deb [signed-by={}] {mirror} {suite} main\n", setup::KEYS))
-            .collect();
-        fs::write(&list, lines).with_context(|| format!("writing {}", list.display()))?;
-        let mut options = own_downloads();
-        options.extend([
-            format!("Dir::Etc::sourcelist={}", list.display()),
-            "Dir::Etc::sourceparts=-".to_owned(),
-            format!("Dir::State::Lists={}", lists.display()),
-            // Else the machine's own would be written for each of the two in turn.
-            "Dir::Cache::pkgcache=".to_owned(),
-            "Dir::Cache::srcpkgcache=".to_owned(),
-        ]);
-        Ok(Self { options })
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.env("LC_ALL", "C").args(self.options.iter().flat_map(|option| ["-o", option]));
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> anyhow::Result<()> {
-        run(self.command("apt-get").args(arguments))
-    }
-
-    /// The kernels that apt knows of, not all of which it can have.
-    fn releases(&self) -> Vec<String> {
-        let names = output_of(self.command("apt-cache").args(["pkgnames", "linux-image-"]));
-        let names = names.unwrap_or_default();
-        names.lines().filter_map(release).map(str::to_owned).collect()
-    }
-
-    /// The newest kernel of `version` that can be had.
-    fn newest(&self, version: &str) -> Option<Package> {
-        let wanted = numbers(version);
-        let mut releases = self.releases();
-        releases.retain(|release| numbers(release).starts_with(&wanted));
-        releases.sort_by_key(|release| numbers(release));
-        releases.into_iter().rev().find_map(|release| {
-            let name = format!("linux-image-{release}");
-            let policy = output_of(self.command("apt-cache").args(["policy", &name]))?;
-            let candidate = |line: &str| line.trim().strip_prefix("Candidate: ").map(str::to_owned);
-            let version = policy.lines().find_map(candidate)?;
-            (version != "(none)").then_some(Package { name, version, release })
-        })
-    }
-}
-
-/// apt's own user cannot write to a directory of root's, and would say so.
-fn own_downloads() -> Vec<String> {
-    vec!["APT::Sandbox::User=root".to_owned()]
+/// The newest kernel of `version` that can be had.
+fn newest(apt: &Apt, version: &str) -> Option<Package> {
+    let wanted = numbers(version);
+    let mut releases = releases(apt);
+    releases.retain(|release| numbers(release).starts_with(&wanted));
+    releases.sort_by_key(|release| numbers(release));
+    releases.into_iter().rev().find_map(|release| {
+        let name = format!("linux-image-{release}");
+        let policy = output_of(apt.command("apt-cache").args(["policy", &name]))?;
+        let candidate = |line: &str| line.trim().strip_prefix("Candidate: ").map(str::to_owned);
+        let version = policy.lines().find_map(candidate)?;
+        (version != "(none)").then_some(Package { name, version, release })
+    })
 }
 
 /// The release of a package, if that is a cloud kernel, and not one that depends on the newest.

@@ -4,8 +4,8 @@
 
 use super::found;
 use super::types::{Event, EventDescriptor, Status};
-use crate::events::{Waited, Want};
-use crate::platform::platform;
+use emulated_gpu_core::events::{Awaited, Waited, Want};
+use emulated_gpu_core::platform::platform;
 
 /// No wait takes longer. Two threads that sleep on one auto-reset event can take a wake-up from each
 /// other: ROCr 5.2.3 shares one event among the internal signals of all queues, and loses a wake-up
@@ -81,7 +81,7 @@ unsafe extern "C" fn hsaKmtSetEvent(event: *const Event) -> Status {
 unsafe extern "C" fn hsaKmtWaitOnEvent(event: *const Event, timeout_ms: u32) -> Status {
     // SAFETY: the caller passes an event of ours.
     let id = unsafe { id_of(event) };
-    platform().events.wait(&[id], Want::Any, timeout_ms.min(LONGEST_WAIT_MS)).into()
+    platform().events.wait(&mut [id.into()], Want::Any, timeout_ms.min(LONGEST_WAIT_MS)).into()
 }
 
 /// # Safety
@@ -94,7 +94,8 @@ unsafe extern "C" fn hsaKmtWaitOnMultipleEvents(
     timeout_ms: u32,
 ) -> Status {
     // SAFETY: the caller passes that many events of ours.
-    let ids: Vec<u32> = (0..count as usize).map(|i| unsafe { id_of(*events.add(i)) }).collect();
+    let id = |i| unsafe { id_of(*events.add(i)) };
+    let mut awaited: Vec<Awaited> = (0..count as usize).map(|i| id(i).into()).collect();
     let want = if all { Want::All } else { Want::Any };
-    platform().events.wait(&ids, want, timeout_ms.min(LONGEST_WAIT_MS)).into()
+    platform().events.wait(&mut awaited, want, timeout_ms.min(LONGEST_WAIT_MS)).into()
 }

@@ -6,8 +6,8 @@ use std::ffi::c_void;
 
 use super::types::{PointerInfo, Status};
 use super::{found, refuse};
-use crate::memory::{Origin, flags};
-use crate::platform::platform;
+use emulated_gpu_core::memory::{Origin, flags};
+use emulated_gpu_core::platform::platform;
 
 /// # Safety
 /// `address` can be written.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use super::types::{Event, QueueResource, Status, queue_type};
 use super::{found, refuse};
-use crate::platform::platform;
+use emulated_gpu_core::platform::platform;
 
 /// The runtime brings the indices of AQL queues (they are fields of `amd_queue_t`); those of SDMA
 /// queues are the driver's. The priority is a 64-bit enum in C.
@@ -37,9 +37,9 @@ unsafe extern "C" fn hsaKmtCreateQueue(
         queue_type::COMPUTE_AQL => {
             p.shared.with(|e| e.create_aql(node, ring, ring_bytes, given.read_index))
         }
-        queue_type::SDMA | queue_type::SDMA_XGMI => {
-            p.shared.with(|e| e.create_sdma(node, ring, ring_bytes, gpu.arch.sdma_count_bits()))
-        }
+        queue_type::SDMA | queue_type::SDMA_XGMI => p
+            .shared
+            .with(|e| e.create_sdma(node, ring, ring_bytes, gpu.arch.sdma_count_bits(), None)),
         other => return refuse(&format!("queue type {other}")),
     };
     let Some(created) = created else { return Status::OUT_OF_RESOURCES };

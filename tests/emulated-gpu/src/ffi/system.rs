@@ -5,12 +5,12 @@
 use std::ffi::c_void;
 
 use super::refuse;
-use super::types::{
-    CacheProperties, ClockCounters, IoLinkProperties, MemoryProperties, NodeProperties, Status,
-    SystemProperties, TileConfig, VersionInfo,
+use super::types::{ClockCounters, Status, SystemProperties, TileConfig, VersionInfo};
+use emulated_gpu_core::platform::platform;
+use emulated_gpu_core::properties::{
+    CacheProperties, IoLinkProperties, MemoryProperties, NodeProperties,
 };
-use crate::platform::platform;
-use crate::{engine, sys, topology};
+use emulated_gpu_core::{engine, sys, topology};
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtOpenKFD() -> Status {
@@ -162,14 +162,14 @@ unsafe extern "C" fn hsaKmtGetClockCounters(node: u32, out: *mut ClockCounters) 
 /// words, which stay 0.
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtRuntimeEnable(r_debug: *mut c_void, _setup_ttmp: bool) -> Status {
-    platform().shared.with(|e| e.kernels.names.set_r_debug(r_debug as u64));
+    platform().shared.with(|e| e.kernels.set_r_debug(r_debug as u64));
     engine::start(platform());
     Status::SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtRuntimeDisable() -> Status {
-    platform().shared.with(|e| e.kernels.names.set_r_debug(0));
+    platform().shared.with(|e| e.kernels.set_r_debug(0));
     Status::SUCCESS
 }
 

@@ -116,8 +116,16 @@ impl Kernel {
         let copy = |src: u64, dst: u64, bytes: u64| Work::Copy { src, dst, bytes };
         match self.action {
             Action::Timed | Action::Host(_) | Action::StreamWait => Work::None,
-            // (src, dst, srcOrigin, dstOrigin, size in dwords + 1, remaining bytes)
             Action::CopyBuffer => {
+                // From HIP 6.3 on: (src, dst, size, remainder, unit, end of the units, …). From 6.1 on the
+                // same with srcOrigin, dstOrigin before size. The end says which it is.
+                if q(32) == (q(8) + q(16)).wrapping_sub(d(24)) {
+                    return copy(q(0), q(8), q(16));
+                }
+                if q(48) == (q(8) + q(24) + q(32)).wrapping_sub(d(40)) {
+                    return copy(q(0) + q(16), q(8) + q(24), q(32));
+                }
+                // (src, dst, srcOrigin, dstOrigin, size in dwords + 1, remaining bytes)
                 copy(q(0) + q(16), q(8) + q(24), q(32).saturating_sub(1) * 4 + d(40))
             }
             // (src, dst, srcOrigin, dstOrigin, size, all in units of the alignment; alignment)
@@ -135,13 +143,32 @@ impl Kernel {
                     size: [q(96) * unit, q(104), q(112)],
                 }
             }
-            // (u8*, u16*, u32*, u64*: one is set; pattern*, pattern size, offset, count, in its units)
             Action::Fill | Action::Fill2d => {
+                let read = |at: u64, bytes: u64| -> Vec<u8> {
+                    let from = memory.host_address(at);
+                    (0..bytes).map(|i| sys::read_bytes::<1>(from + i)[0]).collect()
+                };
+                let until = |dst: u64, end: u64, pattern: Vec<u8>| {
+                    let count = end.saturating_sub(dst) / (pattern.len() as u64).max(1);
+                    Work::Fill { dst, pattern, count, rows: 1, pitch: 0 }
+                };
+                let pointers = (0..4).filter(|i| q(i * 8) != 0).count();
+                if matches!(self.action, Action::Fill) {
+                    // From HIP 6.3 on: (dst, pattern*, pattern size in units, unit, end, …).
+                    if q(0) != 0 && q(8) != 0 {
+                        return until(q(0), q(24), read(q(8), d(16) * d(20)));
+                    }
+                    // From 6.1 on: (u8*, u16*, u32*, u64*, u128*: one is set; pattern*, pattern size,
+                    // offset, in its units; end, …).
+                    if pointers == 0 || q(32) == 0 {
+                        let Some(log2) = (0..5).find(|i| q(i * 8) != 0) else { return Work::None };
+                        let dst = q(log2 * 8) + (q(56) << log2);
+                        return until(dst, q(64), read(q(40), d(48) << log2));
+                    }
+                }
+                // (u8*, u16*, u32*, u64*: one is set; pattern*, pattern size, offset, count, in its units)
                 let Some(log2) = (0..4).find(|i| q(i * 8) != 0) else { return Work::None };
-                let pattern_bytes = d(40) << log2;
-                let from = memory.host_address(q(32));
-                let pattern =
-                    (0..pattern_bytes).map(|i| sys::read_bytes::<1>(from + i)[0]).collect();
+                let pattern = read(q(32), d(40) << log2);
                 let dst = q(log2 * 8) + (q(48) << log2);
                 if matches!(self.action, Action::Fill) {
                     Work::Fill { dst, pattern, count: q(56), rows: 1, pitch: 0 }
@@ -185,13 +212,18 @@ fn shader_name(kernel_object: u64) -> Option<&'static str> {
 /// The kernels seen so far.
 #[derive(Debug, Default)]
 pub struct Kernels {
-    /// The loaded code objects.
-    pub names: Names,
+    // The loaded code objects.
+    names: Names,
     known: Vec<Kernel>,
     by_object: HashMap<u64, usize>,
 }
 
 impl Kernels {
+    /// Sets the address of the runtime's `r_debug`, which leads to the loaded code objects; 0 for none.
+    pub fn set_r_debug(&mut self, addr: u64) {
+        self.names.set_r_debug(addr);
+    }
+
     /// Number of a kernel, for `get`.
     pub fn find(&mut self, kernel_object: u64, durations: &Durations) -> usize {
         if let Some(&i) = self.by_object.get(&kernel_object) {
@@ -251,6 +283,23 @@ mod tests {
         assert_eq!(target[..4], [0; 4]);
         assert_eq!(target[4..14], [0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab, 0xcd, 0xab]);
         assert_eq!(target[14..], [0; 18]);
+    }
+
+    #[test]
+    fn later_releases_say_where_a_copy_or_fill_ends() {
+        let copied = |dst, bytes| Work::Copy { src: 0x1000, dst, bytes };
+        let of_6_1 = [0x1000, 0x2000, 0, 8, 43, 3 | 16 << 32, 0x2008 + 40, 64];
+        assert_eq!(work("__amd_rocclr_copyBuffer", &of_6_1), copied(0x2008, 43));
+        let of_6_3 = [0x1000, 0x2000, 43, 3 | 16 << 32, 0x2000 + 40, 64];
+        assert_eq!(work("__amd_rocclr_copyBuffer", &of_6_3), copied(0x2000, 43));
+        let pattern = [0xabcd_u16];
+        let pattern = pattern.as_ptr() as u64;
+        let filled =
+            |dst, count| Work::Fill { dst, pattern: vec![0xcd, 0xab], count, rows: 1, pitch: 0 };
+        let of_6_1 = [0, 0x2000, 0, 0, 0, pattern, 1, 4, 0x2008 + 10, 64];
+        assert_eq!(work("__amd_rocclr_fillBufferAligned", &of_6_1), filled(0x2008, 5));
+        let of_6_3 = [0x2000, pattern, 1 | 2 << 32, 0x2000 + 10, 64];
+        assert_eq!(work("__amd_rocclr_fillBufferAligned", &of_6_3), filled(0x2000, 5));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! and a scratch aperture with a base, a link to the host.
 
 use crate::config::Arch;
-use crate::ffi::types::{CacheProperties, IoLinkProperties, MemoryProperties, NodeProperties};
 use crate::platform::Platform;
+use crate::properties::{CacheProperties, IoLinkProperties, MemoryProperties, NodeProperties};
 use crate::sys;
 
 /// `HSA_HEAPTYPE`.
@@ -25,8 +25,10 @@ mod cache_type {
     pub const HSACU: u32 = 8;
 }
 
-const LDS_BASE: u64 = 0x1_0000_0000_0000;
-const SCRATCH_BASE: u64 = 0x2_0000_0000_0000;
+/// Where GPUs see the memory of a workgroup, and scratch.
+pub const LDS_BASE: u64 = 0x1_0000_0000_0000;
+/// See [`LDS_BASE`].
+pub const SCRATCH_BASE: u64 = 0x2_0000_0000_0000;
 const PCI_EXPRESS: u32 = 2;
 /// Numa distances as the driver reports them.
 const WEIGHT_HOST: u32 = 20;

@@ -77,37 +77,56 @@ impl Memory {
 
     /// Allocates zeroed memory of a node. `limit` is the size of that GPU's memory, none for the host.
     pub fn allocate(&self, node: u32, bytes: u64, flags: u32, limit: Option<u64>) -> Option<u64> {
-        let bytes = bytes.checked_next_multiple_of(4096).filter(|&b| b > 0)?;
-        let charged = limit.is_some() && flags & flags::SCRATCH == 0;
+        let bytes = bytes.checked_next_multiple_of(PAGE).filter(|&b| b > 0)?;
         let mut t = self.lock();
-        if charged {
-            let used = t.used.entry(node).or_default();
-            if *used + bytes > limit.unwrap_or(u64::MAX) {
-                return None;
-            }
-            *used += bytes;
-        }
-        let align = if bytes >= 2 << 20 { 2 << 20 } else { 4096 };
+        let charged = t.charge(node, bytes, flags, limit)?;
+        let align = if bytes >= 2 << 20 { 2 << 20 } else { PAGE };
         let Some(base) = sys::map_anonymous(bytes, align) else {
-            if charged {
-                *t.used.entry(node).or_default() -= bytes;
-            }
+            t.give_back(node, bytes, charged);
             return None;
         };
-        let origin = Origin::Allocated;
-        t.allocated.insert(base, Range { charged, node, ..Range::new(base, bytes, origin, flags) });
+        t.allocated.insert(base, Range { charged, node, ..Range::new(base, bytes, flags) });
         Some(base)
+    }
+
+    /// Makes memory known that a front has mapped at `base` itself; false when there is no room for it.
+    pub fn adopt(&self, base: u64, node: u32, bytes: u64, flags: u32, limit: Option<u64>) -> bool {
+        let mut t = self.lock();
+        let Some(charged) = t.charge(node, bytes, flags, limit) else { return false };
+        t.allocated.insert(base, Range { charged, node, ..Range::new(base, bytes, flags) });
+        true
     }
 
     /// Frees an allocation; whether there was one at `base`.
     pub fn free(&self, base: u64) -> bool {
-        let mut t = self.lock();
-        let Some(range) = t.allocated.remove(&base) else { return false };
-        if range.charged {
-            *t.used.entry(range.node).or_default() -= range.bytes;
+        let forgotten = self.forget(base);
+        if let Some(bytes) = forgotten {
+            sys::unmap(base, bytes);
         }
-        sys::unmap(range.base, range.bytes);
-        true
+        forgotten.is_some()
+    }
+
+    /// Takes back what `adopt` did; the length of what was at `base`.
+    pub fn forget(&self, base: u64) -> Option<u64> {
+        let mut t = self.lock();
+        let range = t.allocated.remove(&base)?;
+        t.give_back(range.node, range.bytes, range.charged);
+        Some(range.bytes)
+    }
+
+    /// Memory in use of a node.
+    pub fn used(&self, node: u32) -> u64 {
+        self.lock().used.get(&node).copied().unwrap_or_default()
+    }
+
+    /// Gives memory of the program an address for the GPUs.
+    pub fn add_alias(&self, gpu: u64, bytes: u64, host: u64) {
+        self.lock().aliases.insert(gpu, (bytes, host));
+    }
+
+    /// Takes it back.
+    pub fn remove_alias(&self, gpu: u64) {
+        self.lock().aliases.remove(&gpu);
     }
 
     /// Makes memory of the program known; false when it has no GPU address. The same base may be
@@ -121,7 +140,8 @@ impl Memory {
         }
         let flags = flags | self::flags::HOST_ACCESS;
         let known = t.registered.entry(base);
-        let range = known.or_insert_with(|| Range::new(base, 0, Origin::Registered, flags));
+        let range = known
+            .or_insert_with(|| Range { origin: Origin::Registered, ..Range::new(base, 0, flags) });
         range.registrations += 1;
         if bytes > range.bytes {
             let Some(reserved) = sys::reserve(base % PAGE + bytes) else { return false };
@@ -180,6 +200,20 @@ impl Memory {
 }
 
 impl Tables {
+    /// Counts memory against the size of a GPU, if there is one; none when it has too little left.
+    fn charge(&mut self, node: u32, bytes: u64, flags: u32, limit: Option<u64>) -> Option<bool> {
+        let Some(limit) = limit.filter(|_| flags & flags::SCRATCH == 0) else { return Some(false) };
+        let used = self.used.entry(node).or_default();
+        *used = used.checked_add(bytes).filter(|&sum| sum <= limit)?;
+        Some(true)
+    }
+
+    fn give_back(&mut self, node: u32, bytes: u64, charged: bool) {
+        if charged {
+            *self.used.entry(node).or_default() -= bytes;
+        }
+    }
+
     fn host_address(&self, addr: u64) -> u64 {
         match self.aliases.range(..=addr).next_back() {
             Some((alias, (bytes, host))) if addr - alias < *bytes => host + (addr - alias),
@@ -189,12 +223,12 @@ impl Tables {
 }
 
 impl Range {
-    fn new(base: u64, bytes: u64, origin: Origin, flags: u32) -> Self {
+    fn new(base: u64, bytes: u64, flags: u32) -> Self {
         let (mapped, aliases) = (Vec::new(), Vec::new());
         Range {
             base,
             bytes,
-            origin,
+            origin: Origin::Allocated,
             node: 0,
             flags,
             mapped,

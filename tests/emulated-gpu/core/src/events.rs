@@ -31,10 +31,28 @@ pub enum Want {
     All,
 }
 
-#[derive(Debug, Default)]
+/// An event to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Its id.
+    pub id: u32,
+    /// How old it was when the caller last looked: an event of another age is over at once. 0 for
+    /// whoever does not know of ages.
+    pub seen_age: u64,
+}
+
+impl From<u32> for Awaited {
+    fn from(id: u32) -> Self {
+        Self { id, seen_age: 0 }
+    }
+}
+
+#[derive(Debug)]
 struct Event {
     manual_reset: bool,
     signalled: bool,
+    // 1 and how often it was raised.
+    age: u64,
     // Threads that sleep on it, and whether it was raised for them.
     waiters: Vec<Waiter>,
 }
@@ -52,12 +70,14 @@ impl Event {
         for waiter in &mut self.waiters {
             waiter.activated = true;
         }
+        self.age += 1;
         self.signalled = self.manual_reset || self.waiters.is_empty();
         !self.waiters.is_empty()
     }
 
-    fn add_waiter(&mut self, id: u64) {
-        self.waiters.push(Waiter { id, activated: self.signalled });
+    fn add_waiter(&mut self, id: u64, seen_age: u64) {
+        let missed = seen_age != 0 && seen_age != self.age;
+        self.waiters.push(Waiter { id, activated: self.signalled || missed });
         self.signalled &= self.manual_reset;
     }
 
@@ -79,9 +99,9 @@ impl Table {
     }
 
     /// How a wait stands; none while it has to go on.
-    fn outcome(&mut self, ids: &[u32], waiter: u64, want: Want) -> Option<Waited> {
+    fn outcome(&mut self, awaited: &[Awaited], waiter: u64, want: Want) -> Option<Waited> {
         let mut activated = 0;
-        for &id in ids {
+        for &Awaited { id, .. } in awaited {
             match self.get(id) {
                 None => return Some(Waited::BadEvent),
                 Some(event) => activated += usize::from(event.is_activated(waiter)),
@@ -89,7 +109,7 @@ impl Table {
         }
         let enough = match want {
             Want::Any => activated > 0,
-            Want::All => activated == ids.len(),
+            Want::All => activated == awaited.len(),
         };
         enough.then_some(Waited::Signalled)
     }
@@ -123,7 +143,7 @@ impl Events {
         if id >= MAX_EVENTS || self.mailboxes == 0 {
             return None;
         }
-        let event = Some(Event { manual_reset, signalled, waiters: Vec::new() });
+        let event = Some(Event { manual_reset, signalled, age: 1, waiters: Vec::new() });
         if id == events.len() {
             events.push(event)
         } else {
@@ -149,20 +169,21 @@ impl Events {
         }
     }
 
-    /// Sleeps until the events are signalled, and consumes those that reset themselves.
-    pub fn wait(&self, ids: &[u32], want: Want, timeout_ms: u32) -> Waited {
+    /// Sleeps until the events are signalled, and consumes those that reset themselves. Where the caller
+    /// knows of ages, they are those of the end of the wait then.
+    pub fn wait(&self, awaited: &mut [Awaited], want: Want, timeout_ms: u32) -> Waited {
         let deadline = (timeout_ms != u32::MAX)
             .then(|| Instant::now() + Duration::from_millis(u64::from(timeout_ms)));
         let mut table = self.lock();
         let waiter = table.next_waiter;
         table.next_waiter += 1;
-        for &id in ids {
+        for &Awaited { id, seen_age } in &*awaited {
             if let Some(event) = table.get(id) {
-                event.add_waiter(waiter);
+                event.add_waiter(waiter, seen_age);
             }
         }
         let outcome = loop {
-            if let Some(outcome) = table.outcome(ids, waiter, want) {
+            if let Some(outcome) = table.outcome(awaited, waiter, want) {
                 break outcome;
             }
             let left = deadline
@@ -173,9 +194,12 @@ impl Events {
             let waited = self.raised.wait_timeout(table, left);
             table = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
-        for &id in ids {
-            if let Some(event) = table.get(id) {
+        for Awaited { id, seen_age } in awaited {
+            if let Some(event) = table.get(*id) {
                 event.waiters.retain(|w| w.id != waiter);
+                if *seen_age != 0 {
+                    *seen_age = event.age;
+                }
             }
         }
         outcome
@@ -184,7 +208,7 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::{Events, Waited, Want};
+    use super::{Awaited, Events, Waited, Want};
 
     #[test]
     fn an_auto_reset_event_is_consumed_by_one_wait() {
@@ -193,8 +217,8 @@ mod tests {
         assert_ne!((id, mailbox), (0, 0));
         events.raise(id);
         events.raise(id);
-        assert_eq!(events.wait(&[id], Want::Any, 0), Waited::Signalled);
-        assert_eq!(events.wait(&[id], Want::Any, 0), Waited::TimedOut);
+        assert_eq!(events.wait(&mut [id.into()], Want::Any, 0), Waited::Signalled);
+        assert_eq!(events.wait(&mut [id.into()], Want::Any, 0), Waited::TimedOut);
     }
 
     #[test]
@@ -202,10 +226,24 @@ mod tests {
         let events = Events::new();
         let (id, _) = events.create(true, true).unwrap();
         for _ in 0..2 {
-            assert_eq!(events.wait(&[id], Want::Any, 0), Waited::Signalled);
+            assert_eq!(events.wait(&mut [id.into()], Want::Any, 0), Waited::Signalled);
         }
         assert!(events.destroy(id));
-        assert_eq!(events.wait(&[id], Want::Any, 0), Waited::BadEvent);
+        assert_eq!(events.wait(&mut [id.into()], Want::Any, 0), Waited::BadEvent);
+    }
+
+    #[test]
+    fn an_event_that_was_raised_since_the_last_look_is_over() {
+        let events = Events::new();
+        let (id, _) = events.create(false, false).unwrap();
+        let mut seen = [Awaited { id, seen_age: 1 }];
+        assert_eq!(events.wait(&mut seen, Want::Any, 0), Waited::TimedOut);
+        events.raise(id);
+        // Somebody else's wait consumes it.
+        assert_eq!(events.wait(&mut [id.into()], Want::Any, 0), Waited::Signalled);
+        assert_eq!(events.wait(&mut seen, Want::Any, 0), Waited::Signalled);
+        assert_eq!(seen, [Awaited { id, seen_age: 2 }]);
+        assert_eq!(events.wait(&mut seen, Want::Any, 0), Waited::TimedOut);
     }
 
     #[test]
@@ -214,7 +252,7 @@ mod tests {
         let (a, _) = events.create(false, false).unwrap();
         let (b, _) = events.create(false, false).unwrap();
         std::thread::scope(|s| {
-            let sleeper = s.spawn(|| events.wait(&[a, b], Want::All, 10_000));
+            let sleeper = s.spawn(|| events.wait(&mut [a.into(), b.into()], Want::All, 10_000));
             events.raise(b);
             events.raise(a);
             assert_eq!(sleeper.join().unwrap(), Waited::Signalled);
@@ -226,12 +264,12 @@ mod tests {
         let events = Events::new();
         let (id, _) = events.create(false, false).unwrap();
         std::thread::scope(|s| {
-            let sleeper = s.spawn(|| events.wait(&[id], Want::Any, 10_000));
+            let sleeper = s.spawn(|| events.wait(&mut [id.into()], Want::Any, 10_000));
             while events.lock().get(id).unwrap().waiters.is_empty() {
                 std::thread::yield_now();
             }
             events.raise(id);
-            assert_eq!(events.wait(&[id], Want::Any, 0), Waited::TimedOut);
+            assert_eq!(events.wait(&mut [id.into()], Want::Any, 0), Waited::TimedOut);
             assert_eq!(sleeper.join().unwrap(), Waited::Signalled);
         });
     }

@@ -18,8 +18,9 @@ use crate::queue::{Context, Step};
 use crate::sys;
 
 /// Doorbells of one GPU: two pages of 64-bit words.
-const DOORBELLS: u64 = 1024;
-const DOORBELL_BYTES: u64 = 8;
+pub const DOORBELLS: u64 = 1024;
+/// Size of one.
+pub const DOORBELL_BYTES: u64 = 8;
 /// Sleep after a round that did something: long enough for producers to queue more.
 const BUSY_SLEEP_NS: u64 = 4_000;
 /// Shortest and relative sleep after rounds that did nothing.
@@ -125,29 +126,39 @@ impl Engine {
         Some(Created { id: place.id, doorbell: place.doorbell, read_index, write_index: None })
     }
 
-    /// A copy queue; its indices live here.
+    /// A copy queue. Where the runtime brings no read index, both indices live here.
     pub fn create_sdma(
         &mut self,
         node: u32,
         ring: u64,
         ring_bytes: u64,
         count_bits: u32,
+        brought: Option<u64>,
     ) -> Option<Created> {
         let place = self.place(node, ring, ring_bytes)?;
-        let indices = sys::map_anonymous(4096, 4096)?;
-        let (read_index, write_index) = (indices, indices + 64);
+        let indices = match brought {
+            Some(_) => None,
+            None => Some(sys::map_anonymous(4096, 4096)?),
+        };
+        let read_index = brought.or(indices)?;
         self.queues.push(Queue {
             place,
-            indices: Some(indices),
+            indices,
             active: true,
             ring: Ring::Sdma(SdmaQueue::new(place, read_index, count_bits)),
         });
-        Some(Created {
-            id: place.id,
-            doorbell: place.doorbell,
-            read_index,
-            write_index: Some(write_index),
-        })
+        let write_index = indices.map(|at| at + 64);
+        Some(Created { id: place.id, doorbell: place.doorbell, read_index, write_index })
+    }
+
+    /// Puts the doorbells of a node, which has no queue yet, into memory that the front shares with the
+    /// runtime in another way: [`DOORBELL_BYTES`] × [`DOORBELLS`] from `page` on.
+    pub fn place_doorbells(&mut self, node: u32, page: u64) {
+        if let Some(place) =
+            (node as usize).checked_sub(1).and_then(|i| self.doorbell_pages.get_mut(i))
+        {
+            *place = page;
+        }
     }
 
     fn place(&mut self, node: u32, ring: u64, ring_bytes: u64) -> Option<Place> {

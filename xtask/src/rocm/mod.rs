@@ -1,0 +1,57 @@
+//! `cargo xtask rocm`: other releases of ROCm than this machine's, each in a root of its own.
+
+mod root;
+
+use std::process::Command;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::run::{root as workspace, run};
+pub use root::Root;
+
+/// Options of `cargo xtask rocm`.
+#[derive(Args)]
+pub struct Options {
+    /// Release of ROCm, such as 6.4
+    release: String,
+
+    /// What to run in its root, with this machine's /proc, /sys, /dev and /tmp, and with the workspace
+    /// where it is
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// Makes the root and says what is in it; runs a command there.
+pub fn run_rocm(options: &Options) -> anyhow::Result<()> {
+    let root = root::make(&options.release)?;
+    println!("rocm: {} in {}", describe(&root)?, root.path.display());
+    match options.command.split_first() {
+        Some((program, arguments)) => run(inside(&root, program)?.args(arguments)),
+        None => Ok(()),
+    }
+}
+
+/// The versions that matter, of what was found.
+fn describe(root: &Root) -> anyhow::Result<String> {
+    let hip = root.library("libamdhip64-").context("the root has no HIP")?;
+    let hsa = root.library("libhsa-runtime64-").context("the root has no HSA runtime")?;
+    let libc = root.version("libc6").context("the root has no C library")?;
+    Ok(format!("HIP {hip}, HSA runtime {hsa}, C library {libc}"))
+}
+
+/// A command that runs in the root. What is mounted for it goes with it: it has a mount namespace.
+fn inside(root: &Root, program: &str) -> anyhow::Result<Command> {
+    // $0 is the root, $1 the workspace, and the rest what to run.
+    const SCRIPT: &str = r#"set -e
+for place in /proc /sys /dev /tmp "$1"; do
+    mkdir -p "$0$place"
+    mount --rbind "$place" "$0$place"
+done
+cd "$0"
+exec chroot "$0" /bin/bash -c 'cd "$0" && exec "$@"' "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "bash", "-c", SCRIPT]);
+    command.arg(&root.path).arg(workspace().canonicalize()?).arg(program);
+    Ok(command)
+}
