@@ -6,8 +6,8 @@
 //! same reason they are removed in the other order.
 
 mod load;
+mod means;
 mod messages;
-mod method;
 mod numbers;
 mod place;
 mod reader;
@@ -16,8 +16,8 @@ mod structures;
 mod sys;
 mod tracefs;
 
+pub use crate::method::Method;
 pub use load::{Follow, Programs, Settings, built};
-pub use method::Method;
 pub use place::{Attachment, Site};
 pub use reader::Reader;
 pub use removal::{REMOVE, hand_over, remove};
