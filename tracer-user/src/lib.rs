@@ -17,7 +17,7 @@ mod files;
 mod foreign;
 pub mod inject;
 pub mod join;
-pub mod method;
+mod method;
 pub mod outside;
 pub mod plan;
 mod priority;

@@ -1,4 +1,4 @@
-//! The ways in which kernels place probes.
+//! How probes get to their places: the ways that kernels have.
 
 use std::fmt;
 

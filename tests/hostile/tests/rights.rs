@@ -75,6 +75,20 @@ fn assert_rights(pid: u32, [used, permitted, bounding]: [u64; 3]) {
     });
 }
 
+/// The process that reads memory for a recording may trace, and no more, and has one descriptor.
+fn assert_servant(pid: u32) {
+    let children =
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it lives");
+    let named =
+        |child: &&str| status(child).get("Name").is_some_and(|name| name == "roctap-memory");
+    let servant = children.split_whitespace().find(named).expect("it has read memory");
+    let ([used, permitted, _, inheritable, ambient], _) = rights(servant);
+    let tracing = held(SYS_PTRACE);
+    assert_eq!([used, permitted, inheritable, ambient], [tracing, tracing, 0, 0]);
+    let open = fs::read_dir(format!("/proc/{servant}/fd")).expect("it lives").count();
+    assert_eq!(open, 1, "its socket");
+}
+
 fn target(scene: &Scene) -> Running {
     scene.give_to(NOBODY);
     let mut command = scene.command(app("hsa_direct"));
@@ -106,6 +120,7 @@ fn hostile_targets_are_recorded_with_few_rights() {
             scene.trace_so_far().is_some_and(|trace| !trace.calls.is_empty())
         });
         assert_rights(recording.id(), sets);
+        assert_servant(recording.id());
         interrupt(recording).expect(0);
         let trace = scene.trace();
         assert!(trace.reading.status.complete, "{:?}", trace.reading.damage);

@@ -24,4 +24,4 @@ pub use contents::{Contents, Source, View};
 pub use file::{File, may_read};
 pub use maps::{Map, Maps};
 pub use memory::{Access, Memory};
-pub use text::{beginning, lossy, read as text};
+pub use text::{beginning, lossy, program, read as text};

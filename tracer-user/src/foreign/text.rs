@@ -23,6 +23,17 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What tells the program that a process or thread runs from others that it executes: its auxiliary vector,
+/// where the kernel notes the addresses that it has chosen for program, stack and vDSO, each time anew. For
+/// a program that gives more rights it always chooses them.
+///
+/// # Errors
+///
+/// When it has ended, or may not be traced.
+pub fn program(pid: u32) -> io::Result<Vec<u8>> {
+    read(format!("/proc/{pid}/auxv").as_ref())
+}
+
 /// Reads the beginning of a file of `/proc`.
 ///
 /// # Errors

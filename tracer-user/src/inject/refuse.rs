@@ -29,7 +29,7 @@ const GUARDED_WITHIN: Duration = Duration::from_secs(5);
 /// What is known of a process that can be given the shim.
 pub struct Feasible {
     pub process: Process,
-    /// Which program it runs: see [`program`].
+    /// Which program it runs: see [`foreign::program`].
     pub program: Vec<u8>,
     pub libc: Libc,
     pub threads: Threads,
@@ -76,7 +76,7 @@ impl Feasible {
             _ => {}
         }
         // In this order: of a program that is executed in between nothing is read.
-        let program = program(pid).map_err(procfs::ProcError::from)?;
+        let program = foreign::program(pid).map_err(procfs::ProcError::from)?;
         let process = Process::open(pid)?;
         let libc = Libc::find(pid, &process)?;
         let auxv: BTreeMap<u64, u64> = proc.auxv()?.into_iter().collect();
@@ -96,13 +96,6 @@ fn held(status: &Status) -> Option<(Refusal, bool)> {
     let arguments = discover::arguments(tracer).unwrap_or_default();
     let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == GUARDIAN);
     Some((Refusal::Traced { tracer, name: discover::thread_name(tracer, tracer) }, brief))
-}
-
-/// What tells the program that a process or thread runs from others that it executes: its auxiliary vector,
-/// where the kernel notes the addresses that it has chosen for program, stack and vDSO, each time anew. For
-/// a program that gives more rights it always chooses them.
-pub fn program(pid: u32) -> std::io::Result<Vec<u8>> {
-    foreign::text(format!("/proc/{pid}/auxv").as_ref())
 }
 
 /// Whether two processes have one memory; false where the kernel does not tell.

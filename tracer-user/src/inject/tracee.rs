@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{refuse, seccomp::Instruction};
+use super::seccomp::Instruction;
 use crate::{
     discover::{Ended, Subject},
     foreign,
@@ -86,7 +86,7 @@ pub struct Thread {
 /// A traced thread whose memory can be read and written.
 pub struct Writable {
     thread: Thread,
-    /// The program that it should run: see [`refuse::program`].
+    /// The program that it should run: see [`foreign::program`].
     program: Vec<u8>,
     /// Opened when it has stopped: until then it may execute another program, which has other memory.
     memory: Option<File>,
@@ -246,7 +246,8 @@ impl Tracee for Writable {
         self.thread.stop(within)?;
         if self.memory.is_none() {
             // A traced thread keeps its number, and as long as it is stopped its program.
-            if refuse::program(self.thread.tid.cast_unsigned()).ok() != Some(self.program.clone()) {
+            if foreign::program(self.thread.tid.cast_unsigned()).ok() != Some(self.program.clone())
+            {
                 return Err(StepError::Replaced);
             }
             let path = format!("/proc/{}/mem", self.thread.tid);

@@ -6,8 +6,8 @@
 //! same reason they are removed in the other order.
 
 mod load;
+mod means;
 mod messages;
-mod method;
 mod numbers;
 mod place;
 mod reader;

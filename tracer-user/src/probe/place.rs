@@ -21,7 +21,7 @@ use tracer_common::bpf::{Capture, Cookie};
 
 use super::{
     ProbeError, Programs,
-    method::Means,
+    means::Means,
     sys,
     tracefs::{Definition, Tracefs},
 };

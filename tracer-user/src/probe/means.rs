@@ -1,4 +1,4 @@
-//! What the ways to place probes work with.
+//! What the ways to place probes work with, and which one it is.
 
 use std::io;
 
