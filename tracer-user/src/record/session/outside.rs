@@ -89,7 +89,7 @@ impl Session {
     /// A packet that a doorbell announced.
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
         self.look_into(packet.header);
-        Ok(self.outside.packet(packet, true, &mut self.joiner, &mut self.trace)?)
+        Ok(self.outside.packet(packet, &mut self.joiner, &mut self.trace)?)
     }
 
     /// Packets that a doorbell announced beside its own.
