@@ -1,6 +1,6 @@
 //! Recent API calls of one process, to look up by correlation id or by time.
 
-use std::collections::{HashMap, VecDeque, hash_map::Entry};
+use std::collections::{BTreeSet, HashMap, VecDeque, hash_map::Entry};
 
 use tracer_common::{
     activity::Domain,
@@ -102,6 +102,11 @@ pub struct RecentCalls {
     threads: HashMap<u32, VecDeque<Interval>>,
     /// Calls of all threads.
     kept: usize,
+    /// HSA calls are among those that were seen.
+    has_hsa: bool,
+    /// Doorbells that rang before the probe at the call that rings them: by thread, when, and which
+    /// operation it announced.
+    rung: HashMap<u32, BTreeSet<(u64, u64)>>,
 }
 
 impl RecentCalls {
@@ -109,6 +114,7 @@ impl RecentCalls {
     pub fn add(&mut self, call: &ApiRecord, stream: Option<u64>) {
         let caller =
             Caller { correlation_id: call.correlation_id, operation: call.header.operation };
+        self.has_hsa |= call.header.operation >> 16 == Domain::HSA_API.0;
         if caller.is_hip() {
             self.add_stream(call.correlation_id, stream.unwrap_or(0));
         }
@@ -152,6 +158,34 @@ impl RecentCalls {
             !calls.is_empty()
         });
         self.kept = self.threads.values().map(VecDeque::len).sum();
+    }
+
+    /// Thread `tid` rang the doorbell of operation `sequence` at `time_ns`, inside of no call that was seen
+    /// by then: [`RecentCalls::rung_by`] tells of it when the call returns. It must be found then: a thread
+    /// makes thousands of calls between two looks.
+    pub fn rang(&mut self, tid: u32, time_ns: u64, sequence: u64) {
+        self.rung.entry(tid).or_default().insert((time_ns, sequence));
+    }
+
+    /// Takes out the operations whose doorbells a call rang.
+    pub fn rung_by(&mut self, call: &ApiRecord) -> Vec<u64> {
+        let Some(rung) = self.rung.get_mut(&call.header.tid) else { return Vec::new() };
+        let just_before = (call.begin_ns.saturating_sub(NEAR_NS), 0)..=(call.begin_ns, u64::MAX);
+        let by_it: Vec<(u64, u64)> = rung.range(just_before).copied().collect();
+        for known in &by_it {
+            rung.remove(known);
+        }
+        by_it.into_iter().map(|(_, sequence)| sequence).collect()
+    }
+
+    /// Nobody waits for the call of [`RecentCalls::rang`] any more.
+    pub fn forget_doorbell(&mut self, tid: u32, time_ns: u64, sequence: u64) {
+        if let Entry::Occupied(mut rung) = self.rung.entry(tid) {
+            rung.get_mut().remove(&(time_ns, sequence));
+            if rung.get().is_empty() {
+                rung.remove();
+            }
+        }
     }
 
     /// Forgets calls that nothing can refer to any more.
@@ -227,10 +261,9 @@ impl RecentCalls {
         self.at(tid, time_ns).or_else(|| self.at(tid, time_ns.saturating_add(NEAR_NS)))
     }
 
-    /// Whether HSA calls of thread `tid` are known.
-    pub fn has_hsa(&self, tid: u32) -> bool {
-        let last = self.threads.get(&tid).and_then(VecDeque::back);
-        last.is_some_and(|last| last.caller.operation >> 16 == Domain::HSA_API.0)
+    /// Whether HSA calls are seen.
+    pub fn has_hsa(&self) -> bool {
+        self.has_hsa
     }
 }
 

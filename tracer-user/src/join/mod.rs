@@ -345,9 +345,8 @@ impl Joiner {
         let (process, mut output) = self.joined(key.0, sink);
         let operation = process.operation(key.1, &mut output)?;
         operation.outside = true;
-        operation.owned = caller.is_some();
         if let Some(caller) = caller {
-            process.link(key.1, tid, caller);
+            process.enqueued_outside(key.1, tid, work.enqueue_ns(), caller);
         }
         self.enqueued(key, tid, work, sink)
     }
@@ -365,9 +364,9 @@ impl Joiner {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let (process, mut output) = self.joined(pid, sink);
-        process.link(sequence, tid, caller);
-        if let Some(operation) = process.pending.get_mut(sequence) {
-            operation.owned = true;
+        let operation = process.pending.get(sequence);
+        if let Some(enqueue_ns) = operation.and_then(operation::Operation::enqueue_ns) {
+            process.enqueued_outside(sequence, tid, enqueue_ns, caller);
         }
         process.settle(sequence, &mut output)
     }

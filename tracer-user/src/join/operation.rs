@@ -41,7 +41,8 @@ impl From<shim::Barrier> for Work {
 }
 
 impl Work {
-    fn enqueue_ns(&self) -> u64 {
+    /// When it was enqueued.
+    pub fn enqueue_ns(&self) -> u64 {
         match self {
             Self::Dispatch(w) => w.enqueue_ns,
             Self::Copy(w) => w.enqueue_ns,
@@ -73,6 +74,8 @@ pub struct Operation {
     pub outside: bool,
     /// Which call launched it, and on which thread.
     pub link: Option<(u32, Caller)>,
+    /// Of an operation that was seen from outside: the call that rang its doorbell, found by time.
+    pub rung_by: Option<Caller>,
     /// The link is from the thread that surely enqueued it.
     pub owned: bool,
     /// Its number in the trace, ascending on each thread.
@@ -96,7 +99,9 @@ impl Operation {
             return false;
         }
         if self.outside && link.correlation_id == 0 {
-            return calls.near(tid, work.enqueue_ns()).is_some() || !calls.has_hsa(tid);
+            return self.rung_by.is_some()
+                || calls.near(tid, work.enqueue_ns()).is_some()
+                || !calls.has_hsa();
         }
         // The call's own record comes when it returns; it carries the stream, and its times.
         let call = match mode {
@@ -126,8 +131,10 @@ impl Operation {
         calls: &RecentCalls,
         counts: &mut Counts,
     ) -> (Caller, u16) {
-        let by_time =
-            || if self.outside { calls.near(tid, time_ns) } else { calls.at(tid, time_ns) };
+        let by_time = || match self.outside {
+            true => self.rung_by.or_else(|| calls.near(tid, time_ns)),
+            false => calls.at(tid, time_ns),
+        };
         let link = self.link.map(|(_, link)| link);
         let (caller, flags) = match (mode, link) {
             // The probe that saw it may have come before the one of the call.

@@ -116,6 +116,9 @@ impl ProcessState {
             }
         }
         self.calls.add(call, stream);
+        let rung = self.calls.rung_by(call);
+        let caller =
+            Caller { correlation_id: call.correlation_id, operation: call.header.operation };
         output.sink.push(Event::Api(ApiCall {
             record: ActivityRecord {
                 domain,
@@ -132,7 +135,13 @@ impl ProcessState {
             args: call.args,
             extra: call.extra,
             flags: call.header.flags,
-        }))
+        }))?;
+        rung.into_iter().try_for_each(|sequence| {
+            if let Some(operation) = self.pending.get_mut(sequence) {
+                operation.rung_by = Some(caller);
+            }
+            self.settle(sequence, output)
+        })
     }
 
     /// The operation of this number, a new one if nothing was heard of it. If that is one too many, the
@@ -156,6 +165,18 @@ impl ProcessState {
         self.calls.hold(caller);
         if let Some((_, before)) = operation.link.replace((tid, caller)) {
             self.calls.release(before);
+        }
+    }
+
+    /// Thread `tid` enqueued the operation, which is seen from outside, inside of this call if that is
+    /// known.
+    pub fn enqueued_outside(&mut self, sequence: u64, tid: u32, enqueue_ns: u64, caller: Caller) {
+        self.link(sequence, tid, caller);
+        if let Some(operation) = self.pending.get_mut(sequence) {
+            operation.owned = true;
+            if caller.correlation_id == 0 {
+                self.calls.rang(tid, enqueue_ns, sequence);
+            }
         }
     }
 
@@ -201,7 +222,7 @@ impl ProcessState {
         output: &mut Output<'_, S>,
     ) -> Result<(), S::Error> {
         let Some(operation) = self.pending.remove(sequence) else { return Ok(()) };
-        let link = operation.link;
+        let (link, enqueue_ns) = (operation.link, operation.enqueue_ns());
         let event = operation.event(
             self.pid,
             output.settings.mode,
@@ -209,8 +230,9 @@ impl ProcessState {
             &self.calls,
             output.counts,
         );
-        if let Some((_, caller)) = link {
+        if let Some((tid, caller)) = link {
             self.calls.release(caller);
+            self.calls.forget_doorbell(tid, enqueue_ns.unwrap_or(0), sequence);
         }
         event.map_or(Ok(()), |event| output.sink.push(event))
     }

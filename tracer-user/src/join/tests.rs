@@ -115,6 +115,15 @@ impl Scene {
         self.joiner.shim_call(pid, THREAD, &call, 0);
     }
 
+    /// `hsa_signal_store_screlease`, as probes saw it, by thread [`THREAD`].
+    fn store(&mut self, pid: u32, id: u64, [begin_ns, end_ns]: [u64; 2]) {
+        let operation = api::by_name("hsa_signal_store_screlease").unwrap();
+        let operation = Domain::HSA_API.0 << 16 | u32::from(operation.id);
+        let header = Header { kind: kind::API, flags: 0, operation, pid, tid: THREAD };
+        let call = ApiRecord { header, correlation_id: id, begin_ns, end_ns, ..Default::default() };
+        self.joiner.api(&call, &mut self.kept).unwrap();
+    }
+
     fn settle_calls(&mut self) {
         self.joiner.settle_calls(u64::MAX, &mut self.kept, |_, _, _| {}).unwrap();
     }
@@ -148,14 +157,14 @@ fn dispatches(events: &[Event], of: u32) -> Vec<Dispatch> {
 
 #[test]
 fn what_never_completes_is_given_up() {
-    const MANY: u64 = 300_000;
+    const MANY: u64 = pending::MOST as u64 + 20_000;
     let mut scene = Scene::new(Mode::Exact);
     scene.describe(HONEST);
     scene.enqueue(HONEST, THREAD, 5, 100);
     for sequence in 0..MANY {
         scene.enqueue(HOSTILE, THREAD, sequence, 100);
     }
-    assert!(scene.dispatches_so_far() > MANY / 2, "{}", scene.dispatches_so_far());
+    assert!(scene.dispatches_so_far() >= 20_000, "{}", scene.dispatches_so_far());
     scene.link(HONEST, 5, 7, launch());
     scene.launch(HONEST, 7, [90, 110], 3);
     scene.complete(HONEST, 5);
@@ -220,7 +229,7 @@ fn a_stream_is_known_however_late_the_kernel_ends() {
 
 #[test]
 fn links_and_completions_of_nothing_are_given_up() {
-    const MANY: u64 = 300_000;
+    const MANY: u64 = 100_000;
     let mut scene = Scene::new(Mode::Exact);
     for sequence in 0..MANY {
         scene.link(HOSTILE, sequence, 7, launch());
@@ -233,7 +242,7 @@ fn links_and_completions_of_nothing_are_given_up() {
 
 #[test]
 fn calls_that_wait_are_bounded() {
-    const MANY: u64 = 300_000;
+    const MANY: u64 = 150_000;
     let mut scene = Scene::new(Mode::Exact);
     for id in 0..MANY {
         let call = Call { correlation_id: first_id(HOSTILE) + id, ..Call::default() };
@@ -291,4 +300,29 @@ fn one_process_leaves_room_for_the_names_of_others() {
     assert!(left_out > 1_000, "{left_out}");
     let taken: usize = scene.kept.strings.keys().map(String::len).sum();
     assert!(taken <= 64 << 20, "{taken}");
+}
+
+/// The probe at the doorbell comes before that of the call that rings it. Many other calls follow before
+/// anybody looks.
+#[test]
+fn the_call_that_rings_a_doorbell_is_found_when_it_returns() {
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HONEST);
+    scene.store(HONEST, 1, [10, 20]);
+    for nth in 1..=100 {
+        let rung_ns = nth * 1_000_000;
+        let announced = Announced { sequence: nth, enqueue_ns: rung_ns, ..Announced::default() };
+        let key = (HONEST, nth);
+        let none = Some(Caller::default());
+        scene.joiner.seen_outside(key, THREAD, announced.into(), none, &mut scene.kept).unwrap();
+        scene.joiner.ended_outside(key, None, &mut scene.kept).unwrap();
+        for call in 0..100 {
+            let begin_ns = rung_ns + 300 + call * 1000;
+            scene.store(HONEST, nth * 1000 + call, [begin_ns, begin_ns + 600]);
+        }
+    }
+    scene.joiner.tick(1_000_000_000, &mut scene.kept).unwrap();
+    let dispatches = dispatches(&scene.finish(), HONEST);
+    let found: Vec<u64> = dispatches.iter().map(|d| d.record.correlation_id).collect();
+    assert_eq!(found, (1..=100).map(|nth| nth * 1000).collect::<Vec<_>>());
 }

@@ -34,7 +34,7 @@ use crate::{
 use code_objects::CodeObjects;
 pub use code_objects::{fuzz_code_object, fuzz_code_object_list};
 use packet::Content;
-use queue::{Queue, Sight};
+use queue::{Doorbell, Queue, Sight};
 use signals::{Fate, Signals};
 
 /// How often code objects are looked for without a reason.
@@ -63,7 +63,7 @@ type QueueKey = (u64, u64);
 
 /// One process.
 #[derive(Default)]
-struct Target {
+struct Watched {
     /// None: its memory cannot be read.
     process: Option<(Arc<Subject>, Process)>,
     objects: Option<CodeObjects>,
@@ -83,7 +83,7 @@ struct Target {
 /// All processes that are seen from outside.
 #[derive(Default)]
 pub struct Outside {
-    targets: BTreeMap<u32, Target>,
+    targets: BTreeMap<u32, Watched>,
     sequence: u64,
     /// Requests for all records that have not been answered, and when they were made.
     requests: VecDeque<(u64, u64)>,
@@ -147,13 +147,13 @@ impl Outside {
             };
             // What has not been written yet comes with its own doorbell.
             if packet::is_valid(&record) {
-                self.packet(&record, false, joiner, sink)?;
+                self.announced(&record, Doorbell::Another, joiner, sink)?;
             }
         }
         Ok(())
     }
 
-    /// A packet from BPF; `own`: its own doorbell announced it.
+    /// A packet from BPF, which its own doorbell announced.
     ///
     /// # Errors
     ///
@@ -161,7 +161,16 @@ impl Outside {
     pub fn packet<S: RecordSink>(
         &mut self,
         record: &PacketRecord,
-        own: bool,
+        joiner: &mut Joiner,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        self.announced(record, Doorbell::Own, joiner, sink)
+    }
+
+    fn announced<S: RecordSink>(
+        &mut self,
+        record: &PacketRecord,
+        doorbell: Doorbell,
         joiner: &mut Joiner,
         sink: &mut S,
     ) -> Result<(), S::Error> {
@@ -173,7 +182,7 @@ impl Outside {
         let key = (record.queue, record.queue_id);
         let queue = target.queues.entry(key).or_default();
         let sequence = OWN_NUMBERS | (self.sequence + 1);
-        match queue.see(record.index, record.time_ns, own, sequence) {
+        match queue.see(record.index, record.time_ns, doorbell, sequence) {
             Sight::Again => return Ok(()),
             Sight::Own(sequence) => {
                 return joiner.owned_outside((pid, sequence), tid, caller, sink);
@@ -191,6 +200,7 @@ impl Outside {
         if let Work::Dispatch(dispatch) = &work {
             target.find_name(pid, dispatch.kernel_object, joiner, sink)?;
         }
+        let own = doorbell == Doorbell::Own;
         let seen = Seen { key: (pid, sequence), time_ns: record.time_ns, queue: key };
         joiner.seen_outside(seen.key, tid, work, own.then_some(caller), sink)?;
         match packet::signal(record) {
@@ -289,7 +299,7 @@ impl Outside {
     }
 }
 
-impl Target {
+impl Watched {
     /// Tells the name of a kernel, if it is not known; the code object may have been loaded just now.
     fn find_name<S: RecordSink>(
         &mut self,

@@ -8,6 +8,15 @@ use super::{Seen, ticks::Ticks};
 /// later.
 const SAME_NS: u64 = 1_000_000_000;
 
+/// Whose doorbell announced a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doorbell {
+    /// The packet's own: its thread rang it.
+    Own,
+    /// That of a packet behind it.
+    Another,
+}
+
 /// What a record is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sight {
@@ -43,7 +52,8 @@ pub struct Queue {
 impl Queue {
     /// Takes note of a packet, which is to get number `sequence` if it is new. Several threads' doorbells
     /// may announce it, in any order, but only one of these is its own.
-    pub fn see(&mut self, index: u64, time_ns: u64, own: bool, sequence: u64) -> Sight {
+    pub fn see(&mut self, index: u64, time_ns: u64, doorbell: Doorbell, sequence: u64) -> Sight {
+        let own = doorbell == Doorbell::Own;
         self.newest_ns = self.newest_ns.max(time_ns);
         if let Some(known) = self.known.get_mut(&index)
             && known.time_ns.abs_diff(time_ns) < SAME_NS
@@ -66,21 +76,21 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Doorbell::*, *};
 
     #[test]
     fn a_packet_is_seen_once() {
         let mut queue = Queue::default();
-        assert_eq!(queue.see(0, 10, true, 1), Sight::New);
-        assert_eq!(queue.see(0, 11, false, 2), Sight::Again);
-        assert_eq!(queue.see(5, 12, false, 2), Sight::New);
-        assert_eq!(queue.see(5, 13, false, 3), Sight::Again);
-        assert_eq!(queue.see(5, 9, true, 3), Sight::Own(2));
-        assert_eq!(queue.see(5, 14, true, 3), Sight::New, "another queue");
-        assert_eq!(queue.see(6, 15, false, 4), Sight::New);
+        assert_eq!(queue.see(0, 10, Own, 1), Sight::New);
+        assert_eq!(queue.see(0, 11, Another, 2), Sight::Again);
+        assert_eq!(queue.see(5, 12, Another, 2), Sight::New);
+        assert_eq!(queue.see(5, 13, Another, 3), Sight::Again);
+        assert_eq!(queue.see(5, 9, Own, 3), Sight::Own(2));
+        assert_eq!(queue.see(5, 14, Own, 3), Sight::New, "another queue");
+        assert_eq!(queue.see(6, 15, Another, 4), Sight::New);
         queue.age();
-        assert_eq!(queue.see(6, 14 + SAME_NS, false, 5), Sight::Again);
+        assert_eq!(queue.see(6, 14 + SAME_NS, Another, 5), Sight::Again);
         queue.age();
-        assert_eq!((queue.known.len(), queue.see(6, 15 + SAME_NS, false, 5)), (1, Sight::New));
+        assert_eq!((queue.known.len(), queue.see(6, 15 + SAME_NS, Another, 5)), (1, Sight::New));
     }
 }

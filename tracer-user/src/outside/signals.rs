@@ -31,13 +31,13 @@ pub struct Fate {
 }
 
 /// What a signal held at some time, and the packet that began to use it then, if one did.
-struct Reading {
+struct Held {
     time_ns: u64,
     ticks: [u64; 2],
     packet: Option<Seen>,
 }
 
-impl Reading {
+impl Held {
     /// Whether `later` tells of a packet that ran since.
     fn ran_by(&self, later: &Self) -> bool {
         let [start, end] = later.ticks;
@@ -48,7 +48,7 @@ impl Reading {
 #[derive(Default)]
 struct Signal {
     /// Oldest first, once they are sorted.
-    readings: Vec<Reading>,
+    readings: Vec<Held>,
     /// A packet of earlier was or may be under way.
     shared: bool,
     begun: bool,
@@ -71,16 +71,16 @@ impl Signals {
         }
         self.waiting += 1;
         self.first_ns.get_or_insert(packet.time_ns);
-        self.note(signal, Reading { time_ns: packet.time_ns, ticks, packet: Some(packet) });
+        self.note(signal, Held { time_ns: packet.time_ns, ticks, packet: Some(packet) });
         true
     }
 
     /// `signal` held `ticks` when it was destroyed.
     pub fn destroyed(&mut self, signal: u64, ticks: [u64; 2], time_ns: u64) {
-        self.note(signal, Reading { time_ns, ticks, packet: None });
+        self.note(signal, Held { time_ns, ticks, packet: None });
     }
 
-    fn note(&mut self, signal: u64, reading: Reading) {
+    fn note(&mut self, signal: u64, reading: Held) {
         self.signals.entry(signal).or_default().readings.push(reading);
     }
 
@@ -98,12 +98,11 @@ impl Signals {
         self.signals.retain(|&address, signal| {
             signal.settle(horizon_ns, settled_ns, &mut fates);
             let Some(last) = signal.readings.last() else { return false };
-            if let (Some(memory), [Reading { packet: Some(_), .. }]) =
-                (memory, &signal.readings[..])
+            if let (Some(memory), [Held { packet: Some(_), .. }]) = (memory, &signal.readings[..])
                 && reads < MAX_READ
             {
                 reads += 1;
-                let mut reading = Reading { time_ns: now_ns, ticks: [0; 2], packet: None };
+                let mut reading = Held { time_ns: now_ns, ticks: [0; 2], packet: None };
                 let at = address.wrapping_add(TICKS);
                 if memory.read(at, reading.ticks.as_mut_bytes()).is_ok() && last.ran_by(&reading) {
                     signal.readings.push(reading);
@@ -142,7 +141,7 @@ impl Signal {
             done += 1;
         }
         // Nothing can follow on what is no packet.
-        if let [Reading { packet: None, time_ns, .. }] = &self.readings[done..]
+        if let [Held { packet: None, time_ns, .. }] = &self.readings[done..]
             && *time_ns < horizon_ns
         {
             done += 1;
@@ -204,9 +203,9 @@ mod tests {
 
     #[test]
     fn half_written_times_do_not_count() {
-        let before = Reading { time_ns: 0, ticks: [5, 6], packet: None };
+        let before = Held { time_ns: 0, ticks: [5, 6], packet: None };
         for (ticks, ran) in [([7, 8], true), ([7, 6], false), ([5, 8], false), ([9, 8], false)] {
-            assert_eq!(before.ran_by(&Reading { time_ns: 1, ticks, packet: None }), ran);
+            assert_eq!(before.ran_by(&Held { time_ns: 1, ticks, packet: None }), ran);
         }
     }
 }

@@ -62,7 +62,7 @@ impl Session {
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
         self.look_into(packet.header);
         let outside = &mut self.outside;
-        Ok(self.recorder.join(|joiner, trace| outside.packet(packet, true, joiner, trace))?)
+        Ok(self.recorder.join(|joiner, trace| outside.packet(packet, joiner, trace))?)
     }
 
     /// Packets that a doorbell announced beside its own.
