@@ -155,17 +155,27 @@ fn root_children_are_followed_with_their_gpu_work() {
     assert_eq!(trace.tables().processes.len(), 2);
 }
 
-/// The parent uses no GPU; its children, one after the other, find the shim in the environment that is
-/// theirs too, and a shared memory: there are fewer than children, and more than ever live.
+/// The parent uses no GPU; its children find the shim in the environment that is theirs too.
 #[test]
 fn root_forked_workers_are_followed_with_their_gpu_work() {
     let scene = Scene::default();
-    let ran = scene.record_app(&["--processes", "4"], "workers", &["12", "50"]).expect(0);
+    let ran = scene.record_app(&[], "workers", &["3", "50"]).expect(0);
     let trace = scene.trace();
     trace.expect_complete();
     let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
     assert_eq!(work.count() as u64, ran.launches()["worker_kernel"]);
-    assert_eq!(trace.tables().processes.len(), 13);
+    assert_eq!(trace.tables().processes.len(), 4);
+}
+
+/// More processes than there are shared memories, and never more at once. They end by `_exit`, without a
+/// moment for the shim: on a busy machine the last completion of one may be missing, which is counted.
+#[test]
+fn root_more_processes_one_after_the_other_than_there_are_memories() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&["--processes", "4"], "workers", &["9", "20"]).expect(0);
+    let trace = scene.trace();
+    let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
+    assert_eq!(work.count() as u64, ran.launches()["worker_kernel"], "{:?}", trace.losses());
 }
 
 /// The parent has the one shared memory as long as its child lives.
