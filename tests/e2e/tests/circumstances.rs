@@ -150,14 +150,14 @@ fn root_a_failed_start_leaves_nothing() {
     fs::write(&text, "#!/nowhere/interpreter\n").expect("written");
     for (mode, why) in [(0o644, "Permission denied"), (0o755, "No such file")] {
         fs::set_permissions(&text, Permissions::from_mode(mode)).expect("chmod");
-        let ran = run(scene.record(&["--"]).arg(&text)).expect(1);
+        let ran = run(scene.record(&[]).arg("--").arg(&text)).expect(1);
         ran.complains(&["cannot run", "text", why]);
         assert_eq!(files(&scene), ["text"], "{ran:#?}");
     }
     // A trace that was there stays.
     let old = scene.trace_path();
-    run(scene.record(&["--"]).arg(app("nogpu"))).expect(0);
-    let ran = run(scene.record(&["--force", "--"]).arg(&text)).expect(1);
+    run(scene.record(&[]).arg("--").arg(app("nogpu"))).expect(0);
+    let ran = run(scene.record(&["--force"]).arg("--").arg(&text)).expect(1);
     ran.complains(&["cannot run"]);
     assert!(Recorded::read(&old).reading.status.complete, "{ran:#?}");
 }

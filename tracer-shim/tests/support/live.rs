@@ -205,8 +205,12 @@ impl Program {
     /// Waits until the program has printed the line `ready`.
     pub fn wait_until_ready(&mut self) {
         let out = self.child.stdout.as_mut().expect("a pipe");
-        let line: Vec<u8> =
-            out.bytes().map(|b| b.expect("text")).take_while(|&b| b != b'\n').collect();
+        // No more than the line: the rest is for whoever reads the report.
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while line.last() != Some(&b'\n') {
+            out.read_exact(&mut byte).expect("a line");
+            line.extend(byte);
+        }
         assert!(line.starts_with(b"ready"), "{}", String::from_utf8_lossy(&line));
     }
 
