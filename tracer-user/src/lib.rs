@@ -19,6 +19,7 @@ mod files;
 mod foreign;
 pub mod inject;
 pub mod join;
+mod method;
 pub mod outside;
 pub mod plan;
 mod priority;

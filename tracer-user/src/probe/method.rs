@@ -1,29 +1,9 @@
-//! How probes get to their places: the ways that kernels have.
+//! What the ways to place probes work with, and which of them a kernel has.
 
-use std::{fmt, io};
+use std::io;
 
 use super::{ProbeError, place::Events, sys, tracefs::Tracefs};
-
-/// A way to place probes, the best first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Method {
-    /// All of a file by one `uprobe_multi` link (Linux 6.6 and later).
-    Multi,
-    /// All of a file by one tracefs event.
-    Event,
-    /// One perf event each: removing one takes the kernel some 25 ms.
-    Single,
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Multi => "all of a library at once (uprobe_multi)",
-            Self::Event => "all of a library at once (tracefs event)",
-            Self::Single => "one by one (perf events)",
-        })
-    }
-}
+use crate::method::Method;
 
 /// What a method works with.
 #[derive(Debug)]

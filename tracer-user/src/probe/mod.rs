@@ -17,13 +17,13 @@ mod sys;
 mod tracefs;
 
 pub use load::{Follow, Programs, Settings, built};
-pub use method::Method;
 pub use place::{Attachment, Site};
 pub use reader::Reader;
 pub use removal::{REMOVE, hand_over, remove};
 
 use std::path::PathBuf;
 
+pub use crate::method::Method;
 use crate::privileges::Missing;
 
 /// Why probing failed.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use signal_hook::consts::SIGXFSZ;
 
-use super::TraceError;
+use super::error::TraceError;
 use super::format::FILE_MAGIC;
 use crate::files::Place;
 
