@@ -14,7 +14,7 @@ use bpf_build::BPF_LINKER;
 use crate::run::{cargo, output, run};
 
 /// Of the toolchain that cargo runs this with.
-const RUSTC: &str = "rustc";
+pub const RUSTC: &str = "rustc";
 
 /// The keys that Debian signs with, as Debian installs them.
 pub const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";

@@ -6,6 +6,8 @@
 //! same reason they are removed in the other order.
 
 mod load;
+#[cfg(feature = "bpf-log")]
+mod log;
 mod messages;
 mod method;
 mod numbers;

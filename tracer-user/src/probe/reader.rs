@@ -43,6 +43,8 @@ pub struct Reader {
     answered: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), ProbeError>>>,
+    #[cfg(feature = "bpf-log")]
+    log: super::log::Log,
 }
 
 /// Records, and the requests that were made before they were drained.
@@ -110,7 +112,14 @@ impl Reader {
             .name("roctap-drain".to_owned())
             .spawn(move || drain(&rings, queue, &theirs, &reader))
             .map_err(|cause| ProbeError::Thread { cause })?;
-        Ok(Self { batches, answered: 0, shared, thread: Some(thread) })
+        Ok(Self {
+            batches,
+            answered: 0,
+            shared,
+            thread: Some(thread),
+            #[cfg(feature = "bpf-log")]
+            log: super::log::Log::of(programs),
+        })
     }
 
     /// The next batch of records, waiting at most `timeout` for it; empty when there is none. The
@@ -121,6 +130,8 @@ impl Reader {
     ///
     /// When draining failed.
     pub fn take(&mut self, timeout: Duration) -> Result<Vec<u8>, ProbeError> {
+        #[cfg(feature = "bpf-log")]
+        self.log.show();
         let deadline = Instant::now() + timeout;
         loop {
             // Before the batches are looked at, as in `take_all`.
@@ -166,6 +177,8 @@ impl Reader {
                 all.extend(batch);
             }
             if done {
+                #[cfg(feature = "bpf-log")]
+                self.log.show();
                 self.answered = request;
                 return Ok(all);
             }
