@@ -9,7 +9,7 @@ use std::{
     process::ExitCode,
 };
 
-use bpf_build::{Programs, Toolchain};
+use bpf_build::{Logging, Programs, Toolchain};
 
 /// What the object is made from, in the workspace.
 const SOURCES: [&str; 6] = [
@@ -63,7 +63,11 @@ fn compile(toolchain: &Toolchain) -> io::Result<Vec<u8>> {
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
-    read(&bpf_build::compile(toolchain, &root, &output("bpf"))?)
+    let logging = match env::var_os("CARGO_FEATURE_BPF_LOG") {
+        Some(_) => Logging::On,
+        None => Logging::Off,
+    };
+    read(&bpf_build::compile(toolchain, logging, &root, &output("bpf"))?)
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -44,6 +44,15 @@ const LEAKS: [&str; 25] = [
     "TARGET",
 ];
 
+/// Whether the programs log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Logging {
+    /// As in every release.
+    Off,
+    /// Through the map `AYA_LOGS`.
+    On,
+}
+
 /// Compiles the programs of the workspace `root` and returns the object's path.
 ///
 /// `target` must be no directory that a waiting cargo builds in: that one holds its lock.
@@ -51,8 +60,13 @@ const LEAKS: [&str; 25] = [
 /// # Errors
 ///
 /// When the programs do not compile. What is wrong with them is on standard error.
-pub fn compile(toolchain: &Toolchain, root: &Path, target: &Path) -> io::Result<PathBuf> {
-    let status = command(toolchain, root, target).status()?;
+pub fn compile(
+    toolchain: &Toolchain,
+    logging: Logging,
+    root: &Path,
+    target: &Path,
+) -> io::Result<PathBuf> {
+    let status = command(toolchain, logging, root, target).status()?;
     if !status.success() {
         return Err(io::Error::other(format!(
             "the BPF programs do not compile with {} ({status}); ROCTAP_BPF_OBJECT= (empty) builds roctap without them",
@@ -62,7 +76,7 @@ pub fn compile(toolchain: &Toolchain, root: &Path, target: &Path) -> io::Result<
     Ok(target.join("bpfel-unknown-none/release/tracer-ebpf"))
 }
 
-fn command(toolchain: &Toolchain, root: &Path, target: &Path) -> Command {
+fn command(toolchain: &Toolchain, logging: Logging, root: &Path, target: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os().filter(|(name, _)| leaks(name)) {
         command.env_remove(name);
@@ -75,6 +89,7 @@ fn command(toolchain: &Toolchain, root: &Path, target: &Path) -> Command {
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_ENCODED_RUSTFLAGS", flags(&toolchain.linker))
         .args(["build", "--release", "-Z", "build-std=core", "--package", "tracer-ebpf"])
+        .args((logging == Logging::On).then_some("--features=bpf-log"))
         .args(["--target", "bpfel-unknown-none", "--target-dir"])
         .arg(target);
     command
@@ -99,7 +114,7 @@ mod tests {
 
     fn made() -> Command {
         let toolchain = Toolchain { linker: "/a b/bpf-linker".into() };
-        command(&toolchain, Path::new("/root"), Path::new("/out/bpf"))
+        command(&toolchain, Logging::Off, Path::new("/root"), Path::new("/out/bpf"))
     }
 
     #[test]
@@ -159,5 +174,6 @@ mod tests {
         assert!(flags.starts_with("-C\x1flinker=/a b/bpf-linker\x1f"), "{flags:?}");
         assert!(flags.ends_with("\x1f-D\x1fwarnings"), "{flags:?}");
         assert_eq!(command.get_args().last(), Some(OsStr::new("/out/bpf")));
+        assert!(!command.get_args().any(|argument| argument == "--features=bpf-log"));
     }
 }

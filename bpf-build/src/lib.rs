@@ -8,7 +8,7 @@ mod compile;
 mod decide;
 mod toolchain;
 
-pub use compile::compile;
+pub use compile::{Logging, compile};
 pub use decide::{Programs, decide, refusal};
 pub use toolchain::{
     BPF_LINKER, Missing, Toolchain, data_directory, linker_prefix, runs, rust_source, rustc_field,

@@ -35,6 +35,7 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
         if maps::PROCESSES.insert(child_pid, 0, 0).is_err() {
             maps::lost(Loss::LIFE_RING_FULL);
         }
+        debug!(ctx, "process {} forks {}", (pid_tgid >> 32) as u32, child_pid);
         let parents = maps::SHIMS.get_ptr((pid_tgid >> 32) as u32);
         // SAFETY: map values are live.
         if let Some(told) = parents.map(|told| unsafe { *told }) {

@@ -11,10 +11,25 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch, core_intrinsics))]
 #![cfg_attr(target_arch = "bpf", expect(internal_features, reason = "BPF atomic add"))]
 
+// Where the macros of aya-log look for what they need.
+#[cfg(all(target_arch = "bpf", feature = "bpf-log"))]
+extern crate self as aya_log_ebpf;
+
+/// Logs in builds with the feature `bpf-log`, as `aya_log_ebpf::debug!` does; nothing in others.
+#[cfg(target_arch = "bpf")]
+macro_rules! debug {
+    ($($part:tt)*) => {
+        #[cfg(feature = "bpf-log")]
+        aya_log_ebpf_macros::debug!($($part)*)
+    };
+}
+
 #[cfg(target_arch = "bpf")]
 mod api;
 #[cfg(target_arch = "bpf")]
 mod life;
+#[cfg(all(target_arch = "bpf", feature = "bpf-log"))]
+mod macro_support;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]

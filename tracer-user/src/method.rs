@@ -1,4 +1,5 @@
-//! How probes get to their places: the ways that kernels have.
+//! How probes get to their places: the ways that kernels have. What each works with is in `probe`, what
+//! privileges it takes in `privileges`.
 
 use std::fmt;
 

@@ -2,11 +2,12 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
+use bpf_build::{Logging, Toolchain};
 
 use crate::{
     run::{cargo, root, run},
-    setup,
+    setup::{self, RUSTC},
 };
 
 /// Where everything is.
@@ -17,6 +18,23 @@ pub struct Artifacts {
     pub gpu: PathBuf,
     /// Directory of the test programs.
     pub apps: PathBuf,
+}
+
+/// Builds a `roctap` whose BPF programs log. It is not optimised: all that it needs beside them is built for
+/// the unit tests already.
+pub fn build_logging() -> anyhow::Result<PathBuf> {
+    let toolchain = Toolchain::find(RUSTC.as_ref())
+        .map_err(|missing| anyhow!("{missing} is missing: `cargo xtask setup` installs it"))?;
+    let object =
+        bpf_build::compile(&toolchain, Logging::On, &root(), &root().join("target/bpf-log"))?;
+    run(cargo().env("ROCTAP_BPF_OBJECT", object).args([
+        "build",
+        "--package",
+        "roctap",
+        "--features",
+        "bpf-log",
+    ]))?;
+    Ok(root().join("target/debug/roctap"))
 }
 
 /// Builds packages as users do, all default ones if none is named. The build script of `roctap` compiles

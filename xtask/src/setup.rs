@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Of the toolchain that cargo runs this with.
-const RUSTC: &str = "rustc";
+pub const RUSTC: &str = "rustc";
 
 /// Debian packages, and what each is for.
 const PACKAGES: [(&str, &str); 15] = [

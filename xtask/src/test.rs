@@ -65,10 +65,12 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     run(cargo().args(["test", "--", "--skip", "rocm_"]))?;
     loom()?;
     let built = artifacts::build()?;
+    let logging = artifacts::build_logging()?;
     for set in TAGGED {
         println!("\nTests of {}:", set.what);
         let printed = run_and_read(
             with_artifacts(cargo().args(["test", "--release", "--package", set.package]), &built)
+                .env("ROCTAP_LOGGING_BIN", &logging)
                 .args(["--", "--test-threads=1", set.tag]),
         )?;
         let passed = passed(&printed);

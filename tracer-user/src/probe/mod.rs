@@ -6,6 +6,8 @@
 //! same reason they are removed in the other order.
 
 mod load;
+#[cfg(feature = "bpf-log")]
+mod log;
 mod means;
 mod messages;
 mod numbers;
@@ -18,6 +20,8 @@ mod tracefs;
 
 pub use crate::method::Method;
 pub use load::{Follow, Programs, Settings, built};
+#[cfg(feature = "bpf-log")]
+pub use log::Log;
 pub use place::{Attachment, Site};
 pub use reader::Reader;
 pub use removal::{REMOVE, hand_over, remove};

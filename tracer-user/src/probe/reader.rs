@@ -186,6 +186,8 @@ impl Reader {
                 all.extend(batch);
             }
             if done {
+                #[cfg(feature = "bpf-log")]
+                self.log.show();
                 self.answered = request;
                 return all;
             }

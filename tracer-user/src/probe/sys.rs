@@ -97,12 +97,26 @@ fn load_nothing(attach_type: bpf::bpf_attach_type) -> Option<OwnedFd> {
 ///
 /// Those of `bpf(2)`.
 pub fn verified_instructions(program: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(program_info(program)?.verified_insns)
+}
+
+/// The number by which the kernel knows a program.
+///
+/// # Errors
+///
+/// Those of `bpf(2)`.
+#[cfg(feature = "bpf-log")]
+pub fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(program_info(program)?.id)
+}
+
+fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf::bpf_prog_info> {
     let mut info = bpf::bpf_prog_info::default();
     let mut bytes = size_of::<bpf::bpf_prog_info>() as u32;
     // SAFETY: there is room for as much as is said.
     let result =
         unsafe { bpf::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) };
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(info.verified_insns) }
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(info) }
 }
 
 /// Lets a descriptor of this process outlive `execve`.

@@ -283,7 +283,7 @@ fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
             line!(out, "  losses are counted until the end of a recording, which is missing")
         }
         None if summary.losses.is_empty() => line!(out, "  the trace has no loss counters"),
-        None => line!(out, "  beside what is in the gaps of the file, counters among it"),
+        None => line!(out, "  what was in the gaps of the file is not known, counters among it"),
     }
 }
 

@@ -7,15 +7,16 @@ use std::path::Path;
 
 use zerocopy::FromBytes as _;
 
-use super::TraceError;
 use super::compress::Unpacker;
 use super::contents::Contents;
+use super::damage::{Damage, Gap};
+use super::error::TraceError;
 use super::format::{
     CHUNK_MAGIC, ChunkHeader, FILE_MAGIC, FileHeader, OLDEST_VERSION, VERSION, checked_part,
     chunk_kind,
 };
 use super::limits::{MAX_METADATA, MAX_PACKED, MAX_RAW, MAX_TABLES};
-use super::reading::{Damage, Gap, Reading};
+use super::reading::Reading;
 use tracer_records::model::{Event, Metadata};
 
 /// Bytes of a chunk's header.

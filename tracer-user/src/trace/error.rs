@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::reading::Damage;
+use super::damage::Damage;
 
 /// A trace file could not be written or read.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@
 mod compress;
 mod contents;
 mod cursor;
+mod damage;
 mod error;
 mod format;
 pub mod limits;
@@ -23,8 +24,9 @@ mod tests;
 mod wire;
 mod writer;
 
+pub use damage::{Damage, Gap};
 pub use error::TraceError;
 pub use format::VERSION;
 pub use reader::{Trace, fuzz_reader};
-pub use reading::{Damage, Gap, Reading, Status};
+pub use reading::{Reading, Status};
 pub use writer::Writer;

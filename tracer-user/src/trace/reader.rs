@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::TraceError;
 use super::contents::Contents;
 use super::cursor::{Cursor, Head, ReadAt};
+use super::damage::{Damage, Gap};
+use super::error::TraceError;
 use super::lookup::Tables;
-use super::reading::{Damage, Gap, Reading};
+use super::reading::Reading;
 use tracer_records::model::{Event, Metadata};
 
 /// A trace that can be read, as often as needed.

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use signal_hook::consts::SIGXFSZ;
 
-use super::TraceError;
+use super::error::TraceError;
 use super::format::FILE_MAGIC;
 use crate::files::Place;
 use crate::privileges;

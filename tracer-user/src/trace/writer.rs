@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use zerocopy::IntoBytes as _;
 
-use super::TraceError;
 use super::compress::Packer;
+use super::error::TraceError;
 use super::format::{
     ChunkFacts, ChunkHeader, FileHeader, SectionHeader, StringHeader, chunk_kind, section_kind,
 };

@@ -16,6 +16,8 @@ pub struct Probes {
     programs: Programs,
     life: Attachment,
     reader: Reader,
+    #[cfg(feature = "bpf-log")]
+    log: crate::probe::Log,
     /// Probes that are removed by another process when all is done.
     left: Vec<Attachment>,
 }
@@ -35,7 +37,14 @@ impl Probes {
             preallocate: None,
         })?;
         let reader = Reader::with(&programs, relief.looks())?;
-        Ok(Self { programs, life: Attachment::default(), reader, left: Vec::new() })
+        Ok(Self {
+            #[cfg(feature = "bpf-log")]
+            log: crate::probe::Log::of(&programs),
+            programs,
+            life: Attachment::default(),
+            reader,
+            left: Vec::new(),
+        })
     }
 
     /// Begins to report what becomes of processes.
@@ -129,6 +138,8 @@ impl Probes {
 
     /// The next batch of records: see [`Reader::take`].
     pub fn take(&mut self, timeout: Duration) -> Vec<u8> {
+        #[cfg(feature = "bpf-log")]
+        self.log.show();
         self.reader.take(timeout)
     }
 
