@@ -77,7 +77,6 @@ fn rocm_times_are_as_exact_as_is_told_whichever_clock_reading_is_interrupted() {
         for program in ["basic", "storm 2 2 200 10", "copies 500"] {
             let what = format!("{program}, interrupted {interrupted:.8}");
             let outcome = s.run("interrupted", program, &env);
-            eprintln!("{what}: {} ns", outcome.trace.clock_error_ns);
             verify_nearly(&what, &outcome);
             let told_ns = outcome.trace.clock_error_ns;
             assert!((1..2_000_000).contains(&told_ns), "{what}: {told_ns} ns are told");
