@@ -19,7 +19,6 @@ mod files;
 mod foreign;
 pub mod inject;
 pub mod join;
-pub mod method;
 pub mod outside;
 pub mod plan;
 mod priority;

@@ -12,7 +12,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use crate::method::Method;
+use crate::probe::Method;
 
 /// One capability and what it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

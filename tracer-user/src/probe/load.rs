@@ -16,8 +16,13 @@ use tracer_common::bpf::{
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::{ProbeError, messages, method::Means, numbers::Numbers, structures, sys};
-use crate::{discover::FileId, method::Method, privileges};
+use super::{
+    ProbeError, messages,
+    method::{Means, Method},
+    numbers::Numbers,
+    structures, sys,
+};
+use crate::{discover::FileId, privileges};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
 

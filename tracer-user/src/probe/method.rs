@@ -1,9 +1,29 @@
-//! What the ways to place probes work with.
+//! How probes get to their places: the ways that kernels have.
 
-use std::io;
+use std::{fmt, io};
 
 use super::{ProbeError, place::Events, sys, tracefs::Tracefs};
-use crate::method::Method;
+
+/// A way to place probes, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Method {
+    /// All of a file by one `uprobe_multi` link (Linux 6.6 and later).
+    Multi,
+    /// All of a file by one tracefs event.
+    Event,
+    /// One perf event each: removing one takes the kernel some 25 ms.
+    Single,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Multi => "all of a library at once (uprobe_multi)",
+            Self::Event => "all of a library at once (tracefs event)",
+            Self::Single => "one by one (perf events)",
+        })
+    }
+}
 
 /// What a method works with.
 #[derive(Debug)]

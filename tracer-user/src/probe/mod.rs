@@ -16,8 +16,8 @@ mod structures;
 mod sys;
 mod tracefs;
 
-pub use crate::method::Method;
 pub use load::{Follow, Programs, Settings, built};
+pub use method::Method;
 pub use place::{Attachment, Site};
 pub use reader::Reader;
 pub use removal::{REMOVE, hand_over, remove};
