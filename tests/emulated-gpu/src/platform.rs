@@ -4,7 +4,6 @@ use std::sync::OnceLock;
 
 use crate::clock::GpuClock;
 use crate::config::{Arch, Config};
-use crate::engine::Shared;
 use crate::events::Events;
 use crate::memory::Memory;
 
@@ -30,8 +29,6 @@ pub struct Platform {
     pub memory: Memory,
     /// Driver events.
     pub events: Events,
-    /// The queues.
-    pub shared: Shared,
     /// A page for registers that the program may write to.
     pub mmio_page: u64,
 }
@@ -49,7 +46,6 @@ impl Platform {
             gpus: config.archs.iter().enumerate().map(gpu).collect(),
             memory: Memory::default(),
             events: Events::new(),
-            shared: Shared::new(&config),
             mmio_page: crate::sys::map_anonymous(4096, 4096).unwrap_or(0),
             config,
         }

@@ -9,8 +9,6 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::kernels::HostKernel;
-
 macro_rules! accessor {
     ($(#[$doc:meta])* $load:ident, $store:ident, $atomic:ty, $int:ty) => {
         $(#[$doc])*
@@ -177,6 +175,9 @@ pub fn sleep_ns(ns: u64) {
     // SAFETY: `t` is ours; the remaining time is not asked for.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &t, std::ptr::null_mut()) };
 }
+
+/// A program's stand-in for a kernel: kernel arguments, grid size and workgroup size in work-items.
+pub type HostKernel = unsafe extern "C" fn(*const libc::c_void, *const u32, *const u32);
 
 /// A host function of the running program by name.
 pub fn host_function(name: &str) -> Option<HostKernel> {
