@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::queue::{Existence, Queue, life};
+use crate::queue::{Existence, Queue, Stage};
 use crate::runtime::RUNTIME;
 use crate::state::STATE;
 use crate::{agents, symbols, view};
@@ -34,7 +34,7 @@ pub fn everything(between: &mut dyn FnMut()) {
     agents::learn();
     agents::records(|agent| sink.agent(agent));
     for queue in STATE.registry.objects() {
-        if queue.life.load(Ordering::Acquire) == life::LIVE {
+        if queue.is(Stage::Live) {
             queue.tell(sink, Existence::Begins);
         }
     }
@@ -78,5 +78,5 @@ pub fn destroyed(queue: &'static Queue, address: usize) {
     }
     STATE.registry.remove(address);
     // The worker, or whoever looks next, discards what is left.
-    queue.life.store(life::DEAD, Ordering::Release);
+    queue.becomes(Stage::Dead);
 }

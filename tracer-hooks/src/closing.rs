@@ -9,7 +9,7 @@ use crate::contained::contained;
 use crate::harvest::{WORK, Work};
 use crate::lock::{Guard, Lock};
 use crate::phase::{Event, Phase};
-use crate::queue::life;
+use crate::queue::Stage;
 use crate::recording::{SWITCH, SWITCH_WAIT_NS, flush, release_queues};
 use crate::runtime::{Hold, RUNTIME};
 use crate::state::STATE;
@@ -114,7 +114,7 @@ fn make_ready(work: &mut Guard<'_, Work>) {
     if sink.can_complete(sys::now_ns()) {
         work.round(&STATE, Look::Full);
     }
-    if STATE.registry.objects().all(|queue| queue.life.load(Ordering::Acquire) == life::FREE) {
+    if STATE.registry.objects().all(|queue| queue.is(Stage::Free)) {
         // It probably does: the application has no queue left. The runtime of Debian 12 complains of
         // each signal that is not destroyed.
         STATE.copies.give_back(&STATE.pool);

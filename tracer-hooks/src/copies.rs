@@ -153,11 +153,12 @@ impl Copies {
         }
     }
 
-    /// The application switches the timing of copies; true when that must not happen now. A copy
-    /// that is not timed leaves the times of the one before it in the signal.
-    pub fn wishes(&self, enable: bool, active: bool) -> bool {
+    /// The application switches the timing of copies, as it told the runtime; true when that must not
+    /// happen while anything is recorded. A copy that is not timed leaves the times of the one before it in
+    /// the signal.
+    pub fn wishes(&self, enable: bool) -> bool {
         self.wish.store(if enable { wish::ON } else { wish::OFF }, Ordering::Relaxed);
-        active && !enable && self.profiled.load(Ordering::Acquire) != 0
+        !enable && self.profiled.load(Ordering::Acquire) != 0
     }
 
     /// Keeps the answer for an application's signal.

@@ -11,7 +11,7 @@ use crate::originals::Patched;
 use crate::phase::{Event, Phase};
 use crate::recording::{SWITCH, activate, flush, in_flight, release_queues};
 use crate::runtime::{Hold, RUNTIME, Tables, Unsupported};
-use crate::sink::Sink;
+use crate::sink::{AtFork, Sink};
 use crate::state::{STATE, sleep};
 use crate::track::Look;
 use crate::{calls, patch, sys, worker};
@@ -218,13 +218,14 @@ pub fn finish() {
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
     // Without hooks in the tables it is not known.
-    let open = match STATE.phase.apply(Event::Fork) {
-        Ok(Phase::Closed) => false,
-        Ok(Phase::None) => true,
-        Ok(_) => RUNTIME.is_open(),
+    let runtime = match STATE.phase.apply(Event::Fork) {
+        Ok(Phase::Closed) => AtFork::Closed,
+        Ok(Phase::None) => AtFork::Open,
+        Ok(_) if RUNTIME.is_open() => AtFork::Open,
+        Ok(_) => AtFork::Closed,
         Err(_) => return,
     };
     if let Some(sink) = STATE.sink.get() {
-        sink.forked(open);
+        sink.forked(runtime);
     }
 }

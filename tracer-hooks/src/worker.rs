@@ -18,7 +18,7 @@ use crate::contained::contained;
 use crate::harvest::{Round, WORK, Work};
 use crate::hooks;
 use crate::phase::Phase;
-use crate::queue::life;
+use crate::queue::Stage;
 use crate::recording::{self, Patience};
 use crate::relay;
 use crate::runtime::RUNTIME;
@@ -307,7 +307,7 @@ fn wish(now: u64) -> Wish {
 }
 
 fn any_queue() -> bool {
-    STATE.registry.objects().any(|q| q.life.load(Ordering::Relaxed) == life::LIVE)
+    STATE.registry.objects().any(|q| q.is(Stage::Live))
 }
 
 /// Asks the sink, and begins or ends to record; it begins only under the lock of the work.
