@@ -11,9 +11,9 @@ use crate::{agents, symbols, view};
 ///
 /// `OnLoad` is called inside of `hsa_init`; nothing of the runtime is called before this.
 pub fn first_use() {
-    if !STATE.ready.load(Ordering::Acquire) && STATE.is_installed() {
+    if !STATE.is_ready() && STATE.is_installed() {
         agents::learn();
-        if !STATE.ready.swap(true, Ordering::AcqRel) && STATE.active() {
+        if STATE.becomes_ready() && STATE.active() {
             everything(&mut || {});
         }
     }
@@ -58,6 +58,7 @@ pub fn created(address: usize, agent: u64) {
     let Some(queue) = STATE.registry.insert(address, agent) else { return };
     if STATE.active() {
         RUNTIME.profile_queue(amd);
+        // Acquire pairs with the addition in `recording::activate`.
         queue.begin(STATE.epoch.load(Ordering::Acquire));
         tell(queue);
     }

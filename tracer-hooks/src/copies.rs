@@ -86,6 +86,7 @@ impl Copies {
             return None;
         }
         let epoch = context.recording()?;
+        // Pairs with the swap in `release`: who ends the recording sees that copies are timed for it.
         if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
             sys::uninterrupted(|| RUNTIME.profile_copies());
         }

@@ -350,6 +350,7 @@ fn recycle(signal: u64) {
     if let Some(signal) = view::signal(signal) {
         signal.start_ts.store(0, Ordering::Relaxed);
         signal.end_ts.store(0, Ordering::Relaxed);
+        // Pairs with the Acquire of whoever waits for it next: the times are 0 before.
         signal.value.store(1, Ordering::Release);
     }
 }

@@ -99,9 +99,11 @@ pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     if STARTED.set() {
         sys::at_fork(in_child);
         sys::at_exit(at_exit);
+        // Pairs with the Acquire below and in `call_worker`: the worker was started before.
         WORKING.store(worker::start(), Ordering::Release);
         STATE.call_worker();
     }
+    // Pairs with the Release above.
     if !WORKING.load(Ordering::Acquire) {
         return Err(InstallError::Thread);
     }
@@ -131,7 +133,10 @@ fn put_in_place(
     }
     if timing == Timing::AtStart || !already {
         STATE.late.store(timing == Timing::Live, Ordering::Relaxed);
-        STATE.ready.store(held.is_some(), Ordering::Release);
+        match held {
+            Some(_) => _ = STATE.becomes_ready(),
+            None => STATE.is_not_ready(),
+        }
     }
     let _ = STATE.phase.apply(Event::Install);
     // The worker relays meanwhile.

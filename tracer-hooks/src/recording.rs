@@ -32,11 +32,12 @@ pub fn activate(between: &mut dyn FnMut()) {
     if STATE.phase.get().after(Event::Begin).is_none() || !wanted() {
         return;
     }
-    let ready = STATE.ready.load(Ordering::Acquire);
+    let ready = STATE.is_ready();
     if ready {
         announce::prepare();
     }
     symbols::begin();
+    // Pairs with the Acquire of whoever finds the recording begun: `Context::recording`.
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
     if STATE.phase.apply(Event::Begin).is_err() {
         return;
