@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::queue::{Existence, Queue, life};
+use crate::queue::{Existence, Queue, Stage};
 use crate::runtime::RUNTIME;
 use crate::state::STATE;
 use crate::{agents, symbols, view};
@@ -11,9 +11,9 @@ use crate::{agents, symbols, view};
 ///
 /// `OnLoad` is called inside of `hsa_init`; nothing of the runtime is called before this.
 pub fn first_use() {
-    if !STATE.ready.load(Ordering::Acquire) && STATE.is_installed() {
+    if !STATE.is_ready() && STATE.is_installed() {
         agents::learn();
-        if !STATE.ready.swap(true, Ordering::AcqRel) && STATE.active() {
+        if STATE.becomes_ready() && STATE.active() {
             everything(&mut || {});
         }
     }
@@ -34,7 +34,7 @@ pub fn everything(between: &mut dyn FnMut()) {
     agents::learn();
     agents::records(|agent| sink.agent(agent));
     for queue in STATE.registry.objects() {
-        if queue.life.load(Ordering::Acquire) == life::LIVE {
+        if queue.is(Stage::Live) {
             queue.tell(sink, Existence::Begins);
         }
     }
@@ -58,6 +58,7 @@ pub fn created(address: usize, agent: u64) {
     let Some(queue) = STATE.registry.insert(address, agent) else { return };
     if STATE.active() {
         RUNTIME.profile_queue(amd);
+        // Acquire pairs with the addition in `recording::activate`.
         queue.begin(STATE.epoch.load(Ordering::Acquire));
         tell(queue);
     }
@@ -78,5 +79,5 @@ pub fn destroyed(queue: &'static Queue, address: usize) {
     }
     STATE.registry.remove(address);
     // The worker, or whoever looks next, discards what is left.
-    queue.life.store(life::DEAD, Ordering::Release);
+    queue.becomes(Stage::Dead);
 }

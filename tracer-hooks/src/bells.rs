@@ -60,6 +60,7 @@ impl Bells {
     pub fn give(&self, signal: u64) -> bool {
         let place = self.signals.iter().position(|known| known.load(Ordering::Relaxed) == signal);
         if let Some(place) = place {
+            // Pairs with the Acquire of whoever takes it: its value was set before.
             self.free.fetch_or(1 << place, Ordering::Release);
         }
         place.is_some()
@@ -88,13 +89,18 @@ impl Bells {
         }
     }
 
-    /// The calling thread is going to sleep on one that is in flight, or has done so. One that never
-    /// says so was lost in its sleep; the signals stay then.
-    pub fn sleeps(&self, begins: bool) {
-        match begins {
-            true => self.sleepers.fetch_add(1, Ordering::SeqCst),
-            false => self.sleepers.fetch_sub(1, Ordering::SeqCst),
-        };
+    /// The calling thread is going to sleep on one that is in flight; [`Bells::sleep_ends`] follows. Where
+    /// it does not, the thread was lost in its sleep, and the signals stay.
+    pub fn sleep_begins(&self) {
+        // Pairs with the load in `destroy_idle`: it comes before the thread looks whether its signal is
+        // still in flight.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It has slept.
+    pub fn sleep_ends(&self) {
+        // Pairs with the load in `destroy_idle`: the signal was used before.
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Calls `destroy` with all that nobody has, and forgets those; with none while somebody may sleep
@@ -103,6 +109,7 @@ impl Bells {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             return;
         }
+        // Pairs with the Release in `give`.
         let free = self.free.swap(0, Ordering::Acquire);
         self.no_more.store(false, Ordering::Relaxed);
         for (place, signal) in self.signals.iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::fake::{EXECUTABLE, Fake, FakeQueue, Gates, forever};
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::recording;
 use crate::runtime::Tables;
-use crate::sink::{Sink, Wish};
+use crate::sink::{AtFork, Enqueuer, Remains, Sink, Wish};
 use crate::state::STATE;
 
 #[derive(Default)]
@@ -91,13 +91,16 @@ impl Sink for Recorder {
             false => Wish::Later,
         }
     }
-    fn let_go(&self, drained: bool) -> bool {
+    fn let_go(&self, remains: Remains) -> bool {
         assert!(self.attached.load(Ordering::Acquire), "it may always be wanted again");
-        assert!(!drained || self.told().state == state::DORMANT, "the state is told before");
-        drained
+        assert!(
+            !(remains == Remains::Nothing) || self.told().state == state::DORMANT,
+            "the state is told before"
+        );
+        remains == Remains::Nothing
     }
-    fn forked(&self, open: bool) {
-        self.forked.store(1 + 2 * u32::from(open), Ordering::Release);
+    fn forked(&self, runtime: AtFork) {
+        self.forked.store(1 + 2 * u32::from(runtime == AtFork::Open), Ordering::Release);
     }
     fn reserve(&self, _: u64) -> Option<u64> {
         Some(self.number())
@@ -129,7 +132,7 @@ impl Sink for Recorder {
         self.told().copies.insert(record.sequence, *record);
         true
     }
-    fn enqueued(&self, _: u64, _: bool) {
+    fn enqueued(&self, _: u64, _: Enqueuer) {
         self.told().fired += 1;
     }
     fn can_complete(&self, _: u64) -> bool {

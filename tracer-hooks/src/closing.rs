@@ -9,7 +9,7 @@ use crate::contained::contained;
 use crate::harvest::{WORK, Work};
 use crate::lock::{Guard, Lock};
 use crate::phase::{Event, Phase};
-use crate::queue::life;
+use crate::queue::Stage;
 use crate::recording::{SWITCH, SWITCH_WAIT_NS, flush, release_queues};
 use crate::runtime::{Hold, RUNTIME};
 use crate::state::STATE;
@@ -38,6 +38,7 @@ pub fn without_lock(call: impl FnOnce()) {
     if LEAVING.load(Ordering::SeqCst) == 0 && STATE.phase.get().relays() {
         call();
     }
+    // Pairs with the load in `Leaving::lock`: the runtime was left before.
     WITHOUT_LOCK.store(false, Ordering::SeqCst);
 }
 
@@ -46,6 +47,7 @@ struct Leaving;
 
 impl Leaving {
     fn begin() -> Self {
+        // Pairs with the load in `without_lock`: one of both sees the other.
         LEAVING.fetch_add(1, Ordering::SeqCst);
         Self
     }
@@ -54,6 +56,7 @@ impl Leaving {
     fn lock(&self) -> Option<Guard<'static, Work>> {
         let work = WORK.lock_for(CLOSE_WAIT_NS)?;
         let deadline = sys::awake_ns() + CLOSE_WAIT_NS;
+        // Pairs with the stores in `without_lock`.
         while WITHOUT_LOCK.load(Ordering::SeqCst) {
             if sys::awake_ns() > deadline {
                 return None;
@@ -66,6 +69,7 @@ impl Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
+        // Pairs with the load in `without_lock`: the runtime was shut down before.
         LEAVING.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -114,7 +118,7 @@ fn make_ready(work: &mut Guard<'_, Work>) {
     if sink.can_complete(sys::now_ns()) {
         work.round(&STATE, Look::Full);
     }
-    if STATE.registry.objects().all(|queue| queue.life.load(Ordering::Acquire) == life::FREE) {
+    if STATE.registry.objects().all(|queue| queue.is(Stage::Free)) {
         // It probably does: the application has no queue left. The runtime of Debian 12 complains of
         // each signal that is not destroyed.
         STATE.copies.give_back(&STATE.pool);
@@ -139,7 +143,7 @@ fn gone(work: &mut Guard<'_, Work>) {
     if !closes() {
         return;
     }
-    STATE.ready.store(false, Ordering::Release);
+    STATE.is_not_ready();
     forget(work);
     agents::forget_homes();
     closed();
@@ -182,7 +186,7 @@ pub fn close() {
     if !closes() {
         return;
     }
-    STATE.ready.store(false, Ordering::Release);
+    STATE.is_not_ready();
     // Without the lock, what is left is put away before another runtime is hooked.
     let Some(mut work) = locked else { return };
     let mut deadline = sys::now_ns() + CLOSE_WAIT_NS;

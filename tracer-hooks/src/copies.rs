@@ -86,6 +86,7 @@ impl Copies {
             return None;
         }
         let epoch = context.recording()?;
+        // Pairs with the swap in `release`: who ends the recording sees that copies are timed for it.
         if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
             sys::uninterrupted(|| RUNTIME.profile_copies());
         }
@@ -153,11 +154,12 @@ impl Copies {
         }
     }
 
-    /// The application switches the timing of copies; true when that must not happen now. A copy
-    /// that is not timed leaves the times of the one before it in the signal.
-    pub fn wishes(&self, enable: bool, active: bool) -> bool {
+    /// The application switches the timing of copies, as it told the runtime; true when that must not
+    /// happen while anything is recorded. A copy that is not timed leaves the times of the one before it in
+    /// the signal.
+    pub fn wishes(&self, enable: bool) -> bool {
         self.wish.store(if enable { wish::ON } else { wish::OFF }, Ordering::Relaxed);
-        active && !enable && self.profiled.load(Ordering::Acquire) != 0
+        !enable && self.profiled.load(Ordering::Acquire) != 0
     }
 
     /// Keeps the answer for an application's signal.

@@ -12,7 +12,7 @@ use crate::abi::{AmdSignal, Times};
 use crate::clock::Clocks;
 use crate::lock::Lock;
 use crate::pool::Batch;
-use crate::queue::{Queue, life};
+use crate::queue::{Queue, Stage};
 use crate::relay::{self, Of};
 use crate::sink::Sink;
 use crate::state::State;
@@ -87,13 +87,13 @@ impl Work {
         // Names before what they name: an address may have had another one.
         sink.housekeeping(now);
         for queue in state.registry.objects() {
-            match queue.life.load(Ordering::Acquire) {
-                life::LIVE | life::CLOSING => {
+            match queue.stage() {
+                Stage::Live | Stage::Closing => {
                     self.queue(state, sink, queue, (look, now), &mut round);
                     round.held |= queue.held.load(Ordering::Relaxed);
                 }
-                life::DEAD => self.bury(state, sink, queue),
-                _ => {}
+                Stage::Dead => self.bury(state, sink, queue),
+                Stage::Free => {}
             }
         }
         self.copies(state, sink, (look, now), &mut round);
@@ -256,7 +256,7 @@ impl Work {
         });
         state.pool.give(returned);
         queue.release(&state.pool);
-        queue.life.store(life::FREE, Ordering::Release);
+        queue.becomes(Stage::Free);
     }
 
     /// The runtime goes, or is gone: forgets what is in flight, and touches nothing of it. The GPU may
@@ -266,12 +266,12 @@ impl Work {
         self.clocks = Clocks::new();
         self.overtaken = Vec::new();
         for queue in state.registry.objects() {
-            if queue.life.load(Ordering::Acquire) != life::FREE {
+            if !queue.is(Stage::Free) {
                 state.registry.remove(queue.address.load(Ordering::Relaxed));
-                queue.life.store(life::DEAD, Ordering::Release);
+                queue.becomes(Stage::Dead);
                 leftovers(sink, &queue.track, |_| ());
                 queue.release(&state.pool);
-                queue.life.store(life::FREE, Ordering::Release);
+                queue.becomes(Stage::Free);
             }
         }
         leftovers(sink, &state.copies.track, |_| ());
@@ -364,6 +364,7 @@ fn recycle(signal: u64) {
     if let Some(signal) = view::signal(signal) {
         signal.start_ts.store(0, Ordering::Relaxed);
         signal.end_ts.store(0, Ordering::Relaxed);
+        // Pairs with the Acquire of whoever waits for it next: the times are 0 before.
         signal.value.store(1, Ordering::Release);
     }
 }

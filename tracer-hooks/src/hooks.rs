@@ -16,10 +16,10 @@ use crate::closing;
 use crate::contained::contained;
 use crate::copies::Ticket;
 use crate::harvest::WORK;
-use crate::queue::{Queue, Rung, life};
+use crate::queue::{Queue, Rung, Stage};
 use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
-use crate::sink::Sink;
+use crate::sink::{Enqueuer, Sink};
 use crate::state::{STATE, sleep};
 use crate::track::Look;
 use crate::{agents, announce, symbols, sys, view};
@@ -215,11 +215,12 @@ pub fn after(rung: Rung, sink: &dyn Sink) {
     }
     if let Some((first, last)) = rung.sequences {
         for sequence in first..=last {
-            sink.enqueued(sequence, rung.own == Some(sequence));
+            let own = rung.own == Some(sequence);
+            sink.enqueued(sequence, if own { Enqueuer::Caller } else { Enqueuer::Unknown });
         }
     }
     if let Some(sequence) = rung.claimed {
-        sink.enqueued(sequence, true);
+        sink.enqueued(sequence, Enqueuer::Caller);
     }
 }
 
@@ -288,7 +289,7 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
             if status == abi::SUCCESS {
                 announce::destroyed(ours, address);
             } else {
-                ours.life.store(life::LIVE, Ordering::Release);
+                ours.becomes(Stage::Live);
             }
         });
     }
@@ -468,7 +469,7 @@ fn observed_copy(
         let sequence = STATE.copies.started(sink, ticket);
         STATE.enqueued(true, STATE.needed.is_marked(original));
         if let Some(sequence) = sequence {
-            sink.enqueued(sequence, true);
+            sink.enqueued(sequence, Enqueuer::Caller);
         }
     });
     status
@@ -488,7 +489,7 @@ pub unsafe extern "C-unwind" fn get_async_copy_time(signal: u64, times: *mut Tim
 }
 
 pub unsafe extern "C-unwind" fn async_copy_enable(enable: bool) -> Status {
-    if contained(|| STATE.copies.wishes(enable, STATE.active())).unwrap_or(false) {
+    if contained(|| STATE.copies.wishes(enable) && STATE.active()).unwrap_or(false) {
         return abi::SUCCESS;
     }
     let Some(set) = RUNTIME.copy_profiling.get() else { return abi::ERROR };

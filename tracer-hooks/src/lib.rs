@@ -12,13 +12,27 @@
 //! * [`queue`]: doorbells, held back so that nothing is lost, with no way to lose one;
 //! * [`relay`]: how the application's own signals get their completions, from whoever waits for them;
 //! * [`harvest`]: what is left of a completion: its record, and what nobody waits for;
-//! * [`clock`]: from the GPUs' ticks to times, and by how much these can be off;
-//! * [`copies`]: the same for asynchronous copies;
-//! * [`calls`]: the API calls themselves;
 //! * [`worker`]: the one thread, and what it costs;
-//! * [`phase`]: what the hooks do, and how that changes;
-//! * [`lifecycle`]: begin, end, shutdown, exit, fork;
-//! * [`lock`], [`track`], [`pool`], [`bells`], [`marks`], [`usual`], [`registry`]: what they are made of.
+//! * [`phase`]: what the hooks do, and how that changes.
+//!
+//! # Layers
+//!
+//! Each imports from those below it only; within a line, the left from the right.
+//!
+//! ```text
+//! lifecycle, worker               installed, at exit, forked; the one thread
+//! patch, hooks, calls             what is put into the tables, and what stands there
+//! closing, recording              the runtime goes; a recording begins and ends
+//! announce, symbols               what is told of queues, agents and kernels
+//! harvest, relay                  completions
+//! contained, state                the frame around all that we do; what everybody shares
+//! registry, copies, queue         what is in flight
+//! clock                           from the GPUs' ticks to times, and by how much these can be off
+//! pool, bells, agents             signals of ours; GPUs, and which one a kernel is loaded on
+//! runtime                         the runtime's own functions, saved
+//! originals, track, marks, usual, phase, lock, view, abi, sink, sys
+//!                                 what all are made of
+//! ```
 //!
 //! Facts about the runtime are those of ROCm 5.2.3, read in its source and tried on it.
 

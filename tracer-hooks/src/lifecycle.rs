@@ -11,7 +11,7 @@ use crate::originals::Patched;
 use crate::phase::{Event, Phase};
 use crate::recording::{SWITCH, activate, flush, in_flight, release_queues};
 use crate::runtime::{Hold, RUNTIME, Tables, Unsupported};
-use crate::sink::Sink;
+use crate::sink::{AtFork, Sink};
 use crate::state::{STATE, sleep};
 use crate::track::Look;
 use crate::{calls, patch, sys, worker};
@@ -99,9 +99,11 @@ pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     if STARTED.set() {
         sys::at_fork(in_child);
         sys::at_exit(at_exit);
+        // Pairs with the Acquire below and in `call_worker`: the worker was started before.
         WORKING.store(worker::start(), Ordering::Release);
         STATE.call_worker();
     }
+    // Pairs with the Release above.
     if !WORKING.load(Ordering::Acquire) {
         return Err(InstallError::Thread);
     }
@@ -131,7 +133,10 @@ fn put_in_place(
     }
     if timing == Timing::AtStart || !already {
         STATE.late.store(timing == Timing::Live, Ordering::Relaxed);
-        STATE.ready.store(held.is_some(), Ordering::Release);
+        match held {
+            Some(_) => _ = STATE.becomes_ready(),
+            None => STATE.is_not_ready(),
+        }
     }
     let _ = STATE.phase.apply(Event::Install);
     // The worker relays meanwhile.
@@ -218,13 +223,14 @@ pub fn finish() {
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
     // Without hooks in the tables it is not known.
-    let open = match STATE.phase.apply(Event::Fork) {
-        Ok(Phase::Closed) => false,
-        Ok(Phase::None) => true,
-        Ok(_) => RUNTIME.is_open(),
+    let runtime = match STATE.phase.apply(Event::Fork) {
+        Ok(Phase::Closed) => AtFork::Closed,
+        Ok(Phase::None) => AtFork::Open,
+        Ok(_) if RUNTIME.is_open() => AtFork::Open,
+        Ok(_) => AtFork::Closed,
         Err(_) => return,
     };
     if let Some(sink) = STATE.sink.get() {
-        sink.forked(open);
+        sink.forked(runtime);
     }
 }

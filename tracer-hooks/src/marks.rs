@@ -36,6 +36,7 @@ impl Watched {
         let first = (signal >> 6) as usize;
         (0..WATCHED).find_map(|i| {
             let watch = self.0.get((first + i) % WATCHED)?;
+            // Acquire pairs with the exchanges in here and in `drop`.
             let held = watch.signal.load(Ordering::Acquire);
             let free = held == 0 || watch.until_ns.load(Ordering::Relaxed) < now_ns;
             let taken = free
@@ -44,6 +45,7 @@ impl Watched {
                     .compare_exchange(held, signal, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok();
             taken.then(|| {
+                // Pairs with the Acquire in `is_watched`, as the exchange above does.
                 watch.until_ns.store(until_ns, Ordering::Release);
                 Watching { watch, signal }
             })
@@ -53,6 +55,7 @@ impl Watched {
     /// Whether somebody looks after `signal`.
     pub fn is_watched(&self, signal: u64, now_ns: u64) -> bool {
         self.0.iter().any(|watch| {
+            // Pair with the exchange and the store in `watch`, and with the store in `until`.
             watch.signal.load(Ordering::Acquire) == signal
                 && watch.until_ns.load(Ordering::Acquire) >= now_ns
         })

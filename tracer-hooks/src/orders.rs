@@ -22,7 +22,7 @@ use crate::lifecycle::{self, InstallError, Timing};
 use crate::phase::Phase;
 use crate::recording;
 use crate::runtime::{Tables, Unsupported};
-use crate::sink::{Sink, Wish};
+use crate::sink::{Enqueuer, Remains, Sink, Wish};
 use crate::state::STATE;
 use crate::testing::Random;
 
@@ -100,8 +100,8 @@ impl Sink for Recorder {
             _ => Wish::Nothing,
         }
     }
-    fn let_go(&self, drained: bool) -> bool {
-        drained && self.wish.load(Ordering::Acquire) == NOTHING
+    fn let_go(&self, remains: Remains) -> bool {
+        (remains == Remains::Nothing) && self.wish.load(Ordering::Acquire) == NOTHING
     }
     fn reserve(&self, _: u64) -> Option<u64> {
         let mut number = 0;
@@ -116,7 +116,7 @@ impl Sink for Recorder {
     fn copy(&self, record: &mut Copy) -> bool {
         self.number(&mut record.sequence)
     }
-    fn enqueued(&self, _: u64, _: bool) {}
+    fn enqueued(&self, _: u64, _: Enqueuer) {}
     fn can_complete(&self, _: u64) -> bool {
         true
     }

@@ -52,22 +52,24 @@ const INSIDE_WAIT_NS: u64 = 200_000_000;
 /// The longest time between two looks of the worker that counts.
 const LOOK_NS: u64 = 20_000_000;
 
-/// Life of a [`Queue`] object, which is used again and again.
-pub mod life {
-    /// Unused.
-    pub const FREE: u32 = 0;
-    /// Stands for a queue of the runtime.
-    pub const LIVE: u32 = 1;
-    /// The runtime's queue is gone; what was in flight is to be discarded.
-    pub const DEAD: u32 = 2;
-    /// The runtime's queue is being destroyed: it must not be touched, its packets may complete.
-    pub const CLOSING: u32 = 3;
+/// What a [`Queue`] object, which is used again and again, stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Stage {
+    /// Nothing: it is unused.
+    Free,
+    /// A queue of the runtime.
+    Live,
+    /// A queue that the runtime is destroying: it must not be touched, its packets may complete.
+    Closing,
+    /// A queue that is gone; what was in flight is to be discarded.
+    Dead,
 }
 
 /// One queue of the runtime.
 pub struct Queue {
-    /// One of [`life`].
-    pub life: AtomicU32,
+    /// A [`Stage`].
+    stage: AtomicU32,
     /// Address of its [`AmdQueue`].
     pub address: AtomicUsize,
     /// Handle of its agent; 0 when unknown.
@@ -111,13 +113,14 @@ pub struct Producer {
     let_pass: u64,
     /// Signals at hand.
     cache: Batch,
-    /// Numbers of packets whose doorbell and whose finding fell apart, in the slots of their indices.
-    /// Below `next`: found by another packet's doorbell; their own will tell who enqueued them. From
-    /// `next` on: rung for, and not yet found.
+    /// A packet is *found* by whoever goes through the queue, and *rung for* by its own producer; these
+    /// can be two threads, in either order. Whoever comes first leaves the packet's sequence number here,
+    /// in the slot of its index, and the other takes it. Below `next`: found, and its own doorbell, which
+    /// will tell who enqueued it, is to come. From `next` on: rung for, and to be found.
     numbers: Vec<Number>,
 }
 
-/// The number of a packet.
+/// The sequence number of a packet, left for whoever comes second.
 #[derive(Clone, Copy)]
 struct Number {
     index: u64,
@@ -188,7 +191,7 @@ impl Queue {
     /// A free object.
     pub const fn new() -> Self {
         Self {
-            life: AtomicU32::new(life::FREE),
+            stage: AtomicU32::new(Stage::Free as u32),
             address: AtomicUsize::new(0),
             agent: AtomicU64::new(0),
             id: AtomicU64::new(0),
@@ -209,12 +212,34 @@ impl Queue {
         }
     }
 
+    /// What it stands for.
+    pub fn stage(&self) -> Stage {
+        // Acquire pairs with the Release in `becomes`: whoever finds it live finds its address and its
+        // agent, and whoever finds it free finds that nobody uses it.
+        match self.stage.load(Ordering::Acquire) {
+            stage if stage == Stage::Live as u32 => Stage::Live,
+            stage if stage == Stage::Closing as u32 => Stage::Closing,
+            stage if stage == Stage::Dead as u32 => Stage::Dead,
+            _ => Stage::Free,
+        }
+    }
+
+    /// Whether that is its stage.
+    #[inline]
+    pub fn is(&self, stage: Stage) -> bool {
+        // As in `stage`.
+        self.stage.load(Ordering::Acquire) == stage as u32
+    }
+
+    /// Has it stand for something else.
+    pub fn becomes(&self, stage: Stage) {
+        // Release pairs with the Acquire in `stage` and `is`.
+        self.stage.store(stage as u32, Ordering::Release);
+    }
+
     /// The runtime's queue, while this one is live. See the module for who may ask, and until when.
     fn amd(&self) -> Option<&'static AmdQueue> {
-        match self.life.load(Ordering::Acquire) {
-            life::LIVE => view::queue(self.address.load(Ordering::Relaxed)),
-            _ => None,
-        }
+        self.is(Stage::Live).then(|| view::queue(self.address.load(Ordering::Relaxed))).flatten()
     }
 
     /// The same for a thread that rings `doorbell`: only if that is this queue's, and not that of
@@ -225,7 +250,7 @@ impl Queue {
 
     /// Whether this object can stand for another queue.
     pub fn is_reusable(&self) -> bool {
-        self.life.load(Ordering::Acquire) == life::FREE && !self.producer.is_lost()
+        self.is(Stage::Free) && !self.producer.is_lost()
     }
 
     /// Begins recording a queue that was just created: whatever it gets from now on is seen.
@@ -370,7 +395,7 @@ impl Queue {
     pub fn close(&self) {
         let _outside = self.outside.lock_for(OUTSIDE_WAIT_NS);
         let _producer = self.producer.lock_or_lose(INSIDE_WAIT_NS);
-        self.life.store(life::CLOSING, Ordering::Release);
+        self.becomes(Stage::Closing);
     }
 
     fn note_held(&self, producer: &Producer) {

@@ -7,7 +7,7 @@ use tracer_common::shim::{Loss, state};
 use crate::lock::Lock;
 use crate::phase::{Event, Phase};
 use crate::runtime::RUNTIME;
-use crate::sink::Wish;
+use crate::sink::{Remains, Wish};
 use crate::state::STATE;
 use crate::track::Track;
 use crate::{agents, announce, symbols, sys};
@@ -32,11 +32,12 @@ pub fn activate(between: &mut dyn FnMut()) {
     if STATE.phase.get().after(Event::Begin).is_none() || !wanted() {
         return;
     }
-    let ready = STATE.ready.load(Ordering::Acquire);
+    let ready = STATE.is_ready();
     if ready {
         announce::prepare();
     }
     symbols::begin();
+    // Pairs with the Acquire of whoever finds the recording begun: `Context::recording`.
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
     if STATE.phase.apply(Event::Begin).is_err() {
         return;
@@ -95,7 +96,7 @@ pub fn let_go(patience: Patience) -> bool {
     match (STATE.phase.get(), patience) {
         (Phase::Active | Phase::Ended, _) => false,
         (Phase::Draining | Phase::Settling, Patience::Waiting) => {
-            sink.let_go(false);
+            sink.let_go(Remains::InFlight);
             false
         }
         (Phase::Draining | Phase::Settling, Patience::Ended) => {
@@ -103,11 +104,11 @@ pub fn let_go(patience: Patience) -> bool {
             if !sink.housekeeping(sys::now_ns()) {
                 sink.lost(Loss::UNFINISHED, in_flight());
                 sink.state(state::DORMANT);
-                sink.let_go(true);
+                sink.let_go(Remains::Nothing);
             }
             false
         }
-        _ => sink.let_go(true),
+        _ => sink.let_go(Remains::Nothing),
     }
 }
 

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::lock::Lock;
-use crate::queue::{Queue, life};
+use crate::queue::{Queue, Stage};
 use crate::{sys, view};
 
 /// Most queues at once.
@@ -53,8 +53,7 @@ impl Registry {
                 0 => return None,
                 key if key == address => {
                     return object(&self.values[at]).filter(|q| {
-                        q.life.load(Ordering::Acquire) == life::LIVE
-                            && q.address.load(Ordering::Relaxed) == address
+                        q.is(Stage::Live) && q.address.load(Ordering::Relaxed) == address
                     });
                 }
                 _ => {}
@@ -74,7 +73,7 @@ impl Registry {
     pub fn insert(&self, address: usize, agent: u64) -> Option<&'static Queue> {
         let mut made = self.changes.lock_or_lose(WAIT_NS)?;
         if let Some(old) = self.find(address) {
-            old.life.store(life::DEAD, Ordering::Release);
+            old.becomes(Stage::Dead);
         }
         self.add(&mut made, address, agent)
     }
@@ -109,6 +108,7 @@ impl Registry {
             None => {
                 let place = self.objects.get(*made)?;
                 let queue = &*Box::leak(sys::boxed(Queue::new())?);
+                // Release pairs with the Acquire in `object`: the queue was made before.
                 place.store(core::ptr::from_ref(queue).cast_mut(), Ordering::Release);
                 *made += 1;
                 queue
@@ -119,10 +119,12 @@ impl Registry {
         queue.id.store(amd.id.load(Ordering::Relaxed), Ordering::Relaxed);
         queue.size.store(amd.size.load(Ordering::Relaxed), Ordering::Relaxed);
         queue.held.store(false, Ordering::Relaxed);
-        queue.life.store(life::LIVE, Ordering::Release);
+        queue.becomes(Stage::Live);
+        // Release pairs with the Acquire in `object`.
         self.values[at].store(core::ptr::from_ref(queue).cast_mut(), Ordering::Release);
-        // A second key for the same address behind a reused hole would be found first or never;
-        // it does no harm because its object is dead.
+        // The address may have an older key further on, if the place of a queue that is gone was used
+        // here. A look-up stops at the first key, which is this one, and `remove` clears them all.
+        // Release pairs with the Acquire in `find`: the value was stored before.
         self.keys[at].store(address, Ordering::Release);
         Some(queue)
     }
@@ -150,7 +152,7 @@ impl Default for Registry {
 #[expect(unsafe_code, reason = "addresses of objects that live for ever")]
 #[inline]
 fn object(place: &AtomicPtr<Queue>) -> Option<&'static Queue> {
-    // SAFETY: null, or a leaked `Queue`.
+    // Acquire pairs with the Releases in `Registry::add`. SAFETY: null, or a leaked `Queue`.
     unsafe { place.load(Ordering::Acquire).as_ref() }
 }
 
@@ -178,7 +180,7 @@ mod tests {
             }
             for &address in round {
                 let queue = registry.find(address).expect("still there");
-                queue.life.store(life::FREE, Ordering::Release);
+                queue.becomes(Stage::Free);
                 registry.remove(address);
                 assert!(registry.find(address).is_none());
             }
@@ -197,7 +199,7 @@ mod tests {
         let address = queues(1)[0];
         let old = registry.insert(address, 1).expect("room");
         let new = registry.insert(address, 2).expect("room");
-        assert_eq!(old.life.load(Ordering::Relaxed), life::DEAD);
+        assert_eq!(old.stage(), Stage::Dead);
         assert!(core::ptr::eq(registry.find(address).expect("found"), new));
     }
 

@@ -267,7 +267,7 @@ impl Waiter {
 
     /// The caller has slept.
     pub fn woke(&self) {
-        self.state.pool.bells.sleeps(false);
+        self.state.pool.bells.sleep_ends();
     }
 
     /// Whether it has relayed anything that it waited for.
@@ -333,13 +333,13 @@ impl Waiter {
         let sleep = elapsed.clamp(SLEEP_NS.0, SLEEP_NS.1);
         let bells = &self.state.pool.bells;
         if rings {
-            bells.sleeps(true);
+            bells.sleep_begins();
         }
         let slept_on = rings
             && watching.as_ref().is_some_and(|watching| watching.until(now + sleep + GRACE_NS))
             && seen.is_open();
         if rings && !slept_on {
-            bells.sleeps(false);
+            bells.sleep_ends();
         }
         let signal = seen.entry.signal;
         let left = self.left_ns();

@@ -245,6 +245,7 @@ impl Runtime {
         core: &abi::CoreTable,
         amd: &abi::AmdExtTable,
     ) -> Result<(), Unsupported> {
+        // Acquire pairs with the Release in `is_of`.
         let known = self.tables.each_ref().map(|table| table.load(Ordering::Acquire));
         let same = known == [0, 0] || known == addresses(core, amd);
         if same { Ok(()) } else { Err(Unsupported::Second) }
@@ -252,6 +253,7 @@ impl Runtime {
 
     pub(crate) fn is_of(&self, core: &abi::CoreTable, amd: &abi::AmdExtTable) {
         for (table, address) in self.tables.iter().zip(addresses(core, amd)) {
+            // Pairs with the Acquire in `check_that_it_is_of`, and in `is_gone`.
             table.store(address, Ordering::Release);
         }
     }

@@ -13,6 +13,33 @@ pub enum Wish {
     Nothing,
 }
 
+/// What is left of a recording that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remains {
+    /// Operations whose completions are still to be written.
+    InFlight,
+    /// Nothing that anybody waits for.
+    Nothing,
+}
+
+/// What the runtime was in a process that was forked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtFork {
+    /// Open, or it is not known: its child cannot use the GPU.
+    Open,
+    /// Not open.
+    Closed,
+}
+
+/// Who enqueued an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Enqueuer {
+    /// The calling thread.
+    Caller,
+    /// Maybe another thread.
+    Unknown,
+}
+
 /// Receives events and decides whether there should be any.
 ///
 /// Everything is called in the traced process, on the thread that is named, so nothing may panic,
@@ -23,16 +50,15 @@ pub trait Sink: Sync {
     fn wanted(&self, now_ns: u64) -> Wish;
 
     /// Asked by the worker instead of recording, when [`Wish::Nothing`] was the answer: gives up what
-    /// it records into, unless what is in flight belongs there. `drained`: nothing is. True when
-    /// there is nothing left to give up, or to ask about.
-    fn let_go(&self, drained: bool) -> bool;
+    /// it records into, unless what remains belongs there. True when there is nothing left to give up, or
+    /// to ask about.
+    fn let_go(&self, remains: Remains) -> bool;
 
     /// The worker has begun, or has been called by [`crate::call_worker`].
     fn called(&self) {}
 
-    /// The calling process is a forked child: nothing is ever done here again. `open`: the runtime was
-    /// open when it was forked.
-    fn forked(&self, _open: bool) {}
+    /// The calling process is a forked child: nothing is ever done here again.
+    fn forked(&self, _runtime: AtFork) {}
 
     /// A number for an operation of the calling thread that is recorded later, maybe by another
     /// thread.
@@ -48,9 +74,9 @@ pub trait Sink: Sync {
     /// As [`Sink::dispatch`], for an asynchronous copy.
     fn copy(&self, record: &mut Copy) -> bool;
 
-    /// The operation of this number has been enqueued: by the calling thread if it is its `own`, else
-    /// maybe by another one, which then calls this for its own. No lock of ours is held.
-    fn enqueued(&self, sequence: u64, own: bool);
+    /// The operation of this number has been enqueued. If that may have been another thread, it calls this
+    /// too, as its enqueuer. No lock of ours is held.
+    fn enqueued(&self, sequence: u64, by: Enqueuer);
 
     /// Whether the calling thread can take [`Sink::complete`]. The worker is not asked.
     fn can_complete(&self, now_ns: u64) -> bool;

@@ -35,8 +35,8 @@ pub struct State {
     pub sleep: AtomicU32,
     /// Counts the reasons for the worker to look at everything anew.
     pub calls: AtomicU32,
-    /// The runtime has finished its initialization, its functions may be called.
-    pub ready: AtomicBool,
+    /// See [`State::is_ready`].
+    ready: AtomicBool,
     /// The tables were patched live: nobody tells us when the runtime shuts down.
     pub late: AtomicBool,
     /// Whoever embeds us.
@@ -115,6 +115,24 @@ impl State {
         self.broken.load(Ordering::Acquire)
     }
 
+    /// Whether the runtime has finished its initialization: its functions may be called.
+    pub fn is_ready(&self) -> bool {
+        // Acquire pairs with the Releases of the next two: what was learned of the runtime is there.
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// The runtime is ready; whether the caller is the first who says so.
+    pub fn becomes_ready(&self) -> bool {
+        // Release pairs with the Acquire in `is_ready`.
+        !self.ready.swap(true, Ordering::AcqRel)
+    }
+
+    /// The runtime is about to be initialized, or gone.
+    pub fn is_not_ready(&self) {
+        // Release pairs with the Acquire in `is_ready`.
+        self.ready.store(false, Ordering::Release);
+    }
+
     /// Whether to record.
     #[inline]
     pub fn active(&self) -> bool {
@@ -161,12 +179,14 @@ impl State {
 
     /// Makes the worker look at once.
     pub fn urge(&self) {
+        // Pairs with the worker's load before it looks: it finds what was written before.
         self.urgent.fetch_add(1, Ordering::AcqRel);
         self.wake_beyond(sleep::AWAKE);
     }
 
     /// Makes the worker look at everything anew, however soundly it sleeps.
     pub fn call_worker(&self) {
+        // Pairs with the worker's load before it looks: it finds what was written before.
         self.calls.fetch_add(1, Ordering::AcqRel);
         self.wake_beyond(sleep::AWAKE);
     }

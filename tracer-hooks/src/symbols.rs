@@ -39,10 +39,7 @@ pub fn of_executable(executable: u64) {
 /// Tells the sink the kernels of an executable that is about to go, if nobody else has: what ran since
 /// recording began has a name even if it is gone by the time that everything is looked at.
 pub fn before_destroying(executable: u64) {
-    if STATE.watches_doorbells()
-        && STATE.ready.load(Ordering::Acquire)
-        && !LOOKED.load(Ordering::Acquire)
-    {
+    if STATE.watches_doorbells() && STATE.is_ready() && !LOOKED.load(Ordering::Acquire) {
         of_executable(executable);
     }
 }
@@ -68,6 +65,7 @@ pub fn of_everything(between: &mut dyn FnMut()) {
     let gpus = gpus();
     let mut kernels = Vec::new();
     RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
+    // Pairs with the Acquire in `before_destroying`: all that was loaded has been collected.
     LOOKED.store(true, Ordering::Release);
     tell(kernels, between);
 }

@@ -18,7 +18,7 @@ use crate::contained::contained;
 use crate::harvest::{Round, WORK, Work};
 use crate::hooks;
 use crate::phase::Phase;
-use crate::queue::life;
+use crate::queue::Stage;
 use crate::recording::{self, Patience};
 use crate::relay;
 use crate::runtime::RUNTIME;
@@ -185,6 +185,7 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
     let urgent = STATE.urgent.load(Ordering::Acquire) != pace.urgent;
     let arrived =
         urgent || (level == sleep::IDLE && (enqueued() != pace.seen || (STATE.active() && held())));
+    // Acquire pairs with the addition in `State::call_worker`.
     let called = STATE.calls.load(Ordering::Acquire) != pace.calls;
     if !arrived && !called {
         sys::futex_wait(&STATE.sleep, level, ns);
@@ -204,6 +205,7 @@ fn held() -> bool {
 
 fn one_round(pace: &mut Pace) -> Pause {
     let now = sys::now_ns();
+    // Acquire pairs with the addition in `State::call_worker`.
     let calls = STATE.calls.load(Ordering::Acquire);
     if calls != pace.calls {
         pace.calls = calls;
@@ -215,6 +217,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     if !STATE.phase.get().relays() {
         return without_runtime(pace, now);
     }
+    // Acquire pairs with the addition in `State::urge`.
     pace.urgent = STATE.urgent.load(Ordering::Acquire);
     let before = pace.seen;
     pace.seen = enqueued();
@@ -243,7 +246,7 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.wish = ask(now, Some(&mut work));
     }
     recording::finish_draining();
-    if STATE.active() && STATE.ready.load(Ordering::Acquire) {
+    if STATE.active() && STATE.is_ready() {
         if round.held {
             retry();
         }
@@ -276,7 +279,7 @@ fn one_round(pace: &mut Pace) -> Pause {
 fn without_lock(pace: &mut Pace, now: u64) -> Pause {
     closing::without_lock(|| {
         relay::everything(&STATE);
-        if STATE.ready.load(Ordering::Acquire) && held() {
+        if STATE.is_ready() && held() {
             retry();
         }
     });
@@ -293,6 +296,7 @@ fn without_lock(pace: &mut Pace, now: u64) -> Pause {
 /// The runtime is gone, or has not been there: only the sink is left to ask.
 fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
     pace.seen = enqueued();
+    // Acquire pairs with the addition in `State::urge`.
     pace.urgent = STATE.urgent.load(Ordering::Acquire);
     pace.wish = wish(now);
     if pace.wish == Wish::Nothing && recording::let_go(Patience::Ended) {
@@ -307,7 +311,7 @@ fn wish(now: u64) -> Wish {
 }
 
 fn any_queue() -> bool {
-    STATE.registry.objects().any(|q| q.life.load(Ordering::Relaxed) == life::LIVE)
+    STATE.registry.objects().any(|q| q.is(Stage::Live))
 }
 
 /// Asks the sink, and begins or ends to record; it begins only under the lock of the work.
@@ -320,7 +324,7 @@ fn ask(now: u64, work: Option<&mut Work>) -> Wish {
     match (STATE.phase.get(), wish == Wish::Record) {
         (Phase::Dormant | Phase::Settling, true) => {
             if let Some(work) = work {
-                if STATE.ready.load(Ordering::Acquire) {
+                if STATE.is_ready() {
                     work.clocks.begin_all();
                 }
                 recording::activate(&mut || {

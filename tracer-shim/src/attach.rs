@@ -60,6 +60,7 @@ pub unsafe fn again(request: *mut Attach) {
         Err(_) => attach_status::BUSY,
     };
     if free.is_ok() {
+        // Pairs with the exchange of whoever asks next.
         REQUEST.store(none, Ordering::Release);
     }
     // SAFETY: the caller's promise.
@@ -76,6 +77,7 @@ pub fn start_waiting() {
         }
         ptr::null_mut()
     }
+    // Acquire pairs with the exchange in `again`: the request was written before. So do the swaps.
     if !REQUEST.load(Ordering::Acquire).is_null() && !sys::spawn(c"roctap-attach", run) {
         let request = REQUEST.swap(ptr::null_mut(), Ordering::AcqRel);
         if !request.is_null() {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use tracer_common::ring::MAX_FRAME_WORDS;
 use tracer_hooks::lock::Lock;
 
-/// Most bytes that wait; a hundred thousand kernels with long names.
+/// Most words of 8 bytes that wait: 64 MiB, a hundred thousand kernels with long names.
 const MAX_WORDS: usize = 8 << 20;
 const WAIT_NS: u64 = 1_000_000_000;
 

@@ -6,6 +6,8 @@ use core::sync::atomic::AtomicU64;
 
 use tracer_common::shim::{SITE_OWN_CODE, VERSION, life};
 
+use tracer_hooks::sink::Enqueuer;
+
 use crate::open_calls;
 
 /// The protocol that this library speaks: what roctap finds in the file of one that is there already.
@@ -46,7 +48,8 @@ pub fn tell(what: u64, first: u64, second: u64) {
 
 /// Fires the probe site.
 #[inline]
-pub fn fire(sequence: u64, own: bool) {
+pub fn fire(sequence: u64, by: Enqueuer) {
     let (call, operation) = open_calls::innermost();
+    let own = by == Enqueuer::Caller;
     roctap_dispatch_site(sequence, u64::from(own) | u64::from(operation) << 32, call);
 }

@@ -8,6 +8,7 @@ use tracer_common::shim::{
     HEARTBEAT_TIMEOUT_NS, Loss, Queue, SITE_CALLS, Symbol, control, kind, life, state,
 };
 use tracer_common::waited::LONGEST_LOOK_NS;
+use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
 use tracer_hooks::{Sink, Wish, sys};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
@@ -206,11 +207,11 @@ impl Sink for Recorder {
         wish
     }
 
-    fn let_go(&self, drained: bool) -> bool {
+    fn let_go(&self, remains: Remains) -> bool {
         self.disconnect_if(|memory| {
             let (wish, unchanged_ns) = self.heartbeat.wish(memory, sys::now_ns());
             let unread = unchanged_ns >= HEARTBEAT_GONE_NS;
-            let goes = (drained || unread) && wish == Wish::Nothing;
+            let goes = (remains == Remains::Nothing || unread) && wish == Wish::Nothing;
             if goes && memory.control(control::STATE) == state::NONE {
                 // Nobody wanted anything since it was connected: whoever installs finds it gone and
                 // can say nothing into it.
@@ -221,17 +222,21 @@ impl Sink for Recorder {
     }
 
     fn called(&self) {
+        // roctap reads it from outside, which pairs with nothing; what it says was done before.
         exports::ROCTAP_SHIM_LIFE.store(life::WORKING, Ordering::Release);
         if let Some(called) = self.called.get() {
             called();
         }
     }
 
-    fn forked(&self, open: bool) {
+    fn forked(&self, runtime: AtFork) {
         self.current.leave();
         // Thunks jump again: what they call, not jump to, would be taken for calls of the shim.
         tracer_hooks::calls::end();
-        let life = if open { life::FORKED_OPEN } else { life::FORKED };
+        let life = match runtime {
+            AtFork::Open => life::FORKED_OPEN,
+            AtFork::Closed => life::FORKED,
+        };
         exports::ROCTAP_SHIM_LIFE.store(life, Ordering::Release);
     }
 
@@ -260,8 +265,8 @@ impl Sink for Recorder {
     }
 
     #[inline]
-    fn enqueued(&self, sequence: u64, own: bool) {
-        exports::fire(sequence, own);
+    fn enqueued(&self, sequence: u64, by: Enqueuer) {
+        exports::fire(sequence, by);
     }
 
     fn can_complete(&self, now_ns: u64) -> bool {
@@ -379,14 +384,14 @@ mod tests {
         let mut looks = (2..).map(|i| recorder.wanted(2 * now + i * LONGEST_LOOK_NS));
         let first = looks.position(|wish| wish != Wish::Record).expect("at some time");
         assert_eq!(first as u64, HEARTBEAT_TIMEOUT_NS / LONGEST_LOOK_NS - 2, "stale");
-        assert!(!recorder.let_go(true), "it may return");
+        assert!(!recorder.let_go(Remains::Nothing), "it may return");
         assert_eq!(looks.find(|&wish| wish != Wish::Later), Some(Wish::Nothing), "it will not");
         set(control::HEARTBEAT_NS, now + 1);
         set(control::RECORD, 0);
         assert_eq!(recorder.wanted(now), Wish::Nothing);
-        assert!(!recorder.let_go(false), "what is in flight is still to be written");
-        assert!(recorder.let_go(true) && recorder.memory().is_none());
-        assert!(recorder.let_go(true), "nothing is left");
+        assert!(!recorder.let_go(Remains::InFlight), "what is in flight is still to be written");
+        assert!(recorder.let_go(Remains::Nothing) && recorder.memory().is_none());
+        assert!(recorder.let_go(Remains::Nothing), "nothing is left");
     }
 
     #[test]

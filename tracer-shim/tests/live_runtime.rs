@@ -119,8 +119,9 @@ fn rocm_what_is_refused() {
     let mut running = s.start("refused", "loop 0 1 2000", &[]);
     running.wait_until_busy();
     let holdings = running.settled();
-    let memory = Recording::new(8, 1 << 16);
     assert_eq!(running.status("/dev/zero", ""), attach_status::MEMORY);
+    let memory = Recording::new(8, 1 << 16);
+    assert_eq!(running.status(&memory.path(), "16"), attach_status::UNSUPPORTED);
     assert_eq!(running.status(&memory.path(), ""), attach_status::MEMORY, "taken");
     for wrong in [16, 4096, 1_u64 << 44] {
         let memory = Recording::new(8, 1 << 16);

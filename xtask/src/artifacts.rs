@@ -1,6 +1,10 @@
 //! Builds what the demo, the tests and the benchmarks run.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, anyhow};
 use bpf_build::{Logging, Toolchain};
@@ -35,6 +39,18 @@ pub fn build_logging() -> anyhow::Result<PathBuf> {
         "bpf-log",
     ]))?;
     Ok(root().join("target/debug/roctap"))
+}
+
+impl Artifacts {
+    /// Where the tests find what was built.
+    pub fn environment(&self) -> [(&'static str, PathBuf); 3] {
+        let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        [
+            ("ROCTAP_BIN", absolute(&self.roctap)),
+            ("ROCTAP_TEST_GPU", absolute(&self.gpu)),
+            ("ROCTAP_TEST_APPS", absolute(&self.apps)),
+        ]
+    }
 }
 
 /// Builds packages as users do, all default ones if none is named. The build script of `roctap` compiles

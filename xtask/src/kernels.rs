@@ -16,6 +16,9 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
+use image::Run;
+use machine::Expect;
+
 use crate::{
     artifacts,
     run::{cargo, root, run, run_silently},
@@ -123,21 +126,6 @@ fn prepare(versions: &[String]) -> anyhow::Result<Vec<packages::Kernel>> {
     println!("Other kernels need {}.", PACKAGES.join(", "));
     setup::install(&PACKAGES)?;
     versions.iter().map(|version| packages::fetch(version)).collect()
-}
-
-/// What a run must show to be right.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Expect {
-    /// Tests that pass.
-    Tests,
-    /// Programs that end well.
-    Success,
-}
-
-/// A program to run in a machine.
-struct Run {
-    path: PathBuf,
-    arguments: Vec<String>,
 }
 
 /// Builds the test binaries of [`SUITES`].

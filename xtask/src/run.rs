@@ -81,3 +81,23 @@ pub fn output_of(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
+
+/// The sum of what the test runner's closing lines say.
+pub fn passed(printed: &str) -> u64 {
+    printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. "))
+        .filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn closing_lines_are_summed() {
+        let printed =
+            "running\ntest result: ok. 3 passed; 0 failed\nx\ntest result: ok. 4 passed; 1";
+        assert_eq!(super::passed(printed), 7);
+        assert_eq!(super::passed("test result: FAILED. 3 passed"), 0);
+    }
+}

@@ -1,9 +1,6 @@
 //! `cargo xtask test`: every test, and a check that none of the tagged sets was empty.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::process::Command;
 
 use anyhow::bail;
 use clap::Args;
@@ -11,7 +8,7 @@ use clap::Args;
 use crate::{
     artifacts::{self, Artifacts},
     imports, kernels,
-    run::{cargo, output, run, run_and_read},
+    run::{cargo, output, passed, run, run_and_read},
     setup,
 };
 
@@ -98,35 +95,5 @@ fn loom() -> anyhow::Result<()> {
 }
 
 fn with_artifacts<'c>(command: &'c mut Command, built: &Artifacts) -> &'c mut Command {
-    command.envs(environment(built))
-}
-
-/// Where the tests find what was built.
-pub fn environment(built: &Artifacts) -> [(&'static str, PathBuf); 3] {
-    let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    [
-        ("ROCTAP_BIN", absolute(&built.roctap)),
-        ("ROCTAP_TEST_GPU", absolute(&built.gpu)),
-        ("ROCTAP_TEST_APPS", absolute(&built.apps)),
-    ]
-}
-
-/// The sum of what the test runner's closing lines say.
-pub fn passed(printed: &str) -> u64 {
-    printed
-        .lines()
-        .filter_map(|line| line.strip_prefix("test result: ok. "))
-        .filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok())
-        .sum()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn closing_lines_are_summed() {
-        let printed =
-            "running\ntest result: ok. 3 passed; 0 failed\nx\ntest result: ok. 4 passed; 1";
-        assert_eq!(super::passed(printed), 7);
-        assert_eq!(super::passed("test result: FAILED. 3 passed"), 0);
-    }
+    command.envs(built.environment())
 }

@@ -36,7 +36,7 @@ impl Bench {
     fn ask(&mut self, calls: u64) -> anyhow::Result<Answer> {
         let (reader, bytes) = (&mut self.reader, &mut self.records_bytes);
         self.target.ask_while(&format!("hip {calls}"), || {
-            *bytes += reader.take(Duration::from_millis(10))?.len() as u64;
+            *bytes += reader.take(Duration::from_millis(10)).len() as u64;
             Ok(())
         })
     }
@@ -46,7 +46,7 @@ impl Bench {
         self.ask(CALLS / 10)?;
         let answer = self.ask(CALLS)?;
         drop(attachment);
-        self.records_bytes += self.reader.take_all()?.len() as u64;
+        self.records_bytes += self.reader.take_all().len() as u64;
         Ok(answer)
     }
 

@@ -109,9 +109,9 @@ fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Re
     let mut reader = Reader::new(programs)?;
     let (mut wall, mut cpu, mut count) = (Duration::ZERO, 0.0, 0u64);
     loop {
-        let mut batch = reader.take(Duration::from_millis(50))?;
+        let mut batch = reader.take(Duration::from_millis(50));
         if batch.is_empty() {
-            batch = reader.take_all()?;
+            batch = reader.take_all();
         }
         if batch.is_empty() {
             break;

@@ -1,6 +1,7 @@
 //! What a kernel launch costs more under `roctap record`: the probes' share and the shim's.
 
 use std::{
+    os::fd::AsRawFd as _,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -106,10 +107,10 @@ fn start(places: &Places, kind: &Kind) -> anyhow::Result<Running> {
         Kind::Untraced | Kind::Late(_) => private.command(&program)?,
         Kind::ShimAlone => {
             let memory = Memory::create(Layout::DEFAULT)?;
+            let path =
+                format!("/proc/{}/fd/{}", std::process::id(), memory.descriptor().as_raw_fd());
             let mut command = private.command(&program)?;
-            command
-                .env("HSA_TOOLS_LIB", private.path("libroctap_shim.so"))
-                .env(MEMORY_ENV, memory.path());
+            command.env("HSA_TOOLS_LIB", private.path("libroctap_shim.so")).env(MEMORY_ENV, path);
             drain = Some(Drain::start(memory));
             command
         }

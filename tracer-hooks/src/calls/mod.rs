@@ -115,10 +115,12 @@ impl Place {
     fn cover(&self, entry: &AtomicUsize, thunk: usize) {
         let made = MADE.load(Ordering::Acquire);
         loop {
+            // Acquire pairs with the store of whoever put a function there, us or another tool.
             let current = entry.load(Ordering::Acquire);
             if current == 0 {
                 return;
             }
+            // Acquire, here and below, pairs with the Releases that follow.
             let same = self.made.load(Ordering::Acquire) == made;
             let patched = if same { Patched::Already } else { Patched::NotYet };
             let saved = self.original.load(Ordering::Acquire);
@@ -139,6 +141,7 @@ impl Place {
 pub(crate) fn beneath(address: usize) -> usize {
     let slot = (0..SLOT_COUNT).find(|&slot| thunks::address(slot) == address && address != 0);
     let place = slot.and_then(|slot| PLACES.get(slot));
+    // Acquire pairs with the Release in `cover`.
     place.map_or(address, |place| place.original.load(Ordering::Acquire))
 }
 
@@ -147,6 +150,7 @@ pub fn in_place() -> u8 {
     let mut bits = 0;
     for (slot, place) in PLACES.iter().enumerate() {
         let wanted = place.wish.load(Ordering::Relaxed) != 0;
+        // Acquire pairs with the Release in `cover`.
         if wanted && place.original.load(Ordering::Acquire) != 0 {
             bits |= tables::of_slot(slot);
         }

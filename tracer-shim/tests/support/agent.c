@@ -60,10 +60,6 @@ uint32_t hsa_executable_freeze(uint64_t executable, const char* options) {
 static void* other_runtime;
 static int use_other_runtime;
 
-static uint64_t function(void* library, const char* name) {
-  return library ? (uint64_t)dlsym(library, name) : 0;
-}
-
 static void detached(void* (*run)(void*), void* argument) {
   pthread_attr_t attributes;
   pthread_t thread;

@@ -10,6 +10,7 @@
 mod code_objects;
 mod packet;
 mod queue;
+mod seen;
 mod signals;
 mod ticks;
 
@@ -35,6 +36,7 @@ use code_objects::CodeObjects;
 pub use code_objects::{fuzz_code_object, fuzz_code_object_list};
 use packet::Content;
 use queue::{Doorbell, Queue, Sight};
+use seen::{QueueKey, Seen};
 use signals::{Fate, Signals};
 
 /// How often code objects are looked for without a reason.
@@ -47,19 +49,6 @@ const PAUSE: u64 = 3;
 const QUIET_NS: u64 = 2_000_000_000;
 /// Shims number what they see from below.
 const OWN_NUMBERS: u64 = 1 << 63;
-
-/// A packet that was seen, and whose end may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// Its process, and its number there.
-    pub key: (u32, u64),
-    /// When its doorbell rang.
-    pub time_ns: u64,
-    queue: QueueKey,
-}
-
-/// Address and id.
-type QueueKey = (u64, u64);
 
 /// One process.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Seen, ticks::Ticks};
+use super::{seen::Seen, ticks::Ticks};
 
 /// The same index means the same packet within this: records of several CPUs come in any order, but not
 /// later.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use zerocopy::IntoBytes as _;
 
-use super::Seen;
+use super::seen::Seen;
 use crate::plan::ProcessMemory;
 
 /// Offset of the start in `amd_signal_t` (`amd_hsa_signal.h`); the end follows.

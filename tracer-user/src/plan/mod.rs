@@ -179,9 +179,10 @@ impl Planner {
             Leads::Inside(address) => return self.plan_behind(binary, function, slot, Ok(address)),
             Leads::Nowhere(reason) => return self.plan_behind(binary, function, slot, Err(reason)),
         };
-        let wrapper = wrappers
-            .filter(|_| !target.is_shim())
-            .map(|wrappers| wrappers.plan(self, &function.name, slot, &target));
+        let wrapper = wrappers.filter(|_| !target.is_shim()).map(|wrappers| {
+            wrappers
+                .plan(slot, &target, |file, address| self.plan_at(file, &function.name, address, 0))
+        });
         let why_not = match wrapper {
             Some(Ok(plan)) => return plan,
             Some(Err(why)) => Some(why),

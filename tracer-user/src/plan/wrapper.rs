@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Plan, Planner,
     binary::Binary,
-    model::{NoWrapper, Probed, Reached, Slot, Target},
+    model::{NoWrapper, Plan, Probed, Reached, Slot, Target},
     process::{Leads, ProcessMemory},
 };
 
@@ -33,13 +32,13 @@ impl<'a> Wrappers<'a> {
         Self { process, entries, files: BTreeMap::new() }
     }
 
-    /// The plan for the function `symbol` at its wrapper `target`, which `slot` leads to.
+    /// The plan for a function at its wrapper `target`, which `slot` leads to; `plan_at` makes it for an
+    /// address.
     pub fn plan(
         &mut self,
-        planner: &Planner,
-        symbol: &str,
         slot: Slot,
         target: &Target,
+        plan_at: impl FnOnce(&Binary, u64) -> Plan,
     ) -> Result<Plan, NoWrapper> {
         if self.entries.get(&target.address).is_some_and(|slots| slots.len() > 1) {
             return Err(NoWrapper::Shared);
@@ -47,7 +46,7 @@ impl<'a> Wrappers<'a> {
         let offset = target.file_offset.ok_or(NoWrapper::Anonymous)?;
         let binary = self.file(target.address)?;
         let address = binary.address_of(offset).ok_or(NoWrapper::NotCode)?;
-        let mut plan = planner.plan_at(binary, symbol, address, 0);
+        let mut plan = plan_at(binary, address);
         if !plan.is_cheap() {
             return Err(NoWrapper::NotCheap);
         }

@@ -6,8 +6,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::types::bare;
-
 /// Everything that declares a function of the two libraries.
 ///
 /// C++, because `hipExtModuleLaunchKernel` and its like have C++ linkage. `AMD_INTERNAL_BUILD` only
@@ -93,6 +91,21 @@ pub struct Declaration {
     pub ret: String,
     /// Name (empty where the header gives none) and type.
     pub params: Vec<(String, Spelling)>,
+}
+
+/// Whether a function of this name belongs into the table.
+pub fn ours(name: &str) -> bool {
+    ["hip", "__hip", "hsa_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// A type without top-level qualifiers and tags.
+pub fn bare(spelling: &str) -> &str {
+    let mut rest = spelling.trim();
+    // `const T *` is a pointer: its qualifier belongs to the pointee and does no harm.
+    for prefix in ["const ", "volatile ", "struct ", "enum ", "union "] {
+        rest = rest.strip_prefix(prefix).unwrap_or(rest);
+    }
+    rest.strip_suffix("const").unwrap_or(rest).trim_end()
 }
 
 /// What the headers say.
@@ -186,7 +199,7 @@ impl Headers {
     /// Asks clang for the size of every struct that is passed by value.
     fn measure(&mut self, clang: &str, source: &str) -> Result<()> {
         let mut records = BTreeSet::new();
-        for declaration in self.functions.values().filter(|d| super::functions::ours(&d.name)) {
+        for declaration in self.functions.values().filter(|d| ours(&d.name)) {
             let params = declaration.params.iter().map(|(_, ty)| ty.resolved());
             for ty in params.chain([declaration.ret.as_str()]) {
                 let name = bare(ty);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::clang::{Declaration, Headers};
+use super::clang::{Declaration, Headers, ours};
 use super::types::{Kind, Type};
 
 /// The first id of a function that roctracer has none for.
@@ -80,11 +80,6 @@ impl Table {
         }
         used
     }
-}
-
-/// Whether a function of this name belongs into the table.
-pub fn ours(name: &str) -> bool {
-    ["hip", "__hip", "hsa_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Joins declarations and exports.

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::clang::Headers;
+use super::clang::{Headers, bare};
 
 /// Mirrors `Kind` of the table, see there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -50,16 +50,6 @@ impl Type {
             _ => 1,
         }
     }
-}
-
-/// A type without top-level qualifiers and tags.
-pub fn bare(spelling: &str) -> &str {
-    let mut rest = spelling.trim();
-    // `const T *` is a pointer: its qualifier belongs to the pointee and does no harm.
-    for prefix in ["const ", "volatile ", "struct ", "enum ", "union "] {
-        rest = rest.strip_prefix(prefix).unwrap_or(rest);
-    }
-    rest.strip_suffix("const").unwrap_or(rest).trim_end()
 }
 
 fn kind(headers: &Headers, written: &str, resolved: &str) -> Result<Kind> {

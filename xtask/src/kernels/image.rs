@@ -10,11 +10,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::{Run, machine};
+use super::machine;
 use crate::{
     artifacts::Artifacts,
     run::{output_of, root, run},
-    test::environment,
 };
 
 /// What the tests, roctap (which asks ldconfig where libraries are) and the first process call.
@@ -33,6 +32,12 @@ const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "scratch", 
 /// Users, by whom programs are run.
 const PASSWD: &str =
     "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/sh\n";
+
+/// A program to run in a machine.
+pub struct Run {
+    pub path: PathBuf,
+    pub arguments: Vec<String>,
+}
 
 /// Makes the image of a file system, on which the machine's first process runs programs.
 pub fn build(built: &Artifacts, runs: &[Run]) -> anyhow::Result<PathBuf> {
@@ -184,7 +189,7 @@ cd /scratch
 status=0
 ",
     );
-    for (name, value) in environment(built) {
+    for (name, value) in built.environment() {
         script += &format!("export {name}={}\n", quoted(&value)?);
     }
     script += &format!("echo \"{} $(uname -r)\"\n", machine::BOOTED);

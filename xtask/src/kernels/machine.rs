@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::{Expect, packages::Kernel};
-use crate::{run::root, test::passed};
+use super::packages::Kernel;
+use crate::run::{passed, root};
 
 /// The longest that a machine may run.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
@@ -33,6 +33,15 @@ const COMPLAINTS: [&str; 6] =
 /// followed by another start.
 const COMMAND_LINE: &str = "root=/dev/nvme0n1 rw init=/init console=ttyS0 loglevel=3 log_buf_len=4M \
     mitigations=off tsc=reliable panic=-1";
+
+/// What a run must show to be right.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// Tests that pass.
+    Tests,
+    /// Programs that end well.
+    Success,
+}
 
 /// Boots `kernel` on a disk that stays as it is, and returns how many tests passed.
 pub fn run(kernel: &Kernel, image: &Path, expect: Expect) -> anyhow::Result<u64> {

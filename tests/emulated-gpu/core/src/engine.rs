@@ -11,10 +11,11 @@ use crate::config::Config;
 use crate::effects::{self, CompletionTimes, Effect};
 use crate::kernels::Kernels;
 use crate::log::Log;
-use crate::platform::Platform;
+use crate::platform::{Platform, platform, platform_of_this_process};
 use crate::queue::aql::{AqlQueue, Place};
 use crate::queue::sdma::SdmaQueue;
 use crate::queue::{Context, Step};
+use crate::renewed::Renewed;
 use crate::sys;
 
 /// Doorbells of one GPU: two pages of 64-bit words.
@@ -204,12 +205,25 @@ impl Engine {
     }
 }
 
+static SHARED: Renewed<Shared> = Renewed::new();
+
+/// The engine of the machine.
+pub fn shared() -> &'static Shared {
+    SHARED.get(|| Shared::new(&platform().config))
+}
+
+/// The engine of this process's machine, which a fork's child has anew, as
+/// [`platform_of_this_process`](crate::platform::platform_of_this_process).
+pub fn shared_of_this_process() -> &'static Shared {
+    SHARED.of_this_process(|| Shared::new(&platform_of_this_process().config))
+}
+
 /// Starts the thread, once.
-pub fn start(platform: &'static Platform) {
-    let first = platform.shared.with(|e| !std::mem::replace(&mut e.running, true));
+pub fn start() {
+    let first = shared().with(|e| !std::mem::replace(&mut e.running, true));
     if first {
         let thread = std::thread::Builder::new().name("emulated-gpu".into());
-        if let Err(e) = thread.spawn(|| run(platform)) {
+        if let Err(e) = thread.spawn(|| run(platform(), shared())) {
             crate::queue::unsupported(format_args!(
                 "a system without room for one more thread: {e}"
             ));
@@ -227,16 +241,16 @@ impl Drop for NoHang {
     }
 }
 
-fn run(platform: &Platform) {
+fn run(platform: &Platform, shared: &Shared) {
     let _no_hang = NoHang;
     sys::set_up_hardware_thread(platform.config.real_time);
     let mut last_progress_ns = sys::boot_ns();
     loop {
         // Relaxed: see `Shared::with`.
-        while platform.shared.waiting.load(Ordering::Relaxed) > 0 {
+        while shared.waiting.load(Ordering::Relaxed) > 0 {
             sys::sleep_ns(MIN_IDLE_SLEEP_NS);
         }
-        let step = platform.shared.lock().round(platform);
+        let step = shared.lock().round(platform);
         let now = sys::boot_ns();
         let mut sleep_ns = if step.progressed {
             last_progress_ns = now;

@@ -7,16 +7,12 @@
 //! `emugpu_<kernel symbol>` if the program exports one.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 
 use crate::config::{Config, Durations};
 use crate::memory::Memory;
 use crate::names::Names;
-use crate::sys;
+use crate::sys::{self, HostKernel};
 use crate::work::{Work, transfer_ns};
-
-/// A program's stand-in for a kernel: kernel arguments, grid size and workgroup size in work-items.
-pub type HostKernel = unsafe extern "C" fn(*const c_void, *const u32, *const u32);
 
 /// A kernel that was dispatched at least once.
 #[derive(Debug)]

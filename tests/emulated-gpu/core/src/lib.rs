@@ -29,6 +29,7 @@ mod names;
 pub mod platform;
 pub mod properties;
 mod queue;
+mod renewed;
 pub mod sys;
 pub mod topology;
 pub mod truth;

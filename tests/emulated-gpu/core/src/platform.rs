@@ -1,12 +1,12 @@
 //! The machine: one for the process, from the first call on.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::GpuClock;
 use crate::config::{Arch, Config};
-use crate::engine::Shared;
 use crate::events::Events;
 use crate::memory::Memory;
+use crate::renewed::Renewed;
 
 /// From one GPU's epoch to the next one's: 1,000 s, so that a mix-up shows.
 const EPOCH_STEP_NS: u64 = 1_000_000_000_000;
@@ -30,14 +30,10 @@ pub struct Platform {
     pub memory: Memory,
     /// Driver events.
     pub events: Events,
-    /// The queues.
-    pub shared: Shared,
     /// A page for registers that the program may write to.
     pub mmio_page: u64,
     /// Clock pairs of GPUs that were read.
     clock_pairs: AtomicU64,
-    // Of the process that it belongs to.
-    pid: u32,
 }
 
 impl Platform {
@@ -53,11 +49,9 @@ impl Platform {
             gpus: config.archs.iter().enumerate().map(gpu).collect(),
             memory: Memory::default(),
             events: Events::new(),
-            shared: Shared::new(&config),
             mmio_page: crate::sys::map_anonymous(4096, 4096).unwrap_or(0),
             clock_pairs: AtomicU64::new(0),
             config,
-            pid: std::process::id(),
         }
     }
 
@@ -83,37 +77,15 @@ impl Platform {
     }
 }
 
-/// The machine; null before the first call.
-static PLATFORM: AtomicPtr<Platform> = AtomicPtr::new(std::ptr::null_mut());
+static PLATFORM: Renewed<Platform> = Renewed::new();
 
 /// The machine.
 pub fn platform() -> &'static Platform {
-    match current() {
-        Some(platform) => platform,
-        None => replace(None),
-    }
+    PLATFORM.get(Platform::new)
 }
 
-/// The machine of this process, which a fork's child has anew: its threads are gone, and its memory is
-/// the parent's. To be called where a program opens the driver.
+/// The machine of this process, which a fork's child has anew. To be called where a program opens the
+/// driver.
 pub fn platform_of_this_process() -> &'static Platform {
-    match current() {
-        Some(platform) if platform.pid == std::process::id() => platform,
-        old => replace(old),
-    }
-}
-
-#[expect(unsafe_code, reason = "a pointer that is null or leaked")]
-fn current() -> Option<&'static Platform> {
-    // SAFETY: what is stored was leaked by `replace`. Pairs with the release there.
-    unsafe { PLATFORM.load(Ordering::Acquire).as_ref() }
-}
-
-/// Puts a new machine in the place of `old`, unless another thread was faster.
-fn replace(old: Option<&'static Platform>) -> &'static Platform {
-    let old = old.map_or(std::ptr::null_mut(), |old| std::ptr::from_ref(old).cast_mut());
-    let new = Box::into_raw(Box::new(Platform::new()));
-    // The one that lost is leaked: nothing points to it. Pairs with the acquire in `current`.
-    let _ = PLATFORM.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
-    current().unwrap_or_else(|| unreachable!("a machine was stored"))
+    PLATFORM.of_this_process(Platform::new)
 }

@@ -9,8 +9,6 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::kernels::HostKernel;
-
 macro_rules! accessor {
     ($(#[$doc:meta])* $load:ident, $store:ident, $atomic:ty, $int:ty) => {
         $(#[$doc])*
@@ -178,6 +176,9 @@ pub fn sleep_ns(ns: u64) {
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &t, std::ptr::null_mut()) };
 }
 
+/// A program's stand-in for a kernel: kernel arguments, grid size and workgroup size in work-items.
+pub type HostKernel = unsafe extern "C" fn(*const libc::c_void, *const u32, *const u32);
+
 /// A host function of the running program by name.
 pub fn host_function(name: &str) -> Option<HostKernel> {
     let name = CString::new(name).ok()?;
@@ -206,4 +207,19 @@ pub fn physical_memory_bytes() -> u64 {
     let (pages, size) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     pages.max(1) as u64 * size.max(4096) as u64
+}
+
+/// Runs `f` in a forked child; its exit status is what `f` returns.
+#[cfg(test)]
+pub fn exit_status_of_a_child(f: impl FnOnce() -> i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: the child allocates, which glibc allows after a fork, and ends without cleaning up.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            libc::_exit(f());
+        }
+        libc::waitpid(pid, &mut status, 0);
+    }
+    libc::WEXITSTATUS(status)
 }

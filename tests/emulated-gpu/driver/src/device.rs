@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use emulated_gpu_core::engine::{DOORBELL_BYTES, DOORBELLS};
+use emulated_gpu_core::engine::{DOORBELL_BYTES, DOORBELLS, shared_of_this_process};
 use emulated_gpu_core::platform::{Platform, platform_of_this_process};
 
 use crate::buffers::Buffers;
@@ -86,7 +86,7 @@ pub fn of(fd: i32) -> Option<Device> {
 }
 
 impl State {
-    fn new(platform: &'static Platform) -> Option<Self> {
+    fn new(platform: &Platform) -> Option<Self> {
         // SAFETY: the name is a C string; the length is that of a sparse file.
         let file = unsafe {
             let file = libc::memfd_create(c"emulated-gpu".as_ptr(), libc::MFD_CLOEXEC);
@@ -97,7 +97,7 @@ impl State {
         };
         for node in platform.gpu_nodes() {
             let page = map(None, DOORBELLS_BYTES, file, doorbells_at(node))?;
-            platform.shared.with(|engine| engine.place_doorbells(node, page));
+            shared_of_this_process().with(|engine| engine.place_doorbells(node, page));
         }
         let (open, buffers) = (HashMap::new(), Buffers::new(NO_ADDRESS_AT));
         Some(State { pid: std::process::id(), file, open, buffers })

@@ -62,10 +62,12 @@ pub fn request(number: u64, argument: u64) -> Result<(), Errno> {
             Ok(())
         }
         0x02 => create_queue(p, args),
-        0x03 => found(p.shared.with(|e| e.destroy(u64::from(args.u32(0))))),
+        0x03 => found(engine::shared().with(|e| e.destroy(u64::from(args.u32(0))))),
         0x05 => clock_counters(p, args),
         // A percentage of 0 suspends the queue.
-        0x07 => found(p.shared.with(|e| e.set_active(u64::from(args.u32(8)), args.u32(16) > 0))),
+        0x07 => {
+            found(engine::shared().with(|e| e.set_active(u64::from(args.u32(8)), args.u32(16) > 0)))
+        }
         0x08 => create_event(p, args),
         0x09 => found(p.events.destroy(args.u32(0))),
         0x0a => {
@@ -105,10 +107,10 @@ pub fn request(number: u64, argument: u64) -> Result<(), Errno> {
         }
         0x24 => export(args),
         0x25 => {
-            p.shared.with(|e| {
+            engine::shared().with(|e| {
                 e.kernels.set_r_debug(if args.u32(8) & 1 != 0 { args.u64(0) } else { 0 })
             });
-            engine::start(p);
+            engine::start();
             Ok(())
         }
         // Memory policy, scratch, trap handler, the GPU's address space, masks of compute units.
@@ -133,18 +135,18 @@ fn node(p: &Platform, gpu_id: u32) -> Result<u32, Errno> {
     node_of(p, gpu_id).ok_or(libc::EINVAL)
 }
 
-fn create_queue(p: &'static Platform, args: Args) -> Result<(), Errno> {
+fn create_queue(p: &Platform, args: Args) -> Result<(), Errno> {
     let node = node(p, args.u32(36))?;
     let gpu = p.gpu(node).ok_or(libc::EINVAL)?;
     let (ring, ring_bytes, read_index) = (args.u64(0), u64::from(args.u32(32)), args.u64(16));
     if ring_bytes < 256 || !ring_bytes.is_power_of_two() {
         return Err(libc::EINVAL);
     }
-    engine::start(p);
+    engine::start();
     let created = match args.u32(40) {
-        2 => p.shared.with(|e| e.create_aql(node, ring, ring_bytes, read_index)),
+        2 => engine::shared().with(|e| e.create_aql(node, ring, ring_bytes, read_index)),
         // SDMA, by XGMI, by the engine's number.
-        1 | 3 | 4 => p.shared.with(|e| {
+        1 | 3 | 4 => engine::shared().with(|e| {
             e.create_sdma(node, ring, ring_bytes, gpu.arch.sdma_count_bits(), Some(read_index))
         }),
         other => {

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 
 use super::types::{Event, QueueResource, Status, queue_type};
 use super::{found, refuse};
+use emulated_gpu_core::engine;
 use emulated_gpu_core::platform::platform;
 
 /// The runtime brings the indices of AQL queues (they are fields of `amd_queue_t`); those of SDMA
@@ -35,10 +36,9 @@ unsafe extern "C" fn hsaKmtCreateQueue(
     let ring = ring as u64;
     let created = match kind {
         queue_type::COMPUTE_AQL => {
-            p.shared.with(|e| e.create_aql(node, ring, ring_bytes, given.read_index))
+            engine::shared().with(|e| e.create_aql(node, ring, ring_bytes, given.read_index))
         }
-        queue_type::SDMA | queue_type::SDMA_XGMI => p
-            .shared
+        queue_type::SDMA | queue_type::SDMA_XGMI => engine::shared()
             .with(|e| e.create_sdma(node, ring, ring_bytes, gpu.arch.sdma_count_bits(), None)),
         other => return refuse(&format!("queue type {other}")),
     };
@@ -65,12 +65,12 @@ extern "C" fn hsaKmtUpdateQueue(
     _ring_bytes: u64,
     _event: *const Event,
 ) -> Status {
-    found(platform().shared.with(|e| e.set_active(id, percentage > 0)))
+    found(engine::shared().with(|e| e.set_active(id, percentage > 0)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtDestroyQueue(id: u64) -> Status {
-    found(platform().shared.with(|e| e.destroy(id)))
+    found(engine::shared().with(|e| e.destroy(id)))
 }
 
 #[unsafe(no_mangle)]

@@ -162,14 +162,14 @@ unsafe extern "C" fn hsaKmtGetClockCounters(node: u32, out: *mut ClockCounters) 
 /// words, which stay 0.
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtRuntimeEnable(r_debug: *mut c_void, _setup_ttmp: bool) -> Status {
-    platform().shared.with(|e| e.kernels.set_r_debug(r_debug as u64));
-    engine::start(platform());
+    engine::shared().with(|e| e.kernels.set_r_debug(r_debug as u64));
+    engine::start();
     Status::SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtRuntimeDisable() -> Status {
-    platform().shared.with(|e| e.kernels.set_r_debug(0));
+    engine::shared().with(|e| e.kernels.set_r_debug(0));
     Status::SUCCESS
 }
 

@@ -26,7 +26,8 @@ impl Session {
     pub(super) fn take_account(&mut self, pid: u32, account: &Account, over: Option<Over>) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         if let Some(error_ns) = account.clock_error_ns {
-            target.info.clock_error_ns = error_ns;
+            // Of all programs that it has run.
+            target.info.clock_error_ns = target.info.clock_error_ns.max(error_ns);
         }
         target.claim = match (over, account.clock_error_ns) {
             (_, None) => Claim::UnknownTables,
