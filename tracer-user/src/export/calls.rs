@@ -1,10 +1,18 @@
-//! Calls as text, by the tables of the API.
+//! Calls as exports have them: as text, by the tables of the API, and with a begin and an end.
 
 use tracer_common::bpf::flag;
 
-use super::CallFormat;
 use tracer_records::api::{self, Kind, Operation};
 use tracer_records::model::ApiCall;
+
+/// How the words that were captured of a call become text. The tables of the API know; exports
+/// only place it. [`ApiTables`] is what the program uses.
+pub trait CallFormat {
+    /// The arguments without parentheses: `ptr=0x7f0012340000, size=4096`. Empty when unknown.
+    fn args(&self, call: &ApiCall) -> String;
+    /// The result. Empty when the function returns nothing, `?` when it is not known.
+    fn ret(&self, call: &ApiCall) -> String;
+}
 
 /// Formats calls by [`tracer_records::api`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,5 +37,15 @@ impl CallFormat for ApiTables {
             Some(op) if !matches!(op.ret.kind, Kind::Unknown) => api::format_return(op, call.ret),
             _ => "?".to_owned(),
         }
+    }
+}
+
+/// When a call returned, for formats in which every call has: a call that did not return, or whose
+/// return was not seen, lasts 0 ns there. roctracer itself writes `hsa_shut_down` in this way.
+pub(super) fn call_times(call: &ApiCall) -> (u64, u64) {
+    match (call.record.begin_ns, call.record.end_ns) {
+        (0, end_ns) => (end_ns, end_ns),
+        (begin_ns, 0) => (begin_ns, begin_ns),
+        times => times,
     }
 }

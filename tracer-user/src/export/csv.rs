@@ -10,8 +10,11 @@ use std::path::Path;
 
 use tracer_common::activity::Domain;
 
+use super::calls::{CallFormat, call_times};
+use super::error::ExportError;
+use super::exported::Exported;
+use super::left_out::LeftOut;
 use super::output::Output;
-use super::{CallFormat, ExportError, Exported, LeftOut, call_times};
 use crate::trace::Trace;
 use crate::trace::lookup::{Direction, Tables};
 use tracer_records::api;

@@ -9,6 +9,7 @@
 mod calls;
 pub mod csv;
 mod error;
+mod exported;
 mod left_out;
 mod output;
 pub mod text;
@@ -17,21 +18,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::privileges;
-use crate::trace::{Reading, Trace};
-use tracer_records::model::ApiCall;
+use crate::trace::Trace;
 
-pub use calls::ApiTables;
+pub use calls::{ApiTables, CallFormat};
 pub use error::ExportError;
+pub use exported::Exported;
 pub use left_out::LeftOut;
-
-/// How the words that were captured of a call become text. The tables of the API know; exports
-/// only place it. [`ApiTables`] is what the program uses.
-pub trait CallFormat {
-    /// The arguments without parentheses: `ptr=0x7f0012340000, size=4096`. Empty when unknown.
-    fn args(&self, call: &ApiCall) -> String;
-    /// The result. Empty when the function returns nothing, `?` when it is not known.
-    fn ret(&self, call: &ApiCall) -> String;
-}
 
 /// Options of `roctap export`.
 #[derive(clap::Args, Debug)]
@@ -95,23 +87,4 @@ pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<Ex
     exported.left_out.warnings().for_each(|warning| tracing::warn!("{warning}"));
     exported.reading.check(&options.file)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What an export did.
-#[derive(Debug)]
-pub struct Exported {
-    /// How whole the trace was.
-    pub reading: Reading,
-    /// What the format had no place for.
-    pub left_out: LeftOut,
-}
-
-/// When a call returned, for formats in which every call has: a call that did not return, or whose
-/// return was not seen, lasts 0 ns there. roctracer itself writes `hsa_shut_down` in this way.
-fn call_times(call: &ApiCall) -> (u64, u64) {
-    match (call.record.begin_ns, call.record.end_ns) {
-        (0, end_ns) => (end_ns, end_ns),
-        (begin_ns, 0) => (begin_ns, begin_ns),
-        times => times,
-    }
 }

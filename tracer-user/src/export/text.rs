@@ -11,8 +11,11 @@ use std::path::Path;
 
 use tracer_common::activity::Domain;
 
+use super::calls::{CallFormat, call_times};
+use super::error::ExportError;
+use super::exported::Exported;
+use super::left_out::LeftOut;
 use super::output::Output;
-use super::{CallFormat, ExportError, Exported, LeftOut, call_times};
 use crate::shown::clean;
 use crate::trace::lookup::{Tables, UNKNOWN_KERNEL, command_name};
 use crate::trace::{Reading, Trace};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{ProbeError, place::Events, sys, tracefs::Tracefs};
+use super::{ProbeError, events::Events, sys, tracefs::Tracefs};
 use crate::method::Method;
 
 /// What a method works with.

@@ -5,6 +5,7 @@
 //! as open at the start, whereas the other order would leave an entry that never returns. For the
 //! same reason they are removed in the other order.
 
+mod events;
 mod load;
 #[cfg(feature = "bpf-log")]
 mod log;

@@ -1,10 +1,9 @@
 //! Placing probes: attaching the programs to functions of a file in one process.
 
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::BTreeMap,
     fmt,
-    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -12,7 +11,7 @@ use std::{
     },
 };
 
-use libbpf_rs::{Link, PerfEventOpts, ProgramMut, UprobeMultiOpts, UprobeOpts};
+use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
 use rustix::{
     fs::{Mode, OFlags, fstat, open},
     process::{Resource, getrlimit},
@@ -21,9 +20,8 @@ use tracer_common::bpf::{Capture, Cookie};
 
 use super::{
     ProbeError, Programs,
+    events::{Event, Wanted},
     means::Means,
-    sys,
-    tracefs::{Definition, Tracefs},
 };
 use crate::{
     discover::{FileId, PlannedFile},
@@ -70,32 +68,6 @@ enum Placed {
 impl From<Link> for Placed {
     fn from(link: Link) -> Self {
         Self::Link { _link: link }
-    }
-}
-
-/// A uprobe event with its program, for all processes that are probed there.
-#[derive(Debug)]
-pub(super) struct Event {
-    /// Closed first: the definition must not be in use any more.
-    _link: Link,
-    definition: Definition,
-}
-
-/// Which event: its program, file and places.
-type EventKey = (&'static str, FileId, BTreeSet<u64>);
-
-/// The events of a recording. They stay until it ends: a definition is dear for the kernel, the more so the
-/// more there are.
-#[derive(Debug)]
-pub(super) struct Events {
-    tracefs: Arc<Tracefs>,
-    defined: RefCell<BTreeMap<EventKey, Arc<Event>>>,
-}
-
-impl Events {
-    /// None yet.
-    pub fn new(tracefs: Tracefs) -> Self {
-        Self { tracefs: Arc::new(tracefs), defined: RefCell::default() }
     }
 }
 
@@ -373,22 +345,16 @@ impl Programs {
                 Ok(vec![link.into()])
             }
             Means::Event(events) => {
-                let offsets: BTreeSet<u64> = sites.iter().map(|site| site.file_offset).collect();
-                // All have the same: it tells the file.
-                let cookie = cookies.first().copied().unwrap_or_default();
-                let event =
-                    || Event::new(&program, &events.tracefs, probed, &offsets, cookie, which);
-                let event = if probed.pid == std::process::id() {
-                    // Its link is tied to this process, and would keep the probes there.
-                    Arc::new(event()?)
-                } else {
-                    let mut defined = events.defined.borrow_mut();
-                    match defined.entry((which.name(), probed.id, offsets.clone())) {
-                        Entry::Occupied(entry) => Arc::clone(entry.get()),
-                        Entry::Vacant(entry) => Arc::clone(entry.insert(Arc::new(event()?))),
-                    }
+                let wanted = Wanted {
+                    program: &program,
+                    retprobe,
+                    file: &probed.file,
+                    id: probed.id,
+                    offsets: sites.iter().map(|site| site.file_offset).collect(),
+                    // All have the same: it tells the file.
+                    cookie: cookies.first().copied().unwrap_or_default(),
                 };
-                let part = sys::open_tracepoint(event.definition.id, probed.pid)?;
+                let (part, event) = events.part_in(wanted, probed.pid)?;
                 Ok(vec![Placed::Member { _part: part, _event: event }])
             }
             Means::Single => {
@@ -415,25 +381,4 @@ fn check_descriptors(sites: &[Site]) -> Result<(), ProbeError> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64;
     let free = limit.saturating_sub(open + SPARE_DESCRIPTORS);
     if needed <= free { Ok(()) } else { Err(ProbeError::Descriptors { probes, needed, free }) }
-}
-
-impl Event {
-    /// Defines an event and links its program to it. The kernel runs that for every process that has a
-    /// part in the event: the link's own is that of this process, which calls none of the functions.
-    fn new(
-        program: &ProgramMut<'_>,
-        tracefs: &Arc<Tracefs>,
-        probed: &Probed,
-        offsets: &BTreeSet<u64>,
-        cookie: Cookie,
-        which: Program,
-    ) -> libbpf_rs::Result<Self> {
-        let definition = tracefs.define(&probed.file, offsets, which.is_return())?;
-        let part = sys::open_tracepoint(definition.id, std::process::id())?;
-        let options = PerfEventOpts { cookie: cookie.to_u64(), ..Default::default() };
-        let link = program.attach_perf_event_with_opts(part.as_raw_fd(), options)?;
-        // It is the link's now.
-        let _ = part.into_raw_fd();
-        Ok(Self { _link: link, definition })
-    }
 }

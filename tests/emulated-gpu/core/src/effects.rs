@@ -121,7 +121,7 @@ mod tests {
         let handle = s.0.as_ptr() as u64;
         let mut times = CompletionTimes::new();
         let mut list = vec![Effect::Complete { signal: handle, ticks: Some((5, 9)), end_ns: 90 }];
-        apply(&mut list, &Events::new(), &mut times);
+        apply(&mut list, &Events::default(), &mut times);
         assert!(list.is_empty());
         assert_eq!(crate::sys::load_u64(handle + signal::VALUE), 0);
         assert_eq!(crate::sys::load_u64(handle + signal::START_TS), 5);
@@ -134,7 +134,7 @@ mod tests {
         let s = Signal([1, 3, 0, 0, 7, 7, 0, 0]);
         let handle = s.0.as_ptr() as u64;
         let mut list = vec![Effect::Complete { signal: handle, ticks: None, end_ns: 90 }];
-        apply(&mut list, &Events::new(), &mut CompletionTimes::new());
+        apply(&mut list, &Events::default(), &mut CompletionTimes::new());
         assert_eq!(crate::sys::load_u64(handle + signal::VALUE), 2);
         assert_eq!(crate::sys::load_u64(handle + signal::START_TS), 7);
     }

@@ -123,14 +123,16 @@ pub struct Events {
     mailboxes: u64,
 }
 
-impl Events {
+impl Default for Events {
     /// No events yet.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let mailboxes = sys::map_anonymous(MAX_EVENTS as u64 * 8, 4096).unwrap_or(0);
         let table = Table { events: vec![None], next_waiter: 0 };
         Events { table: Mutex::new(table), raised: Condvar::new(), mailboxes }
     }
+}
 
+impl Events {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_auto_reset_event_is_consumed_by_one_wait() {
-        let events = Events::new();
+        let events = Events::default();
         let (id, mailbox) = events.create(false, false).unwrap();
         assert_ne!((id, mailbox), (0, 0));
         events.raise(id);
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_manual_event_stays() {
-        let events = Events::new();
+        let events = Events::default();
         let (id, _) = events.create(true, true).unwrap();
         for _ in 0..2 {
             assert_eq!(events.wait(&mut [id.into()], Want::Any, 0), Waited::Signalled);
@@ -234,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_event_that_was_raised_since_the_last_look_is_over() {
-        let events = Events::new();
+        let events = Events::default();
         let (id, _) = events.create(false, false).unwrap();
         let mut seen = [Awaited { id, seen_age: 1 }];
         assert_eq!(events.wait(&mut seen, Want::Any, 0), Waited::TimedOut);
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_sleeper_is_woken() {
-        let events = Events::new();
+        let events = Events::default();
         let (a, _) = events.create(false, false).unwrap();
         let (b, _) = events.create(false, false).unwrap();
         std::thread::scope(|s| {
@@ -261,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_latecomer_does_not_take_the_event_from_a_sleeper() {
-        let events = Events::new();
+        let events = Events::default();
         let (id, _) = events.create(false, false).unwrap();
         std::thread::scope(|s| {
             let sleeper = s.spawn(|| events.wait(&mut [id.into()], Want::Any, 10_000));

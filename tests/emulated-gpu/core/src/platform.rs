@@ -48,7 +48,7 @@ impl Platform {
         Platform {
             gpus: config.archs.iter().enumerate().map(gpu).collect(),
             memory: Memory::default(),
-            events: Events::new(),
+            events: Events::default(),
             mmio_page: crate::sys::map_anonymous(4096, 4096).unwrap_or(0),
             clock_pairs: AtomicU64::new(0),
             config,

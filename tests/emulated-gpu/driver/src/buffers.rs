@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use emulated_gpu_core::memory::flags as core_flags;
 use emulated_gpu_core::platform::Platform;
 
-use crate::device::{self, DOORBELLS_BYTES};
+use crate::file;
 
 /// `KFD_IOC_ALLOC_MEM_FLAGS_*` (kfd_ioctl.h).
 mod flags {
@@ -88,7 +88,7 @@ impl Buffers {
             }
             (Backing::Program(program), program)
         } else if flags & flags::DOORBELL != 0 {
-            (Backing::Doorbells, device::doorbells_at(node))
+            (Backing::Doorbells, file::doorbells_at(node))
         } else {
             let of_gpu = flags & flags::VRAM != 0;
             let (owner, limit) =
@@ -117,7 +117,7 @@ impl Buffers {
         let Some(buffer) = self.known.get(&handle) else { return false };
         match buffer.backing {
             Backing::File(offset) if buffer.address != 0 => {
-                device::map(Some(buffer.address), buffer.bytes, file, offset).is_some()
+                file::map(Some(buffer.address), buffer.bytes, file, offset).is_some()
             }
             Backing::File(_) | Backing::Program(_) | Backing::Doorbells => true,
         }
@@ -131,7 +131,7 @@ impl Buffers {
         match backing {
             Backing::File(offset) => {
                 platform.memory.forget(offset);
-                device::drop_pages(file, offset, bytes);
+                file::drop_pages(file, offset, bytes);
             }
             Backing::Program(program) if program != address => {
                 platform.memory.remove_alias(address)
@@ -141,5 +141,3 @@ impl Buffers {
         true
     }
 }
-
-const _: () = assert!(DOORBELLS_BYTES.is_power_of_two());

@@ -10,6 +10,7 @@ use std::os::fd::{FromRawFd as _, IntoRawFd as _};
 use emulated_gpu_core::platform::platform;
 
 use crate::device::{self, Device};
+use crate::file;
 
 /// `AMDGPU_FAMILY_AI` and `AMDGPU_FAMILY_NV`.
 const FAMILY_GFX9: u32 = 141;
@@ -219,8 +220,8 @@ unsafe extern "C" fn amdgpu_bo_cpu_map(buffer: *const Shared, address: *mut *mut
     // SAFETY: as this function requires.
     let Shared { offset, bytes } = unsafe { &*buffer };
     let mut state = device::state();
-    let file = state.get().map(|state| state.file);
-    match file.and_then(|file| device::map(None, *bytes, file, *offset)) {
+    let descriptor = state.get().map(|state| state.file);
+    match descriptor.and_then(|file| file::map(None, *bytes, file, *offset)) {
         Some(at) => {
             // SAFETY: as this function requires.
             unsafe { address.write(at as *mut c_void) };
@@ -247,8 +248,8 @@ unsafe extern "C" fn amdgpu_bo_va_op(
     // SAFETY: as this function requires.
     let from = unsafe { (*buffer).offset } + offset;
     let mut state = device::state();
-    let file = state.get().map(|state| state.file);
-    match file.and_then(|file| device::map(Some(address), bytes, file, from)) {
+    let descriptor = state.get().map(|state| state.file);
+    match descriptor.and_then(|file| file::map(Some(address), bytes, file, from)) {
         Some(_) => 0,
         None => -libc::EINVAL,
     }

@@ -9,8 +9,8 @@ use emulated_gpu_core::platform::{Platform, platform};
 use emulated_gpu_core::{sys, topology};
 
 use crate::buffers::Request;
-use crate::device;
 use crate::tree::{gpu_id, node_of};
+use crate::{device, file};
 
 /// `_IOC_TYPE` of the driver's requests.
 pub const TYPE: u64 = b'K' as u64;
@@ -156,8 +156,8 @@ fn create_queue(p: &Platform, args: Args) -> Result<(), Errno> {
     };
     let created = created.ok_or(libc::ENOMEM)?;
     // The page of the doorbell is found by the offset, and its place in the page by the low bits.
-    let in_page = created.doorbell % device::DOORBELLS_BYTES;
-    args.set_u64(24, device::doorbells_at(node) | in_page);
+    let in_page = created.doorbell % file::DOORBELLS_BYTES;
+    args.set_u64(24, file::doorbells_at(node) | in_page);
     args.set_u32(52, created.id as u32);
     Ok(())
 }

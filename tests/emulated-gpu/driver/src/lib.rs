@@ -3,7 +3,7 @@
 //!
 //! The library is preloaded and takes the place of calls into libc and libdrm: what opens `/dev/kfd`, the
 //! render nodes and the driver's topology in sysfs gets ours (`interpose`, `drm`, `tree`), and `ioctl` on
-//! such a device is answered here (`kfd`). What "the device" maps is one sparse file in memory (`device`),
+//! such a device is answered here (`kfd`). What "the device" maps is one sparse file in memory (`file`),
 //! so that `mmap` needs no help: the offset of a buffer in it is its address. The GPU itself is
 //! `emulated-gpu-core`.
 //!
@@ -12,6 +12,7 @@
 mod buffers;
 mod device;
 mod drm;
+mod file;
 mod interpose;
 mod kfd;
 mod tree;

@@ -51,7 +51,7 @@ impl Bench {
             log: Log::open(&config),
             effects: Vec::new(),
             times: CompletionTimes::new(),
-            events: Events::new(),
+            events: Events::default(),
             seen: Vec::new(),
             config,
         }
