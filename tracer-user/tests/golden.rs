@@ -300,7 +300,11 @@ fn the_terminal_says_how_wide_it_is() {
 fn losses_that_nobody_counted_are_unknown() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sample.trace");
-    drop(roctap::trace::Writer::create(&path, &Default::default(), false).unwrap());
+    let mut writer = roctap::trace::Writer::create(&path, &Default::default(), false).unwrap();
+    // Without a chunk there is no trace.
+    writer.notice("that is all");
+    writer.flush_chunk().unwrap();
+    drop(writer);
     let report = roctap::report::text(&Summary::of(&Trace::open(&path).unwrap()), None);
     assert!(report.contains("\nLost: unknown\n"), "{report}");
 }
