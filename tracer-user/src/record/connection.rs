@@ -175,7 +175,7 @@ impl Connection {
         // What the shim saw unfinished is in the trace, and counted by the join.
         let causes = causes.filter(|&(cause, _)| cause != Loss::UNFINISHED);
         let mut losses: Vec<_> = causes.map(|(cause, count)| (cause.describe(), count)).collect();
-        losses.push((NOT_UNDERSTOOD, self.dropped().1));
+        losses.push((NOT_UNDERSTOOD, self.reader.dropped().1));
         let error = self.memory().word(control::CLOCK_ERROR_NS).load(Ordering::Relaxed);
         Account { losses, clock_error_ns: (!self.memory().is_unsupported()).then_some(error) }
     }
@@ -245,11 +245,6 @@ impl Connection {
             outside.is_some_and(|tid| task(pid, tid).exists())
         };
         self.reader.free_rings(alive, |tid, call| left(pid, tid, call));
-    }
-
-    /// Frames that were dropped by full rings, and frames that could not be understood.
-    pub fn dropped(&self) -> (u64, u64) {
-        self.reader.dropped()
     }
 }
 

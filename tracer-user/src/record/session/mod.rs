@@ -120,10 +120,12 @@ impl Session {
         self.recorder.counts()
     }
 
-    /// How much was lost so far, in all.
+    /// How much was lost so far, by whatever cause counts while recording.
     pub fn lost(&self) -> u64 {
-        let bpf: u64 = self.probes.losses().map(|l| l.iter().sum()).unwrap_or(0);
-        bpf + self.shims.dropped()
+        let bpf = self.probes.losses().map(|losses| losses.iter().sum()).unwrap_or(0);
+        let outside = self.outside.losses().iter().map(|(_, count)| count).sum();
+        let all = [bpf, self.probes.malformed(), outside, self.shims.lost(), self.recorder.lost()];
+        all.into_iter().fold(0, u64::saturating_add)
     }
 
     /// Whether no target lives any more and none can come; `command_ended` when there is no command

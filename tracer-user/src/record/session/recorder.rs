@@ -234,6 +234,14 @@ impl Recorder {
         *sum = sum.saturating_add(count);
     }
 
+    /// What was lost so far: of programs that are gone, and where records did not meet.
+    pub fn lost(&self) -> u64 {
+        let Counts { incomplete, orphans, given_up, unplaced, foreign, left_out, .. } =
+            self.joiner.counts();
+        let joined = [incomplete, orphans, given_up, unplaced, foreign, left_out];
+        joined.iter().chain(self.losses.values()).fold(0, |sum, &count| sum.saturating_add(count))
+    }
+
     /// What was lost, by cause.
     pub fn losses(&self) -> Vec<(String, u64)> {
         let lost = self.losses.iter().filter(|&(_, &count)| count > 0);

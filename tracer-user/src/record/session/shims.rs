@@ -40,8 +40,6 @@ pub struct Shims {
     made: Cell<u64>,
     /// When no offered memory was free the last time, ns of CLOCK_BOOTTIME.
     full_ns: Option<u64>,
-    /// Frames that were dropped by rings which are gone.
-    dropped: u64,
     /// Programs that are gone, of those that had memories.
     gone: u64,
     /// Whether it was said that there cannot be another memory now.
@@ -80,7 +78,6 @@ impl Shims {
             names: (0..memories).map(name).collect::<Result<_, _>>()?,
             made: Cell::new(0),
             full_ns: None,
-            dropped: 0,
             gone: 0,
             told: false,
             relief,
@@ -213,7 +210,6 @@ impl Shims {
             let (pid, over, account) =
                 (connection.process()?, connection.over()?, connection.account());
             self.gone += 1;
-            self.dropped = self.dropped.saturating_add(connection.dropped().0);
             connection.release();
             self.names.extend(connection.into_name());
             Some(Gone { pid, over, account })
@@ -244,10 +240,11 @@ impl Shims {
         all.filter(|_| self.gone > 0)
     }
 
-    /// Frames that full rings dropped.
-    pub fn dropped(&self) -> u64 {
-        let dropped = self.connections.iter().map(|connection| connection.dropped().0);
-        dropped.fold(self.dropped, u64::saturating_add)
+    /// What was not recorded of programs that are there, by whatever cause.
+    pub fn lost(&self) -> u64 {
+        let accounts = self.connections.iter().map(Connection::account);
+        let counts = accounts.flat_map(|account| account.losses).map(|(_, count)| count);
+        counts.fold(0, u64::saturating_add)
     }
 
     /// Records every frame that is there; `on_call` is told the processes and ids of calls.
