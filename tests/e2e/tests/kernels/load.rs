@@ -9,7 +9,7 @@ use roctap::probe::{Follow, Programs, Settings};
 const MOST_INSTRUCTIONS: [(&str, u32); 10] = [
     ("api_enter", 15_300),
     ("api_exit", 13_250),
-    ("dispatch_site", 3_130),
+    ("dispatch_site", 3_550),
     ("doorbell", 7_550),
     ("floor_enter", 2),
     ("floor_exit", 2),
