@@ -145,6 +145,8 @@ impl Probes {
 
     /// All records of before.
     pub fn take_all(&mut self) -> Vec<u8> {
+        #[cfg(feature = "bpf-log")]
+        self.log.show();
         self.reader.take_all()
     }
 
