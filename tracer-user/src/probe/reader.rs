@@ -186,8 +186,6 @@ impl Reader {
                 all.extend(batch);
             }
             if done {
-                #[cfg(feature = "bpf-log")]
-                self.log.show();
                 self.answered = request;
                 return all;
             }
