@@ -57,6 +57,8 @@ impl Running {
             private.command(&places.bench_target())?
         };
         let durations = KERNELS_US.map(|us| format!("bench_wait_{us}={}", us * 1000));
+        // A GPU takes no CPU: the emulator sleeps until what runs has ended.
+        command.env("EMUGPU_WORKING_POLL_US", "10000");
         let target = Target::start(command.env("EMUGPU_KERNEL_NS", durations.join(",")));
         let mut target = target.with_context(|| private.complaints())?;
         target.ask(&format!("flags {flags}"))?;

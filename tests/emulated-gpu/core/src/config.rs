@@ -45,6 +45,8 @@ pub struct Config {
     pub clock_interrupted_ns: u64,
     /// Longest sleep between two looks at the doorbells.
     pub idle_poll_ns: u64,
+    /// Shortest sleep between them while an operation runs, whose end is not slept past.
+    pub working_poll_ns: u64,
     /// Whether the emulator's thread asks for real-time scheduling.
     pub real_time: bool,
     /// Where the ground truth goes; none when not wanted.
@@ -193,6 +195,7 @@ impl Config {
             clock_interrupted: get("EMUGPU_CLOCK_INTERRUPTED", Numbers::default()),
             clock_interrupted_ns: get("EMUGPU_CLOCK_INTERRUPTED_NS", 200_000),
             idle_poll_ns: get("EMUGPU_POLL_US", 1_000_u64).clamp(5, 100_000) * 1_000,
+            working_poll_ns: get("EMUGPU_WORKING_POLL_US", 0_u64).min(100_000) * 1_000,
             real_time: get("EMUGPU_FIFO", 1_u8) != 0,
             log: std::env::var("EMUGPU_LOG").ok().filter(|s| !s.is_empty()),
         }

@@ -260,7 +260,8 @@ fn run(platform: &Platform, shared: &Shared) {
             (idle_ns / IDLE_FRACTION).clamp(MIN_IDLE_SLEEP_NS, platform.config.idle_poll_ns)
         };
         if let Some(wake_ns) = step.wake_ns {
-            sleep_ns = sleep_ns.min(wake_ns.saturating_sub(now));
+            let working_ns = sleep_ns.max(platform.config.working_poll_ns);
+            sleep_ns = working_ns.min(wake_ns.saturating_sub(now));
         }
         // Also with nothing to wait for: at real-time priority, others would never run.
         sys::sleep_ns(sleep_ns.max(1_000));
