@@ -1,6 +1,7 @@
 //! Which file was planned, and whether it still is that file.
 
 use std::{
+    cmp::Ordering,
     fs::Metadata,
     io,
     os::{
@@ -133,6 +134,18 @@ impl PartialEq for PlannedFile {
 }
 
 impl Eq for PlannedFile {}
+
+impl Ord for PlannedFile {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.id.cmp(&other.id)
+    }
+}
+
+impl PartialOrd for PlannedFile {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 #[cfg(test)]
 mod tests {

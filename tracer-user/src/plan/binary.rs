@@ -6,7 +6,10 @@ use std::{
     ffi::{OsStr, OsString},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
@@ -21,7 +24,7 @@ use object::{
 
 use super::unwind::Unwind;
 use crate::{
-    discover::FileId,
+    discover::{FileId, PlannedFile},
     foreign::{Contents, File, Source as _},
 };
 
@@ -139,6 +142,8 @@ pub struct Binary {
     name: OsString,
     identity: Option<Identity>,
     id: Option<FileId>,
+    /// What `path` leads to, where that is a descriptor of ours.
+    held: Option<Arc<PlannedFile>>,
     segments: Vec<Segment>,
     /// Address and size of the dynamic section.
     dynamic: Option<(u64, u64)>,
@@ -168,6 +173,21 @@ impl Binary {
         Ok(Self { name, id, ..Self::new(Source::File(file), path, Some(identity), layout) })
     }
 
+    /// Opens a file that is held: it can be planned as long as its plans are there.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Binary::open`].
+    pub(super) fn of(held: PlannedFile) -> Result<Self, PlanError> {
+        let binary = Self::open(&held.path())?;
+        Ok(Self { held: Some(Arc::new(held)), ..binary })
+    }
+
+    /// The file, if it is held.
+    pub(super) fn held(&self) -> Option<Arc<PlannedFile>> {
+        self.held.clone()
+    }
+
     /// A library in memory, known by `path`.
     ///
     /// # Errors
@@ -190,6 +210,7 @@ impl Binary {
             name: file_name(path),
             identity,
             id: None,
+            held: None,
             segments,
             dynamic,
             unwind,

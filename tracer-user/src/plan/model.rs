@@ -3,10 +3,11 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::kernel::{Class, Refusal};
-use crate::discover::{FileId, SHIM_FILE_NAME};
+use crate::discover::{PlannedFile, SHIM_FILE_NAME};
 
 /// Where to probe one function, and what is to be known about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,10 +39,10 @@ impl Plan {
         }
     }
 
-    /// Which file that was.
-    pub fn other_file_id(&self) -> Option<FileId> {
+    /// That file, if it is held.
+    pub fn other_file_held(&self) -> Option<Arc<PlannedFile>> {
         match &self.reached {
-            Reached::Redirected { probed: Probed::Wrapper { id, .. }, .. } => *id,
+            Reached::Redirected { probed: Probed::Wrapper { held, .. }, .. } => held.clone(),
             _ => None,
         }
     }
@@ -128,8 +129,8 @@ pub enum Probed {
     Wrapper {
         /// Path by which this process can open the file that it is in.
         file: PathBuf,
-        /// Which file that was when it was planned; none of one in memory.
-        id: Option<FileId>,
+        /// That file, which `file` leads to; none of one in memory.
+        held: Option<Arc<PlannedFile>>,
     },
 }
 

@@ -166,7 +166,7 @@ impl ProcessMemory for Process {
         };
         let file =
             discover::File::mapped(self.pid, &map).ok_or_else(|| PlanError::not_found(path))?;
-        Binary::open(&file.file.path())
+        Binary::of(file.file)
     }
 }
 

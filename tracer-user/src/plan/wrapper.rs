@@ -50,7 +50,7 @@ impl<'a> Wrappers<'a> {
         if !plan.is_cheap() {
             return Err(NoWrapper::NotCheap);
         }
-        let probed = Probed::Wrapper { file: binary.path().to_owned(), id: binary.id() };
+        let probed = Probed::Wrapper { file: binary.path().to_owned(), held: binary.held() };
         plan.reached = Reached::Redirected { target: target.clone(), slot, probed };
         Ok(plan)
     }

@@ -1,6 +1,6 @@
 //! Which functions of a library are probed, where, and under which operation ids.
 
-use std::{cell::Cell, collections::HashMap, path::PathBuf, sync::Arc};
+use std::{cell::Cell, collections::HashMap, path::PathBuf};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tracer_common::{
@@ -356,21 +356,9 @@ impl Selection {
             capture.entry_only = 1;
         }
         capture.by_shim = by_shim;
-        let file = match (plan.other_file(), plan.other_file_id()) {
-            (Some(path), Some(id)) => {
-                let target = || path.to_owned();
-                let changed = |_| SelectError::Changed { path: target(), cause: Changed };
-                let file = PlannedFile::open(path).map_err(changed)?;
-                if file.id() != id {
-                    return Err(SelectError::Changed { path: target(), cause: Changed });
-                }
-                Some(Arc::new(file))
-            }
-            _ => None,
-        };
         selected.sites.push(Site {
             capture,
-            file,
+            file: plan.other_file_held(),
             file_offset: site.file_offset,
             symbol: plan.symbol,
         });

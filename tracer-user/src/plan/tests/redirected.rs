@@ -109,7 +109,7 @@ fn the_wrapper_is_planned_in_its_own_file() {
     let process = process(OTHER, BIAS + SECOND, wrapper());
     for told in [false, true] {
         let plans = plan(&process, told, Redirected::Wrapper);
-        let there = Probed::Wrapper { file: OTHER_PATH.into(), id: None };
+        let there = Probed::Wrapper { file: OTHER_PATH.into(), held: None };
         assert_eq!(probed(&plans), (there, OTHER_OFFSET, &[][..]));
         assert_eq!(plans[0].other_file(), Some(Path::new(OTHER_PATH)));
         assert_eq!(plans[0].site.as_ref().unwrap().class, Class::Emulated);
