@@ -24,7 +24,7 @@ use object::{
 
 use super::unwind::Unwind;
 use crate::{
-    discover::{FileId, PlannedFile},
+    discover::PlannedFile,
     foreign::{Contents, File, Source as _},
 };
 
@@ -141,7 +141,6 @@ pub struct Binary {
     /// The file's own name: `path` may be a link, or lead through `/proc/PID/map_files`.
     name: OsString,
     identity: Option<Identity>,
-    id: Option<FileId>,
     /// What `path` leads to, where that is a descriptor of ours.
     held: Option<Arc<PlannedFile>>,
     segments: Vec<Segment>,
@@ -169,8 +168,7 @@ impl Binary {
         };
         let layout = Layout::read(Contents::of(&file).view(), path)?;
         let name = file_name(file.real_path().as_deref().unwrap_or(path));
-        let id = Some(FileId::from(attributes));
-        Ok(Self { name, id, ..Self::new(Source::File(file), path, Some(identity), layout) })
+        Ok(Self { name, ..Self::new(Source::File(file), path, Some(identity), layout) })
     }
 
     /// Opens a file that is held: it can be planned as long as its plans are there.
@@ -209,7 +207,6 @@ impl Binary {
             path: path.to_owned(),
             name: file_name(path),
             identity,
-            id: None,
             held: None,
             segments,
             dynamic,
@@ -221,11 +218,6 @@ impl Binary {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Which file it is, as it was when it was opened; none of one in memory.
-    pub(super) fn id(&self) -> Option<FileId> {
-        self.id
     }
 
     pub(super) fn identity(&self) -> Option<Identity> {
