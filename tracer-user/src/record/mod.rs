@@ -70,12 +70,12 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     {
         return Err(error.into());
     }
-    let stop = Stop::install()?;
-    // First: the command has the rights and limits that it would have without roctap.
+    // First: the command has the rights and limits, and ignores the signals, as it would without roctap.
     let held = match options.command.as_slice() {
         [] => None,
         command => Some(Held::start(command)?),
     };
+    let stop = Stop::install()?;
     let rights = Recording::begin(options.gpu.wants_shim(), held.is_some());
     raise_descriptor_limit();
     let mut session = Session::open(options)?;
