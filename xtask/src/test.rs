@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::{
     artifacts::{self, Artifacts},
-    imports, kernels,
+    imports, kernels, rocm,
     run::{cargo, output, passed, run, run_and_read},
     setup,
 };
@@ -24,6 +24,10 @@ pub struct Options {
     #[arg(long, value_name = "VERSIONS", num_args = 0..=1, value_delimiter = ',')]
     #[arg(default_missing_value = kernels::DEFAULT, conflicts_with = "unprivileged")]
     kernels: Option<Vec<String>>,
+
+    /// Only the test programs, without roctap, on these releases of ROCm, unpacked beside the system
+    #[arg(long, value_name = "RELEASES", value_delimiter = ',', conflicts_with_all = ["unprivileged", "kernels"])]
+    rocm: Option<Vec<String>>,
 
     /// Of the tests on other kernels, only those whose names contain this
     #[arg(last = true, requires = "kernels")]
@@ -52,6 +56,9 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     }
     if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
         bail!("the tests that trace need root; run as root, or with --unprivileged for the others");
+    }
+    if let Some(releases) = &options.rocm {
+        return rocm::run_on_releases(releases);
     }
     if let Some(versions) = &options.kernels {
         return kernels::run_on_kernels(versions, options.filter.as_deref());

@@ -1,5 +1,6 @@
 //! `cargo xtask rocm`: other releases of ROCm than this machine's, each in a root of its own.
 
+mod programs;
 mod root;
 
 use std::process::Command;
@@ -8,7 +9,8 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::run::{root as workspace, run};
-pub use root::Root;
+pub use programs::run_on_releases;
+use root::Root;
 
 /// Options of `cargo xtask rocm`.
 #[derive(Args)]
