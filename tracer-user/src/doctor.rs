@@ -8,7 +8,7 @@ use crate::{
     inject,
     privileges::{self, Need},
     probe::{self, Method},
-    record::{Prospect, Tier},
+    record::{GpuSource, Prospect},
     shown::{self, line, print},
     trial::{self, Works},
 };
@@ -225,7 +225,7 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
                 findings.line(&Finding::Good, "the shim is in it already", meaning);
             }
             match prospect.why_none() {
-                None => findings.line(&Finding::Good, "GPU times", &Tier::Tables.to_string()),
+                None => findings.line(&Finding::Good, "GPU times", &GpuSource::Tables.to_string()),
                 Some(why) => {
                     findings.line(&Finding::Limited, "few GPU times, seen from outside", why);
                 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod connection;
+mod gpu_source;
 mod options;
 mod pause;
 mod progress;
@@ -15,9 +16,9 @@ mod summary;
 mod target;
 
 pub use command::{HOLD, hold};
-pub use options::{Api, Gpu, Options};
+pub use gpu_source::{Gpu, GpuSource};
+pub use options::{Api, Options};
 pub use prospect::Prospect;
-pub use target::Tier;
 
 use std::{
     process::ExitCode,

@@ -7,6 +7,7 @@ use globset::Glob;
 
 use tracer_records::api;
 
+use super::gpu_source::Gpu;
 use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Method};
 
 /// An API whose calls can be asked for.
@@ -37,32 +38,6 @@ impl Api {
             Self::Hip | Self::HipCompiler => Runtime::Hip,
             Self::Hsa => Runtime::Hsa,
         }
-    }
-}
-
-/// Which GPU times are asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum Gpu {
-    /// The best that each process allows.
-    #[default]
-    Auto,
-    /// From the shim, put into processes that run already; fail if that is impossible.
-    Inject,
-    /// As inject, by the HSA runtime's tables, which is the one way today.
-    Tables,
-    /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
-    Tools,
-    /// Nothing is put into the process: launches and names are seen from outside, and few times; marked
-    /// as partial.
-    Uprobes,
-    /// None are wanted: API calls alone.
-    Off,
-}
-
-impl Gpu {
-    /// Whether processes may get the shim.
-    pub fn wants_shim(self) -> bool {
-        !matches!(self, Self::Uprobes | Self::Off)
     }
 }
 

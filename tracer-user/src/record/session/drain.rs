@@ -7,7 +7,7 @@ use tracer_common::bpf::{
 };
 use zerocopy::FromBytes as _;
 
-use super::{Session, gpu::Failure};
+use super::{Session, give_shim::Failure};
 
 impl Session {
     /// Takes what is there, waiting at most `timeout` for it.

@@ -14,7 +14,8 @@ use crate::{
     clock,
     record::{
         connection::{Account, Connection, NOT_UNDERSTOOD, Over},
-        options::{Gpu, Options},
+        gpu_source::Gpu,
+        options::Options,
         select::Selection,
     },
     shim::{Frame, Memory, MemoryError, Relief, Shim},
