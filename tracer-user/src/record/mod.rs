@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let rights = Recording::begin(options.gpu.wants_shim(), held.is_some());
     raise_descriptor_limit();
     let mut session = Session::open(options)?;
-    rights.attach(session.method());
+    rights.attach(session.placing());
     let command = match held {
         Some(held) => Some(let_go(options, held, &mut session)?),
         None => {
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     // What is read late is lost.
     priority::prefer_this_thread();
-    rights.go_on(session.method());
+    rights.go_on(session.placing());
     record(options, session, command, &stop)
 }
 

@@ -8,7 +8,7 @@ use globset::Glob;
 use tracer_records::api;
 
 use super::gpu_source::Gpu;
-use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Method};
+use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Placing};
 
 /// An API whose calls can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -124,7 +124,7 @@ pub struct Options {
 
     /// How probes are placed, instead of the best way that the kernel has
     #[arg(long, value_enum, hide = true)]
-    pub probes: Option<Method>,
+    pub probes: Option<Placing>,
 
     /// The command to run and its arguments
     #[arg(last = true, value_name = "CMD")]

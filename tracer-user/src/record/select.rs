@@ -20,7 +20,7 @@ use crate::{
         Binary, Followed, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected,
         ReturnProbe, Tables,
     },
-    probe::{Method, Site},
+    probe::{Placing, Site},
 };
 
 /// First operation id for functions that the operation table does not know: those of other
@@ -155,12 +155,12 @@ impl Selection {
     /// # Errors
     ///
     /// When the globs are too large together.
-    pub fn new(options: &Options, shim: bool, method: Method) -> Result<Self, globset::Error> {
+    pub fn new(options: &Options, shim: bool, placing: Placing) -> Result<Self, globset::Error> {
         let include = (!options.include.is_empty())
             .then(|| Patterns::new(options.include.iter().cloned()))
             .transpose()?;
         let few =
-            (method == Method::Single && include.is_none()).then(Patterns::few).transpose()?;
+            (placing == Placing::Single && include.is_none()).then(Patterns::few).transpose()?;
         Ok(Self {
             apis: options.api.clone(),
             include,
@@ -410,7 +410,7 @@ mod tests {
         let line = ["roctap", "--include", "hipMal*", "--include", "hipmalloc", "--exclude"];
         let line = line.into_iter().chain(["hsa_*", "--exclude", "hipMallocHost"]);
         let options = Line::parse_from(line).options;
-        let selection = Selection::new(&options, false, Method::Multi).unwrap();
+        let selection = Selection::new(&options, false, Placing::Multi).unwrap();
         assert!(selection.accepts(Runtime::Hip, "hipMalloc"));
         assert!(!selection.accepts(Runtime::Hip, "hipMallocHost"));
         // Of an API that was not asked for.

@@ -35,7 +35,7 @@ use crate::{
     clock,
     join::Counts,
     outside::Outside,
-    probe::Method,
+    probe::Placing,
     shim::{Relief, Shim},
     shown,
     trace::Writer,
@@ -81,9 +81,9 @@ impl Session {
         let relief = Relief::default();
         let mut probes = Probes::load(options, &relief)?;
         let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
-        let selection = Selection::new(options, shim.is_some(), probes.method())?;
+        let selection = Selection::new(options, shim.is_some(), probes.placing())?;
         let shims = Shims::open(options, shim, &selection, relief)?;
-        let plans = Plans::new(selection, probes.method());
+        let plans = Plans::new(selection, probes.placing());
         probes.follow()?;
         // Last, so that a failure above leaves no file behind.
         let trace = Writer::create(&options.output, &metadata(), options.force)?;
@@ -106,8 +106,8 @@ impl Session {
     }
 
     /// How probes are placed.
-    pub fn method(&self) -> Method {
-        self.probes.method()
+    pub fn placing(&self) -> Placing {
+        self.probes.placing()
     }
 
     /// What the command must find in its environment.

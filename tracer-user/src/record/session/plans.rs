@@ -8,7 +8,7 @@ use super::recorder::Recorder;
 use crate::{
     discover::{FileId, Library, Runtime, Subject},
     plan::{Followed, Process, ProcessMemory},
-    probe::Method,
+    probe::Placing,
     record::{
         select::{Doorbells, Selection},
         target::Planned,
@@ -64,16 +64,16 @@ impl<T> Kept<T> {
 /// Plans, and what they are made by.
 pub struct Plans {
     selection: Selection,
-    method: Method,
+    placing: Placing,
     libraries: Kept<Planned>,
     doorbells: Kept<Doorbells>,
 }
 
 impl Plans {
     /// Nothing is planned yet.
-    pub fn new(selection: Selection, method: Method) -> Self {
+    pub fn new(selection: Selection, placing: Placing) -> Self {
         let (libraries, doorbells) = (Kept(BTreeMap::new()), Kept(BTreeMap::new()));
-        Self { selection, method, libraries, doorbells }
+        Self { selection, placing, libraries, doorbells }
     }
 
     /// Whether any function of the runtime is to be probed.
@@ -135,7 +135,7 @@ impl Plans {
                 "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
             ));
         }
-        if self.method == Method::Single {
+        if self.placing == Placing::Single {
             let count = selected.sites.len();
             recorder.notice(&format!(
                 "{path}: probes are placed and removed one by one here: {count} functions{}; root, who can use tracefs, has them all at once",

@@ -6,7 +6,7 @@ use tracer_common::bpf::{ApiRecord, Loss, phase};
 
 use crate::{
     discover::Subject,
-    probe::{Attachment, Follow, Method, ProbeError, Programs, Reader, Settings, Site},
+    probe::{Attachment, Follow, Placing, ProbeError, Programs, Reader, Settings, Site},
     record::{options::Options, select::Doorbells, target::Planned},
     shim::Relief,
 };
@@ -33,7 +33,7 @@ impl Probes {
                 (false, false) => Follow::Children,
                 (false, true) => Follow::Nobody,
             },
-            method: options.probes,
+            placing: options.probes,
             preallocate: None,
         })?;
         let reader = Reader::with(&programs, relief.looks())?;
@@ -54,8 +54,8 @@ impl Probes {
     }
 
     /// How probes are placed.
-    pub fn method(&self) -> Method {
-        self.programs.method()
+    pub fn placing(&self) -> Placing {
+        self.programs.placing()
     }
 
     /// Reports forks and exec of process `pid` from now on.
@@ -124,9 +124,9 @@ impl Probes {
 
     /// Removes probes; where that takes the kernel long, later and by another process.
     pub fn remove(&mut self, probes: Vec<Attachment>) {
-        match self.method() {
-            Method::Single => self.left.extend(probes),
-            Method::Multi | Method::Event => Attachment::remove_all(probes),
+        match self.placing() {
+            Placing::Single => self.left.extend(probes),
+            Placing::Multi | Placing::Event => Attachment::remove_all(probes),
         }
     }
 
