@@ -9,7 +9,7 @@
 //! A frame in a ring is one word, `len_words | kind << 32`, where `len_words` counts the whole
 //! frame, and then the record.
 
-use crate::{bpf::wire, calls};
+use crate::{bpf::wire, calls, hsa_functions};
 
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
@@ -47,7 +47,7 @@ macro_rules! dispatch_code {
 /// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;
 /// In place of a sequence number, the dispatch site's first argument when the shim begins to record
-/// HSA calls of the tables that the second says ([`crate::calls::tables`]): probes at their functions
+/// HSA calls of the tables that the second says ([`crate::hsa_functions::tables`]): probes at their functions
 /// record nothing from then on.
 pub const SITE_CALLS: u64 = u64::MAX - 1;
 /// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
@@ -114,7 +114,7 @@ pub mod control {
     /// Written by the shim: one more than the highest ring that was ever claimed, before anything is
     /// written to it. `roctap` looks at no others.
     pub const CLAIMED_RINGS: usize = 20;
-    /// Written by the shim: the tables whose calls it records ([`crate::calls::tables`]), once it has
+    /// Written by the shim: the tables whose calls it records ([`crate::hsa_functions::tables`]), once it has
     /// said so through the dispatch site.
     pub const CALLS_TAKEN: usize = 24;
     /// Written by `roctap`: where the correlation ids of this process's calls begin.
@@ -125,7 +125,7 @@ pub mod control {
     /// First of the shim's loss counters, indexed by [`super::Loss`].
     pub const LOSSES: usize = 64;
     /// Written by `roctap`: what the shim is to record of the calls of each of
-    /// [`crate::calls::SLOTS`], see [`crate::calls::Wanted`].
+    /// [`crate::hsa_functions::SLOTS`], see [`crate::calls::Wanted`].
     pub const CALLS: usize = 128;
 }
 
@@ -522,7 +522,7 @@ const _: () = {
     assert!(size_of::<Queue>() == 32);
     assert!(size_of::<Attach>() == 64);
     assert!(control::LOSSES + Loss::COUNT <= control::CALLS);
-    assert!(control::CALLS + calls::SLOT_COUNT <= CONTROL_BYTES / 8);
+    assert!(control::CALLS + hsa_functions::SLOT_COUNT <= CONTROL_BYTES / 8);
     let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;
     assert!(ring_word::GROWN + GROWTHS <= ring_word::OPEN_CALLS);
     assert!(ring_word::OPEN_CALLS + open_words <= RING_HEADER_BYTES / 8);

@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
-use tracer_common::calls::{Call, SLOT_COUNT, SLOTS, Wanted};
+use tracer_common::calls::{Call, Wanted};
+use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tracer_common::calls::{Call, FIRST_ID, LEFT_OUT, SLOTS, Wanted};
+use tracer_common::calls::{Call, FIRST_ID, Wanted};
+use tracer_common::hsa_functions::{LEFT_OUT, SLOTS};
 use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, GROWTHS, Layout, Loss, MAGIC, Queue,

@@ -6,7 +6,8 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tracer_common::{
     activity::Domain,
     bpf::Capture,
-    calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
+    calls::Wanted,
+    hsa_functions::{RENAMED, SLOTS, Slot, slot_of, tables},
 };
 use tracer_records::api;
 

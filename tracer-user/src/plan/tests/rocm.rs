@@ -214,7 +214,7 @@ fn rocm_planning_is_fast() {
 /// The shim's idea of the runtime's tables against the stubs, which know where their entries are.
 #[test]
 fn stubs_use_the_slots_that_the_shim_knows() {
-    use tracer_common::calls::{AMD_EXT, CORE, IMAGE, LEFT_OUT, slot_of};
+    use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, LEFT_OUT, slot_of};
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
     let (binary, functions) = open(&path, Runtime::Hsa);
     let mut pointers = std::collections::BTreeMap::new();

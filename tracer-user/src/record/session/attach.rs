@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use tracer_common::calls::tables;
+use tracer_common::hsa_functions::tables;
 use tracer_records::model;
 
 use super::{Session, injections::Occasion};
