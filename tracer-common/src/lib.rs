@@ -5,6 +5,7 @@
 //!   user space hands to every probe.
 //! * [`shim`]: the shared-memory layout and the records that the injected shim writes.
 //! * [`calls`]: HSA calls that the shim records, and [`hsa_functions`]: of which functions it can.
+//! * [`loss`]: why something was not recorded.
 //! * [`ring`]: the single-producer ring inside that shared memory.
 //! * [`waited`]: how both sides wait for each other.
 //!
@@ -20,6 +21,7 @@ pub mod activity;
 pub mod bpf;
 pub mod calls;
 pub mod hsa_functions;
+pub mod loss;
 pub mod ring;
 pub mod shim;
 pub mod waited;

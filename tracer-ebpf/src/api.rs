@@ -8,10 +8,10 @@ use core::{arch::asm, ffi::c_void};
 use tracer_common::{
     activity::Domain,
     bpf::{
-        ApiRecord, Capture, Cookie, Frame, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
-        phase,
+        ApiRecord, Capture, Cookie, Frame, LinkRecord, MAX_DEPTH, ThreadState, flag, kind, phase,
     },
     calls::FIRST_ID,
+    loss::BpfLoss,
     shim::{SITE_CALLS, SITE_OWN_CODE},
 };
 
@@ -70,7 +70,7 @@ fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
     match unsafe { bpf_probe_read_user((regs.rsp as *const u64).wrapping_add(1).cast()) } {
         Ok(words) => (words, flag::STACK_ARGS),
         Err(_) => {
-            maps::lost(Loss::UNREADABLE);
+            maps::lost(BpfLoss::UNREADABLE);
             ([0; 3], flag::UNREADABLE)
         }
     }
@@ -127,11 +127,11 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
             break;
         }
         depth -= 1;
-        maps::lost(Loss::ABANDONED);
+        maps::lost(BpfLoss::ABANDONED);
     }
     if depth >= MAX_DEPTH {
         thread.skipped += 1;
-        return maps::lost(Loss::NESTING);
+        return maps::lost(BpfLoss::NESTING);
     }
     thread.skipped = 0;
     see_stack(thread, regs.rsp);
@@ -193,7 +193,7 @@ fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
         args: arguments(regs),
         extra,
     };
-    maps::emit(&record, Loss::API_RING_FULL, wake(record.correlation_id));
+    maps::emit(&record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
 }
 
 /// Correlation id and flags of the innermost open call.
@@ -259,7 +259,7 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
         }
         thread.depth = depth as u32;
         depth = depth.wrapping_sub(1);
-        maps::lost(Loss::ABANDONED);
+        maps::lost(BpfLoss::ABANDONED);
     }
     without_entry(cookie, pid_tgid, |capture| {
         if thread.skipped > 0 {
@@ -269,7 +269,7 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
             see_stack(thread, sp);
             open_at_start(capture, regs, pid_tgid, end_ns);
         } else if phase() == phase::ATTACHED {
-            maps::lost(Loss::STATE_NOT_FOUND);
+            maps::lost(BpfLoss::STATE_NOT_FOUND);
         }
     });
 }
@@ -286,7 +286,7 @@ fn out_value(frame: &mut Frame) {
             record.header.flags |= flag::OUT_VALUE;
         }
         Err(_) => {
-            maps::lost(Loss::UNREADABLE);
+            maps::lost(BpfLoss::UNREADABLE);
             record.header.flags |= flag::UNREADABLE;
         }
     }
@@ -323,7 +323,7 @@ fn open_at_start(capture: Capture, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
         args: [0; 6],
         extra: [0; 3],
     };
-    maps::emit(&record, Loss::API_RING_FULL, wake(record.correlation_id));
+    maps::emit(&record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
 }
 
 /// The shim's dispatch site. Its first argument is the sequence number of the enqueued work; the low
@@ -356,7 +356,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         correlation_id,
         time_ns: now(),
     };
-    maps::emit(&record, Loss::LINK_RING_FULL, Wake::No);
+    maps::emit(&record, BpfLoss::LINK_RING_FULL, Wake::No);
     0
 }
 

@@ -10,7 +10,8 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
-use tracer_common::bpf::{Frame, Loss, MAX_DEPTH, NEAR_THREADS, ThreadState, kind};
+use tracer_common::bpf::{Frame, MAX_DEPTH, NEAR_THREADS, ThreadState, kind};
+use tracer_common::loss::BpfLoss;
 
 use crate::{maps, records};
 
@@ -46,7 +47,7 @@ pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
     let empty = EMPTY_THREAD.get(0)?;
     // Another CPU cannot insert the same key: only the thread itself does.
     if THREADS.insert(tid, empty, 0).is_err() {
-        maps::lost(Loss::THREAD_TABLE_FULL);
+        maps::lost(BpfLoss::THREAD_TABLE_FULL);
         return None;
     }
     records::emit_life(kind::CALLER, pid_tgid, None);

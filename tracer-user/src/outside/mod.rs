@@ -21,7 +21,8 @@ use std::{
 
 use tracer_common::{
     bpf::{BatchRecord, PacketRecord, SignalRecord},
-    shim::{Complete, Loss, Symbol, UNKNOWN_CLOCK_ERROR_NS},
+    loss::ShimLoss,
+    shim::{Complete, Symbol, UNKNOWN_CLOCK_ERROR_NS},
 };
 use tracer_records::sink::RecordSink;
 
@@ -283,8 +284,8 @@ impl Outside {
     }
 
     /// Packets that are not in the trace, by cause.
-    pub fn losses(&self) -> [(Loss, u64); 2] {
-        [(Loss::PACKET_PASSED, self.missed), (Loss::PACKET_KIND, self.others)]
+    pub fn losses(&self) -> [(ShimLoss, u64); 2] {
+        [(ShimLoss::PACKET_PASSED, self.missed), (ShimLoss::PACKET_KIND, self.others)]
     }
 }
 

@@ -11,9 +11,10 @@ use libbpf_rs::{
     ProgramAttachType, ProgramMut, btf::Btf, libbpf_sys::BPF_F_NO_PREALLOC,
 };
 use tracer_common::bpf::{
-    ApiRecord, Capture, Config, Cookie, Header, Loss, NEAR_THREADS, Place, PlaceOffsets,
-    ThreadState, flag, follow, phase,
+    ApiRecord, Capture, Config, Cookie, Header, NEAR_THREADS, Place, PlaceOffsets, ThreadState,
+    flag, follow, phase,
 };
+use tracer_common::loss::BpfLoss;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::{ProbeError, means::Means, messages, numbers::Numbers, structures, sys};
@@ -275,14 +276,14 @@ impl Programs {
         }
     }
 
-    /// What the programs could not record so far, by [`Loss`].
+    /// What the programs could not record so far, by [`BpfLoss`].
     ///
     /// # Errors
     ///
     /// When the map cannot be read.
-    pub fn losses(&self) -> Result<[u64; Loss::COUNT], ProbeError> {
+    pub fn losses(&self) -> Result<[u64; BpfLoss::COUNT], ProbeError> {
         let map = self.map("LOSSES");
-        let mut sums = [0; Loss::COUNT];
+        let mut sums = [0; BpfLoss::COUNT];
         for (cause, sum) in sums.iter_mut().enumerate() {
             let values = map
                 .lookup_percpu(&(cause as u32).to_ne_bytes(), MapFlags::ANY)

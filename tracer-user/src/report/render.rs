@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS;
 
-use super::summary::{Api, Failed, Loss, ProcessRow, Row, Summary, Times};
+use super::summary::{Api, Failed, LossRow, ProcessRow, Row, Summary, Times};
 use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
 use tracer_records::model::{Library, Metadata};
@@ -255,7 +255,7 @@ fn barriers(out: &mut String, barriers: &Times) {
 /// The counters that are not zero, and how many others there are.
 fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
     let told = Vec::from_iter(summary.losses.iter().filter(|loss| loss.count > 0));
-    let causes = |losses: &mut dyn Iterator<Item = &Loss>| {
+    let causes = |losses: &mut dyn Iterator<Item = &LossRow>| {
         BTreeSet::from_iter(losses.map(|loss| loss.cause.as_str())).len()
     };
     let all = causes(&mut summary.losses.iter());

@@ -2,7 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use tracer_common::bpf::{ApiRecord, Loss, phase};
+use tracer_common::bpf::{ApiRecord, phase};
+use tracer_common::loss::BpfLoss;
 
 use crate::{
     discover::Subject,
@@ -179,7 +180,7 @@ impl Probes {
     }
 
     /// What the programs could not record, by cause.
-    pub fn losses(&self) -> Result<[u64; Loss::COUNT], ProbeError> {
+    pub fn losses(&self) -> Result<[u64; BpfLoss::COUNT], ProbeError> {
         self.programs.losses()
     }
 }
