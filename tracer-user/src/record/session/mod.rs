@@ -1,9 +1,11 @@
 //! A recording in progress: opened here, then attached, drained, followed and finished.
 //!
-//! * [`processes`]: who is traced, the registry;
-//! * [`probes`] and [`plans`]: what the kernel tells of them, and what is asked of it;
+//! * [`processes`]: who is traced;
+//! * [`probes`]: the loaded BPF programs and their rings;
+//! * [`plans`]: which functions to probe, cached by file;
 //! * [`shims`], and [`crate::outside`]: the sources of GPU work; [`injections`]: shims on their way;
-//! * [`following`] and [`departed`]: what is to be said at the end;
+//! * [`following`]: how late forked children were followed; [`departed`]: what is to be said of processes
+//!   that have ended; both for the end;
 //! * [`recorder`]: what all of this is joined and written by;
 //! * the other modules: what is done with these, step by step.
 
@@ -69,7 +71,7 @@ pub struct Session {
     watch: Option<Watch>,
     /// Processes that were named and could not be attached to.
     failed: usize,
-    /// Nothing new is begun.
+    /// The recording is being finished: no process is attached to any more, and none gets a shim.
     ending: bool,
     pace: Pace,
     descriptors: Descriptors,
