@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use roctap::{
     discover::{Image, Library},
-    plan::{Binary, Plan, Planner, Process, ReturnProbe},
+    plan::{Binary, FunctionPlan, Planner, Process, ReturnProbe},
     probe::Site,
 };
 use tracer_common::bpf::Capture;
@@ -34,7 +34,7 @@ fn matching(
 }
 
 /// The site of a plan, if probing it is possible and cheap.
-fn site(library: &Library, plan: Plan) -> Option<Site> {
+fn site(library: &Library, plan: FunctionPlan) -> Option<Site> {
     let place = plan.site.filter(|site| site.class.is_cheap())?;
     let domain = library.runtime.domain();
     let operation = api::by_name(&plan.symbol).filter(|o| o.domain == domain);

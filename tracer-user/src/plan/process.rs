@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     binary::{Binary, Identity, PlanError, file_name},
-    model::{Slot, Target},
+    model::{OutsideCode, Slot},
 };
 use crate::{
     discover,
@@ -175,7 +175,7 @@ pub(super) enum Leads {
     /// To code of the library itself, at this address of the image.
     Inside(u64),
     /// To other executable memory.
-    Outside(Target),
+    Outside(OutsideCode),
     /// That cannot be told.
     Nowhere(&'static str),
 }
@@ -250,6 +250,6 @@ impl<'a> Loaded<'a> {
         }
         let path = mapping.file.as_ref().map(|file| file.path.clone());
         let file_offset = offset.filter(|_| path.is_some());
-        Leads::Outside(Target { path, file_offset, address })
+        Leads::Outside(OutsideCode { path, file_offset, address })
     }
 }

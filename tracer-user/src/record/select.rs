@@ -18,8 +18,8 @@ use super::{
 use crate::{
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{
-        Binary, Followed, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected,
-        ReturnProbe, Tables,
+        Binary, Followed, FunctionPlan, PlanError, Planner, Probed, ProcessMemory, Reached,
+        Redirected, ReturnProbe, Tables,
     },
     probe::{Placing, Site},
 };
@@ -287,7 +287,7 @@ impl Selection {
         process: Option<&dyn ProcessMemory>,
     ) -> Result<Doorbells, SelectError> {
         let wanted = |name: &str| DOORBELLS.contains(&name) || name == SIGNAL_END;
-        let site = |plan: Plan| {
+        let site = |plan: FunctionPlan| {
             let is_function = match &plan.reached {
                 Reached::Exported | Reached::Implementation { .. } => true,
                 Reached::Redirected { probed, .. } => {
@@ -315,7 +315,7 @@ impl Selection {
         process: Option<&dyn ProcessMemory>,
         redirected: Redirected,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<(Vec<Plan>, Followed), SelectError> {
+    ) -> Result<(Vec<FunctionPlan>, Followed), SelectError> {
         let changed = |cause| SelectError::Changed { path: library.path.clone(), cause };
         if file.id() != library.id {
             return Err(changed(Changed));
@@ -333,7 +333,7 @@ impl Selection {
     fn take(
         &mut self,
         library: &Library,
-        plan: Plan,
+        plan: FunctionPlan,
         selected: &mut Selected,
     ) -> Result<(), SelectError> {
         let names = || plan.names().map(str::to_owned);

@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::super::{
-    Binary, KernelVersion, Note, Plan, Planner, Process, ProcessMemory, Reached, ReturnProbe, Slot,
-    Stop, stub,
+    Binary, FunctionPlan, KernelVersion, Note, Planner, Process, ProcessMemory, Reached,
+    ReturnProbe, Slot, Stop, stub,
 };
 use crate::discover::{Function, Image, Runtime};
 
@@ -88,7 +88,7 @@ struct Counts {
     not_cheap: usize,
 }
 
-fn count(plans: &[Plan]) -> Counts {
+fn count(plans: &[FunctionPlan]) -> Counts {
     let mut counts = Counts::default();
     for plan in plans {
         let names = plan.names().count();
@@ -107,7 +107,7 @@ fn count(plans: &[Plan]) -> Counts {
     counts
 }
 
-fn find<'a>(plans: &'a [Plan], name: &str) -> &'a Plan {
+fn find<'a>(plans: &'a [FunctionPlan], name: &str) -> &'a FunctionPlan {
     plans.iter().find(|plan| plan.names().any(|n| n == name)).unwrap()
 }
 
@@ -165,7 +165,7 @@ fn rocm_hsa_tables_before_initialisation() {
     let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
     let (followed, left): (Vec<_>, Vec<_>) =
         plans.iter().partition(|p| matches!(p.reached, Reached::Implementation { .. }));
-    let names = |plans: &[&Plan]| plans.iter().map(|p| p.names().count()).sum::<usize>();
+    let names = |plans: &[&FunctionPlan]| plans.iter().map(|p| p.names().count()).sum::<usize>();
     assert_eq!((names(&followed), names(&left)), (203, 21));
     for plan in left {
         assert!(plan.symbol.starts_with("hsa_ext_") || plan.symbol.contains("image"), "{plan:?}");
