@@ -60,7 +60,7 @@ pub const ATTACH_FUNCTION: &str = "roctap_attach";
 pub const ATTACH_AGAIN_FUNCTION: &str = "roctap_attach_again";
 /// What the shim's own thread is called.
 pub const THREAD_NAME: &core::ffi::CStr = c"roctap-shim";
-/// The exported 64-bit word that holds one of [`life`].
+/// The exported 64-bit word that holds one of [`shim_status`].
 pub const LIFE_WORD: &str = "ROCTAP_SHIM_LIFE";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
@@ -73,7 +73,7 @@ pub const RING_HEADER_BYTES: usize = 4096;
 pub const GROWTHS: usize = 8;
 
 /// What has become of a shim in its process: values of [`LIFE_WORD`].
-pub mod life {
+pub mod shim_status {
     /// Nothing was asked of it yet.
     pub const NEW: u64 = 0;
     /// Its own thread is there, which [`super::ATTACH_AGAIN_FUNCTION`] needs.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
-    HEARTBEAT_TIMEOUT_NS, Queue, SITE_CALLS, Symbol, control, kind, life, state,
+    HEARTBEAT_TIMEOUT_NS, Queue, SITE_CALLS, Symbol, control, kind, shim_status, state,
 };
 use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
@@ -224,7 +224,7 @@ impl Sink for Recorder {
 
     fn called(&self) {
         // roctap reads it from outside, which pairs with nothing; what it says was done before.
-        exports::ROCTAP_SHIM_LIFE.store(life::WORKING, Ordering::Release);
+        exports::ROCTAP_SHIM_LIFE.store(shim_status::WORKING, Ordering::Release);
         if let Some(called) = self.called.get() {
             called();
         }
@@ -234,11 +234,11 @@ impl Sink for Recorder {
         self.current.leave();
         // Thunks jump again: what they call, not jump to, would be taken for calls of the shim.
         tracer_hooks::calls::end();
-        let life = match runtime {
-            AtFork::Open => life::FORKED_OPEN,
-            AtFork::Closed => life::FORKED,
+        let status = match runtime {
+            AtFork::Open => shim_status::FORKED_OPEN,
+            AtFork::Closed => shim_status::FORKED,
         };
-        exports::ROCTAP_SHIM_LIFE.store(life, Ordering::Release);
+        exports::ROCTAP_SHIM_LIFE.store(status, Ordering::Release);
     }
 
     fn reserve(&self, now_ns: u64) -> Option<u64> {

@@ -14,8 +14,8 @@ use crate::{
     calibrate::{self, Cost},
     discover::{self, FileId, Image, Library, Runtime, Subject},
     plan::{
-        Binary, Class, FunctionPlan, Planner, Probed, Process, ProcessMemory, Reached, Redirected,
-        ReturnProbe, Tables,
+        Binary, Class, FunctionPlan, LiveProcess, Planner, Probed, ProcessMemory, Reached,
+        Redirected, ReturnProbe, Tables,
     },
     privileges,
     shown::{self, clean},
@@ -137,7 +137,7 @@ fn plan_process(
     if libraries.is_empty() {
         bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
     }
-    let process = Process::open(pid)?;
+    let process = LiveProcess::open(pid)?;
     libraries.iter().map(|library| plan(library, Some(&process), redirected)).collect()
 }
 

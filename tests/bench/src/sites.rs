@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use roctap::{
     discover::{Image, Library},
-    plan::{Binary, FunctionPlan, Planner, Process, ReturnProbe},
+    plan::{Binary, FunctionPlan, LiveProcess, Planner, ReturnProbe},
     probe::Site,
 };
 use tracer_common::bpf::Capture;
@@ -28,7 +28,7 @@ fn matching(
 ) -> anyhow::Result<Vec<Site>> {
     let functions = Image::open(&library.open_path)?.functions(wanted)?;
     let binary = Binary::open(&library.open_path)?;
-    let process = Process::open(pid)?;
+    let process = LiveProcess::open(pid)?;
     let plans = Planner::for_running_kernel().plan_library(&binary, &functions, Some(&process));
     Ok(plans.into_iter().filter_map(|plan| site(library, plan)).collect())
 }

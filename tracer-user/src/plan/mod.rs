@@ -62,7 +62,7 @@ pub use model::{
     FunctionPlan, NoWrapper, NotMoved, Note, OutsideCode, Probed, Reached, ReturnProbe, Site, Slot,
     Stop,
 };
-pub use process::{MappedFile, Mapping, Process, ProcessMemory};
+pub use process::{LiveProcess, MappedFile, Mapping, ProcessMemory};
 pub use tables::{Followed, Redirected, Tables};
 
 use std::{

@@ -172,7 +172,12 @@ impl Target {
     }
 
     /// Remembers a probed library.
-    pub fn add_library(&mut self, id: FileId, library: model::Library, attachment: Attachment) {
+    pub fn add_library(
+        &mut self,
+        id: FileId,
+        library: model::ProbedLibrary,
+        attachment: Attachment,
+    ) {
         self.info.libraries.retain(|known| known.path != library.path);
         self.info.libraries.push(library);
         self.attached.insert(id, attachment);

@@ -8,7 +8,7 @@ use tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS;
 use super::summary::{Api, Failed, LossRow, ProcessRow, Row, Summary, Times};
 use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
-use tracer_records::model::{Library, Metadata};
+use tracer_records::model::{Metadata, ProbedLibrary};
 
 /// The whole report, names shortened so that lines have at most `width` characters.
 pub fn tables(summary: &Summary, width: Option<usize>) -> String {
@@ -87,7 +87,7 @@ fn process(
             0 => String::new(),
             some => format!(", {some} of them at entry only"),
         };
-        let Library { path, probed, .. } = library;
+        let ProbedLibrary { path, probed, .. } = library;
         line!(out, "           {path}{version}: {probed} functions{entry_only}");
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::super::{
-    Binary, FunctionPlan, KernelVersion, Note, Planner, Process, ProcessMemory, Reached,
+    Binary, FunctionPlan, KernelVersion, LiveProcess, Note, Planner, ProcessMemory, Reached,
     ReturnProbe, Slot, Stop, stub,
 };
 use crate::discover::{Function, Image, Runtime};
@@ -137,7 +137,7 @@ fn rocm_hsa_sites() {
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
     let (binary, functions) = open(&path, Runtime::Hsa);
     let Some(waiting) = Waiting::initialised() else { return };
-    let process = Process::open(waiting.0.id()).unwrap();
+    let process = LiveProcess::open(waiting.0.id()).unwrap();
     let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
     let expected =
         Counts { cheap_at_entry: 209, cheap_after_moving: 7, argument_lost: 2, not_cheap: 6 };
@@ -161,7 +161,7 @@ fn rocm_hsa_tables_before_initialisation() {
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
     let (binary, functions) = open(&path, Runtime::Hsa);
     let waiting = Waiting::with(&path);
-    let process = Process::open(waiting.0.id()).unwrap();
+    let process = LiveProcess::open(waiting.0.id()).unwrap();
     let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
     let (followed, left): (Vec<_>, Vec<_>) =
         plans.iter().partition(|p| matches!(p.reached, Reached::Implementation { .. }));
@@ -172,7 +172,7 @@ fn rocm_hsa_tables_before_initialisation() {
         assert!(matches!(plan.reached, Reached::Stub { .. }) && !plan.is_cheap());
     }
     // The file tells as much as a process that has loaded it, and one that has not tells nothing.
-    let own = Process::open(std::process::id()).unwrap();
+    let own = LiveProcess::open(std::process::id()).unwrap();
     for process in [None, Some(&own as &dyn ProcessMemory)] {
         let from_file = Planner::new(KERNEL).plan_library(&binary, &functions, process);
         assert_eq!(from_file.len(), plans.len());
@@ -192,7 +192,7 @@ fn rocm_planning_is_fast() {
         return;
     };
     let waiting = Waiting::with(&hsa);
-    let process = Process::open(waiting.0.id()).unwrap();
+    let process = LiveProcess::open(waiting.0.id()).unwrap();
     let begin = Instant::now();
     for (path, runtime) in [(&hip, Runtime::Hip), (&hsa, Runtime::Hsa)] {
         let image = Image::open(path).unwrap();

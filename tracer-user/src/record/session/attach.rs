@@ -216,7 +216,7 @@ impl Session {
         let placed = placed.with_context(|| planned.path.display().to_string());
         let attachment = placed.inspect_err(|_| target.refuse(id))?;
         let entry_only = planned.sites.iter().filter(|s| s.capture.entry_only != 0).count();
-        let shown = model::Library {
+        let shown = model::ProbedLibrary {
             path: shown::path(&planned.path),
             version: planned.version.clone(),
             probed: planned.sites.len() as u32,

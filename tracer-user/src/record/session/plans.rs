@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::recorder::Recorder;
 use crate::{
     discover::{FileId, Library, Runtime, Subject},
-    plan::{Followed, Process, ProcessMemory},
+    plan::{Followed, LiveProcess, ProcessMemory},
     probe::Placing,
     record::{
         select::{Doorbells, Selection},
@@ -54,7 +54,7 @@ impl<T> Kept<T> {
     ) -> anyhow::Result<Option<Arc<T>>> {
         let Some(known) = self.0.get(&id) else { return Ok(None) };
         subject.by_number(|pid| {
-            let process = Process::open(pid).ok();
+            let process = LiveProcess::open(pid).ok();
             let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
             Ok(known.iter().find(|plan| followed(plan).holds_in(process)).cloned())
         })
@@ -113,7 +113,7 @@ impl Plans {
     ) -> anyhow::Result<Planned> {
         let selection = &mut self.selection;
         let planned = subject.by_number(|pid| -> anyhow::Result<_> {
-            let process = Process::open(pid).ok();
+            let process = LiveProcess::open(pid).ok();
             let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
             let file = library.open()?;
             let selected = selection.choose(library, &file, process)?;
@@ -167,7 +167,7 @@ impl Plans {
             return Ok(found);
         }
         let found = subject.by_number(|pid| -> anyhow::Result<_> {
-            let process = Process::open(pid).ok();
+            let process = LiveProcess::open(pid).ok();
             let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
             let file = library.open()?;
             Ok(self.selection.doorbells(library, file, process)?)
