@@ -224,7 +224,7 @@ pub const MAX_DEPTH: usize = 16;
 
 wire! {
     /// An open call, in the BPF thread table.
-    pub struct Frame {
+    pub struct OpenCall {
         /// Stack pointer at entry: where the return address is.
         pub sp: u64,
         /// As [`Capture::out_arg`].
@@ -245,15 +245,15 @@ wire! {
         pub tid: u32,
         /// Zero.
         pub reserved: u32,
-        /// How many of `frames` are in use.
+        /// How many of `open` are in use.
         pub depth: u32,
-        /// Open calls beyond `frames`, which are not kept.
+        /// Open calls beyond `open`, which are not kept.
         pub skipped: u32,
         /// Highest stack pointer that a probe of this thread saw since all probes are attached. A
         /// return from above it is that of a call around all since: one that was open at the start.
         pub highest_sp: u64,
         /// The calls, outermost first.
-        pub frames: [Frame; MAX_DEPTH],
+        pub open: [OpenCall; MAX_DEPTH],
     }
 }
 
@@ -312,7 +312,7 @@ pub const MAX_PACKETS: u64 = 32;
 
 const _: () = {
     assert!(size_of::<Header>() == 16);
-    assert!(size_of::<Frame>() == 144);
+    assert!(size_of::<OpenCall>() == 144);
     assert!(size_of::<ThreadState>() == 24 + MAX_DEPTH * 144);
     assert!(size_of::<Config>() == 72);
     assert!(size_of::<Place>() == 16);

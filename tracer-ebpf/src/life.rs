@@ -80,10 +80,10 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let mut steps = threads::Steps::new();
     while steps.next()
         && at < thread.depth as usize
-        && let Some(frame) = threads::frame(thread, at)
+        && let Some(open) = threads::open_call(thread, at)
     {
-        frame.record.header.flags |= flag::OPEN_AT_END;
-        submit(&mut frame.record, 0, 0);
+        open.record.header.flags |= flag::OPEN_AT_END;
+        submit(&mut open.record, 0, 0);
         at += 1;
     }
     forget_thread(pid_tgid as u32);

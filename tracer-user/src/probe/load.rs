@@ -346,7 +346,7 @@ fn size(map: &mut OpenMapMut<'_>, cpus: u32, preallocate: bool) -> libbpf_rs::Re
 
 /// The open calls of a thread but for those that the shim makes.
 fn open_in(thread: &ThreadState) -> impl Iterator<Item = ApiRecord> {
-    let records = thread.frames.iter().take(thread.depth as usize).map(|frame| frame.record);
+    let records = thread.open.iter().take(thread.depth as usize).map(|open| open.record);
     let own = records.filter(|record| record.header.flags & flag::SHIM == 0);
     own.map(|record| ApiRecord {
         header: Header { flags: record.header.flags | flag::OPEN_AT_END, ..record.header },
