@@ -21,9 +21,9 @@ pub mod kind {
     pub const API: u16 = 1;
     /// A [`LinkRecord`](super::LinkRecord).
     pub const LINK: u16 = 2;
-    /// A [`LifeRecord`](super::LifeRecord): a traced process forked.
+    /// A [`ProcessRecord`](super::ProcessRecord): a traced process forked.
     pub const FORK: u16 = 3;
-    /// A [`LifeRecord`](super::LifeRecord): a traced process executed another program.
+    /// A [`ProcessRecord`](super::ProcessRecord): a traced process executed another program.
     pub const EXEC: u16 = 4;
     /// A [`PacketRecord`](super::PacketRecord): a packet that a doorbell announced.
     pub const PACKET: u16 = 5;
@@ -31,7 +31,7 @@ pub mod kind {
     pub const SIGNAL: u16 = 6;
     /// A [`BatchRecord`](super::BatchRecord): packets that a doorbell announced with another one.
     pub const BATCH: u16 = 7;
-    /// A [`LifeRecord`](super::LifeRecord): a thread made its first call.
+    /// A [`ProcessRecord`](super::ProcessRecord): a thread made its first call.
     pub const CALLER: u16 = 8;
 }
 
@@ -40,7 +40,7 @@ pub const fn record_bytes(kind: u16) -> Option<usize> {
     Some(match kind {
         kind::API => size_of::<ApiRecord>(),
         kind::LINK => size_of::<LinkRecord>(),
-        kind::FORK | kind::EXEC | kind::CALLER => size_of::<LifeRecord>(),
+        kind::FORK | kind::EXEC | kind::CALLER => size_of::<ProcessRecord>(),
         kind::PACKET => size_of::<PacketRecord>(),
         kind::SIGNAL => size_of::<SignalRecord>(),
         kind::BATCH => size_of::<BatchRecord>(),
@@ -185,7 +185,7 @@ wire! {
 
 wire! {
     /// A traced process changed.
-    pub struct LifeRecord {
+    pub struct ProcessRecord {
         /// Kind [`kind::FORK`], [`kind::EXEC`] or [`kind::CALLER`].
         pub header: Header,
         /// When, ns of CLOCK_BOOTTIME.
@@ -318,7 +318,7 @@ const _: () = {
     assert!(size_of::<Place>() == 16);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
-    assert!(size_of::<LifeRecord>() == 32);
+    assert!(size_of::<ProcessRecord>() == 32);
     assert!(size_of::<PacketRecord>() == 136);
     assert!(size_of::<SignalRecord>() == 48);
     assert!(size_of::<BatchRecord>() == 56 + 64 * 64);

@@ -1,7 +1,7 @@
 //! How each kind of record is made and put into a ring.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_boot_ns;
-use tracer_common::bpf::{ApiRecord, Header, LifeRecord, flag};
+use tracer_common::bpf::{ApiRecord, Header, ProcessRecord, flag};
 use tracer_common::loss::BpfLoss;
 
 use crate::maps::{self, Wake};
@@ -56,7 +56,7 @@ pub enum Memory {
 /// Records something in the life of a process.
 #[inline(always)]
 pub fn emit_life(kind: u16, pid_tgid: u64, child: Option<Child>) {
-    let record = LifeRecord {
+    let record = ProcessRecord {
         header: header(kind, 0, 0, pid_tgid),
         time_ns: now(),
         child_pid: child.map_or(0, |child| child.pid),

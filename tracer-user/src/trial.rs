@@ -99,7 +99,7 @@ fn calls(mut bytes: &[u8]) -> Vec<ApiRecord> {
             bytes = rest;
         } else {
             // A thread's first call.
-            bytes = bytes.get(size_of::<tracer_common::bpf::LifeRecord>()..).unwrap_or_default();
+            bytes = bytes.get(size_of::<tracer_common::bpf::ProcessRecord>()..).unwrap_or_default();
         }
     }
     calls

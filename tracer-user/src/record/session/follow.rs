@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracer_common::bpf::{LifeRecord, kind};
+use tracer_common::bpf::{ProcessRecord, kind};
 use tracer_records::model::Process;
 
 use super::{
@@ -28,7 +28,7 @@ const SCAN_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
     /// A fork or an exec of a traced process.
-    pub(super) fn life(&mut self, life: &LifeRecord) -> anyhow::Result<()> {
+    pub(super) fn life(&mut self, life: &ProcessRecord) -> anyhow::Result<()> {
         match life.header.kind {
             kind::FORK if self.following.wanted && !self.ending => self.follow_child(life),
             kind::EXEC => self.executed(life.header.pid, life.time_ns),
@@ -77,7 +77,7 @@ impl Session {
     }
 
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
-    fn follow_child(&mut self, born: &LifeRecord) -> anyhow::Result<()> {
+    fn follow_child(&mut self, born: &ProcessRecord) -> anyhow::Result<()> {
         let child = born.child_pid;
         // Whoever started later has the number of a child that has ended.
         let subject = Subject::open(child).ok().filter(|child| child.was_there_at(born.time_ns));
