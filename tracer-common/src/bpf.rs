@@ -21,9 +21,9 @@ pub mod kind {
     pub const API: u16 = 1;
     /// A [`LinkRecord`](super::LinkRecord).
     pub const LINK: u16 = 2;
-    /// A [`LifeRecord`](super::LifeRecord): a traced process forked.
+    /// A [`ProcessRecord`](super::ProcessRecord): a traced process forked.
     pub const FORK: u16 = 3;
-    /// A [`LifeRecord`](super::LifeRecord): a traced process executed another program.
+    /// A [`ProcessRecord`](super::ProcessRecord): a traced process executed another program.
     pub const EXEC: u16 = 4;
     /// A [`PacketRecord`](super::PacketRecord): a packet that a doorbell announced.
     pub const PACKET: u16 = 5;
@@ -31,7 +31,7 @@ pub mod kind {
     pub const SIGNAL: u16 = 6;
     /// A [`BatchRecord`](super::BatchRecord): packets that a doorbell announced with another one.
     pub const BATCH: u16 = 7;
-    /// A [`LifeRecord`](super::LifeRecord): a thread made its first call.
+    /// A [`ProcessRecord`](super::ProcessRecord): a thread made its first call.
     pub const CALLER: u16 = 8;
 }
 
@@ -40,7 +40,7 @@ pub const fn record_bytes(kind: u16) -> Option<usize> {
     Some(match kind {
         kind::API => size_of::<ApiRecord>(),
         kind::LINK => size_of::<LinkRecord>(),
-        kind::FORK | kind::EXEC | kind::CALLER => size_of::<LifeRecord>(),
+        kind::FORK | kind::EXEC | kind::CALLER => size_of::<ProcessRecord>(),
         kind::PACKET => size_of::<PacketRecord>(),
         kind::SIGNAL => size_of::<SignalRecord>(),
         kind::BATCH => size_of::<BatchRecord>(),
@@ -185,7 +185,7 @@ wire! {
 
 wire! {
     /// A traced process changed.
-    pub struct LifeRecord {
+    pub struct ProcessRecord {
         /// Kind [`kind::FORK`], [`kind::EXEC`] or [`kind::CALLER`].
         pub header: Header,
         /// When, ns of CLOCK_BOOTTIME.
@@ -224,7 +224,7 @@ pub const MAX_DEPTH: usize = 16;
 
 wire! {
     /// An open call, in the BPF thread table.
-    pub struct Frame {
+    pub struct OpenCall {
         /// Stack pointer at entry: where the return address is.
         pub sp: u64,
         /// As [`Capture::out_arg`].
@@ -245,15 +245,15 @@ wire! {
         pub tid: u32,
         /// Zero.
         pub reserved: u32,
-        /// How many of `frames` are in use.
+        /// How many of `open` are in use.
         pub depth: u32,
-        /// Open calls beyond `frames`, which are not kept.
+        /// Open calls beyond `open`, which are not kept.
         pub skipped: u32,
         /// Highest stack pointer that a probe of this thread saw since all probes are attached. A
         /// return from above it is that of a call around all since: one that was open at the start.
         pub highest_sp: u64,
         /// The calls, outermost first.
-        pub frames: [Frame; MAX_DEPTH],
+        pub open: [OpenCall; MAX_DEPTH],
     }
 }
 
@@ -312,82 +312,17 @@ pub const MAX_PACKETS: u64 = 32;
 
 const _: () = {
     assert!(size_of::<Header>() == 16);
-    assert!(size_of::<Frame>() == 144);
+    assert!(size_of::<OpenCall>() == 144);
     assert!(size_of::<ThreadState>() == 24 + MAX_DEPTH * 144);
     assert!(size_of::<Config>() == 72);
     assert!(size_of::<Place>() == 16);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
-    assert!(size_of::<LifeRecord>() == 32);
+    assert!(size_of::<ProcessRecord>() == 32);
     assert!(size_of::<PacketRecord>() == 136);
     assert!(size_of::<SignalRecord>() == 48);
     assert!(size_of::<BatchRecord>() == 56 + 64 * 64);
 };
-
-/// Why the BPF programs could not record something: index into the per-CPU loss counters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(transparent)]
-pub struct Loss(pub u32);
-
-impl Loss {
-    /// The CPU's ring buffer was full when a call returned.
-    pub const API_RING_FULL: Self = Self(0);
-    /// The CPU's ring buffer was full when the shim enqueued work.
-    pub const LINK_RING_FULL: Self = Self(1);
-    /// More calls nested in one thread than are kept.
-    pub const NESTING: Self = Self(2);
-    /// A call returned whose entry was not seen.
-    pub const STATE_NOT_FOUND: Self = Self(3);
-    /// The state of one more thread could not be stored; its calls are recorded at their return.
-    pub const THREAD_TABLE_FULL: Self = Self(4);
-    /// An argument's memory could not be read; the call itself is recorded.
-    pub const UNREADABLE: Self = Self(5);
-    /// A call was left by `longjmp` or thread exit, without a return.
-    pub const ABANDONED: Self = Self(6);
-    /// The ring buffer, or the table of processes, was full when a process forked or executed.
-    pub const LIFE_RING_FULL: Self = Self(7);
-    /// The CPU's ring buffer was full when a doorbell announced a packet, or a signal was destroyed.
-    pub const PACKET_RING_FULL: Self = Self(8);
-    /// Packets behind one doorbell beyond [`MAX_PACKETS`].
-    pub const PACKET_MISSED: Self = Self(9);
-    /// A probed function was called that the table of places does not have.
-    pub const UNKNOWN_PLACE: Self = Self(10);
-    /// How many causes there are.
-    pub const COUNT: usize = 11;
-
-    /// All causes, in order.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::API_RING_FULL,
-        Self::LINK_RING_FULL,
-        Self::NESTING,
-        Self::STATE_NOT_FOUND,
-        Self::THREAD_TABLE_FULL,
-        Self::UNREADABLE,
-        Self::ABANDONED,
-        Self::LIFE_RING_FULL,
-        Self::PACKET_RING_FULL,
-        Self::PACKET_MISSED,
-        Self::UNKNOWN_PLACE,
-    ];
-
-    /// What was lost and why, for people.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            Self::API_RING_FULL => "API calls: ring buffer full",
-            Self::LINK_RING_FULL => "dispatch links: ring buffer full",
-            Self::NESTING => "API calls: nested too deep",
-            Self::STATE_NOT_FOUND => "API calls: returned, but the entry was not seen",
-            Self::THREAD_TABLE_FULL => "API calls: recorded without begin, thread table full",
-            Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
-            Self::ABANDONED => "API calls: left without a return",
-            Self::LIFE_RING_FULL => "process events: ring buffer or table full",
-            Self::PACKET_RING_FULL => "GPU packets and signals, from outside: ring buffer full",
-            Self::PACKET_MISSED => "GPU packets, from outside: too many behind one doorbell",
-            Self::UNKNOWN_PLACE => "API calls: of which function could not be told",
-            _ => "unknown cause",
-        }
-    }
-}
 
 /// What a link tells the program that it runs, by its cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -436,7 +371,7 @@ pub struct Capture {
     /// The shim calls the function for itself: such calls are not recorded.
     pub shim_calls: u8,
     /// The shim records the function's calls where it records those of this table, one of
-    /// [`crate::calls::tables`]; 0 for none.
+    /// [`crate::hsa_functions::tables`]; 0 for none.
     pub by_shim: u8,
 }
 

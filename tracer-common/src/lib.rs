@@ -4,7 +4,8 @@
 //! * [`bpf`]: the records that the BPF programs write into their ring buffers, and the cookie that
 //!   user space hands to every probe.
 //! * [`shim`]: the shared-memory layout and the records that the injected shim writes.
-//! * [`calls`]: HSA calls that the shim records.
+//! * [`calls`]: HSA calls that the shim records, and [`hsa_functions`]: of which functions it can.
+//! * [`loss`]: why something was not recorded.
 //! * [`ring`]: the single-producer ring inside that shared memory.
 //! * [`waited`]: how both sides wait for each other.
 //!
@@ -19,6 +20,8 @@
 pub mod activity;
 pub mod bpf;
 pub mod calls;
+pub mod hsa_functions;
+pub mod loss;
 pub mod ring;
 pub mod shim;
 pub mod waited;

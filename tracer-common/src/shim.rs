@@ -9,7 +9,7 @@
 //! A frame in a ring is one word, `len_words | kind << 32`, where `len_words` counts the whole
 //! frame, and then the record.
 
-use crate::{bpf::wire, calls};
+use crate::{bpf::wire, calls, hsa_functions, loss::ShimLoss};
 
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
@@ -47,7 +47,7 @@ macro_rules! dispatch_code {
 /// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;
 /// In place of a sequence number, the dispatch site's first argument when the shim begins to record
-/// HSA calls of the tables that the second says ([`crate::calls::tables`]): probes at their functions
+/// HSA calls of the tables that the second says ([`crate::hsa_functions::tables`]): probes at their functions
 /// record nothing from then on.
 pub const SITE_CALLS: u64 = u64::MAX - 1;
 /// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
@@ -60,7 +60,7 @@ pub const ATTACH_FUNCTION: &str = "roctap_attach";
 pub const ATTACH_AGAIN_FUNCTION: &str = "roctap_attach_again";
 /// What the shim's own thread is called.
 pub const THREAD_NAME: &core::ffi::CStr = c"roctap-shim";
-/// The exported 64-bit word that holds one of [`life`].
+/// The exported 64-bit word that holds one of [`shim_status`].
 pub const LIFE_WORD: &str = "ROCTAP_SHIM_LIFE";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
@@ -73,7 +73,7 @@ pub const RING_HEADER_BYTES: usize = 4096;
 pub const GROWTHS: usize = 8;
 
 /// What has become of a shim in its process: values of [`LIFE_WORD`].
-pub mod life {
+pub mod shim_status {
     /// Nothing was asked of it yet.
     pub const NEW: u64 = 0;
     /// Its own thread is there, which [`super::ATTACH_AGAIN_FUNCTION`] needs.
@@ -114,7 +114,7 @@ pub mod control {
     /// Written by the shim: one more than the highest ring that was ever claimed, before anything is
     /// written to it. `roctap` looks at no others.
     pub const CLAIMED_RINGS: usize = 20;
-    /// Written by the shim: the tables whose calls it records ([`crate::calls::tables`]), once it has
+    /// Written by the shim: the tables whose calls it records ([`crate::hsa_functions::tables`]), once it has
     /// said so through the dispatch site.
     pub const CALLS_TAKEN: usize = 24;
     /// Written by `roctap`: where the correlation ids of this process's calls begin.
@@ -122,10 +122,10 @@ pub mod control {
     /// Written by `roctap`: the only process that may claim the memory, as it sees itself; 0: whichever
     /// comes first.
     pub const ONLY_PID: usize = 32;
-    /// First of the shim's loss counters, indexed by [`super::Loss`].
+    /// First of the shim's loss counters, indexed by [`crate::loss::ShimLoss`].
     pub const LOSSES: usize = 64;
     /// Written by `roctap`: what the shim is to record of the calls of each of
-    /// [`crate::calls::SLOTS`], see [`crate::calls::Wanted`].
+    /// [`crate::hsa_functions::SLOTS`], see [`crate::calls::Wanted`].
     pub const CALLS: usize = 128;
 }
 
@@ -200,88 +200,6 @@ pub const HEARTBEAT_SUSPECT_NS: u64 = 500_000_000;
 pub const RUNTIME_CLOCK_ERROR_NS: u64 = 500;
 /// Value of [`control::CLOCK_ERROR_NS`]: there are times, and by how much they are off is not known.
 pub const UNKNOWN_CLOCK_ERROR_NS: u64 = u64::MAX;
-
-/// Why the shim could not record something: index after [`control::LOSSES`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(transparent)]
-pub struct Loss(pub u32);
-
-impl Loss {
-    /// A thread found no free ring: records lost.
-    pub const NO_RING: Self = Self(0);
-    /// A dispatch went out without a signal of ours: the pool was empty.
-    pub const SIGNAL_POOL: Self = Self(1);
-    /// Work was still running when the shim had to stop looking.
-    pub const UNFINISHED: Self = Self(2);
-    /// A completed operation had no valid times.
-    pub const NO_TIMES: Self = Self(3);
-    /// Packets that were gone before they could be instrumented.
-    pub const PACKET_PASSED: Self = Self(4);
-    /// Packets of a kind that is not recorded (vendor-specific, agent dispatch).
-    pub const PACKET_KIND: Self = Self(5);
-    /// An operation was not recorded: the enqueueing thread's ring was full.
-    pub const OPERATION_RING_FULL: Self = Self(6);
-    /// An operation's times were not recorded: the ring of the thread that saw its end was full.
-    pub const COMPLETION_RING_FULL: Self = Self(7);
-    /// Packets that were in a queue, or reserved, before the first doorbell that was seen of it.
-    pub const BEFORE_ATTACH: Self = Self(8);
-    /// A call was not recorded: the calling thread's ring was full.
-    pub const CALL_RING_FULL: Self = Self(9);
-    /// A call was left by `longjmp`.
-    pub const CALL_ABANDONED: Self = Self(10);
-    /// A call was made by a signal handler that interrupted the recording of another.
-    pub const CALL_IN_SIGNAL: Self = Self(11);
-    /// Doorbells of queues, and copies, that are left alone: a thread never came back from where it had
-    /// the lock, or there are more queues than are looked after.
-    pub const LEFT_ALONE: Self = Self(12);
-    /// Kernel names, agents and queues that the process had no memory for.
-    pub const NO_MEMORY: Self = Self(13);
-    /// How many causes there are.
-    pub const COUNT: usize = 14;
-
-    /// All causes, in order.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::NO_RING,
-        Self::SIGNAL_POOL,
-        Self::UNFINISHED,
-        Self::NO_TIMES,
-        Self::PACKET_PASSED,
-        Self::PACKET_KIND,
-        Self::OPERATION_RING_FULL,
-        Self::COMPLETION_RING_FULL,
-        Self::BEFORE_ATTACH,
-        Self::CALL_RING_FULL,
-        Self::CALL_ABANDONED,
-        Self::CALL_IN_SIGNAL,
-        Self::LEFT_ALONE,
-        Self::NO_MEMORY,
-    ];
-
-    /// What was lost and why, for people.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            Self::NO_RING => "shim records: no ring left for one more thread",
-            Self::SIGNAL_POOL => "GPU operations: signal pool empty",
-            Self::UNFINISHED => "GPU operations: not finished when recording ended",
-            Self::NO_TIMES => "GPU operations: completed without valid times",
-            Self::PACKET_PASSED => "GPU operations: consumed before they could be instrumented",
-            Self::PACKET_KIND => "GPU operations: packet kind not recorded",
-            Self::OPERATION_RING_FULL => "GPU operations: the enqueueing thread's ring full",
-            Self::COMPLETION_RING_FULL => "GPU operations: times lost, the shim's own ring full",
-            Self::BEFORE_ATTACH => "GPU operations: enqueued before recording began on their queue",
-            Self::CALL_RING_FULL => "HSA calls: the calling thread's ring full",
-            Self::CALL_ABANDONED => "HSA calls: left without a return",
-            Self::CALL_IN_SIGNAL => "HSA calls: by a signal handler while another was recorded",
-            Self::NO_MEMORY => {
-                "shim records: the process had no memory for kernel names and the like"
-            }
-            Self::LEFT_ALONE => {
-                "GPU operations: left alone, as a thread never came back from a hook"
-            }
-            _ => "unknown cause",
-        }
-    }
-}
 
 /// Sizes of one shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -521,8 +439,8 @@ const _: () = {
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
     assert!(size_of::<Attach>() == 64);
-    assert!(control::LOSSES + Loss::COUNT <= control::CALLS);
-    assert!(control::CALLS + calls::SLOT_COUNT <= CONTROL_BYTES / 8);
+    assert!(control::LOSSES + ShimLoss::COUNT <= control::CALLS);
+    assert!(control::CALLS + hsa_functions::SLOT_COUNT <= CONTROL_BYTES / 8);
     let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;
     assert!(ring_word::GROWN + GROWTHS <= ring_word::OPEN_CALLS);
     assert!(ring_word::OPEN_CALLS + open_words <= RING_HEADER_BYTES / 8);

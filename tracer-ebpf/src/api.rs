@@ -8,10 +8,10 @@ use core::{arch::asm, ffi::c_void};
 use tracer_common::{
     activity::Domain,
     bpf::{
-        ApiRecord, Capture, Cookie, Frame, LinkRecord, Loss, MAX_DEPTH, ThreadState, flag, kind,
-        phase,
+        ApiRecord, Capture, Cookie, LinkRecord, MAX_DEPTH, OpenCall, ThreadState, flag, kind, phase,
     },
     calls::FIRST_ID,
+    loss::BpfLoss,
     shim::{SITE_CALLS, SITE_OWN_CODE},
 };
 
@@ -70,7 +70,7 @@ fn stack_arguments(regs: &pt_regs) -> ([u64; 3], u16) {
     match unsafe { bpf_probe_read_user((regs.rsp as *const u64).wrapping_add(1).cast()) } {
         Ok(words) => (words, flag::STACK_ARGS),
         Err(_) => {
-            maps::lost(Loss::UNREADABLE);
+            maps::lost(BpfLoss::UNREADABLE);
             ([0; 3], flag::UNREADABLE)
         }
     }
@@ -112,14 +112,14 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
         return;
     }
     let Some(thread) = threads::thread(pid_tgid) else { return };
-    // A frame below the stack pointer was left by longjmp: the kernel drops its return probe by the
-    // same rule. Equal is alive: a tail call enters with its caller's stack pointer.
+    // An open call below the stack pointer was left by longjmp: the kernel drops its return probe by
+    // the same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
     let mut parent_id = 0;
     let mut shim = from_shim(regs, capture, told);
     let mut steps = threads::Steps::new();
     while steps.next()
-        && let Some(outer) = threads::frame(thread, depth.wrapping_sub(1))
+        && let Some(outer) = threads::open_call(thread, depth.wrapping_sub(1))
     {
         if outer.sp >= regs.rsp {
             parent_id = outer.record.correlation_id;
@@ -127,19 +127,19 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
             break;
         }
         depth -= 1;
-        maps::lost(Loss::ABANDONED);
+        maps::lost(BpfLoss::ABANDONED);
     }
     if depth >= MAX_DEPTH {
         thread.skipped += 1;
-        return maps::lost(Loss::NESTING);
+        return maps::lost(BpfLoss::NESTING);
     }
     thread.skipped = 0;
     see_stack(thread, regs.rsp);
-    let Some(frame) = threads::frame(thread, depth) else { return };
+    let Some(open) = threads::open_call(thread, depth) else { return };
     // Field by field: as a whole it would be built on the stack and copied.
-    frame.sp = regs.rsp;
-    frame.out_arg = u64::from(capture.out_arg);
-    let record = &mut frame.record;
+    open.sp = regs.rsp;
+    open.out_arg = u64::from(capture.out_arg);
+    let record = &mut open.record;
     record.header.kind = kind::API;
     record.header.flags = if shim { flag::SHIM } else { 0 };
     record.header.operation = capture.to_u64() as u32;
@@ -165,7 +165,7 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
         record.extra[2] = words[2];
     }
     record.begin_ns = now();
-    // Last: user space takes frames below the depth for whole.
+    // Last: user space takes calls below the depth for whole.
     // SAFETY: it does nothing; stores are not moved over it.
     unsafe { asm!("", options(nostack, preserves_flags)) };
     thread.depth = depth as u32 + 1;
@@ -193,15 +193,15 @@ fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
         args: arguments(regs),
         extra,
     };
-    maps::emit(&record, Loss::API_RING_FULL, wake(record.correlation_id));
+    maps::emit(&record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
 }
 
 /// Correlation id and flags of the innermost open call.
 #[inline(always)]
 fn innermost(thread: &mut ThreadState) -> (u64, u16) {
     let depth = thread.depth as usize;
-    match threads::frame(thread, depth.wrapping_sub(1)) {
-        Some(Frame { record, .. }) => (record.correlation_id, record.header.flags),
+    match threads::open_call(thread, depth.wrapping_sub(1)) {
+        Some(OpenCall { record, .. }) => (record.correlation_id, record.header.flags),
         None => (0, 0),
     }
 }
@@ -241,25 +241,25 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
     let mut depth = (thread.depth as usize).wrapping_sub(1);
     let mut steps = threads::Steps::new();
     while steps.next()
-        && let Some(frame) = threads::frame(thread, depth)
+        && let Some(open) = threads::open_call(thread, depth)
     {
         // Of calls that were entered with the same stack pointer, by tail calls, the innermost
         // returns first, and the kernel runs the return probes in that order.
-        if frame.sp == sp {
-            if frame.out_arg != 0 {
-                out_value(frame);
+        if open.sp == sp {
+            if open.out_arg != 0 {
+                out_value(open);
             }
-            submit(&mut frame.record, end_ns, regs.rax);
+            submit(&mut open.record, end_ns, regs.rax);
             thread.depth = depth as u32;
             return;
         }
-        if frame.sp > sp {
-            // The frame belongs to a caller further out: this call has none.
+        if open.sp > sp {
+            // It is of a caller further out: this call's entry was not seen.
             break;
         }
         thread.depth = depth as u32;
         depth = depth.wrapping_sub(1);
-        maps::lost(Loss::ABANDONED);
+        maps::lost(BpfLoss::ABANDONED);
     }
     without_entry(cookie, pid_tgid, |capture| {
         if thread.skipped > 0 {
@@ -269,16 +269,16 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
             see_stack(thread, sp);
             open_at_start(capture, regs, pid_tgid, end_ns);
         } else if phase() == phase::ATTACHED {
-            maps::lost(Loss::STATE_NOT_FOUND);
+            maps::lost(BpfLoss::STATE_NOT_FOUND);
         }
     });
 }
 
 /// Reads what the output argument points at, now that the function has written it.
 #[inline(always)]
-fn out_value(frame: &mut Frame) {
-    let record = &mut frame.record;
-    let Some(&address) = record.args.get((frame.out_arg as usize).wrapping_sub(1)) else { return };
+fn out_value(open: &mut OpenCall) {
+    let record = &mut open.record;
+    let Some(&address) = record.args.get((open.out_arg as usize).wrapping_sub(1)) else { return };
     // SAFETY: the helper checks the address.
     match unsafe { bpf_probe_read_user(address as *const u64) } {
         Ok(value) => {
@@ -286,7 +286,7 @@ fn out_value(frame: &mut Frame) {
             record.header.flags |= flag::OUT_VALUE;
         }
         Err(_) => {
-            maps::lost(Loss::UNREADABLE);
+            maps::lost(BpfLoss::UNREADABLE);
             record.header.flags |= flag::UNREADABLE;
         }
     }
@@ -323,7 +323,7 @@ fn open_at_start(capture: Capture, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
         args: [0; 6],
         extra: [0; 3],
     };
-    maps::emit(&record, Loss::API_RING_FULL, wake(record.correlation_id));
+    maps::emit(&record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
 }
 
 /// The shim's dispatch site. Its first argument is the sequence number of the enqueued work; the low
@@ -356,7 +356,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
         correlation_id,
         time_ns: now(),
     };
-    maps::emit(&record, Loss::LINK_RING_FULL, Wake::No);
+    maps::emit(&record, BpfLoss::LINK_RING_FULL, Wake::No);
     0
 }
 
@@ -380,9 +380,9 @@ pub fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
     let mut at = (thread.depth as usize).wrapping_sub(1);
     let mut steps = threads::Steps::new();
     while steps.next()
-        && let Some(frame) = threads::frame(thread, at)
+        && let Some(open) = threads::open_call(thread, at)
     {
-        let call = (frame.record.correlation_id, frame.record.header.operation);
+        let call = (open.record.correlation_id, open.record.header.operation);
         if call.1 >> 16 == Domain::HIP_API.0 {
             return call;
         }

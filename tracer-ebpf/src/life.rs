@@ -2,7 +2,8 @@
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use core::ffi::c_void;
-use tracer_common::bpf::{Loss, flag, follow, kind};
+use tracer_common::bpf::{flag, follow, kind};
+use tracer_common::loss::BpfLoss;
 
 use crate::{
     maps,
@@ -33,7 +34,7 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
     {
         // Traced from now on, so that the child's own children are seen whenever they come.
         if maps::PROCESSES.insert(child_pid, 0, 0).is_err() {
-            maps::lost(Loss::LIFE_RING_FULL);
+            maps::lost(BpfLoss::LIFE_RING_FULL);
         }
         debug!(ctx, "process {} forks {}", (pid_tgid >> 32) as u32, child_pid);
         let parents = maps::SHIMS.get_ptr((pid_tgid >> 32) as u32);
@@ -79,10 +80,10 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let mut steps = threads::Steps::new();
     while steps.next()
         && at < thread.depth as usize
-        && let Some(frame) = threads::frame(thread, at)
+        && let Some(open) = threads::open_call(thread, at)
     {
-        frame.record.header.flags |= flag::OPEN_AT_END;
-        submit(&mut frame.record, 0, 0);
+        open.record.header.flags |= flag::OPEN_AT_END;
+        submit(&mut open.record, 0, 0);
         at += 1;
     }
     forget_thread(pid_tgid as u32);

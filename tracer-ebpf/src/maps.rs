@@ -11,7 +11,8 @@ use aya_ebpf::{
     },
     macros::btf_map,
 };
-use tracer_common::bpf::{Capture, Config, Loss, MAX_CAPTURES, Place, PlaceOffsets};
+use tracer_common::bpf::{Capture, Config, MAX_CAPTURES, Place, PlaceOffsets};
+use tracer_common::loss::BpfLoss;
 
 /// One ring buffer per CPU: a shared one doubles the cost of a record when two CPUs are busy. User
 /// space sets the number of entries to that of the CPUs and fills them in.
@@ -28,7 +29,7 @@ pub static PROCESSES: HashMap<u32, u32, 16384, { BPF_F_NO_PREALLOC as usize }> =
 pub struct Told {
     /// Where its code begins and ends.
     pub code: [u64; 2],
-    /// The tables whose calls it records: [`tracer_common::calls::tables`].
+    /// The tables whose calls it records: [`tracer_common::hsa_functions::tables`].
     pub tables: u64,
 }
 
@@ -50,9 +51,9 @@ pub struct QueueKey {
 #[btf_map]
 pub static QUEUES: LruHashMap<QueueKey, u64, 16384> = LruHashMap::new();
 
-/// Loss counters by cause.
+/// Counters of losses by cause.
 #[btf_map]
-static LOSSES: PerCpuArray<u64, { Loss::COUNT }> = PerCpuArray::new();
+static LOSSES: PerCpuArray<u64, { BpfLoss::COUNT }> = PerCpuArray::new();
 
 /// Calls numbered so far on each CPU.
 #[btf_map]
@@ -88,7 +89,7 @@ pub fn capture(index: u32) -> Option<Capture> {
         place.and_then(|place| unsafe { PLACES.get(place) })
     };
     if word.is_none() {
-        lost(Loss::UNKNOWN_PLACE);
+        lost(BpfLoss::UNKNOWN_PLACE);
     }
     word.map(|word| Capture::from_u64(*word))
 }
@@ -108,13 +109,13 @@ fn place(offsets: &PlaceOffsets) -> Option<u64> {
 
 /// Counts one loss.
 #[inline(always)]
-pub fn lost(cause: Loss) {
+pub fn lost(cause: BpfLoss) {
     lost_many(cause, 1);
 }
 
 /// Counts losses. Atomic, since a uprobe can be preempted by another on the same CPU.
 #[inline(always)]
-pub fn lost_many(cause: Loss, count: u64) {
+pub fn lost_many(cause: BpfLoss, count: u64) {
     if let Some(counter) = LOSSES.get_ptr_mut(cause.0) {
         // SAFETY: the pointer is to this CPU's live map value.
         unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, count) };
@@ -151,7 +152,7 @@ pub enum Wake {
 
 /// Copies a record into this CPU's ring.
 #[inline(always)]
-pub fn emit<T: 'static>(record: &T, full: Loss, wake: Wake) {
+pub fn emit<T: 'static>(record: &T, full: BpfLoss, wake: Wake) {
     // SAFETY: `entry` is a reserved record of the type. `bpf_ringbuf_output` would cost 30 ns more.
     emit_in_place::<T>(full, wake, |entry| unsafe { entry.copy_from_nonoverlapping(record, 1) });
 }
@@ -160,7 +161,7 @@ pub fn emit<T: 'static>(record: &T, full: Loss, wake: Wake) {
 ///
 /// Waking the reader costs 0.3 to 1.8 µs, so its timer mostly drains the rings.
 #[inline(always)]
-pub fn emit_in_place<T: 'static>(full: Loss, wake: Wake, fill: impl FnOnce(*mut T)) {
+pub fn emit_in_place<T: 'static>(full: BpfLoss, wake: Wake, fill: impl FnOnce(*mut T)) {
     let Some(ring) = RINGS.get(cpu()) else { return lost(full) };
     let Some(mut entry) = ring.reserve_untyped::<T>(0) else { return lost(full) };
     fill(entry.as_mut_ptr());

@@ -11,7 +11,8 @@ use aya_ebpf::{
     helpers::{self, bpf_get_current_pid_tgid, generated::bpf_probe_read_user},
 };
 use core::{arch::asm, ffi::c_void};
-use tracer_common::bpf::{BatchRecord, Loss, MAX_PACKETS, PacketRecord, SignalRecord, kind, phase};
+use tracer_common::bpf::{BatchRecord, MAX_PACKETS, PacketRecord, SignalRecord, kind, phase};
+use tracer_common::loss::BpfLoss;
 
 use crate::{
     api,
@@ -92,7 +93,7 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
         ticks: signal.ticks,
     };
     if signal.ticks[1] != 0 {
-        maps::emit(&record, Loss::PACKET_RING_FULL, Wake::AboveMark);
+        maps::emit(&record, BpfLoss::PACKET_RING_FULL, Wake::AboveMark);
     }
     0
 }
@@ -110,7 +111,7 @@ fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
     };
     let mask = u64::from(queue.size as u32).wrapping_sub(1);
     let Some(packet) = read::<[u64; 8]>(queue.packets + (last & mask) * PACKET_BYTES) else {
-        return maps::lost(Loss::UNREADABLE);
+        return maps::lost(BpfLoss::UNREADABLE);
     };
     let signal = packet[COMPLETION_SIGNAL];
     let used = if signal != 0 { read::<Signal>(signal) } else { None };
@@ -124,7 +125,7 @@ fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
         earlier_ticks: used.map_or([0; 2], |signal| signal.ticks),
         packet,
     };
-    maps::emit(&record, Loss::PACKET_RING_FULL, wake);
+    maps::emit(&record, BpfLoss::PACKET_RING_FULL, wake);
 }
 
 /// How many packets before `last` no doorbell has announced; remembers that they are now. At a queue's
@@ -146,7 +147,7 @@ fn announced(key: QueueKey, last: u64) -> (u64, Wake) {
     // SAFETY: as above.
     unsafe { *next = last + 1 };
     if before >= MAX_PACKETS {
-        maps::lost_many(Loss::PACKET_MISSED, before - MAX_PACKETS + 1);
+        maps::lost_many(BpfLoss::PACKET_MISSED, before - MAX_PACKETS + 1);
     }
     (before.min(MAX_PACKETS - 1), Wake::AboveMark)
 }
@@ -158,7 +159,7 @@ fn send_before(address: u64, queue: &Queue, last: u64, count: u64, pid_tgid: u64
     let index = last.wrapping_sub(count);
     let place = index & size.wrapping_sub(1);
     let first = count.min(size.wrapping_sub(place));
-    maps::emit_in_place::<BatchRecord>(Loss::PACKET_RING_FULL, Wake::AboveMark, |entry| {
+    maps::emit_in_place::<BatchRecord>(BpfLoss::PACKET_RING_FULL, Wake::AboveMark, |entry| {
         // SAFETY: `entry` is a reserved record of the type. What is not written is not looked at: the
         // count says how much is.
         unsafe {
@@ -172,7 +173,7 @@ fn send_before(address: u64, queue: &Queue, last: u64, count: u64, pid_tgid: u64
                 && copy(packets.add(bytes(first)), queue.packets, count - first);
             (*entry).count = if read { count } else { 0 };
             if !read {
-                maps::lost_many(Loss::UNREADABLE, count);
+                maps::lost_many(BpfLoss::UNREADABLE, count);
             }
         }
     });

@@ -1,7 +1,8 @@
 //! How each kind of record is made and put into a ring.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_boot_ns;
-use tracer_common::bpf::{ApiRecord, Header, LifeRecord, Loss, flag};
+use tracer_common::bpf::{ApiRecord, Header, ProcessRecord, flag};
+use tracer_common::loss::BpfLoss;
 
 use crate::maps::{self, Wake};
 
@@ -32,7 +33,7 @@ pub fn submit(record: &mut ApiRecord, end_ns: u64, ret: u64) {
     record.end_ns = end_ns;
     record.ret = ret;
     if record.header.flags & flag::SHIM == 0 {
-        maps::emit(record, Loss::API_RING_FULL, wake(record.correlation_id));
+        maps::emit(record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
     }
 }
 
@@ -55,11 +56,11 @@ pub enum Memory {
 /// Records something in the life of a process.
 #[inline(always)]
 pub fn emit_life(kind: u16, pid_tgid: u64, child: Option<Child>) {
-    let record = LifeRecord {
+    let record = ProcessRecord {
         header: header(kind, 0, 0, pid_tgid),
         time_ns: now(),
         child_pid: child.map_or(0, |child| child.pid),
         shares_memory: u32::from(child.is_some_and(|child| child.memory == Memory::Shared)),
     };
-    maps::emit(&record, Loss::LIFE_RING_FULL, Wake::Now);
+    maps::emit(&record, BpfLoss::LIFE_RING_FULL, Wake::Now);
 }

@@ -10,7 +10,8 @@ use aya_ebpf::{
     btf_maps::{Array, HashMap},
     macros::btf_map,
 };
-use tracer_common::bpf::{Frame, Loss, MAX_DEPTH, NEAR_THREADS, ThreadState, kind};
+use tracer_common::bpf::{MAX_DEPTH, NEAR_THREADS, OpenCall, ThreadState, kind};
+use tracer_common::loss::BpfLoss;
 
 use crate::{maps, records};
 
@@ -46,7 +47,7 @@ pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
     let empty = EMPTY_THREAD.get(0)?;
     // Another CPU cannot insert the same key: only the thread itself does.
     if THREADS.insert(tid, empty, 0).is_err() {
-        maps::lost(Loss::THREAD_TABLE_FULL);
+        maps::lost(BpfLoss::THREAD_TABLE_FULL);
         return None;
     }
     records::emit_life(kind::CALLER, pid_tgid, None);
@@ -115,7 +116,7 @@ fn claim(near: &mut ThreadState, tid: u32) -> bool {
 /// The mask is opaque to the compiler, which would otherwise turn a loop over indices into one over
 /// pointers, whose bounds the verifier cannot follow.
 #[inline(always)]
-pub fn frame(thread: &mut ThreadState, index: usize) -> Option<&mut Frame> {
+pub fn open_call(thread: &mut ThreadState, index: usize) -> Option<&mut OpenCall> {
     if index >= MAX_DEPTH {
         return None;
     }
@@ -123,12 +124,12 @@ pub fn frame(thread: &mut ThreadState, index: usize) -> Option<&mut Frame> {
     // SAFETY: computes `masked & 15`, which changes nothing after the check above.
     unsafe { asm!("{0} &= 15", inout(reg) masked, options(pure, nomem, nostack)) };
     // SAFETY: the index is below `MAX_DEPTH`.
-    Some(unsafe { thread.frames.get_unchecked_mut(masked as usize) })
+    Some(unsafe { thread.open.get_unchecked_mut(masked as usize) })
 }
 
-const _: () = assert!(MAX_DEPTH == 16, "the mask in `frame`");
+const _: () = assert!(MAX_DEPTH == 16, "the mask in `open_call`");
 
-/// Counts the steps of a loop over frames, which are no more than there are frames.
+/// Counts the steps of a loop over open calls, which are no more than are kept.
 ///
 /// The loops end by themselves, but verifiers before that of Linux 6.18 do not see it: the compiler
 /// compares the index in a copied register, of which they learn nothing. This counter is opaque to the

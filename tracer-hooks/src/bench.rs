@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS};
 use crate::fake::{EXECUTABLE, Fake, FakeQueue, Gates, forever};
@@ -23,7 +24,7 @@ pub struct Told {
     pub completed: BTreeMap<u64, Complete>,
     pub fired: u64,
     pub queues: Vec<Queue>,
-    pub losses: [u64; Loss::COUNT],
+    pub losses: [u64; ShimLoss::COUNT],
     pub state: u64,
     pub names: Vec<Vec<u8>>,
 }
@@ -78,7 +79,7 @@ impl Recorder {
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub fn lost(&self, cause: Loss) -> u64 {
+    pub fn lost(&self, cause: ShimLoss) -> u64 {
         self.told().losses[cause.0 as usize]
     }
 }
@@ -151,7 +152,7 @@ impl Sink for Recorder {
     fn queue(&self, record: Queue) {
         self.told().queues.push(record);
     }
-    fn lost(&self, cause: Loss, count: u64) {
+    fn lost(&self, cause: ShimLoss, count: u64) {
         self.told().losses[cause.0 as usize] += count;
     }
     fn state(&self, state: u64) {

@@ -12,7 +12,8 @@
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use tracer_common::shim::{self, Loss};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{self};
 
 use crate::abi::Times;
 use crate::lock::Lock;
@@ -91,11 +92,11 @@ impl Copies {
             sys::uninterrupted(|| RUNTIME.profile_copies());
         }
         let Some(sequence) = context.sink.reserve(record.enqueue_ns) else {
-            context.sink.lost(Loss::NO_RING, 1);
+            context.sink.lost(ShimLoss::NO_RING, 1);
             return None;
         };
         let Some(mut cache) = self.cache.lock_or_lose(WAIT_NS) else {
-            context.sink.lost(Loss::LEFT_ALONE, 1);
+            context.sink.lost(ShimLoss::LEFT_ALONE, 1);
             return None;
         };
         // Under the lock: whoever ends the recording empties the cache after this.
@@ -110,7 +111,7 @@ impl Copies {
         let signal = bell.or(cache.last()).filter(|&signal| self.track.push(entry(signal)));
         let Some(signal) = signal else {
             bell.map(|bell| context.pool.bells.give(bell));
-            context.sink.lost(Loss::SIGNAL_POOL, 1);
+            context.sink.lost(ShimLoss::SIGNAL_POOL, 1);
             return None;
         };
         if bell.is_none() {

@@ -5,7 +5,8 @@
 
 use core::sync::atomic::Ordering;
 
-use tracer_common::shim::{Complete, Loss};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::Complete;
 use tracer_common::waited::Waited;
 
 use crate::abi::{AmdSignal, Times};
@@ -176,7 +177,7 @@ impl Work {
             // Most likely the packet processor read the packet before our signal was in it; the
             // application's own signal was decremented then.
             // Its signal is not used again: the GPU may write it some day, or never.
-            sink.lost(Loss::PACKET_PASSED, 1);
+            sink.lost(ShimLoss::PACKET_PASSED, 1);
             if overtaken.len() < WATCHES && overtaken.try_reserve(1).is_ok() {
                 overtaken.push(Overtaken { queue, entry: seen.entry, waited: Waited::since(now) });
             }
@@ -325,7 +326,7 @@ fn report(sink: &dyn Sink, entry: &Entry, times: Option<Times>) {
         Some(Times { start, end }) => {
             sink.complete(Complete { sequence: entry.sequence, start_ns: start, end_ns: end });
         }
-        None => sink.lost(Loss::NO_TIMES, 1),
+        None => sink.lost(ShimLoss::NO_TIMES, 1),
     }
 }
 
@@ -355,7 +356,7 @@ fn leftovers(sink: &dyn Sink, track: &Track, mut each: impl FnMut(&Entry)) {
         each(&seen.entry);
     });
     if unfinished > 0 {
-        sink.lost(Loss::UNFINISHED, unfinished);
+        sink.lost(ShimLoss::UNFINISHED, unfinished);
     }
 }
 

@@ -9,7 +9,8 @@
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 
-use tracer_common::shim::{Copy, Loss};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::Copy;
 
 use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
 use crate::closing;
@@ -184,7 +185,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
             if STATE.active()
                 && let Some(sink) = STATE.sink.get()
             {
-                sink.lost(Loss::LEFT_ALONE, 1);
+                sink.lost(ShimLoss::LEFT_ALONE, 1);
             }
             return false;
         };

@@ -2,14 +2,13 @@
 //!
 //! It patches the runtime's API tables, so that every doorbell, copy, queue and code object passes
 //! by; gives packets completion signals of its own; and tells a [`Sink`] what was enqueued and when
-//! it ran. It is mechanism only: what is recorded
-//! where, and when, is the business of whoever embeds it (`tracer-shim`, and the libraries that look
-//! like AMD's).
+//! it ran. It is mechanism only: what is recorded where, and when, is the business of whoever embeds it
+//! (`tracer-shim`, and the libraries that look like AMD's).
 //!
 //! It lives in somebody else's process. What ranks above every feature: the process never crashes,
 //! never hangs and never gets other results because of us. See the modules for how:
 //!
-//! * [`queue`]: doorbells, held back so that nothing is lost, with no way to lose one;
+//! * [`queue`]: doorbells, held back until its packets carry our signal, never dropped;
 //! * [`relay`]: how the application's own signals get their completions, from whoever waits for them;
 //! * [`harvest`]: what is left of a completion: its record, and what nobody waits for;
 //! * [`worker`]: the one thread, and what it costs;

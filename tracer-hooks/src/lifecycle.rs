@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tracer_common::shim::{Loss, state};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::state;
 
 use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, forget, one_user_less};
 use crate::contained::contained;
@@ -213,7 +214,7 @@ pub fn finish() {
     if let Some(sink) = STATE.sink.get()
         && unfinished > 0
     {
-        sink.lost(Loss::UNFINISHED, unfinished);
+        sink.lost(ShimLoss::UNFINISHED, unfinished);
     }
     drop(work);
     flush(sys::now_ns() + EXIT_WAIT_NS);

@@ -8,8 +8,10 @@ use std::process::Command;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
-use tracer_common::calls::{Call, SLOT_COUNT, SLOTS, Wanted};
-use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol, state};
+use tracer_common::calls::{Call, Wanted};
+use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS};
 use crate::calls::{self, CallSink, CallTables};
@@ -124,7 +126,7 @@ impl Sink for Recorder {
     fn symbol(&self, _: Symbol, _: &[u8]) {}
     fn agent(&self, _: Agent) {}
     fn queue(&self, _: Queue) {}
-    fn lost(&self, _: Loss, count: u64) {
+    fn lost(&self, _: ShimLoss, count: u64) {
         self.lost.fetch_add(count, Ordering::Relaxed);
     }
     fn state(&self, state: u64) {

@@ -24,7 +24,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use tracer_common::shim::{self, Barrier, Dispatch, Loss, packet_flag};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{self, Barrier, Dispatch, packet_flag};
 use tracer_common::waited::Waited;
 
 use crate::abi::{self, AmdQueue, Packet, packet_type};
@@ -277,13 +278,13 @@ impl Queue {
             let before = producer.meet(epoch, amd, value);
             self.asked.store(0, Ordering::Relaxed);
             if before > 0 {
-                context.sink.lost(Loss::BEFORE_ATTACH, before);
+                context.sink.lost(ShimLoss::BEFORE_ATTACH, before);
             }
         }
         let early = value < producer.start;
         if early && value < producer.consumed {
             // Somebody who did not meet us yet rang for it.
-            context.sink.lost(Loss::BEFORE_ATTACH, 1);
+            context.sink.lost(ShimLoss::BEFORE_ATTACH, 1);
         }
         let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
         self.asked.store(asked, Ordering::Relaxed);
@@ -321,7 +322,7 @@ impl Queue {
         self.held.store(false, Ordering::Relaxed);
         let asked = self.asked.load(Ordering::Relaxed);
         if context.recording().is_some() {
-            context.sink.lost(Loss::LEFT_ALONE, 1);
+            context.sink.lost(ShimLoss::LEFT_ALONE, 1);
         }
         let same = self.amd_of(doorbell).is_some() && asked > 0;
         let before = if same { asked - 1 } else { 0 };
@@ -418,7 +419,7 @@ impl Queue {
         let read = amd.read_dispatch_id.load(Ordering::Acquire);
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
         if read > producer.next {
-            context.sink.lost(Loss::PACKET_PASSED, read - producer.next);
+            context.sink.lost(ShimLoss::PACKET_PASSED, read - producer.next);
             producer.next = read;
         }
         let asked = self.asked.load(Ordering::Relaxed);
@@ -476,7 +477,7 @@ impl Queue {
             && !self.is_placed_by(packet, first, context.sink)
         {
             if is_operation(first, original) {
-                context.sink.lost(Loss::BEFORE_ATTACH, 1);
+                context.sink.lost(ShimLoss::BEFORE_ATTACH, 1);
             }
             return;
         }
@@ -504,7 +505,7 @@ impl Queue {
                 context.sink.barrier(&mut record).then_some(record.sequence)
             }
             _ => {
-                context.sink.lost(Loss::PACKET_KIND, 1);
+                context.sink.lost(ShimLoss::PACKET_KIND, 1);
                 return;
             }
         };
@@ -538,7 +539,7 @@ impl Queue {
         });
         let Some(signal) = tracked else {
             bell.map(|bell| context.pool.bells.give(bell));
-            context.sink.lost(Loss::SIGNAL_POOL, 1);
+            context.sink.lost(ShimLoss::SIGNAL_POOL, 1);
             return;
         };
         if bell.is_none() {
@@ -549,7 +550,7 @@ impl Queue {
         let (order, failed) = (Ordering::Release, Ordering::Relaxed);
         if packet.0[7].compare_exchange(original, signal, order, failed).is_err() {
             self.track.cancel(at);
-            context.sink.lost(Loss::PACKET_PASSED, 1);
+            context.sink.lost(ShimLoss::PACKET_PASSED, 1);
             return;
         }
         rung.tracked = true;

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use tracer_common::shim::{Loss, state};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::state;
 
 use crate::lock::Lock;
 use crate::phase::{Event, Phase};
@@ -102,7 +103,7 @@ pub fn let_go(patience: Patience) -> bool {
         (Phase::Draining | Phase::Settling, Patience::Ended) => {
             // It is looked after as before, but whoever reads need not wait for it.
             if !sink.housekeeping(sys::now_ns()) {
-                sink.lost(Loss::UNFINISHED, in_flight());
+                sink.lost(ShimLoss::UNFINISHED, in_flight());
                 sink.state(state::DORMANT);
                 sink.let_go(Remains::Nothing);
             }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tracer_common::shim::Loss;
+use tracer_common::loss::ShimLoss;
 
 use crate::abi::{AmdSignal, is_satisfied, wait_state};
 use crate::bench::{Bench, until, value};
@@ -391,7 +391,7 @@ fn what_cannot_look(bench: &Bench) {
 /// A packet that seemed to be gone completes after all, while we record and after.
 fn overtaken(bench: &Bench) {
     for detached in [false, true] {
-        let before = bench.recorder.lost(Loss::PACKET_PASSED);
+        let before = bench.recorder.lost(ShimLoss::PACKET_PASSED);
         let queue = bench.fake.queue(64);
         let originals = [signal(1, true), signal(1, true)];
         for original in originals {
@@ -403,7 +403,7 @@ fn overtaken(bench: &Bench) {
         assert_ne!(ours[0], handle(originals[0]));
         complete(ours[1]);
         until("the second", || value(originals[1]) == 0);
-        let passed = || bench.recorder.lost(Loss::PACKET_PASSED) - before;
+        let passed = || bench.recorder.lost(ShimLoss::PACKET_PASSED) - before;
         until("it is overtaken", || passed() == 1);
         assert_eq!(value(originals[0]), 1);
         if detached {
@@ -417,6 +417,6 @@ fn overtaken(bench: &Bench) {
             bench.switch(true);
         }
         queue.destroy();
-        bench.recorder.told().losses[Loss::PACKET_PASSED.0 as usize] = before;
+        bench.recorder.told().losses[ShimLoss::PACKET_PASSED.0 as usize] = before;
     }
 }

@@ -4,7 +4,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use tracer_common::shim::{Loss, state};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::state;
 
 use crate::abi::{AmdSignal, SUCCESS, packet_type};
 use crate::bench::{Bench, Recorder, tables, unload, until, value};
@@ -114,8 +115,8 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     consumed_before_its_doorbell(&bench);
     closed_while_somebody_is_inside(&bench);
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
-    assert_eq!(recorder.lost(Loss::PACKET_PASSED), 0);
-    assert_eq!(recorder.lost(Loss::SIGNAL_POOL), 0);
+    assert_eq!(recorder.lost(ShimLoss::PACKET_PASSED), 0);
+    assert_eq!(recorder.lost(ShimLoss::SIGNAL_POOL), 0);
 }
 
 fn every_packet(bench: &Bench) {
@@ -257,7 +258,7 @@ fn closed_while_somebody_is_inside(bench: &Bench) {
 }
 
 fn destroyed_with_work(bench: &Bench) {
-    let before = bench.recorder.lost(Loss::UNFINISHED);
+    let before = bench.recorder.lost(ShimLoss::UNFINISHED);
     let queue = bench.fake.queue(64);
     for _ in 0..5 {
         queue.dispatch(true, 0);
@@ -265,7 +266,7 @@ fn destroyed_with_work(bench: &Bench) {
     let began = Instant::now();
     queue.destroy();
     assert!(began.elapsed() < Duration::from_secs(1), "no packet processor, no hang");
-    until("giving up", || bench.recorder.lost(Loss::UNFINISHED) == before + 5);
+    until("giving up", || bench.recorder.lost(ShimLoss::UNFINISHED) == before + 5);
 }
 
 fn copies(bench: &Bench) {
@@ -394,13 +395,13 @@ fn consumed_before_its_doorbell(bench: &Bench) {
     queue.ring(1);
     let read = || queue.amd.read_dispatch_id.load(Ordering::Acquire);
     until("both are taken", || read() == 2);
-    let before = recorder.lost(Loss::BEFORE_ATTACH);
+    let before = recorder.lost(ShimLoss::BEFORE_ATTACH);
     recorder.on.store(true, Ordering::Release);
     assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
     queue.dispatch(true, 0);
-    assert_eq!(recorder.lost(Loss::BEFORE_ATTACH), before);
+    assert_eq!(recorder.lost(ShimLoss::BEFORE_ATTACH), before);
     queue.ring(0);
-    assert_eq!(recorder.lost(Loss::BEFORE_ATTACH), before + 1);
+    assert_eq!(recorder.lost(ShimLoss::BEFORE_ATTACH), before + 1);
     bench.switch(false);
     queue.destroy();
     closing::close();

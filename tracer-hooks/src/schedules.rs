@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tracer_common::shim::Loss;
+use tracer_common::loss::ShimLoss;
 
 use crate::abi::{SUCCESS, packet_type};
 use crate::bench::{Bench, until, value};
@@ -39,7 +39,7 @@ fn a_queue_whose_lock_was_lost_is_left_alone() {
         apart(stop, || _ = queue.dispatch(true, 0));
         until("a thread stops with the lock", || stop.reached());
         many(&bench, queue);
-        assert_eq!(bench.recorder.lost(Loss::LEFT_ALONE), 120);
+        assert_eq!(bench.recorder.lost(ShimLoss::LEFT_ALONE), 120);
         // The others are recorded as before, and the end of the recording waits for nobody.
         let other = bench.queue(64, 2);
         many(&bench, &other);
@@ -47,7 +47,7 @@ fn a_queue_whose_lock_was_lost_is_left_alone() {
         bench.switch(false);
         bench.switch(true);
         many(&bench, queue);
-        assert_eq!(bench.recorder.lost(Loss::LEFT_ALONE), 240);
+        assert_eq!(bench.recorder.lost(ShimLoss::LEFT_ALONE), 240);
     });
 }
 
@@ -137,7 +137,7 @@ fn a_packet_that_was_replaced_meanwhile_is_not_changed() {
         queue.dispatch(true, handle(mine));
         let slot = &crate::view::packets(queue.amd).expect("valid")[0];
         assert_eq!(slot.0[7].load(Ordering::Acquire), handle(theirs));
-        assert_eq!(bench.recorder.lost(Loss::PACKET_PASSED), 1);
+        assert_eq!(bench.recorder.lost(ShimLoss::PACKET_PASSED), 1);
         bench.switch(false);
     });
 }
@@ -159,7 +159,7 @@ fn a_doorbell_that_rings_before_the_write_index_moves() {
             until("it runs", || value(done) == 0);
         }
         bench.check(&queue, 200);
-        assert_eq!(bench.recorder.told().losses, [0; Loss::COUNT]);
+        assert_eq!(bench.recorder.told().losses, [0; ShimLoss::COUNT]);
         queue.destroy();
     });
 }
@@ -249,7 +249,7 @@ fn copies_go_on_when_their_lock_is_lost() {
             assert_eq!(copy(&bench, handle(done)), SUCCESS);
             until("the copy", || value(done) == 0);
         }
-        assert_eq!(bench.recorder.lost(Loss::LEFT_ALONE), 120);
+        assert_eq!(bench.recorder.lost(ShimLoss::LEFT_ALONE), 120);
         bench.switch(false);
     });
 }
@@ -266,7 +266,7 @@ fn other_queues_go_on_when_the_pools_lock_is_lost() {
         until("one stops with the lock", || lost.reached());
         let other = bench.queue(64, 2);
         many(&bench, &other);
-        assert_eq!(bench.recorder.lost(Loss::SIGNAL_POOL), 120);
+        assert_eq!(bench.recorder.lost(ShimLoss::SIGNAL_POOL), 120);
     });
 }
 
@@ -382,7 +382,7 @@ mod cancelled {
             assert!(!scene.done.load(Ordering::Acquire), "as soon as it is out of our code");
             many(&bench, &scene.queue);
             bench.check(&scene.queue, 121);
-            assert_eq!(bench.recorder.told().losses, [0; Loss::COUNT]);
+            assert_eq!(bench.recorder.told().losses, [0; ShimLoss::COUNT]);
         });
     }
 }

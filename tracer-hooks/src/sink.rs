@@ -1,6 +1,7 @@
 //! What the mechanism tells whoever embeds it.
 
-use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Loss, Queue, Symbol};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol};
 
 /// Whether there is somebody to record for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +99,7 @@ pub trait Sink: Sync {
     fn queue(&self, record: Queue);
 
     /// Something could not be recorded.
-    fn lost(&self, cause: Loss, count: u64);
+    fn lost(&self, cause: ShimLoss, count: u64);
 
     /// The mechanism is now active or dormant (one of [`tracer_common::shim::state`]).
     fn state(&self, state: u64);

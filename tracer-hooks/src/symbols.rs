@@ -7,7 +7,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tracer_common::shim::{Loss, MAX_NAME_BYTES, Symbol};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
 
 use crate::abi::info;
 use crate::runtime::{self, RUNTIME};
@@ -93,7 +94,7 @@ fn collect(executable: u64, gpus: &[u64], kernels: &mut Vec<Kernel>) {
 /// Counts what the process had no memory for.
 fn kept(kept: bool) {
     if !kept && let Some(sink) = STATE.sink.get() {
-        sink.lost(Loss::NO_MEMORY, 1);
+        sink.lost(ShimLoss::NO_MEMORY, 1);
     }
 }
 

@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 use tracer_common::bpf::flag;
-use tracer_common::calls::{AMD_EXT, CORE, Call, SLOT_COUNT, SLOTS, Wanted, slot_of, tables};
+use tracer_common::calls::{Call, Wanted};
+use tracer_common::hsa_functions::{AMD_EXT, CORE, SLOT_COUNT, SLOTS, slot_of, tables};
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::calls::{self, CallSink, CallTables};
 use tracer_hooks::phase::Event;

@@ -153,12 +153,12 @@ pub struct Process {
     #[serde(default)]
     pub stopped_ns: u64,
     /// Libraries that were probed: path, build id or version, functions probed.
-    pub libraries: Vec<Library>,
+    pub libraries: Vec<ProbedLibrary>,
 }
 
 /// A probed library.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Library {
+pub struct ProbedLibrary {
     /// Path as the process sees it.
     pub path: String,
     /// Release, such as `5.2.3`, or empty.

@@ -1,6 +1,7 @@
 //! HSA calls into the rings: the [`CallSink`], and how the tables are patched for it.
 
-use tracer_common::calls::{Call, SLOT_COUNT};
+use tracer_common::calls::Call;
+use tracer_common::hsa_functions::SLOT_COUNT;
 use tracer_common::shim::{control, state};
 use tracer_hooks::calls::{CallSink, CallTables};
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported};

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use tracer_common::shim::{SITE_OWN_CODE, VERSION, life};
+use tracer_common::shim::{SITE_OWN_CODE, VERSION, shim_status};
 
 use tracer_hooks::sink::Enqueuer;
 
@@ -14,9 +14,9 @@ use crate::open_calls;
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
 
-/// One of [`life`]: what later attaches may do.
+/// One of [`shim_status`]: what later attaches may do.
 #[unsafe(no_mangle)]
-pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(life::NEW);
+pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(shim_status::NEW);
 
 /// The probe site: fires for every sequence number on the thread that enqueued the operation. The low
 /// half of `own` is 0 when that may have been another thread; `call` is the innermost open HSA call

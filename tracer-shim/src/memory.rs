@@ -6,9 +6,10 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_WORDS};
+use tracer_common::loss::ShimLoss;
 use tracer_common::ring::Producer;
 use tracer_common::shim::{
-    CONTROL_BYTES, GROWTHS, Layout, Loss, MAGIC, RING_HEADER_BYTES, VERSION, control, ring_word,
+    CONTROL_BYTES, GROWTHS, Layout, MAGIC, RING_HEADER_BYTES, VERSION, control, ring_word,
 };
 
 /// A mapped memory; dropping it unmaps it.
@@ -209,7 +210,7 @@ impl Memory {
     }
 
     /// Counts something that was not recorded.
-    pub fn lost(&self, cause: Loss, count: u64) {
+    pub fn lost(&self, cause: ShimLoss, count: u64) {
         if let Some(word) = self.words().get(control::LOSSES + cause.0 as usize) {
             word.fetch_add(count, Ordering::Relaxed);
         }

@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_common::activity::Domain;
 use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_CALLS};
-use tracer_common::shim::{Loss, control, kind};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{control, kind};
 
 use crate::memory::Memory;
 use crate::rings;
@@ -84,7 +85,7 @@ impl Thread {
             self.depth.set(depth - 1);
             if call.generation == memory.generation() {
                 memory.close_call(ring, depth - 1);
-                memory.lost(Loss::CALL_ABANDONED, 1);
+                memory.lost(ShimLoss::CALL_ABANDONED, 1);
             }
         }
     }
@@ -94,7 +95,7 @@ impl Thread {
 pub fn begins(memory: &Memory, call: &mut Call, at: usize) -> bool {
     THREAD.with(|thread| {
         if thread.busy.replace(true) {
-            memory.lost(Loss::CALL_IN_SIGNAL, 1);
+            memory.lost(ShimLoss::CALL_IN_SIGNAL, 1);
             return false;
         }
         let begun = begin(thread, memory, call, at);
@@ -109,7 +110,7 @@ pub fn ends(memory: &Memory, call: &Call, at: usize) {
         // Set already only where a signal handler that interrupted us was left by `longjmp`: a
         // frame may be half written then, for good.
         if thread.busy.replace(true) {
-            memory.lost(Loss::CALL_IN_SIGNAL, 1);
+            memory.lost(ShimLoss::CALL_IN_SIGNAL, 1);
             return;
         }
         end(thread, memory, call, at);
@@ -119,7 +120,7 @@ pub fn ends(memory: &Memory, call: &Call, at: usize) {
 
 fn begin(thread: &Thread, memory: &Memory, call: &mut Call, at: usize) -> bool {
     let Some(ring) = rings::mine(memory, call.begin_ns) else {
-        memory.lost(Loss::NO_RING, 1);
+        memory.lost(ShimLoss::NO_RING, 1);
         return false;
     };
     thread.abandon_below(at, memory, ring);
@@ -140,7 +141,7 @@ fn begin(thread: &Thread, memory: &Memory, call: &mut Call, at: usize) -> bool {
 
 fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
     let Some(ring) = rings::mine(memory, call.begin_ns) else {
-        return memory.lost(Loss::NO_RING, 1);
+        return memory.lost(ShimLoss::NO_RING, 1);
     };
     // Its own entry lies at `at`; what is below was left inside of it.
     thread.abandon_below(at.wrapping_sub(1), memory, ring);
@@ -157,7 +158,7 @@ fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
     let frame = words.get(..count).unwrap_or_default();
     let taken = memory.producer(ring).is_some_and(|p| p.push(kind::CALL, [frame, &[]]));
     if !taken {
-        memory.lost(Loss::CALL_RING_FULL, 1);
+        memory.lost(ShimLoss::CALL_RING_FULL, 1);
     }
     if own.is_some() {
         // After the frame is there: whoever finds neither has looked in the wrong order.
@@ -231,7 +232,7 @@ mod tests {
             words.into_iter().filter(|&id| id != 0).collect()
         }
 
-        fn lost(&self, cause: Loss) -> u64 {
+        fn lost(&self, cause: ShimLoss) -> u64 {
             self.memory.control(control::LOSSES + cause.0 as usize)
         }
     }
@@ -248,7 +249,7 @@ mod tests {
             scene.end(&outer, 1000);
             assert_eq!(scene.open(), [0; 0]);
             assert_eq!(drain(&scene.memory, scene.ring), [inner, outer]);
-            assert_eq!(scene.lost(Loss::CALL_ABANDONED), 0);
+            assert_eq!(scene.lost(ShimLoss::CALL_ABANDONED), 0);
         });
     }
 
@@ -261,11 +262,11 @@ mod tests {
             // Back in the outermost call's callback, which calls again, from higher up.
             let next = scene.begin(950);
             assert_eq!(next.parent_id, outer.correlation_id);
-            assert_eq!(scene.lost(Loss::CALL_ABANDONED), 2);
+            assert_eq!(scene.lost(ShimLoss::CALL_ABANDONED), 2);
             assert_eq!(scene.open(), [outer.correlation_id, next.correlation_id]);
             // And the outermost returns without that one.
             scene.end(&outer, 1000);
-            assert_eq!(scene.lost(Loss::CALL_ABANDONED), 3);
+            assert_eq!(scene.lost(ShimLoss::CALL_ABANDONED), 3);
             assert_eq!(drain(&scene.memory, scene.ring), [outer]);
             assert_eq!(scene.open(), [0; 0]);
         });
@@ -281,7 +282,7 @@ mod tests {
                 scene.end(call, 10_000 - i * 10);
             }
             assert_eq!(drain(&scene.memory, scene.ring).len(), depth);
-            assert_eq!((scene.open().len(), scene.lost(Loss::CALL_ABANDONED)), (0, 0));
+            assert_eq!((scene.open().len(), scene.lost(ShimLoss::CALL_ABANDONED)), (0, 0));
         });
     }
 
@@ -293,7 +294,7 @@ mod tests {
                 scene.end(&call, 1000);
             }
             let seen = drain(&scene.memory, scene.ring).len() as u64;
-            assert!(seen > 10 && scene.lost(Loss::CALL_RING_FULL) == 100 - seen);
+            assert!(seen > 10 && scene.lost(ShimLoss::CALL_RING_FULL) == 100 - seen);
         });
     }
 

@@ -3,9 +3,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
+use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
-    HEARTBEAT_TIMEOUT_NS, Loss, Queue, SITE_CALLS, Symbol, control, kind, life, state,
+    HEARTBEAT_TIMEOUT_NS, Queue, SITE_CALLS, Symbol, control, kind, shim_status, state,
 };
 use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
@@ -163,7 +164,7 @@ impl Recorder {
     ) -> bool {
         let Some(memory) = self.memory() else { return false };
         let Some(ring) = rings::mine(&memory, now_ns) else {
-            memory.lost(Loss::NO_RING, 1);
+            memory.lost(ShimLoss::NO_RING, 1);
             return false;
         };
         let Some(producer) = memory.producer(ring) else { return false };
@@ -174,7 +175,7 @@ impl Recorder {
         }
         let taken = producer.push(kind, [&words::<N, T>(record), &[]]);
         if !taken {
-            memory.lost(Loss::OPERATION_RING_FULL, 1);
+            memory.lost(ShimLoss::OPERATION_RING_FULL, 1);
         } else if fresh {
             rings::used_number(ring);
         }
@@ -194,7 +195,7 @@ impl Recorder {
             }));
         }
         if !room || !self.backlog.push(kind, words) {
-            self.lost(Loss::NO_MEMORY, 1);
+            self.lost(ShimLoss::NO_MEMORY, 1);
         }
     }
 }
@@ -223,7 +224,7 @@ impl Sink for Recorder {
 
     fn called(&self) {
         // roctap reads it from outside, which pairs with nothing; what it says was done before.
-        exports::ROCTAP_SHIM_LIFE.store(life::WORKING, Ordering::Release);
+        exports::ROCTAP_SHIM_LIFE.store(shim_status::WORKING, Ordering::Release);
         if let Some(called) = self.called.get() {
             called();
         }
@@ -233,11 +234,11 @@ impl Sink for Recorder {
         self.current.leave();
         // Thunks jump again: what they call, not jump to, would be taken for calls of the shim.
         tracer_hooks::calls::end();
-        let life = match runtime {
-            AtFork::Open => life::FORKED_OPEN,
-            AtFork::Closed => life::FORKED,
+        let status = match runtime {
+            AtFork::Open => shim_status::FORKED_OPEN,
+            AtFork::Closed => shim_status::FORKED,
         };
-        exports::ROCTAP_SHIM_LIFE.store(life, Ordering::Release);
+        exports::ROCTAP_SHIM_LIFE.store(status, Ordering::Release);
     }
 
     fn reserve(&self, now_ns: u64) -> Option<u64> {
@@ -281,10 +282,10 @@ impl Sink for Recorder {
         match rings::mine(&memory, record.end_ns).and_then(|ring| memory.producer(ring)) {
             Some(producer) => {
                 if !producer.push(kind::COMPLETE, [&words::<COMPLETE_WORDS, _>(&record), &[]]) {
-                    memory.lost(Loss::COMPLETION_RING_FULL, 1);
+                    memory.lost(ShimLoss::COMPLETION_RING_FULL, 1);
                 }
             }
-            None => memory.lost(Loss::NO_RING, 1),
+            None => memory.lost(ShimLoss::NO_RING, 1),
         }
     }
 
@@ -306,7 +307,7 @@ impl Sink for Recorder {
         self.wait_for_room(kind::QUEUE, &words::<QUEUE_WORDS, _>(&record), &[]);
     }
 
-    fn lost(&self, cause: Loss, count: u64) {
+    fn lost(&self, cause: ShimLoss, count: u64) {
         if let Some(memory) = self.memory() {
             memory.lost(cause, count);
         }

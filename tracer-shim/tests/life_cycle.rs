@@ -7,7 +7,8 @@ mod support;
 use support::live::verify;
 use support::memory::Recording;
 use support::{finish, setup, start};
-use tracer_common::shim::{Loss, attach_status, control, state};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{attach_status, control, state};
 
 /// A library that pairs `hsa_init` with `hsa_shut_down` takes nothing from whoever else uses the runtime:
 /// no kernel is waited for, none is forgotten, and recording goes on.
@@ -39,7 +40,7 @@ fn rocm_a_shut_down_that_is_not_the_last() {
     let truth = emulated_gpu::truth::read(&log).expect("log");
     for window in &windows {
         assert!(verify("pairs", window, &truth).recorded >= 500);
-        assert_eq!(window.trace.losses[Loss::UNFINISHED.0 as usize], 0);
+        assert_eq!(window.trace.losses[ShimLoss::UNFINISHED.0 as usize], 0);
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use support::live::{Seen, Window, status_field, verify};
 use support::memory::{Recording, Trace};
 use support::{finish, setup};
-use tracer_common::shim::{Loss, attach_status, control, state};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{attach_status, control, state};
 
 /// Attaches again and again until the program ends.
 #[test]
@@ -47,7 +48,8 @@ fn rocm_attached_again_and_again() {
         let truth = emulated_gpu::truth::read(&log).expect("log");
         // A worker or reader that got no CPU for so long that the signals or a ring ran out: counted, and
         // nothing can be verified.
-        let causes = [Loss::SIGNAL_POOL, Loss::OPERATION_RING_FULL, Loss::COMPLETION_RING_FULL];
+        let causes =
+            [ShimLoss::SIGNAL_POOL, ShimLoss::OPERATION_RING_FULL, ShimLoss::COMPLETION_RING_FULL];
         let starved = |w: &Window| causes.iter().any(|cause| w.trace.losses[cause.0 as usize] > 0);
         let all = windows.len();
         windows.retain(|window| !starved(window));
@@ -236,7 +238,7 @@ fn longer_than_the_recording(running: &mut support::live::Program) -> bool {
     // The program fills its memory before it launches.
     running.wait_until_recorded(&recording, 2);
     let Some(window) = running.detach((recording, 0)) else { return false };
-    let unfinished = window.trace.losses[Loss::UNFINISHED.0 as usize];
+    let unfinished = window.trace.losses[ShimLoss::UNFINISHED.0 as usize];
     let trace = &window.trace;
     let ended = |sequence: &u64| trace.completes.contains_key(sequence);
     let running_on = trace.dispatches.keys().filter(|s| !ended(s)).count();

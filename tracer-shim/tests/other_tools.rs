@@ -7,7 +7,7 @@ mod support;
 use support::live::{Program, verify};
 use support::memory::{Recording, Trace};
 use support::{finish, setup};
-use tracer_common::calls::slot_of;
+use tracer_common::hsa_functions::slot_of;
 use tracer_common::shim::{control, state};
 
 /// How often the program called `function`, as the trace says.

@@ -7,7 +7,8 @@ mod support;
 use emulated_gpu::truth::Operation;
 use support::memory::{Recording, Trace};
 use support::{Outcome, setup, verify};
-use tracer_common::shim::{Loss, state};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::state;
 
 /// Ends as the ground truth says, but for what the emulator took before its doorbell.
 fn verify_nearly(what: &str, outcome: &Outcome) {
@@ -105,7 +106,7 @@ fn rocm_a_storm_of_threads() {
     assert!(imperfect < 64, "{imperfect}");
     let named = outcome.truth.iter().filter(|o| o.name.starts_with("storm_t")).count();
     assert_eq!(named, 64_000);
-    assert_eq!(outcome.trace.losses[Loss::SIGNAL_POOL.0 as usize], 0);
+    assert_eq!(outcome.trace.losses[ShimLoss::SIGNAL_POOL.0 as usize], 0);
     assert!(outcome.trace.threads >= 9, "one ring for each thread, and the shim's");
 }
 
@@ -167,11 +168,11 @@ fn rocm_a_full_ring_drops_and_counts_exactly() {
     // A dispatch that was dropped has no completion to drop.
     let dispatches_dropped = ran - trace.dispatches.len() as u64;
     let completes_dropped = (trace.dispatches.len() - trace.completes.len()) as u64;
-    let passed = trace.losses[Loss::PACKET_PASSED.0 as usize];
+    let passed = trace.losses[ShimLoss::PACKET_PASSED.0 as usize];
     assert!(seen > 0 && trace.dropped > 0);
     let lost = dispatches_dropped + completes_dropped;
-    let loss = |cause: Loss| trace.losses[cause.0 as usize];
-    let counted = loss(Loss::OPERATION_RING_FULL) + loss(Loss::COMPLETION_RING_FULL);
+    let loss = |cause: ShimLoss| trace.losses[cause.0 as usize];
+    let counted = loss(ShimLoss::OPERATION_RING_FULL) + loss(ShimLoss::COMPLETION_RING_FULL);
     assert_eq!(counted, trace.dropped);
     assert!(
         lost >= trace.dropped && lost <= trace.dropped + passed,
@@ -193,8 +194,8 @@ fn rocm_threads_without_a_ring_are_counted() {
         .filter(|o| announced(trace, o))
         .count();
     let seen = trace.dispatches.len() + trace.barriers.len();
-    let no_ring = trace.losses[Loss::NO_RING.0 as usize];
-    let passed = trace.losses[Loss::PACKET_PASSED.0 as usize];
+    let no_ring = trace.losses[ShimLoss::NO_RING.0 as usize];
+    let passed = trace.losses[ShimLoss::PACKET_PASSED.0 as usize];
     assert!(no_ring > 0 && trace.completes.len() <= seen + trace.copies.len());
     let copies = outcome.truth.iter().filter(|o| o.kind == "copy").count() - trace.copies.len();
     let missing = (packets - seen + copies) as u64;

@@ -7,7 +7,8 @@ mod support;
 
 use support::memory::Recording;
 use support::{finish, setup};
-use tracer_common::shim::{Loss, attach_status};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::attach_status;
 
 /// Most memory that an attachment may lock into a process which has all of its memory locked, KiB: what
 /// docs/architecture.md says.
@@ -81,7 +82,7 @@ fn rocm_a_program_that_may_lock_no_more() {
     running.wait_until_busy();
     // The library is there, and its thread.
     let window = running.record(20).expect("it runs");
-    assert!(window.trace.lost() == window.trace.losses[Loss::BEFORE_ATTACH.0 as usize]);
+    assert!(window.trace.lost() == window.trace.losses[ShimLoss::BEFORE_ATTACH.0 as usize]);
     running.lock_memory(64 << 10);
     let memory = Recording::new(64, 1 << 22);
     assert_eq!(running.status(&memory.path(), ""), attach_status::MEMORY);

@@ -7,8 +7,8 @@ use crate::{
     discover::{self, Image, Library, Runtime, Subject},
     inject,
     privileges::{self, Need},
-    probe::{self, Method},
-    record::{Prospect, Tier},
+    probe::{self, Placing},
+    record::{GpuSource, Prospect},
     shown::{self, line, print},
     trial::{self, Works},
 };
@@ -129,15 +129,15 @@ fn kernel(findings: &mut Findings) {
         (_, Err(_)) => Err("not tried, for want of the capabilities below".to_owned()),
     };
     match trial {
-        Ok(Works { method, load }) => {
-            let (finding, more) = match method {
-                Method::Multi | Method::Event => (Finding::Good, ""),
-                Method::Single => {
+        Ok(Works { placing, load }) => {
+            let (finding, more) = match placing {
+                Placing::Multi | Placing::Event => (Finding::Good, ""),
+                Placing::Single => {
                     (Finding::Limited, "; few functions by default, and removing them takes long")
                 }
             };
             let meaning = format!(
-                "the BPF programs were loaded in {} ms, a probe was placed and a call recorded; probes: {method}{more}",
+                "the BPF programs were loaded in {} ms, a probe was placed and a call recorded; probes: {placing}{more}",
                 load.as_millis()
             );
             findings.line(&finding, &kernel, &meaning);
@@ -225,7 +225,7 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
                 findings.line(&Finding::Good, "the shim is in it already", meaning);
             }
             match prospect.why_none() {
-                None => findings.line(&Finding::Good, "GPU times", &Tier::Tables.to_string()),
+                None => findings.line(&Finding::Good, "GPU times", &GpuSource::Tables.to_string()),
                 Some(why) => {
                     findings.line(&Finding::Limited, "few GPU times, seen from outside", why);
                 }

@@ -12,7 +12,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use crate::method::Method;
+use crate::placing::Placing;
 
 /// One capability and what it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,14 +50,14 @@ pub const PROBES: [Need; 2] = [
 const PARANOID: i32 = 2;
 
 /// What is needed beside those to place probes in a way; found by trying each with exactly these.
-pub fn placing(method: Method) -> Option<Need> {
-    let purpose = match method {
-        Method::Multi => return None,
-        Method::Event if perf_event_paranoid() <= PARANOID => return None,
-        Method::Event => {
+pub fn needs_of(placing: Placing) -> Option<Need> {
+    let purpose = match placing {
+        Placing::Multi => return None,
+        Placing::Event if perf_event_paranoid() <= PARANOID => return None,
+        Placing::Event => {
             "open perf events, by which this kernel places probes (or set kernel.perf_event_paranoid to 2)"
         }
-        Method::Single => {
+        Placing::Single => {
             "place probes one by one, since this kernel has no uprobe_multi and tracefs cannot be written (root can, and who has CAP_DAC_OVERRIDE)"
         }
     };
@@ -113,8 +113,8 @@ pub fn check() -> Result<(), Missing> {
 /// # Errors
 ///
 /// The capability that is missing.
-pub fn check_placing(method: Method) -> Result<(), Missing> {
-    check_all(placing(method))
+pub fn check_placing(placing: Placing) -> Result<(), Missing> {
+    check_all(needs_of(placing))
 }
 
 fn check_all(needs: impl IntoIterator<Item = Need>) -> Result<(), Missing> {
@@ -218,26 +218,26 @@ impl Recording {
     }
 
     /// The programs are loaded and the trace is created: what attaching takes, and preferring a thread.
-    pub fn attach(self, method: Method) {
-        keep(self.lasting(method) | CapabilitySet::SYS_NICE, self.helpers);
+    pub fn attach(self, placing: Placing) {
+        keep(self.lasting(placing) | CapabilitySet::SYS_NICE, self.helpers);
     }
 
     /// What attaching to further processes and libraries takes, until the end.
-    pub fn go_on(self, method: Method) {
-        keep(self.lasting(method), self.helpers);
+    pub fn go_on(self, placing: Placing) {
+        keep(self.lasting(placing), self.helpers);
     }
 
-    fn lasting(self, method: Method) -> CapabilitySet {
+    fn lasting(self, placing: Placing) -> CapabilitySet {
         let mut lasting = PROBES
             .into_iter()
-            .chain(placing(method))
+            .chain(needs_of(placing))
             .fold(LOOKING | self.commands, |set, need| set | need.capability);
         let substituted = PROBES.iter().any(|need| !effective().contains(need.capability));
         if substituted {
             lasting |= CapabilitySet::SYS_ADMIN;
         }
         // Root's are its own files, tracefs among them.
-        let tracefs = method == Method::Event && !rustix::process::geteuid().is_root();
+        let tracefs = placing == Placing::Event && !rustix::process::geteuid().is_root();
         let writes = tracefs || !self.helpers.is_empty();
         lasting | if writes { CapabilitySet::DAC_OVERRIDE } else { reading() }
     }
@@ -313,7 +313,7 @@ mod tests {
         let (before, bounds) = (held(), bounding());
         let after = std::thread::spawn(|| {
             let recording = Recording::begin(true, false);
-            recording.go_on(Method::Multi);
+            recording.go_on(Placing::Multi);
             let (kept, bounds) = (held(), bounding());
             drop_all();
             (kept, bounds, held(), rustix::thread::no_new_privs().unwrap())

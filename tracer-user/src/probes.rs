@@ -14,8 +14,8 @@ use crate::{
     calibrate::{self, Cost},
     discover::{self, FileId, Image, Library, Runtime, Subject},
     plan::{
-        Binary, Class, Plan, Planner, Probed, Process, ProcessMemory, Reached, Redirected,
-        ReturnProbe, Tables,
+        Binary, Class, FunctionPlan, LiveProcess, Planner, Probed, ProcessMemory, Reached,
+        Redirected, ReturnProbe, Tables,
     },
     privileges,
     shown::{self, clean},
@@ -129,17 +129,20 @@ fn identity(path: &Path) -> anyhow::Result<FileId> {
 }
 
 /// The libraries of a running process.
-fn plan_process(pid: u32, redirected: Redirected) -> anyhow::Result<Vec<(PathBuf, Vec<Plan>)>> {
+fn plan_process(
+    pid: u32,
+    redirected: Redirected,
+) -> anyhow::Result<Vec<(PathBuf, Vec<FunctionPlan>)>> {
     let libraries = discover::libraries(pid)?;
     if libraries.is_empty() {
         bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
     }
-    let process = Process::open(pid)?;
+    let process = LiveProcess::open(pid)?;
     libraries.iter().map(|library| plan(library, Some(&process), redirected)).collect()
 }
 
 /// A library on disk. Its API is told by its name, else by what it exports.
-fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
+fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<FunctionPlan>)> {
     let id = identity(path)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let image = Image::open(path)?;
@@ -165,7 +168,7 @@ fn plan(
     library: &Library,
     process: Option<&dyn ProcessMemory>,
     redirected: Redirected,
-) -> anyhow::Result<(PathBuf, Vec<Plan>)> {
+) -> anyhow::Result<(PathBuf, Vec<FunctionPlan>)> {
     let owned = |name: &str| library.runtime.owns_symbol(name);
     let functions = Image::open(&library.open_path)?.functions(owned)?;
     if functions.is_empty() {
@@ -200,7 +203,7 @@ impl Costs {
     }
 }
 
-fn row(plan: Plan, costs: &Costs) -> Row {
+fn row(plan: FunctionPlan, costs: &Costs) -> Row {
     let site = plan.site.as_ref();
     let return_probe = site.is_some_and(|s| s.return_probe == ReturnProbe::Allowed);
     let (reached, redirected_to) = match &plan.reached {

@@ -7,7 +7,7 @@ use zerocopy::FromBytes as _;
 
 use crate::{
     calibrate::{self, CalibrateError},
-    probe::{Follow, Method, Programs, Reader, Settings, Site},
+    probe::{Follow, Placing, Programs, Reader, Settings, Site},
 };
 
 /// What the probed function is called with.
@@ -23,7 +23,7 @@ extern "C" fn probed(argument: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Works {
     /// How probes are placed.
-    pub method: Method,
+    pub placing: Placing,
     /// How long loading the programs took.
     pub load: Duration,
 }
@@ -53,9 +53,9 @@ impl From<crate::probe::ProbeError> for TrialError {
 /// # Errors
 ///
 /// Whatever does not work.
-pub fn run(method: Option<Method>, preallocate: Option<bool>) -> Result<Works, TrialError> {
+pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<Works, TrialError> {
     let began = std::time::Instant::now();
-    let settings = Settings { ring_bytes: 4096, follow: Follow::Nobody, method, preallocate };
+    let settings = Settings { ring_bytes: 4096, follow: Follow::Nobody, placing, preallocate };
     let mut programs = Programs::load(settings)?;
     let load = began.elapsed();
     let _life = programs.attach_life()?;
@@ -79,7 +79,7 @@ pub fn run(method: Option<Method>, preallocate: Option<bool>) -> Result<Works, T
             && result.as_ref().is_ok_and(|&result| result == call.ret)
     };
     match calls(&records)[..] {
-        [call] if as_made(&call) => Ok(Works { method: programs.method(), load }),
+        [call] if as_made(&call) => Ok(Works { placing: programs.placing(), load }),
         ref calls => {
             let losses = programs.losses()?;
             let mut seen = format!("{calls:?}, losses {losses:?}");
@@ -99,7 +99,7 @@ fn calls(mut bytes: &[u8]) -> Vec<ApiRecord> {
             bytes = rest;
         } else {
             // A thread's first call.
-            bytes = bytes.get(size_of::<tracer_common::bpf::LifeRecord>()..).unwrap_or_default();
+            bytes = bytes.get(size_of::<tracer_common::bpf::ProcessRecord>()..).unwrap_or_default();
         }
     }
     calls

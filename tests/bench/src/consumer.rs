@@ -14,7 +14,8 @@ use roctap::{
     trace::Writer,
 };
 use rustix::time::{ClockId, clock_gettime};
-use tracer_common::bpf::{ApiRecord, Loss, kind, phase};
+use tracer_common::bpf::{ApiRecord, kind, phase};
+use tracer_common::loss::BpfLoss;
 use tracer_records::model::{ClockOffsets, Metadata};
 use zerocopy::FromBytes as _;
 
@@ -77,7 +78,7 @@ fn capacity(places: &Places) -> anyhow::Result<()> {
             drain(&programs, &trace, &mut drained)?;
             std::fs::remove_file(trace)?;
         }
-        let lost = programs.losses()?[Loss::API_RING_FULL.0 as usize];
+        let lost = programs.losses()?[BpfLoss::API_RING_FULL.0 as usize];
         if lost > 0 {
             bail!("{lost} records did not fit into the rings");
         }

@@ -8,7 +8,7 @@ use roctap::{
     calibrate::{self, Cost, Costs},
     discover::Runtime,
     plan::Class,
-    probe::{Attachment, Follow, Method, Programs, Settings, Site},
+    probe::{Attachment, Follow, Placing, Programs, Settings, Site},
 };
 
 use crate::{
@@ -69,16 +69,16 @@ fn methods(places: &Places, rounds: u32) -> anyhow::Result<()> {
         "methods: ms for the probes of functions of libamdhip64, entries and returns; median (quartiles)",
         &["method", "functions", "load", "place", "remove", "place + remove, a function"],
     );
-    for method in [Method::Multi, Method::Event, Method::Single] {
-        let Ok(times) = Times::of(method, &private, target.pid(), rounds) else {
-            table.row([method.to_string(), "none: the kernel has it not".to_owned()]);
+    for placing in [Placing::Multi, Placing::Event, Placing::Single] {
+        let Ok(times) = Times::of(placing, &private, target.pid(), rounds) else {
+            table.row([placing.to_string(), "none: the kernel has it not".to_owned()]);
             continue;
         };
         let Times { functions, load, place, remove } = times;
         let each = (place.median() + remove.median()) / functions as f64;
         let shown = [load.shown(), place.shown(), remove.shown(), number(each)];
         let [load, place, remove, each] = shown;
-        table.row([method.to_string(), functions.to_string(), load, place, remove, each]);
+        table.row([placing.to_string(), functions.to_string(), load, place, remove, each]);
     }
     table.print();
     Ok(())
@@ -94,15 +94,16 @@ struct Times {
 }
 
 impl Times {
-    fn of(method: Method, private: &Private, pid: u32, rounds: u32) -> anyhow::Result<Self> {
+    fn of(placing: Placing, private: &Private, pid: u32, rounds: u32) -> anyhow::Result<Self> {
         let library = private.library(pid, Runtime::Hip)?;
         let mut sites: Vec<Site> = sites::all(pid, &library)?;
-        if method == Method::Single {
+        if placing == Placing::Single {
             sites.truncate(SINGLE);
         }
         let mut times = Self { functions: sites.len(), ..Self::default() };
         for _ in 0..rounds {
-            let settings = Settings { method: Some(method), ..Settings::new(4096, Follow::Nobody) };
+            let settings =
+                Settings { placing: Some(placing), ..Settings::new(4096, Follow::Nobody) };
             let (programs, ms) = timed(|| Programs::load(settings))?;
             times.load.push(ms);
             let (mut placed, ms) = timed(|| programs.attach(pid, &library.open_path, &sites))?;

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use roctap::{
     discover::{Image, Library},
-    plan::{Binary, Plan, Planner, Process, ReturnProbe},
+    plan::{Binary, FunctionPlan, LiveProcess, Planner, ReturnProbe},
     probe::Site,
 };
 use tracer_common::bpf::Capture;
@@ -28,13 +28,13 @@ fn matching(
 ) -> anyhow::Result<Vec<Site>> {
     let functions = Image::open(&library.open_path)?.functions(wanted)?;
     let binary = Binary::open(&library.open_path)?;
-    let process = Process::open(pid)?;
+    let process = LiveProcess::open(pid)?;
     let plans = Planner::for_running_kernel().plan_library(&binary, &functions, Some(&process));
     Ok(plans.into_iter().filter_map(|plan| site(library, plan)).collect())
 }
 
 /// The site of a plan, if probing it is possible and cheap.
-fn site(library: &Library, plan: Plan) -> Option<Site> {
+fn site(library: &Library, plan: FunctionPlan) -> Option<Site> {
     let place = plan.site.filter(|site| site.class.is_cheap())?;
     let domain = library.runtime.domain();
     let operation = api::by_name(&plan.symbol).filter(|o| o.domain == domain);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tracer_common::shim::Loss;
+use tracer_common::loss::ShimLoss;
 use tracer_records::model::{ApiCall, Dispatch};
 
 use crate::{Operation, Recorded};
@@ -47,7 +47,7 @@ pub fn expect_launches_joined(trace: &Recorded) {
 /// ran, each once, under its name and with its times.
 pub fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
     let lost = trace.losses();
-    let missing: u64 = [Loss::OPERATION_RING_FULL, Loss::PACKET_PASSED]
+    let missing: u64 = [ShimLoss::OPERATION_RING_FULL, ShimLoss::PACKET_PASSED]
         .iter()
         .filter_map(|cause| lost.get(cause.describe()))
         .sum();
@@ -125,9 +125,9 @@ fn aligned<'a>(
 fn expect_only_inevitable(trace: &Recorded) -> BTreeMap<String, u64> {
     let lost = trace.losses();
     for (cause, &count) in &lost {
-        let most = if cause == Loss::BEFORE_ATTACH.describe() {
+        let most = if cause == ShimLoss::BEFORE_ATTACH.describe() {
             BEHIND
-        } else if cause == Loss::PACKET_PASSED.describe()
+        } else if cause == ShimLoss::PACKET_PASSED.describe()
             || cause == "GPU operations: no completion seen"
         {
             FEW

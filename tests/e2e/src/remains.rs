@@ -10,12 +10,12 @@ use std::{
 };
 
 use libbpf_rs::query::{LinkInfoIter, ProgInfoIter};
-use roctap::plan::{Process, ProcessMemory as _};
+use roctap::plan::{LiveProcess, ProcessMemory as _};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 /// Addresses of code of the ROCm libraries that is not as in their files.
 pub fn changed_code(pid: u32) -> Vec<u64> {
-    let process = Process::open(pid).expect("alive");
+    let process = LiveProcess::open(pid).expect("alive");
     let (mut changed, mut compared) = (Vec::new(), 0);
     for mapping in process.mappings().iter().filter(|mapping| mapping.executable) {
         let Some(file) = &mapping.file else { continue };

@@ -111,7 +111,7 @@ fn aliases(pid: u32) -> BTreeMap<String, String> {
     // Where the entries point in a process that nobody has redirected.
     let binary = Binary::open(&hsa.open_path).expect("binary");
     let plans = Planner::for_running_kernel().plan_library(&binary, &functions, None);
-    let names = |plan: roctap::plan::Plan| {
+    let names = |plan: roctap::plan::FunctionPlan| {
         let to = plan.symbol.clone();
         plan.names().map(|name| (name.to_owned(), to.clone())).collect::<Vec<_>>()
     };

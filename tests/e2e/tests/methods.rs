@@ -2,15 +2,15 @@
 
 use e2e::{Running, Scene, app, run, wait_until};
 use roctap::{
-    probe::{Follow, Method, Programs, Settings},
+    probe::{Follow, Placing, Programs, Settings},
     trial,
 };
 
 /// Whether a way works, a call being recorded through it; else why not.
-fn tried(method: Method, preallocate: Option<bool>) -> Result<(), String> {
-    match trial::run(Some(method), preallocate) {
+fn tried(placing: Placing, preallocate: Option<bool>) -> Result<(), String> {
+    match trial::run(Some(placing), preallocate) {
         Ok(works) => {
-            assert_eq!(works.method, method);
+            assert_eq!(works.placing, placing);
             Ok(())
         }
         Err(error) => Err(error.to_string()),
@@ -19,14 +19,14 @@ fn tried(method: Method, preallocate: Option<bool>) -> Result<(), String> {
 
 #[test]
 fn root_kernel_events_and_single_probes_work_on_every_kernel() {
-    assert_eq!(tried(Method::Event, None), Ok(()));
-    assert_eq!(tried(Method::Single, None), Ok(()));
+    assert_eq!(tried(Placing::Event, None), Ok(()));
+    assert_eq!(tried(Placing::Single, None), Ok(()));
 }
 
 /// Maps as kernels before 6.1 have them, which no machine here runs.
 #[test]
 fn root_kernel_maps_that_have_all_their_memory_work() {
-    assert_eq!(tried(Method::Event, Some(true)), Ok(()));
+    assert_eq!(tried(Placing::Event, Some(true)), Ok(()));
 }
 
 /// What is taken where nothing is said is the best that works: `uprobe_multi`, or events where it is
@@ -34,12 +34,12 @@ fn root_kernel_maps_that_have_all_their_memory_work() {
 #[test]
 fn root_kernel_the_best_method_is_taken() {
     let settings = Settings::new(4096, Follow::Nobody);
-    let taken = Programs::load(settings).expect("it loads").method();
-    match tried(Method::Multi, None) {
-        Ok(()) => assert_eq!(taken, Method::Multi),
+    let taken = Programs::load(settings).expect("it loads").placing();
+    match tried(Placing::Multi, None) {
+        Ok(()) => assert_eq!(taken, Placing::Multi),
         Err(why) => {
             assert!(why.contains("no uprobe_multi"), "{why}");
-            assert_eq!(taken, Method::Event);
+            assert_eq!(taken, Placing::Event);
         }
     }
 }

@@ -17,7 +17,8 @@ use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use tracer_common::calls::{AMD_EXT, CORE, IMAGE, LEFT_OUT, SLOT_COUNT, SLOTS, Wanted, tables};
+use tracer_common::calls::Wanted;
+use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, LEFT_OUT, SLOT_COUNT, SLOTS, tables};
 
 use crate::abi::{self, ApiTable, Version};
 use crate::originals::{self, Patched, Verdict};

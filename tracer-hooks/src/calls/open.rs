@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use tracer_common::bpf::flag;
-use tracer_common::calls::{Call, SLOT_COUNT, Wanted};
+use tracer_common::calls::{Call, Wanted};
+use tracer_common::hsa_functions::SLOT_COUNT;
 
 use crate::abi;
 use crate::contained::contained;

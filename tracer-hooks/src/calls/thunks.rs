@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
-use tracer_common::calls::{SLOT_COUNT, SLOTS};
+use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
 
 use super::open::{Open, PLACES};
 

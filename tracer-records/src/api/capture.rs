@@ -5,7 +5,8 @@
 
 use tracer_common::{
     bpf::Capture,
-    calls::{LEFT_OUT, Slot, Wanted},
+    calls::Wanted,
+    hsa_functions::{LEFT_OUT, Slot},
 };
 
 use super::{

@@ -2,8 +2,9 @@
 //!
 //! * `generated.rs`: names, ids, argument and result types, from ROCm's headers. Written by
 //!   `cargo xtask gen-api`, checked in.
-//! * [`capture`]: what the probes capture of a call, by hand: stack arguments, output values, and
-//!   the functions that must not get a return probe.
+//! * [`capture`]: what is captured of a call, by probes or by the shim. By hand are only the functions with
+//!   output values and those with callbacks, which must not get a return probe; all else, stack arguments
+//!   too, comes from `generated.rs`.
 //! * [`format_args`], [`format_return`]: a call as text.
 //! * [`outcome`]: whether it failed.
 //! * [`launch`], [`stream`]: the parts of a call that the rest of roctap computes with.

@@ -283,7 +283,8 @@ fn any_words_and_flags_give_text() {
 
 #[test]
 fn every_slot_of_the_runtimes_tables_is_known_with_its_arguments() {
-    use tracer_common::calls::{LEFT_OUT, SLOTS, Wanted};
+    use tracer_common::calls::Wanted;
+    use tracer_common::hsa_functions::{LEFT_OUT, SLOTS};
     for slot in SLOTS {
         let op = by_name(slot.name).unwrap_or_else(|| panic!("{} is not in the table", slot.name));
         let by_value = |arg: &Argument| matches!(arg.ty.kind, Kind::Struct(9..) | Kind::Float);

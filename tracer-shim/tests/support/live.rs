@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use emulated_gpu::child::Child;
 use emulated_gpu::truth::Operation;
+use tracer_common::loss::ShimLoss;
 use tracer_common::shim::control::{ATTACH_STATUS, RECORD, STATE};
-use tracer_common::shim::{Loss, attach_status, state};
+use tracer_common::shim::{attach_status, state};
 use tracer_hooks::sys::now_ns;
 
 use super::memory::{Recording, Trace};
@@ -335,10 +336,10 @@ pub fn is_the_runtimes(operation: &Operation) -> bool {
 /// without a hole, but for what was counted as lost.
 pub fn verify(what: &str, window: &Window, truth: &[Operation]) -> Seen {
     let Window { trace, began_ns, ended_ns } = window;
-    let lost = |cause: Loss| trace.losses[cause.0 as usize];
+    let lost = |cause: ShimLoss| trace.losses[cause.0 as usize];
     // A packet that the GPU took just before our signal was in it never completes ours.
-    let passed = lost(Loss::PACKET_PASSED) + lost(Loss::UNFINISHED);
-    let before = lost(Loss::BEFORE_ATTACH);
+    let passed = lost(ShimLoss::PACKET_PASSED) + lost(ShimLoss::UNFINISHED);
+    let before = lost(ShimLoss::BEFORE_ATTACH);
     assert_eq!(
         (trace.dropped, trace.lost() - passed - before),
         (0, 0),

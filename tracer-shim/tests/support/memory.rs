@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tracer_common::calls::{Call, FIRST_ID, LEFT_OUT, SLOTS, Wanted};
+use tracer_common::calls::{Call, FIRST_ID, Wanted};
+use tracer_common::hsa_functions::{LEFT_OUT, SLOTS};
+use tracer_common::loss::ShimLoss;
 use tracer_common::ring::{Consumer, MAX_FRAME_WORDS};
 use tracer_common::shim::{
-    Agent, Barrier, Complete, Copy, Dispatch, GROWTHS, Layout, Loss, MAGIC, Queue,
-    RING_HEADER_BYTES, Symbol, VERSION, control, kind, ring_word,
+    Agent, Barrier, Complete, Copy, Dispatch, GROWTHS, Layout, MAGIC, Queue, RING_HEADER_BYTES,
+    Symbol, VERSION, control, kind, ring_word,
 };
 use zerocopy::{FromBytes, IntoBytes as _};
 
@@ -27,7 +29,7 @@ pub struct Trace {
     pub queues: Vec<Queue>,
     /// Frames dropped in all rings.
     pub dropped: u64,
-    pub losses: [u64; Loss::COUNT],
+    pub losses: [u64; ShimLoss::COUNT],
     pub state: u64,
     /// By how much GPU times can be off, as the shim says.
     pub clock_error_ns: u64,
@@ -289,7 +291,8 @@ impl Trace {
     /// Operations that were lost other than to full rings and for their kind (HIP sends one vendor
     /// packet after it loads code).
     pub fn lost(&self) -> u64 {
-        let other = [Loss::PACKET_KIND, Loss::OPERATION_RING_FULL, Loss::COMPLETION_RING_FULL];
+        let other =
+            [ShimLoss::PACKET_KIND, ShimLoss::OPERATION_RING_FULL, ShimLoss::COMPLETION_RING_FULL];
         let other: u64 = other.iter().map(|l| self.losses[l.0 as usize]).sum();
         self.losses.iter().sum::<u64>() - other
     }

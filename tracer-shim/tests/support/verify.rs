@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use emulated_gpu::truth::Operation;
-use tracer_common::shim::{Complete, Loss, UNKNOWN_CLOCK_ERROR_NS};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{Complete, UNKNOWN_CLOCK_ERROR_NS};
 
 use super::Outcome;
 use super::memory::Trace;
@@ -33,7 +34,7 @@ pub fn complete(what: &str, outcome: &Outcome) {
 /// preempted between publishing and ringing finds its packet consumed, or half so.
 pub fn counted(what: &str, outcome: &Outcome) -> usize {
     let Outcome { trace, truth, errors, .. } = outcome;
-    let passed = trace.losses[Loss::PACKET_PASSED.0 as usize];
+    let passed = trace.losses[ShimLoss::PACKET_PASSED.0 as usize];
     assert_eq!(
         (trace.dropped, trace.lost() - passed),
         (0, 0),

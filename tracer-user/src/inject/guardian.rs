@@ -24,7 +24,7 @@ use super::{
     bootstrap::at,
     error::{InjectError, Refusal},
     refuse::{Feasible, GUARDIAN},
-    start::{self, Plan, StartError, Started},
+    start::{self, StartError, Started, ThreadStart},
     threads::Model,
     tracee::{StepError, Writable},
     victim,
@@ -224,7 +224,7 @@ fn on_thread(
         Task::Unmap(..) => {}
     }
     let model = |pointer| Model::of(&feasible.process, pointer, victim.inside).ok();
-    let plan = Plan {
+    let plan = ThreadStart {
         syscall: libc.syscall,
         threads: &feasible.threads,
         model: &model,

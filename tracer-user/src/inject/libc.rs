@@ -5,7 +5,7 @@ use std::path::Path;
 use super::error::{Refusal, Refused};
 use crate::{
     discover, foreign,
-    plan::{Binary, Located, Mapping, Process, ProcessMemory as _},
+    plan::{Binary, LiveProcess, Located, Mapping, ProcessMemory as _},
 };
 
 /// The releases whose thread descriptor is known: 2.n.
@@ -28,7 +28,7 @@ pub struct Libc {
 
 impl Libc {
     /// Recognises it. An unknown one is refused, not guessed.
-    pub fn find(pid: u32, process: &Process) -> Result<Self, Refused> {
+    pub fn find(pid: u32, process: &LiveProcess) -> Result<Self, Refused> {
         let files = discover::mapped(pid, part_of_libc)?;
         let open = |wanted: Part| {
             let file = files.iter().find(|(part, _)| *part == wanted).map(|(_, file)| file)?;
@@ -109,7 +109,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 /// The address of a `syscall` instruction in the mapped code of the library.
-fn syscall_instruction(process: &Process, library: &Path) -> Option<u64> {
+fn syscall_instruction(process: &LiveProcess, library: &Path) -> Option<u64> {
     let binary = Binary::open(library).ok()?;
     let is_code = |mapping: &&Mapping| mapping.executable && mapping.is_of(&binary);
     for mapping in process.mappings().iter().filter(is_code).take(MAX_PIECES) {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn our_own_libc_is_recognised() {
         let pid = std::process::id();
-        let process = Process::open(pid).unwrap();
+        let process = LiveProcess::open(pid).unwrap();
         let libc = Libc::find(pid, &process).unwrap();
         let mut instruction = [0; 2];
         process.read(libc.syscall, &mut instruction).unwrap();

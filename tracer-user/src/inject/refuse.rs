@@ -16,7 +16,7 @@ use crate::{
     clock::Patience,
     discover::{self, Subject},
     foreign,
-    plan::Process,
+    plan::LiveProcess,
 };
 
 /// The hidden subcommand that the guardian runs: see `guardian`.
@@ -28,7 +28,7 @@ const GUARDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is known of a process that can be given the shim.
 pub struct Feasible {
-    pub process: Process,
+    pub process: LiveProcess,
     /// Which program it runs: see [`foreign::program`].
     pub program: Vec<u8>,
     pub libc: Libc,
@@ -77,7 +77,7 @@ impl Feasible {
         }
         // In this order: of a program that is executed in between nothing is read.
         let program = foreign::program(pid).map_err(procfs::ProcError::from)?;
-        let process = Process::open(pid)?;
+        let process = LiveProcess::open(pid)?;
         let libc = Libc::find(pid, &process)?;
         let auxv: BTreeMap<u64, u64> = proc.auxv()?.into_iter().collect();
         let threads = Threads::read(pid, &process, &auxv)?;

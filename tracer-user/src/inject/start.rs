@@ -30,7 +30,7 @@ const CLONE_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0
 pub const SIGNALS: u64 = !(0b111 << 31);
 
 /// What the new thread needs to be told.
-pub struct Plan<'a> {
+pub struct ThreadStart<'a> {
     /// A `syscall` instruction in the process.
     pub syscall: u64,
     pub threads: &'a Threads,
@@ -91,7 +91,7 @@ struct Saved {
 }
 
 /// Makes `tracee`'s process start the thread.
-pub fn start(tracee: &mut impl Tracee, plan: &Plan<'_>) -> Result<Started, StartError> {
+pub fn start(tracee: &mut impl Tracee, plan: &ThreadStart<'_>) -> Result<Started, StartError> {
     tracee.stop(Some(STOP_WITHIN))?;
     check_syscall(tracee, plan.syscall)?;
     let registers = tracee.registers()?;
@@ -166,7 +166,7 @@ fn repeat_interrupted(registers: &mut Registers) {
 
 fn make(
     tracee: &mut impl Tracee,
-    plan: &Plan<'_>,
+    plan: &ThreadStart<'_>,
     saved: &Registers,
 ) -> Result<Started, StartError> {
     let model = (plan.model)(saved.fs_base).ok_or(StartError::Descriptor)?;
@@ -192,7 +192,7 @@ fn make(
 
 fn fill(
     tracee: &mut impl Tracee,
-    plan: &Plan<'_>,
+    plan: &ThreadStart<'_>,
     block: u64,
     block_bytes: u64,
     tls: &Block,

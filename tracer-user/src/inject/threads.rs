@@ -18,7 +18,7 @@ use super::{
 };
 use crate::clock::Patience;
 use crate::discover::Image;
-use crate::plan::{Process, ProcessMemory};
+use crate::plan::{LiveProcess, ProcessMemory};
 
 /// Libraries that are looked at.
 const MAX_LIBRARIES: usize = 4096;
@@ -72,7 +72,11 @@ pub struct Block {
 impl Threads {
     /// Reads the process's libraries. It may be loading or unloading one right now: what does not fit
     /// together is read again.
-    pub fn read(pid: u32, process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
+    pub fn read(
+        pid: u32,
+        process: &LiveProcess,
+        auxv: &BTreeMap<u64, u64>,
+    ) -> Result<Self, Refused> {
         let mut attempts = 0;
         loop {
             match Self::read_once(pid, process, auxv) {
@@ -83,7 +87,11 @@ impl Threads {
         }
     }
 
-    fn read_once(pid: u32, process: &Process, auxv: &BTreeMap<u64, u64>) -> Result<Self, Refused> {
+    fn read_once(
+        pid: u32,
+        process: &LiveProcess,
+        auxv: &BTreeMap<u64, u64>,
+    ) -> Result<Self, Refused> {
         let Storage { modules, images } = Storage::read(process, auxv)?;
         let foreign_allocator = has_foreign_allocator(pid, process, &images);
         Ok(Self::of(modules, foreign_allocator))
@@ -155,7 +163,7 @@ pub struct Model {
 
 impl Model {
     /// Of the thread that calls itself `tid` and has this thread pointer.
-    pub fn of(process: &Process, pointer: u64, tid: u32) -> Result<Self, Refused> {
+    pub fn of(process: &LiveProcess, pointer: u64, tid: u32) -> Result<Self, Refused> {
         let mut descriptor = [0; DESCRIPTOR_BYTES as usize / 4];
         let known = process.read(pointer, &mut descriptor).is_ok();
         let word = |at: u64| {
@@ -318,7 +326,7 @@ fn r_debug(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) -> Option<u64
 
 /// Whether a library whose thread-local variables begin as at one of `images` exports `malloc`, and is
 /// not libc; true too when looking takes too long.
-fn has_foreign_allocator(pid: u32, process: &Process, images: &[u64]) -> bool {
+fn has_foreign_allocator(pid: u32, process: &LiveProcess, images: &[u64]) -> bool {
     let mut patience = Patience::of(ALLOCATORS_WITHIN);
     let mut seen = BTreeSet::new();
     images.iter().any(|&image| {

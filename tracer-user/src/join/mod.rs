@@ -5,7 +5,6 @@
 //! agents it refers to. Whatever is still missing [`process::PATIENCE_NS`] after its end was read has been
 //! lost on the way (and counted there): the operation is then written without it, the call being
 //! looked for by time on the same thread.
-
 //!
 //! What a process says, by its shim or by what it calls, is joined with what it says alone: everything is
 //! kept by process ([`process::ProcessState`]), and within bounds.

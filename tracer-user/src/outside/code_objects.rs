@@ -300,7 +300,7 @@ mod tests {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
     use super::*;
-    use crate::plan::Process;
+    use crate::plan::LiveProcess;
     use proptest::prelude::*;
 
     proptest! {
@@ -349,7 +349,7 @@ mod tests {
         maps[0] = [0x1000, uris[0].as_ptr() as u64, 0, second];
         maps[1] = [0x2000, 8, 0, first];
         let debug = [1u64, first];
-        let process = Process::open(std::process::id()).unwrap();
+        let process = LiveProcess::open(std::process::id()).unwrap();
         let listed = listed(&process, debug.as_ptr() as u64);
         assert_eq!(listed.len(), 1, "the cycle ends");
         assert!(listed.iter().all(|(base, uri)| *base == 0x1000 && uri.starts_with("file://")));

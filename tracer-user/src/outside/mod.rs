@@ -21,7 +21,8 @@ use std::{
 
 use tracer_common::{
     bpf::{BatchRecord, PacketRecord, SignalRecord},
-    shim::{Complete, Loss, Symbol, UNKNOWN_CLOCK_ERROR_NS},
+    loss::ShimLoss,
+    shim::{Complete, Symbol, UNKNOWN_CLOCK_ERROR_NS},
 };
 use tracer_records::sink::RecordSink;
 
@@ -29,7 +30,7 @@ use crate::{
     clock,
     discover::{self, Ended, Runtime, Subject},
     join::{Caller, Joiner, Work},
-    plan::{Located, Process, ProcessMemory},
+    plan::{LiveProcess, Located, ProcessMemory},
     shim::Frame,
 };
 use code_objects::CodeObjects;
@@ -54,7 +55,7 @@ const OWN_NUMBERS: u64 = 1 << 63;
 #[derive(Default)]
 struct Watched {
     /// None: its memory cannot be read.
-    process: Option<(Arc<Subject>, Process)>,
+    process: Option<(Arc<Subject>, LiveProcess)>,
     objects: Option<CodeObjects>,
     looked_ns: u64,
     /// How long the last look kept the CPU.
@@ -98,7 +99,7 @@ impl Outside {
     pub fn add(&mut self, pid: u32, subject: Option<Arc<Subject>>) -> anyhow::Result<()> {
         let target = self.targets.entry(pid).or_default();
         let subject = subject.ok_or(Ended { pid })?;
-        let process = subject.by_number(|pid| anyhow::Ok(Process::open(pid)?))?;
+        let process = subject.by_number(|pid| anyhow::Ok(LiveProcess::open(pid)?))?;
         let libraries = subject.by_number(discover::libraries)?;
         if let Some(runtime) = libraries.iter().find(|library| library.runtime == Runtime::Hsa) {
             let list =
@@ -283,8 +284,8 @@ impl Outside {
     }
 
     /// Packets that are not in the trace, by cause.
-    pub fn losses(&self) -> [(Loss, u64); 2] {
-        [(Loss::PACKET_PASSED, self.missed), (Loss::PACKET_KIND, self.others)]
+    pub fn losses(&self) -> [(ShimLoss, u64); 2] {
+        [(ShimLoss::PACKET_PASSED, self.missed), (ShimLoss::PACKET_KIND, self.others)]
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a> Located<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{discover, plan::Process};
+    use crate::{discover, plan::LiveProcess};
 
     #[test]
     fn the_tables_of_the_hsa_runtime_are_found_in_a_process() {
@@ -93,7 +93,7 @@ mod tests {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         let (process, core) = loop {
             assert!(std::time::Instant::now() < deadline, "the tables do not appear");
-            let process = Process::open(child.id()).unwrap();
+            let process = LiveProcess::open(child.id()).unwrap();
             let core = Located::find(&process, &library.open_path)
                 .ok()
                 .and_then(|l| l.table_of("hsa_init"))

@@ -59,9 +59,10 @@ pub use fuzz::fuzz_plan;
 pub use kernel::{Class, KernelVersion, Refusal, classify, dispatch_site};
 pub use live::{LocateError, Located};
 pub use model::{
-    NoWrapper, NotMoved, Note, Plan, Probed, Reached, ReturnProbe, Site, Slot, Stop, Target,
+    FunctionPlan, NoWrapper, NotMoved, Note, OutsideCode, Probed, Reached, ReturnProbe, Site, Slot,
+    Stop,
 };
-pub use process::{MappedFile, Mapping, Process, ProcessMemory};
+pub use process::{LiveProcess, MappedFile, Mapping, ProcessMemory};
 pub use tables::{Followed, Redirected, Tables};
 
 use std::{
@@ -95,15 +96,15 @@ impl Planner {
     }
 
     /// The plan for one exported function, probed where it is exported.
-    pub fn plan_function(&self, binary: &Binary, function: &Function) -> Plan {
+    pub fn plan_function(&self, binary: &Binary, function: &Function) -> FunctionPlan {
         self.plan_at(binary, &function.name, function.address, function.size)
     }
 
     /// The plan for the function at `address` of the image, called `symbol`: for the target of a
     /// redirected table entry, say, or any function known by address. `size` is 0 when not known.
-    pub fn plan_at(&self, binary: &Binary, symbol: &str, address: u64, size: u64) -> Plan {
+    pub fn plan_at(&self, binary: &Binary, symbol: &str, address: u64, size: u64) -> FunctionPlan {
         let (site, notes) = prologue::choose(binary, self.kernel, address, size);
-        let mut plan = Plan {
+        let mut plan = FunctionPlan {
             symbol: symbol.to_owned(),
             aliases: Vec::new(),
             reached: Reached::Exported,
@@ -123,7 +124,7 @@ impl Planner {
         binary: &Binary,
         functions: &[Function],
         process: Option<&dyn ProcessMemory>,
-    ) -> Vec<Plan> {
+    ) -> Vec<FunctionPlan> {
         self.plan_live(binary, functions, Tables { process, ..Tables::default() })
     }
 
@@ -133,16 +134,16 @@ impl Planner {
         binary: &Binary,
         functions: &[Function],
         tables: Tables<'_>,
-    ) -> Vec<Plan> {
+    ) -> Vec<FunctionPlan> {
         let live = Live::new(binary, tables);
         let stubs = functions.iter().filter_map(|f| stub::recognise(binary, f.address));
         let mut wrappers = live.wrappers(stubs);
-        let mut by_address: BTreeMap<u64, Plan> = BTreeMap::new();
-        let mut by_site: BTreeMap<(Option<PathBuf>, u64), Plan> = BTreeMap::new();
+        let mut by_address: BTreeMap<u64, FunctionPlan> = BTreeMap::new();
+        let mut by_site: BTreeMap<(Option<PathBuf>, u64), FunctionPlan> = BTreeMap::new();
         let mut without = Vec::new();
         for function in functions {
             let plan = match by_address.get(&function.address) {
-                Some(plan) => Plan { symbol: function.name.clone(), ..plan.clone() },
+                Some(plan) => FunctionPlan { symbol: function.name.clone(), ..plan.clone() },
                 None => {
                     let plan = self.plan_exported(binary, function, &live, wrappers.as_mut());
                     by_address.insert(function.address, plan.clone());
@@ -170,7 +171,7 @@ impl Planner {
         function: &Function,
         live: &Live<'_>,
         wrappers: Option<&mut Wrappers<'_>>,
-    ) -> Plan {
+    ) -> FunctionPlan {
         let Some(slot) = stub::recognise(binary, function.address) else {
             return self.plan_function(binary, function);
         };
@@ -210,7 +211,7 @@ impl Planner {
         function: &Function,
         slot: Slot,
         implementation: Result<u64, &'static str>,
-    ) -> Plan {
+    ) -> FunctionPlan {
         let reason = match implementation {
             Ok(address) => {
                 // The symbol's size is the stub's.
@@ -232,7 +233,7 @@ impl Planner {
 ///
 /// HSA 1.1 renamed the memory orders: `hsa_signal_store_screlease` was `hsa_signal_store_release`,
 /// and programs that were built since call the new name. `silent_store` promises less than `store`.
-fn name(mut plan: Plan) -> Plan {
+fn name(mut plan: FunctionPlan) -> FunctionPlan {
     let mut names: Vec<String> = std::mem::take(&mut plan.aliases);
     names.push(std::mem::take(&mut plan.symbol));
     let renamed = |name: &str| {
@@ -250,7 +251,7 @@ fn name(mut plan: Plan) -> Plan {
 }
 
 /// Forbids return probes on functions that call the caller's code back on the caller's thread.
-fn restrict_return(plan: &mut Plan) {
+fn restrict_return(plan: &mut FunctionPlan) {
     let calls_back = plan.names().any(calls_back);
     if let Some(site) = &mut plan.site
         && calls_back

@@ -11,7 +11,7 @@ use crate::discover::{PlannedFile, SHIM_FILE_NAME};
 
 /// Where to probe one function, and what is to be known about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct FunctionPlan {
     /// The function's primary name.
     pub symbol: String,
     /// Other names that a probe at this site cannot tell from it.
@@ -25,7 +25,7 @@ pub struct Plan {
     pub notes: Vec<Note>,
 }
 
-impl Plan {
+impl FunctionPlan {
     /// The primary name and the aliases.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.symbol).chain(&self.aliases).map(String::as_str)
@@ -56,7 +56,7 @@ impl Plan {
 /// A place for a probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
-    /// Offset of the probed instruction in the library's file, or in that of [`Plan::other_file`].
+    /// Offset of the probed instruction in the library's file, or in that of [`FunctionPlan::other_file`].
     pub file_offset: u64,
     /// The same from the entry of the function.
     pub function_offset: u64,
@@ -100,7 +100,7 @@ pub enum Reached {
     /// itself in between.
     Redirected {
         /// Where the table leads.
-        target: Target,
+        target: OutsideCode,
         /// Where the stub finds it.
         slot: Slot,
         /// Where the site is.
@@ -153,7 +153,7 @@ pub enum Slot {
 
 /// Code outside the library.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Target {
+pub struct OutsideCode {
     /// The file that is mapped there; none for anonymous memory.
     pub path: Option<PathBuf>,
     /// Offset in that file; none for anonymous memory.
@@ -162,7 +162,7 @@ pub struct Target {
     pub address: u64,
 }
 
-impl Target {
+impl OutsideCode {
     /// Whether it is our own shim, which may have been left there by an earlier recording.
     pub fn is_shim(&self) -> bool {
         let path = self.path.as_ref().map(|path| path.to_string_lossy());
@@ -171,7 +171,7 @@ impl Target {
 }
 
 /// The file, for people.
-impl fmt::Display for Target {
+impl fmt::Display for OutsideCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
             Some(path) => write!(f, "{}", path.display()),

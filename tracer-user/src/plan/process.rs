@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     binary::{Binary, Identity, PlanError, file_name},
-    model::{Slot, Target},
+    model::{OutsideCode, Slot},
 };
 use crate::{
     discover,
@@ -90,13 +90,13 @@ impl MappedFile {
 }
 
 /// A process, through `/proc/PID/mem` and `/proc/PID/maps`.
-pub struct Process {
+pub struct LiveProcess {
     pid: u32,
     memory: Memory,
     mappings: Vec<Mapping>,
 }
 
-impl Process {
+impl LiveProcess {
     /// Opens process `pid`. Its mappings are read once: open it again after it has loaded a library.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// As of [`Process::open`].
+    /// As of [`LiveProcess::open`].
     pub fn with(memory: Memory, pid: u32) -> Result<Self, PlanError> {
         let maps = Maps::of(pid).map_err(|cause| PlanError::Process { pid, cause })?;
         Ok(Self { pid, memory, mappings: maps.iter().map(Mapping::from).collect() })
@@ -143,7 +143,7 @@ impl From<Map<'_>> for Mapping {
     }
 }
 
-impl ProcessMemory for Process {
+impl ProcessMemory for LiveProcess {
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.memory.read_exact_at(buffer, address)
     }
@@ -175,7 +175,7 @@ pub(super) enum Leads {
     /// To code of the library itself, at this address of the image.
     Inside(u64),
     /// To other executable memory.
-    Outside(Target),
+    Outside(OutsideCode),
     /// That cannot be told.
     Nowhere(&'static str),
 }
@@ -250,6 +250,6 @@ impl<'a> Loaded<'a> {
         }
         let path = mapping.file.as_ref().map(|file| file.path.clone());
         let file_offset = offset.filter(|_| path.is_some());
-        Leads::Outside(Target { path, file_offset, address })
+        Leads::Outside(OutsideCode { path, file_offset, address })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     binary::Binary,
-    model::{NoWrapper, Plan, Probed, Reached, Slot, Target},
+    model::{FunctionPlan, NoWrapper, OutsideCode, Probed, Reached, Slot},
     process::{Leads, ProcessMemory},
 };
 
@@ -37,9 +37,9 @@ impl<'a> Wrappers<'a> {
     pub fn plan(
         &mut self,
         slot: Slot,
-        target: &Target,
-        plan_at: impl FnOnce(&Binary, u64) -> Plan,
-    ) -> Result<Plan, NoWrapper> {
+        target: &OutsideCode,
+        plan_at: impl FnOnce(&Binary, u64) -> FunctionPlan,
+    ) -> Result<FunctionPlan, NoWrapper> {
         if self.entries.get(&target.address).is_some_and(|slots| slots.len() > 1) {
             return Err(NoWrapper::Shared);
         }

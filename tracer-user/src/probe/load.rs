@@ -11,13 +11,14 @@ use libbpf_rs::{
     ProgramAttachType, ProgramMut, btf::Btf, libbpf_sys::BPF_F_NO_PREALLOC,
 };
 use tracer_common::bpf::{
-    ApiRecord, Capture, Config, Cookie, Header, Loss, NEAR_THREADS, Place, PlaceOffsets,
-    ThreadState, flag, follow, phase,
+    ApiRecord, Capture, Config, Cookie, Header, NEAR_THREADS, Place, PlaceOffsets, ThreadState,
+    flag, follow, phase,
 };
+use tracer_common::loss::BpfLoss;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::{ProbeError, means::Means, messages, numbers::Numbers, structures, sys};
-use crate::{discover::FileId, method::Method, privileges};
+use crate::{discover::FileId, placing::Placing, privileges};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/roctap.bpf.o"));
 
@@ -58,7 +59,7 @@ pub struct Settings {
     /// Whose life is reported.
     pub follow: Follow,
     /// How probes are placed; the best way that there is if none is said.
-    pub method: Option<Method>,
+    pub placing: Option<Placing>,
     /// Whether hash maps get all their memory at once; if nothing is said, where the kernel needs it.
     pub preallocate: Option<bool>,
 }
@@ -66,7 +67,7 @@ pub struct Settings {
 impl Settings {
     /// Whatever the kernel needs, and the best that it has.
     pub const fn new(ring_bytes: u32, follow: Follow) -> Self {
-        Self { ring_bytes, follow, method: None, preallocate: None }
+        Self { ring_bytes, follow, placing: None, preallocate: None }
     }
 }
 
@@ -94,9 +95,9 @@ impl Programs {
         let tgid_offset = Btf::from_vmlinux()
             .and_then(|btf| structures::task_tgid(&btf).map(|offset| (btf, offset)));
         let (btf, tgid_offset) = tgid_offset.map_err(failed("reading the kernel's BTF"))?;
-        let means = Means::of(settings.method)?;
-        privileges::check_placing(means.method())?;
-        let by_place = means.method() != Method::Multi;
+        let means = Means::of(settings.placing)?;
+        privileges::check_placing(means.placing())?;
+        let by_place = means.placing() != Placing::Multi;
         let place = match by_place {
             true => structures::place(&btf)
                 .map_err(failed("looking for uprobes in the kernel's BTF"))?,
@@ -176,8 +177,8 @@ impl Programs {
     }
 
     /// How probes are placed.
-    pub fn method(&self) -> Method {
-        self.means.method()
+    pub fn placing(&self) -> Placing {
+        self.means.placing()
     }
 
     /// How many instructions the kernel verified to load each program, by the program's name; 0 where
@@ -223,12 +224,12 @@ impl Programs {
         capture: Capture,
     ) -> Result<Cookie, ProbeError> {
         let word = capture.to_u64().to_ne_bytes();
-        let (map, key, index) = match self.means.method() {
-            Method::Multi => {
+        let (map, key, index) = match self.means.placing() {
+            Placing::Multi => {
                 let index = self.numbers.of_capture(capture);
                 ("CAPTURES", index.to_ne_bytes().to_vec(), index)
             }
-            Method::Event | Method::Single => {
+            Placing::Event | Placing::Single => {
                 let index = self.numbers.of_file(file);
                 let place = Place { file: index.into(), offset };
                 ("PLACES", place.as_bytes().to_vec(), index)
@@ -275,14 +276,14 @@ impl Programs {
         }
     }
 
-    /// What the programs could not record so far, by [`Loss`].
+    /// What the programs could not record so far, by [`BpfLoss`].
     ///
     /// # Errors
     ///
     /// When the map cannot be read.
-    pub fn losses(&self) -> Result<[u64; Loss::COUNT], ProbeError> {
+    pub fn losses(&self) -> Result<[u64; BpfLoss::COUNT], ProbeError> {
         let map = self.map("LOSSES");
-        let mut sums = [0; Loss::COUNT];
+        let mut sums = [0; BpfLoss::COUNT];
         for (cause, sum) in sums.iter_mut().enumerate() {
             let values = map
                 .lookup_percpu(&(cause as u32).to_ne_bytes(), MapFlags::ANY)
@@ -345,7 +346,7 @@ fn size(map: &mut OpenMapMut<'_>, cpus: u32, preallocate: bool) -> libbpf_rs::Re
 
 /// The open calls of a thread but for those that the shim makes.
 fn open_in(thread: &ThreadState) -> impl Iterator<Item = ApiRecord> {
-    let records = thread.frames.iter().take(thread.depth as usize).map(|frame| frame.record);
+    let records = thread.open.iter().take(thread.depth as usize).map(|open| open.record);
     let own = records.filter(|record| record.header.flags & flag::SHIM == 0);
     own.map(|record| ApiRecord {
         header: Header { flags: record.header.flags | flag::OPEN_AT_END, ..record.header },

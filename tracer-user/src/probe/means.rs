@@ -3,9 +3,9 @@
 use std::io;
 
 use super::{ProbeError, events::Events, sys, tracefs::Tracefs};
-use crate::method::Method;
+use crate::placing::Placing;
 
-/// What a method works with.
+/// What a way to place probes works with.
 #[derive(Debug)]
 pub(super) enum Means {
     Multi,
@@ -14,25 +14,25 @@ pub(super) enum Means {
 }
 
 impl Means {
-    /// Those of `method`, else of the best that the kernel has and that is allowed.
+    /// Those of `placing`, else of the best way that the kernel has and that is allowed.
     ///
     /// # Errors
     ///
     /// When that cannot be used.
-    pub fn of(method: Option<Method>) -> Result<Self, ProbeError> {
+    pub fn of(placing: Option<Placing>) -> Result<Self, ProbeError> {
         let best = || Self::multi().or_else(|_| Self::event());
-        let Some(method) = method else {
+        let Some(placing) = placing else {
             return Ok(best().unwrap_or_else(|error| {
                 tracing::warn!("probes are placed one by one: {error}");
                 Self::Single
             }));
         };
-        let means = match method {
-            Method::Multi => Self::multi(),
-            Method::Event => Self::event(),
-            Method::Single => Ok(Self::Single),
+        let means = match placing {
+            Placing::Multi => Self::multi(),
+            Placing::Event => Self::event(),
+            Placing::Single => Ok(Self::Single),
         };
-        means.map_err(|cause| ProbeError::Method { method, cause })
+        means.map_err(|cause| ProbeError::Placing { placing, cause })
     }
 
     fn multi() -> io::Result<Self> {
@@ -52,12 +52,12 @@ impl Means {
         Tracefs::open().map(|tracefs| Self::Event(Events::new(tracefs))).map_err(explain)
     }
 
-    /// Which method they are of.
-    pub const fn method(&self) -> Method {
+    /// Which way they are for.
+    pub const fn placing(&self) -> Placing {
         match self {
-            Self::Multi => Method::Multi,
-            Self::Event(_) => Method::Event,
-            Self::Single => Method::Single,
+            Self::Multi => Placing::Multi,
+            Self::Event(_) => Placing::Event,
+            Self::Single => Placing::Single,
         }
     }
 }

@@ -19,7 +19,7 @@ mod structures;
 mod sys;
 mod tracefs;
 
-pub use crate::method::Method;
+pub use crate::placing::Placing;
 pub use load::{Follow, Programs, Settings, built};
 #[cfg(feature = "bpf-log")]
 pub use log::Log;
@@ -53,10 +53,10 @@ pub enum ProbeError {
     #[error(transparent)]
     Privileges(#[from] Missing),
     /// Probes cannot be placed as was asked for.
-    #[error("this machine cannot place probes {method}: {cause}")]
-    Method {
+    #[error("this machine cannot place probes {placing}: {cause}")]
+    Placing {
         /// How they were to be placed.
-        method: Method,
+        placing: Placing,
         /// Why not. Part of the message, hence no `source`.
         cause: std::io::Error,
     },

@@ -13,7 +13,8 @@ use std::{
 use rustix::io::DupFlags;
 use tracer_common::{
     calls::Call,
-    shim::{Loss, control, state},
+    loss::ShimLoss,
+    shim::{control, state},
 };
 
 use crate::{
@@ -171,9 +172,9 @@ impl Connection {
 
     /// What it tells beside its records.
     pub fn account(&self) -> Account {
-        let causes = Loss::ALL.into_iter().zip(self.memory().losses());
+        let causes = ShimLoss::ALL.into_iter().zip(self.memory().losses());
         // What the shim saw unfinished is in the trace, and counted by the join.
-        let causes = causes.filter(|&(cause, _)| cause != Loss::UNFINISHED);
+        let causes = causes.filter(|&(cause, _)| cause != ShimLoss::UNFINISHED);
         let mut losses: Vec<_> = causes.map(|(cause, count)| (cause.describe(), count)).collect();
         losses.push((NOT_UNDERSTOOD, self.reader.dropped().1));
         let error = self.memory().word(control::CLOCK_ERROR_NS).load(Ordering::Relaxed);
@@ -324,7 +325,8 @@ impl Threads {
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
-    use tracer_common::shim::{Layout, Loss};
+    use tracer_common::loss::ShimLoss;
+    use tracer_common::shim::Layout;
 
     use super::*;
 
@@ -351,7 +353,7 @@ mod tests {
         assert_ne!(inode(&path), first);
         let losses = 8 * control::LOSSES as u64;
         std::os::unix::fs::FileExt::write_all_at(&theirs, &[0xff; 8], losses).unwrap();
-        assert_eq!(new.memory().losses(), [0; Loss::COUNT]);
+        assert_eq!(new.memory().losses(), [0; ShimLoss::COUNT]);
         assert!(new.is_free());
     }
 

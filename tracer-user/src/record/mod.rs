@@ -2,6 +2,7 @@
 
 mod command;
 mod connection;
+mod gpu_source;
 mod options;
 mod pause;
 mod progress;
@@ -15,9 +16,9 @@ mod summary;
 mod target;
 
 pub use command::{HOLD, hold};
-pub use options::{Api, Gpu, Options};
+pub use gpu_source::{Gpu, GpuSource};
+pub use options::{Api, Options};
 pub use prospect::Prospect;
-pub use target::Tier;
 
 use std::{
     process::ExitCode,
@@ -79,7 +80,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let rights = Recording::begin(options.gpu.wants_shim(), held.is_some());
     raise_descriptor_limit();
     let mut session = Session::open(options)?;
-    rights.attach(session.method());
+    rights.attach(session.placing());
     let command = match held {
         Some(held) => Some(let_go(options, held, &mut session)?),
         None => {
@@ -89,7 +90,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     // What is read late is lost.
     priority::prefer_this_thread();
-    rights.go_on(session.method());
+    rights.go_on(session.placing());
     record(options, session, command, &stop)
 }
 

@@ -7,7 +7,8 @@ use globset::Glob;
 
 use tracer_records::api;
 
-use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Method};
+use super::gpu_source::Gpu;
+use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Placing};
 
 /// An API whose calls can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -37,32 +38,6 @@ impl Api {
             Self::Hip | Self::HipCompiler => Runtime::Hip,
             Self::Hsa => Runtime::Hsa,
         }
-    }
-}
-
-/// Which GPU times are asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum Gpu {
-    /// The best that each process allows.
-    #[default]
-    Auto,
-    /// From the shim, put into processes that run already; fail if that is impossible.
-    Inject,
-    /// As inject, by the HSA runtime's tables, which is the one way today.
-    Tables,
-    /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
-    Tools,
-    /// Nothing is put into the process: launches and names are seen from outside, and few times; marked
-    /// as partial.
-    Uprobes,
-    /// None are wanted: API calls alone.
-    Off,
-}
-
-impl Gpu {
-    /// Whether processes may get the shim.
-    pub fn wants_shim(self) -> bool {
-        !matches!(self, Self::Uprobes | Self::Off)
     }
 }
 
@@ -149,7 +124,7 @@ pub struct Options {
 
     /// How probes are placed, instead of the best way that the kernel has
     #[arg(long, value_enum, hide = true)]
-    pub probes: Option<Method>,
+    pub probes: Option<Placing>,
 
     /// The command to run and its arguments
     #[arg(last = true, value_name = "CMD")]

@@ -3,13 +3,13 @@
 use anyhow::{Context as _, anyhow};
 use tracer_common::shim::{
     AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROTOCOL_WORD, THREAD_NAME,
-    VERSION, life,
+    VERSION, shim_status,
 };
 
 use crate::{
     discover::{self, PlannedFile, Runtime, Subject},
     foreign::{Access, Memory},
-    plan::{Located, Process, ProcessMemory as _},
+    plan::{LiveProcess, Located, ProcessMemory as _},
     shim::dispatch_site_in,
 };
 
@@ -47,7 +47,7 @@ impl Prospect {
         let Some(hsa) = of(Runtime::Hsa) else { return Ok(None) };
         let memory = Memory::open(pid, access)
             .context("opening its memory (to write to another user's needs CAP_DAC_OVERRIDE)")?;
-        let process = Process::with(memory, pid)?;
+        let process = LiveProcess::with(memory, pid)?;
         let runtime = Located::find(&process, &hsa.open_path)?;
         let missing = || anyhow!("{}: its API tables were not found", hsa.path.display());
         let attach = Attach {
@@ -71,9 +71,9 @@ impl Prospect {
             })
             .collect();
         let cannot_use_gpu = shims.iter().any(|(_, shim)| match shim.word(LIFE_WORD) {
-            Some(life::FORKED_OPEN) => true,
+            Some(shim_status::FORKED_OPEN) => true,
             // A child of a raw `clone` does not know that it is one.
-            Some(life::WORKING) => !discover::has_thread(pid, THREAD_NAME),
+            Some(shim_status::WORKING) => !discover::has_thread(pid, THREAD_NAME),
             _ => false,
         });
         let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));
@@ -106,7 +106,7 @@ pub struct LoadedShim {
 impl LoadedShim {
     fn of(file: PlannedFile, shim: &Located) -> Option<Self> {
         let ours = shim.word(PROTOCOL_WORD) == Some(VERSION);
-        let works = shim.word(LIFE_WORD) == Some(life::WORKING);
+        let works = shim.word(LIFE_WORD) == Some(shim_status::WORKING);
         let attach = shim.function(ATTACH_AGAIN_FUNCTION).filter(|_| ours && works)?;
         let site_offset = dispatch_site_in(&file.path()).ok()??;
         Some(Self { file, attach, site_offset })

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::plan::{Note, Plan, Probed, Reached, Target};
+use crate::plan::{FunctionPlan, Note, OutsideCode, Probed, Reached};
 
 /// The redirected functions of a library, by where they are redirected to and what is done about it.
 #[derive(Default)]
@@ -10,7 +10,7 @@ pub struct Redirections(BTreeMap<(String, String), Vec<String>>);
 
 impl Redirections {
     /// Takes note of a plan of `library`, if it is one for redirected functions.
-    pub fn add(&mut self, plan: &Plan, library: &Path) {
+    pub fn add(&mut self, plan: &FunctionPlan, library: &Path) {
         let Reached::Redirected { target, probed, .. } = &plan.reached else { return };
         let done = done(plan, target, probed, library);
         let names = plan.names().map(str::to_owned);
@@ -31,7 +31,7 @@ impl Redirections {
     }
 }
 
-fn done(plan: &Plan, target: &Target, probed: &Probed, library: &Path) -> String {
+fn done(plan: &FunctionPlan, target: &OutsideCode, probed: &Probed, library: &Path) -> String {
     let behind = match probed {
         Probed::Wrapper { .. } => {
             return "the wrapper there is probed (--redirected implementation for what is behind it)"

@@ -6,7 +6,8 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use tracer_common::{
     activity::Domain,
     bpf::Capture,
-    calls::{RENAMED, SLOTS, Slot, Wanted, slot_of, tables},
+    calls::Wanted,
+    hsa_functions::{RENAMED, SLOTS, Slot, slot_of, tables},
 };
 use tracer_records::api;
 
@@ -17,10 +18,10 @@ use super::{
 use crate::{
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{
-        Binary, Followed, Plan, PlanError, Planner, Probed, ProcessMemory, Reached, Redirected,
-        ReturnProbe, Tables,
+        Binary, Followed, FunctionPlan, PlanError, Planner, Probed, ProcessMemory, Reached,
+        Redirected, ReturnProbe, Tables,
     },
-    probe::{Method, Site},
+    probe::{Placing, Site},
 };
 
 /// First operation id for functions that the operation table does not know: those of other
@@ -155,12 +156,12 @@ impl Selection {
     /// # Errors
     ///
     /// When the globs are too large together.
-    pub fn new(options: &Options, shim: bool, method: Method) -> Result<Self, globset::Error> {
+    pub fn new(options: &Options, shim: bool, placing: Placing) -> Result<Self, globset::Error> {
         let include = (!options.include.is_empty())
             .then(|| Patterns::new(options.include.iter().cloned()))
             .transpose()?;
         let few =
-            (method == Method::Single && include.is_none()).then(Patterns::few).transpose()?;
+            (placing == Placing::Single && include.is_none()).then(Patterns::few).transpose()?;
         Ok(Self {
             apis: options.api.clone(),
             include,
@@ -286,7 +287,7 @@ impl Selection {
         process: Option<&dyn ProcessMemory>,
     ) -> Result<Doorbells, SelectError> {
         let wanted = |name: &str| DOORBELLS.contains(&name) || name == SIGNAL_END;
-        let site = |plan: Plan| {
+        let site = |plan: FunctionPlan| {
             let is_function = match &plan.reached {
                 Reached::Exported | Reached::Implementation { .. } => true,
                 Reached::Redirected { probed, .. } => {
@@ -314,7 +315,7 @@ impl Selection {
         process: Option<&dyn ProcessMemory>,
         redirected: Redirected,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<(Vec<Plan>, Followed), SelectError> {
+    ) -> Result<(Vec<FunctionPlan>, Followed), SelectError> {
         let changed = |cause| SelectError::Changed { path: library.path.clone(), cause };
         if file.id() != library.id {
             return Err(changed(Changed));
@@ -332,7 +333,7 @@ impl Selection {
     fn take(
         &mut self,
         library: &Library,
-        plan: Plan,
+        plan: FunctionPlan,
         selected: &mut Selected,
     ) -> Result<(), SelectError> {
         let names = || plan.names().map(str::to_owned);
@@ -398,7 +399,7 @@ mod tests {
         let line = ["roctap", "--include", "hipMal*", "--include", "hipmalloc", "--exclude"];
         let line = line.into_iter().chain(["hsa_*", "--exclude", "hipMallocHost"]);
         let options = Line::parse_from(line).options;
-        let selection = Selection::new(&options, false, Method::Multi).unwrap();
+        let selection = Selection::new(&options, false, Placing::Multi).unwrap();
         assert!(selection.accepts(Runtime::Hip, "hipMalloc"));
         assert!(!selection.accepts(Runtime::Hip, "hipMallocHost"));
         // Of an API that was not asked for.

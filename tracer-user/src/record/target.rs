@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tracer_records::model::{self, Process};
 
-use super::removal::Removal;
+use super::{gpu_source::GpuSource, removal::Removal};
 use crate::{
     discover::{Changed, FileId, PlannedFile, Subject},
     plan::Followed,
@@ -18,43 +17,6 @@ use crate::{
 
 /// How often it is seen what a process maps that has mapped the same number of pages all the time.
 const SEEN_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Where a process's GPU times come from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Tier {
-    /// From nowhere: they were not asked for.
-    Off,
-    /// From the shim, which the process finds in its environment when it starts.
-    AtStart,
-    /// From nowhere yet: the process has not loaded the HSA runtime.
-    Waiting,
-    /// From the shim, put in while the process ran: it patched the HSA runtime's tables.
-    Tables,
-    /// From nowhere yet: the process is a forked child, and gets the shim when it calls ROCm.
-    Unused,
-    /// From nowhere: the process is a forked child of one that used the GPU, and cannot.
-    Forked,
-    /// From nowhere, but for packets with signals: launches are seen from outside, for this reason.
-    Uprobes(String),
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("none asked for"),
-            Self::AtStart => f.write_str("tools interface at start (HSA_TOOLS_LIB)"),
-            Self::Waiting => f.write_str("none: the HSA runtime was not loaded"),
-            Self::Tables => f.write_str("HSA tables patched in the running process"),
-            Self::Unused => {
-                f.write_str("none: a forked child, which gets a shim when it first calls ROCm")
-            }
-            Self::Forked => f.write_str(
-                "uprobes only, partial: a forked child cannot use its parent's GPU; it gets a shim when it executes another program",
-            ),
-            Self::Uprobes(why) => write!(f, "uprobes only, partial: {why}"),
-        }
-    }
-}
 
 /// Whether a process has a shared memory for its shim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,7 +91,7 @@ pub struct Target {
     /// Where it rings doorbells, if only that tells of its GPU work.
     pub doorbells: Option<Attachment>,
     /// Where its GPU times come from.
-    pub tier: Tier,
+    pub gpu_source: GpuSource,
     /// When it was last seen what it maps, and how many pages that were.
     pub seen: Option<(Instant, u64)>,
     /// Whether it has a shared memory: known when it has ended.
@@ -143,9 +105,9 @@ impl Target {
     /// Whether it need not be seen what it maps, which is `pages`: as many as when that was seen, not long
     /// ago, and nothing is still to be done with what it maps.
     pub fn maps_the_same(&self, pages: u64) -> bool {
-        let waits = match self.tier {
-            Tier::Waiting => true,
-            Tier::Uprobes(_) => self.doorbells.is_none(),
+        let waits = match self.gpu_source {
+            GpuSource::Waiting => true,
+            GpuSource::Uprobes(_) => self.doorbells.is_none(),
             _ => false,
         };
         let same = |(at, seen): (Instant, u64)| seen == pages && at.elapsed() < SEEN_INTERVAL;
@@ -153,7 +115,12 @@ impl Target {
     }
 
     /// A process, nothing attached.
-    pub fn new(subject: Arc<Subject>, command: String, attached_ns: u64, tier: Tier) -> Self {
+    pub fn new(
+        subject: Arc<Subject>,
+        command: String,
+        attached_ns: u64,
+        gpu_source: GpuSource,
+    ) -> Self {
         Self {
             subject,
             info: Process { command, attached_ns, ..Process::default() },
@@ -167,7 +134,7 @@ impl Target {
             left_to_shim: 0,
             dispatch_site: None,
             doorbells: None,
-            tier,
+            gpu_source,
             seen: None,
             claim: Claim::None,
             buried: None,
@@ -205,7 +172,12 @@ impl Target {
     }
 
     /// Remembers a probed library.
-    pub fn add_library(&mut self, id: FileId, library: model::Library, attachment: Attachment) {
+    pub fn add_library(
+        &mut self,
+        id: FileId,
+        library: model::ProbedLibrary,
+        attachment: Attachment,
+    ) {
         self.info.libraries.retain(|known| known.path != library.path);
         self.info.libraries.push(library);
         self.attached.insert(id, attachment);
@@ -272,13 +244,13 @@ mod tests {
     #[test]
     fn what_is_mapped_is_seen_when_it_changes_and_when_something_waits_for_it() {
         let subject = Arc::new(Subject::open(std::process::id()).unwrap());
-        let mut target = Target::new(subject, String::new(), 1, Tier::AtStart);
+        let mut target = Target::new(subject, String::new(), 1, GpuSource::AtStart);
         assert!(!target.maps_the_same(7), "it was never seen");
         target.seen = Some((Instant::now() + SEEN_INTERVAL, 7));
         assert!(target.maps_the_same(7) && !target.maps_the_same(8));
-        for tier in [Tier::Waiting, Tier::Uprobes(String::new())] {
-            target.tier = tier;
-            assert!(!target.maps_the_same(7), "{}", target.tier);
+        for source in [GpuSource::Waiting, GpuSource::Uprobes(String::new())] {
+            target.gpu_source = source;
+            assert!(!target.maps_the_same(7), "{}", target.gpu_source);
         }
         target.doorbells = Some(Attachment::default());
         assert!(target.maps_the_same(7));

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS;
 
-use super::summary::{Api, Failed, Loss, ProcessRow, Row, Summary, Times};
+use super::summary::{Api, Failed, LossRow, ProcessRow, Row, Summary, Times};
 use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
-use tracer_records::model::{Library, Metadata};
+use tracer_records::model::{Metadata, ProbedLibrary};
 
 /// The whole report, names shortened so that lines have at most `width` characters.
 pub fn tables(summary: &Summary, width: Option<usize>) -> String {
@@ -87,7 +87,7 @@ fn process(
             0 => String::new(),
             some => format!(", {some} of them at entry only"),
         };
-        let Library { path, probed, .. } = library;
+        let ProbedLibrary { path, probed, .. } = library;
         line!(out, "           {path}{version}: {probed} functions{entry_only}");
     }
 }
@@ -255,7 +255,7 @@ fn barriers(out: &mut String, barriers: &Times) {
 /// The counters that are not zero, and how many others there are.
 fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
     let told = Vec::from_iter(summary.losses.iter().filter(|loss| loss.count > 0));
-    let causes = |losses: &mut dyn Iterator<Item = &Loss>| {
+    let causes = |losses: &mut dyn Iterator<Item = &LossRow>| {
         BTreeSet::from_iter(losses.map(|loss| loss.cause.as_str())).len()
     };
     let all = causes(&mut summary.losses.iter());

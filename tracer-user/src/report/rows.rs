@@ -128,7 +128,7 @@ impl CopyRow {
 
 /// A counter of losses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Loss {
+pub struct LossRow {
     /// 0 when no certain process lost something.
     pub process_id: u32,
     /// What, and why.

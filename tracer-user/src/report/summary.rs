@@ -7,7 +7,7 @@ use serde::Serialize;
 use tracer_common::activity::Domain;
 use tracer_common::bpf::flag;
 
-pub use super::rows::{Api, CopyRow, Failed, Loss, ProcessRow, Row, Times};
+pub use super::rows::{Api, CopyRow, Failed, LossRow, ProcessRow, Row, Times};
 use crate::trace::lookup::{Direction, Tables};
 use crate::trace::{Damage, Reading, Trace, TraceError};
 use tracer_records::api::{self, Operation, Outcome};
@@ -53,7 +53,7 @@ pub struct Summary {
     /// The sum of all losses; none when it is not known, since part of the trace is missing.
     pub lost: Option<u64>,
     /// Losses, largest first. Zero counts say that nothing was lost in this way.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<LossRow>,
     /// What the user should know.
     pub notices: Vec<String>,
     #[serde(skip)]
@@ -239,7 +239,7 @@ impl Sums {
         let failed_calls = failed_calls(self.failed, tables);
         let lost = tables.losses.values().fold(0_u64, |sum, &count| sum.saturating_add(count));
         let mut losses =
-            Vec::from_iter(tables.losses.iter().map(|((process_id, cause), &count)| Loss {
+            Vec::from_iter(tables.losses.iter().map(|((process_id, cause), &count)| LossRow {
                 process_id: *process_id,
                 cause: cause.clone(),
                 count,

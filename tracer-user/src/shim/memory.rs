@@ -14,8 +14,9 @@ use rustix::{
 };
 use tracer_common::{
     calls::{Call, OPEN_CALLS, OPEN_WORDS},
+    loss::ShimLoss,
     ring::Consumer,
-    shim::{self, CONTROL_BYTES, GROWTHS, Layout, Loss, RING_HEADER_BYTES, control, ring_word},
+    shim::{self, CONTROL_BYTES, GROWTHS, Layout, RING_HEADER_BYTES, control, ring_word},
 };
 
 /// Creating the shared memory failed.
@@ -152,7 +153,7 @@ impl Memory {
     }
 
     /// What the shim could not record so far.
-    pub fn losses(&self) -> [u64; Loss::COUNT] {
+    pub fn losses(&self) -> [u64; ShimLoss::COUNT] {
         std::array::from_fn(|i| self.word(control::LOSSES + i).load(Ordering::Relaxed))
     }
 

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use tracer_records::model::{Agent, Library, Metadata, Process};
+use tracer_records::model::{Agent, Metadata, ProbedLibrary, Process};
 
 /// Bytes of metadata JSON that a header may announce.
 pub const MAX_METADATA: u32 = 1 << 20;
@@ -90,7 +90,7 @@ impl WithinLimits for Process {
         shorten(&mut self.command, MAX_COMMAND);
         shorten(&mut self.gpu_tier, MAX_TEXT);
         self.libraries.truncate(MAX_LIBRARIES);
-        for Library { path, version, probed: _, entry_only: _ } in &mut self.libraries {
+        for ProbedLibrary { path, version, probed: _, entry_only: _ } in &mut self.libraries {
             shorten(path, MAX_TEXT);
             shorten(version, MAX_TEXT);
         }

@@ -17,7 +17,7 @@ use super::lookup::Tables;
 use super::sink::Sink;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
 use tracer_records::model::{
-    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
+    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Metadata, ProbedLibrary,
     Process,
 };
 use tracer_records::sink::RecordSink as _;
@@ -283,7 +283,7 @@ fn one_process_leaves_room_for_the_others() {
     let mut writer = writer(&memory);
     let large = |n: usize| {
         let path = format!("{n}{}", "x".repeat(MAX_TEXT - 100));
-        let library = Library { path, ..Library::default() };
+        let library = ProbedLibrary { path, ..ProbedLibrary::default() };
         Process { libraries: vec![library; MAX_LIBRARIES], ..Process::default() }
     };
     let mut described = 0;
@@ -715,8 +715,8 @@ proptest! {
                 },
                 Told::String(text) => drop(named(&mut writer, text, &mut expected)),
                 Told::Process(pid, command, paths) => {
-                    let library = |path: &String| Library { path: path.clone(), ..Default::default() };
-                    let mut libraries: Vec<Library> = paths.iter().map(library).collect();
+                    let library = |path: &String| ProbedLibrary { path: path.clone(), ..Default::default() };
+                    let mut libraries: Vec<ProbedLibrary> = paths.iter().map(library).collect();
                     if let Some(first) = libraries.first().cloned() {
                         libraries.extend(std::iter::repeat_n(first, many.into()));
                     }

@@ -6,7 +6,7 @@ use roctap::trace::Writer;
 use tracer_common::activity::{ActivityRecord, Domain, kind, op};
 use tracer_common::bpf::flag;
 use tracer_records::model::{
-    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Library, Metadata,
+    Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Metadata, ProbedLibrary,
     Process, op_flag,
 };
 use tracer_records::sink::RecordSink as _;
@@ -167,7 +167,7 @@ fn tables(writer: &mut Writer) {
     writer.operation(hsa, HSA_INIT, "hsa_init");
     writer.operation(hsa, HSA_WAIT, "hsa_signal_wait_scacquire");
     writer.operation(hsa, HSA_COPY, "hsa_amd_memory_async_copy");
-    let library = |path: &str, version: &str, probed, entry_only| Library {
+    let library = |path: &str, version: &str, probed, entry_only| ProbedLibrary {
         path: path.into(),
         version: version.into(),
         probed,

@@ -11,7 +11,8 @@ use e2e::{Scene, roctap_bin};
 use roctap::trace::Writer;
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_records::model::{
-    Agent, ApiCall, ClockOffsets, Dispatch, Event, Kernel, Library, Metadata, Process, op_flag,
+    Agent, ApiCall, ClockOffsets, Dispatch, Event, Kernel, Metadata, ProbedLibrary, Process,
+    op_flag,
 };
 use tracer_records::sink::RecordSink as _;
 
@@ -91,7 +92,7 @@ pub fn write_trace(path: &Path, name: &str) {
     };
     let mut writer = Writer::create(path, &metadata, true).expect("trace");
     let library =
-        Library { path: name.to_owned(), version: name.to_owned(), probed: 3, entry_only: 1 };
+        ProbedLibrary { path: name.to_owned(), version: name.to_owned(), probed: 3, entry_only: 1 };
     writer.process(
         7,
         Process {

@@ -4,7 +4,7 @@ use iced_x86::code_asm::{CodeAssembler, dword_ptr, edi, qword_ptr, rax, rbp, rdi
 
 use super::{
     super::{
-        Binary, Class, KernelVersion, NotMoved, Note, Plan, PlanError, Planner, Refusal,
+        Binary, Class, FunctionPlan, KernelVersion, NotMoved, Note, PlanError, Planner, Refusal,
         ReturnProbe, Stop,
     },
     image::{ADVANCE, CFA_OFFSET, CODE, CONSTANTS, DATA, Part, binary, library},
@@ -17,12 +17,12 @@ const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0, 0];
 /// Two functions: the planned one, and one that is jumped to.
 const OTHER: u64 = 0x2000;
 
-fn plan_parts(parts: &[Part], constants: &[u8], kernel: KernelVersion) -> Plan {
+fn plan_parts(parts: &[Part], constants: &[u8], kernel: KernelVersion) -> FunctionPlan {
     let (binary, functions) = binary(parts, constants);
     Planner::new(kernel).plan_function(&binary, &functions[0])
 }
 
-fn plan(code: &[&[u8]]) -> Plan {
+fn plan(code: &[&[u8]]) -> FunctionPlan {
     plan_parts(&[Part::new(&code.concat())], &[], V6_18)
 }
 
@@ -33,7 +33,7 @@ fn assemble(write: impl Fn(&mut CodeAssembler)) -> Vec<u8> {
 }
 
 #[track_caller]
-fn assert_site(plan: &Plan, offset: u64, class: Class) {
+fn assert_site(plan: &FunctionPlan, offset: u64, class: Class) {
     let site = plan.site.as_ref().unwrap();
     assert_eq!((site.function_offset, site.class), (offset, class), "{plan:?}");
     assert_eq!(site.file_offset, CODE + offset);
@@ -148,7 +148,7 @@ fn branches_to_the_site_or_before_it() {
 }
 
 /// A function at `CODE` that jumps to another at [`OTHER`], which jumps to `back`.
-fn with_cold_part(back: u64, cold_frame: u8) -> Plan {
+fn with_cold_part(back: u64, cold_frame: u8) -> FunctionPlan {
     let mut hot = CodeAssembler::new(64).unwrap();
     hot.endbr64().unwrap();
     hot.push(rbp).unwrap();

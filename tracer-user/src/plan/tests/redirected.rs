@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{
     super::{
-        Binary, Class, Followed, KernelVersion, NoWrapper, Note, Plan, Planner, Probed, Reached,
-        Redirected, Slot, Tables,
+        Binary, Class, Followed, FunctionPlan, KernelVersion, NoWrapper, Note, Planner, Probed,
+        Reached, Redirected, Slot, Tables,
     },
     image::{
         BIAS, CODE, DATA, Fake, OTHER, OTHER_OFFSET, OTHER_PATH, PATH, Part, binary_with, library,
@@ -66,7 +66,7 @@ fn file(told: bool) -> (Binary, Vec<Function>) {
 }
 
 /// Plans them in `process`.
-fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<Plan> {
+fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<FunctionPlan> {
     let (binary, functions) = file(told);
     let tables = Tables { process: Some(process), redirected };
     let mut plans = Planner::new(KernelVersion::new(6, 18)).plan_live(&binary, &functions, tables);
@@ -76,7 +76,7 @@ fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<Plan> {
 }
 
 /// What is probed of `hsa_first`, which leads to [`OTHER`], and where; `hsa_second` is as ever.
-fn probed(plans: &[Plan]) -> (Probed, u64, &[Note]) {
+fn probed(plans: &[FunctionPlan]) -> (Probed, u64, &[Note]) {
     let second = &plans[1];
     let behind = Reached::Implementation { file_offset: SECOND, slot: slot(1) };
     assert_eq!((&second.reached, second.other_file()), (&behind, None));

@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::super::{
-    Binary, KernelVersion, Note, Plan, Planner, Process, ProcessMemory, Reached, ReturnProbe, Slot,
-    Stop, stub,
+    Binary, FunctionPlan, KernelVersion, LiveProcess, Note, Planner, ProcessMemory, Reached,
+    ReturnProbe, Slot, Stop, stub,
 };
 use crate::discover::{Function, Image, Runtime};
 
@@ -88,7 +88,7 @@ struct Counts {
     not_cheap: usize,
 }
 
-fn count(plans: &[Plan]) -> Counts {
+fn count(plans: &[FunctionPlan]) -> Counts {
     let mut counts = Counts::default();
     for plan in plans {
         let names = plan.names().count();
@@ -107,7 +107,7 @@ fn count(plans: &[Plan]) -> Counts {
     counts
 }
 
-fn find<'a>(plans: &'a [Plan], name: &str) -> &'a Plan {
+fn find<'a>(plans: &'a [FunctionPlan], name: &str) -> &'a FunctionPlan {
     plans.iter().find(|plan| plan.names().any(|n| n == name)).unwrap()
 }
 
@@ -137,7 +137,7 @@ fn rocm_hsa_sites() {
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
     let (binary, functions) = open(&path, Runtime::Hsa);
     let Some(waiting) = Waiting::initialised() else { return };
-    let process = Process::open(waiting.0.id()).unwrap();
+    let process = LiveProcess::open(waiting.0.id()).unwrap();
     let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
     let expected =
         Counts { cheap_at_entry: 209, cheap_after_moving: 7, argument_lost: 2, not_cheap: 6 };
@@ -161,18 +161,18 @@ fn rocm_hsa_tables_before_initialisation() {
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
     let (binary, functions) = open(&path, Runtime::Hsa);
     let waiting = Waiting::with(&path);
-    let process = Process::open(waiting.0.id()).unwrap();
+    let process = LiveProcess::open(waiting.0.id()).unwrap();
     let plans = Planner::new(KERNEL).plan_library(&binary, &functions, Some(&process));
     let (followed, left): (Vec<_>, Vec<_>) =
         plans.iter().partition(|p| matches!(p.reached, Reached::Implementation { .. }));
-    let names = |plans: &[&Plan]| plans.iter().map(|p| p.names().count()).sum::<usize>();
+    let names = |plans: &[&FunctionPlan]| plans.iter().map(|p| p.names().count()).sum::<usize>();
     assert_eq!((names(&followed), names(&left)), (203, 21));
     for plan in left {
         assert!(plan.symbol.starts_with("hsa_ext_") || plan.symbol.contains("image"), "{plan:?}");
         assert!(matches!(plan.reached, Reached::Stub { .. }) && !plan.is_cheap());
     }
     // The file tells as much as a process that has loaded it, and one that has not tells nothing.
-    let own = Process::open(std::process::id()).unwrap();
+    let own = LiveProcess::open(std::process::id()).unwrap();
     for process in [None, Some(&own as &dyn ProcessMemory)] {
         let from_file = Planner::new(KERNEL).plan_library(&binary, &functions, process);
         assert_eq!(from_file.len(), plans.len());
@@ -192,7 +192,7 @@ fn rocm_planning_is_fast() {
         return;
     };
     let waiting = Waiting::with(&hsa);
-    let process = Process::open(waiting.0.id()).unwrap();
+    let process = LiveProcess::open(waiting.0.id()).unwrap();
     let begin = Instant::now();
     for (path, runtime) in [(&hip, Runtime::Hip), (&hsa, Runtime::Hsa)] {
         let image = Image::open(path).unwrap();
@@ -214,7 +214,7 @@ fn rocm_planning_is_fast() {
 /// The shim's idea of the runtime's tables against the stubs, which know where their entries are.
 #[test]
 fn stubs_use_the_slots_that_the_shim_knows() {
-    use tracer_common::calls::{AMD_EXT, CORE, IMAGE, LEFT_OUT, slot_of};
+    use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, LEFT_OUT, slot_of};
     let Some(path) = installed("libhsa-runtime64.so.1") else { return };
     let (binary, functions) = open(&path, Runtime::Hsa);
     let mut pointers = std::collections::BTreeMap::new();

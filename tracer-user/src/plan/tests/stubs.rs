@@ -9,7 +9,7 @@ use iced_x86::{
 };
 
 use super::{
-    super::{Class, KernelVersion, Note, Plan, Planner, Reached, Slot},
+    super::{Class, FunctionPlan, KernelVersion, Note, Planner, Reached, Slot},
     image::{BIAS, CODE, DATA, Fake, Part, binary},
 };
 
@@ -39,7 +39,7 @@ fn assemble(at: u64, write: impl Fn(&mut CodeAssembler)) -> Vec<u8> {
 }
 
 /// Plans a library of `stub`, the implementation at 0x1100, and `more` at 0x1200.
-fn plan(stub: &[u8], more: &[u8], words: &[(u64, u64)]) -> Plan {
+fn plan(stub: &[u8], more: &[u8], words: &[(u64, u64)]) -> FunctionPlan {
     let pad = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes.resize(0x100, 0xcc);

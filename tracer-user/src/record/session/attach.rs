@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use tracer_common::calls::tables;
+use tracer_common::hsa_functions::tables;
 use tracer_records::model;
 
 use super::{Session, injections::Occasion};
@@ -12,8 +12,8 @@ use crate::{
     discover::{self, DiscoverError, Ended, FileId, Inside, Library, Subject},
     probe::Site,
     record::{
-        options::Gpu,
-        target::{Planned, Target, Tier},
+        gpu_source::{Gpu, GpuSource},
+        target::{Planned, Target},
     },
     shown,
 };
@@ -33,13 +33,16 @@ impl Session {
     /// Attaches to the held command: its libraries are guessed, since it maps none yet.
     pub fn attach_held(&mut self, pid: u32, program: &OsStr, command: &str) -> anyhow::Result<()> {
         let candidates = discover::candidates(program);
-        let tier =
-            if self.shims.shim().is_some() { Tier::AtStart } else { self.tier_without_shim() };
+        let source = if self.shims.shim().is_some() {
+            GpuSource::AtStart
+        } else {
+            self.source_without_shim()
+        };
         if !self.following.wanted {
             self.shims.keep_for(pid);
         }
         // It is a child of ours, and waits.
-        self.add_target(Arc::new(Subject::open(pid)?), command.to_owned(), tier)?;
+        self.add_target(Arc::new(Subject::open(pid)?), command.to_owned(), source)?;
         self.probes.track(pid)?;
         self.see_from_outside(pid, &candidates);
         self.attach_all(pid, candidates)?;
@@ -113,9 +116,12 @@ impl Session {
     fn try_attach_running(&mut self, subject: Arc<Subject>) -> anyhow::Result<()> {
         let pid = subject.pid();
         let info = subject.by_number(discover::process_info)?;
-        let tier =
-            if self.shims.shim().is_some() { Tier::Waiting } else { self.tier_without_shim() };
-        self.add_target(Arc::clone(&subject), info.command, tier)?;
+        let source = if self.shims.shim().is_some() {
+            GpuSource::Waiting
+        } else {
+            self.source_without_shim()
+        };
+        self.add_target(Arc::clone(&subject), info.command, source)?;
         self.probes.track(pid)?;
         let libraries = subject.by_number(discover::libraries)?;
         if libraries.is_empty() {
@@ -136,10 +142,12 @@ impl Session {
         Ok(subject.by_number(Ok::<_, Ended>).map(drop)?)
     }
 
-    fn tier_without_shim(&self) -> Tier {
+    fn source_without_shim(&self) -> GpuSource {
         match self.shims.gpu() {
-            Gpu::Off => Tier::Off,
-            _ => Tier::Uprobes("nothing was to be put into the process (--gpu uprobes)".to_owned()),
+            Gpu::Off => GpuSource::Off,
+            _ => GpuSource::Uprobes(
+                "nothing was to be put into the process (--gpu uprobes)".to_owned(),
+            ),
         }
     }
 
@@ -149,7 +157,7 @@ impl Session {
         &mut self,
         subject: Arc<Subject>,
         command: String,
-        tier: Tier,
+        source: GpuSource,
     ) -> anyhow::Result<()> {
         let pid = subject.pid();
         if self.processes.has_ended(pid) {
@@ -159,7 +167,7 @@ impl Session {
             self.bury(pid);
             self.farewell(pid)?;
         }
-        let target = Target::new(subject, command, clock::now_ns(), tier);
+        let target = Target::new(subject, command, clock::now_ns(), source);
         self.recorder.process(pid, target.info.clone());
         self.processes.insert(target);
         Ok(())
@@ -208,7 +216,7 @@ impl Session {
         let placed = placed.with_context(|| planned.path.display().to_string());
         let attachment = placed.inspect_err(|_| target.refuse(id))?;
         let entry_only = planned.sites.iter().filter(|s| s.capture.entry_only != 0).count();
-        let shown = model::Library {
+        let shown = model::ProbedLibrary {
             path: shown::path(&planned.path),
             version: planned.version.clone(),
             probed: planned.sites.len() as u32,

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use tracer_common::bpf::{
-    ApiRecord, BatchRecord, Header, LifeRecord, LinkRecord, PacketRecord, SignalRecord, kind,
+    ApiRecord, BatchRecord, Header, LinkRecord, PacketRecord, ProcessRecord, SignalRecord, kind,
 };
 use zerocopy::FromBytes as _;
 
-use super::{Session, gpu::Failure};
+use super::{Session, give_shim::Failure};
 
 impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
@@ -97,7 +97,7 @@ impl Session {
                     rest
                 }
                 _ => {
-                    let Ok((life, rest)) = LifeRecord::read_from_prefix(bytes) else { break };
+                    let Ok((life, rest)) = ProcessRecord::read_from_prefix(bytes) else { break };
                     self.life(&life)?;
                     rest
                 }

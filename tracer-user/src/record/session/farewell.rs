@@ -1,13 +1,14 @@
 //! The dead: their probes are removed, their memories are offered to others, and what is to be said of them
 //! is kept until the end. Nothing else of them stays.
 
-use super::{Session, outside::UNKNOWN_TABLES};
+use super::{Session, see_outside::UNKNOWN_TABLES};
 use crate::{
     clock,
     record::{
         connection::{Account, Over},
+        gpu_source::GpuSource,
         summary::Silent,
-        target::{Claim, Target, Tier},
+        target::{Claim, Target},
     },
 };
 
@@ -81,19 +82,19 @@ impl Session {
                 target.left_to_shim
             ));
         }
-        target.info.gpu_tier = match (&target.tier, target.claim) {
-            (Tier::Off, _) => String::new(),
-            (Tier::AtStart, Claim::None | Claim::UnknownTables) => {
+        target.info.gpu_tier = match (&target.gpu_source, target.claim) {
+            (GpuSource::Off, _) => String::new(),
+            (GpuSource::AtStart, Claim::None | Claim::UnknownTables) => {
                 "none: the shim was not loaded".to_owned()
             }
-            (tier, _) => tier.to_string(),
+            (source, _) => source.to_string(),
         };
         // What is left of it is written first: it may be what is missing.
         let early_launches = self.recorder.early_launches(pid);
         let (launches, dispatches) = self.recorder.launches(pid);
         if self.shims.gpu().wants_shim() && launches > 0 && dispatches == 0 {
             let reason = self.reason_for_silence(&target);
-            if target.tier == Tier::AtStart {
+            if target.gpu_source == GpuSource::AtStart {
                 target.info.gpu_tier = format!("none: {reason}");
             }
             self.departed.add_silent(Silent { pid, launches, reason });
@@ -107,19 +108,19 @@ impl Session {
     }
 
     fn reason_for_silence(&self, target: &Target) -> String {
-        match (&target.tier, target.claim) {
-            (Tier::Uprobes(why), _) => why.clone(),
+        match (&target.gpu_source, target.claim) {
+            (GpuSource::Uprobes(why), _) => why.clone(),
             (_, Claim::UnknownTables) => UNKNOWN_TABLES.to_owned(),
             (_, Claim::Recording) => "the shim recorded none of them".to_owned(),
-            (Tier::AtStart, _) if self.shims.were_full_since(target.info.attached_ns) => {
+            (GpuSource::AtStart, _) if self.shims.were_full_since(target.info.attached_ns) => {
                 "as many processes as can have GPU times at once had them already; --processes allows more"
                     .to_owned()
             }
-            (Tier::AtStart, _) => {
+            (GpuSource::AtStart, _) => {
                 "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"
                     .to_owned()
             }
-            (tier, _) => tier.to_string(),
+            (source, _) => source.to_string(),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::{collections::HashSet, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use tracer_common::bpf::{ApiRecord, Loss, flag};
+use tracer_common::bpf::{ApiRecord, flag};
+use tracer_common::loss::BpfLoss;
 
 use super::Session;
 use crate::{
@@ -144,7 +145,7 @@ impl Session {
     /// Writes all loss counters, zero ones too.
     fn write_losses(&mut self) -> anyhow::Result<()> {
         let recorder = &mut self.recorder;
-        for (cause, count) in Loss::ALL.into_iter().zip(self.probes.losses()?) {
+        for (cause, count) in BpfLoss::ALL.into_iter().zip(self.probes.losses()?) {
             recorder.loss(0, cause.describe(), count);
         }
         recorder.loss(0, "BPF records: not understood", self.probes.malformed());

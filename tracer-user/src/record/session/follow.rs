@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracer_common::bpf::{LifeRecord, kind};
+use tracer_common::bpf::{ProcessRecord, kind};
 use tracer_records::model::Process;
 
 use super::{
@@ -17,8 +17,9 @@ use crate::{
     clock,
     discover::{self, Runtime, Subject},
     record::{
+        gpu_source::GpuSource,
         pause::Pause,
-        target::{Planned, Target, Tier},
+        target::{Planned, Target},
     },
 };
 
@@ -27,7 +28,7 @@ const SCAN_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
     /// A fork or an exec of a traced process.
-    pub(super) fn life(&mut self, life: &LifeRecord) -> anyhow::Result<()> {
+    pub(super) fn life(&mut self, life: &ProcessRecord) -> anyhow::Result<()> {
         match life.header.kind {
             kind::FORK if self.following.wanted && !self.ending => self.follow_child(life),
             kind::EXEC => self.executed(life.header.pid, life.time_ns),
@@ -48,10 +49,12 @@ impl Session {
         if let Ok(info) = target.subject.by_number(discover::process_info) {
             target.info.command = info.command;
         }
-        let ended =
-            matches!(target.tier, Tier::Tables | Tier::Unused | Tier::Forked | Tier::Uprobes(_));
+        let ended = matches!(
+            target.gpu_source,
+            GpuSource::Tables | GpuSource::Unused | GpuSource::Forked | GpuSource::Uprobes(_)
+        );
         if ended && self.shims.gpu().wants_shim() {
-            target.tier = Tier::Waiting;
+            target.gpu_source = GpuSource::Waiting;
             target.dispatch_site = None;
             target.doorbells = None;
         }
@@ -74,7 +77,7 @@ impl Session {
     }
 
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
-    fn follow_child(&mut self, born: &LifeRecord) -> anyhow::Result<()> {
+    fn follow_child(&mut self, born: &ProcessRecord) -> anyhow::Result<()> {
         let child = born.child_pid;
         // Whoever started later has the number of a child that has ended.
         let subject = Subject::open(child).ok().filter(|child| child.was_there_at(born.time_ns));
@@ -87,9 +90,9 @@ impl Session {
             return Ok(()); // It was found before.
         }
         let command = parent.info.command.clone();
-        let tier = match &parent.tier {
-            Tier::Tables | Tier::Unused | Tier::Forked => Tier::Unused,
-            tier => tier.clone(),
+        let source = match &parent.gpu_source {
+            GpuSource::Tables | GpuSource::Unused | GpuSource::Forked => GpuSource::Unused,
+            source => source.clone(),
         };
         // It has its parent's memory, tables and all.
         let planned: Vec<Arc<Planned>> = parent.planned.values().cloned().collect();
@@ -102,7 +105,7 @@ impl Session {
             self.shims.look(|pid| pid == child);
             return Ok(());
         };
-        self.add_target(Arc::clone(&subject), command, tier)?;
+        self.add_target(Arc::clone(&subject), command, source)?;
         let attached = self.attach_child(&subject, planned);
         if pause.is_none() {
             stopped_ns = clock::now_ns();
@@ -139,8 +142,8 @@ impl Session {
     /// execute another program first. What they call first, to open the runtime, takes longer than that.
     fn called(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
-        if target.tier == Tier::Unused {
-            target.tier = Tier::Waiting;
+        if target.gpu_source == GpuSource::Unused {
+            target.gpu_source = GpuSource::Waiting;
             self.following.has_late_shim(pid);
             self.give_shim(pid, Occasion::Later);
         }

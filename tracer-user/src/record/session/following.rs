@@ -1,8 +1,8 @@
-//! What is known of forked children before they had probes, and shims.
+//! How late forked children were followed: what they did before they had their probes, and their shims.
 
 use std::{collections::BTreeSet, time::Duration};
 
-/// Whether children are followed, and how late that was.
+/// Whether children are followed, and how late that was, for the notices at the end.
 pub struct Following {
     /// Whether they are.
     pub wanted: bool,

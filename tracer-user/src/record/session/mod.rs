@@ -1,9 +1,11 @@
 //! A recording in progress: opened here, then attached, drained, followed and finished.
 //!
-//! * [`processes`]: who is traced, the registry;
-//! * [`probes`] and [`plans`]: what the kernel tells of them, and what is asked of it;
+//! * [`processes`]: who is traced;
+//! * [`probes`]: the loaded BPF programs and their rings;
+//! * [`plans`]: which functions to probe, cached by file;
 //! * [`shims`], and [`crate::outside`]: the sources of GPU work; [`injections`]: shims on their way;
-//! * [`following`] and [`departed`]: what is to be said at the end;
+//! * [`following`]: how late forked children were followed; [`departed`]: what is to be said of processes
+//!   that have ended; both for the end;
 //! * [`recorder`]: what all of this is joined and written by;
 //! * the other modules: what is done with these, step by step.
 
@@ -15,15 +17,15 @@ mod farewell;
 mod finish;
 mod follow;
 mod following;
-mod gpu;
+mod give_shim;
 mod injections;
 mod look_out;
-mod outside;
 mod pace;
 mod plans;
 mod probes;
 mod processes;
 mod recorder;
+mod see_outside;
 mod shims;
 mod takeover;
 mod watch;
@@ -35,7 +37,7 @@ use crate::{
     clock,
     join::Counts,
     outside::Outside,
-    probe::Method,
+    probe::Placing,
     shim::{Relief, Shim},
     shown,
     trace::Writer,
@@ -69,7 +71,7 @@ pub struct Session {
     watch: Option<Watch>,
     /// Processes that were named and could not be attached to.
     failed: usize,
-    /// Nothing new is begun.
+    /// The recording is being finished: no process is attached to any more, and none gets a shim.
     ending: bool,
     pace: Pace,
     descriptors: Descriptors,
@@ -81,9 +83,9 @@ impl Session {
         let relief = Relief::default();
         let mut probes = Probes::load(options, &relief)?;
         let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
-        let selection = Selection::new(options, shim.is_some(), probes.method())?;
+        let selection = Selection::new(options, shim.is_some(), probes.placing())?;
         let shims = Shims::open(options, shim, &selection, relief)?;
-        let plans = Plans::new(selection, probes.method());
+        let plans = Plans::new(selection, probes.placing());
         probes.follow()?;
         // Last, so that a failure above leaves no file behind.
         let trace = Writer::create(&options.output, &metadata(), options.force)?;
@@ -106,8 +108,8 @@ impl Session {
     }
 
     /// How probes are placed.
-    pub fn method(&self) -> Method {
-        self.probes.method()
+    pub fn placing(&self) -> Placing {
+        self.probes.placing()
     }
 
     /// What the command must find in its environment.

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use super::recorder::Recorder;
 use crate::{
     discover::{FileId, Library, Runtime, Subject},
-    plan::{Followed, Process, ProcessMemory},
-    probe::Method,
+    plan::{Followed, LiveProcess, ProcessMemory},
+    probe::Placing,
     record::{
         select::{Doorbells, Selection},
         target::Planned,
@@ -54,7 +54,7 @@ impl<T> Kept<T> {
     ) -> anyhow::Result<Option<Arc<T>>> {
         let Some(known) = self.0.get(&id) else { return Ok(None) };
         subject.by_number(|pid| {
-            let process = Process::open(pid).ok();
+            let process = LiveProcess::open(pid).ok();
             let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
             Ok(known.iter().find(|plan| followed(plan).holds_in(process)).cloned())
         })
@@ -64,16 +64,16 @@ impl<T> Kept<T> {
 /// Plans, and what they are made by.
 pub struct Plans {
     selection: Selection,
-    method: Method,
+    placing: Placing,
     libraries: Kept<Planned>,
     doorbells: Kept<Doorbells>,
 }
 
 impl Plans {
     /// Nothing is planned yet.
-    pub fn new(selection: Selection, method: Method) -> Self {
+    pub fn new(selection: Selection, placing: Placing) -> Self {
         let (libraries, doorbells) = (Kept(BTreeMap::new()), Kept(BTreeMap::new()));
-        Self { selection, method, libraries, doorbells }
+        Self { selection, placing, libraries, doorbells }
     }
 
     /// Whether any function of the runtime is to be probed.
@@ -113,7 +113,7 @@ impl Plans {
     ) -> anyhow::Result<Planned> {
         let selection = &mut self.selection;
         let planned = subject.by_number(|pid| -> anyhow::Result<_> {
-            let process = Process::open(pid).ok();
+            let process = LiveProcess::open(pid).ok();
             let process = process.as_ref().map(|process| process as &dyn ProcessMemory);
             let file = library.open()?;
             let selected = selection.choose(library, &file, process)?;
@@ -135,7 +135,7 @@ impl Plans {
                 "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
             ));
         }
-        if self.method == Method::Single {
+        if self.placing == Placing::Single {
             let count = selected.sites.len();
             recorder.notice(&format!(
                 "{path}: probes are placed and removed one by one here: {count} functions{}; root, who can use tracefs, has them all at once",
@@ -167,7 +167,7 @@ impl Plans {
             return Ok(found);
         }
         let found = subject.by_number(|pid| -> anyhow::Result<_> {
-            let process = Process::open(pid).ok();
+            let process = LiveProcess::open(pid).ok();
             let process = process.as_ref().map(|p| p as &dyn ProcessMemory);
             let file = library.open()?;
             Ok(self.selection.doorbells(library, file, process)?)

@@ -2,11 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
-use tracer_common::bpf::{ApiRecord, Loss, phase};
+use tracer_common::bpf::{ApiRecord, phase};
+use tracer_common::loss::BpfLoss;
 
 use crate::{
     discover::Subject,
-    probe::{Attachment, Follow, Method, ProbeError, Programs, Reader, Settings, Site},
+    probe::{Attachment, Follow, Placing, ProbeError, Programs, Reader, Settings, Site},
     record::{options::Options, select::Doorbells, target::Planned},
     shim::Relief,
 };
@@ -33,7 +34,7 @@ impl Probes {
                 (false, false) => Follow::Children,
                 (false, true) => Follow::Nobody,
             },
-            method: options.probes,
+            placing: options.probes,
             preallocate: None,
         })?;
         let reader = Reader::with(&programs, relief.looks())?;
@@ -54,8 +55,8 @@ impl Probes {
     }
 
     /// How probes are placed.
-    pub fn method(&self) -> Method {
-        self.programs.method()
+    pub fn placing(&self) -> Placing {
+        self.programs.placing()
     }
 
     /// Reports forks and exec of process `pid` from now on.
@@ -124,9 +125,9 @@ impl Probes {
 
     /// Removes probes; where that takes the kernel long, later and by another process.
     pub fn remove(&mut self, probes: Vec<Attachment>) {
-        match self.method() {
-            Method::Single => self.left.extend(probes),
-            Method::Multi | Method::Event => Attachment::remove_all(probes),
+        match self.placing() {
+            Placing::Single => self.left.extend(probes),
+            Placing::Multi | Placing::Event => Attachment::remove_all(probes),
         }
     }
 
@@ -181,7 +182,7 @@ impl Probes {
     }
 
     /// What the programs could not record, by cause.
-    pub fn losses(&self) -> Result<[u64; Loss::COUNT], ProbeError> {
+    pub fn losses(&self) -> Result<[u64; BpfLoss::COUNT], ProbeError> {
         self.programs.losses()
     }
 }

@@ -6,7 +6,8 @@ use anyhow::{Context as _, bail};
 use tracer_common::{
     bpf::flag,
     calls::{FIRST_ID, ID_BITS},
-    shim::{Layout, Loss},
+    loss::ShimLoss,
+    shim::Layout,
 };
 
 use super::recorder::Recorder;
@@ -14,7 +15,8 @@ use crate::{
     clock,
     record::{
         connection::{Account, Connection, NOT_UNDERSTOOD, Over},
-        options::{Gpu, Options},
+        gpu_source::Gpu,
+        options::Options,
         select::Selection,
     },
     shim::{Frame, Memory, MemoryError, Relief, Shim},
@@ -235,8 +237,8 @@ impl Shims {
 
     /// Why records can be lost that shims which are gone told of; none of none.
     pub fn causes(&self) -> impl Iterator<Item = &'static str> {
-        let all = Loss::ALL.into_iter().filter(|&cause| cause != Loss::UNFINISHED);
-        let all = all.map(Loss::describe).chain([NOT_UNDERSTOOD]);
+        let all = ShimLoss::ALL.into_iter().filter(|&cause| cause != ShimLoss::UNFINISHED);
+        let all = all.map(ShimLoss::describe).chain([NOT_UNDERSTOOD]);
         all.filter(|_| self.gone > 0)
     }
 

@@ -10,7 +10,7 @@ use tracer_common::{activity::Domain, bpf::ApiRecord};
 use super::Session;
 use crate::{
     discover::FileId,
-    probe::Method,
+    probe::Placing,
     record::{connection::Connection, removal::Removal, target::Target},
 };
 
@@ -20,7 +20,7 @@ impl Session {
         for pid in self.shims.iter_mut().filter_map(Connection::takes_calls) {
             if let Some(target) = self.processes.get_mut(pid) {
                 target.calls_by_shim = true;
-                if self.probes.method() == Method::Single {
+                if self.probes.placing() == Placing::Single {
                     continue; // Removing them would take longer than most recordings.
                 }
                 let covered = std::mem::take(&mut target.covered).into_values();
@@ -49,7 +49,7 @@ impl Session {
     pub(super) fn cover_again(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let removed = std::mem::replace(&mut target.calls_by_shim, false);
-        if !removed || self.probes.method() == Method::Single {
+        if !removed || self.probes.placing() == Placing::Single {
             return Ok(());
         }
         let libraries: Vec<FileId> = target.attached.keys().copied().collect();

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A way to place probes, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Method {
+pub enum Placing {
     /// All of a file by one `uprobe_multi` link (Linux 6.6 and later).
     Multi,
     /// All of a file by one tracefs event.
@@ -14,7 +14,7 @@ pub enum Method {
     Single,
 }
 
-impl fmt::Display for Method {
+impl fmt::Display for Placing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Multi => "all of a library at once (uprobe_multi)",

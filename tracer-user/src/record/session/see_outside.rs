@@ -9,10 +9,7 @@ use crate::{
     clock,
     discover::{Library, Runtime},
     probe::Attachment,
-    record::{
-        connection::Connection,
-        target::{Target, Tier},
-    },
+    record::{connection::Connection, gpu_source::GpuSource, target::Target},
 };
 
 /// Why a shim that was loaded records nothing.
@@ -23,8 +20,9 @@ impl Session {
     /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work, and one of
     /// `libraries` is the HSA runtime. A failure leaves the API calls.
     pub(super) fn see_from_outside(&mut self, pid: u32, libraries: &[Library]) {
-        let wanted =
-            |target: &Target| matches!(target.tier, Tier::Uprobes(_)) && target.doorbells.is_none();
+        let wanted = |target: &Target| {
+            matches!(target.gpu_source, GpuSource::Uprobes(_)) && target.doorbells.is_none()
+        };
         let Some(target) = self.processes.get_mut(pid).filter(|target| wanted(target)) else {
             return;
         };
@@ -51,9 +49,9 @@ impl Session {
         let helpless = self.shims.iter().filter(|c| c.memory().is_unsupported());
         for pid in helpless.filter_map(Connection::pid) {
             if let Some(target) = self.processes.get_mut(pid)
-                && target.tier == Tier::AtStart
+                && target.gpu_source == GpuSource::AtStart
             {
-                target.tier = Tier::Uprobes(UNKNOWN_TABLES.to_owned());
+                target.gpu_source = GpuSource::Uprobes(UNKNOWN_TABLES.to_owned());
             }
         }
     }

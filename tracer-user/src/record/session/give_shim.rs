@@ -14,7 +14,10 @@ use crate::{
     clock::{self, Patience},
     discover::{self, SHIM_FILE_NAME, Subject},
     inject::{self, Access, Entry, Handed, Injected, Request},
-    record::{options::Gpu, prospect::Prospect, target::Tier},
+    record::{
+        gpu_source::{Gpu, GpuSource},
+        prospect::Prospect,
+    },
     shim::Shim,
     shown::say,
 };
@@ -35,7 +38,8 @@ enum Answer {
 impl Session {
     /// Begins to put the shim into process `pid` if that waits for it.
     pub(super) fn give_shim(&mut self, pid: u32, occasion: Occasion) {
-        let Some(target) = self.processes.get(pid).filter(|target| target.tier == Tier::Waiting)
+        let Some(target) =
+            self.processes.get(pid).filter(|target| target.gpu_source == GpuSource::Waiting)
         else {
             return;
         };
@@ -93,13 +97,13 @@ impl Session {
     fn injected(&mut self, pid: u32, done: Done) -> anyhow::Result<Option<Failure>> {
         let Done { subject, occasion, result, prepared, executed_ns } = done;
         let Some(target) = self.processes.get_mut(pid) else { return Ok(None) };
-        if !Arc::ptr_eq(&target.subject, &subject) || target.tier != Tier::Waiting {
+        if !Arc::ptr_eq(&target.subject, &subject) || target.gpu_source != GpuSource::Waiting {
             return Ok(None);
         }
         let mut attached_ns = clock::now_ns();
-        let tier = match result {
+        let source = match result {
             Ok(Outcome::NotYet) => return Ok(None),
-            Ok(Outcome::Forked) => Tier::Forked,
+            Ok(Outcome::Forked) => GpuSource::Forked,
             Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns })) => {
                 let Some(Prepared { connection, site }) = prepared else { return Ok(None) };
                 self.shims.add(connection);
@@ -112,26 +116,26 @@ impl Session {
                 attached_ns = answered_ns;
                 target.info.stopped_ns = stopped.as_nanos() as u64;
                 target.dispatch_site = Some(site);
-                let tier = Tier::Tables;
-                say(&format!("process {pid}: GPU times: {tier}"));
+                let source = GpuSource::Tables;
+                say(&format!("process {pid}: GPU times: {source}"));
                 self.recorder.gpu_from(pid, attached_ns);
-                tier
+                source
             }
             Err(_) if occasion == Occasion::Attaching && !subject.is_alive() => {
                 return Ok(Some((subject, ended_early(pid))));
             }
             Err(_) if !discover::has_program(pid) => {
-                Tier::Uprobes("it ended before the shim was in it".to_owned())
+                GpuSource::Uprobes("it ended before the shim was in it".to_owned())
             }
             Err(error) if self.shims.gpu() == Gpu::Auto => {
                 self.recorder.notice(&format!(
                     "process {pid}: seen from outside, with few GPU times: {error:#}"
                 ));
-                Tier::Uprobes(format!("{error:#}"))
+                GpuSource::Uprobes(format!("{error:#}"))
             }
             Err(error) => {
                 // It is not tried again.
-                target.tier = Tier::Uprobes(format!("{error:#}"));
+                target.gpu_source = GpuSource::Uprobes(format!("{error:#}"));
                 let error = error.context(format!("process {pid}: no GPU times"));
                 if occasion == Occasion::Attaching {
                     return Ok(Some((subject, error)));
@@ -141,8 +145,8 @@ impl Session {
             }
         };
         target.info.attached_ns = attached_ns;
-        target.info.gpu_tier = tier.to_string();
-        target.tier = tier;
+        target.info.gpu_tier = source.to_string();
+        target.gpu_source = source;
         self.recorder.process(pid, target.info.clone());
         if let Ok(libraries) = subject.by_number(discover::libraries) {
             self.see_from_outside(pid, &libraries);
@@ -166,7 +170,7 @@ fn inject(process: &Subject, shim: &Shim, desk: &Desk) -> anyhow::Result<Outcome
             let answered_ns = clock::now_ns();
             Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns }))
         }
-        Answer::No(reason) => bail!("{}: {reason}", Tier::Tables),
+        Answer::No(reason) => bail!("{}: {reason}", GpuSource::Tables),
     }
 }
 

@@ -1,0 +1,156 @@
+//! Why something was not recorded: the causes that the shim counts ([`ShimLoss`]) and those that the BPF
+//! programs count ([`BpfLoss`]), and how they are told to people.
+//!
+//! A new cause is a constant at the end, one more in `COUNT` and `ALL`, and its words in `describe`. Reports
+//! and traces take it from there; docs/architecture.md ("Losses") lists all. One of the shim's makes
+//! [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not
+//! know the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
+//!
+//! What `roctap` itself loses (in the rings' frames, in the join) is counted where it happens.
+
+/// Why the shim could not record something: index after [`crate::shim::control::LOSSES`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct ShimLoss(pub u32);
+
+impl ShimLoss {
+    /// A thread found no free ring: records lost.
+    pub const NO_RING: Self = Self(0);
+    /// A dispatch went out without a signal of ours: the pool was empty.
+    pub const SIGNAL_POOL: Self = Self(1);
+    /// Work was still running when the shim had to stop looking.
+    pub const UNFINISHED: Self = Self(2);
+    /// A completed operation had no valid times.
+    pub const NO_TIMES: Self = Self(3);
+    /// Packets that were gone before they could be instrumented.
+    pub const PACKET_PASSED: Self = Self(4);
+    /// Packets of a kind that is not recorded (vendor-specific, agent dispatch).
+    pub const PACKET_KIND: Self = Self(5);
+    /// An operation was not recorded: the enqueueing thread's ring was full.
+    pub const OPERATION_RING_FULL: Self = Self(6);
+    /// An operation's times were not recorded: the ring of the thread that saw its end was full.
+    pub const COMPLETION_RING_FULL: Self = Self(7);
+    /// Packets that were in a queue, or reserved, before the first doorbell that was seen of it.
+    pub const BEFORE_ATTACH: Self = Self(8);
+    /// A call was not recorded: the calling thread's ring was full.
+    pub const CALL_RING_FULL: Self = Self(9);
+    /// A call was left by `longjmp`.
+    pub const CALL_ABANDONED: Self = Self(10);
+    /// A call was made by a signal handler that interrupted the recording of another.
+    pub const CALL_IN_SIGNAL: Self = Self(11);
+    /// Doorbells of queues, and copies, that are left alone: a thread never came back from where it had
+    /// the lock, or there are more queues than are looked after.
+    pub const LEFT_ALONE: Self = Self(12);
+    /// Kernel names, agents and queues that the process had no memory for.
+    pub const NO_MEMORY: Self = Self(13);
+    /// How many causes there are.
+    pub const COUNT: usize = 14;
+
+    /// All causes, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::NO_RING,
+        Self::SIGNAL_POOL,
+        Self::UNFINISHED,
+        Self::NO_TIMES,
+        Self::PACKET_PASSED,
+        Self::PACKET_KIND,
+        Self::OPERATION_RING_FULL,
+        Self::COMPLETION_RING_FULL,
+        Self::BEFORE_ATTACH,
+        Self::CALL_RING_FULL,
+        Self::CALL_ABANDONED,
+        Self::CALL_IN_SIGNAL,
+        Self::LEFT_ALONE,
+        Self::NO_MEMORY,
+    ];
+
+    /// What was lost and why, for people.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::NO_RING => "shim records: no ring left for one more thread",
+            Self::SIGNAL_POOL => "GPU operations: signal pool empty",
+            Self::UNFINISHED => "GPU operations: not finished when recording ended",
+            Self::NO_TIMES => "GPU operations: completed without valid times",
+            Self::PACKET_PASSED => "GPU operations: consumed before they could be instrumented",
+            Self::PACKET_KIND => "GPU operations: packet kind not recorded",
+            Self::OPERATION_RING_FULL => "GPU operations: the enqueueing thread's ring full",
+            Self::COMPLETION_RING_FULL => "GPU operations: times lost, the shim's own ring full",
+            Self::BEFORE_ATTACH => "GPU operations: enqueued before recording began on their queue",
+            Self::CALL_RING_FULL => "HSA calls: the calling thread's ring full",
+            Self::CALL_ABANDONED => "HSA calls: left without a return",
+            Self::CALL_IN_SIGNAL => "HSA calls: by a signal handler while another was recorded",
+            Self::NO_MEMORY => {
+                "shim records: the process had no memory for kernel names and the like"
+            }
+            Self::LEFT_ALONE => {
+                "GPU operations: left alone, as a thread never came back from a hook"
+            }
+            _ => "unknown cause",
+        }
+    }
+}
+
+/// Why the BPF programs could not record something: index into the per-CPU loss counters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct BpfLoss(pub u32);
+
+impl BpfLoss {
+    /// The CPU's ring buffer was full when a call returned.
+    pub const API_RING_FULL: Self = Self(0);
+    /// The CPU's ring buffer was full when the shim enqueued work.
+    pub const LINK_RING_FULL: Self = Self(1);
+    /// More calls nested in one thread than are kept.
+    pub const NESTING: Self = Self(2);
+    /// A call returned whose entry was not seen.
+    pub const STATE_NOT_FOUND: Self = Self(3);
+    /// The state of one more thread could not be stored; its calls are recorded at their return.
+    pub const THREAD_TABLE_FULL: Self = Self(4);
+    /// An argument's memory could not be read; the call itself is recorded.
+    pub const UNREADABLE: Self = Self(5);
+    /// A call was left by `longjmp` or thread exit, without a return.
+    pub const ABANDONED: Self = Self(6);
+    /// The ring buffer, or the table of processes, was full when a process forked or executed.
+    pub const LIFE_RING_FULL: Self = Self(7);
+    /// The CPU's ring buffer was full when a doorbell announced a packet, or a signal was destroyed.
+    pub const PACKET_RING_FULL: Self = Self(8);
+    /// Packets behind one doorbell beyond [`crate::bpf::MAX_PACKETS`].
+    pub const PACKET_MISSED: Self = Self(9);
+    /// A probed function was called that the table of places does not have.
+    pub const UNKNOWN_PLACE: Self = Self(10);
+    /// How many causes there are.
+    pub const COUNT: usize = 11;
+
+    /// All causes, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::API_RING_FULL,
+        Self::LINK_RING_FULL,
+        Self::NESTING,
+        Self::STATE_NOT_FOUND,
+        Self::THREAD_TABLE_FULL,
+        Self::UNREADABLE,
+        Self::ABANDONED,
+        Self::LIFE_RING_FULL,
+        Self::PACKET_RING_FULL,
+        Self::PACKET_MISSED,
+        Self::UNKNOWN_PLACE,
+    ];
+
+    /// What was lost and why, for people.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::API_RING_FULL => "API calls: ring buffer full",
+            Self::LINK_RING_FULL => "dispatch links: ring buffer full",
+            Self::NESTING => "API calls: nested too deep",
+            Self::STATE_NOT_FOUND => "API calls: returned, but the entry was not seen",
+            Self::THREAD_TABLE_FULL => "API calls: recorded without begin, thread table full",
+            Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
+            Self::ABANDONED => "API calls: left without a return",
+            Self::LIFE_RING_FULL => "process events: ring buffer or table full",
+            Self::PACKET_RING_FULL => "GPU packets and signals, from outside: ring buffer full",
+            Self::PACKET_MISSED => "GPU packets, from outside: too many behind one doorbell",
+            Self::UNKNOWN_PLACE => "API calls: of which function could not be told",
+            _ => "unknown cause",
+        }
+    }
+}

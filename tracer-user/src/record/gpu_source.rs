@@ -1,0 +1,80 @@
+//! Where GPU times come from: what is asked for ([`Gpu`], the option), and what a process has
+//! ([`GpuSource`]).
+//!
+//! Another source plugs in
+//!
+//! * here: a value of `Gpu` if it can be asked for, a `GpuSource` for a process that has it;
+//! * in `record/mod.rs`: whether it fits the other options;
+//! * in `session/attach.rs` and `session/follow.rs`: which processes get it, when they are attached to, are
+//!   forked, or execute another program;
+//! * in `session`: a part that owns it, as `shims` and `outside` own theirs, drained by `session/drain.rs`
+//!   and handing what it reads to `join::Joiner`; and a file of steps, as `give_shim` and `see_outside`;
+//! * in `session/farewell.rs`: why it told of nothing;
+//! * in `docs/attach.md`, which lists the sources.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+/// Which GPU times are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Gpu {
+    /// The best that each process allows.
+    #[default]
+    Auto,
+    /// From the shim, put into processes that run already; fail if that is impossible.
+    Inject,
+    /// As inject, by the HSA runtime's tables, which is the one way today.
+    Tables,
+    /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
+    Tools,
+    /// Nothing is put into the process: launches and names are seen from outside, and few times; marked
+    /// as partial.
+    Uprobes,
+    /// None are wanted: API calls alone.
+    Off,
+}
+
+impl Gpu {
+    /// Whether processes may get the shim.
+    pub fn wants_shim(self) -> bool {
+        !matches!(self, Self::Uprobes | Self::Off)
+    }
+}
+
+/// Where a process's GPU times come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GpuSource {
+    /// From nowhere: they were not asked for.
+    Off,
+    /// From the shim, which the process finds in its environment when it starts.
+    AtStart,
+    /// From nowhere yet: the process has not loaded the HSA runtime.
+    Waiting,
+    /// From the shim, put in while the process ran: it patched the HSA runtime's tables.
+    Tables,
+    /// From nowhere yet: the process is a forked child, and gets the shim when it calls ROCm.
+    Unused,
+    /// From nowhere: the process is a forked child of one that used the GPU, and cannot.
+    Forked,
+    /// From nowhere, but for packets with signals: launches are seen from outside, for this reason.
+    Uprobes(String),
+}
+
+impl fmt::Display for GpuSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("none asked for"),
+            Self::AtStart => f.write_str("tools interface at start (HSA_TOOLS_LIB)"),
+            Self::Waiting => f.write_str("none: the HSA runtime was not loaded"),
+            Self::Tables => f.write_str("HSA tables patched in the running process"),
+            Self::Unused => {
+                f.write_str("none: a forked child, which gets a shim when it first calls ROCm")
+            }
+            Self::Forked => f.write_str(
+                "uprobes only, partial: a forked child cannot use its parent's GPU; it gets a shim when it executes another program",
+            ),
+            Self::Uprobes(why) => write!(f, "uprobes only, partial: {why}"),
+        }
+    }
+}
