@@ -50,6 +50,8 @@ pub struct Created {
     pub id: u64,
     /// Address of the doorbell.
     pub doorbell: u64,
+    /// The same from the first doorbell of the node.
+    pub doorbell_offset: u64,
     /// Address of the read index.
     pub read_index: u64,
     /// Address of the write index; none for AQL queues, where the runtime brings it.
@@ -124,7 +126,7 @@ impl Engine {
             active: true,
             ring: Ring::Aql(AqlQueue::new(place, read_index)),
         });
-        Some(Created { id: place.id, doorbell: place.doorbell, read_index, write_index: None })
+        Some(self.created(node, place, read_index, None))
     }
 
     /// A copy queue. Where the runtime brings no read index, both indices live here.
@@ -149,7 +151,7 @@ impl Engine {
             ring: Ring::Sdma(SdmaQueue::new(place, read_index, count_bits)),
         });
         let write_index = indices.map(|at| at + 64);
-        Some(Created { id: place.id, doorbell: place.doorbell, read_index, write_index })
+        Some(self.created(node, place, read_index, write_index))
     }
 
     /// Puts the doorbells of a node, which has no queue yet, into memory that the front shares with the
@@ -160,6 +162,19 @@ impl Engine {
         {
             *place = page;
         }
+    }
+
+    fn created(
+        &self,
+        node: u32,
+        place: Place,
+        read_index: u64,
+        write_index: Option<u64>,
+    ) -> Created {
+        let page = (node as usize).checked_sub(1).and_then(|i| self.doorbell_pages.get(i));
+        let doorbell_offset = place.doorbell - page.copied().unwrap_or(place.doorbell);
+        let Place { id, doorbell, .. } = place;
+        Created { id, doorbell, doorbell_offset, read_index, write_index }
     }
 
     fn place(&mut self, node: u32, ring: u64, ring_bytes: u64) -> Option<Place> {

@@ -156,8 +156,7 @@ fn create_queue(p: &Platform, args: Args) -> Result<(), Errno> {
     };
     let created = created.ok_or(libc::ENOMEM)?;
     // The page of the doorbell is found by the offset, and its place in the page by the low bits.
-    let in_page = created.doorbell % file::DOORBELLS_BYTES;
-    args.set_u64(24, file::doorbells_at(node) | in_page);
+    args.set_u64(24, file::doorbells_at(node) | created.doorbell_offset);
     args.set_u32(52, created.id as u32);
     Ok(())
 }
