@@ -196,6 +196,12 @@ impl Injections {
         }
     }
 
+    /// What was prepared for threads that are still at work.
+    pub fn take_prepared(&mut self) -> Vec<(u32, Prepared)> {
+        let running = self.0.iter_mut();
+        running.filter_map(|(&pid, running)| Some((pid, running.prepared.take()?))).collect()
+    }
+
     /// Tells the shims that they will be read.
     pub fn beat(&self) {
         let prepared = self.0.values().filter_map(|running| running.prepared.as_ref());
@@ -207,7 +213,10 @@ impl Injections {
 mod tests {
     use std::process::{Child, Command, Stdio};
 
+    use tracer_common::shim::Layout;
+
     use super::*;
+    use crate::shim::{Memory, Relief};
 
     fn process() -> (Child, Arc<Subject>) {
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -270,6 +279,30 @@ mod tests {
             drop(child.stdin.take());
             child.wait().unwrap();
         }
+    }
+
+    /// Its shim may record already: it is read, and told to stop as others are.
+    #[test]
+    fn what_was_prepared_is_there_when_the_recording_ends() {
+        let mut injections = Injections::default();
+        let (mut child, subject) = process();
+        let (release, released) = mpsc::channel::<()>();
+        let wait = move |_: &Subject, _: &Desk| {
+            let _ = released.recv();
+            Ok(Outcome::NotYet)
+        };
+        injections.start(&subject, Occasion::Later, wait).unwrap();
+        assert!(injections.take_prepared().is_empty());
+        let memory = Memory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
+        let connection = Connection::to(subject.pid(), memory, 0..1, &Relief::default());
+        injections.prepared(subject.pid(), Prepared { connection, site: Attachment::default() });
+        let taken: Vec<u32> = injections.take_prepared().into_iter().map(|(pid, _)| pid).collect();
+        assert_eq!(taken, [subject.pid()]);
+        drop(release);
+        let (_, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
+        assert!(done.prepared.is_none());
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]
