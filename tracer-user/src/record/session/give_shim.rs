@@ -17,6 +17,7 @@ use crate::{
     record::{
         gpu_source::{Gpu, GpuSource},
         prospect::Prospect,
+        stop::Stop,
         target::Target,
     },
     shim::Shim,
@@ -25,6 +26,8 @@ use crate::{
 
 /// How long the end of a recording waits for shims on their way; what can take longer has its own limits.
 const LAST_WAIT: Duration = Duration::from_secs(30);
+/// How long it does when somebody has asked for that end: long enough for those whose process is quick.
+const ASKED_WAIT: Duration = Duration::from_secs(3);
 
 /// A process that was being attached to, and why it is not traced.
 pub(super) type Failure = (Arc<Subject>, anyhow::Error);
@@ -44,7 +47,7 @@ impl Session {
         if self.ending {
             return;
         }
-        if self.injections.has_to_wait(pid) {
+        if self.injections.has_to_wait(&target.subject) {
             let runs = self.injections.subject(pid).is_some();
             target.is_being_attached |= !runs && occasion == Occasion::Attaching;
             return;
@@ -81,9 +84,12 @@ impl Session {
     }
 
     /// Waits, for a bounded time, for shims on their way: none gets one from here on.
-    pub(super) fn let_injections_end(&mut self) -> anyhow::Result<()> {
-        let mut patience = Patience::of(LAST_WAIT);
-        while self.injections.are_any() && !patience.has_ended() {
+    pub(super) fn let_injections_end(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        let (mut patience, mut asked) = (Patience::of(LAST_WAIT), Patience::of(ASKED_WAIT));
+        while self.injections.are_any()
+            && !patience.has_ended()
+            && !(asked.has_ended() && stop.asked())
+        {
             self.drain(Duration::from_millis(1))?;
         }
         // Their shims may record by now, and are told to stop as all are.
@@ -209,9 +215,8 @@ fn inject_shim(
         Some(loaded) => Entry::Loaded { address: loaded.attach },
         None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
     };
-    // The main thread tells all shims that they are read.
     let memory = &prospect.memory;
-    let request = Request { process, memory, entry, attach, meanwhile: &|| {} };
+    let request = Request { process, memory, entry, attach };
     let prepare = |Handed { memory, library }: Handed| -> anyhow::Result<()> {
         let (file, offset) = match (loaded, &library) {
             (Some(loaded), _) => (loaded.file.path(), loaded.site_offset),
