@@ -75,17 +75,18 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes what stands in the next `words` words of a ring, and what of a frame goes beyond them.
-    fn fill(&mut self, memory: &Memory, ring: usize, words: u64) {
+    /// Takes what stands in the next `words` words of a ring, and what of a frame goes beyond them. How many of
+    /// these words it took.
+    fn fill(&mut self, memory: &Memory, ring: usize, words: u64) -> u64 {
         let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
         if owner == 0 || self.broken[ring] {
-            return;
+            return 0;
         }
         let consumer = memory.consumer(ring);
         let mut left = words;
         while left > 0 {
             match consumer.pop(&mut self.frame) {
-                Ok(None) => return,
+                Ok(None) => break,
                 Ok(Some((kind, length))) => {
                     left = left.saturating_sub(length as u64 + 1);
                     // Counted first: what makes the parser panic is gone too.
@@ -100,10 +101,11 @@ impl Taken {
                     tracing::warn!(
                         "the shim's ring {ring} (thread {owner}) is corrupt; it is not read any more"
                     );
-                    return;
+                    break;
                 }
             }
         }
+        words - left
     }
 }
 
@@ -120,8 +122,7 @@ impl Shared {
         }
         for ring in 0..memory.claimed_rings() {
             let words = memory.consumer(ring).ready().min(taken.allowance);
-            taken.allowance -= words;
-            taken.fill(memory, ring, words);
+            taken.allowance -= taken.fill(memory, ring, words);
         }
     }
 }
@@ -390,8 +391,14 @@ mod tests {
         let mut count = 0;
         reader.drain(|_, _| count += 1);
         assert_eq!(count, ALLOWANCE / 4 + 1000);
-        reader.close();
+        // A ring that is not read any more stays full, and takes nothing from the others.
         fill(400);
+        shared.taken().broken[0] = true;
+        for _ in 0..3 {
+            shared.relieve();
+        }
+        assert_eq!((consumer.ready(), shared.taken().allowance), (400, ALLOWANCE));
+        reader.close();
         for _ in 0..3 {
             reader.shared.relieve();
         }
