@@ -158,11 +158,11 @@ impl Injections {
         let failed = self.failed.get(&(subject.pid(), subject.started()));
         self.running.contains_key(&subject.pid())
             || self.running.len() >= MOST
-            || failed.is_some_and(|_| false)
+            || failed.is_some_and(|at| at.elapsed() < PAUSE)
             || self.running.len() >= MOST_OF_A_USER && {
                 let user = real_user(subject);
                 let theirs = self.running.values().filter(|running| running.user == user);
-                theirs.count() >= MOST
+                theirs.count() >= MOST_OF_A_USER
             }
     }
 
