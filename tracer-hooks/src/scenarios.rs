@@ -11,8 +11,8 @@ use crate::abi::{AmdSignal, SUCCESS, packet_type};
 use crate::bench::{Bench, Recorder, tables, unload, until, value};
 use crate::closing;
 use crate::fake::{
-    COMPLETED, CONVERTED, DESCRIBED, Fake, FakeQueue, Gates, KERNEL, LOADED, ON_DESCRIBE, OPEN, SIGNALS,
-    USERS, WRONG, converted_here, forever, handle, signal, the_dead_rest,
+    COMPLETED, CONVERTED, DESCRIBED, Fake, FakeQueue, Gates, KERNEL, LOADED, ON_DESCRIBE, OPEN,
+    SIGNALS, USERS, WRONG, converted_here, forever, handle, signal, the_dead_rest,
 };
 use crate::harvest::WORK;
 use crate::lifecycle::{self, InstallError, Timing};

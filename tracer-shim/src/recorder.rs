@@ -105,8 +105,7 @@ impl Recorder {
     pub fn when_called(&self, called: &'static fn()) {
         let (nobody, called) = (core::ptr::null_mut(), core::ptr::from_ref(called).cast_mut());
         // Relaxed: what it points at was there before the process.
-        let _ =
-            self.called.compare_exchange(nobody, called, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.called.compare_exchange(nobody, called, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Uses `memory` from now on, unless there is one already; whether it does.

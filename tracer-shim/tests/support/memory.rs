@@ -51,8 +51,6 @@ struct Shared {
     stop: AtomicBool,
     /// Read nothing and send no heartbeat.
     stall: AtomicBool,
-    /// Read nothing, and send heartbeats.
-    starve: AtomicBool,
     /// Dispatches read so far.
     dispatches: AtomicU64,
 }
@@ -98,9 +96,8 @@ impl Recording {
         }
         let stop = AtomicBool::new(false);
         let stall = AtomicBool::new(false);
-        let starve = AtomicBool::new(false);
         let dispatches = AtomicU64::new(0);
-        let shared = Arc::new(Shared { file, words, layout, stop, stall, starve, dispatches });
+        let shared = Arc::new(Shared { file, words, layout, stop, stall, dispatches });
         Self { shared, reader: None }
     }
 
@@ -138,22 +135,7 @@ impl Recording {
 
     /// Stops reading and beating, or goes on.
     pub fn stall(&self, stall: bool) {
-        if !stall {
-            self.shared.starve.store(false, Ordering::Release);
-        }
         self.shared.stall.store(stall, Ordering::Release);
-    }
-
-    /// Reads nothing, though it beats, until frames are dropped.
-    pub fn let_rings_run_full(&self) {
-        let Shared { words, layout, starve, .. } = &*self.shared;
-        starve.store(true, Ordering::Release);
-        let dropped = |ring| &words[layout.ring_offset(ring) / 8 + ring_word::DROPPED];
-        let deadline = std::time::Instant::now() + super::DEADLINE;
-        while (0..layout.rings).all(|ring| dropped(ring).load(Ordering::Acquire) == 0) {
-            assert!(std::time::Instant::now() < deadline, "no ring runs full");
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     /// Dispatches read so far.
@@ -214,8 +196,7 @@ impl Shared {
             let last = self.stop.load(Ordering::Acquire);
             if !self.stall.load(Ordering::Acquire) || last {
                 self.beat();
-                let starve = self.starve.load(Ordering::Acquire) && !last;
-                for ring in (0..self.layout.rings).filter(|_| !starve) {
+                for ring in 0..self.layout.rings {
                     self.drain(ring, &mut trace);
                 }
             }
