@@ -38,6 +38,8 @@ pub struct Recorder {
     /// When it is not on, it will not be before something is installed again.
     pub attached: AtomicBool,
     count: AtomicU64,
+    /// By how much times can be off.
+    error_ns: AtomicU64,
     /// Whose executable goes as soon as a recording has begun.
     pub unloads: Mutex<Option<&'static Fake>>,
     /// In a forked child: 1, and 2 more if the runtime was open.
@@ -53,6 +55,7 @@ impl Recorder {
             on: AtomicBool::new(false),
             attached: AtomicBool::new(false),
             count: AtomicU64::new(0),
+            error_ns: AtomicU64::new(0),
             unloads: Mutex::default(),
             forked: AtomicU32::new(0),
             on_dispatch: OnceLock::new(),
@@ -139,7 +142,11 @@ impl Sink for Recorder {
     fn can_complete(&self, _: u64) -> bool {
         true
     }
+    fn clock_error(&self, error_ns: u64) {
+        self.error_ns.store(error_ns, Ordering::Relaxed);
+    }
     fn complete(&self, record: Complete) {
+        assert_ne!(self.error_ns.load(Ordering::Relaxed), 0, "the error is told first");
         assert!(
             self.told().completed.insert(record.sequence, record).is_none(),
             "{record:?} twice"

@@ -32,6 +32,8 @@ const NEAR_NS: u64 = 1_000;
 const STEPS: u32 = 16;
 /// A tick that no counter shows: six years of 100 MHz. From 4 MHz on its time fits into 63 bits.
 const FARTHEST: u64 = 1 << 55;
+/// Longest that the second reading is put off, so that what happened before the first can be told from both.
+const APART_NS: u64 = 500_000;
 /// Coming from there, the counter is looked for below this.
 const SOON_NS: i64 = 1_000_000_000;
 /// Readings that are kept; the older ones farther apart.
@@ -47,6 +49,8 @@ trait Source {
     fn runtime_ns(&self, ticks: u64) -> Option<u64>;
     /// Ns of CLOCK_BOOTTIME.
     fn now_ns(&self) -> u64;
+    /// Lets `ns` pass.
+    fn pass(&self, ns: u64);
 }
 
 /// The runtime, for one of its agents.
@@ -59,6 +63,10 @@ impl Source for Agent {
 
     fn now_ns(&self) -> u64 {
         sys::now_ns()
+    }
+
+    fn pass(&self, ns: u64) {
+        sys::sleep_ns(ns);
     }
 }
 
@@ -131,6 +139,21 @@ impl Clock {
         if let Some(reading) = self.best(source, guess) {
             self.keep(reading);
         }
+    }
+
+    /// As [`Clock::read`], before what happened at `ticks` is converted. If that was before the first reading,
+    /// which comes when somebody is there to take it, the second is not taken right after the first: by how
+    /// much a time before both can be off is as many times theirs as it is farther away than they are apart.
+    fn read_for(&mut self, source: &impl Source, ticks: u64) {
+        if let [only] = self.readings[..] {
+            let before_ns = (between(only.ticks, ticks) * self.rate) as u64;
+            let passed_ns = source.now_ns().saturating_sub(only.ns);
+            let left_ns = before_ns.min(APART_NS).saturating_sub(passed_ns);
+            if left_ns > 0 {
+                source.pass(left_ns);
+            }
+        }
+        self.read(source);
     }
 
     /// The tightest of some readings; `guess`: what the counter shows at a time.
@@ -269,16 +292,25 @@ pub struct Clocks {
     /// By agent. None: it has no clock.
     clocks: Vec<(u64, Option<Clock>)>,
     error_ns: u64,
+    /// Of the recording that it is the error of.
+    epoch: u32,
 }
 
 impl Clocks {
     /// None.
     pub const fn new() -> Self {
-        Self { clocks: Vec::new(), error_ns: 0 }
+        Self { clocks: Vec::new(), error_ns: 0, epoch: 0 }
     }
 
-    /// Takes a first reading of `agent`'s clock, unless there is one: before its first packet starts, so
-    /// that no time lies before it.
+    /// What is converted from now on is of this recording.
+    pub fn recording(&mut self, epoch: u32) {
+        if core::mem::replace(&mut self.epoch, epoch) != epoch {
+            self.error_ns = 0;
+        }
+    }
+
+    /// Takes a first reading of `agent`'s clock, unless there is one: as early as can be, for the farther a
+    /// time lies before it the less is known of it.
     pub fn begin(&mut self, agent: u64) {
         let _ = self.of(agent);
     }
@@ -300,7 +332,7 @@ impl Clocks {
     pub fn times(&mut self, agent: u64, ticks: Times) -> Option<Times> {
         let clock = self.of(agent)?;
         if clock.is_too_old(ticks.end) {
-            clock.read(&Agent(agent));
+            clock.read_for(&Agent(agent), ticks.start);
         }
         let (start, end) = (clock.time(ticks.start)?, clock.time(ticks.end)?);
         self.error_ns = self.error_ns.max(start.error_ns).max(end.error_ns);
@@ -371,7 +403,7 @@ impl Clocks {
         agents.into_iter().for_each(|agent| self.begin(agent));
     }
 
-    /// By how much any time can be off, ns; [`UNKNOWN_CLOCK_ERROR_NS`] when that is not known, 0 when nothing
+    /// By how much any time of the recording can be off, ns; [`UNKNOWN_CLOCK_ERROR_NS`] when that is not known, 0 when nothing
     /// was converted.
     pub fn error_ns(&self) -> u64 {
         self.error_ns
@@ -463,6 +495,10 @@ mod tests {
             world.pass(25);
             world.now_ns
         }
+
+        fn pass(&self, ns: u64) {
+            self.borrow_mut().pass(ns);
+        }
     }
 
     /// Kernels run, are converted, and time passes between: how far off the worst time is, of what is told
@@ -540,6 +576,39 @@ mod tests {
         assert!(world.borrow().now_ns - oldest > 9_900_000_000, "long kernels began then");
     }
 
+    /// A kernel that is over when the first reading is taken: the second does not come at once.
+    #[test]
+    fn what_happened_before_the_first_reading_has_a_time() {
+        for (seed, rate) in (0..50).zip(RATES.into_iter().cycle()) {
+            for (before_ns, at_most) in [(5_000, 3_000), (200_000, 3_000), (20_000_000, 100_000)] {
+                let world = World::new(seed, rate, 20);
+                let start_ns = world.borrow().now_ns;
+                let ticks = world.borrow().ticks(start_ns);
+                world.borrow_mut().pass(before_ns);
+                let mut clock = Clock::begin(&world).expect("a counter");
+                assert!(clock.is_too_old(ticks), "by one reading");
+                clock.read_for(&world, ticks);
+                let passed_ns = world.borrow().now_ns - start_ns - before_ns;
+                assert!(passed_ns < APART_NS + 500_000 * 16, "{passed_ns}");
+                let time = clock.time(ticks).expect("read");
+                let off_ns = time.ns.abs_diff(start_ns);
+                assert!(off_ns <= time.error_ns, "{off_ns} ns off, {time:?}");
+                assert!(time.error_ns < at_most, "{time:?} of what was {before_ns} ns before");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_is_that_of_one_recording() {
+        let mut clocks = Clocks::new();
+        clocks.recording(1);
+        clocks.error_ns = 7;
+        clocks.recording(1);
+        assert_eq!(clocks.error_ns(), 7);
+        clocks.recording(2);
+        assert_eq!(clocks.error_ns(), 0);
+    }
+
     #[test]
     fn nonsense_has_no_time() {
         let world = World::new(1, 102, 0);
@@ -562,6 +631,7 @@ mod tests {
             fn now_ns(&self) -> u64 {
                 7
             }
+            fn pass(&self, _: u64) {}
         }
         for nonsense in [0, 7, 1 << 40, u64::MAX] {
             assert!(Clock::begin(&Broken(nonsense)).is_none(), "{nonsense}");

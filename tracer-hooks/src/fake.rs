@@ -45,6 +45,8 @@ static WENT: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 pub static COMPLETED: AtomicU64 = AtomicU64::new(0);
 /// Signals decremented through the runtime.
 pub static DECREMENTED: AtomicU64 = AtomicU64::new(0);
+/// Ticks that were converted.
+pub static CONVERTED: AtomicU64 = AtomicU64::new(0);
 static NEXT_QUEUE: AtomicUsize = AtomicUsize::new(0);
 /// Where the next queue is to be, if not at a place of its own: that of one that was destroyed.
 pub static PLACE: AtomicUsize = AtomicUsize::new(0);
@@ -74,6 +76,12 @@ pub struct Stop {
 
 thread_local! {
     static STOP: Cell<Option<&'static Stop>> = const { Cell::new(None) };
+    static CONVERTED_HERE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Ticks that the calling thread had converted.
+pub fn converted_here() -> u64 {
+    CONVERTED_HERE.get()
 }
 
 impl Stop {
@@ -342,6 +350,8 @@ unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
 unsafe extern "C-unwind" fn convert_tick(agent: u64, tick: u64, out: *mut u64) -> Status {
     entered();
     assert_eq!(agent, AGENT);
+    CONVERTED.fetch_add(1, Ordering::Relaxed);
+    CONVERTED_HERE.set(CONVERTED_HERE.get() + 1);
     // SAFETY: valid for writes.
     unsafe { *out = tick.wrapping_sub(TICKS) };
     abi::SUCCESS

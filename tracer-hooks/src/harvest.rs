@@ -85,6 +85,8 @@ impl Work {
         let mut round = Round::default();
         let Some(&sink) = state.sink.get() else { return round };
         let now = sys::now_ns();
+        // Acquire pairs with the addition in `recording::activate`.
+        self.clocks.recording(state.epoch.load(Ordering::Acquire));
         // Names before what they name: an address may have had another one.
         sink.housekeeping(now);
         for queue in state.registry.objects() {
@@ -150,6 +152,7 @@ impl Work {
             return;
         }
         let Self { returned, resting, overtaken, clocks } = self;
+        let mut told_ns = 0;
         let done = |seen: &Seen| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -165,6 +168,7 @@ impl Work {
             if let Some(times) = times {
                 state.usual.note(entry.usual, times.end.saturating_sub(times.start));
             }
+            tell_error(sink, clocks, &mut told_ns);
             report(sink, entry, times);
             put_away(state, signal, entry.signal, now, returned, resting);
             Fate::Done
@@ -185,9 +189,6 @@ impl Work {
         };
         let found = queue.track.harvest(look, done, left_behind);
         round.add(found);
-        if found.done > 0 {
-            sink.clock_error(self.clocks.error_ns());
-        }
     }
 
     fn copies(
@@ -201,6 +202,7 @@ impl Work {
             return;
         }
         let Self { returned, resting, clocks, .. } = self;
+        let mut told_ns = 0;
         let done = |seen: &Seen| {
             if seen.is_cancelled() {
                 state.pool.take_back(returned, seen.entry.signal);
@@ -208,16 +210,15 @@ impl Work {
             }
             let collected = collect(state, Of::Copies, seen, now, round);
             let Some(signal) = collected else { return Fate::Pending };
-            report(sink, &seen.entry, clocks.copy_times(seen.entry.signal));
+            let times = clocks.copy_times(seen.entry.signal);
+            tell_error(sink, clocks, &mut told_ns);
+            report(sink, &seen.entry, times);
             put_away(state, signal, seen.entry.signal, now, returned, resting);
             Fate::Done
         };
         // Copies have no barrier bits.
         let found = state.copies.track.harvest(look, done, |_| Fate::Pending);
         round.add(found);
-        if found.done > 0 {
-            sink.clock_error(self.clocks.error_ns());
-        }
     }
 
     /// Looks at packets that were overtaken: one that completes after all is relayed. It has been
@@ -318,6 +319,16 @@ fn collect(
         round.chained += 1;
     }
     Some(signal)
+}
+
+/// Tells by how much times can be off before one is told that is off by so much: the process can be killed
+/// in between.
+fn tell_error(sink: &dyn Sink, clocks: &Clocks, told_ns: &mut u64) {
+    let error_ns = clocks.error_ns();
+    if error_ns > *told_ns {
+        *told_ns = error_ns;
+        sink.clock_error(error_ns);
+    }
 }
 
 fn report(sink: &dyn Sink, entry: &Entry, times: Option<Times>) {

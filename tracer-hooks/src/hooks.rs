@@ -254,22 +254,10 @@ pub unsafe extern "C-unwind" fn queue_create(
         // SAFETY: the runtime has just written it.
         let address = unsafe { *queue } as usize;
         contained(|| announce::created(address, agent));
-        contained(|| begin_clock(agent));
+        // The worker reads the agent's clock before much runs on it, if it comes in time.
+        contained(|| STATE.active().then(|| STATE.urge()));
     }
     status
-}
-
-/// Has the clock of `agent` read before anything runs on it. Somebody else who works on what is in flight
-/// does so as well.
-fn begin_clock(agent: u64) {
-    sys::uninterrupted(|| {
-        if STATE.active()
-            && let Some(mut work) = WORK.try_lock()
-            && STATE.phase.get().relays()
-        {
-            work.clocks.begin(agent);
-        }
-    });
 }
 
 pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status {

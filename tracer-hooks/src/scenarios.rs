@@ -11,8 +11,8 @@ use crate::abi::{AmdSignal, SUCCESS, packet_type};
 use crate::bench::{Bench, Recorder, tables, unload, until, value};
 use crate::closing;
 use crate::fake::{
-    COMPLETED, DESCRIBED, Fake, FakeQueue, Gates, KERNEL, LOADED, ON_DESCRIBE, OPEN, SIGNALS,
-    USERS, WRONG, forever, handle, signal, the_dead_rest,
+    COMPLETED, CONVERTED, DESCRIBED, Fake, FakeQueue, Gates, KERNEL, LOADED, ON_DESCRIBE, OPEN,
+    SIGNALS, USERS, WRONG, converted_here, forever, handle, signal, the_dead_rest,
 };
 use crate::harvest::WORK;
 use crate::lifecycle::{self, InstallError, Timing};
@@ -100,6 +100,7 @@ fn installing(recorder: &'static Recorder) -> &'static Fake {
 fn the_whole_mechanism_over_a_fake_runtime() {
     let recorder = Recorder::forever();
     let bench = Bench { fake: installing(recorder), recorder };
+    the_first_reading(&bench);
     every_packet(&bench);
     a_packet_that_waits_for_a_later_one(&bench);
     a_doorbell_before_its_packet(&bench);
@@ -117,6 +118,19 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
     assert_eq!(recorder.lost(ShimLoss::PACKET_PASSED), 0);
     assert_eq!(recorder.lost(ShimLoss::SIGNAL_POOL), 0);
+}
+
+/// The clock of a GPU is read when a queue is created, and not by the thread that creates it: it could be
+/// stopped in the runtime.
+fn the_first_reading(bench: &Bench) {
+    assert_eq!(CONVERTED.load(Ordering::Relaxed), 0, "the runtime is not ready");
+    let queue = bench.queue(64, 1);
+    assert_eq!(converted_here(), 0);
+    until("the reading", || CONVERTED.load(Ordering::Relaxed) > 0);
+    queue.dispatch(true, 0);
+    bench.check(&queue, 1);
+    queue.destroy();
+    bench.recorder.told().queues.clear();
 }
 
 fn every_packet(bench: &Bench) {

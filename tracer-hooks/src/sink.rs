@@ -85,7 +85,7 @@ pub trait Sink: Sync {
     /// An operation completed. Called on any thread; with the tables, on one at a time.
     fn complete(&self, record: Complete);
 
-    /// No time that was told since recording began is off by more than `error_ns`, as
+    /// No time that is told from here on, or was since recording began, is off by more than `error_ns`, as
     /// [`tracer_common::shim::control::CLOCK_ERROR_NS`] says it. Called like [`Sink::complete`].
     fn clock_error(&self, _error_ns: u64) {}
 

@@ -47,7 +47,7 @@ pub struct State {
     pub registry: Registry,
     /// Copies.
     pub copies: Copies,
-    /// Counts what is in flight and for the worker to relay; see [`State::urge`].
+    /// Counts what the worker is to look at at once; see [`State::urge`].
     pub urgent: AtomicU32,
     /// Much of what completed lately nobody relayed but the worker: all that is in flight counts as
     /// urgent.

@@ -86,7 +86,8 @@ pub unsafe extern "C" fn roctap_attach_again(request: *mut Attach) {
 /// Whoever calls first says what the worker is called for. A panic is a bug of ours and is contained; its
 /// message must not appear on the target's stderr.
 fn prepare() {
-    RECORDER.when_called(attach::start_waiting);
+    static CALLED: fn() = attach::start_waiting;
+    RECORDER.when_called(&CALLED);
     if !QUIET.swap(true, Ordering::Relaxed) {
         contained(|| std::panic::set_hook(Box::new(|_| {})));
     }

@@ -1,7 +1,6 @@
 //! The policy: what is recorded where, and when not at all.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{
@@ -25,8 +24,9 @@ pub struct Recorder {
     /// What waits is worth waiting for: somebody reads.
     read: AtomicBool,
     heartbeat: Heartbeat,
-    /// What the worker does when it is called: see [`Recorder::when_called`].
-    called: OnceLock<fn()>,
+    /// What the worker does when it is called, if anything: see [`Recorder::when_called`]. Nobody waits
+    /// for whoever says so.
+    called: AtomicPtr<fn()>,
 }
 
 /// The last heartbeat that was seen, and how long it has been the last. Whoever stood still looks less
@@ -97,13 +97,15 @@ impl Recorder {
             backlog: Backlog::new(),
             read: AtomicBool::new(false),
             heartbeat: Heartbeat::new(),
-            called: OnceLock::new(),
+            called: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
 
     /// Has the worker do something whenever it is called; the first who says what decides.
-    pub fn when_called(&self, called: fn()) {
-        self.called.get_or_init(|| called);
+    pub fn when_called(&self, called: &'static fn()) {
+        let (nobody, called) = (core::ptr::null_mut(), core::ptr::from_ref(called).cast_mut());
+        // Relaxed: what it points at was there before the process.
+        let _ = self.called.compare_exchange(nobody, called, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Uses `memory` from now on, unless there is one already; whether it does.
@@ -225,7 +227,10 @@ impl Sink for Recorder {
     fn called(&self) {
         // roctap reads it from outside, which pairs with nothing; what it says was done before.
         exports::ROCTAP_SHIM_LIFE.store(shim_status::WORKING, Ordering::Release);
-        if let Some(called) = self.called.get() {
+        // SAFETY: null, or what was a reference for ever in `when_called`.
+        #[expect(unsafe_code, reason = "a pointer that can be exchanged")]
+        let called = unsafe { self.called.load(Ordering::Relaxed).as_ref() };
+        if let Some(called) = called {
             called();
         }
     }
@@ -290,7 +295,10 @@ impl Sink for Recorder {
     }
 
     fn clock_error(&self, error_ns: u64) {
-        if let Some(memory) = self.memory() {
+        if let Some(memory) = self.memory()
+            // Of an earlier recording into this memory.
+            && memory.control(control::CLOCK_ERROR_NS) < error_ns
+        {
             memory.set_control(control::CLOCK_ERROR_NS, error_ns);
         }
     }
@@ -426,6 +434,30 @@ mod tests {
             });
             assert!(recorder.is_read());
         });
+    }
+
+    #[test]
+    fn the_largest_clock_error_of_a_memory_is_told() {
+        let recorder = Recorder::new();
+        assert!(recorder.connect(mapped(1)));
+        for (error_ns, told_ns) in [(7, 7), (5, 7), (u64::MAX, u64::MAX)] {
+            recorder.clock_error(error_ns);
+            let memory = recorder.memory().expect("there");
+            assert_eq!(memory.control(control::CLOCK_ERROR_NS), told_ns);
+        }
+    }
+
+    #[test]
+    fn the_first_who_says_what_the_worker_does_decides() {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        static FIRST: fn() = || _ = CALLS.fetch_add(1, Ordering::Relaxed);
+        static SECOND: fn() = || unreachable!("somebody was first");
+        let recorder = Recorder::new();
+        recorder.called();
+        recorder.when_called(&FIRST);
+        recorder.when_called(&SECOND);
+        recorder.called();
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
     }
 
     /// What was recorded into the memory before must not end in this one.

@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 
+mod alarm;
 pub mod calibrate;
 mod clock;
 pub mod discover;

@@ -79,7 +79,7 @@ fn put_in(
 ) -> Result<Injected<(fs::File, Option<fs::File>)>, InjectError> {
     let attach = Attach { version: 1, ..Attach::default() };
     let (process, memory) = (&subject(pid), &memory(pid));
-    let request = Request { process, memory, entry, attach, meanwhile: &|| {} };
+    let request = Request { process, memory, entry, attach };
     inject(&request, |Handed { memory, library }| {
         rustix::fs::ftruncate(&memory, 4096)?;
         Ok((memory.into(), library))
@@ -299,7 +299,7 @@ fn root_inject_fails_cleanly() {
         let attach = Attach { version: 1, ..Attach::default() };
         let entry = Entry::Library { bytes: &library(), name: "payload.so" };
         let (process, memory) = (&subject(target.pid()), &memory(target.pid()));
-        let request = Request { process, memory, entry, attach, meanwhile: &|| {} };
+        let request = Request { process, memory, entry, attach };
         let error = inject(&request, |_| -> anyhow::Result<()> { anyhow::bail!("no room") });
         assert!(error.expect_err("prepare failed").to_string().contains("no room"));
     }

@@ -30,11 +30,13 @@ use rustix::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{clock::Patience, privileges};
+use crate::{alarm, clock::Patience, privileges};
 
 /// How long an answer may take; shims of other processes wait for a sign of life less than three times as
 /// long.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// When the process ends by itself, if one request takes so long: who asked may have ended.
+const ALONE_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of one request at most: with its head it fits into the smallest socket buffer that anybody sets.
 pub const MOST_BYTES: usize = 16 << 10;
 
@@ -235,6 +237,7 @@ fn answer(socket: &OwnedFd, message: &mut [u8; MESSAGE_BYTES]) -> Option<()> {
     })?;
     let (mut head, _) = Head::read_from_prefix(message.get(..length)?).ok()?;
     let bytes = message.get_mut(HEAD_BYTES..)?.get_mut(..head.count as usize)?;
+    alarm::arm(ALONE_WITHIN);
     let done = if head.writes == 0 {
         fetch(&head, bytes);
         rustix::io::pread(&memory, &mut *bytes, head.address)
@@ -243,6 +246,7 @@ fn answer(socket: &OwnedFd, message: &mut [u8; MESSAGE_BYTES]) -> Option<()> {
         fetch(&head, scratch.get_mut(..bytes.len())?);
         rustix::io::pwrite(&memory, bytes, head.address)
     };
+    alarm::disarm();
     (head.count, head.error) = match done {
         Ok(count) => (count as u32, 0),
         Err(error) => (0, error.raw_os_error()),

@@ -111,6 +111,14 @@ pub enum InjectError {
         /// The process.
         pid: u32,
     },
+    /// Too many guardians have not come back.
+    #[error(
+        "{count} helpers of roctap are stuck in the kernel with threads of processes; none is started beyond these"
+    )]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
     /// The process's memory or descriptors cannot be reached.
     #[error("{what}: {cause}")]
     Reach {
@@ -142,4 +150,11 @@ pub enum InjectError {
     /// The caller could not prepare.
     #[error("{0:#}")]
     Prepare(anyhow::Error),
+}
+
+impl InjectError {
+    /// Whether the process was waited for in vain.
+    pub fn is_by_time(&self) -> bool {
+        matches!(self, Self::Stuck { .. } | Self::Late { .. })
+    }
 }

@@ -7,8 +7,9 @@
 
 use std::{
     io::{Read as _, Write as _},
-    os::fd::AsFd as _,
-    process::{ChildStdout, Command, Stdio},
+    os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -29,13 +30,19 @@ use super::{
     tracee::{StepError, Writable},
     victim,
 };
-use crate::{clock::Patience, discover::Subject, privileges, program::program};
+use crate::{alarm, clock::Patience, discover::Subject, privileges, program::program};
 
 /// Names of the memfds, for people who read `/proc/PID/maps`.
 const MEMORY_NAME: &[u8] = b"roctap-shim";
 /// How long roctap waits for its guardian.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often what has to go on meanwhile is called.
+/// How long the guardian works before it ends, but for the time when a thread is stopped: less than that, so
+/// that roctap hears of it.
+const WORK_WITHIN: Duration = Duration::from_secs(8);
+/// Guardians that roctap has given up and that have not ended: each is with a thread that is stuck in the
+/// kernel. None is started beyond these.
+const MOST_GIVEN_UP: usize = 16;
+/// How often roctap looks at the time.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How often a thread is looked for.
 const ATTEMPTS: usize = 20;
@@ -59,9 +66,23 @@ pub struct Done {
     pub victim: u32,
 }
 
-/// Lets a guardian do `task` in a process, and calls `meanwhile` again and again until it has.
-pub fn send(process: &Subject, task: &Task, meanwhile: &dyn Fn()) -> Result<Done, InjectError> {
+/// The guardians that were given up.
+static GIVEN_UP: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Those that are still there.
+fn given_up() -> MutexGuard<'static, Vec<Child>> {
+    let mut given_up = GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner);
+    given_up.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    given_up
+}
+
+/// Lets a guardian do `task` in a process.
+pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
     let failed = |cause| InjectError::Guardian { cause };
+    let count = given_up().len();
+    if count >= MOST_GIVEN_UP {
+        return Err(InjectError::TooMany { count });
+    }
     let arguments = match task {
         Task::Load(name) => ["load".to_owned(), name.clone(), String::new()],
         Task::Call(address) => ["call".to_owned(), address.to_string(), String::new()],
@@ -79,17 +100,30 @@ pub fn send(process: &Subject, task: &Task, meanwhile: &dyn Fn()) -> Result<Done
     let Some(mut stdout) = child.stdout.take() else {
         return Err(failed(std::io::Error::other("no output")));
     };
-    let answer = read(&mut stdout, meanwhile).map_err(failed);
+    let answer = read(&mut stdout);
     // Whoever listens no longer has nothing begun.
     drop(stdout);
-    // It ends as soon as it has answered, or found out.
-    std::thread::spawn(move || child.wait());
-    let answer = answer?.ok_or(InjectError::Stuck { pid: process.pid() })?;
+    let Ok(Some(answer)) = answer else {
+        given_up().push(child);
+        answer.map_err(failed)?;
+        return Err(InjectError::Stuck { pid: process.pid() });
+    };
+    // It has closed its output, as it ends.
+    let status = child.wait().map_err(failed)?;
+    if answer.is_empty() {
+        return Err(match status.signal() {
+            Some(signal_hook::consts::SIGALRM) => InjectError::Late {
+                what: "looking at its libraries and threads",
+                within: WORK_WITHIN,
+            },
+            _ => failed(std::io::Error::other(format!("it ended without an answer ({status})"))),
+        });
+    }
     parse(&answer).ok_or(InjectError::Refused(answer.trim().to_owned()))
 }
 
 /// All that a guardian says; none if that takes too long.
-fn read(stdout: &mut ChildStdout, meanwhile: &dyn Fn()) -> std::io::Result<Option<String>> {
+fn read(stdout: &mut ChildStdout) -> std::io::Result<Option<String>> {
     let mut patience = Patience::of(PATIENCE);
     let mut answer = Vec::new();
     loop {
@@ -104,7 +138,6 @@ fn read(stdout: &mut ChildStdout, meanwhile: &dyn Fn()) -> std::io::Result<Optio
         if patience.has_ended() {
             return Ok(None);
         }
-        meanwhile();
     }
 }
 
@@ -129,6 +162,7 @@ fn parse(answer: &str) -> Option<Done> {
 ///
 /// When its arguments are not ours, or standard output is gone.
 pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
+    alarm::arm(WORK_WITHIN);
     outlive_roctap();
     privileges::keep_for_injecting();
     let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
@@ -153,8 +187,8 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     Ok(std::io::stdout().write_all(answer.as_bytes())?)
 }
 
-/// No signal but SIGKILL ends this process, and that of a group does not reach it. It goes before
-/// others: a thread is stopped as long as it is not scheduled.
+/// No signal but SIGKILL, and its own alarm's, ends this process, and that of a group does not reach it. It
+/// goes before others: a thread is stopped as long as it is not scheduled.
 fn outlive_roctap() {
     let _ = rustix::process::setsid();
     let _ = setpriority_process(None, HURRIED);
@@ -173,8 +207,8 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
     let feasible = Feasible::look(process)?;
     let mut reason = "it has none".to_owned();
     for attempt in 0..ATTEMPTS {
-        anyhow::ensure!(roctap_listens(), "roctap has ended");
         for victim in victim::candidates(process.pid()) {
+            anyhow::ensure!(roctap_listens(), "roctap has ended, or given this up");
             // By a thread that ends then: a victim that did not stop in time is let go by that.
             let attempt = || on_thread(process, &feasible, task, victim);
             let attempted = std::thread::scope(|scope| scope.spawn(attempt).join());
@@ -233,6 +267,8 @@ fn on_thread(
         filtered: feasible.filtered,
         calls_libc: matches!(task, Task::Load(_)),
     };
+    // Until all that is changed of a thread is put back, the new one included: dropped last.
+    let _held = alarm::hold();
     let mut thread = Writable::seize(process, victim.tid, &feasible.program)?;
     let hurried = Hurried::new(victim.tid);
     let started = match *task {
@@ -348,6 +384,55 @@ mod tests {
         assert!(error.to_string().contains("executed another program"), "{error}");
         drop(input);
         child.wait().unwrap();
+    }
+
+    /// The test runs itself again, as a guardian that its process keeps waiting.
+    #[test]
+    fn a_guardian_that_is_kept_waiting_ends() {
+        const AGAIN: &str = "ROCTAP_TEST_GUARDIAN";
+        if std::env::var_os(AGAIN).is_some() {
+            guardian(&[]).unwrap_err();
+            assert!(alarm::hold().is_armed());
+            let soon = Duration::from_millis(10);
+            alarm::arm(soon);
+            let held = alarm::hold();
+            let began = std::time::Instant::now();
+            while began.elapsed() < 5 * soon {
+                std::thread::yield_now();
+            }
+            println!("held");
+            drop(held);
+            loop {
+                std::thread::park();
+            }
+        }
+        let test = "inject::guardian::tests::a_guardian_that_is_kept_waiting_ends";
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(AGAIN, "1")
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains("held"), "{printed}");
+        assert_eq!(output.status.signal(), Some(signal_hook::consts::SIGALRM), "{printed}");
+    }
+
+    #[test]
+    fn no_guardian_is_started_beyond_those_that_were_given_up() {
+        let cat = || Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        given_up().extend((0..MOST_GIVEN_UP).map(|_| cat().unwrap()));
+        let own = Subject::open(std::process::id()).unwrap();
+        let refused = send(&own, &Task::Call(0));
+        let mut cats = std::mem::take(&mut *given_up());
+        let error = refused.unwrap_err().to_string();
+        assert!(error.starts_with("16 helpers of roctap are stuck"), "{error}");
+        for cat in &mut cats {
+            drop(cat.stdin.take());
+            cat.wait().unwrap();
+        }
+        // Who has ended is not counted.
+        given_up().extend(cats);
+        assert_eq!(given_up().len(), 0);
     }
 
     #[test]

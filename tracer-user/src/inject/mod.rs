@@ -86,8 +86,6 @@ pub struct Request<'a> {
     pub entry: Entry<'a>,
     /// With what. The descriptor and the block are filled in here.
     pub attach: Attach,
-    /// Called again and again while the process is waited for, which can take seconds.
-    pub meanwhile: &'a dyn Fn(),
 }
 
 /// What can be prepared before the shim runs.
@@ -137,10 +135,10 @@ pub fn inject<T>(
         Entry::Loaded { address } => Task::Call(address),
     };
     let Request { process, memory, .. } = *request;
-    let done = guardian::send(process, &task, request.meanwhile)?;
+    let done = guardian::send(process, &task)?;
     let newcomer = Newcomer { process, started: done.started, memory };
     let result = newcomer.bring_in(request, prepare);
-    newcomer.dismiss(result.is_ok(), request.meanwhile);
+    newcomer.dismiss(result.is_ok());
     let (prepared, status) = result?;
     let (stopped, victim) = (done.stopped, done.victim);
     Ok(Injected { prepared, status, stopped, took: began.elapsed(), victim })
@@ -223,12 +221,9 @@ impl Newcomer<'_> {
         self.write(0, attach.as_bytes())?;
         self.write(at::GO, &go::GO.to_le_bytes())?;
         let status = core::mem::offset_of!(Attach, status);
-        let answer = self.wait(ANSWER_WITHIN, || {
-            (request.meanwhile)();
-            match self.half(at::STATE)? {
-                state::NOT_LOADED | state::FAILED => Some(None),
-                _ => self.word(status).filter(|&status| status != attach_status::PENDING).map(Some),
-            }
+        let answer = self.wait(ANSWER_WITHIN, || match self.half(at::STATE)? {
+            state::NOT_LOADED | state::FAILED => Some(None),
+            _ => self.word(status).filter(|&status| status != attach_status::PENDING).map(Some),
         });
         match answer {
             Some(Some(status)) => Ok((prepared, status)),
@@ -268,7 +263,7 @@ impl Newcomer<'_> {
     }
 
     /// Lets the thread end. The shim removes the block; if it was not reached, we do.
-    fn dismiss(&self, reached: bool, meanwhile: &dyn Fn()) {
+    fn dismiss(&self, reached: bool) {
         // It is gone already when it failed.
         let _ = self.write(at::GO, &go::END.to_le_bytes());
         let ended = self.wait(END_WITHIN, || match self.half(at::ALIVE) {
@@ -284,7 +279,7 @@ impl Newcomer<'_> {
             // What was loading returns from our code; the least that it has left to do is a return.
             std::thread::sleep(Duration::from_millis(1));
             let block = Task::Unmap(self.started.block, self.started.block_bytes);
-            if let Err(error) = guardian::send(self.process, &block, meanwhile) {
+            if let Err(error) = guardian::send(self.process, &block) {
                 tracing::info!(
                     "process {}: {} KiB that nobody uses stay mapped: {error}",
                     self.process.pid(),

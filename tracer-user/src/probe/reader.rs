@@ -76,6 +76,12 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
+    /// Answers up to request `asked`; whether anybody has not been answered before. By the one who drains.
+    fn answer(&self, asked: u64) -> bool {
+        // Release: whoever sees the answer sees the batches.
+        self.done.swap(asked, Ordering::Release) != asked
+    }
+
     /// Waits until the rings ask to be read, somebody wakes the thread, or the time is over.
     fn wait(&self, rings: &RingBuffer<'_>) -> io::Result<()> {
         // SAFETY: the rings outlive this function, and they own the descriptor.
@@ -255,9 +261,7 @@ fn drain(
                 }
             }
         }
-        // Release: whoever sees the answer sees the batches.
-        shared.done.store(asked, Ordering::Release);
-        if !queue.is_empty() || asked > 0 {
+        if shared.answer(asked) || !queue.is_empty() {
             reader.unpark();
         }
     }
@@ -314,6 +318,14 @@ mod tests {
             keep(record, &mut taken, &malformed);
         }
         assert_eq!((taken, malformed.into_inner()), ([call, link].concat(), 5));
+    }
+
+    /// Nobody is woken for a request of long ago.
+    #[test]
+    fn a_request_is_answered_once() {
+        let shared = Shared::new().unwrap();
+        let answers = [0, 1, 1, 3, 3].map(|asked| shared.answer(asked));
+        assert_eq!(answers, [false, true, false, true, false]);
     }
 
     /// Whether a thread that failed while it held back what it had read is found out, and not waited for.

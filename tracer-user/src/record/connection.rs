@@ -1,6 +1,7 @@
 //! The shared memories of a recording, and whose they are.
 
 use std::{
+    cell::OnceCell,
     collections::HashMap,
     ffi::OsString,
     fs,
@@ -18,7 +19,9 @@ use tracer_common::{
 };
 
 use crate::{
-    clock, foreign,
+    clock,
+    discover::Subject,
+    foreign,
     shim::{Frame, Memory, Reader, Relief},
 };
 
@@ -30,6 +33,9 @@ pub struct Connection {
     reader: Reader,
     of: Of,
     threads: Option<Threads>,
+    /// Who claimed it, as was seen first. The memory's word for it is not asked again: whoever has the memory
+    /// can write anything there, at any time.
+    claimer: OnceCell<Claimer>,
     /// The ids that it gives to calls.
     call_ids: Range<u64>,
     /// When it was seen claimed, ns of CLOCK_BOOTTIME.
@@ -46,6 +52,13 @@ enum Of {
     HandedTo(u32),
     /// Whichever claims it, by this descriptor's number, which its environment has.
     WhoeverClaims(OwnedFd),
+}
+
+/// Who has claimed a memory.
+struct Claimer {
+    pid: u32,
+    /// The process itself, of an offered memory, if it was there then.
+    subject: Option<Subject>,
 }
 
 /// How a program has ended.
@@ -99,7 +112,16 @@ impl Connection {
     ) -> Self {
         let reader = Reader::new(memory);
         relief.watch(&reader);
-        Self { reader, of, threads, call_ids, seen_ns: None, over: None, calls_taken: false }
+        Self {
+            reader,
+            of,
+            threads,
+            claimer: OnceCell::new(),
+            call_ids,
+            seen_ns: None,
+            over: None,
+            calls_taken: false,
+        }
     }
 
     /// The path by which processes that may look into this one find an offered memory.
@@ -118,16 +140,29 @@ impl Connection {
 
     /// Whether any process can have it still.
     pub fn is_free(&self) -> bool {
-        matches!(self.of, Of::WhoeverClaims(_)) && self.memory().owner().is_none()
+        matches!(self.of, Of::WhoeverClaims(_)) && self.claimer().is_none()
     }
 
     /// The process that has claimed the memory.
     pub fn process(&self) -> Option<u32> {
-        let claimed = self.memory().owner()?;
-        match self.of {
-            Of::HandedTo(pid) => Some(pid),
-            Of::WhoeverClaims(_) => Some(claimed),
+        self.claimer().map(|claimer| claimer.pid)
+    }
+
+    fn claimer(&self) -> Option<&Claimer> {
+        if let Some(known) = self.claimer.get() {
+            return Some(known);
         }
+        let claimed = self.memory().owner()?;
+        Some(self.claimer.get_or_init(|| match self.of {
+            Of::HandedTo(pid) => Claimer { pid, subject: None },
+            Of::WhoeverClaims(_) => Claimer { pid: claimed, subject: Subject::open(claimed).ok() },
+        }))
+    }
+
+    /// Whether it was offered, and the process that was seen to have claimed it has ended, traced or not.
+    pub fn claimer_has_ended(&self) -> bool {
+        let subject = self.claimer().and_then(|claimer| claimer.subject.as_ref());
+        subject.is_some_and(|subject| !subject.is_alive())
     }
 
     /// The same, as long as it runs the program that claimed it.
@@ -355,6 +390,41 @@ mod tests {
         std::os::unix::fs::FileExt::write_all_at(&theirs, &[0xff; 8], losses).unwrap();
         assert_eq!(new.memory().losses(), [0; ShimLoss::COUNT]);
         assert!(new.is_free());
+    }
+
+    fn offer() -> Connection {
+        let layout = Layout { rings: 1, ring_bytes: 4096 };
+        let name = fs::File::open("/dev/null").unwrap().into();
+        let memory = Memory::create(layout).unwrap();
+        Connection::offered(memory, 0..1, name, &Relief::default()).map_err(|_| ()).unwrap()
+    }
+
+    /// Whoever has it mapped writes what it likes where the claim was: another process, or nobody.
+    #[test]
+    fn a_claim_is_believed_once() {
+        let claimed = offer();
+        let claim = |pid| claimed.memory().word(control::PID).store(pid, Ordering::Relaxed);
+        assert!(claimed.is_free());
+        claim(7);
+        assert_eq!(claimed.pid(), Some(7));
+        for other in [8, 0] {
+            claim(other);
+            assert!(claimed.pid() == Some(7) && !claimed.is_free(), "{other}");
+        }
+    }
+
+    /// Also where the process is none of those that are traced.
+    #[test]
+    fn the_end_of_whoever_claimed_it_is_seen() {
+        let mut cat = std::process::Command::new("cat");
+        let mut child = cat.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let claimed = offer();
+        assert!(!claimed.claimer_has_ended());
+        claimed.memory().word(control::PID).store(child.id().into(), Ordering::Relaxed);
+        assert!(!claimed.claimer_has_ended());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(claimed.claimer_has_ended());
     }
 
     #[test]

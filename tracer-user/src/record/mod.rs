@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let command = match held {
         Some(held) => Some(let_go(options, held, &mut session)?),
         None => {
-            session.attach_named(named)?;
+            session.attach_named(named, &stop)?;
             None
         }
     };
@@ -153,5 +153,5 @@ fn record(
         }
     }
     progress.end();
-    session.finish(options, &state)
+    session.finish(options, &state, stop)
 }

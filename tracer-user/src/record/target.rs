@@ -92,6 +92,9 @@ pub struct Target {
     pub doorbells: Option<Attachment>,
     /// Where its GPU times come from.
     pub gpu_source: GpuSource,
+    /// It was being attached to when there was no thread free to put the shim into it: it is still when there
+    /// is one.
+    pub is_being_attached: bool,
     /// When it was last seen what it maps, and how many pages that were.
     pub seen: Option<(Instant, u64)>,
     /// Whether it has a shared memory: known when it has ended.
@@ -135,6 +138,7 @@ impl Target {
             dispatch_site: None,
             doorbells: None,
             gpu_source,
+            is_being_attached: false,
             seen: None,
             claim: Claim::None,
             buried: None,

@@ -1,5 +1,6 @@
 //! Going through the file chunk by chunk, over what is damaged.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -23,6 +24,9 @@ use tracer_records::model::{Event, Metadata};
 const HEADER: u64 = size_of::<ChunkHeader>() as u64;
 /// Bytes that are searched at once for the beginning of a chunk.
 const WINDOW: usize = 64 << 10;
+/// Bytes of a file with a damaged header that are looked at to know its chunks by; more only until one is
+/// found.
+const SAMPLE: u64 = 64 << 20;
 
 /// Where the bytes come from.
 pub trait ReadAt {
@@ -46,8 +50,9 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// What tells the chunks of a file from other bytes. What is not known is taken from the first chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// What tells the chunks of a file from other bytes. What the header of the file does not say is taken from
+/// most of the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Mark {
     version: Option<u32>,
     trace: Option<u32>,
@@ -74,6 +79,26 @@ struct Fault {
     cost: u64,
 }
 
+impl Fault {
+    /// Where to look for a chunk after this fault at `start`: inside of what was announced there, as long as
+    /// there are bytes left to be read in vain.
+    fn next(&self, start: u64, to_try: &mut u64) -> u64 {
+        match to_try.checked_sub(self.cost) {
+            Some(left) => {
+                *to_try = left;
+                start + 1
+            }
+            None => self.past.max(start + 1),
+        }
+    }
+}
+
+impl Mark {
+    fn of(header: &ChunkHeader) -> Self {
+        Self { version: Some(header.version.get().into()), trace: Some(header.trace.get()) }
+    }
+}
+
 /// A place in the file.
 pub struct Cursor<'a> {
     path: &'a Path,
@@ -83,6 +108,9 @@ pub struct Cursor<'a> {
     mark: Mark,
     /// The number of the next chunk.
     sequence: u64,
+    /// In a gap, the highest number that a chunk can have there: more chunks than its bytes hold are not
+    /// missing. Who has made up a chunk does not make those wrong that follow.
+    highest: Option<u64>,
     table_bytes: u64,
     /// What is searched, and where it begins.
     window: Vec<u8>,
@@ -103,6 +131,7 @@ impl<'a> Cursor<'a> {
             len,
             mark: Mark::default(),
             sequence: 0,
+            highest: None,
             table_bytes: 0,
             window: Vec::new(),
             window_at: 0,
@@ -139,8 +168,11 @@ impl<'a> Cursor<'a> {
             return Ok(Head { metadata: Some(metadata), first_chunk, mark });
         }
         self.offset = bytes.len() as u64;
+        let version = known.then_some(header.version.get());
+        self.mark = Mark { version, trace: (whole && known).then(|| header.trace()) };
         // A header of a version to come may have another form, so that this one's checksum says nothing.
-        if (whole && !known) || !self.has_chunk() {
+        let mark = if whole && !known { None } else { self.prevailing_mark() };
+        let Some(mark) = mark else {
             return Err(match known {
                 true => TraceError::HeaderDamaged { path: self.path.into() },
                 false => {
@@ -148,8 +180,8 @@ impl<'a> Cursor<'a> {
                     TraceError::Version { path, found, oldest: OLDEST_VERSION, newest: VERSION }
                 }
             });
-        }
-        Ok(Head { metadata: None, first_chunk: bytes.len() as u64, mark: Mark::default() })
+        };
+        Ok(Head { metadata: None, first_chunk: bytes.len() as u64, mark })
     }
 
     /// The metadata after a header; none when they are damaged.
@@ -165,16 +197,33 @@ impl<'a> Cursor<'a> {
         whole.then(|| serde_json::from_slice(&json).ok()).flatten()
     }
 
-    /// Whether there is a chunk's header from here on.
-    fn has_chunk(&mut self) -> bool {
+    /// The mark of the chunks that have most of the bytes from here on, whatever else looks like a chunk.
+    fn prevailing_mark(&mut self) -> Option<Mark> {
+        let mut sums = HashMap::<Mark, u64>::new();
+        let mut to_try = self.len;
         let mut at = Some(self.offset);
-        while let Some(offset) = at {
-            if self.header(offset).is_ok() {
-                return true;
-            }
+        while let Some(offset) = at.filter(|&at| at < SAMPLE || sums.is_empty()) {
+            let next = match self.packed(offset) {
+                Ok(header) => {
+                    let bytes = HEADER + u64::from(header.packed_bytes.get());
+                    *sums.entry(Mark::of(&header)).or_default() += bytes;
+                    offset + bytes
+                }
+                Err(fault) => fault.next(offset, &mut to_try),
+            };
+            at = self.search(next);
+        }
+        sums.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(mark, _)| mark)
+    }
+
+    /// Where the next header of a chunk is, at `from` or after it, whatever its number.
+    fn next_header(&mut self, from: u64) -> Option<u64> {
+        self.highest = None;
+        let mut at = self.search(from);
+        while let Some(offset) = at.filter(|&offset| self.header(offset).is_err()) {
             at = self.search(offset + 1);
         }
-        false
+        at
     }
 
     /// Reads all chunks from `head` on. What is no chunk is a gap, told in `reading`.
@@ -199,6 +248,8 @@ impl<'a> Cursor<'a> {
         let mut ended = false;
         while self.offset < self.len && !ended {
             let (start, expected) = (self.offset, self.sequence);
+            let most = start.saturating_sub(gap_at) / HEADER + 1;
+            self.highest = gap.is_some().then(|| expected.saturating_add(most));
             match self.chunk(start) {
                 Ok((header, contents)) => {
                     let missing = header.sequence.get() - expected;
@@ -223,13 +274,7 @@ impl<'a> Cursor<'a> {
                     self.sequence = header.sequence.get().saturating_add(1);
                 }
                 Err(fault) => {
-                    let from = match to_try.checked_sub(fault.cost) {
-                        Some(left) => {
-                            to_try = left;
-                            start + 1
-                        }
-                        None => fault.past.max(start + 1),
-                    };
+                    let from = fault.next(start, &mut to_try);
                     gap.get_or_insert(fault);
                     self.offset = self.search(from).unwrap_or(self.len);
                 }
@@ -313,6 +358,10 @@ impl<'a> Cursor<'a> {
             let expected = self.sequence;
             return Err(fault(format!("chunk {} in the place of {expected}", header.sequence)));
         }
+        if self.highest.is_some_and(|highest| header.sequence.get() > highest) {
+            let expected = self.sequence;
+            return Err(fault(format!("chunk {} too far from {expected}", header.sequence)));
+        }
         if header.packed_bytes.get() > MAX_PACKED || header.raw_bytes.get() > MAX_RAW {
             let (packed, raw) = (header.packed_bytes, header.raw_bytes);
             return Err(fault(format!("a chunk of {packed} bytes, {raw} expanded: beyond 16 MiB")));
@@ -326,20 +375,36 @@ impl<'a> Cursor<'a> {
         Ok(header)
     }
 
-    /// The chunk at `start`, if it is whole.
-    fn chunk(&mut self, start: u64) -> Result<(ChunkHeader, Contents<'_>), Fault> {
+    /// The header of the chunk at `start`, what it compresses in `self.packed`.
+    fn packed(&mut self, start: u64) -> Result<ChunkHeader, Fault> {
         let header = self.header(start)?;
-        let (packed_bytes, raw_bytes) = (header.packed_bytes.get(), header.raw_bytes.get());
+        let packed_bytes = header.packed_bytes.get();
         let cost = HEADER + u64::from(packed_bytes);
-        let past = start + cost;
-        let torn = |found: String| Fault { found, ends: false, past, cost };
-        let fault = |found| Fault { cost: cost + u64::from(raw_bytes), ..torn(found) };
+        let torn = |found: String| Fault { found, ends: false, past: start + cost, cost };
         self.packed.resize(packed_bytes as usize, 0);
         self.source
             .read_at(start + HEADER, &mut self.packed)
             .map_err(|error| torn(format!("cannot be read ({error})")))?;
         if crc32fast::hash(&self.packed) != header.packed_crc.get() {
             return Err(torn("the chunk does not fit its checksum".to_owned()));
+        }
+        Ok(header)
+    }
+
+    /// The chunk at `start`, if it is whole.
+    fn chunk(&mut self, start: u64) -> Result<(ChunkHeader, Contents<'_>), Fault> {
+        let header = self.packed(start)?;
+        let (packed_bytes, raw_bytes) = (header.packed_bytes.get(), header.raw_bytes.get());
+        let cost = HEADER + u64::from(packed_bytes);
+        let past = start + cost;
+        let fault = |found| Fault { found, ends: false, past, cost: cost + u64::from(raw_bytes) };
+        // What ends reading in a gap may be made up.
+        if header.kind.get() == chunk_kind::END
+            && self.highest.is_some()
+            && let Some(further) = self.next_header(past)
+        {
+            let found = "an end in front of further chunks".to_owned();
+            return Err(Fault { cost: cost + (further - past), ..fault(found) });
         }
         let expanded = self.unpacker.unpack(&self.packed, raw_bytes as usize, &mut self.raw);
         if expanded.is_err() || self.raw.len() != raw_bytes as usize {
@@ -357,8 +422,6 @@ impl<'a> Cursor<'a> {
             return Err(fault("more than 1 GiB of strings and tables".to_owned()));
         }
         self.table_bytes = table_bytes;
-        self.mark =
-            Mark { version: Some(header.version.get().into()), trace: Some(header.trace.get()) };
         Ok((header, contents))
     }
 }

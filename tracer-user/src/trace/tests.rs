@@ -590,6 +590,65 @@ fn what_was_not_written_as_a_chunk_is_none() {
     assert_eq!(gaps(&reading), [(starts[3] as u64, 2_001, Some(1))]);
 }
 
+/// The bytes of a chunk that somebody made up, who knows `trace`.
+fn made_up(kind: u16, trace: u32, sequence: u64, notice: &str) -> Vec<u8> {
+    let json = format!("{{\"notices\":[\"{notice}\"]}}");
+    let mut raw = vec![2, 0, 0, 0];
+    raw.extend_from_slice(&(json.len() as u32).to_le_bytes());
+    raw.extend_from_slice(json.as_bytes());
+    let packed = zstd::bulk::compress(&raw, 1).unwrap();
+    let facts = ChunkFacts { kind, trace, sequence, raw_bytes: raw.len() as u32, events: 0 };
+    let header = ChunkHeader::new(facts, &packed);
+    [zerocopy::IntoBytes::as_bytes(&header), &packed].concat()
+}
+
+/// The number of chunks or the end, in a damaged place: neither costs what was written after it.
+#[test]
+fn what_is_made_up_in_a_gap_ends_nothing() {
+    let (whole, starts) = chunks();
+    let trace = u32::from_le_bytes(whole[16..20].try_into().unwrap());
+    for (kind, sequence) in [(1, 1 << 63), (2, 3), (2, 1 << 63)] {
+        let mut bytes = whole.clone();
+        bytes[starts[3]] ^= 1;
+        let forged = made_up(kind, trace, sequence, "made up");
+        bytes.splice(starts[3] + 50..starts[3] + 50, forged);
+        let (events, reading) = read(bytes).unwrap();
+        let expected = Vec::from_iter((0..150).chain(200..300));
+        assert_eq!(numbers(&events), expected, "{kind} {sequence}");
+        assert!(reading.tables.notices.is_empty() && reading.status.end_clock == Some(CLOCK));
+    }
+    // The end behind a damaged chunk is the end.
+    let mut bytes = whole;
+    bytes[starts[5]] ^= 1;
+    let (events, reading) = read(bytes).unwrap();
+    assert_eq!(numbers(&events), Vec::from_iter(0..250));
+    assert_eq!(reading.status.end_clock, Some(CLOCK));
+}
+
+/// The first thing like a chunk in a file with a damaged header does not decide what the file is.
+#[test]
+fn most_of_the_bytes_tell_what_a_file_is() {
+    let (whole, starts) = chunks();
+    let forged = [made_up(1, 77, 0, "made up"), made_up(1, 78, 0, "made up")].concat();
+    // The header's own checksum; the metadata, so that the header tells the mark.
+    for at in [20, 30] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x40;
+        bytes.splice(starts[0]..starts[0], forged.iter().copied());
+        let (events, reading) = read(bytes).unwrap();
+        assert_eq!(numbers(&events), Vec::from_iter(0..300), "{at}");
+        assert!(reading.tables.notices.is_empty());
+    }
+}
+
+/// Who knows everything that the metadata say does not know what its chunks are known by.
+#[test]
+fn no_two_traces_have_the_same_mark() {
+    let mark = || u32::from_le_bytes(sample(0, 0, false)[16..20].try_into().unwrap());
+    // One of 2^32 pairs is the same by chance: not three.
+    assert!(mark() != mark() || mark() != mark() || mark() != mark());
+}
+
 #[test]
 fn a_bomb_is_refused() {
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();

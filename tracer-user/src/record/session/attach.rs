@@ -13,6 +13,7 @@ use crate::{
     probe::Site,
     record::{
         gpu_source::{Gpu, GpuSource},
+        stop::Stop,
         target::{Planned, Target},
     },
     shown,
@@ -49,7 +50,8 @@ impl Session {
         self.attach_site(pid)
     }
 
-    /// Attaches to the processes that were named. One that fails does not spoil the others.
+    /// Attaches to the processes that were named. One that fails does not spoil the others. Whoever asks for
+    /// the end does not wait for shims on their way.
     ///
     /// # Errors
     ///
@@ -57,6 +59,7 @@ impl Session {
     pub fn attach_named(
         &mut self,
         named: Vec<(u32, Result<Subject, DiscoverError>)>,
+        stop: &Stop,
     ) -> anyhow::Result<()> {
         let mut errors = Vec::new();
         let count = named.len();
@@ -71,7 +74,7 @@ impl Session {
                 errors.push((pid, error));
             }
         }
-        while self.injections.are_any() {
+        while self.injections.are_any() && !stop.asked() {
             let failures = self.go_on(Duration::from_millis(1))?;
             for (subject, error) in failures {
                 self.let_go(subject.pid());

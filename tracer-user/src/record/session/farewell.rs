@@ -58,7 +58,9 @@ impl Session {
             target.buried.is_some_and(|request| request <= answered) && target.removals.is_empty()
         };
         for pid in self.processes.those(has_come) {
-            if !self.outside.knows(pid) && self.shims.of(pid).next().is_none() {
+            // A shim that was on its way may have recorded: its memory comes with the end of that.
+            let on_its_way = self.injections.subject(pid).is_some();
+            if !on_its_way && !self.outside.knows(pid) && self.shims.of(pid).next().is_none() {
                 self.farewell(pid)?;
             }
         }

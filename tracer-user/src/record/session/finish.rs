@@ -11,7 +11,7 @@ use crate::{
     clock::{self, Patience},
     privileges,
     probe::{self, Attachment},
-    record::{connection::Connection, options::Options, summary},
+    record::{connection::Connection, options::Options, stop::Stop, summary},
     shown::say,
     trace,
 };
@@ -31,9 +31,10 @@ impl Session {
         mut self,
         options: &Options,
         command: &summary::CommandState,
+        stop: &Stop,
     ) -> anyhow::Result<ExitCode> {
         (self.ending, self.watch) = (true, None);
-        self.let_injections_end()?;
+        self.let_injections_end(stop)?;
         let living = self.processes.iter_mut().map(|(_, target)| target);
         for target in living.filter(|t| t.info.detached_ns == 0 && t.is_alive()) {
             target.info.detached_ns = clock::now_ns();

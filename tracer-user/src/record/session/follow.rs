@@ -85,7 +85,12 @@ impl Session {
         // Stopped at once, so that it does not get far without probes.
         let pause = subject.as_ref().and_then(Pause::of);
         let mut stopped_ns = clock::now_ns();
-        let Some(parent) = self.processes.get(born.header.pid) else { return Ok(()) };
+        let parent = self.processes.get(born.header.pid);
+        if parent.is_none() && !self.processes.is_alive(child) {
+            // Its parent is not traced after all; the BPF programs have known the child since its birth.
+            self.probes.forget(child);
+        }
+        let Some(parent) = parent else { return Ok(()) };
         if self.processes.is_alive(child) {
             return Ok(()); // It was found before.
         }

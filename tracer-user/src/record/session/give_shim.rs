@@ -17,6 +17,8 @@ use crate::{
     record::{
         gpu_source::{Gpu, GpuSource},
         prospect::Prospect,
+        stop::Stop,
+        target::Target,
     },
     shim::Shim,
     shown::say,
@@ -24,6 +26,8 @@ use crate::{
 
 /// How long the end of a recording waits for shims on their way; what can take longer has its own limits.
 const LAST_WAIT: Duration = Duration::from_secs(30);
+/// How long it does when somebody has asked for that end: long enough for those whose process is quick.
+const ASKED_WAIT: Duration = Duration::from_secs(3);
 
 /// A process that was being attached to, and why it is not traced.
 pub(super) type Failure = (Arc<Subject>, anyhow::Error);
@@ -38,17 +42,23 @@ enum Answer {
 impl Session {
     /// Begins to put the shim into process `pid` if that waits for it.
     pub(super) fn give_shim(&mut self, pid: u32, occasion: Occasion) {
-        let Some(target) =
-            self.processes.get(pid).filter(|target| target.gpu_source == GpuSource::Waiting)
-        else {
-            return;
-        };
-        if self.ending || self.injections.has_to_wait(pid) {
+        let waits = |target: &&mut Target| target.gpu_source == GpuSource::Waiting;
+        let Some(target) = self.processes.get_mut(pid).filter(waits) else { return };
+        if self.ending {
             return;
         }
+        if self.injections.has_to_wait(&target.subject) {
+            let runs = self.injections.subject(pid).is_some();
+            target.is_being_attached |= !runs && occasion == Occasion::Attaching;
+            return;
+        }
+        // Whatever it was that it has waited for.
+        let waited = std::mem::take(&mut target.is_being_attached);
+        let occasion = if waited { Occasion::Attaching } else { occasion };
         let Some(shim) = self.shims.shim().cloned() else { return };
         let inject = move |process: &Subject, desk: &Desk| inject(process, &shim, desk);
         if let Err(error) = self.injections.start(&target.subject, occasion, inject) {
+            target.is_being_attached = occasion == Occasion::Attaching;
             let text =
                 format!("process {pid}: no GPU times yet: starting a thread failed: {error}");
             self.recorder.notice(&text);
@@ -74,10 +84,20 @@ impl Session {
     }
 
     /// Waits, for a bounded time, for shims on their way: none gets one from here on.
-    pub(super) fn let_injections_end(&mut self) -> anyhow::Result<()> {
-        let mut patience = Patience::of(LAST_WAIT);
-        while self.injections.are_any() && !patience.has_ended() {
+    pub(super) fn let_injections_end(&mut self, stop: &Stop) -> anyhow::Result<()> {
+        let (mut patience, mut asked) = (Patience::of(LAST_WAIT), Patience::of(ASKED_WAIT));
+        while self.injections.are_any()
+            && !patience.has_ended()
+            && !(asked.has_ended() && stop.asked())
+        {
             self.drain(Duration::from_millis(1))?;
+        }
+        // Their shims may record by now, and are told to stop as all are.
+        for (pid, Prepared { connection, site }) in self.injections.take_prepared() {
+            self.shims.add(connection);
+            if let Some(target) = self.processes.get_mut(pid) {
+                target.dispatch_site = Some(site);
+            }
         }
         Ok(())
     }
@@ -106,13 +126,12 @@ impl Session {
             Ok(Outcome::Forked) => GpuSource::Forked,
             Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns })) => {
                 let Some(Prepared { connection, site }) = prepared else { return Ok(None) };
-                self.shims.add(connection);
                 if executed_ns.is_some_and(|executed_ns| looked_ns < executed_ns) {
                     // That was the program of before.
-                    self.shims.drain(&mut self.recorder, |_, _| {})?;
-                    self.shims.of(pid).for_each(|connection| connection.ended_at(u64::MAX));
+                    self.shims.add_ended(connection, &mut self.recorder)?;
                     return Ok(None);
                 }
+                self.shims.add(connection);
                 attached_ns = answered_ns;
                 target.info.stopped_ns = stopped.as_nanos() as u64;
                 target.dispatch_site = Some(site);
@@ -125,7 +144,11 @@ impl Session {
                 return Ok(Some((subject, ended_early(pid))));
             }
             Err(_) if !discover::has_program(pid) => {
-                GpuSource::Uprobes("it ended before the shim was in it".to_owned())
+                // What its shim recorded meanwhile is there.
+                let claimed = |prepared: &Prepared| prepared.connection.process().is_some();
+                let claimed = prepared.filter(claimed).map(|prepared| prepared.connection);
+                claimed.into_iter().for_each(|connection| self.shims.add(connection));
+                GpuSource::Uprobes("it ended before its shim answered".to_owned())
             }
             Err(error) if self.shims.gpu() == Gpu::Auto => {
                 self.recorder.notice(&format!(
@@ -192,9 +215,8 @@ fn inject_shim(
         Some(loaded) => Entry::Loaded { address: loaded.attach },
         None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
     };
-    // The main thread tells all shims that they are read.
     let memory = &prospect.memory;
-    let request = Request { process, memory, entry, attach, meanwhile: &|| {} };
+    let request = Request { process, memory, entry, attach };
     let prepare = |Handed { memory, library }: Handed| -> anyhow::Result<()> {
         let (file, offset) = match (loaded, &library) {
             (Some(loaded), _) => (loaded.file.path(), loaded.site_offset),

@@ -13,15 +13,24 @@ use std::{
         mpsc::{self, Receiver, Sender, TryRecvError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::anyhow;
 
-use crate::{discover::Subject, probe::Attachment, record::connection::Connection};
+use crate::{
+    discover::Subject, foreign, inject::InjectError, probe::Attachment,
+    record::connection::Connection,
+};
 
 /// Threads at the same time; further processes wait until one of these is done.
 const MOST: usize = 64;
+/// Of these, for the processes of one user: nobody's slow processes keep the others' waiting.
+const MOST_OF_A_USER: usize = MOST / 4;
+/// A failure that took so long is one by time, whatever it is called.
+const SLOW: Duration = Duration::from_secs(5);
+/// How long a process waits for another attempt when one has failed by time, whatever it executes.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// What a shim that is about to run needs.
 pub struct Prepared {
@@ -107,25 +116,54 @@ impl Desk {
 
 struct Running {
     subject: Arc<Subject>,
+    user: Option<u32>,
+    began: Instant,
     occasion: Occasion,
     messages: Receiver<Message>,
     prepared: Option<Prepared>,
     executed_ns: Option<u64>,
 }
 
+/// The user whose process it is: the real one, since programs change the other. All whose user cannot be told
+/// count as one's.
+fn real_user(subject: &Subject) -> Option<u32> {
+    let status = foreign::text(format!("/proc/{}/status", subject.pid()).as_ref()).ok()?;
+    let status = foreign::lossy(&status);
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_whitespace().next()?.parse().ok()
+}
+
+/// Whether the process was waited for in vain.
+fn is_by_time(error: &anyhow::Error, took: Duration) -> bool {
+    took >= SLOW || error.downcast_ref().is_some_and(InjectError::is_by_time)
+}
+
 /// The threads that are at work, by their processes.
 #[derive(Default)]
-pub struct Injections(BTreeMap<u32, Running>);
+pub struct Injections {
+    running: BTreeMap<u32, Running>,
+    /// Processes, by number and start, in which it has failed by time, and when.
+    failed: BTreeMap<(u32, u64), Instant>,
+}
 
 impl Injections {
     /// Whether there are any.
     pub fn are_any(&self) -> bool {
-        !self.0.is_empty()
+        !self.running.is_empty()
     }
 
-    /// Whether process `pid` is to wait: it has one, or there are too many.
-    pub fn has_to_wait(&self, pid: u32) -> bool {
-        self.0.contains_key(&pid) || self.0.len() >= MOST
+    /// Whether a process is to wait: it has one, there are too many, in all or of its user, or it has failed
+    /// by time not long ago.
+    pub fn has_to_wait(&self, subject: &Subject) -> bool {
+        let failed = self.failed.get(&(subject.pid(), subject.started()));
+        self.running.contains_key(&subject.pid())
+            || self.running.len() >= MOST
+            || failed.is_some_and(|at| at.elapsed() < PAUSE)
+            || self.running.len() >= MOST_OF_A_USER && {
+                let user = real_user(subject);
+                let theirs = self.running.values().filter(|running| running.user == user);
+                theirs.count() >= MOST_OF_A_USER
+            }
     }
 
     /// Has a thread do `inject`.
@@ -148,15 +186,17 @@ impl Injections {
             let _ = desk.0.send(Message::Done(result));
         })?;
         let subject = Arc::clone(subject);
-        let running = Running { subject, occasion, messages, prepared: None, executed_ns: None };
-        self.0.insert(running.subject.pid(), running);
+        let (user, began) = (real_user(&subject), Instant::now());
+        let (prepared, executed_ns) = (None, None);
+        let running = Running { subject, user, began, occasion, messages, prepared, executed_ns };
+        self.running.insert(running.subject.pid(), running);
         Ok(())
     }
 
     /// What the threads tell by now.
     pub fn events(&mut self) -> Vec<(u32, Event)> {
         let (mut events, mut done) = (Vec::new(), Vec::new());
-        for (&pid, running) in &self.0 {
+        for (&pid, running) in &self.running {
             match running.messages.try_recv() {
                 Ok(Message::Handed(handover, answer)) => {
                     events.push((pid, Event::Handed(handover, answer)));
@@ -169,8 +209,12 @@ impl Injections {
             }
         }
         for (pid, result) in done {
-            let Some(running) = self.0.remove(&pid) else { continue };
-            let Running { subject, occasion, prepared, executed_ns, .. } = running;
+            let Some(running) = self.running.remove(&pid) else { continue };
+            let Running { subject, began, occasion, prepared, executed_ns, .. } = running;
+            if result.as_ref().is_err_and(|error| is_by_time(error, began.elapsed())) {
+                self.failed.retain(|_, at| at.elapsed() < PAUSE);
+                self.failed.insert((pid, subject.started()), Instant::now());
+            }
             let done = Done { subject, occasion, result, prepared, executed_ns };
             events.push((pid, Event::Done(done)));
         }
@@ -179,26 +223,32 @@ impl Injections {
 
     /// The process that a thread is at work for.
     pub fn subject(&self, pid: u32) -> Option<Arc<Subject>> {
-        self.0.get(&pid).map(|running| Arc::clone(&running.subject))
+        self.running.get(&pid).map(|running| Arc::clone(&running.subject))
     }
 
     /// What the shim of process `pid` needs is there. It replaces what was prepared for another way.
     pub fn prepared(&mut self, pid: u32, prepared: Prepared) {
-        if let Some(running) = self.0.get_mut(&pid) {
+        if let Some(running) = self.running.get_mut(&pid) {
             running.prepared = Some(prepared);
         }
     }
 
     /// Process `pid` executed another program.
     pub fn executed(&mut self, pid: u32, time_ns: u64) {
-        if let Some(running) = self.0.get_mut(&pid) {
+        if let Some(running) = self.running.get_mut(&pid) {
             running.executed_ns = Some(time_ns);
         }
     }
 
+    /// What was prepared for threads that are still at work.
+    pub fn take_prepared(&mut self) -> Vec<(u32, Prepared)> {
+        let running = self.running.iter_mut();
+        running.filter_map(|(&pid, running)| Some((pid, running.prepared.take()?))).collect()
+    }
+
     /// Tells the shims that they will be read.
     pub fn beat(&self) {
-        let prepared = self.0.values().filter_map(|running| running.prepared.as_ref());
+        let prepared = self.running.values().filter_map(|running| running.prepared.as_ref());
         prepared.for_each(|prepared| prepared.connection.beat());
     }
 }
@@ -207,7 +257,10 @@ impl Injections {
 mod tests {
     use std::process::{Child, Command, Stdio};
 
+    use tracer_common::shim::Layout;
+
     use super::*;
+    use crate::shim::{Memory, Relief};
 
     fn process() -> (Child, Arc<Subject>) {
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -235,7 +288,7 @@ mod tests {
             Ok(Outcome::NotYet)
         };
         injections.start(&subject, Occasion::Attaching, wait).unwrap();
-        assert!(injections.has_to_wait(subject.pid()) && !injections.has_to_wait(other.pid()));
+        assert!(injections.has_to_wait(&subject) && !injections.has_to_wait(&other));
         let hand = |_: &Subject, desk: &Desk| {
             let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
             desk.prepare(Handover { memory, file, offset: 7 })?;
@@ -266,6 +319,79 @@ mod tests {
         drop(release);
         let (pid, Event::Done(_)) = next(&mut injections) else { panic!("handed") };
         assert!(pid == subject.pid() && !injections.are_any());
+        for child in [&mut slow, &mut quick] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    /// Its shim may record already: it is read, and told to stop as others are.
+    #[test]
+    fn what_was_prepared_is_there_when_the_recording_ends() {
+        let mut injections = Injections::default();
+        let (mut child, subject) = process();
+        let (release, released) = mpsc::channel::<()>();
+        let wait = move |_: &Subject, _: &Desk| {
+            let _ = released.recv();
+            Ok(Outcome::NotYet)
+        };
+        injections.start(&subject, Occasion::Later, wait).unwrap();
+        assert!(injections.take_prepared().is_empty());
+        let memory = Memory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
+        let connection = Connection::to(subject.pid(), memory, 0..1, &Relief::default());
+        injections.prepared(subject.pid(), Prepared { connection, site: Attachment::default() });
+        let taken: Vec<u32> = injections.take_prepared().into_iter().map(|(pid, _)| pid).collect();
+        assert_eq!(taken, [subject.pid()]);
+        drop(release);
+        let (_, Event::Done(done)) = next(&mut injections) else { panic!("handed") };
+        assert!(done.prepared.is_none());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn one_users_slow_processes_leave_places_to_others() {
+        let mut injections = Injections::default();
+        let mut processes: Vec<_> = (0..=MOST_OF_A_USER).map(|_| process()).collect();
+        let (_, waiting) = &processes[MOST_OF_A_USER];
+        let mut releases = Vec::new();
+        for (_, subject) in &processes[..MOST_OF_A_USER] {
+            assert!(!injections.has_to_wait(waiting));
+            let (release, released) = mpsc::channel::<()>();
+            releases.push(release);
+            let wait = move |_: &Subject, _: &Desk| {
+                let _ = released.recv();
+                Ok(Outcome::NotYet)
+            };
+            injections.start(subject, Occasion::Later, wait).unwrap();
+        }
+        assert!(injections.has_to_wait(waiting));
+        let own = Some(rustix::process::getuid().as_raw());
+        assert!(injections.running.values().all(|running| running.user == own));
+        // If one of them were somebody else's.
+        injections.running.first_entry().unwrap().get_mut().user = None;
+        assert!(!injections.has_to_wait(waiting));
+        drop(releases);
+        for (child, _) in &mut processes {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn who_was_waited_for_in_vain_is_not_tried_again_soon() {
+        let mut injections = Injections::default();
+        let ((mut slow, subject), (mut quick, other)) = (process(), process());
+        let late = |_: &Subject, _: &Desk| {
+            Err(InjectError::Late { what: "the shim's answer", within: SLOW }.into())
+        };
+        injections.start(&subject, Occasion::Later, late).unwrap();
+        next(&mut injections);
+        injections.start(&other, Occasion::Later, |_, _| Err(anyhow!("no"))).unwrap();
+        next(&mut injections);
+        injections.executed(subject.pid(), 5);
+        assert!(injections.has_to_wait(&subject) && !injections.has_to_wait(&other));
+        assert!(is_by_time(&anyhow!("no"), SLOW));
         for child in [&mut slow, &mut quick] {
             drop(child.stdin.take());
             child.wait().unwrap();

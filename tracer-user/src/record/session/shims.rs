@@ -46,6 +46,8 @@ pub struct Shims {
     gone: u64,
     /// Whether it was said that there cannot be another memory now.
     told: bool,
+    /// No memory is offered any more.
+    stopped: bool,
     relief: Relief,
 }
 
@@ -82,6 +84,7 @@ impl Shims {
             full_ns: None,
             gone: 0,
             told: false,
+            stopped: false,
             relief,
         };
         shims.try_to_offer()?;
@@ -103,6 +106,9 @@ impl Shims {
     /// Offers a new memory in the place of each whose process is gone. Nobody has two places in the same
     /// memory: what a program of before writes goes into the one that it has, which nobody reads.
     fn try_to_offer(&mut self) -> anyhow::Result<()> {
+        if self.stopped {
+            return Ok(());
+        }
         while let Some(name) = self.names.pop() {
             let memory = self.create(Memory::create(self.layout));
             let (memory, call_ids) = match memory {
@@ -157,6 +163,21 @@ impl Shims {
         self.connections.push(connection);
     }
 
+    /// The same of a program that was replaced by another one meanwhile: what it wrote is taken, and its memory
+    /// alone is over.
+    pub fn add_ended(
+        &mut self,
+        connection: Connection,
+        recorder: &mut Recorder,
+    ) -> Result<(), TraceError> {
+        self.add(connection);
+        self.drain(recorder, |_, _| {})?;
+        if let Some(added) = self.connections.last_mut() {
+            added.ended_at(u64::MAX);
+        }
+        Ok(())
+    }
+
     /// The memories of a command are for process `pid` alone, and not for its children.
     pub fn keep_for(&self, pid: u32) {
         self.connections.iter().for_each(|connection| connection.memory().keep_for(pid));
@@ -174,12 +195,13 @@ impl Shims {
 
     /// Tells the shims to stop. No memory is offered from now on.
     pub fn stop(&mut self) {
+        self.stopped = true;
         self.names.clear();
         self.connections.iter().for_each(Connection::stop);
         self.connections.retain(|connection| !connection.is_free());
     }
 
-    /// Takes note of whose processes have ended, as `has_ended` tells, before their memories are drained for
+    /// Takes note of whose processes have ended, as `has_ended` or their own descriptors tell, before their memories are drained for
     /// the last time; and whether there is a free one.
     pub fn look(&mut self, has_ended: impl Fn(u32) -> bool) {
         let mut offered = self.connections.iter().filter(|c| c.path().is_some()).peekable();
@@ -187,7 +209,7 @@ impl Shims {
             self.full_ns = Some(clock::now_ns());
         }
         for connection in &mut self.connections {
-            if connection.pid().is_some_and(&has_ended) {
+            if connection.pid().is_some_and(&has_ended) || connection.claimer_has_ended() {
                 connection.ended();
             }
         }
@@ -210,11 +232,11 @@ impl Shims {
                 }
             }
             let (pid, over, account) =
-                (connection.process()?, connection.over()?, connection.account());
+                (connection.process(), connection.over(), connection.account());
             self.gone += 1;
             connection.release();
             self.names.extend(connection.into_name());
-            Some(Gone { pid, over, account })
+            Some(Gone { pid: pid?, over: over?, account })
         });
         let gone = gone.collect();
         if let Err(error) = self.try_to_offer()
@@ -279,5 +301,89 @@ impl Shims {
                 recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::atomic::Ordering};
+
+    use tracer_common::shim::control;
+    use tracer_records::model::Metadata;
+
+    use super::*;
+    use crate::{join::Mode, trace::Writer};
+
+    /// `count` memories that are offered, and their like.
+    fn shims(count: usize) -> Shims {
+        let name = |_| File::open("/dev/null").unwrap().into();
+        let mut shims = Shims {
+            gpu: Gpu::Auto,
+            shim: None,
+            layout: Layout { rings: 1, ring_bytes: 4096 },
+            wanted: Vec::new(),
+            connections: Vec::new(),
+            names: (0..count).map(name).collect(),
+            made: Cell::new(0),
+            full_ns: None,
+            gone: 0,
+            told: false,
+            stopped: false,
+            relief: Relief::default(),
+        };
+        shims.try_to_offer().unwrap();
+        shims
+    }
+
+    fn recorder(dir: &Path) -> Recorder {
+        let trace = Writer::create(&dir.join("trace"), &Metadata::default(), false).unwrap();
+        Recorder::new(Mode::default(), trace)
+    }
+
+    fn claim(connection: &Connection, pid: u32) {
+        connection.memory().word(control::PID).store(pid.into(), Ordering::Relaxed);
+    }
+
+    /// A new one would ask its shim to record, at a time when nobody reads it any more.
+    #[test]
+    fn nothing_is_offered_after_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut shims, mut recorder) = (shims(2), recorder(dir.path()));
+        claim(&shims.connections[0], 7);
+        shims.look(|_| false);
+        shims.stop();
+        assert_eq!(shims.connections.len(), 1, "the free one is gone");
+        shims.look(|pid| pid == 7);
+        assert_eq!(shims.give_up_the_gone(&mut recorder).len(), 1);
+        assert!(shims.connections.is_empty());
+    }
+
+    /// A forked child has the memory of its parent still.
+    #[test]
+    fn a_place_comes_back_whatever_is_written_to_its_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut shims, mut recorder) = (shims(1), recorder(dir.path()));
+        let path = shims.connections[0].path();
+        claim(&shims.connections[0], 7);
+        shims.look(|pid| pid == 7);
+        claim(&shims.connections[0], 0);
+        let gone = shims.give_up_the_gone(&mut recorder);
+        assert_eq!(gone.into_iter().map(|gone| gone.pid).collect::<Vec<_>>(), [7]);
+        assert!(shims.connections[0].is_free() && shims.connections[0].path() == path);
+    }
+
+    /// The program that the process runs now has its own.
+    #[test]
+    fn only_the_memory_of_the_program_of_before_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut shims, mut recorder) = (shims(1), recorder(dir.path()));
+        claim(&shims.connections[0], 7);
+        shims.drain(&mut recorder, |_, _| {}).unwrap();
+        let memory = Memory::create(shims.layout).unwrap();
+        let before = Connection::to(7, memory, 0..1, &shims.relief);
+        claim(&before, 7);
+        shims.add_ended(before, &mut recorder).unwrap();
+        let over: Vec<_> = shims.iter().map(Connection::over).collect();
+        assert_eq!(over, [None, Some(Over::Executed)]);
     }
 }
