@@ -8,8 +8,6 @@ use tracer_common::shim::{SITE_OWN_CODE, VERSION, shim_status};
 
 use tracer_hooks::sink::Enqueuer;
 
-use crate::open_calls;
-
 /// The protocol that this library speaks: what roctap finds in the file of one that is there already.
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
@@ -46,10 +44,10 @@ pub fn tell(what: u64, first: u64, second: u64) {
     roctap_dispatch_site(what, first, second);
 }
 
-/// Fires the probe site.
+/// Fires the probe site; `launcher` is the call that is open, 0 if there is none, and its operation.
 #[inline]
-pub fn fire(sequence: u64, by: Enqueuer) {
-    let (call, operation) = open_calls::innermost();
+pub fn fire(sequence: u64, by: Enqueuer, launcher: (u64, u32)) {
+    let (call, operation) = launcher;
     let own = by == Enqueuer::Caller;
     roctap_dispatch_site(sequence, u64::from(own) | u64::from(operation) << 32, call);
 }

@@ -58,10 +58,12 @@ thread_local! {
 }
 
 impl Thread {
-    /// The innermost open call, whose frame lies above `at`. Those below were left by `longjmp`.
-    fn innermost(&self, at: usize) -> Option<OpenCall> {
+    /// The innermost open call that `memory` records, whose frame lies above `at`. Those below were
+    /// left by `longjmp`; those of an earlier memory may have returned when nobody recorded.
+    fn innermost(&self, memory: &Memory, at: usize) -> Option<OpenCall> {
         let open = self.open.get(..self.depth.get().min(OPEN_CALLS))?;
-        open.iter().rev().map(Cell::get).find(|call| call.at > at)
+        let generation = memory.generation();
+        open.iter().rev().map(Cell::get).find(|call| call.at > at && call.generation == generation)
     }
 
     fn next_id(&self, memory: &Memory) -> u64 {
@@ -125,14 +127,12 @@ fn begin(thread: &Thread, memory: &Memory, call: &mut Call, at: usize) -> bool {
     };
     thread.abandon_below(at, memory, ring);
     call.correlation_id = thread.next_id(memory);
-    let generation = memory.generation();
-    let parent = thread.innermost(at).filter(|outer| outer.generation == generation);
-    call.parent_id = parent.map_or(0, |outer| outer.id);
+    call.parent_id = thread.innermost(memory, at).map_or(0, |outer| outer.id);
     let depth = thread.depth.get();
     // One that is nested deeper is recorded all the same; it is only not known to be open.
     if let Some(open) = thread.open.get(depth) {
         let (id, operation) = (call.correlation_id, call.operation);
-        open.set(OpenCall { at, id, operation, generation });
+        open.set(OpenCall { at, id, operation, generation: memory.generation() });
         thread.depth.set(depth + 1);
         memory.open_call(ring, depth, call);
     }
@@ -166,11 +166,11 @@ fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
     }
 }
 
-/// Id and operation of the innermost open call of the thread, 0 if there is none.
-pub fn innermost() -> (u64, u32) {
+/// Id and operation of the innermost open call of the thread that `memory` records, 0 if there is none.
+pub fn innermost(memory: &Memory) -> (u64, u32) {
     let here = 0u8;
     let at = (&raw const here) as usize;
-    let open = THREAD.with(|thread| thread.innermost(at));
+    let open = THREAD.with(|thread| thread.innermost(memory, at));
     open.map_or((0, 0), |call| (call.id, Domain::HSA_API.0 << 16 | u32::from(call.operation)))
 }
 
@@ -269,6 +269,22 @@ mod tests {
             assert_eq!(scene.lost(ShimLoss::CALL_ABANDONED), 3);
             assert_eq!(drain(&scene.memory, scene.ring), [outer]);
             assert_eq!(scene.open(), [0; 0]);
+        });
+    }
+
+    /// A call that was open when one recording ended has returned unseen when the next begins.
+    #[test]
+    fn calls_of_an_earlier_recording_launch_nothing() {
+        Scene::run(|scene| {
+            let waiting = scene.begin(1000);
+            let launcher = |memory: &Memory| scene.thread.innermost(memory, 800).map(|c| c.id);
+            assert_eq!(launcher(&scene.memory), Some(waiting.correlation_id));
+            let next = mapped(1);
+            next.set_control(control::FIRST_CALL_ID, FIRST_ID * 2);
+            assert_eq!(launcher(&next), None);
+            let mut call = Call { begin_ns: 1, ..Call::default() };
+            assert!(begin(&scene.thread, &next, &mut call, 900));
+            assert_eq!((call.parent_id, launcher(&next)), (0, Some(call.correlation_id)));
         });
     }
 

@@ -15,7 +15,7 @@ use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 use crate::backlog::Backlog;
 use crate::current::{Current, Pinned};
 use crate::memory::Memory;
-use crate::{exports, rings};
+use crate::{exports, open_calls, rings};
 
 /// Writes into the shared memory.
 pub struct Recorder {
@@ -272,7 +272,9 @@ impl Sink for Recorder {
 
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
-        exports::fire(sequence, by);
+        // The memory is let go of before the probe site, where the thread may be stopped.
+        let launcher = self.memory().map_or((0, 0), |memory| open_calls::innermost(&memory));
+        exports::fire(sequence, by, launcher);
     }
 
     fn can_complete(&self, now_ns: u64) -> bool {
