@@ -80,6 +80,10 @@ impl Drop for Watching<'_> {
 /// Signals of the application that something waits for that cannot look for itself: a packet or a copy
 /// that depends on it, a handler that the runtime is to call, a thread that began to wait before the
 /// signal was on a packet. Of two in one place the later one counts.
+///
+/// Who needs a signal marks it and then looks for its entry; who enqueues adds the entry and then looks at
+/// the mark, with a locked instruction in between (the exchange of the packet's signal, the runtime's own
+/// for a copy): one of the two sees the other.
 pub struct Needed([AtomicU64; NEEDED]);
 
 impl Needed {
@@ -110,7 +114,7 @@ impl Needed {
     /// It has been relayed.
     pub fn clear(&self, signal: u64) {
         if let Some(place) = self.place(signal) {
-            let _ = place.compare_exchange(signal, 0, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = place.compare_exchange(signal, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 }

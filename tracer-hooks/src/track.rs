@@ -10,8 +10,15 @@
 //! compare-exchange on a word that names the entry for ever, not just its slot, so whoever was stopped
 //! between finding and claiming, for however long, never claims what came into the slot later.
 //!
-//! `head` and `tail` count entries and never wrap. The Release store of `tail` pairs with the
-//! consumer's Acquire load, that of `head` with the producer's.
+//! What pairs with what:
+//! - `head` and `tail` count entries and never wrap. The Release store of `tail` in [`Track::push`] pairs
+//!   with every Acquire load of it: the entries before it are written. The Release stores of `head` pair
+//!   with the Acquire load in [`Track::used`]: the slots before it are read, and may be written again.
+//! - The last word of a slot is stored with Release when the rest is written, and loaded with Acquire by
+//!   whoever reads the rest. Every later change of it is a read-modify-write, AcqRel: of the claim, the
+//!   cancellation and the hole, one comes first and the others see it.
+//! - A place of `recent` is stored with Release after its entry, and loaded with Acquire by
+//!   [`Track::find`].
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 

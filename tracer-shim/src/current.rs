@@ -3,7 +3,8 @@
 //! Threads of the target are inside at any moment, so whoever uses the memory pins it: counts itself,
 //! then reads the pointer. Whoever takes it away writes the pointer, then waits until every count has
 //! been 0 once. Both orders are sequentially consistent: a thread that still found the memory had
-//! counted itself before the pointer changed, so its count is seen. For a thread that does not come
+//! counted itself before the pointer changed, so its count is seen; and it leaves with Release, which pairs
+//! with the load of the count. Under the lock, loads of the pointer only pair with its store in `put`. For a thread that does not come
 //! back (it is stopped by a debugger, or left by `siglongjmp`) the memory stays mapped, and its pages are
 //! the reader's to give back; nobody finds it any more.
 

@@ -137,6 +137,7 @@ impl Memory {
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         let layout = Layout { rings: 0, ring_bytes: 0 };
         let mut memory = Self { at, count, layout, generation };
+        // Acquire pairs with roctap's Release store of the magic number, its last.
         let word = |i: usize| memory.words().get(i).map_or(0, |w| w.load(Ordering::Acquire));
         let layout = Layout {
             rings: usize::try_from(word(control::RINGS)).unwrap_or(0),
@@ -178,6 +179,7 @@ impl Memory {
             return Err(ConnectError::Taken);
         }
         // What a program left that had our id before us is not ours either.
+        // AcqRel: of all who claim it one comes first; roctap's Acquire load sees whose it is.
         word.compare_exchange(0, u64::from(pid), Ordering::AcqRel, Ordering::Acquire)
             .map(drop)
             .map_err(|_| ConnectError::Taken)
@@ -194,7 +196,7 @@ impl Memory {
         self.words().get(index).map_or(0, |w| w.load(Ordering::Relaxed))
     }
 
-    /// Writes a control word.
+    /// Writes a control word. Release: where roctap loads it with Acquire, what was written before is there.
     pub fn set_control(&self, index: usize, value: u64) {
         if let Some(word) = self.words().get(index) {
             word.store(value, Ordering::Release);
