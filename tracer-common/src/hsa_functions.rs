@@ -1,5 +1,6 @@
 //! The functions of the HSA runtime's tables whose calls the shim can record, and how many words of their
-//! arguments are on the stack: [`SLOTS`], kept by hand from `hsa_api_trace.h`.
+//! arguments are on the stack (those from the seventh on; the first six are in registers): [`SLOTS`], kept by
+//! hand from `hsa_api_trace.h`.
 //!
 //! A new function is a slot more, at its place in its table. What must change with it:
 //!
@@ -10,8 +11,10 @@
 //! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!`, and a thunk of its own if no function
 //!   had as many stack words before;
 //! * `tracer-records/src/api/generated.rs`, by `cargo xtask gen-api` with headers that declare it: a
-//!   function that is not in there has no operation id, and is not recorded. Output values and callbacks
-//!   are by hand, in `capture.rs` beside it.
+//!   function that is not in there has no operation id, and is not recorded by the shim. Output values and
+//!   callbacks are by hand, in `capture.rs` beside it.
+//!
+//! A function that is in none of these tables is recorded by probes: `cargo xtask gen-api` is all it takes.
 
 use core::ops::Range;
 

@@ -2,13 +2,15 @@
 //! programs count ([`BpfLoss`]), and how they are told to people.
 //!
 //! A new cause is a constant at the end, one more in `COUNT` and `ALL`, and its words in `describe`. Reports
-//! and traces take it from there; docs/architecture.md ("Losses") lists all. One of the shim's makes
+//! and traces take it from there; docs/architecture.md ("Losses") names it. The hooks count one by
+//! `Sink::lost`, the rest of the shim by `Memory::lost`, the BPF programs by `maps::lost`. One of the shim's makes
 //! [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not
 //! know the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
 //!
 //! What `roctap` itself loses (in the rings' frames, in the join) is counted where it happens.
 
-/// Why the shim could not record something: index after [`crate::shim::control::LOSSES`].
+/// Why the shim could not record something, or why something seen from outside, without a shim, has no
+/// record of its own: index after [`crate::shim::control::LOSSES`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct ShimLoss(pub u32);

@@ -88,7 +88,8 @@ fn rocm_two_hundred_times() {
     }
     assert!(dispatches > 2000, "{dispatches}");
     let (now, before) = (running.settled(), after_some.expect("measured"));
-    assert_eq!((now.descriptors, now.threads), (before.descriptors, before.threads));
+    assert!(now.descriptors <= before.descriptors, "{before:?} {now:?}");
+    assert_eq!(now.threads, before.threads);
     // The C library keeps a stack and a heap, each of two mappings, of every thread that ran beside
     // another: of one attachment's that ends and the next one's that begins.
     assert!(now.mappings <= before.mappings + 8, "{before:?} {now:?}");

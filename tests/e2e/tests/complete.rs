@@ -161,7 +161,10 @@ fn root_forked_workers_are_followed_with_their_gpu_work() {
     let scene = Scene::default();
     let ran = scene.record_app(&[], "workers", &["3", "50"]).expect(0);
     let trace = scene.trace();
-    trace.expect_complete();
+    // They end by `_exit`, as below: the last completion of each of them may be missing.
+    let mut losses = trace.losses();
+    let unseen = losses.remove("GPU operations: no completion seen").unwrap_or(0);
+    assert!(unseen <= 3 && losses.is_empty(), "{unseen} {losses:?}");
     let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
     assert_eq!(work.count() as u64, ran.launches()["worker_kernel"]);
     assert_eq!(trace.tables().processes.len(), 4);

@@ -190,27 +190,14 @@ pub fn shim_call(slot: &Slot) -> Option<Wanted> {
     })
 }
 
-/// Whether the shim calls a function for itself. A call from the shim's code is not the program's, but for
-/// `hsa_shut_down`: where the tables were patched in a recording without HSA calls, and a later one is by
-/// HIP's interface with them, that of the program comes through the shim and is not seen.
+/// Whether the shim calls a function for itself: a call from its code is not the program's. That of
+/// `hsa_shut_down` may be, passed on by a hook; where there is one, the shim records HSA calls itself.
 pub fn is_called_by_shim(name: &str) -> bool {
     SHIM_CALLS.contains(&name)
 }
 
-/// In `tracer-hooks`: `runtime.rs` and `hip/interface.rs`.
-const SHIM_CALLS: [&str; 24] = [
-    "hipApiName",
-    "hipDeviceGetPCIBusId",
-    "hipEnableActivityCallback",
-    "hipGetCmdName",
-    "hipGetDeviceCount",
-    "hipInitActivityCallback",
-    "hipKernelNameRef",
-    "hipKernelNameRefByPtr",
-    "hipRegisterActivityCallback",
-    "hipRegisterApiCallback",
-    "hipRemoveActivityCallback",
-    "hipRemoveApiCallback",
+/// Those that `tracer-hooks/src/runtime.rs` looks up.
+const SHIM_CALLS: [&str; 12] = [
     "hsa_init",
     "hsa_shut_down",
     "hsa_iterate_agents",

@@ -5,6 +5,10 @@
 //!
 //! Both hold less than a trace does. What a format has no place for is left out with a warning that
 //! counts it, never in silence.
+//!
+//! Another format is a file here with a function `export`, a value of [`ExportFormat`], what it leaves out
+//! in [`LeftOut`], its page in `docs/formats/` and its golden files; `tests/hostile` lists the formats whose
+//! names and outputs it tries.
 
 mod calls;
 pub mod csv;

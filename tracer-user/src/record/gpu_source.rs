@@ -3,12 +3,14 @@
 //!
 //! Another source plugs in
 //!
-//! * here: a value of `Gpu` if it can be asked for, a `GpuSource` for a process that has it;
+//! * here: a value of `Gpu` if it can be asked for, and whether it wants the shim; a `GpuSource` for a process
+//!   that has it;
 //! * in `record/mod.rs`: whether it fits the other options;
 //! * in `session/attach.rs` and `session/follow.rs`: which processes get it, when they are attached to, are
-//!   forked, or execute another program;
+//!   forked, or execute another program; in `record/target.rs`: whether such a process still waits for it;
 //! * in `session`: a part that owns it, as `shims` and `outside` own theirs, drained by `session/drain.rs`
-//!   and handing what it reads to `join::Joiner`; and a file of steps, as `give_shim` and `see_outside`;
+//!   and handing what it reads to `join::Joiner`, stopped by `session/finish.rs`; and a file of steps, as
+//!   `give_shim` and `see_outside`;
 //! * in `session/farewell.rs`: why it told of nothing;
 //! * in `docs/attach.md`, which lists the sources.
 
@@ -38,7 +40,10 @@ pub enum Gpu {
 impl Gpu {
     /// Whether processes may get the shim.
     pub fn wants_shim(self) -> bool {
-        !matches!(self, Self::Uprobes | Self::Off)
+        match self {
+            Self::Auto | Self::Inject | Self::Tables | Self::Tools => true,
+            Self::Uprobes | Self::Off => false,
+        }
     }
 }
 

@@ -111,7 +111,11 @@ impl Target {
         let waits = match self.gpu_source {
             GpuSource::Waiting => true,
             GpuSource::Uprobes(_) => self.doorbells.is_none(),
-            _ => false,
+            GpuSource::Off
+            | GpuSource::AtStart
+            | GpuSource::Tables
+            | GpuSource::Unused
+            | GpuSource::Forked => false,
         };
         let same = |(at, seen): (Instant, u64)| seen == pages && at.elapsed() < SEEN_INTERVAL;
         !waits && self.seen.is_some_and(same)

@@ -148,9 +148,11 @@ impl Session {
     fn source_without_shim(&self) -> GpuSource {
         match self.shims.gpu() {
             Gpu::Off => GpuSource::Off,
-            _ => GpuSource::Uprobes(
-                "nothing was to be put into the process (--gpu uprobes)".to_owned(),
-            ),
+            Gpu::Auto | Gpu::Inject | Gpu::Tables | Gpu::Tools | Gpu::Uprobes => {
+                GpuSource::Uprobes(
+                    "nothing was to be put into the process (--gpu uprobes)".to_owned(),
+                )
+            }
         }
     }
 

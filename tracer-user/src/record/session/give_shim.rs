@@ -76,7 +76,7 @@ impl Session {
                     // It waits for it.
                     let _ = answer.send(told);
                 }
-                Event::Done(done) => failures.extend(self.injected(pid, done)?),
+                Event::Done(done) => failures.extend(self.injected(pid, *done)?),
             }
         }
         self.injections.beat();

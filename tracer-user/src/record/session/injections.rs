@@ -82,7 +82,7 @@ pub enum Event {
     /// Its process has made what its shim needs: that is to be prepared.
     Handed(Handover, Sender<anyhow::Result<()>>),
     /// It is done.
-    Done(Done),
+    Done(Box<Done>),
 }
 
 /// A thread that is done.
@@ -216,7 +216,7 @@ impl Injections {
                 self.failed.insert((pid, subject.started()), Instant::now());
             }
             let done = Done { subject, occasion, result, prepared, executed_ns };
-            events.push((pid, Event::Done(done)));
+            events.push((pid, Event::Done(Box::new(done))));
         }
         events
     }

@@ -1,5 +1,8 @@
 //! What is recorded: what the probes, the shims and the looks from outside deliver is joined here, and
 //! written.
+//!
+//! Another one that takes records, such as a live view, wraps the [`Writer`] here: see
+//! [`tracer_records::sink::RecordSink`]. The line that stays on the terminal is `record/progress.rs`'s.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
