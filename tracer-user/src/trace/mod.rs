@@ -15,6 +15,7 @@ mod error;
 mod format;
 pub mod limits;
 pub mod lookup;
+mod random;
 mod reader;
 mod reading;
 mod sink;

@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -457,8 +458,50 @@ fn existing_files() {
     assert_eq!(std::fs::read(&other).unwrap(), b"years of work");
     assert!(matches!(Trace::open(&other), Err(TraceError::NotATrace { .. })));
     assert!(matches!(Trace::open(dir.path()), Err(TraceError::NotATrace { .. })));
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(files.count(), 2, "nothing is left beside them");
     let missing = dir.path().join("none/t");
     assert!(matches!(Writer::create(&missing, &metadata, false), Err(TraceError::Open { .. })));
+}
+
+/// Where the file of a new trace is when it is claimed, and when its first chunk is there.
+#[test]
+fn an_old_trace_is_there_until_the_new_one_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.roctap");
+    let names = || {
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        Vec::from_iter(files.map(|file| file.unwrap().file_name().into_string().unwrap()))
+    };
+    std::fs::write(&path, super::format::FILE_MAGIC).unwrap();
+    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    assert_eq!(names().len(), 2, "the new one is written beside the old one");
+    assert_eq!(std::fs::read(&path).unwrap(), super::format::FILE_MAGIC);
+    writer.begin().unwrap();
+    assert_eq!(names(), ["t.roctap"]);
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    let reading = Trace::open(&path).unwrap().tables();
+    assert!(reading.damage.is_none() && reading.status.chunks == 1);
+    writer.finish(CLOCK).unwrap();
+    assert!(Trace::open(&path).unwrap().tables().status.complete);
+
+    // Somebody else has put another there: a file, then a link.
+    let aside = dir.path().join("moved");
+    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::write(&path, "another").unwrap();
+    let error = writer.begin().unwrap_err().to_string();
+    assert!(error.contains("another recorder has replaced it"), "{error}");
+    drop(writer);
+    assert_eq!((std::fs::read(&path).unwrap(), names().len()), (b"another".to_vec(), 2));
+    std::fs::rename(&aside, &path).unwrap();
+    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &path).unwrap();
+    writer.begin().unwrap_err();
+    drop(writer);
+    assert!(path.is_symlink() && names().len() == 2);
+    assert!(Trace::open(&aside).unwrap().tables().status.complete);
 }
 
 /// A trace of 6 chunks of 50 events and of the one that ends it, and where they begin; the end of the

@@ -203,6 +203,14 @@ impl Writer {
         self.write_chunks(chunk_kind::DATA)
     }
 
+    /// Writes what was collected, be it nothing: from here on, there is a trace.
+    pub fn begin(&mut self) -> Result<(), TraceError> {
+        if self.closed {
+            return Err(self.closed_error());
+        }
+        self.write_chunks(chunk_kind::DATA)
+    }
+
     /// Writes the rest and the mark of a complete trace, and waits until the device has it.
     pub fn finish(mut self, end_clock: ClockOffsets) -> Result<(), TraceError> {
         for (cause, count) in std::mem::take(&mut self.further_losses) {
