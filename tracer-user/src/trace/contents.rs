@@ -23,7 +23,7 @@ pub struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Reads an expanded chunk.
+    /// Reads an expanded chunk; whoever calls has looked at its seal.
     ///
     /// # Errors
     ///
@@ -38,6 +38,7 @@ impl<'a> Contents<'a> {
             rest = after;
             match header.kind.get() {
                 section_kind::EVENTS => contents.events(body)?,
+                section_kind::SEAL => {}
                 kind => {
                     contents.table_bytes += body.len() as u64;
                     contents.table(kind, body)?;

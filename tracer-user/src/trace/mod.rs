@@ -18,6 +18,7 @@ pub mod lookup;
 mod random;
 mod reader;
 mod reading;
+mod seal;
 mod sink;
 mod tables;
 #[cfg(test)]

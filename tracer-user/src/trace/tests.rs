@@ -15,6 +15,7 @@ use super::limits::{
     WRITTEN_TABLES, cut,
 };
 use super::lookup::Tables;
+use super::seal::{Seal, Sealed};
 use super::sink::Sink;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
 use tracer_records::model::{
@@ -633,10 +634,15 @@ fn what_was_not_written_as_a_chunk_is_none() {
     assert_eq!(gaps(&reading), [(starts[3] as u64, 2_001, Some(1))]);
 }
 
-/// The bytes of a chunk that somebody made up, who knows `trace`.
-fn made_up(kind: u16, trace: u32, sequence: u64, notice: &str) -> Vec<u8> {
-    let json = format!("{{\"notices\":[\"{notice}\"]}}");
-    let mut raw = vec![2, 0, 0, 0];
+/// The bytes of a chunk that somebody made up, who knows `trace`, and the seal if it has one.
+fn made_up(kind: u16, trace: u32, seal: Option<Seal>, sequence: u64) -> Vec<u8> {
+    let json = "{\"notices\":[\"made up\"]}";
+    let mut raw = Vec::new();
+    if let Some(seal) = seal {
+        raw.extend_from_slice(&[4, 0, 0, 0, 16, 0, 0, 0]);
+        raw.extend_from_slice(&seal.to_bytes());
+    }
+    raw.extend_from_slice(&[2, 0, 0, 0]);
     raw.extend_from_slice(&(json.len() as u32).to_le_bytes());
     raw.extend_from_slice(json.as_bytes());
     let packed = zstd::bulk::compress(&raw, 1).unwrap();
@@ -650,10 +656,13 @@ fn made_up(kind: u16, trace: u32, sequence: u64, notice: &str) -> Vec<u8> {
 fn what_is_made_up_in_a_gap_ends_nothing() {
     let (whole, starts) = chunks();
     let trace = u32::from_le_bytes(whole[16..20].try_into().unwrap());
-    for (kind, sequence) in [(1, 1 << 63), (2, 3), (2, 1 << 63)] {
+    let seal = seal(&whole);
+    // The last has a fitting number, but not the seal.
+    let forged = [(1, seal, 1 << 63), (2, seal, 3), (2, seal, 1 << 63), (1, None, 3)];
+    for (kind, seal, sequence) in forged {
         let mut bytes = whole.clone();
         bytes[starts[3]] ^= 1;
-        let forged = made_up(kind, trace, sequence, "made up");
+        let forged = made_up(kind, trace, seal, sequence);
         bytes.splice(starts[3] + 50..starts[3] + 50, forged);
         let (events, reading) = read(bytes).unwrap();
         let expected = Vec::from_iter((0..150).chain(200..300));
@@ -672,16 +681,25 @@ fn what_is_made_up_in_a_gap_ends_nothing() {
 #[test]
 fn most_of_the_bytes_tell_what_a_file_is() {
     let (whole, starts) = chunks();
-    let forged = [made_up(1, 77, 0, "made up"), made_up(1, 78, 0, "made up")].concat();
-    // The header's own checksum; the metadata, so that the header tells the mark.
-    for at in [20, 30] {
+    let guessed = u32::from_le_bytes(whole[16..20].try_into().unwrap());
+    let forged = [77, 78, guessed].map(|trace| made_up(1, trace, None, 0)).concat();
+    // The version, so that another one seems to be meant; the header's own checksum; the metadata, so that
+    // the header tells the mark, and not the seal.
+    for (at, bits) in [(8, 3), (20, 0x40), (30, 0x40)] {
         let mut bytes = whole.clone();
-        bytes[at] ^= 0x40;
+        bytes[at] ^= bits;
         bytes.splice(starts[0]..starts[0], forged.iter().copied());
         let (events, reading) = read(bytes).unwrap();
         assert_eq!(numbers(&events), Vec::from_iter(0..300), "{at}");
         assert!(reading.tables.notices.is_empty());
     }
+}
+
+/// The seal of a file with a whole header.
+fn seal(bytes: &[u8]) -> Option<Seal> {
+    let end = 24 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let sealed: Sealed<Metadata> = serde_json::from_slice(&bytes[24..end]).unwrap();
+    sealed.seal()
 }
 
 /// Who knows everything that the metadata say does not know what its chunks are known by.
@@ -690,6 +708,8 @@ fn no_two_traces_have_the_same_mark() {
     let mark = || u32::from_le_bytes(sample(0, 0, false)[16..20].try_into().unwrap());
     // One of 2^32 pairs is the same by chance: not three.
     assert!(mark() != mark() || mark() != mark() || mark() != mark());
+    let first = seal(&sample(0, 0, false));
+    assert!(first.is_some() && first != seal(&sample(0, 0, false)));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::limits::{
     REPEATED_TABLES, TABLES_TARGET, WRITTEN_LOSSES, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES,
     WithinLimits as _, cut,
 };
+use super::seal::{SEALED, Seal, Sealed};
 use super::sink::{Sink, claim};
 use super::tables::Increment;
 use super::wire;
@@ -67,6 +68,7 @@ pub struct Writer {
     /// Bytes of strings and tables in the file.
     table_bytes: u64,
     notices: Vec<String>,
+    /// The open chunk. Its seal is always there.
     raw: Vec<u8>,
     out: Vec<u8>,
     closed: bool,
@@ -90,13 +92,17 @@ impl Writer {
     ) -> Result<Self, TraceError> {
         let encode = |cause| TraceError::Encode { path: path.to_path_buf(), cause };
         let metadata = metadata.clone().within_limits();
-        let json = serde_json::to_vec(&metadata).map_err(|e| encode(e.into()))?;
+        let seal = Seal::new().map_err(encode)?;
+        let json =
+            serde_json::to_vec(&Sealed::new(&metadata, seal)).map_err(|e| encode(e.into()))?;
         if json.len() > MAX_METADATA as usize {
             return Err(encode(io::Error::other("the metadata are too large")));
         }
         let header = FileHeader::new(&json);
         let mut out = header.as_bytes().to_vec();
         out.extend_from_slice(&json);
+        let mut raw = Vec::new();
+        section(&mut raw, section_kind::SEAL, &seal.to_bytes());
         sink.append(&out).map_err(|cause| TraceError::Write {
             path: path.to_path_buf(),
             kept_bytes: 0,
@@ -127,7 +133,7 @@ impl Writer {
             described: HashMap::new(),
             table_bytes: 0,
             notices: Vec::new(),
-            raw: Vec::new(),
+            raw,
             out: Vec::new(),
             closed: false,
         })
@@ -280,7 +286,7 @@ impl Writer {
         section(&mut self.raw, kind, body);
     }
 
-    /// Writes `self.raw` as one chunk, in one write, and empties it.
+    /// Writes `self.raw` as one chunk, in one write, and empties it but for the seal.
     fn write_chunk(&mut self, kind: u16, events: u32) -> io::Result<()> {
         let raw_bytes = self.raw.len();
         if raw_bytes > MAX_RAW as usize || self.table_bytes > MAX_TABLES {
@@ -291,7 +297,7 @@ impl Writer {
         }
         let room = size_of::<ChunkHeader>();
         self.packer.pack(&self.raw, &mut self.out, room)?;
-        self.raw.clear();
+        self.raw.truncate(SEALED);
         let (header_bytes, packed) = self.out.split_at_mut(room);
         let (trace, sequence, raw_bytes) = (self.trace, self.sequence, raw_bytes as u32);
         let facts = ChunkFacts { kind, trace, sequence, raw_bytes, events };
