@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tracer_common::activity::{ActivityRecord, Domain};
 
+use super::contents::Contents;
 use super::cursor::{Cursor, ReadAt};
 use super::format::{CHUNK_MAGIC, ChunkFacts, ChunkHeader};
 use super::limits::{
@@ -17,6 +18,7 @@ use super::limits::{
 use super::lookup::Tables;
 use super::seal::{Seal, Sealed};
 use super::sink::Sink;
+use super::tables::Increment;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
 use tracer_records::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Metadata, ProbedLibrary,
@@ -304,6 +306,39 @@ fn one_process_leaves_room_for_the_others() {
     assert!(damage.is_none() && status.complete, "{damage:?}");
     assert_eq!(tables.processes.len(), 1000 - 7);
     assert_eq!(tables.processes[&999].command, "c999");
+}
+
+/// Entries that say nothing take memory all the same.
+#[test]
+fn entries_are_counted_with_the_memory_that_they_take() {
+    let mut strings = vec![1, 0, 0, 0];
+    strings.extend_from_slice(&(8 * 1000_u32).to_le_bytes());
+    (1..=1000_u32).for_each(|id| strings.extend([id, 0].map(u32::to_le_bytes).concat()));
+    let counted = Contents::of(&strings).unwrap().table_bytes;
+    assert_eq!(counted, 1000 * (8 + size_of::<(u32, String)>() as u64));
+
+    let json = format!("{{\"threads\":[{}]}}", vec!["[1,2,3]"; 1000].join(","));
+    let tables = [&[2, 0, 0, 0][..], &(json.len() as u32).to_le_bytes(), json.as_bytes()].concat();
+    let counted = Contents::of(&tables).unwrap().table_bytes;
+    assert_eq!(counted, json.len() as u64 + 1000 * 12);
+}
+
+/// What nobody writes, a trace that was made up can still say.
+#[test]
+fn texts_are_cut_when_they_are_read_too() {
+    let long = "x".repeat(2 * MAX_COMMAND);
+    let process = Process { command: long.clone(), ..Process::default() };
+    let increment = Increment {
+        processes: vec![(1, process)],
+        losses: vec![(0, long.clone(), 1)],
+        notices: vec![long],
+        ..Increment::default()
+    };
+    let mut tables = Tables::default();
+    increment.merge_into(&mut tables);
+    assert_eq!(tables.processes[&1].command.len(), MAX_COMMAND);
+    assert!(tables.losses.keys().all(|(_, cause)| cause.len() == MAX_TEXT));
+    assert_eq!(tables.notices[0].len(), MAX_TEXT);
 }
 
 /// As many processes as a large build starts, each with all its counters, most of them zero.
