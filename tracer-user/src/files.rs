@@ -3,7 +3,7 @@
 //! They are nobody else's business: mode 0600, and of the user behind `sudo`. Nor are they anybody's
 //! way to other files: whoever owns the directory can put there what he likes, at any moment. So a file
 //! is always a new one (`O_EXCL`), no symbolic link is followed at its name, what is replaced is
-//! removed and not written to, and all of it goes by one descriptor of the directory.
+//! removed or renamed over and not written to, and all of it goes by one descriptor of the directory.
 
 use std::{
     ffi::OsString,
@@ -82,12 +82,40 @@ impl Place {
     ///
     /// When it cannot be removed.
     pub fn remove(&self, file: &File) -> io::Result<bool> {
-        let (opened, there) = (rustix::fs::fstat(file)?, self.stat()?);
-        let same = (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino);
+        let same = self.is(file)?;
         if same {
             rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())?;
         }
         Ok(same)
+    }
+
+    /// The place of `name` in the same directory; messages call it by the name of this one.
+    ///
+    /// # Errors
+    ///
+    /// When there is no descriptor left.
+    pub fn beside(&self, name: OsString) -> io::Result<Self> {
+        Ok(Self { directory: self.directory.try_clone()?, name, path: self.path.clone() })
+    }
+
+    /// Puts the file that is at `new` here, over `old`, which was opened here; false if another is in its
+    /// place. At every moment there is one of both.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be put here.
+    pub fn replace(&self, old: &File, new: &Self) -> io::Result<bool> {
+        let same = self.is(old)?;
+        if same {
+            rustix::fs::renameat(&new.directory, &new.name, &self.directory, &self.name)?;
+        }
+        Ok(same)
+    }
+
+    /// Whether `file` is what is here.
+    fn is(&self, file: &File) -> io::Result<bool> {
+        let (opened, there) = (rustix::fs::fstat(file)?, self.stat()?);
+        Ok((opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino))
     }
 
     fn stat(&self) -> io::Result<Stat> {
@@ -253,6 +281,12 @@ mod tests {
         fs::write(&path, "another").unwrap();
         assert!(!place.remove(&old).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "another");
+        let new = place.beside("new".into()).unwrap();
+        drop(new.create().unwrap());
+        assert!(!place.replace(&old, &new).unwrap() && directory.path().join("new").exists());
+        let another = place.open().unwrap().unwrap();
+        assert!(place.replace(&another, &new).unwrap() && !directory.path().join("new").exists());
+        assert!(!place.remove(&another).unwrap() && fs::read_to_string(&path).unwrap().is_empty());
         let another = place.open().unwrap().unwrap();
         assert!(place.remove(&another).unwrap() && !path.exists());
     }

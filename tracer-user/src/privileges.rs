@@ -172,6 +172,11 @@ pub fn keep_for_writing() {
     keep(reading() | WRITING, CapabilitySet::empty());
 }
 
+/// What it takes to rename and to remove the caller's own files, in whatever directory.
+pub fn keep_for_renaming() {
+    keep(CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER, CapabilitySet::empty());
+}
+
 /// What it takes to put the shim into a process.
 pub fn keep_for_injecting() {
     keep(INJECTING, CapabilitySet::empty());

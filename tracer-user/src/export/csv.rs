@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
 use tracer_common::activity::Domain;
@@ -78,6 +79,9 @@ const FILES: [(&str, &[&str]); 4] = [
 /// rocprofv3 gives LDS in the blocks that it is allocated in.
 const LDS_BLOCK: u64 = 512;
 
+/// Streams that are told apart: any number can stand in a trace.
+const MAX_STREAMS: usize = 1 << 20;
+
 struct Files {
     kernel: Output,
     hip: Output,
@@ -95,12 +99,20 @@ struct Streams {
 }
 
 impl Streams {
-    fn number(&mut self, process_id: u32, handle: u64) -> u64 {
+    /// `left_out` counts those that have no number of their own.
+    fn number(&mut self, process_id: u32, handle: u64, left_out: &mut LeftOut) -> u64 {
         if handle == 0 {
             return 0;
         }
         let next = self.numbers.len() as u64 + 1;
-        *self.numbers.entry((process_id, handle)).or_insert(next)
+        match self.numbers.entry((process_id, handle)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) if next <= MAX_STREAMS as u64 => *new.insert(next),
+            Entry::Vacant(_) => {
+                left_out.further_streams += 1;
+                next
+            }
+        }
     }
 }
 
@@ -192,7 +204,7 @@ impl Files {
              {wx},{wy},{wz},{gx},{gy},{gz}\n",
             record.process_or_device,
             record.queue_id,
-            self.streams.number(dispatch.process_id, dispatch.stream),
+            self.streams.number(dispatch.process_id, dispatch.stream, &mut self.left_out),
             record.thread_id,
             dispatch.dispatch_id,
             dispatch.kernel_id,
@@ -213,7 +225,7 @@ impl Files {
         self.copy.write(format_args!(
             "\"MEMORY_COPY\",\"{}\",{},\"Agent {}\",\"Agent {}\",{},{},{}\n",
             direction(tables.direction(copy)),
-            self.streams.number(copy.process_id, copy.stream),
+            self.streams.number(copy.process_id, copy.stream, &mut self.left_out),
             copy.src_node,
             copy.dst_node,
             record.correlation_id,
@@ -282,7 +294,8 @@ mod tests {
     fn streams_are_numbered_as_they_appear() {
         let mut streams = Streams::default();
         let numbers = [(1, 0), (1, 80), (2, 80), (1, 80), (2, 0)];
-        let numbers = numbers.map(|(process_id, handle)| streams.number(process_id, handle));
+        let numbers = numbers
+            .map(|(process, handle)| streams.number(process, handle, &mut LeftOut::default()));
         assert_eq!(numbers, [0, 1, 2, 1, 0]);
     }
 

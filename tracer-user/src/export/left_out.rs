@@ -15,6 +15,12 @@ pub struct LeftOut {
     pub other_calls: u64,
     /// Calls that are there, but last 0 ns, because begin or end was not seen.
     pub untimed_calls: u64,
+    /// Events of processes beyond those that files are written of.
+    pub further_files: u64,
+    /// Launches without their kernel, since there are more than are kept.
+    pub unnamed_launches: u64,
+    /// GPU operations of streams beyond those that are numbered.
+    pub further_streams: u64,
 }
 
 impl LeftOut {
@@ -27,6 +33,9 @@ impl LeftOut {
             barriers,
             other_calls,
             untimed_calls,
+            further_files,
+            unnamed_launches,
+            further_streams,
         } = self;
         let all = [
             (incomplete, "GPU operations left out, no completion was seen"),
@@ -38,6 +47,12 @@ impl LeftOut {
             (barriers, "barriers left out, the format has no table for them"),
             (other_calls, "calls left out, the format has no place for their domain"),
             (untimed_calls, "calls that last 0 ns in the export, begin or end was not seen"),
+            (further_files, "events left out, their processes are too many for a file each"),
+            (unnamed_launches, "launches without their kernel, there are too many of them"),
+            (
+                further_streams,
+                "GPU operations whose stream has the last number, with all further ones",
+            ),
         ];
         let some = all.into_iter().filter(|(count, _)| *count > 0);
         some.map(|(count, what)| format!("{what}: {count}"))

@@ -2,7 +2,7 @@
 //!
 //! The trace is read twice: once for what is needed in lines before its turn comes (names of the
 //! kernels that calls launched, all tables, which files there will be), once to write. The first
-//! pass keeps 16 bytes for each dispatch.
+//! pass keeps 24 bytes for each of the first 2²⁵ dispatches.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -39,6 +39,11 @@ const LAUNCHES: &[&str] = &[
     "hipModuleLaunchCooperativeKernelMultiDevice",
     "hipModuleLaunchKernel",
 ];
+
+/// Files that are written: whoever made a trace up can name as many processes as he likes.
+const MAX_FILES: usize = 1 << 14;
+/// Dispatches whose kernel is known where their call is written.
+const MAX_LAUNCHED: usize = 1 << 25;
 
 /// The files, of each process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,8 +103,9 @@ fn place(event: &Event) -> Place {
 struct Index {
     tables: Tables,
     files: BTreeSet<(u32, Kind)>,
-    /// (correlation id, names) of dispatches that have a call, sorted.
-    kernels: Vec<(u64, (u32, u32))>,
+    /// (process and correlation id, names) of dispatches that have a call, sorted: processes can have the
+    /// same ids.
+    kernels: Vec<((u32, u64), (u32, u32))>,
 }
 
 impl Index {
@@ -107,27 +113,40 @@ impl Index {
         let mut files = BTreeSet::new();
         let mut kernels = Vec::new();
         let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
-            if let Place::File(process_id, kind) = place(event) {
+            if let Place::File(process_id, kind) = place(event)
+                && files.len() < MAX_FILES
+            {
                 files.insert((process_id, kind));
             }
-            if let Event::Dispatch(Dispatch { record, demangled, .. }) = event
+            if let Event::Dispatch(Dispatch { record, demangled, process_id, .. }) = event
                 && record.correlation_id != 0
+                && kernels.len() < MAX_LAUNCHED
             {
-                kernels.push((record.correlation_id, (*demangled, record.bytes_or_name as u32)));
+                let call = (*process_id, record.correlation_id);
+                kernels.push((call, (*demangled, record.bytes_or_name as u32)));
             }
             Ok::<(), Infallible>(())
         });
         // Stable: of a call's dispatches the first stays first.
-        kernels.sort_by_key(|(correlation_id, _)| *correlation_id);
+        kernels.sort_by_key(|(call, _)| *call);
         Self { tables, files, kernels }
     }
 
-    fn kernel_of(&self, correlation_id: u64) -> Option<Cow<'_, str>> {
-        let at = self.kernels.partition_point(|(id, _)| *id < correlation_id);
-        let (id, (demangled, raw)) = *self.kernels.get(at)?;
+    /// Whether a call may have launched a kernel that is not kept.
+    fn may_lack_kernel_of(&self, call: &ApiCall) -> bool {
+        let record = &call.record;
+        self.kernels.len() == MAX_LAUNCHED
+            && LAUNCHES.contains(&&*self.tables.operation(record.domain.0, record.op))
+            && self.kernel_of((record.process_or_device, record.correlation_id)).is_none()
+    }
+
+    /// The first kernel that a call launched, of a process and with a correlation id.
+    fn kernel_of(&self, call: (u32, u64)) -> Option<Cow<'_, str>> {
+        let at = self.kernels.partition_point(|(of, _)| *of < call);
+        let (of, (demangled, raw)) = *self.kernels.get(at)?;
         let mut dispatch = Dispatch { demangled, ..Dispatch::default() };
         dispatch.record.bytes_or_name = raw.into();
-        (id == correlation_id).then(|| self.tables.kernel_name(&dispatch))
+        (of == call).then(|| self.tables.kernel_name(&dispatch))
     }
 }
 
@@ -158,10 +177,12 @@ pub fn export(
         };
         let at = if dir.is_none() { Ok(0) } else { files.binary_search(&file) };
         let Some(output) = at.ok().and_then(|at| outputs.get_mut(at)) else {
+            left_out.further_files += 1;
             return Ok(());
         };
         if let Event::Api(call) = event {
             left_out.untimed_calls += u64::from(is_untimed(call));
+            left_out.unnamed_launches += u64::from(index.may_lack_kernel_of(call));
             line_of_call(output, &index, calls, call)
         } else {
             line_of_operation(output, &index.tables, file.0, event)
@@ -202,7 +223,8 @@ fn line_of_call(
     }
     output.write(format_args!(")"))?;
     if LAUNCHES.contains(&&*name)
-        && let Some(kernel) = index.kernel_of(id).filter(|kernel| kernel != UNKNOWN_KERNEL)
+        && let Some(kernel) =
+            index.kernel_of((process_id, id)).filter(|kernel| kernel != UNKNOWN_KERNEL)
     {
         output.write(format_args!(" kernel={kernel}"))?;
     }
@@ -266,7 +288,47 @@ pub fn truncate_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use tracer_common::activity::ActivityRecord;
+    use tracer_records::model::Metadata;
+    use tracer_records::sink::RecordSink as _;
+
     use super::*;
+    use crate::trace::Writer;
+
+    fn index(fill: impl FnOnce(&mut Writer)) -> Index {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        let mut writer = Writer::create(&path, &Metadata::default(), false).unwrap();
+        fill(&mut writer);
+        writer.finish(Default::default()).unwrap();
+        Index::of(&Trace::open(&path).unwrap())
+    }
+
+    #[test]
+    fn processes_can_have_the_same_correlation_ids() {
+        let index = index(|writer| {
+            for (process_id, name) in [(2, "two"), (1, "one")] {
+                let mut dispatch = Dispatch { process_id, ..Dispatch::default() };
+                dispatch.demangled = writer.string(name);
+                dispatch.record.correlation_id = 7;
+                writer.push(Event::Dispatch(dispatch)).unwrap();
+            }
+        });
+        let names = [1, 2, 3].map(|process_id| index.kernel_of((process_id, 7)));
+        assert_eq!(names, [Some("one".into()), Some("two".into()), None]);
+    }
+
+    #[test]
+    fn no_trace_has_files_without_end() {
+        let index = index(|writer| {
+            for process_or_device in 0..MAX_FILES as u32 + 10 {
+                let domain = Domain::HIP_API;
+                let record = ActivityRecord { domain, process_or_device, ..Default::default() };
+                writer.push(Event::Api(ApiCall { record, ..Default::default() })).unwrap();
+            }
+        });
+        assert_eq!(index.files.len(), MAX_FILES);
+    }
 
     #[test]
     fn names_are_truncated_as_by_the_file_plugin() {

@@ -123,6 +123,7 @@ fn record(
     mut command: Option<Running>,
     stop: &Stop,
 ) -> anyhow::Result<ExitCode> {
+    session.begin()?;
     let progress = Progress::new();
     let began = Instant::now();
     let deadline = options.duration.map(|seconds| began + Duration::from_secs_f64(seconds));

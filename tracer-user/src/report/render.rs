@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS;
 
-use super::summary::{Api, Failed, LossRow, ProcessRow, Row, Summary, Times};
+use super::summary::{Api, CopyRow, Failed, LossRow, ProcessRow, Row, Summary, Times};
 use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
 use tracer_records::model::{Metadata, ProbedLibrary};
@@ -23,6 +23,9 @@ pub fn tables(summary: &Summary, width: Option<usize>) -> String {
     notices(&mut out, summary);
     out
 }
+
+/// Processes that are shown, and losses: nobody reads more, and whoever made a trace up can name millions.
+const MAX_LINES: usize = 1_000;
 
 /// Appends a line, whatever it is made of. Writing into a `String` cannot fail.
 macro_rules! line {
@@ -55,7 +58,15 @@ fn header(out: &mut String, summary: &Summary, width: Option<usize>) {
             line!(out, "INCOMPLETE the recording goes on or was cut off: its end is missing")
         }
     }
-    summary.processes.iter().for_each(|row| process(out, row, width));
+    summary.processes.iter().take(MAX_LINES).for_each(|row| process(out, row, width));
+    further(out, summary.processes.len());
+}
+
+/// Says how many rows are beyond [`MAX_LINES`], of `all`.
+fn further(out: &mut String, all: usize) {
+    if all > MAX_LINES {
+        line!(out, "  … and {} more (--format json shows all)", all - MAX_LINES);
+    }
 }
 
 fn process(
@@ -227,7 +238,8 @@ fn copies(out: &mut String, summary: &Summary) {
     if summary.copies.is_empty() {
         return line!(out, "  none seen");
     }
-    let all = summary.copies.iter().map(|row| row.times.total_ns).sum();
+    let total = |sum: u64, row: &CopyRow| sum.saturating_add(row.times.total_ns);
+    let all = summary.copies.iter().fold(0, total);
     let head = ["%", "total", "count", "incomplete", "bytes", "mean", "GB/s", "direction"];
     let rows = Vec::from_iter(summary.copies.iter().map(|row| {
         vec![
@@ -267,7 +279,7 @@ fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
         None => title(out, "Lost: unknown"),
     }
     if !told.is_empty() {
-        let rows = Vec::from_iter(told.iter().map(|loss| {
+        let rows = Vec::from_iter(told.iter().take(MAX_LINES).map(|loss| {
             let process = match loss.process_id {
                 0 => "-".to_owned(),
                 id => id.to_string(),
@@ -275,6 +287,7 @@ fn losses(out: &mut String, summary: &Summary, width: Option<usize>) {
             vec![count(loss.count), process, clean(&loss.cause).into_owned()]
         }));
         table(out, &["count", "process", "cause"], &rows, width);
+        further(out, told.len());
     }
     match summary.lost {
         Some(0) => line!(out, "  nothing was lost ({all} causes counted)"),
@@ -312,5 +325,18 @@ mod tests {
         assert!(shown(500).contains("tables (±500 ns)"), "{}", shown(500));
         let unknown = shown(UNKNOWN_CLOCK_ERROR_NS);
         assert!(unknown.contains("tables (by how much they are off is not known)"), "{unknown}");
+    }
+
+    #[test]
+    fn no_trace_fills_the_terminal() {
+        let process_id = 1;
+        let process = ProcessRow { process_id, process: Process::default() };
+        let loss = LossRow { process_id, cause: "cause".into(), count: 1 };
+        let mut summary = Summary::default();
+        summary.processes = vec![process; MAX_LINES + 7];
+        summary.losses = vec![loss; MAX_LINES + 8];
+        let shown = tables(&summary, None);
+        assert!(shown.lines().count() < 3 * MAX_LINES + 50);
+        assert!(shown.contains("… and 7 more") && shown.contains("… and 8 more"));
     }
 }

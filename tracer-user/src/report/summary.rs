@@ -1,7 +1,9 @@
 //! What a trace adds up to.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::hash::Hash;
 
 use serde::Serialize;
 use tracer_common::activity::Domain;
@@ -63,6 +65,12 @@ pub struct Summary {
 /// Different errors that are told apart: any number can stand in a trace.
 const MAX_ERRORS: usize = 1_000;
 
+/// Rows that are kept of functions, of kernels by their names, and of copies by their command, agents and
+/// process: whoever made a trace up can name as many as he likes. Of what exists there are fewer.
+const MAX_FUNCTIONS: usize = 1 << 14;
+const MAX_KERNELS: usize = 1 << 17;
+const MAX_COPIES: usize = 1 << 18;
+
 /// What is said instead of what only the end of a recording tells.
 const UNKNOWN: &str = "unknown, part of the trace is missing";
 
@@ -79,6 +87,8 @@ struct Sums {
     /// By the command, the agents and the process: what a direction is made of.
     copies: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>,
     barriers: Times,
+    /// Events that have no row, since there were too many.
+    without_row: u64,
     incomplete_barriers: u64,
     joined_by_time: u64,
     early: u64,
@@ -131,7 +141,11 @@ impl Sums {
 
     fn call(&mut self, call: &ApiCall) {
         let record = &call.record;
-        let row = self.calls.entry((record.domain.0, record.op)).or_default();
+        let key = (record.domain.0, record.op);
+        let Some(row) = row(&mut self.calls, key, MAX_FUNCTIONS, Row::default) else {
+            self.without_row += 1;
+            return;
+        };
         if call.flags & flag::OPEN_AT_START != 0 {
             row.open_at_start += 1;
         } else if call.flags & flag::OPEN_AT_END != 0 {
@@ -167,7 +181,11 @@ impl Sums {
         let record = &dispatch.record;
         let complete = self.operation(dispatch.flags.into(), record.correlation_id);
         let key = (dispatch.demangled, record.bytes_or_name as StringId);
-        let (row, _) = self.kernels.entry(key).or_insert_with(|| (Row::default(), *dispatch));
+        let new = || (Row::default(), *dispatch);
+        let Some((row, _)) = row(&mut self.kernels, key, MAX_KERNELS, new) else {
+            self.without_row += 1;
+            return;
+        };
         if complete {
             row.times.add(record.end_ns.saturating_sub(record.begin_ns));
         } else {
@@ -179,7 +197,11 @@ impl Sums {
         let record = &copy.record;
         let complete = self.operation(copy.flags, record.correlation_id);
         let key = (record.kind, copy.process_id, copy.src_node, copy.dst_node);
-        let (row, _) = self.copies.entry(key).or_insert_with(|| (CopyRow::new(""), *copy));
+        let new = || (CopyRow::new(""), *copy);
+        let Some((row, _)) = row(&mut self.copies, key, MAX_COPIES, new) else {
+            self.without_row += 1;
+            return;
+        };
         if complete {
             row.times.add(record.end_ns.saturating_sub(record.begin_ns));
             row.bytes = row.bytes.saturating_add(record.bytes_or_name);
@@ -276,10 +298,26 @@ impl Sums {
             (self.unlinked, "GPU operations whose call is not known"),
             (self.early, "GPU operations that began before they were enqueued, by their times"),
             (self.incomplete_barriers, "barriers without a completion"),
+            (self.without_row, "calls, kernels and copies in no table, which has too many rows"),
         ];
         let own = own.iter().filter(|(count, _)| *count > 0);
         let own = own.map(|(count, text)| format!("{text}: {count}"));
         tables.notices.iter().cloned().chain(own).collect()
+    }
+}
+
+/// The row of `key`, a new one if there are fewer than `most`.
+fn row<K: Eq + Hash, R>(
+    rows: &mut HashMap<K, R>,
+    key: K,
+    most: usize,
+    new: impl FnOnce() -> R,
+) -> Option<&mut R> {
+    let is_full = rows.len() >= most;
+    match rows.entry(key) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(_) if is_full => None,
+        Entry::Vacant(place) => Some(place.insert(new())),
     }
 }
 
@@ -353,4 +391,31 @@ fn copies(sums: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>, tables: &Tables)
         row
     };
     by_direction.into_values().map(finish).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_trace_has_rows_without_end() {
+        let mut sums = Sums::default();
+        let most = MAX_COPIES as u32;
+        for n in 0..most + 10 {
+            let mut call = ApiCall::default();
+            (call.record.domain, call.record.op) = (Domain(n), n);
+            sums.add(&Event::Api(call));
+            sums.add(&Event::Dispatch(Dispatch { demangled: n, ..Default::default() }));
+            sums.add(&Event::Copy(Copy { process_id: n, ..Default::default() }));
+        }
+        let rows = [sums.calls.len(), sums.kernels.len(), sums.copies.len()];
+        assert_eq!(rows, [MAX_FUNCTIONS, MAX_KERNELS, MAX_COPIES]);
+        let known = Dispatch { demangled: 3, ..Default::default() };
+        sums.add(&Event::Dispatch(known));
+        assert_eq!(sums.kernels[&(3, 0)].0.times.count, 2);
+        let all = 3 * u64::from(most + 10);
+        assert_eq!(sums.without_row, all - rows.iter().sum::<usize>() as u64);
+        let notices = sums.notices(&Tables::default());
+        assert!(notices.iter().any(|text| text.contains("too many rows")), "{notices:?}");
+    }
 }

@@ -1,6 +1,8 @@
 //! Compression of chunks.
 
-use std::io;
+use std::io::{self, Read as _};
+
+use super::limits::MAX_RAW;
 
 /// zstd at level 1: the recorder shares the machine with what it records.
 const LEVEL: i32 = 1;
@@ -46,5 +48,15 @@ impl Unpacker {
         let size = self.zstd.decompress_to_buffer(packed, out.as_mut_slice())?;
         out.truncate(size);
         Ok(())
+    }
+
+    /// Expands what `packed` begins with, and no more than a block of it.
+    pub fn first<const BYTES: usize>(packed: &[u8]) -> io::Result<[u8; BYTES]> {
+        let mut out = [0; BYTES];
+        let mut zstd = zstd::stream::read::Decoder::with_buffer(packed)?;
+        // A frame can ask for memory in advance: for a chunk no more than it expands to.
+        zstd.window_log_max(MAX_RAW.ilog2())?;
+        zstd.read_exact(&mut out)?;
+        Ok(out)
     }
 }

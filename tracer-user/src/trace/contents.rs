@@ -3,7 +3,7 @@
 use zerocopy::FromBytes as _;
 
 use super::format::{EventHeader, SectionHeader, StringHeader, section_kind};
-use super::limits::MAX_STRING;
+use super::limits::{MAX_STRING, STRING_BYTES};
 use super::lookup::Tables;
 use super::tables::Increment;
 use super::wire;
@@ -18,12 +18,13 @@ pub struct Contents<'a> {
     events: Vec<&'a [u8]>,
     /// Events, also those of kinds that are not known.
     pub event_count: u64,
-    /// Bytes of strings and tables.
+    /// What strings and tables take, with [`STRING_BYTES`] and [`Increment::kept_bytes`] beside their bytes:
+    /// who made a trace up can have millions of them that say nothing.
     pub table_bytes: u64,
 }
 
 impl<'a> Contents<'a> {
-    /// Reads an expanded chunk.
+    /// Reads an expanded chunk; whoever calls has looked at its seal.
     ///
     /// # Errors
     ///
@@ -38,6 +39,7 @@ impl<'a> Contents<'a> {
             rest = after;
             match header.kind.get() {
                 section_kind::EVENTS => contents.events(body)?,
+                section_kind::SEAL => {}
                 kind => {
                     contents.table_bytes += body.len() as u64;
                     contents.table(kind, body)?;
@@ -51,8 +53,10 @@ impl<'a> Contents<'a> {
         match kind {
             section_kind::STRINGS => self.strings(body)?,
             section_kind::TABLES => {
-                let increment = serde_json::from_slice(body);
-                self.increments.push(increment.map_err(|e| format!("tables as JSON ({e})"))?);
+                let increment = serde_json::from_slice::<Increment>(body);
+                let increment = increment.map_err(|e| format!("tables as JSON ({e})"))?;
+                self.table_bytes += increment.kept_bytes() as u64;
+                self.increments.push(increment);
             }
             _ => {}
         }
@@ -70,6 +74,7 @@ impl<'a> Contents<'a> {
             rest = after;
             let text = str::from_utf8(text).map_err(|_| "a string in UTF-8")?;
             if header.id.get() != 0 {
+                self.table_bytes += STRING_BYTES as u64;
                 self.strings.push((header.id.get(), text));
             }
         }

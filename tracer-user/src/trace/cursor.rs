@@ -18,6 +18,7 @@ use super::format::{
 };
 use super::limits::{MAX_METADATA, MAX_PACKED, MAX_RAW, MAX_TABLES};
 use super::reading::Reading;
+use super::seal::{SEALED, Seal, Sealed};
 use tracer_records::model::{Event, Metadata};
 
 /// Bytes of a chunk's header.
@@ -56,6 +57,7 @@ impl ReadAt for Vec<u8> {
 pub struct Mark {
     version: Option<u32>,
     trace: Option<u32>,
+    seal: Option<Seal>,
 }
 
 /// What a file's header says.
@@ -94,8 +96,12 @@ impl Fault {
 }
 
 impl Mark {
-    fn of(header: &ChunkHeader) -> Self {
-        Self { version: Some(header.version.get().into()), trace: Some(header.trace.get()) }
+    /// Of a whole chunk, of which `packed` is compressed.
+    fn of(header: &ChunkHeader, packed: &[u8]) -> Self {
+        let (version, trace) = (header.version.get().into(), header.trace.get());
+        let first = Unpacker::first::<SEALED>(packed);
+        let seal = first.ok().and_then(|raw| Seal::of_chunk(&raw));
+        Self { version: Some(version), trace: Some(trace), seal }
     }
 }
 
@@ -162,14 +168,16 @@ impl<'a> Cursor<'a> {
         let whole = header.header_crc.get() == crc32fast::hash(checked_part(&bytes));
         let known = (OLDEST_VERSION..=VERSION).contains(&header.version.get());
         let metadata = if whole && known { self.metadata(&header) } else { None };
-        if let Some(metadata) = metadata {
+        let said = (whole && known).then(|| (header.version.get(), header.trace()));
+        let (version, trace) = said.unzip();
+        if let Some(sealed) = metadata {
             let first_chunk = bytes.len() as u64 + u64::from(header.metadata_bytes.get());
-            let mark = Mark { version: Some(header.version.get()), trace: Some(header.trace()) };
-            return Ok(Head { metadata: Some(metadata), first_chunk, mark });
+            let mark = Mark { version, trace, seal: sealed.seal() };
+            return Ok(Head { metadata: Some(sealed.metadata), first_chunk, mark });
         }
+        // Nothing that a damaged header says is taken, its version neither.
         self.offset = bytes.len() as u64;
-        let version = known.then_some(header.version.get());
-        self.mark = Mark { version, trace: (whole && known).then(|| header.trace()) };
+        self.mark = Mark { version, trace, seal: None };
         // A header of a version to come may have another form, so that this one's checksum says nothing.
         let mark = if whole && !known { None } else { self.prevailing_mark() };
         let Some(mark) = mark else {
@@ -185,7 +193,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The metadata after a header; none when they are damaged.
-    fn metadata(&self, header: &FileHeader) -> Option<Metadata> {
+    fn metadata(&self, header: &FileHeader) -> Option<Sealed<Metadata>> {
         let size = header.metadata_bytes.get();
         let offset = size_of::<FileHeader>() as u64;
         if size > MAX_METADATA || u64::from(size) > self.len - offset {
@@ -206,7 +214,7 @@ impl<'a> Cursor<'a> {
             let next = match self.packed(offset) {
                 Ok(header) => {
                     let bytes = HEADER + u64::from(header.packed_bytes.get());
-                    *sums.entry(Mark::of(&header)).or_default() += bytes;
+                    *sums.entry(Mark::of(&header, &self.packed)).or_default() += bytes;
                     offset + bytes
                 }
                 Err(fault) => fault.next(offset, &mut to_try),
@@ -410,6 +418,9 @@ impl<'a> Cursor<'a> {
         if expanded.is_err() || self.raw.len() != raw_bytes as usize {
             let found = expanded.err().map_or("fewer".to_owned(), |e| e.to_string());
             return Err(fault(format!("no {raw_bytes} bytes compressed with zstd ({found})")));
+        }
+        if self.mark.seal.is_some_and(|seal| Seal::of_chunk(&self.raw) != Some(seal)) {
+            return Err(fault("a chunk of another trace".to_owned()));
         }
         let contents =
             Contents::of(&self.raw).map_err(|e| fault(format!("the chunk does not hold {e}")))?;

@@ -74,6 +74,8 @@ pub mod section_kind {
     pub const TABLES: u32 = 2;
     /// `{kind: u16, bytes: u16, zero: u32, record}` repeated.
     pub const EVENTS: u32 = 3;
+    /// The first section: 16 bytes that all chunks of a file have in common, see `seal::Seal`.
+    pub const SEAL: u32 = 4;
 }
 
 /// The header of a section; `bytes` bytes follow.
@@ -147,8 +149,8 @@ impl FileHeader {
         header
     }
 
-    /// What the chunks of the file have as [`ChunkHeader::trace`]: the checksum of the metadata, in which
-    /// there are the moments when recording began, on three clocks.
+    /// What the chunks of the file have as [`ChunkHeader::trace`]: the checksum of the metadata, which have
+    /// the seal's random bits among them.
     pub fn trace(&self) -> u32 {
         if self.version.get() == OLDEST_VERSION { 0 } else { self.metadata_crc.get() }
     }

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use tracer_records::model::{Agent, Metadata, ProbedLibrary, Process};
+use tracer_records::model::{Agent, Metadata, ProbedLibrary, Process, StringId};
 
 /// Bytes of metadata JSON that a header may announce.
 pub const MAX_METADATA: u32 = 1 << 20;
@@ -15,7 +15,8 @@ pub const MAX_METADATA: u32 = 1 << 20;
 pub const MAX_RAW: u32 = 16 << 20;
 /// Bytes that a chunk may hold compressed: zstd never grows data by more.
 pub const MAX_PACKED: u32 = MAX_RAW + (MAX_RAW >> 7) + 1024;
-/// Bytes of strings and tables that a whole trace may hold: what a reader keeps in memory.
+/// Bytes of strings and tables that a whole trace may hold, each entry counted with what it takes in memory
+/// beside its text: what a reader keeps.
 pub const MAX_TABLES: u64 = 1 << 30;
 /// Bytes of names and descriptions after which the writer takes no more of them. The rest of
 /// [`MAX_TABLES`] is for the losses and notices of the end.
@@ -36,6 +37,8 @@ pub const TABLES_TARGET: usize = 4 << 20;
 
 /// Bytes of one string. Template names of kernels reach tens of kilobytes.
 pub const MAX_STRING: usize = 1 << 20;
+/// What a string takes in memory beside its text.
+pub const STRING_BYTES: usize = size_of::<(StringId, String)>();
 /// Bytes of a command line.
 pub const MAX_COMMAND: usize = 16 << 10;
 /// Bytes of any other text: a notice, a path, the name of an agent.

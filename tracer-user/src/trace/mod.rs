@@ -15,8 +15,10 @@ mod error;
 mod format;
 pub mod limits;
 pub mod lookup;
+mod random;
 mod reader;
 mod reading;
+mod seal;
 mod sink;
 mod tables;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use signal_hook::consts::SIGXFSZ;
 
 use super::error::TraceError;
 use super::format::FILE_MAGIC;
+use super::random::random;
 use crate::files::Place;
 use crate::privileges;
 
@@ -42,40 +43,41 @@ impl Sink for File {
 /// The file of a new trace. It stays, and takes the place of an old one, with its first chunk: a recording
 /// that does not begin leaves nothing behind and takes nothing away.
 pub struct Claim {
-    /// The file; the old one as long as that stands in its place.
     file: File,
-    is_old: bool,
-    header: Option<Vec<u8>>,
+    has_header: bool,
     /// Until there is a chunk.
     keeper: Option<Keeper>,
 }
 
 impl Claim {
-    fn new(place: Place, file: File, is_old: bool) -> io::Result<Self> {
-        Ok(Self { file, is_old, header: None, keeper: Some(Keeper::start(place)?) })
+    fn new(file: File, at: Where) -> io::Result<Self> {
+        let at = Arc::new(at);
+        match Keeper::start(Arc::clone(&at)) {
+            Ok(keeper) => Ok(Self { file, has_header: false, keeper: Some(keeper) }),
+            Err(error) => {
+                // What cannot be removed is an empty file.
+                let _ = at.place.remove(&file);
+                Err(error)
+            }
+        }
     }
 }
 
 impl Sink for Claim {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(header) = &self.header else {
-            self.header = Some(bytes.to_owned());
-            return if self.is_old { Ok(()) } else { self.file.append(bytes) };
-        };
-        if self.is_old
+        self.file.append(bytes)?;
+        if self.has_header
             && let Some(keeper) = &self.keeper
         {
-            self.file = keeper.replace(&self.file)?;
-            self.is_old = false;
-            self.file.append(header)?;
+            keeper.put_in_place()?;
+            self.keeper = None;
         }
-        self.file.append(bytes)?;
-        self.keeper = None;
+        self.has_header = true;
         Ok(())
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
-        if self.is_old { Ok(()) } else { self.file.cut(len) }
+        self.file.cut(len)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -85,62 +87,67 @@ impl Sink for Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.take().filter(|_| !self.is_old) {
+        if let Some(keeper) = self.keeper.take() {
             // What cannot be removed is an empty trace.
             let _ = keeper.remove(&self.file);
         }
     }
 }
 
+/// Where the file of a new trace is.
+struct Where {
+    place: Place,
+    /// The old trace that it replaces, locked by us, and its place; until then it is beside it.
+    old: Option<(Place, File)>,
+}
+
 /// What is done in the trace's directory, with the rights to it: a thread has those of its own, and the one
 /// that records has given them up by then.
-type Deed = Box<dyn FnOnce(&Place) + Send>;
+type Deed = Box<dyn FnOnce(&Where) + Send>;
 
-/// The thread that keeps the rights to the trace's directory. It does nothing else.
+/// The thread that keeps the rights to the names in the trace's directory. It does nothing else, and ends
+/// with the first chunk.
 struct Keeper {
     deeds: Option<Sender<Deed>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    fn start(place: Place) -> io::Result<Self> {
+    fn start(at: Arc<Where>) -> io::Result<Self> {
         let (deeds, asked) = mpsc::channel::<Deed>();
         let thread = thread::Builder::new().name("roctap-output".to_owned()).spawn(move || {
-            privileges::keep_for_writing();
-            asked.iter().for_each(|deed| deed(&place));
+            privileges::keep_for_renaming();
+            asked.iter().for_each(|deed| deed(&at));
         })?;
         Ok(Self { deeds: Some(deeds), thread: Some(thread) })
     }
 
     fn ask<T: Send + 'static>(
         &self,
-        deed: impl FnOnce(&Place) -> io::Result<T> + Send + 'static,
+        deed: impl FnOnce(&Where) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let (tell, done) = mpsc::channel();
         let gone = || io::Error::other("the thread that keeps the trace's file has ended");
         let deeds = self.deeds.as_ref().ok_or_else(gone)?;
         // It is heard, unless this one panics.
-        let deed = Box::new(move |place: &Place| drop(tell.send(deed(place))));
+        let deed = Box::new(move |at: &Where| drop(tell.send(deed(at))));
         deeds.send(deed).map_err(|_| gone())?;
         done.recv().map_err(|_| gone())?
     }
 
-    /// Removes the old trace, which is locked by us, and creates the new one's file.
-    fn replace(&self, old: &File) -> io::Result<File> {
-        let old = old.try_clone()?;
-        self.ask(move |place| {
-            let taken = || io::Error::other("another recorder has replaced it");
-            if !place.remove(&old)? {
-                return Err(taken());
+    /// Puts the new trace over the old one, if there is one.
+    fn put_in_place(&self) -> io::Result<()> {
+        self.ask(|at| match &at.old {
+            Some((place, old)) if !place.replace(old, &at.place)? => {
+                Err(io::Error::other("another recorder has replaced it"))
             }
-            let new = place.create()?;
-            if is_locked(&new) { Err(taken()) } else { Ok(new) }
+            _ => Ok(()),
         })
     }
 
     fn remove(&self, file: &File) -> io::Result<bool> {
         let file = file.try_clone()?;
-        self.ask(move |place| place.remove(&file))
+        self.ask(move |at| at.place.remove(&file))
     }
 }
 
@@ -154,34 +161,44 @@ impl Drop for Keeper {
     }
 }
 
-/// Creates the file of a new trace, or finds the old one that it replaces when `force` says so.
+/// Creates the file of a new trace; beside the old one that it replaces, when `force` says so.
 ///
-/// What is not a trace is never replaced: `--force` is typed in haste, and the program often runs
-/// as root. The file stays locked while it is open, so that two recorders cannot share it: whoever
-/// replaces a trace holds the old one's lock until the new one's is had.
+/// That it can be written is known from here on, and not only when a command has begun to run. What is not
+/// a trace is never replaced: `--force` is typed in haste, and the program often runs as root. The file
+/// stays locked while it is open, so that two recorders cannot share it: whoever replaces a trace holds the
+/// old one's lock until the new one, which is locked too, is in its place.
 ///
 /// From here on, a write beyond the limit of file sizes (RLIMIT_FSIZE) fails like one to a full disk, and
 /// does not end the program: its signal is taken, and not ignored, which programs that it starts would
 /// inherit.
 pub fn claim(path: &Path, force: bool) -> Result<Claim, TraceError> {
-    let path_buf = || path.to_path_buf();
-    let open = |cause| TraceError::Open { path: path_buf(), cause };
+    let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(open)?;
     let place = Place::of(path).map_err(open)?;
-    let old = match place.create() {
-        Ok(file) => return Claim::new(place, lock(file, path)?, false).map_err(open),
+    let (file, at) = match place.create() {
+        Ok(file) => (file, Where { place, old: None }),
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(open(e)),
-        Err(_) if !force => return Err(TraceError::Exists { path: path_buf() }),
-        Err(_) => place.open().map_err(open)?,
+        Err(_) if !force => return Err(TraceError::Exists { path: path.to_path_buf() }),
+        Err(_) => {
+            let old = old_trace(&place, path)?;
+            let number = random().map(u64::from_ne_bytes).map_err(open)?;
+            let beside = place.beside(format!(".roctap-{number:016x}").into()).map_err(open)?;
+            let file = beside.create().map_err(open)?;
+            (file, Where { place: beside, old: Some((place, old)) })
+        }
     };
-    let not_ours = || TraceError::NotOurs { path: path_buf() };
-    let mut old = lock(old.ok_or_else(not_ours)?, path)?;
+    Claim::new(lock(file, path)?, at).map_err(open)
+}
+
+/// The trace that is at `place`, or an empty file, locked; `path` is for messages.
+fn old_trace(place: &Place, path: &Path) -> Result<File, TraceError> {
+    let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
+    let not_ours = || TraceError::NotOurs { path: path.to_path_buf() };
+    let old = place.open().map_err(open)?.ok_or_else(not_ours)?;
+    let mut old = lock(old, path)?;
     let mut magic = Vec::new();
     (&mut old).take(FILE_MAGIC.len() as u64).read_to_end(&mut magic).map_err(open)?;
-    if !magic.is_empty() && magic != FILE_MAGIC {
-        return Err(not_ours());
-    }
-    Claim::new(place, old, true).map_err(open)
+    if magic.is_empty() || magic == FILE_MAGIC { Ok(old) } else { Err(not_ours()) }
 }
 
 fn lock(file: File, path: &Path) -> Result<File, TraceError> {

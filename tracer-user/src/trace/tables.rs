@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::MAX_NOTICES;
+use super::limits::{MAX_NOTICES, MAX_TEXT, WithinLimits as _, cut};
 use super::lookup::Tables;
 use tracer_records::model::{Agent, ClockOffsets, Kernel, Process, StringId};
 
@@ -43,20 +43,41 @@ impl Increment {
         *self == Self::default()
     }
 
+    /// What its entries take in memory beside their texts.
+    pub fn kept_bytes(&self) -> usize {
+        let Self { operations, processes, threads, agents, kernels, losses, notices, end_clock: _ } =
+            self;
+        let libraries = processes.iter().map(|(_, process)| size_of_val(&*process.libraries));
+        size_of_val(&**operations)
+            + size_of_val(&**processes)
+            + libraries.sum::<usize>()
+            + size_of_val(&**threads)
+            + size_of_val(&**agents)
+            + size_of_val(&**kernels)
+            + size_of_val(&**losses)
+            + size_of_val(&**notices)
+    }
+
     /// Merges the increment into `tables`; gives the clocks of the end if it has them.
     pub fn merge_into(self, tables: &mut Tables) -> Option<ClockOffsets> {
         let Self { operations, processes, threads, agents, kernels, losses, notices, end_clock } =
             self;
         tables.operations.extend(operations.into_iter().map(|(d, o, name)| ((d, o), name)));
-        tables.processes.extend(processes);
+        tables
+            .processes
+            .extend(processes.into_iter().map(|(p, process)| (p, process.within_limits())));
         tables.threads.extend(threads.into_iter().map(|(p, t, name)| ((p, t), name)));
-        tables.agents.extend(agents.into_iter().map(|(p, n, agent)| ((p, n), agent)));
+        tables
+            .agents
+            .extend(agents.into_iter().map(|(p, n, agent)| ((p, n), agent.within_limits())));
         tables.kernels.extend(kernels);
         for (process_id, cause, count) in losses {
+            let cause = cut(&cause, MAX_TEXT).into_owned();
             let sum = tables.losses.entry((process_id, cause)).or_default();
             *sum = sum.saturating_add(count);
         }
         for notice in notices {
+            let notice = cut(&notice, MAX_TEXT).into_owned();
             if tables.notices.len() < MAX_NOTICES && !tables.notices.contains(&notice) {
                 tables.notices.push(notice);
             }

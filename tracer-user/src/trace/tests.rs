@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tracer_common::activity::{ActivityRecord, Domain};
 
+use super::contents::Contents;
 use super::cursor::{Cursor, ReadAt};
 use super::format::{CHUNK_MAGIC, ChunkFacts, ChunkHeader};
 use super::limits::{
@@ -14,7 +16,9 @@ use super::limits::{
     WRITTEN_TABLES, cut,
 };
 use super::lookup::Tables;
+use super::seal::{Seal, Sealed};
 use super::sink::Sink;
+use super::tables::Increment;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
 use tracer_records::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Metadata, ProbedLibrary,
@@ -304,6 +308,39 @@ fn one_process_leaves_room_for_the_others() {
     assert_eq!(tables.processes[&999].command, "c999");
 }
 
+/// Entries that say nothing take memory all the same.
+#[test]
+fn entries_are_counted_with_the_memory_that_they_take() {
+    let mut strings = vec![1, 0, 0, 0];
+    strings.extend_from_slice(&(8 * 1000_u32).to_le_bytes());
+    (1..=1000_u32).for_each(|id| strings.extend([id, 0].map(u32::to_le_bytes).concat()));
+    let counted = Contents::of(&strings).unwrap().table_bytes;
+    assert_eq!(counted, 1000 * (8 + size_of::<(u32, String)>() as u64));
+
+    let json = format!("{{\"threads\":[{}]}}", vec!["[1,2,3]"; 1000].join(","));
+    let tables = [&[2, 0, 0, 0][..], &(json.len() as u32).to_le_bytes(), json.as_bytes()].concat();
+    let counted = Contents::of(&tables).unwrap().table_bytes;
+    assert_eq!(counted, json.len() as u64 + 1000 * 12);
+}
+
+/// What nobody writes, a trace that was made up can still say.
+#[test]
+fn texts_are_cut_when_they_are_read_too() {
+    let long = "x".repeat(2 * MAX_COMMAND);
+    let process = Process { command: long.clone(), ..Process::default() };
+    let increment = Increment {
+        processes: vec![(1, process)],
+        losses: vec![(0, long.clone(), 1)],
+        notices: vec![long],
+        ..Increment::default()
+    };
+    let mut tables = Tables::default();
+    increment.merge_into(&mut tables);
+    assert_eq!(tables.processes[&1].command.len(), MAX_COMMAND);
+    assert!(tables.losses.keys().all(|(_, cause)| cause.len() == MAX_TEXT));
+    assert_eq!(tables.notices[0].len(), MAX_TEXT);
+}
+
 /// As many processes as a large build starts, each with all its counters, most of them zero.
 #[test]
 fn forty_thousand_processes_end_in_chunks_that_are_read() {
@@ -457,8 +494,50 @@ fn existing_files() {
     assert_eq!(std::fs::read(&other).unwrap(), b"years of work");
     assert!(matches!(Trace::open(&other), Err(TraceError::NotATrace { .. })));
     assert!(matches!(Trace::open(dir.path()), Err(TraceError::NotATrace { .. })));
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(files.count(), 2, "nothing is left beside them");
     let missing = dir.path().join("none/t");
     assert!(matches!(Writer::create(&missing, &metadata, false), Err(TraceError::Open { .. })));
+}
+
+/// Where the file of a new trace is when it is claimed, and when its first chunk is there.
+#[test]
+fn an_old_trace_is_there_until_the_new_one_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.roctap");
+    let names = || {
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        Vec::from_iter(files.map(|file| file.unwrap().file_name().into_string().unwrap()))
+    };
+    std::fs::write(&path, super::format::FILE_MAGIC).unwrap();
+    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    assert_eq!(names().len(), 2, "the new one is written beside the old one");
+    assert_eq!(std::fs::read(&path).unwrap(), super::format::FILE_MAGIC);
+    writer.begin().unwrap();
+    assert_eq!(names(), ["t.roctap"]);
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    let reading = Trace::open(&path).unwrap().tables();
+    assert!(reading.damage.is_none() && reading.status.chunks == 1);
+    writer.finish(CLOCK).unwrap();
+    assert!(Trace::open(&path).unwrap().tables().status.complete);
+
+    // Somebody else has put another there: a file, then a link.
+    let aside = dir.path().join("moved");
+    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::write(&path, "another").unwrap();
+    let error = writer.begin().unwrap_err().to_string();
+    assert!(error.contains("another recorder has replaced it"), "{error}");
+    drop(writer);
+    assert_eq!((std::fs::read(&path).unwrap(), names().len()), (b"another".to_vec(), 2));
+    std::fs::rename(&aside, &path).unwrap();
+    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &path).unwrap();
+    writer.begin().unwrap_err();
+    drop(writer);
+    assert!(path.is_symlink() && names().len() == 2);
+    assert!(Trace::open(&aside).unwrap().tables().status.complete);
 }
 
 /// A trace of 6 chunks of 50 events and of the one that ends it, and where they begin; the end of the
@@ -590,10 +669,15 @@ fn what_was_not_written_as_a_chunk_is_none() {
     assert_eq!(gaps(&reading), [(starts[3] as u64, 2_001, Some(1))]);
 }
 
-/// The bytes of a chunk that somebody made up, who knows `trace`.
-fn made_up(kind: u16, trace: u32, sequence: u64, notice: &str) -> Vec<u8> {
-    let json = format!("{{\"notices\":[\"{notice}\"]}}");
-    let mut raw = vec![2, 0, 0, 0];
+/// The bytes of a chunk that somebody made up, who knows `trace`, and the seal if it has one.
+fn made_up(kind: u16, trace: u32, seal: Option<Seal>, sequence: u64) -> Vec<u8> {
+    let json = "{\"notices\":[\"made up\"]}";
+    let mut raw = Vec::new();
+    if let Some(seal) = seal {
+        raw.extend_from_slice(&[4, 0, 0, 0, 16, 0, 0, 0]);
+        raw.extend_from_slice(&seal.to_bytes());
+    }
+    raw.extend_from_slice(&[2, 0, 0, 0]);
     raw.extend_from_slice(&(json.len() as u32).to_le_bytes());
     raw.extend_from_slice(json.as_bytes());
     let packed = zstd::bulk::compress(&raw, 1).unwrap();
@@ -607,10 +691,13 @@ fn made_up(kind: u16, trace: u32, sequence: u64, notice: &str) -> Vec<u8> {
 fn what_is_made_up_in_a_gap_ends_nothing() {
     let (whole, starts) = chunks();
     let trace = u32::from_le_bytes(whole[16..20].try_into().unwrap());
-    for (kind, sequence) in [(1, 1 << 63), (2, 3), (2, 1 << 63)] {
+    let seal = seal(&whole);
+    // The last has a fitting number, but not the seal.
+    let forged = [(1, seal, 1 << 63), (2, seal, 3), (2, seal, 1 << 63), (1, None, 3)];
+    for (kind, seal, sequence) in forged {
         let mut bytes = whole.clone();
         bytes[starts[3]] ^= 1;
-        let forged = made_up(kind, trace, sequence, "made up");
+        let forged = made_up(kind, trace, seal, sequence);
         bytes.splice(starts[3] + 50..starts[3] + 50, forged);
         let (events, reading) = read(bytes).unwrap();
         let expected = Vec::from_iter((0..150).chain(200..300));
@@ -629,16 +716,25 @@ fn what_is_made_up_in_a_gap_ends_nothing() {
 #[test]
 fn most_of_the_bytes_tell_what_a_file_is() {
     let (whole, starts) = chunks();
-    let forged = [made_up(1, 77, 0, "made up"), made_up(1, 78, 0, "made up")].concat();
-    // The header's own checksum; the metadata, so that the header tells the mark.
-    for at in [20, 30] {
+    let guessed = u32::from_le_bytes(whole[16..20].try_into().unwrap());
+    let forged = [77, 78, guessed].map(|trace| made_up(1, trace, None, 0)).concat();
+    // The version, so that another one seems to be meant; the header's own checksum; the metadata, so that
+    // the header tells the mark, and not the seal.
+    for (at, bits) in [(8, 3), (20, 0x40), (30, 0x40)] {
         let mut bytes = whole.clone();
-        bytes[at] ^= 0x40;
+        bytes[at] ^= bits;
         bytes.splice(starts[0]..starts[0], forged.iter().copied());
         let (events, reading) = read(bytes).unwrap();
         assert_eq!(numbers(&events), Vec::from_iter(0..300), "{at}");
         assert!(reading.tables.notices.is_empty());
     }
+}
+
+/// The seal of a file with a whole header.
+fn seal(bytes: &[u8]) -> Option<Seal> {
+    let end = 24 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let sealed: Sealed<Metadata> = serde_json::from_slice(&bytes[24..end]).unwrap();
+    sealed.seal()
 }
 
 /// Who knows everything that the metadata say does not know what its chunks are known by.
@@ -647,6 +743,8 @@ fn no_two_traces_have_the_same_mark() {
     let mark = || u32::from_le_bytes(sample(0, 0, false)[16..20].try_into().unwrap());
     // One of 2^32 pairs is the same by chance: not three.
     assert!(mark() != mark() || mark() != mark() || mark() != mark());
+    let first = seal(&sample(0, 0, false));
+    assert!(first.is_some() && first != seal(&sample(0, 0, false)));
 }
 
 #[test]

@@ -14,9 +14,10 @@ use super::format::{
 };
 use super::limits::{
     CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
-    REPEATED_TABLES, TABLES_TARGET, WRITTEN_LOSSES, WRITTEN_OF_A_PROCESS, WRITTEN_TABLES,
-    WithinLimits as _, cut,
+    REPEATED_TABLES, STRING_BYTES, TABLES_TARGET, WRITTEN_LOSSES, WRITTEN_OF_A_PROCESS,
+    WRITTEN_TABLES, WithinLimits as _, cut,
 };
+use super::seal::{SEALED, Seal, Sealed};
 use super::sink::{Sink, claim};
 use super::tables::Increment;
 use super::wire;
@@ -64,9 +65,10 @@ pub struct Writer {
     left_out: u64,
     /// Bytes of descriptions, by process.
     described: HashMap<u32, u64>,
-    /// Bytes of strings and tables in the file.
+    /// What strings and tables take, as a reader counts it.
     table_bytes: u64,
     notices: Vec<String>,
+    /// The open chunk. Its seal is always there.
     raw: Vec<u8>,
     out: Vec<u8>,
     closed: bool,
@@ -90,13 +92,17 @@ impl Writer {
     ) -> Result<Self, TraceError> {
         let encode = |cause| TraceError::Encode { path: path.to_path_buf(), cause };
         let metadata = metadata.clone().within_limits();
-        let json = serde_json::to_vec(&metadata).map_err(|e| encode(e.into()))?;
+        let seal = Seal::new().map_err(encode)?;
+        let json =
+            serde_json::to_vec(&Sealed::new(&metadata, seal)).map_err(|e| encode(e.into()))?;
         if json.len() > MAX_METADATA as usize {
             return Err(encode(io::Error::other("the metadata are too large")));
         }
         let header = FileHeader::new(&json);
         let mut out = header.as_bytes().to_vec();
         out.extend_from_slice(&json);
+        let mut raw = Vec::new();
+        section(&mut raw, section_kind::SEAL, &seal.to_bytes());
         sink.append(&out).map_err(|cause| TraceError::Write {
             path: path.to_path_buf(),
             kept_bytes: 0,
@@ -127,7 +133,7 @@ impl Writer {
             described: HashMap::new(),
             table_bytes: 0,
             notices: Vec::new(),
-            raw: Vec::new(),
+            raw,
             out: Vec::new(),
             closed: false,
         })
@@ -151,7 +157,7 @@ impl Writer {
     /// Adds an entry to the tables, if there is room for it.
     fn describe<T: Serialize + Clone>(&mut self, entry: T, add: impl Fn(&mut Increment, T)) {
         let bytes = weigh(&entry);
-        if self.takes(bytes) {
+        if self.takes(bytes + size_of::<T>()) {
             if self.taken_bytes <= REPEATED_TABLES {
                 add(&mut self.repeated, entry.clone());
             }
@@ -203,6 +209,14 @@ impl Writer {
         self.write_chunks(chunk_kind::DATA)
     }
 
+    /// Writes what was collected, be it nothing: from here on, there is a trace.
+    pub fn begin(&mut self) -> Result<(), TraceError> {
+        if self.closed {
+            return Err(self.closed_error());
+        }
+        self.write_chunks(chunk_kind::DATA)
+    }
+
     /// Writes the rest and the mark of a complete trace, and waits until the device has it.
     pub fn finish(mut self, end_clock: ClockOffsets) -> Result<(), TraceError> {
         for (cause, count) in std::mem::take(&mut self.further_losses) {
@@ -245,6 +259,7 @@ impl Writer {
             self.write_chunk(chunk_kind::DATA, 0)?;
         }
         for increment in std::mem::take(&mut self.increments) {
+            self.table_bytes += increment.kept_bytes() as u64;
             self.tables(section_kind::TABLES, &serde_json::to_vec(&increment)?);
             self.write_chunk(chunk_kind::DATA, 0)?;
         }
@@ -255,6 +270,7 @@ impl Writer {
         if !self.increment.is_empty() {
             let increment = std::mem::take(&mut self.increment);
             self.increment_bytes = 0;
+            self.table_bytes += increment.kept_bytes() as u64;
             self.tables(section_kind::TABLES, &serde_json::to_vec(&increment)?);
         }
         if !self.events.is_empty() {
@@ -272,7 +288,7 @@ impl Writer {
         section(&mut self.raw, kind, body);
     }
 
-    /// Writes `self.raw` as one chunk, in one write, and empties it.
+    /// Writes `self.raw` as one chunk, in one write, and empties it but for the seal.
     fn write_chunk(&mut self, kind: u16, events: u32) -> io::Result<()> {
         let raw_bytes = self.raw.len();
         if raw_bytes > MAX_RAW as usize || self.table_bytes > MAX_TABLES {
@@ -283,7 +299,7 @@ impl Writer {
         }
         let room = size_of::<ChunkHeader>();
         self.packer.pack(&self.raw, &mut self.out, room)?;
-        self.raw.clear();
+        self.raw.truncate(SEALED);
         let (header_bytes, packed) = self.out.split_at_mut(room);
         let (trace, sequence, raw_bytes) = (self.trace, self.sequence, raw_bytes as u32);
         let facts = ChunkFacts { kind, trace, sequence, raw_bytes, events };
@@ -310,6 +326,7 @@ impl Writer {
     }
 
     fn put_string(&mut self, id: StringId, text: &str) {
+        self.table_bytes += STRING_BYTES as u64;
         let header = StringHeader { id: id.into(), bytes: (text.len() as u32).into() };
         self.strings.extend_from_slice(header.as_bytes());
         self.strings.extend_from_slice(text.as_bytes());
@@ -339,7 +356,7 @@ impl RecordSink for Writer {
         if let Some(&id) = self.ids.get(text) {
             return id;
         }
-        if !self.takes(size_of::<StringHeader>() + text.len()) {
+        if !self.takes(size_of::<StringHeader>() + STRING_BYTES + text.len()) {
             return 0;
         }
         let id = self.ids.len() as StringId + 1;
@@ -362,13 +379,14 @@ impl RecordSink for Writer {
     fn process(&mut self, process_id: u32, process: Process) {
         let entry = (process_id, process.within_limits());
         let bytes = weigh(&entry);
+        let kept = bytes + size_of_val(&entry) + size_of_val(&*entry.1.libraries);
         let described = self.described.entry(process_id).or_default();
-        if *described + bytes as u64 > WRITTEN_OF_A_PROCESS {
+        if *described + kept as u64 > WRITTEN_OF_A_PROCESS {
             self.left_out += 1;
             return;
         }
-        *described += bytes as u64;
-        if self.takes(bytes) {
+        *described += kept as u64;
+        if self.takes(kept) {
             self.increase(bytes, |increment| increment.processes.push(entry));
         }
     }
@@ -392,7 +410,7 @@ impl RecordSink for Writer {
         let cause = cut(cause, MAX_TEXT).into_owned();
         let entry = (process_id, cause, count);
         let bytes = weigh(&entry);
-        self.loss_bytes += bytes as u64;
+        self.loss_bytes += (bytes + size_of_val(&entry)) as u64;
         if self.loss_bytes > WRITTEN_LOSSES {
             let (_, cause, count) = entry;
             let sum = self.further_losses.entry(cause).or_default();

@@ -107,6 +107,11 @@ impl Session {
         })
     }
 
+    /// Recording has begun: the trace stays from here on, and nothing more is done in its directory.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
+        Ok(self.recorder.begin()?)
+    }
+
     /// How probes are placed.
     pub fn placing(&self) -> Placing {
         self.probes.placing()

@@ -41,6 +41,8 @@ pub struct Recorder {
     /// Losses by cause, of all processes.
     losses: BTreeMap<String, u64>,
     last_chunk: Instant,
+    /// [`Recorder::begin`] was called.
+    has_begun: bool,
 }
 
 /// What was noticed: as much as people read, and the trace has room for.
@@ -73,7 +75,14 @@ impl Recorder {
         let threads = Threads { known: HashSet::new(), most: FEW_THREADS };
         let (joiner, losses) = (Joiner::new(mode), BTreeMap::new());
         let notices = Notices::default();
-        Self { joiner, trace, threads, notices, losses, last_chunk: Instant::now() }
+        let last_chunk = Instant::now();
+        Self { joiner, trace, threads, notices, losses, last_chunk, has_begun: false }
+    }
+
+    /// What is named was attached to, or the command runs: from here on, there is a trace.
+    pub fn begin(&mut self) -> Result<(), TraceError> {
+        self.has_begun = true;
+        self.trace.begin()
     }
 
     /// A call, as probes saw it.
@@ -134,9 +143,10 @@ impl Recorder {
         self.joiner.tick(clock::now_ns(), &mut self.trace)
     }
 
-    /// Writes a chunk if it is time.
+    /// Writes a chunk if it is time. None before recording has begun: the first one takes an old trace's
+    /// place, and what is attached to may yet fail.
     pub fn write(&mut self, now: Instant) -> Result<(), TraceError> {
-        if now - self.last_chunk >= CHUNK_INTERVAL {
+        if self.has_begun && now - self.last_chunk >= CHUNK_INTERVAL {
             self.last_chunk = now;
             self.trace.flush_chunk()?;
         }
