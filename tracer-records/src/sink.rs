@@ -18,10 +18,11 @@ pub trait RecordSink {
     fn push(&mut self, event: Event) -> Result<(), Self::Error>;
 
     /// The id of `text`, the same one for the same text; 0 for the empty text, and for what is left out.
-    fn string(&mut self, text: &str) -> StringId;
+    /// `process_id` is who told it (0: no certain one), since a sink may bound what each process tells.
+    fn string(&mut self, process_id: u32, text: &str) -> StringId;
 
-    /// Takes a kernel symbol. Before the first event that refers to it.
-    fn kernel(&mut self, kernel_id: u32, kernel: Kernel);
+    /// Takes a kernel symbol of a process. Before the first event that refers to it.
+    fn kernel(&mut self, process_id: u32, kernel_id: u32, kernel: Kernel);
 
     /// Takes the name of an API operation. Before the first event that refers to it.
     fn operation(&mut self, domain: u32, operation: u32, name: &str);

@@ -9,6 +9,7 @@
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 
 mod alarm;
+mod budget;
 pub mod calibrate;
 mod clock;
 pub mod discover;

@@ -309,7 +309,7 @@ mod tests {
         let index = index(|writer| {
             for (process_id, name) in [(2, "two"), (1, "one")] {
                 let mut dispatch = Dispatch { process_id, ..Dispatch::default() };
-                dispatch.demangled = writer.string(name);
+                dispatch.demangled = writer.string(1, name);
                 dispatch.record.correlation_id = 7;
                 writer.push(Event::Dispatch(dispatch)).unwrap();
             }

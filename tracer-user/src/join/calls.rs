@@ -8,12 +8,22 @@ use tracer_common::{
     calls::FIRST_ID,
 };
 
+use super::counts::PATIENCE_NS;
+
 /// Calls that are kept for each thread, to be found by time.
 const KEPT_OF_A_THREAD: usize = 4096;
 /// Calls that are kept for all threads: a process may say that it has any number of them.
 const KEPT_IN_ALL: usize = 64 * KEPT_OF_A_THREAD;
 /// A generation of calls is given up after this, ns.
 const GENERATION_NS: u64 = 10_000_000_000;
+/// Streams that a generation remembers; of more, a new one begins. Who launches a million kernels a second
+/// still has those of two seconds, which is longer than anything waits for them.
+const MOST_STREAMS: usize = 1 << 21;
+/// Bytes of a call that is kept, and of a thread that has any: with the room that lists keep.
+const CALL_BYTES: usize = 2 * size_of::<Interval>();
+const THREAD_BYTES: usize = 256;
+/// Bytes of a stream that is remembered.
+const STREAM_BYTES: usize = 40;
 /// How much later than its doorbell's a call's entry can be seen: another probe at the same place.
 const NEAR_NS: u64 = 2_000;
 /// Calls without a stream that a generation remembers; a power of two.
@@ -104,6 +114,8 @@ pub struct RecentCalls {
     kept: usize,
     /// HSA calls are among those that were seen.
     has_hsa: bool,
+    /// Calls and streams that were forgotten earlier than they would have been by their age.
+    pub forgotten: u64,
     /// Doorbells that rang before the probe at the call that rings them: by thread, when, and which
     /// operation it announced.
     rung: HashMap<u32, BTreeSet<(u64, u64)>>,
@@ -116,7 +128,11 @@ impl RecentCalls {
             Caller { correlation_id: call.correlation_id, operation: call.header.operation };
         self.has_hsa |= call.header.operation >> 16 == Domain::HSA_API.0;
         if caller.is_hip() {
-            self.add_stream(call.correlation_id, stream.unwrap_or(0));
+            self.add_stream(
+                call.correlation_id,
+                stream.unwrap_or(0),
+                call.begin_ns.max(call.end_ns),
+            );
         }
         if call.header.flags & (flag::OPEN_AT_START | flag::OPEN_AT_END | flag::ENTRY_ONLY) != 0 {
             return;
@@ -141,20 +157,60 @@ impl RecentCalls {
         }
     }
 
-    fn add_stream(&mut self, id: u64, stream: u64) {
+    fn add_stream(&mut self, id: u64, stream: u64, now_ns: u64) {
         if let Some(launching) = self.launching.get_mut(&id) {
             launching.stream = Some(stream);
         }
         match stream {
             0 => self.generations[0].streamless.insert(id),
-            _ => drop(self.generations[0].named.insert(id, stream)),
+            _ => {
+                if self.generations[0].named.len() >= MOST_STREAMS {
+                    self.begin_generation(now_ns);
+                }
+                self.generations[0].named.insert(id, stream);
+            }
         }
+    }
+
+    /// Forgets the streams of the older generation. They count if anything can still wait for them.
+    fn begin_generation(&mut self, now_ns: u64) {
+        self.generations.swap(0, 1);
+        let old = std::mem::take(&mut self.generations[0]);
+        if now_ns.saturating_sub(self.generation_began_ns) <= PATIENCE_NS {
+            self.forgotten += old.named.len() as u64;
+        }
+        self.generation_began_ns = now_ns;
+    }
+
+    /// Bytes of the calls that are kept.
+    pub fn bytes(&self) -> usize {
+        self.kept * CALL_BYTES + self.threads.len() * THREAD_BYTES
+    }
+
+    /// Bytes of the streams that are remembered.
+    pub fn stream_bytes(&self) -> usize {
+        self.generations.iter().map(|generation| generation.named.len() * STREAM_BYTES).sum()
+    }
+
+    /// Gives up the older half of the calls.
+    pub fn give_up_calls(&mut self) {
+        let before = self.kept;
+        self.forget_half();
+        self.forgotten += (before - self.kept) as u64;
+    }
+
+    /// Gives up the streams of the older generation; those of the newer one, if there are no others.
+    pub fn give_up_streams(&mut self) {
+        let [newer, older] = &mut self.generations;
+        let given_up = if older.named.is_empty() { newer } else { older };
+        self.forgotten += std::mem::take(&mut given_up.named).len() as u64;
     }
 
     /// Of each thread the older half.
     fn forget_half(&mut self) {
         self.threads.retain(|_, calls| {
             calls.drain(..calls.len().div_ceil(2));
+            calls.shrink_to_fit();
             !calls.is_empty()
         });
         self.kept = self.threads.values().map(VecDeque::len).sum();
@@ -191,9 +247,7 @@ impl RecentCalls {
     /// Forgets calls that nothing can refer to any more.
     pub fn age(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.generation_began_ns) > GENERATION_NS {
-            self.generation_began_ns = now_ns;
-            self.generations.swap(0, 1);
-            self.generations[0] = Generation::default();
+            self.begin_generation(now_ns);
             self.threads.retain(|_, calls| {
                 calls.back().is_some_and(|c| c.end_ns.saturating_add(GENERATION_NS) > now_ns)
             });
@@ -290,5 +344,17 @@ mod tests {
         assert_eq!([at(15), at(36), at(33), at(45), at(65)], [1, 3, 3, 2, 5].map(Some));
         assert_eq!([at(25), at(80), calls.at(8, 15).map(|c| c.correlation_id)], [None; 3]);
         assert_eq!([calls.stream(1), calls.stream(2), calls.stream(4)], [Some(5), Some(0), None]);
+    }
+
+    /// A process that makes more calls on streams than anybody does, between two looks.
+    #[test]
+    fn streams_of_calls_are_bounded() {
+        let mut calls = RecentCalls::default();
+        let last = 3 * MOST_STREAMS as u64;
+        (1..=last).for_each(|id| calls.add_stream(id, 5, id));
+        assert!(calls.stream_bytes() <= 2 * MOST_STREAMS * STREAM_BYTES);
+        assert_eq!(calls.forgotten, MOST_STREAMS as u64);
+        let recent = last - MOST_STREAMS as u64 + 1;
+        assert_eq!([calls.stream(1), calls.stream(recent)], [None, Some(5)]);
     }
 }

@@ -1,5 +1,8 @@
 //! How is joined, and what was.
 
+/// How long an operation that ran waits for what belongs to it, ns.
+pub const PATIENCE_NS: u64 = 1_000_000_000;
+
 /// How operations find the calls that launched them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub enum Mode {
@@ -41,14 +44,17 @@ pub struct Counts {
     pub compared: u64,
     /// See `compared`.
     pub differing: u64,
-    /// Operations that were given up since too many of their process were not complete. They are in the
+    /// Operations that were given up since too many were not complete. They are in the
     /// trace, and in `incomplete`, as far as they were known.
     pub given_up: u64,
-    /// Calls that were written before it was known inside of which call they were made, since too many of
-    /// their process waited for that.
+    /// Calls that were written before it was known inside of which call they were made, since too many
+    /// waited for that.
     pub unplaced: u64,
+    /// Calls and streams of calls that were forgotten while something could still wait for them, since there
+    /// were too many.
+    pub forgotten: u64,
     /// Records that named calls of another process.
     pub foreign: u64,
-    /// Agents and kernels that were told beyond what one process may.
+    /// Agents and kernels that were told beyond what their process may.
     pub left_out: u64,
 }

@@ -9,6 +9,8 @@ use tracer_records::{
     sink::RecordSink,
 };
 
+use crate::budget::Budget;
+
 /// A kernel symbol from some moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownKernel {
@@ -30,8 +32,10 @@ pub struct KnownAgent {
     pub gpu: bool,
 }
 
-/// Bytes of names that one process may have told: of those that a trace holds, others need the rest.
-const MOST_BYTES: usize = 64 << 20;
+/// Bytes of names that all living processes may have told.
+pub const MOST_BYTES: usize = 256 << 20;
+/// Bytes of names that one process may have told, if its share of [`MOST_BYTES`] is as much.
+const MOST_OF_A_PROCESS: usize = 64 << 20;
 /// What is counted for an agent or a kernel beside its names.
 const ENTRY_BYTES: usize = 128;
 /// Kernels that are remembered at one address; of more, the oldest are forgotten.
@@ -42,17 +46,20 @@ const MOST_AT_ONE_ADDRESS: usize = 64;
 pub struct Inventory {
     agents: HashMap<u64, KnownAgent>,
     kernels: HashMap<u64, Vec<KnownKernel>>,
-    /// What was counted against [`MOST_BYTES`].
-    bytes: usize,
     /// Agents and kernels that were told beyond it.
     pub left_out: u64,
 }
 
 impl Inventory {
-    /// Takes an agent.
-    pub fn agent<S: RecordSink>(&mut self, pid: u32, agent: &shim::Agent, sink: &mut S) {
+    /// Takes an agent of process `pid`, if `names` have room for it.
+    pub fn agent<S: RecordSink>(
+        &mut self,
+        (pid, names): (u32, &mut Budget<u32>),
+        agent: &shim::Agent,
+        sink: &mut S,
+    ) {
         let length = agent.name.iter().position(|&b| b == 0).unwrap_or(agent.name.len());
-        if !self.takes(length) {
+        if !self.takes((pid, names), length) {
             return;
         }
         let gpu = agent.device_type == 1;
@@ -61,25 +68,26 @@ impl Inventory {
         sink.agent(pid, agent.node_id, Agent { name, gpu, index: agent.index });
     }
 
-    /// Takes a kernel symbol, under a new id; false if there is no room for it.
+    /// Takes a kernel symbol of process `pid`, under a new id; false if `names` have no room for it.
     pub fn symbol<S: RecordSink>(
         &mut self,
+        (pid, names): (u32, &mut Budget<u32>),
         id: u32,
         symbol: &Symbol,
         raw: &str,
         sink: &mut S,
     ) -> bool {
         let raw = raw.strip_suffix(".kd").unwrap_or(raw);
-        if !self.takes(raw.len()) {
+        if !self.takes((pid, names), raw.len()) {
             return false;
         }
-        let name = sink.string(raw);
+        let name = sink.string(pid, raw);
         let demangled = demangle(raw).map_or(name, |demangled| {
-            self.bytes += demangled.len();
-            sink.string(&demangled)
+            // Without, whoever shows the kernel demangles its name.
+            if names.take(pid, demangled.len()) { sink.string(pid, &demangled) } else { 0 }
         });
         let Symbol { vgpr_count, accum_vgpr_count, sgpr_count, .. } = *symbol;
-        sink.kernel(id, Kernel { name, vgpr_count, accum_vgpr_count, sgpr_count });
+        sink.kernel(pid, id, Kernel { name, vgpr_count, accum_vgpr_count, sgpr_count });
         let known = self.kernels.entry(symbol.kernel_object).or_default();
         if known.len() >= MOST_AT_ONE_ADDRESS {
             known.remove(0);
@@ -90,14 +98,10 @@ impl Inventory {
     }
 
     /// Whether there is room for an entry with so many bytes of names; if not, counts it.
-    fn takes(&mut self, name_bytes: usize) -> bool {
-        let bytes = self.bytes + ENTRY_BYTES + name_bytes;
-        let takes = bytes <= MOST_BYTES;
-        if takes {
-            self.bytes = bytes;
-        } else {
-            self.left_out += 1;
-        }
+    fn takes(&mut self, (pid, names): (u32, &mut Budget<u32>), name_bytes: usize) -> bool {
+        let bytes = ENTRY_BYTES + name_bytes;
+        let takes = names.of(pid) + bytes <= MOST_OF_A_PROCESS && names.take(pid, bytes);
+        self.left_out += u64::from(!takes);
         takes
     }
 

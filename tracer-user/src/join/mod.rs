@@ -2,12 +2,13 @@
 //!
 //! A GPU operation is complete when four things are known, which arrive in any order from different
 //! rings: that it was enqueued, that it ran, which call launched it (the *link*), and the names and
-//! agents it refers to. Whatever is still missing [`process::PATIENCE_NS`] after its end was read has been
+//! agents it refers to. Whatever is still missing [`counts::PATIENCE_NS`] after its end was read has been
 //! lost on the way (and counted there): the operation is then written without it, the call being
 //! looked for by time on the same thread.
 //!
 //! What a process says, by its shim or by what it calls, is joined with what it says alone: everything is
-//! kept by process ([`process::ProcessState`]), and within bounds.
+//! kept by process ([`process::ProcessState`]), and within bounds. All processes together have bounds too: of
+//! what waits, the one that has most gives way; of names, each has a share ([`crate::budget`]).
 
 mod calls;
 mod counts;
@@ -17,7 +18,6 @@ mod pending;
 mod process;
 #[cfg(test)]
 mod tests;
-mod threads;
 mod waiting;
 
 use std::{
@@ -34,12 +34,18 @@ use tracer_common::{
 };
 use tracer_records::{api, sink::RecordSink};
 
-use crate::shim::Frame;
+use crate::{budget::Budget, shim::Frame};
 pub use calls::Caller;
 pub use counts::{Counts, Mode};
+use inventory::Inventory;
 pub use operation::{Completion, Work};
 use process::{Output, ProcessState, Settings};
-pub use threads::SeenThreads;
+
+/// Bytes of all that waits to be joined, of all processes, and of the calls that are kept for it. One alone
+/// comes nowhere near.
+const MOST_BYTES: usize = 1 << 30;
+/// After so many records it is looked whether there is more: they come to a megabyte at most.
+const LOOK_EVERY: u32 = 1 << 10;
 
 /// Joins records into events and hands these to a sink.
 pub struct Joiner {
@@ -53,6 +59,11 @@ pub struct Joiner {
     kernels: u32,
     /// Operations that were given a number.
     numbered: u64,
+    /// The names that living processes told.
+    told: Budget<u32>,
+    /// [`MOST_BYTES`], and how many records come before it is looked.
+    most_bytes: usize,
+    until_look: u32,
 }
 
 impl Joiner {
@@ -66,13 +77,15 @@ impl Joiner {
             named: HashSet::new(),
             kernels: 0,
             numbered: 0,
+            told: Budget::new(inventory::MOST_BYTES),
+            most_bytes: MOST_BYTES,
+            until_look: LOOK_EVERY,
         }
     }
 
     /// What has been joined.
     pub fn counts(&self) -> Counts {
-        let living = self.processes.values().map(|process| process.inventory.left_out);
-        Counts { left_out: self.counts.left_out + living.sum::<u64>(), ..self.counts }
+        self.processes.values().fold(self.counts, |counts, process| process.add_counts(counts))
     }
 
     fn process(&mut self, pid: u32) -> &mut ProcessState {
@@ -158,8 +171,10 @@ impl Joiner {
     pub fn ended<S: RecordSink>(&mut self, pid: u32, sink: &mut S) -> Result<(), S::Error> {
         let (process, mut output) = self.joined(pid, sink);
         process.write_all(|_| true, &mut output)?;
-        self.counts.left_out += process.inventory.left_out;
-        self.processes.remove(&pid);
+        if let Some(gone) = self.processes.remove(&pid) {
+            self.counts = gone.add_counts(self.counts);
+        }
+        self.told.give_back(pid);
         Ok(())
     }
 
@@ -169,6 +184,7 @@ impl Joiner {
     ///
     /// When the sink takes no more.
     pub fn api<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
+        self.keep_within_bounds(sink)?;
         let process = self.process(call.header.pid);
         process.waiting_calls.returned(call);
         process.hsa_by_probes |= call.header.operation >> 16 == Domain::HSA_API.0;
@@ -229,6 +245,7 @@ impl Joiner {
         }
         for call in settled {
             threads(call.header.pid, call.header.tid, sink);
+            self.keep_within_bounds(sink)?;
             self.call(&call, sink)?;
         }
         Ok(())
@@ -251,6 +268,7 @@ impl Joiner {
     ///
     /// When the sink takes no more.
     pub fn link<S: RecordSink>(&mut self, link: &LinkRecord, sink: &mut S) -> Result<(), S::Error> {
+        self.keep_within_bounds(sink)?;
         let (process, mut output) = self.joined(link.header.pid, sink);
         let told = Caller { correlation_id: link.correlation_id, operation: link.header.operation };
         let caller = process.named(told);
@@ -276,12 +294,16 @@ impl Joiner {
         frame: Frame,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        self.keep_within_bounds(sink)?;
         match frame {
-            Frame::Agent(agent) => self.process(pid).inventory.agent(pid, &agent, sink),
+            Frame::Agent(agent) => {
+                let (inventory, names) = self.inventory(pid);
+                inventory.agent((pid, names), &agent, sink);
+            }
             Frame::Symbol(symbol, name) => {
                 let id = self.kernels + 1;
-                let inventory = &mut self.process(pid).inventory;
-                self.kernels += u32::from(inventory.symbol(id, &symbol, &name, sink));
+                let (inventory, names) = self.inventory(pid);
+                self.kernels += u32::from(inventory.symbol((pid, names), id, &symbol, &name, sink));
             }
             Frame::Queue(_) => {}
             Frame::Call(call) => {
@@ -306,6 +328,33 @@ impl Joiner {
             Frame::Barrier(barrier) => {
                 self.enqueued((pid, barrier.sequence), tid, barrier.into(), sink)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What process `pid` told of its agents and kernels, and the names that all did.
+    fn inventory(&mut self, pid: u32) -> (&mut Inventory, &mut Budget<u32>) {
+        let process = self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
+        (&mut process.inventory, &mut self.told)
+    }
+
+    /// Before a record is taken: now and then, while all processes together have too much, the one that has
+    /// most gives way. So those that fill the memory take it from each other, and who has little keeps it.
+    fn keep_within_bounds<S: RecordSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        self.until_look -= 1;
+        if self.until_look > 0 {
+            return Ok(());
+        }
+        self.until_look = LOOK_EVERY;
+        let mut bytes: usize = self.processes.values().map(ProcessState::bytes).sum();
+        while bytes > self.most_bytes {
+            let (processes, mut output) = self.all(sink);
+            let Some(fullest) = processes.max_by_key(|process| process.bytes()) else { break };
+            let before = fullest.bytes();
+            let unplaced = fullest.give_way(&mut output)?;
+            bytes -= before - fullest.bytes();
+            // They are among those that are kept by then.
+            unplaced.iter().try_for_each(|call| self.call(call, sink))?;
         }
         Ok(())
     }
@@ -341,6 +390,7 @@ impl Joiner {
         caller: Option<Caller>,
         sink: &mut S,
     ) -> Result<(), S::Error> {
+        self.keep_within_bounds(sink)?;
         let (process, mut output) = self.joined(key.0, sink);
         let operation = process.operation(key.1, &mut output)?;
         operation.outside = true;
@@ -399,6 +449,7 @@ impl Joiner {
         processes.try_for_each(|process| {
             process.calls.age(now_ns);
             process.waiting_calls.age();
+            process.pending.shrink();
             process.tick(&mut output)
         })
     }

@@ -8,6 +8,11 @@ use super::operation::Operation;
 /// will hardly complete: what announced them lost a record, or lies.
 pub const MOST: usize = 1 << 17;
 
+/// Bytes of one, and of what is kept with it: the call that launched it, and the doorbell that rang.
+const BYTES: usize = 2 * size_of::<(u64, (u64, Operation))>() + 256;
+/// Room for so many is kept.
+const FEW: usize = 1 << 12;
+
 /// One of them, as it was heard of first. A sequence number can be used again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Arrival {
@@ -42,6 +47,31 @@ impl Pending {
         if self.operations.len() < MOST || self.operations.contains_key(&sequence) {
             return None;
         }
+        self.oldest()
+    }
+
+    /// Those that there are, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.operations.len() * BYTES
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Gives room back that is not needed any more; now and then.
+    pub fn shrink(&mut self) {
+        let room = FEW.max(2 * self.operations.len());
+        if self.operations.capacity() > 2 * room {
+            self.operations.shrink_to(room);
+            self.order.shrink_to(room);
+            self.waiting.shrink_to(room);
+        }
+    }
+
+    /// The one that arrived first, to be taken out.
+    pub fn oldest(&mut self) -> Option<u64> {
         while let Some(oldest) = self.order.pop_front() {
             if self.is_pending(oldest) {
                 return Some(oldest.sequence);

@@ -15,15 +15,12 @@ use tracer_records::{
 
 use super::{
     calls::{Caller, RecentCalls},
-    counts::{Counts, Mode},
+    counts::{Counts, Mode, PATIENCE_NS},
     inventory::Inventory,
     operation::{Completion, Operation},
     pending::Pending,
     waiting::WaitingCalls,
 };
-
-/// How long an operation that ran waits for what belongs to it, ns.
-pub const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// What is the same for all processes.
 pub struct Settings {
@@ -67,6 +64,66 @@ impl ProcessState {
     /// A process of which nothing is known.
     pub fn new(pid: u32) -> Self {
         Self { pid, ..Self::default() }
+    }
+
+    /// What is counted of everything, and what was counted here.
+    pub fn add_counts(&self, counts: Counts) -> Counts {
+        Counts {
+            left_out: counts.left_out + self.inventory.left_out,
+            forgotten: counts.forgotten + self.calls.forgotten,
+            ..counts
+        }
+    }
+
+    /// Bytes of all that waits to be joined, or is kept for what does: no less than that, with the room that
+    /// lists keep.
+    pub fn bytes(&self) -> usize {
+        self.pending.bytes()
+            + self.waiting_calls.bytes()
+            + self.calls.bytes()
+            + self.calls.stream_bytes()
+    }
+
+    /// Gives up about half of what this process has most of, the oldest first. Returns the calls that have
+    /// to be written.
+    pub fn give_way<S: RecordSink>(
+        &mut self,
+        output: &mut Output<'_, S>,
+    ) -> Result<Vec<ApiRecord>, S::Error> {
+        let bytes = [
+            self.pending.bytes(),
+            self.waiting_calls.bytes(),
+            self.calls.bytes(),
+            self.calls.stream_bytes(),
+        ];
+        let most = bytes.iter().max();
+        match bytes.iter().position(|bytes| Some(bytes) == most) {
+            Some(0) => self.give_up(self.pending.len().div_ceil(2), output)?,
+            Some(1) => {
+                let unplaced = self.waiting_calls.settled(u64::MAX);
+                self.waiting_calls.age();
+                output.counts.unplaced += unplaced.len() as u64;
+                return Ok(unplaced);
+            }
+            Some(2) => self.calls.give_up_calls(),
+            _ => self.calls.give_up_streams(),
+        }
+        Ok(Vec::new())
+    }
+
+    /// Writes the `count` oldest operations as they are.
+    fn give_up<S: RecordSink>(
+        &mut self,
+        count: usize,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), S::Error> {
+        for _ in 0..count {
+            let Some(oldest) = self.pending.oldest() else { break };
+            output.counts.given_up += 1;
+            self.write(oldest, output)?;
+        }
+        self.pending.shrink();
+        Ok(())
     }
 
     fn is_own(&self, id: u64) -> bool {

@@ -35,12 +35,12 @@ impl RecordSink for Kept {
         Ok(())
     }
 
-    fn string(&mut self, text: &str) -> StringId {
+    fn string(&mut self, _: u32, text: &str) -> StringId {
         let new = self.strings.len() as StringId + 1;
         *self.strings.entry(text.to_owned()).or_insert(new)
     }
 
-    fn kernel(&mut self, _: u32, _: Kernel) {}
+    fn kernel(&mut self, _: u32, _: u32, _: Kernel) {}
     fn operation(&mut self, _: u32, _: u32, _: &str) {}
     fn process(&mut self, _: u32, _: Process) {}
     fn thread(&mut self, _: u32, _: u32, _: &str) {}
@@ -300,6 +300,96 @@ fn one_process_leaves_room_for_the_names_of_others() {
     assert!(left_out > 1_000, "{left_out}");
     let taken: usize = scene.kept.strings.keys().map(String::len).sum();
     assert!(taken <= 64 << 20, "{taken}");
+}
+
+/// Many processes, each of which keeps to what one may have, and an honest one.
+#[test]
+fn many_processes_together_are_bounded() {
+    const MANY: u32 = 20;
+    const MOST: usize = 16 << 20;
+    let mut scene = Scene::new(Mode::Exact);
+    scene.joiner.most_bytes = MOST;
+    scene.describe(HONEST);
+    scene.launch(HONEST, 7, [90, 110], 3);
+    scene.enqueue(HONEST, THREAD, 5, 100);
+    scene.tell_call(HONEST, 1, [95, 105]);
+    for pid in HOSTILE..HOSTILE + MANY {
+        scene.joiner.shim_ids(pid, first_id(pid)..first_id(pid + 1));
+    }
+    let bytes =
+        |scene: &Scene| scene.joiner.processes.values().map(ProcessState::bytes).sum::<usize>();
+    let mut most = 0;
+    for number in 0..4096 {
+        for pid in HOSTILE..HOSTILE + MANY {
+            scene.enqueue(pid, THREAD, number, 100);
+            scene.launch(pid, 1 + number, [90, 110], 3);
+            let call = Call { correlation_id: first_id(pid) + number, ..Call::default() };
+            // Each on a thread of its own.
+            scene.frame(pid, number as u32, Frame::Call(call));
+        }
+        most = most.max(bytes(&scene));
+    }
+    assert!(most < MOST + (2 << 20), "{most}");
+    let Counts { given_up, unplaced, forgotten, .. } = scene.joiner.counts();
+    assert!(given_up > 0 && unplaced > 0 && forgotten > 0, "{given_up} {unplaced} {forgotten}");
+    scene.link(HONEST, 5, 7, launch());
+    scene.complete(HONEST, 5);
+    let honest = &mut scene.joiner.processes.get_mut(&HONEST).unwrap();
+    assert_eq!(honest.waiting_calls.settled(u64::MAX)[0].parent_id, 7, "who has least keeps it");
+    let events = scene.finish();
+    let [honest] = dispatches(&events, HONEST)[..] else { panic!("one") };
+    assert_eq!((honest.record.end_ns, honest.stream, honest.flags), (2 << 40, 3, 0));
+    for pid in HOSTILE..HOSTILE + MANY {
+        assert_eq!(dispatches(&events, pid).len(), 4096, "all are in the trace");
+    }
+}
+
+/// A process alone that launches and rings as fast as none does, and is looked at every 100 ms.
+#[test]
+fn one_fast_process_loses_nothing() {
+    const A_TENTH: u64 = 50_000;
+    const STEP_NS: u64 = 100_000_000 / A_TENTH;
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HONEST);
+    for nth in 1..50 * A_TENTH {
+        let time_ns = nth * STEP_NS;
+        scene.launch(HONEST, nth, [time_ns, time_ns + 500], 3);
+        scene.enqueue(HONEST, THREAD, nth % 65_536, time_ns + 100);
+        scene.link(HONEST, nth % 65_536, nth, launch());
+        if nth > A_TENTH {
+            scene.complete(HONEST, (nth - A_TENTH) % 65_536);
+        }
+        if nth % A_TENTH == 0 {
+            scene.joiner.tick(time_ns, &mut scene.kept).unwrap();
+        }
+    }
+    let Counts { given_up, unplaced, forgotten, dispatches, without_call, .. } =
+        scene.joiner.counts();
+    assert_eq!([given_up, unplaced, forgotten, without_call], [0; 4]);
+    assert_eq!(dispatches, 49 * A_TENTH - 1);
+    let known = |event: &Event| matches!(event, Event::Dispatch(d) if d.stream != 3);
+    assert!(!scene.kept.events.iter().any(known));
+}
+
+/// However many tell all that they may, there is room for the next one; who has ended takes no room.
+#[test]
+fn many_processes_leave_room_for_the_names_of_others() {
+    let mut scene = Scene::new(Mode::Exact);
+    for pid in HOSTILE..HOSTILE + 8 {
+        for number in 0..2_000 {
+            let symbol = Symbol { kernel_object: number, ..Symbol::default() };
+            scene.frame(pid, 0, Frame::Symbol(symbol, format!("{number:0>60000}")));
+        }
+    }
+    assert!(scene.joiner.told.taken() < inventory::MOST_BYTES);
+    let left_out = scene.joiner.counts().left_out;
+    scene.describe(HONEST);
+    assert_eq!(scene.joiner.counts().left_out, left_out);
+    for pid in HOSTILE..HOSTILE + 8 {
+        scene.joiner.ended(pid, &mut scene.kept).unwrap();
+    }
+    assert!(scene.joiner.told.taken() < 4096, "{}", scene.joiner.told.taken());
+    assert_eq!(scene.joiner.counts().left_out, left_out);
 }
 
 /// The probe at the doorbell comes before that of the call that rings it. Many other calls follow before

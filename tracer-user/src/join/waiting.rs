@@ -42,6 +42,12 @@ impl Waiter {
 /// Calls of one process that wait. Its shim can write very many at once.
 const MOST: usize = 1 << 17;
 
+/// Bytes of one, and of a thread that has any: with the room that lists keep.
+const WAITER_BYTES: usize = 2 * size_of::<Waiter>();
+const THREAD_BYTES: usize = 4 * size_of::<Waiter>() + 128;
+/// Room for so many of a thread is kept.
+const FEW: usize = 64;
+
 /// The calls of one process that wait, by thread, in the order in which they returned.
 #[derive(Default)]
 pub struct WaitingCalls {
@@ -147,9 +153,17 @@ impl WaitingCalls {
         settled
     }
 
-    /// Forgets threads without calls.
+    /// Those that wait, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.count * WAITER_BYTES + self.threads.len() * THREAD_BYTES
+    }
+
+    /// Forgets threads without calls, and gives back the room that others do not need any more.
     pub fn age(&mut self) {
         self.threads.retain(|_, waiters| !waiters.is_empty());
+        for waiters in self.threads.values_mut() {
+            waiters.shrink_to(FEW.max(4 * waiters.len()));
+        }
     }
 }
 

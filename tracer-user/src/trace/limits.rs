@@ -21,14 +21,17 @@ pub const MAX_TABLES: u64 = 1 << 30;
 /// Bytes of names and descriptions after which the writer takes no more of them. The rest of
 /// [`MAX_TABLES`] is for the losses and notices of the end.
 pub const WRITTEN_TABLES: u64 = MAX_TABLES / 4;
+/// Of these, what processes tell of themselves, each no more than its share ([`crate::budget`]). The rest is
+/// for names that are the same for all, of operations.
+pub const WRITTEN_BY_PROCESSES: u64 = WRITTEN_TABLES / 16 * 15;
 /// Bytes of losses after which those of further processes are added up. The rest of [`MAX_TABLES`] is for
 /// notices and for what is written twice.
 pub const WRITTEN_LOSSES: u64 = MAX_TABLES / 4;
 /// Bytes of names and descriptions up to which they are written once more at the end of a recording: what
 /// is damaged where they stood first is then known from there.
 pub const REPEATED_TABLES: u64 = TABLES_TARGET as u64;
-/// Bytes of the descriptions of one process, each time it is described anew: no process uses up the names
-/// of all.
+/// Bytes of the descriptions of one process, each time it is described anew. They do not count for its
+/// other names: what uses up these is described all the same.
 pub const WRITTEN_OF_A_PROCESS: u64 = WRITTEN_TABLES / 16;
 /// The writer closes a chunk when it holds this many bytes of events.
 pub const CHUNK_TARGET: usize = 1 << 20;

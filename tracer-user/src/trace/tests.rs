@@ -127,7 +127,7 @@ fn sample(chunks: u64, each: u64, finished: bool) -> Vec<u8> {
     let memory = Memory::new(usize::MAX);
     let mut writer = writer(&memory);
     for chunk in 0..chunks {
-        writer.string(&format!("string {chunk}"));
+        writer.string(0, &format!("string {chunk}"));
         for n in 0..each {
             writer.push(event(chunk * each + n)).unwrap();
         }
@@ -160,9 +160,9 @@ fn assert_prefix(events: &[Event]) {
 fn round_trip() {
     let memory = Memory::new(usize::MAX);
     let mut writer = writer(&memory);
-    assert_eq!(writer.string(""), 0);
-    let name = writer.string("hipMalloc");
-    assert_eq!(writer.string("hipMalloc"), name);
+    assert_eq!(writer.string(0, ""), 0);
+    let name = writer.string(0, "hipMalloc");
+    assert_eq!(writer.string(0, "hipMalloc"), name);
     writer.operation(3, 7, "hipMalloc");
     writer.process(100, Process { command: "old".into(), ..Default::default() });
     writer.flush_chunk().unwrap();
@@ -172,7 +172,7 @@ fn round_trip() {
     writer.process(100, process.clone());
     writer.thread(100, 101, "main");
     writer.agent(100, 1, Agent { name: "gfx90a".into(), gpu: true, index: 0 });
-    writer.kernel(6, Kernel { name, vgpr_count: 32, ..Default::default() });
+    writer.kernel(0, 6, Kernel { name, vgpr_count: 32, ..Default::default() });
     writer.loss(0, "a", 0);
     writer.loss(100, "b", 2);
     (0..1000).for_each(|n| writer.push(event(n)).unwrap());
@@ -204,7 +204,7 @@ fn chunks_close_by_themselves_and_strings_have_limits() {
     let mut writer = writer(&memory);
     let long = "é".repeat(1 << 20);
     for n in 0..9 {
-        writer.string(&format!("{n}{long}"));
+        writer.string(0, &format!("{n}{long}"));
     }
     (0..20_000).for_each(|n| writer.push(event(n)).unwrap());
     writer.finish(CLOCK).unwrap();
@@ -264,7 +264,7 @@ fn names_without_end_are_left_out_and_counted() {
     let long = "x".repeat(MAX_STRING);
     let fit = WRITTEN_TABLES / MAX_STRING as u64;
     for n in 0..fit + 20 {
-        let id = writer.string(&format!("{n}{long}"));
+        let id = writer.string(0, &format!("{n}{long}"));
         assert_eq!(id == 0, n >= fit - 1, "{n}");
         writer.flush_chunk().unwrap();
     }
@@ -278,6 +278,48 @@ fn names_without_end_are_left_out_and_counted() {
     assert_eq!((events.len(), tables.strings.len() as u64), (1, fit - 1));
     assert_eq!(tables.losses[&(0, "names".to_owned())], 21);
     assert_eq!(tables.notices, ["told all the same"]);
+}
+
+/// Processes that tell all that they may, of every kind, leave room for others.
+#[test]
+fn many_processes_leave_room_for_the_names_of_others() {
+    let memory = Memory::new(usize::MAX);
+    let mut writer = writer(&memory);
+    let long = "x".repeat(MAX_STRING - 100);
+    let mut number = 0;
+    for pid in 1..=20 {
+        for kind in 0..4 {
+            let before = writer.left_out();
+            while writer.left_out() == before {
+                number += 1;
+                assert!(number < 10_000_000, "without a limit");
+                match kind {
+                    0 => drop(writer.string(pid, &format!("{number}{long}"))),
+                    1 => writer.thread(pid, number, ""),
+                    2 => writer.kernel(pid, number, Kernel::default()),
+                    _ => writer.agent(pid, number, Agent::default()),
+                }
+            }
+            writer.flush_chunk().unwrap();
+        }
+    }
+    let left_out = writer.left_out();
+    for pid in 21..1000 {
+        assert_ne!(writer.string(pid, &format!("kernel {pid}")), 0);
+        writer.thread(pid, pid, "thread");
+        writer.process(pid, Process { command: format!("c{pid}"), ..Process::default() });
+    }
+    // What has told too much is described all the same, and operations are named.
+    writer.process(1, Process { command: "c1".to_owned(), ..Process::default() });
+    for operation in 0..1000 {
+        writer.operation(1, operation, &format!("{operation}{}", "o".repeat(10_000)));
+    }
+    assert_eq!(writer.left_out(), left_out);
+    writer.finish(CLOCK).unwrap();
+    let (_, Reading { tables, status, damage }) = read(memory.bytes()).unwrap();
+    assert!(damage.is_none() && status.complete, "{damage:?}");
+    assert_eq!(tables.processes.len(), 1000 - 21 + 1);
+    assert_eq!(tables.operations.len(), 1000);
 }
 
 /// One process is described again and again, with all the libraries that fit.
@@ -391,8 +433,8 @@ fn losses_without_end_are_added_up() {
 fn names_outlive_the_chunk_that_they_stood_in() {
     let memory = Memory::new(usize::MAX);
     let mut writer = writer(&memory);
-    let name = writer.string("_Z5scalePfi");
-    writer.kernel(6, Kernel { name, vgpr_count: 32, ..Default::default() });
+    let name = writer.string(0, "_Z5scalePfi");
+    writer.kernel(0, 6, Kernel { name, vgpr_count: 32, ..Default::default() });
     writer.operation(3, 7, "hipMalloc");
     writer.thread(100, 101, "old");
     writer.thread(100, 101, "main");
@@ -858,7 +900,7 @@ proptest! {
         let mut writer = writer(&memory);
         let (mut events, mut expected) = (0, Tables::default());
         let named = |writer: &mut Writer, text: &str, expected: &mut Tables| {
-            let id = writer.string(text);
+            let id = writer.string(0, text);
             if id != 0 {
                 expected.strings.insert(id, cut(text, MAX_STRING).into_owned());
             }
@@ -906,7 +948,7 @@ proptest! {
                 Told::Kernel(id, name) => {
                     let name = named(&mut writer, name, &mut expected);
                     let kernel = Kernel { name, ..Default::default() };
-                    writer.kernel(*id, kernel.clone());
+                    writer.kernel(0, *id, kernel.clone());
                     expected.kernels.insert(*id, kernel);
                 }
                 Told::Operation(id, name) => {

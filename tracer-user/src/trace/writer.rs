@@ -14,13 +14,14 @@ use super::format::{
 };
 use super::limits::{
     CHUNK_TARGET, MAX_METADATA, MAX_NOTICES, MAX_RAW, MAX_STRING, MAX_TABLES, MAX_TEXT,
-    REPEATED_TABLES, STRING_BYTES, TABLES_TARGET, WRITTEN_LOSSES, WRITTEN_OF_A_PROCESS,
-    WRITTEN_TABLES, WithinLimits as _, cut,
+    REPEATED_TABLES, STRING_BYTES, TABLES_TARGET, WRITTEN_BY_PROCESSES, WRITTEN_LOSSES,
+    WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, WithinLimits as _, cut,
 };
 use super::seal::{SEALED, Seal, Sealed};
 use super::sink::{Sink, claim};
 use super::tables::Increment;
 use super::wire;
+use crate::budget::Budget;
 use tracer_records::model::{Agent, ClockOffsets, Event, Kernel, Metadata, Process, StringId};
 use tracer_records::sink::RecordSink;
 
@@ -63,8 +64,8 @@ pub struct Writer {
     /// Bytes of names and descriptions that were taken, and how many were not.
     taken_bytes: u64,
     left_out: u64,
-    /// Bytes of descriptions, by process.
-    described: HashMap<u32, u64>,
+    /// Of these bytes, what processes told.
+    told: Budget<(u32, Told)>,
     /// What strings and tables take, as a reader counts it.
     table_bytes: u64,
     notices: Vec<String>,
@@ -72,6 +73,15 @@ pub struct Writer {
     raw: Vec<u8>,
     out: Vec<u8>,
     closed: bool,
+}
+
+/// What a process told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Told {
+    /// What it is.
+    Itself,
+    /// Names of its threads, agents and kernels.
+    Names,
 }
 
 impl Writer {
@@ -130,7 +140,7 @@ impl Writer {
             further_losses: BTreeMap::new(),
             taken_bytes: 0,
             left_out: 0,
-            described: HashMap::new(),
+            told: Budget::new(WRITTEN_BY_PROCESSES as usize),
             table_bytes: 0,
             notices: Vec::new(),
             raw,
@@ -139,10 +149,12 @@ impl Writer {
         })
     }
 
-    /// Whether there is room for a name or description of so many bytes; if not, counts it.
-    fn takes(&mut self, bytes: usize) -> bool {
+    /// Whether there is room for a name or description of so many bytes that process `process_id` told (0:
+    /// no certain one); if not, counts it.
+    fn takes(&mut self, process_id: u32, told: Told, bytes: usize) -> bool {
         let taken = self.taken_bytes + bytes as u64;
-        let takes = taken <= WRITTEN_TABLES;
+        let takes = taken <= WRITTEN_TABLES
+            && (process_id == 0 || self.told.take((process_id, told), bytes));
         if takes {
             self.taken_bytes = taken;
             if taken > REPEATED_TABLES {
@@ -154,10 +166,15 @@ impl Writer {
         takes
     }
 
-    /// Adds an entry to the tables, if there is room for it.
-    fn describe<T: Serialize + Clone>(&mut self, entry: T, add: impl Fn(&mut Increment, T)) {
+    /// Adds an entry of process `process_id` to the tables, if there is room for it.
+    fn describe<T: Serialize + Clone>(
+        &mut self,
+        process_id: u32,
+        entry: T,
+        add: impl Fn(&mut Increment, T),
+    ) {
         let bytes = weigh(&entry);
-        if self.takes(bytes + size_of::<T>()) {
+        if self.takes(process_id, Told::Names, bytes + size_of::<T>()) {
             if self.taken_bytes <= REPEATED_TABLES {
                 add(&mut self.repeated, entry.clone());
             }
@@ -175,7 +192,7 @@ impl Writer {
     }
 
     /// How many names and descriptions were left out, because those of the trace had reached
-    /// [`WRITTEN_TABLES`], or those of a process [`WRITTEN_OF_A_PROCESS`].
+    /// [`WRITTEN_TABLES`], or those of a process its share of them.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -348,7 +365,7 @@ impl RecordSink for Writer {
         if self.events.len() >= CHUNK_TARGET { self.flush_chunk() } else { Ok(()) }
     }
 
-    fn string(&mut self, text: &str) -> StringId {
+    fn string(&mut self, process_id: u32, text: &str) -> StringId {
         let text = &*cut(text, MAX_STRING);
         if text.is_empty() {
             return 0;
@@ -356,7 +373,8 @@ impl RecordSink for Writer {
         if let Some(&id) = self.ids.get(text) {
             return id;
         }
-        if !self.takes(size_of::<StringHeader>() + STRING_BYTES + text.len()) {
+        let kept = size_of::<StringHeader>() + STRING_BYTES + text.len();
+        if !self.takes(process_id, Told::Names, kept) {
             return 0;
         }
         let id = self.ids.len() as StringId + 1;
@@ -365,13 +383,15 @@ impl RecordSink for Writer {
         id
     }
 
-    fn kernel(&mut self, kernel_id: u32, kernel: Kernel) {
-        self.describe((kernel_id, kernel), |increment, entry| increment.kernels.push(entry));
+    fn kernel(&mut self, process_id: u32, kernel_id: u32, kernel: Kernel) {
+        self.describe(process_id, (kernel_id, kernel), |increment, entry| {
+            increment.kernels.push(entry);
+        });
     }
 
     fn operation(&mut self, domain: u32, operation: u32, name: &str) {
-        let name = self.string(name);
-        self.describe((domain, operation, name), |increment, entry| {
+        let name = self.string(0, name);
+        self.describe(0, (domain, operation, name), |increment, entry| {
             increment.operations.push(entry);
         });
     }
@@ -380,28 +400,24 @@ impl RecordSink for Writer {
         let entry = (process_id, process.within_limits());
         let bytes = weigh(&entry);
         let kept = bytes + size_of_val(&entry) + size_of_val(&*entry.1.libraries);
-        let described = self.described.entry(process_id).or_default();
-        if *described + kept as u64 > WRITTEN_OF_A_PROCESS {
+        let described = self.told.of((process_id, Told::Itself));
+        if described as u64 + kept as u64 > WRITTEN_OF_A_PROCESS {
             self.left_out += 1;
-            return;
-        }
-        *described += kept as u64;
-        if self.takes(kept) {
+        } else if self.takes(process_id, Told::Itself, kept) {
             self.increase(bytes, |increment| increment.processes.push(entry));
         }
     }
 
     fn thread(&mut self, process_id: u32, thread_id: u32, name: &str) {
-        let name = self.string(name);
-        self.describe((process_id, thread_id, name), |increment, entry| {
+        let name = self.string(process_id, name);
+        self.describe(process_id, (process_id, thread_id, name), |increment, entry| {
             increment.threads.push(entry);
         });
     }
 
     fn agent(&mut self, process_id: u32, node_id: u32, agent: Agent) {
-        self.describe((process_id, node_id, agent.within_limits()), |increment, entry| {
-            increment.agents.push(entry);
-        });
+        let entry = (process_id, node_id, agent.within_limits());
+        self.describe(process_id, entry, |increment, entry| increment.agents.push(entry));
     }
 
     /// When the losses of many processes have reached [`WRITTEN_LOSSES`], those of all others are added up as

@@ -131,15 +131,16 @@ pub fn write(path: &Path, finished: bool) {
     let mut writer = Writer::create(path, &metadata, false).unwrap();
     tables(&mut writer);
     let template = (
-        writer.string("_Z15addition_kernelIfEvPT_PKfS3_ii"),
-        writer.string("void addition_kernel<float>(float*, float const*, float const*, int, int)"),
+        writer.string(0, "_Z15addition_kernelIfEvPT_PKfS3_ii"),
+        writer
+            .string(0, "void addition_kernel<float>(float*, float const*, float const*, int, int)"),
     );
     let lambda = (
-        writer.string("_ZZN3app4Step3runEvENKUliE_clEi"),
-        writer.string("app::Step::run()::{lambda(int)#1}::operator()(int) const"),
+        writer.string(0, "_ZZN3app4Step3runEvENKUliE_clEi"),
+        writer.string(0, "app::Step::run()::{lambda(int)#1}::operator()(int) const"),
     );
     // No demangled name: whoever shows it demangles it.
-    let raw = (writer.string("_Z5scalePfi"), 0);
+    let raw = (writer.string(0, "_Z5scalePfi"), 0);
     let mut sample = Sample { writer, next: 0 };
     first_process(&mut sample, template, lambda, raw);
     sample.writer.flush_chunk().unwrap();
@@ -196,10 +197,10 @@ fn tables(writer: &mut Writer) {
         writer.agent(process, 0, Agent { name: "cpu".into(), gpu: false, index: 0 });
         writer.agent(process, 1, Agent { name: "gfx90a".into(), gpu: true, index: 0 });
     }
-    let name = writer.string("_Z15addition_kernelIfEvPT_PKfS3_ii");
+    let name = writer.string(0, "_Z15addition_kernelIfEvPT_PKfS3_ii");
     let registers = (12, 4, 32);
     let (vgpr_count, accum_vgpr_count, sgpr_count) = registers;
-    writer.kernel(11, Kernel { name, vgpr_count, accum_vgpr_count, sgpr_count });
+    writer.kernel(HIP.id, 11, Kernel { name, vgpr_count, accum_vgpr_count, sgpr_count });
     writer.loss(0, "API calls: ring buffer full", 0);
     writer.loss(HIP.id, "shim: ring full", 17);
     writer.loss(HIP.id, "process events: ring buffer full", 0);

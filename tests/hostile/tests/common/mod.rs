@@ -104,8 +104,8 @@ pub fn write_trace(path: &Path, name: &str) {
     );
     writer.thread(7, 8, name);
     writer.agent(7, 1, Agent { name: name.to_owned(), gpu: true, index: 0 });
-    let id = writer.string(name);
-    writer.kernel(1, Kernel { name: id, ..Kernel::default() });
+    let id = writer.string(7, name);
+    writer.kernel(7, 1, Kernel { name: id, ..Kernel::default() });
     for (domain, operation) in [(Domain::HIP_API, 900), (Domain::HSA_API, 901)] {
         writer.operation(domain.0, operation, name);
         let call = ApiCall { record: record(domain, operation, 10), ..ApiCall::default() };

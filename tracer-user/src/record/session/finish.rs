@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Names that programs without end give themselves.
-const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them, 16 MiB of the descriptions of one process";
+const BEYOND_LIMITS: &str = "names and descriptions: left out, a trace holds 256 MiB of them, of one process no more than half of what others leave, and 16 MiB of descriptions";
 
 /// What the thread that reads the BPF rings had taken, or would have, when it failed.
 const UNREAD: &str = "BPF records: unread, since the thread that reads them failed (at least)";
@@ -155,10 +155,17 @@ impl Session {
         recorder.loss(0, "GPU operations: no completion seen", counts.incomplete);
         recorder.loss(0, "GPU operations: enqueue record lost", counts.orphans);
         for (cause, count) in [
-            ("GPU operations: given up, too many of one process without an end", counts.given_up),
-            ("HSA calls: their HIP call not looked for, too many of one process", counts.unplaced),
+            ("GPU operations: given up, too many without an end", counts.given_up),
+            ("HSA calls: their HIP call not looked for, too many at once", counts.unplaced),
+            (
+                "calls: forgotten while operations could wait for them, too many at once",
+                counts.forgotten,
+            ),
             ("shim records: of another process's calls", counts.foreign),
-            ("agents and kernels: beyond 64 MiB of names of one process", counts.left_out),
+            (
+                "agents and kernels: beyond 64 MiB of names of one process, or its share",
+                counts.left_out,
+            ),
         ] {
             recorder.loss(0, cause, count);
         }

@@ -249,9 +249,10 @@ impl Recorder {
 
     /// What was lost so far: of programs that are gone, and where records did not meet.
     pub fn lost(&self) -> u64 {
-        let Counts { incomplete, orphans, given_up, unplaced, foreign, left_out, .. } =
-            self.joiner.counts();
-        let joined = [incomplete, orphans, given_up, unplaced, foreign, left_out];
+        let Counts {
+            incomplete, orphans, given_up, unplaced, forgotten, foreign, left_out, ..
+        } = self.joiner.counts();
+        let joined = [incomplete, orphans, given_up, unplaced, forgotten, foreign, left_out];
         joined.iter().chain(self.losses.values()).fold(0, |sum, &count| sum.saturating_add(count))
     }
 
