@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* Operations of ACTIVITY_DOMAIN_ROCTX. */
-typedef enum {
+/* Operations of ACTIVITY_DOMAIN_ROCTX. In C clients write `enum roctx_api_id_t`, too. */
+typedef enum roctx_api_id_t {
   ROCTX_API_ID_roctxMarkA = 0,
   ROCTX_API_ID_roctxRangePushA = 1,
   ROCTX_API_ID_roctxRangePop = 2,

@@ -17,7 +17,7 @@
 
 static int calls;
 static activity_domain_t last_domain;
-static uint32_t last_operation;
+static enum roctx_api_id_t last_operation;
 static char last_message[32];
 static roctx_range_id_t last_id;
 
@@ -25,13 +25,13 @@ static int record(activity_domain_t domain, uint32_t operation, void* data) {
   const roctx_api_data_t* arguments = (const roctx_api_data_t*)data;
   calls++;
   last_domain = domain;
-  last_operation = operation;
+  last_operation = (roctx_api_id_t)operation;
   snprintf(last_message, sizeof last_message, "%s", arguments->args.message ? arguments->args.message : "(none)");
   last_id = arguments->args.id;
   return -1;  // ignored
 }
 
-static void expect(uint32_t operation, const char* message, roctx_range_id_t id) {
+static void expect(enum roctx_api_id_t operation, const char* message, roctx_range_id_t id) {
   CHECK(calls == 1);
   CHECK(last_domain == ACTIVITY_DOMAIN_ROCTX);
   CHECK(last_operation == operation);
