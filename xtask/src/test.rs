@@ -90,16 +90,19 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     kernels::run_on_kernels(&versions, None)
 }
 
-/// The ring of the shared memory, under every interleaving that loom finds.
+/// The ring of the shared memory, and a callback that is exchanged with its argument, under every
+/// interleaving that loom finds.
 fn loom() -> anyhow::Result<()> {
-    let printed = run_and_read(
-        cargo()
-            .env("RUSTFLAGS", "--cfg loom")
-            .args(["test", "--release", "--package", "tracer-common", "--lib"])
-            .args(["--target-dir", "target/loom", "--", "loom_tests"]),
-    )?;
-    if passed(&printed) == 0 {
-        bail!("no loom test ran");
+    for package in ["tracer-common", "roctracer"] {
+        let printed = run_and_read(
+            cargo()
+                .env("RUSTFLAGS", "--cfg loom")
+                .args(["test", "--release", "--package", package, "--lib"])
+                .args(["--target-dir", "target/loom", "--", "loom_tests"]),
+        )?;
+        if passed(&printed) == 0 {
+            bail!("no loom test of {package} ran");
+        }
     }
     Ok(())
 }
