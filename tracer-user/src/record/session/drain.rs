@@ -44,7 +44,7 @@ impl Session {
             let scan = self.scan()?;
             self.pace.scanned(now, Instant::now(), scan);
         }
-        self.look_out(now)?;
+        self.attach_new(now)?;
         self.recorder.write(now)?;
         Ok(failures)
     }

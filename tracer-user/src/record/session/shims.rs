@@ -326,7 +326,10 @@ mod tests {
     use tracer_records::model::Metadata;
 
     use super::*;
-    use crate::{join::Mode, trace::Writer};
+    use crate::{
+        join::Mode,
+        trace::{Existing, Writer},
+    };
 
     /// `count` memories that are offered, and their like.
     fn shims(count: usize) -> Shims {
@@ -350,7 +353,8 @@ mod tests {
     }
 
     fn recorder(dir: &Path) -> Recorder {
-        let trace = Writer::create(&dir.join("trace"), &Metadata::default(), false).unwrap();
+        let trace =
+            Writer::create(&dir.join("trace"), &Metadata::default(), Existing::Refuse).unwrap();
         Recorder::new(Mode::default(), trace)
     }
 
