@@ -7,7 +7,10 @@
 //! [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not
 //! know the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
 //!
-//! What `roctap` itself loses (in the rings' frames, in the join) is counted where it happens.
+//! What `roctap` itself loses has its words where it is counted: what does not meet in the join in
+//! `tracer-user/src/join/counts.rs` (`Counts::losses`), what is seen from outside in
+//! `tracer-user/src/outside`; all else in `write_losses` of `tracer-user/src/record/session/finish.rs`, which writes
+//! all of them, and in `Session::lost`, which counts them for the line on the terminal.
 
 /// Why the shim could not record something, or why something seen from outside, without a shim, has no
 /// record of its own: index after [`crate::shim::control::LOSSES`].
@@ -76,7 +79,9 @@ impl ShimLoss {
             Self::PACKET_PASSED => "GPU operations: consumed before they could be instrumented",
             Self::PACKET_KIND => "GPU operations: packet kind not recorded",
             Self::OPERATION_RING_FULL => "GPU operations: the enqueueing thread's ring full",
-            Self::COMPLETION_RING_FULL => "GPU operations: times lost, the shim's own ring full",
+            Self::COMPLETION_RING_FULL => {
+                "GPU operations: times lost, the ring of the thread that saw the end full"
+            }
             Self::BEFORE_ATTACH => "GPU operations: enqueued before recording began on their queue",
             Self::CALL_RING_FULL => "HSA calls: the calling thread's ring full",
             Self::CALL_ABANDONED => "HSA calls: left without a return",
@@ -153,6 +158,25 @@ impl BpfLoss {
             Self::PACKET_MISSED => "GPU packets, from outside: too many behind one doorbell",
             Self::UNKNOWN_PLACE => "API calls: of which function could not be told",
             _ => "unknown cause",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_place_and_words_of_its_own() {
+        let unknown = ShimLoss(u32::MAX).describe();
+        let shim = ShimLoss::ALL.map(|cause| (cause.0, cause.describe()));
+        let bpf = BpfLoss::ALL.map(|cause| (cause.0, cause.describe()));
+        for causes in [&shim[..], &bpf[..]] {
+            for (index, &(number, words)) in causes.iter().enumerate() {
+                assert_eq!(number as usize, index, "{words}");
+                assert_ne!(words, unknown, "cause {number}");
+                assert!(causes[..index].iter().all(|&(_, others)| others != words), "{words}");
+            }
         }
     }
 }

@@ -38,7 +38,12 @@ impl Patience {
 
     /// Looks at the clock.
     pub fn has_ended(&mut self) -> bool {
-        u128::from(self.waited.look(now_ns())) > self.longest.as_nanos()
+        self.so_far() > self.longest
+    }
+
+    /// Looks at the clock: how long it has been.
+    pub fn so_far(&mut self) -> Duration {
+        Duration::from_nanos(self.waited.look(now_ns()))
     }
 }
 

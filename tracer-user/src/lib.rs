@@ -1,10 +1,11 @@
 //! roctap traces AMD ROCm programs: API calls from uprobes, GPU times from a shim inside the
 //! process, joined by correlation id into roctracer-format activity records.
 //!
-//! Data flows one way: [`discover`] finds processes and libraries, [`probe`] loads the BPF programs
-//! and attaches them, [`shim`] owns the shared memory of the injected library; [`record`] drains
-//! both, [`join`] makes events of them and [`trace`] stores these. [`report`] and [`export`] read
-//! traces.
+//! Data flows one way: [`discover`] finds processes and libraries, [`plan`] where their functions are
+//! probed, [`probe`] loads the BPF programs and attaches them; [`inject`] puts the shim into a process that
+//! runs, [`shim`] owns the memory that it shares, and [`outside`] makes sense of GPU work where there is
+//! none. [`record`] drains all of these, [`join`] makes events of them and [`trace`] stores these.
+//! [`report`] and [`export`] read traces. What a target chose is opened and read by [`foreign`] alone.
 
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 

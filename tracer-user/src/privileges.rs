@@ -204,10 +204,18 @@ pub struct Recording {
     commands: CapabilitySet,
 }
 
+/// What is recorded, as far as rights depend on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded {
+    /// Processes may get the shim.
+    pub injects: bool,
+    /// A command is started, which has what the calling thread has now.
+    pub starts: bool,
+}
+
 impl Recording {
-    /// To be called before any thread is started. `injects`: processes may get the shim; `starts`: a
-    /// command is recorded, which has what the calling thread has now.
-    pub fn begin(injects: bool, starts: bool) -> Self {
+    /// To be called before any thread is started.
+    pub fn begin(Recorded { injects, starts }: Recorded) -> Self {
         let none = CapabilitySet::empty();
         let permitted = held().permitted;
         let commands = match starts && !permitted.contains(CapabilitySet::SYS_PTRACE) {
@@ -317,7 +325,7 @@ mod tests {
     fn what_is_given_up_is_gone_for_this_thread_alone() {
         let (before, bounds) = (held(), bounding());
         let after = std::thread::spawn(|| {
-            let recording = Recording::begin(true, false);
+            let recording = Recording::begin(Recorded { injects: true, starts: false });
             recording.go_on(Placing::Multi);
             let (kept, bounds) = (held(), bounding());
             drop_all();

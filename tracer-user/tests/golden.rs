@@ -300,7 +300,9 @@ fn the_terminal_says_how_wide_it_is() {
 fn losses_that_nobody_counted_are_unknown() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sample.trace");
-    let mut writer = roctap::trace::Writer::create(&path, &Default::default(), false).unwrap();
+    let mut writer =
+        roctap::trace::Writer::create(&path, &Default::default(), roctap::trace::Existing::Refuse)
+            .unwrap();
     // Without a chunk there is no trace.
     writer.notice("that is all");
     writer.flush_chunk().unwrap();
@@ -314,7 +316,9 @@ fn losses_that_nobody_counted_are_unknown() {
 fn zero_losses_are_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sample.trace");
-    let mut writer = roctap::trace::Writer::create(&path, &Default::default(), false).unwrap();
+    let mut writer =
+        roctap::trace::Writer::create(&path, &Default::default(), roctap::trace::Existing::Refuse)
+            .unwrap();
     for process in 0..100 {
         ["ring full", "no memory"].iter().for_each(|cause| writer.loss(process, cause, 0));
     }

@@ -11,7 +11,7 @@ use roctap::{
     discover::{Library, Runtime},
     join::{Joiner, Mode},
     probe::{Attachment, Follow, Programs, Reader, Settings},
-    trace::Writer,
+    trace::{Existing, Writer},
 };
 use rustix::time::{ClockId, clock_gettime};
 use tracer_common::bpf::{ApiRecord, kind, phase};
@@ -103,7 +103,7 @@ fn attach(programs: &mut Programs, library: &Library, pid: u32) -> anyhow::Resul
 
 /// Does what a recording session does with its records. Nobody has read the rings so far.
 fn drain(programs: &Programs, trace: &Path, drained: &mut Drained) -> anyhow::Result<()> {
-    let mut writer = Writer::create(trace, &Metadata::default(), false)?;
+    let mut writer = Writer::create(trace, &Metadata::default(), Existing::Refuse)?;
     let mut joiner = Joiner::new(Mode::default());
     let mut threads = HashMap::new();
     let (began, began_cpu) = (Instant::now(), cpu_ns());

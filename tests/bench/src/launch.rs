@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use roctap::shim::{Memory, Reader};
+use roctap::shim::{Extent, Memory, Reader};
 use rustix::time::{ClockId, clock_gettime};
 use tracer_common::shim::{Layout, MEMORY_ENV, control};
 
@@ -74,7 +74,7 @@ impl Drain {
                 let now = clock_gettime(ClockId::Boottime);
                 let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
                 reader.memory().word(control::HEARTBEAT_NS).store(now_ns, Ordering::Relaxed);
-                reader.drain(|_, _| {
+                reader.drain(Extent::Everything, |_, _| {
                     taken.fetch_add(1, Ordering::Relaxed);
                 });
                 std::thread::sleep(Duration::from_millis(10));

@@ -120,6 +120,28 @@ fn root_signals_end_a_recording() {
     }
 }
 
+/// Two signals while it can do nothing: the second one ends it, wherever it is. The program goes on, and what
+/// was written is read.
+#[test]
+fn root_a_second_signal_ends_roctap_at_once() {
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let pid = target.pid().to_string();
+    let recording = Running::spawn(&mut scene.record(&["-p", &pid]));
+    wait_until("something is recorded", || {
+        scene.trace_so_far().is_some_and(|trace| !trace.dispatches.is_empty())
+    });
+    for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT] {
+        send_signal(recording.pid(), signal);
+    }
+    let ran = recording.ended();
+    // Which of two signals that wait is the second one is the kernel's choice.
+    assert!([Some(128 + 2), Some(128 + 15)].contains(&ran.code), "{ran:#?}");
+    let trace = scene.trace();
+    assert!(!trace.dispatches.is_empty() && !trace.reading.status.complete);
+    target.end().expect(0);
+}
+
 /// `nohup` is for going on without a terminal. A program that goes on after the recording is named.
 #[test]
 fn root_nohup_and_a_command_that_goes_on() {

@@ -40,7 +40,7 @@ fn root_tiny_shim_rings_lose_what_they_count() {
     assert!(dropped > 0, "{lost:?}");
     // An operation whose times were lost is in the trace, without them.
     assert_eq!(
-        count("GPU operations: times lost, the shim's own ring full"),
+        count("GPU operations: times lost, the ring of the thread that saw the end full"),
         count("GPU operations: no completion seen")
     );
     let truth = scene.truth();

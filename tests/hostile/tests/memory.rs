@@ -1,12 +1,12 @@
-//! Memory of a target that whoever reads it waits for, without an end.
+//! Memory of a target that whoever reads it waits for, without an end or again and again.
 
 use std::{
-    io::{BufRead as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     path::Path,
     process::{Command, Stdio},
 };
 
-use e2e::{Running, Scene, Signal, app, run, send_signal, wait_until};
+use e2e::{Running, Scene, Signal, app, compare::expect_no_holes, run, send_signal, wait_until};
 use hostile::{NOBODY, as_nobody, compile, fuse::Silent};
 
 /// What root is told.
@@ -71,4 +71,36 @@ fn hostile_page_faults_that_nobody_serves_are_given_up() {
     let target = Running::start(&mut program(&scene, &["-DUNSERVED"]));
     let pid = target.pid().to_string();
     run(&mut scene.roctap(&["probes", "-p", &pid])).expect(0).complains(&[TOLD]);
+}
+
+/// Each answer comes in time.
+#[test]
+fn hostile_memory_that_is_slow_again_and_again_is_given_up() {
+    let scene = Scene::default();
+    let target = Running::start(&mut program(&scene, &["-DSLOW"]));
+    let slow = target.pid().to_string();
+    let healthy = Running::start(scene.command(app("loop")).args(["0", "1", "200"]));
+    let pid = healthy.pid();
+    // It ends by itself where nothing is told.
+    let options = ["-d", "60", "--api", "hip,hsa", "-p", &pid.to_string(), "-p", &slow];
+    let mut roctap = Running::spawn(&mut scene.record(&options));
+    // What is told comes at once.
+    let mut errors = BufReader::new(roctap.child.stderr.take().expect("piped"));
+    let mut told = String::new();
+    while !told.contains(TOLD) {
+        assert_ne!(errors.read_line(&mut told).expect("text"), 0, "it is not given up: {told}");
+    }
+    // The other one's work from here on is recorded as well.
+    let recorded = || scene.trace_so_far().map_or(0, |trace| trace.only(pid).dispatches.len());
+    let before = recorded();
+    wait_until("the other one is recorded", || recorded() > before);
+    send_signal(roctap.pid(), Signal::INT);
+    errors.read_to_string(&mut told).expect("text");
+    roctap.ended().expect(0);
+    assert!(told.contains(&format!("process {slow}: {TOLD}")), "{told}");
+    assert!(!told.contains("panicked"), "{told}");
+    let trace = scene.trace();
+    trace.expect_complete();
+    healthy.end().expect(0);
+    expect_no_holes(&trace.only(pid), &scene.true_dispatches());
 }

@@ -4,10 +4,13 @@
 //! the threads would name the calls, but that means stopping them; this looks from outside, at the
 //! stacks of threads that wait in a system call, and can only tell that there may be such calls.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use super::{DiscoverError, Runtime, process};
-use crate::foreign::{self, Access, Maps, Memory};
+use crate::{
+    clock::Patience,
+    foreign::{self, Access, Maps, Memory},
+};
 
 /// How much of a stack is looked at, bytes.
 const STACK_BYTES: usize = 16 << 10;
@@ -15,6 +18,8 @@ const STACK_BYTES: usize = 16 << 10;
 const MAX_PIECES: usize = 64;
 /// Threads that are looked at.
 const MAX_THREADS: usize = 4096;
+/// How long they are; what is missing then are warnings.
+const LOOK_FOR: Duration = Duration::from_secs(2);
 
 /// Threads at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,7 +50,11 @@ pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
         Memory::open(pid, Access::Read).map_err(|_| DiscoverError::NotPermitted { pid })?;
     let tasks = process.tasks().map_err(|e| DiscoverError::proc(pid, "task", e))?;
     let mut inside = Inside::default();
+    let mut patience = Patience::of(LOOK_FOR);
     for task in tasks.flatten().take(MAX_THREADS) {
+        if patience.has_ended() {
+            break;
+        }
         let state = foreign::text(format!("/proc/{pid}/task/{}/syscall", task.tid).as_ref());
         let Ok(state) = state else { continue };
         match stack_pointer(&foreign::lossy(&state)) {

@@ -293,12 +293,12 @@ mod tests {
     use tracer_records::sink::RecordSink as _;
 
     use super::*;
-    use crate::trace::Writer;
+    use crate::trace::{Existing, Writer};
 
     fn index(fill: impl FnOnce(&mut Writer)) -> Index {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
-        let mut writer = Writer::create(&path, &Metadata::default(), false).unwrap();
+        let mut writer = Writer::create(&path, &Metadata::default(), Existing::Refuse).unwrap();
         fill(&mut writer);
         writer.finish(Default::default()).unwrap();
         Index::of(&Trace::open(&path).unwrap())

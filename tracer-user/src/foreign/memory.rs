@@ -4,29 +4,34 @@
 //! itself (`userfaultfd`). Whoever then touches such a page waits in the kernel for an answer that need never
 //! come, in part without being killable. So roctap touches nothing itself: a process of its own does
 //! ([`super::servant`]), and is given up if it does not come back. What it was asked about is not asked
-//! again, and others get a new one.
+//! again; nor is what answers slowly again and again ([`super::budgets`]).
+//!
+//! Each thread that reads has such a process for itself meanwhile, so that none waits for the memory that
+//! another one reads. There are as many as threads that read at once: the main one, and those that put
+//! shims into processes, which are bounded.
 
 use std::{
-    collections::BTreeMap,
     fs::{self, OpenOptions},
     io,
     os::fd::AsFd as _,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use super::servant::{Ending, Lost, MOST_BYTES, Request, Servant, Task};
+use super::{
+    budgets::{self, Budgets, Owner, Refusal},
+    servant::{ANSWER_WITHIN, Answer, Ending, Lost, MOST_BYTES, Request, Servant, Task},
+};
+use crate::clock;
 
-/// Servants that are given up in all. Each has cost [`super::servant::ANSWER_WITHIN`], and may stay in the
-/// kernel as long as what holds it.
-const MOST_GIVEN_UP: usize = 16;
+/// Processes that nobody needs now are kept up to this number.
+const MOST_IDLE: usize = 4;
 
 /// The memory of a process, of the program that it executed when this was opened: when it executes another
 /// one, nothing can be read any more.
 #[derive(Debug)]
 pub struct Memory {
-    pid: u32,
-    /// Tells it from a later process of this number.
-    started: Option<u64>,
+    owner: Owner,
     /// `/proc/PID/mem`, which belongs to the memory and not to the process.
     file: fs::File,
 }
@@ -40,16 +45,16 @@ pub enum Access {
     Write,
 }
 
-/// The process that reads, and what came of those before it.
+/// The processes that read and have nothing to do, what came of others, and of those that were asked about.
 struct Servants {
-    current: Option<Servant>,
+    idle: Vec<Servant>,
     ending: Vec<Ending>,
-    /// Processes whose memory held one up, and when they started.
-    refused: BTreeMap<u32, Option<u64>>,
+    budgets: Budgets,
 }
 
+/// Never locked while a memory is waited for.
 static SERVANTS: Mutex<Servants> =
-    Mutex::new(Servants { current: None, ending: Vec::new(), refused: BTreeMap::new() });
+    Mutex::new(Servants { idle: Vec::new(), ending: Vec::new(), budgets: Budgets::new() });
 
 impl Memory {
     /// Opens that of process `pid`.
@@ -61,9 +66,10 @@ impl Memory {
         let write = access == Access::Write;
         let file = OpenOptions::new().read(true).write(write).open(format!("/proc/{pid}/mem"))?;
         let stat = super::text(format!("/proc/{pid}/stat").as_ref())?;
-        let memory = Self { pid, started: start_time(&super::lossy(&stat)), file };
-        servants().check(&memory)?;
-        Ok(memory)
+        let (started, user) = (start_time(&super::lossy(&stat)), super::real_user(pid));
+        let owner = Owner { pid, started, user };
+        servants().check(owner)?;
+        Ok(Self { owner, file })
     }
 
     /// Reads from `address` on, and how many bytes: fewer than asked for where the rest is not there.
@@ -114,18 +120,38 @@ impl Memory {
     }
 
     fn ask(&self, address: u64, task: Task<'_>) -> io::Result<usize> {
-        let request = Request { pid: self.pid, memory: self.file.as_fd(), address, task };
-        servants().ask(self, request)
+        let owner = self.owner;
+        let request = Request { pid: owner.pid, memory: self.file.as_fd(), address, task };
+        let idle = servants().idle_for(owner)?;
+        let servant = idle.map_or_else(Servant::start, Ok)?;
+        match servant.ask(request) {
+            Ok(Answer { done, took }) => {
+                servants().answered(servant, owner, took);
+                done
+            }
+            Err(lost) => Err(servants().lost(servant, owner, lost)),
+        }
     }
+}
 
-    fn refusal(&self) -> io::Error {
-        let text = format!(
-            "process {}: its memory does not answer: what it has mapped is in a file system that hangs, or \
-             it handles its page faults itself and does not; nothing more is read of it",
-            self.pid
-        );
-        io::Error::new(io::ErrorKind::TimedOut, text)
-    }
+fn refused(owner: Owner, refusal: Refusal) -> io::Error {
+    let pid = owner.pid;
+    let text = match refusal {
+        Refusal::Process => format!(
+            "process {pid}: its memory does not answer, or too slowly: what it has mapped is in a file \
+             system that hangs, or it handles its page faults itself and does not; nothing more is read \
+             of it"
+        ),
+        Refusal::User => format!(
+            "process {pid}: the memory of several processes of its user did not answer, or too slowly; \
+             none of theirs is read now"
+        ),
+        Refusal::All => format!(
+            "the memory of {} processes did not answer, or too slowly; none is read any more",
+            budgets::MOST
+        ),
+    };
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 fn servants() -> MutexGuard<'static, Servants> {
@@ -134,39 +160,38 @@ fn servants() -> MutexGuard<'static, Servants> {
 
 impl Servants {
     /// Whether a memory may be asked about.
-    fn check(&self, memory: &Memory) -> io::Result<()> {
-        if self.refused.get(&memory.pid).is_some_and(|started| *started == memory.started) {
-            return Err(memory.refusal());
-        }
-        if self.refused.len() < MOST_GIVEN_UP {
-            return Ok(());
-        }
-        let text = format!(
-            "the memory of {MOST_GIVEN_UP} processes did not answer; none is read any more"
-        );
-        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    fn check(&self, owner: Owner) -> io::Result<()> {
+        let refusal = self.budgets.refusal(owner, clock::now_ns());
+        refusal.map_or(Ok(()), |refusal| Err(refused(owner, refusal)))
     }
 
-    fn ask(&mut self, memory: &Memory, request: Request<'_>) -> io::Result<usize> {
-        self.check(memory)?;
+    /// A process that can be asked about a memory; none when there has to be a new one.
+    fn idle_for(&mut self, owner: Owner) -> io::Result<Option<Servant>> {
+        self.check(owner)?;
         self.ending.retain(Ending::goes_on);
-        let servant = self.current.take().map_or_else(Servant::start, Ok)?;
-        match servant.ask(request) {
-            Ok(answer) => {
-                self.current = Some(servant);
-                answer
-            }
-            Err(lost) => {
-                self.ending.push(servant.give_up());
-                if lost == Lost::Ended {
-                    return Err(io::Error::other("roctap's process that reads memory was ended"));
-                }
-                self.refused.insert(memory.pid, memory.started);
-                let refusal = memory.refusal();
-                tracing::warn!("{refusal}");
-                Err(refusal)
-            }
+        Ok(self.idle.pop())
+    }
+
+    fn answered(&mut self, servant: Servant, owner: Owner, took: Duration) {
+        if self.idle.len() < MOST_IDLE {
+            self.idle.push(servant);
+        } else {
+            self.ending.push(servant.give_up());
         }
+        if self.budgets.answered(owner, took, clock::now_ns()) {
+            tracing::warn!("{}", refused(owner, Refusal::Process));
+        }
+    }
+
+    fn lost(&mut self, servant: Servant, owner: Owner, lost: Lost) -> io::Error {
+        self.ending.push(servant.give_up());
+        if lost == Lost::Ended {
+            return io::Error::other("roctap's process that reads memory was ended");
+        }
+        self.budgets.was_silent(owner, ANSWER_WITHIN, clock::now_ns());
+        let refusal = refused(owner, Refusal::Process);
+        tracing::warn!("{refusal}");
+        refusal
     }
 }
 
@@ -242,8 +267,29 @@ mod tests {
         let word = 5u64;
         let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
         read().unwrap();
-        let _ending = servants().current.take().map(Servant::give_up);
+        // Those of other tests may be among them, which are replaced too.
+        let _endings: Vec<Ending> = servants().idle.drain(..).map(Servant::give_up).collect();
         read().unwrap();
+    }
+
+    /// A page fault of a memory that is asked about may take its time: the others are asked meanwhile.
+    #[test]
+    fn nobody_waits_for_the_memory_that_another_one_reads() {
+        let own = Memory::open(std::process::id(), Access::Read).unwrap();
+        let word = 5u64;
+        let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
+        read().unwrap();
+        // As a thread that waits for an answer has it.
+        let taken = servants().idle_for(own.owner).unwrap();
+        std::thread::scope(|scope| scope.spawn(|| read().unwrap()).join().unwrap());
+        if let Some(servant) = taken {
+            servants().answered(servant, own.owner, Duration::ZERO);
+        }
+        let idle: Vec<Servant> = (0..MOST_IDLE).map(|_| Servant::start().unwrap()).collect();
+        for servant in idle {
+            servants().answered(servant, own.owner, Duration::ZERO);
+        }
+        assert!(servants().idle.len() <= MOST_IDLE);
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //! - [`Contents`] reads an object file piece by piece, and no more than is allowed in all. Nothing is
 //!   mapped: a file that shrinks ends in an error;
 //! - [`text`] reads a file of `/proc`, up to a length, and [`maps`] what a process has mapped;
-//! - [`Memory`] reads and writes its memory, by a process that is given up if that takes too long.
+//! - [`Memory`] reads and writes its memory, by a process that is given up if that takes too long; so is a
+//!   target whose memory is slow again and again.
 //!
 //! What cannot be kept off: a file system can make whoever reads from it wait. The kernel keeps root out of
 //! those that users serve (FUSE), unless `/etc/fuse.conf` says `user_allow_other`. A network file system
 //! whose server is gone holds roctap as it holds the process.
 
+mod budgets;
 mod contents;
 mod file;
 mod maps;
@@ -24,4 +26,4 @@ pub use contents::{Contents, Source, View};
 pub use file::{File, may_read};
 pub use maps::{Map, Maps};
 pub use memory::{Access, Memory};
-pub use text::{beginning, lossy, program, read as text};
+pub use text::{beginning, lossy, program, read as text, real_user};

@@ -32,8 +32,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{alarm, clock::Patience, privileges};
 
-/// How long an answer may take; shims of other processes wait for a sign of life less than three times as
-/// long.
+/// How long an answer may take.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// When the process ends by itself, if one request takes so long: who asked may have ended.
 const ALONE_WITHIN: Duration = Duration::from_secs(10);
@@ -81,6 +80,15 @@ pub struct Request<'b> {
     pub task: Task<'b>,
 }
 
+/// What has come of a request.
+#[derive(Debug)]
+pub struct Answer {
+    /// How many bytes were read or written.
+    pub done: io::Result<usize>,
+    /// How long it took.
+    pub took: Duration,
+}
+
 /// There is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
@@ -119,8 +127,8 @@ impl Servant {
         Pid::from_raw(pid.max(0)).map(|pid| Self { socket: ours, pid }).ok_or(forked)
     }
 
-    /// Has it do something, and waits for the answer: how many bytes it has read or written.
-    pub fn ask(&self, request: Request<'_>) -> Result<io::Result<usize>, Lost> {
+    /// Has it do something, and waits for the answer.
+    pub fn ask(&self, request: Request<'_>) -> Result<Answer, Lost> {
         let Request { pid, memory, address, task } = request;
         let (writes, count) = match &task {
             Task::Read(bytes) => (0, bytes.len()),
@@ -135,7 +143,7 @@ impl Servant {
         let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(to_write)];
         sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)
             .map_err(|_| Lost::Ended)?;
-        self.wait()?;
+        let took = self.wait()?;
         let mut answer = [0; MESSAGE_BYTES];
         let (length, _) =
             recv(&self.socket, &mut answer[..], RecvFlags::empty()).map_err(|_| Lost::Ended)?;
@@ -145,15 +153,16 @@ impl Servant {
             let done = done.min(bytes.len());
             into[..done].copy_from_slice(&bytes[..done]);
         }
-        Ok(if head.error == 0 { Ok(done) } else { Err(io::Error::from_raw_os_error(head.error)) })
+        let error = || io::Error::from_raw_os_error(head.error);
+        Ok(Answer { done: if head.error == 0 { Ok(done) } else { Err(error()) }, took })
     }
 
-    fn wait(&self) -> Result<(), Lost> {
+    fn wait(&self) -> Result<Duration, Lost> {
         let mut patience = Patience::of(ANSWER_WITHIN);
         loop {
             let mut look = [PollFd::new(&self.socket, PollFlags::IN)];
             match poll(&mut look, Some(&LOOK_EVERY)) {
-                Ok(1..) => return Ok(()),
+                Ok(1..) => return Ok(patience.so_far()),
                 _ if patience.has_ended() => return Err(Lost::Late),
                 _ => {}
             }

@@ -34,6 +34,15 @@ pub fn program(pid: u32) -> io::Result<Vec<u8>> {
     read(format!("/proc/{pid}/auxv").as_ref())
 }
 
+/// The user whose process it is: the real one, since programs change the other. None when that cannot be
+/// told.
+pub fn real_user(pid: u32) -> Option<u32> {
+    let status = read(format!("/proc/{pid}/status").as_ref()).ok()?;
+    let status = lossy(&status);
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_whitespace().next()?.parse().ok()
+}
+
 /// Reads the beginning of a file of `/proc`.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! How is joined, and what was.
+//! How operations find the calls that launched them, and how many did.
 
 /// How long an operation that ran waits for what belongs to it, ns.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
@@ -57,4 +57,39 @@ pub struct Counts {
     pub foreign: u64,
     /// Agents and kernels that were told beyond what their process may.
     pub left_out: u64,
+}
+
+impl Counts {
+    /// What was lost, by cause.
+    pub fn losses(&self) -> [(&'static str, u64); 7] {
+        let &Self {
+            calls: _,
+            launches: _,
+            dispatches: _,
+            copies: _,
+            barriers: _,
+            incomplete,
+            outside: _,
+            untimed: _,
+            orphans,
+            by_time: _,
+            without_call: _,
+            compared: _,
+            differing: _,
+            given_up,
+            unplaced,
+            forgotten,
+            foreign,
+            left_out,
+        } = self;
+        [
+            ("GPU operations: no completion seen", incomplete),
+            ("GPU operations: enqueue record lost", orphans),
+            ("GPU operations: given up, too many without an end", given_up),
+            ("HSA calls: their HIP call not looked for, too many at once", unplaced),
+            ("calls: forgotten while operations could wait for them, too many at once", forgotten),
+            ("shim records: of another process's calls", foreign),
+            ("agents and kernels: beyond 64 MiB of names of one process, or its share", left_out),
+        ]
+    }
 }

@@ -17,6 +17,7 @@ mod ticks;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use tracer_common::{
@@ -44,8 +45,11 @@ use signals::{Fate, Signals};
 const LOOK_NS: u64 = 1_000_000_000;
 /// How often they are with one: a kernel without a name.
 const LOOK_AGAIN_NS: u64 = 20_000_000;
-/// Between looks goes by this many times as long as they take the CPU, whatever there is to be read.
+/// Between looks goes by this many times as long as they take the CPU and wait for the process's memory,
+/// whatever there is to be read.
 const PAUSE: u64 = 3;
+/// How long a look at code objects, and one at signals, may wait for the process's memory.
+const LOOK_FOR: Duration = Duration::from_secs(1);
 /// Records of a process that has ended come no later.
 const QUIET_NS: u64 = 2_000_000_000;
 /// Shims number what they see from below.
@@ -58,8 +62,11 @@ struct Watched {
     process: Option<(Arc<Subject>, LiveProcess)>,
     objects: Option<CodeObjects>,
     looked_ns: u64,
-    /// How long the last look kept the CPU.
+    /// How long the last look kept the CPU, and waited.
     look_took_ns: u64,
+    /// When signals were read last, and how long that waited.
+    read_ns: u64,
+    read_took_ns: u64,
     /// Kernels that have a name, or do not get one.
     kernels: HashSet<u64>,
     /// A packet's kernel had no name at the last look.
@@ -228,14 +235,15 @@ impl Outside {
         {
             self.horizon_ns = asked_ns;
         }
-        let look_took_ns: u64 = self.targets.values().map(|target| target.look_took_ns).sum();
+        let took_ns = |target: &Watched| target.look_took_ns + target.read_took_ns;
+        let pause_ns = self.targets.values().map(took_ns).sum::<u64>() * PAUSE;
         for (&pid, target) in &mut self.targets {
             let soon =
                 target.unnamed || target.objects.as_ref().is_some_and(CodeObjects::is_unfinished);
-            let every_ns = if soon { LOOK_AGAIN_NS } else { LOOK_NS }.max(look_took_ns * PAUSE);
+            let every_ns = if soon { LOOK_AGAIN_NS } else { LOOK_NS }.max(pause_ns);
             target.look(pid, every_ns, joiner, sink)?;
             target.queues.values_mut().for_each(Queue::age);
-            target.settle(self.horizon_ns, now_ns, joiner, sink)?;
+            target.settle(self.horizon_ns, now_ns, pause_ns, joiner, sink)?;
         }
         Ok(())
     }
@@ -261,7 +269,7 @@ impl Outside {
         let Some(mut target) = self.targets.remove(&pid) else { return Ok(0) };
         // Twice: what is read the first time counts the second.
         for _ in 0..2 {
-            target.settle(u64::MAX, clock::now_ns(), joiner, sink)?;
+            target.settle(u64::MAX, clock::now_ns(), 0, joiner, sink)?;
         }
         for queue in target.queues.values_mut() {
             queue.release(joiner, sink)?;
@@ -331,8 +339,11 @@ impl Watched {
             return Ok(());
         };
         let began_ns = clock::of_this_thread_ns();
+        process.wait_at_most(LOOK_FOR);
         let news = subject.by_number(|_| Ok::<_, Ended>(objects.news(process)));
-        self.look_took_ns = clock::of_this_thread_ns().saturating_sub(began_ns);
+        let waited = LOOK_FOR - process.left();
+        self.look_took_ns =
+            clock::of_this_thread_ns().saturating_sub(began_ns) + waited.as_nanos() as u64;
         for kernel in news.unwrap_or_default() {
             self.kernels.insert(kernel.object);
             let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };
@@ -342,15 +353,26 @@ impl Watched {
     }
 
     /// Writes what is known of packets with signals, now that all records of before `horizon_ns` have come.
+    /// They are read unless that was done less than `pause_ns` ago.
     fn settle<S: RecordSink>(
         &mut self,
         horizon_ns: u64,
         now_ns: u64,
+        pause_ns: u64,
         joiner: &mut Joiner,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        let memory = self.process.as_ref().map(|(_, process)| process as &dyn ProcessMemory);
+        let is_due = now_ns.saturating_sub(self.read_ns) >= pause_ns;
+        let process = self.process.as_ref().map(|(_, process)| process).filter(|_| is_due);
+        let memory = process.map(|process| {
+            process.wait_at_most(LOOK_FOR);
+            process as &dyn ProcessMemory
+        });
         let fates = self.signals.settle(horizon_ns, now_ns, memory);
+        if let Some(process) = process {
+            let waited = LOOK_FOR - process.left();
+            (self.read_ns, self.read_took_ns) = (now_ns, waited.as_nanos() as u64);
+        }
         fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, sink))?;
         // All at once: the error is that of the clock by which they were converted.
         for queue in self.queues.values_mut().filter(|queue| queue.ticks.is_ready()) {

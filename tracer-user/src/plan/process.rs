@@ -4,6 +4,8 @@ use std::{
     ffi::OsStr,
     io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -89,10 +91,18 @@ impl MappedFile {
     }
 }
 
-/// A process, through `/proc/PID/mem` and `/proc/PID/maps`.
+/// How long a look at a process waits for its memory in all: long enough for tens of thousands of reads.
+const LOOK_FOR: Duration = Duration::from_secs(3);
+/// What is read between two looks at the clock, bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A process, through `/proc/PID/mem` and `/proc/PID/maps`. Its lists are as long as it says, and it decides
+/// how long each read takes: together they have an end.
 pub struct LiveProcess {
     pid: u32,
     memory: Memory,
+    /// How long it may still be waited for, ns.
+    left_ns: AtomicU64,
     mappings: Vec<Mapping>,
 }
 
@@ -114,7 +124,21 @@ impl LiveProcess {
     /// As of [`LiveProcess::open`].
     pub fn with(memory: Memory, pid: u32) -> Result<Self, PlanError> {
         let maps = Maps::of(pid).map_err(|cause| PlanError::Process { pid, cause })?;
-        Ok(Self { pid, memory, mappings: maps.iter().map(Mapping::from).collect() })
+        let mappings = maps.iter().map(Mapping::from).collect();
+        let process = Self { pid, memory, left_ns: AtomicU64::new(0), mappings };
+        process.wait_at_most(LOOK_FOR);
+        Ok(process)
+    }
+
+    /// Reads from now on wait no longer than this in all; what is not read then cannot be. Else it is a few
+    /// seconds from the beginning on.
+    pub fn wait_at_most(&self, time: Duration) {
+        self.left_ns.store(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// How much of that is left.
+    pub fn left(&self) -> Duration {
+        Duration::from_nanos(self.left_ns.load(Ordering::Relaxed))
     }
 
     /// Its memory alone.
@@ -145,7 +169,19 @@ impl From<Map<'_>> for Mapping {
 
 impl ProcessMemory for LiveProcess {
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.memory.read_exact_at(buffer, address)
+        let mut at = address;
+        for piece in buffer.chunks_mut(PIECE_BYTES) {
+            let (left, began) = (self.left(), Instant::now());
+            if left.is_zero() {
+                let text = "reading its memory takes too long";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            let read = self.memory.read_exact_at(piece, at);
+            self.wait_at_most(left.saturating_sub(began.elapsed()));
+            read?;
+            at = at.wrapping_add(piece.len() as u64);
+        }
+        Ok(())
     }
 
     fn mappings(&self) -> &[Mapping] {
@@ -251,5 +287,27 @@ impl<'a> Loaded<'a> {
         let path = mapping.file.as_ref().map(|file| file.path.clone());
         let file_offset = offset.filter(|_| path.is_some());
         Leads::Outside(OutsideCode { path, file_offset, address })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_has_an_end() {
+        let process = LiveProcess::open(std::process::id()).unwrap();
+        let bytes = vec![7u8; 3 * PIECE_BYTES + 5];
+        let mut read = vec![0; bytes.len()];
+        let mut look = || process.read(bytes.as_ptr() as u64, &mut read);
+        look().unwrap();
+        let left = process.left();
+        assert!(left < LOOK_FOR, "{left:?}");
+        process.wait_at_most(Duration::from_nanos(1));
+        assert_eq!(look().unwrap_err().kind(), io::ErrorKind::TimedOut, "between two pieces");
+        assert!(process.left().is_zero());
+        process.wait_at_most(LOOK_FOR);
+        look().unwrap();
+        assert_eq!(read, bytes);
     }
 }

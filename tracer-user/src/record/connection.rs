@@ -22,7 +22,7 @@ use crate::{
     clock,
     discover::Subject,
     foreign,
-    shim::{Frame, Memory, Reader, Relief},
+    shim::{Extent, Frame, Memory, Reader, Relief},
 };
 
 /// Why records are lost that were there.
@@ -218,7 +218,7 @@ impl Connection {
 
     /// Tells the shim that it is being read.
     pub fn beat(&self) {
-        self.memory().word(control::HEARTBEAT_NS).store(clock::now_ns(), Ordering::Relaxed);
+        self.reader.beat();
     }
 
     /// Tells the shim to stop.
@@ -231,12 +231,13 @@ impl Connection {
         self.memory().word(control::STATE).load(Ordering::Acquire) == state::ACTIVE
     }
 
-    /// Gives every frame that is there to `sink`: process, thread, frame.
-    pub fn drain(&mut self, mut sink: impl FnMut(u32, u32, Frame)) {
+    /// Gives frames that are there to `sink`: process, thread, frame. All of them when the program is over.
+    pub fn drain(&mut self, extent: Extent, mut sink: impl FnMut(u32, u32, Frame)) {
         let Some(pid) = self.pid() else { return };
+        let extent = if self.over.is_some() { Extent::Everything } else { extent };
         self.seen_ns.get_or_insert_with(clock::now_ns);
         let threads = &mut self.threads;
-        self.reader.drain(|tid, frame| {
+        self.reader.drain(extent, |tid, frame| {
             let tid = threads.as_mut().map_or(tid, |threads| threads.outside(tid).unwrap_or(tid));
             sink(pid, tid, frame);
         });

@@ -11,8 +11,14 @@
 //! * in `session`: a part that owns it, as `shims` and `outside` own theirs, drained by `session/drain.rs`
 //!   and handing what it reads to `join::Joiner`, stopped by `session/finish.rs`; and a file of steps, as
 //!   `give_shim` and `see_outside`;
-//! * in `session/farewell.rs`: why it told of nothing;
-//! * in `docs/attach.md`, which lists the sources.
+//! * in `record/prospect.rs` and `doctor.rs`: whether a process would get it; in `privileges.rs` and
+//!   docs/security.md: what it takes;
+//! * what it loses: in `session/finish.rs`, which writes it, and `Session::lost`, which counts it meanwhile;
+//! * in `session/farewell.rs`: why it told of nothing, and for which processes that is said;
+//! * in `record/outcome.rs`: what its share of the kernels is called; in `docs/attach.md`, which lists the
+//!   sources.
+//!
+//! Traces name a process's source `gpu_tier`.
 
 use std::fmt;
 

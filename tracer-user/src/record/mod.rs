@@ -4,6 +4,7 @@ mod command;
 mod connection;
 mod gpu_source;
 mod options;
+mod outcome;
 mod pause;
 mod progress;
 mod prospect;
@@ -12,12 +13,12 @@ mod removal;
 mod select;
 mod session;
 mod stop;
-mod summary;
 mod target;
 
 pub use command::{HOLD, hold};
 pub use gpu_source::{Gpu, GpuSource};
 pub use options::{Api, Options};
+use outcome::CommandState;
 pub use prospect::Prospect;
 
 use std::{
@@ -32,9 +33,13 @@ use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
 use stop::Stop;
-use summary::CommandState;
 
-use crate::{discover::Subject, priority, privileges::Recording, probe, program, shown};
+use crate::{
+    discover::Subject,
+    priority,
+    privileges::{Recorded, Recording},
+    probe, program, shown,
+};
 
 /// How long the rings are left alone when nobody wakes the reader. A thread that does nothing but call
 /// fills its ring in 200 ms.
@@ -77,7 +82,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         command => Some(Held::start(command)?),
     };
     let stop = Stop::install()?;
-    let rights = Recording::begin(options.gpu.wants_shim(), held.is_some());
+    let rights =
+        Recording::begin(Recorded { injects: options.gpu.wants_shim(), starts: held.is_some() });
     raise_descriptor_limit();
     let mut session = Session::open(options)?;
     rights.attach(session.placing());

@@ -1,4 +1,5 @@
-//! Removing probes meanwhile, since the kernel takes its time.
+//! Removing probes on threads, while the recording goes on: the kernel takes its time. What is left at the
+//! end is handed to a process ([`crate::probe::hand_over`]).
 
 use std::{
     sync::{

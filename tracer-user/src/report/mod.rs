@@ -78,8 +78,8 @@ pub fn run(options: &ReportOptions) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The report as text of at most `width` columns, unlimited without one. For tests and the live
-/// view; [`run`] is what the command line wants.
+/// The report as text of at most `width` columns, unlimited without one. For tests;
+/// [`run`] is what the command line wants.
 pub fn text(summary: &Summary, width: Option<usize>) -> String {
     render::tables(summary, width)
 }

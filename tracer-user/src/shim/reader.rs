@@ -6,16 +6,21 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tracer_common::{
     calls::{Call, MAX_CALL_WORDS},
     ring::{Consumer, Corrupt, MAX_FRAME_WORDS},
-    shim::{Agent, Barrier, Complete, Copy, Dispatch, MAX_NAME_BYTES, Queue, Symbol, kind},
+    shim::{
+        Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, MAX_NAME_BYTES, Queue, Symbol,
+        control, kind,
+    },
 };
 use zerocopy::{FromBytes, IntoBytes as _};
 
 use super::Memory;
+use crate::clock::{self, Patience};
 
 /// A record of the shim.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,12 +46,30 @@ pub enum Frame {
 /// Words of frames that are taken for a reader that does not come, 32 MiB; more are left in the rings,
 /// whose producers count what is lost.
 const ALLOWANCE: u64 = 4 << 20;
+/// How long the relief says that a reader lives which does not say so itself: one that stays away for longer
+/// is not late, but hangs.
+const LATE_FOR: Duration = Duration::from_nanos(HEARTBEAT_GONE_NS);
 /// Words of frames that are taken before they are handed out.
 const PORTION: u64 = 1 << 19;
+
+/// Words that are one process's share of the reader's time, 128 MiB: more than is written while a process
+/// whose memory is read in time is drained, and read in about a second.
+const SHARE: u64 = 16 << 20;
+
+/// How much is drained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// Everything that is there.
+    Everything,
+    /// No more than a share: others are waiting. What is left comes with the next drains.
+    Share,
+}
 
 /// Reads one memory.
 pub struct Reader {
     shared: Arc<Shared>,
+    /// The ring that the next drain begins with.
+    first: usize,
     /// What is being handed out; kept for its room.
     batch: Vec<(u32, Frame)>,
 }
@@ -63,6 +86,8 @@ struct Taken {
     waiting: Vec<(u32, Frame)>,
     /// The reader was here since the relief was last.
     visited: bool,
+    /// How long ago the reader gave a sign of life, if it did.
+    beat: Option<Patience>,
     /// Words that the relief may take before the reader comes.
     allowance: u64,
     /// Nobody wants what is written from now on.
@@ -108,13 +133,22 @@ impl Taken {
 }
 
 impl Shared {
+    fn beat(&self) {
+        // It stands for nothing else.
+        self.memory.word(control::HEARTBEAT_NS).store(clock::now_ns(), Ordering::Relaxed);
+    }
+
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is there if the reader has not been here since the last time.
+    /// Gives a sign of life for the reader, which is late and lives. Then takes what is there if the reader
+    /// has not been here since the last time.
     pub(super) fn relieve(&self) {
         let (memory, mut taken) = (&self.memory, self.taken());
+        if !taken.closed && taken.beat.as_mut().is_some_and(|beat| !beat.has_ended()) {
+            self.beat();
+        }
         if mem::take(&mut taken.visited) || taken.closed || memory.owner().is_none() {
             return;
         }
@@ -132,13 +166,14 @@ impl Reader {
         let taken = Mutex::new(Taken {
             waiting: Vec::new(),
             visited: false,
+            beat: None,
             allowance: ALLOWANCE,
             closed: false,
             broken: vec![false; memory.rings()],
             malformed: 0,
             frame: Box::new([0; MAX_FRAME_WORDS]),
         });
-        Self { shared: Arc::new(Shared { memory, taken }), batch: Vec::new() }
+        Self { shared: Arc::new(Shared { memory, taken }), first: 0, batch: Vec::new() }
     }
 
     pub(super) fn shared(&self) -> Weak<Shared> {
@@ -150,8 +185,19 @@ impl Reader {
         &self.shared.memory
     }
 
-    /// Gives every frame that is there now to `sink`, with the id of the thread that wrote it.
-    pub fn drain(&mut self, mut sink: impl FnMut(u32, Frame)) {
+    /// Tells the shim that it is being read.
+    pub fn beat(&self) {
+        self.shared.taken().beat = Some(Patience::of(LATE_FOR));
+        self.shared.beat();
+    }
+
+    /// Gives the frames that are there now to `sink`, with the ids of the threads that wrote them.
+    pub fn drain(&mut self, extent: Extent, sink: impl FnMut(u32, Frame)) {
+        self.take(if extent == Extent::Share { SHARE } else { u64::MAX }, sink);
+    }
+
+    /// The same, of about `left` words.
+    fn take(&mut self, mut left: u64, mut sink: impl FnMut(u32, Frame)) {
         let (shared, batch) = (&self.shared, &mut self.batch);
         let mut hand_out = |mut taken: MutexGuard<'_, Taken>| {
             mem::swap(batch, &mut taken.waiting);
@@ -162,15 +208,22 @@ impl Reader {
         let mut taken = shared.taken();
         (taken.visited, taken.allowance) = (true, ALLOWANCE);
         hand_out(taken);
-        for ring in 0..shared.memory.claimed_rings() {
+        let rings = shared.memory.claimed_rings();
+        let first = mem::take(&mut self.first);
+        for ring in (first..rings).chain(0..first.min(rings)) {
             // Not what is written meanwhile: one busy ring does not starve the others.
             let mut words = shared.memory.consumer(ring).ready();
-            while words > 0 {
-                let portion = words.min(PORTION);
+            while words > 0 && left > 0 {
+                let portion = words.min(PORTION).min(left);
                 let mut taken = shared.taken();
                 taken.fill(&shared.memory, ring, portion);
                 hand_out(taken);
                 words -= portion;
+                left -= portion;
+            }
+            if left == 0 {
+                self.first = ring;
+                break;
             }
         }
         // What the relief has taken before we came to its ring.
@@ -271,7 +324,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tracer_common::shim::{GROWTHS, Layout, control};
+    use tracer_common::shim::{GROWTHS, Layout};
 
     proptest! {
         #[test]
@@ -301,7 +354,7 @@ mod tests {
             }
         }
         let mut counts = [0, 0];
-        reader.drain(|thread, frame| {
+        reader.drain(Extent::Everything, |thread, frame| {
             let Frame::Complete(complete) = frame else { panic!("{frame:?}") };
             let count = &mut counts[thread as usize - 1];
             assert_eq!(complete.sequence, *count, "of thread {thread}, in its order");
@@ -320,7 +373,7 @@ mod tests {
         let call = [1; 15];
         let mut reader = Reader::new(Memory::create(Layout::DEFAULT).unwrap());
         // Looking at a page is enough to create it.
-        reader.drain(|_, _| {});
+        reader.drain(Extent::Everything, |_, _| {});
         reader.free_rings(|_| true, |_, _| {});
         reader.shared.relieve();
         assert_eq!((reader.dropped(), reader.open_calls()), ((0, 0), Vec::new()));
@@ -335,7 +388,7 @@ mod tests {
                 assert!(reader.memory().producer(ring).push(kind::CALL, [&call, &[]]));
             }
             if number % 50 == 0 {
-                reader.drain(|_, _| {});
+                reader.drain(Extent::Everything, |_, _| {});
             }
         }
         let charged = reader.memory().charged_pages() - headers;
@@ -353,13 +406,13 @@ mod tests {
         let charged = reader.memory().charged_pages() - headers;
         assert!(charged > all / 4096 && charged < all / 4096 + THREADS * FIRST, "{charged} pages");
 
-        reader.drain(|_, _| {});
+        reader.drain(Extent::Everything, |_, _| {});
         reader.free_rings(|_| false, |_, _| {});
         assert_eq!(reader.memory().charged_pages(), headers);
         reader.memory().claim(0, 1);
         for _ in 0..500 {
             assert!(reader.memory().producer(0).push(kind::CALL, [&call, &[]]));
-            reader.drain(|_, _| {});
+            reader.drain(Extent::Everything, |_, _| {});
         }
         assert!(reader.memory().charged_pages() < headers + FIRST, "small again");
     }
@@ -379,7 +432,7 @@ mod tests {
                 assert!(producer.push(kind::COMPLETE, [&[0; 3], &[]]));
             }
         };
-        reader.drain(|_, _| {});
+        reader.drain(Extent::Everything, |_, _| {});
         fill(ALLOWANCE + 4000);
         reader.shared.relieve();
         assert_eq!(consumer.ready(), ALLOWANCE + 4000, "the reader was here");
@@ -388,7 +441,7 @@ mod tests {
             assert_eq!(consumer.ready(), 4000);
         }
         let mut count = 0;
-        reader.drain(|_, _| count += 1);
+        reader.drain(Extent::Everything, |_, _| count += 1);
         assert_eq!(count, ALLOWANCE / 4 + 1000);
         reader.close();
         fill(400);
@@ -396,6 +449,71 @@ mod tests {
             reader.shared.relieve();
         }
         assert_eq!(consumer.ready(), 400);
+    }
+
+    /// Whoever fills its rings as fast as they are read, while the relief comes as well, and while they are
+    /// read.
+    #[test]
+    fn a_drain_has_an_end() {
+        const BYTES: usize = 64 << 10;
+        let memory = Memory::create(Layout { rings: 2, ring_bytes: BYTES }).unwrap();
+        memory.word(control::PID).store(1, Ordering::Relaxed);
+        let fill = |memory: &Memory| {
+            for ring in [0, 1] {
+                while memory.producer(ring).push(kind::COMPLETE, [&[0; 3], &[]]) {}
+            }
+        };
+        for ring in [0, 1] {
+            memory.claim(ring, ring as u64 + 1);
+        }
+        fill(&memory);
+        let mut reader = Reader::new(memory);
+        let shared = Arc::clone(&reader.shared);
+        let mut counts = [0, 0];
+        let most = 2 * (BYTES as u64 / 8) + ALLOWANCE;
+        reader.drain(Extent::Everything, |thread, _| {
+            counts[thread as usize - 1] += 1;
+            assert!(4 * counts.iter().sum::<u64>() <= most, "without an end");
+            shared.relieve();
+            fill(&shared.memory);
+        });
+        assert!(counts.iter().all(|&count| count > 0), "nobody is left out: {counts:?}");
+        // By shares as well: each ends, and the next one begins where it stood.
+        let mut of_threads = [0, 0];
+        for _ in 0..4 {
+            let (mut count, share) = (0, BYTES as u64 / 8 / 2);
+            reader.take(share, |thread, _| {
+                (count, of_threads[thread as usize - 1]) =
+                    (count + 1, of_threads[thread as usize - 1] + 1);
+            });
+            assert!(4 * count <= share + ALLOWANCE, "{count}");
+        }
+        assert!(of_threads.iter().all(|&count| count > 0), "{of_threads:?}");
+        assert!([0, 1].iter().all(|&ring| shared.memory.consumer(ring).ready() == 0));
+    }
+
+    /// As long as the reader lives: not before it has begun, not for one that hangs, and not when nothing is
+    /// read any more.
+    #[test]
+    fn readers_that_are_late_have_a_heartbeat() {
+        let memory = Memory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
+        let mut reader = Reader::new(memory);
+        let shared = Arc::clone(&reader.shared);
+        let is_told = || {
+            let word = shared.memory.word(control::HEARTBEAT_NS);
+            word.store(0, Ordering::Relaxed);
+            shared.relieve();
+            word.load(Ordering::Relaxed) != 0
+        };
+        assert!(!is_told(), "not begun");
+        reader.beat();
+        assert!(is_told() && is_told());
+        shared.taken().beat = Some(Patience::of(Duration::ZERO));
+        assert!(!is_told(), "it hangs");
+        reader.beat();
+        assert!(is_told());
+        reader.close();
+        assert!(!is_told(), "closed");
     }
 
     #[test]

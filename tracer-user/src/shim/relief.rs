@@ -1,5 +1,5 @@
-//! Empties rings in the place of a reader that is busy with something else: with putting the shim into
-//! the next process, or with a file that takes no more for a moment.
+//! Empties rings in the place of a reader that is busy with something else: with a process whose memory is
+//! slow, or with a file that takes no more for a moment. Tells their shims that somebody reads, too.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -55,7 +55,7 @@ mod tests {
     use tracer_common::shim::{Layout, control, kind};
 
     use super::*;
-    use crate::shim::{Frame, Memory};
+    use crate::shim::{Extent, Frame, Memory};
 
     /// What the relief takes while the reader is at another ring comes with the same call.
     #[test]
@@ -70,7 +70,7 @@ mod tests {
         let shared = reader.shared().upgrade().unwrap();
         let second = shared.memory.consumer(1);
         let mut threads = Vec::new();
-        reader.drain(|thread, _| {
+        reader.drain(Extent::Everything, |thread, _| {
             if thread == 1 {
                 // First it sees that the reader was here.
                 shared.relieve();
@@ -104,7 +104,7 @@ mod tests {
             }
         }
         let mut numbers = Vec::new();
-        reader.drain(|thread, frame| {
+        reader.drain(Extent::Everything, |thread, frame| {
             let Frame::Complete(complete) = frame else { panic!("{frame:?}") };
             numbers.push((thread, complete.sequence));
         });

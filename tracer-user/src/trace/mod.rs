@@ -1,4 +1,4 @@
-//! The trace: its model, its file format.
+//! The trace file: writing and reading it. What it holds is [`tracer_records::model`].
 //!
 //! A recording goes through [`Writer`] into one append-only file; everything that is made of a
 //! recording (report, exports) comes out of [`Trace`]. The format is described in
@@ -31,4 +31,5 @@ pub use error::TraceError;
 pub use format::VERSION;
 pub use reader::{Trace, fuzz_reader};
 pub use reading::{Reading, Status};
+pub use sink::Existing;
 pub use writer::Writer;

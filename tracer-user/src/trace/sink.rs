@@ -161,6 +161,15 @@ impl Drop for Keeper {
     }
 }
 
+/// What becomes of a trace that is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// It stays: none is written.
+    Refuse,
+    /// The new one takes its place.
+    Replace,
+}
+
 /// Creates the file of a new trace; beside the old one that it replaces, when `force` says so.
 ///
 /// That it can be written is known from here on, and not only when a command has begun to run. What is not
@@ -171,14 +180,16 @@ impl Drop for Keeper {
 /// From here on, a write beyond the limit of file sizes (RLIMIT_FSIZE) fails like one to a full disk, and
 /// does not end the program: its signal is taken, and not ignored, which programs that it starts would
 /// inherit.
-pub fn claim(path: &Path, force: bool) -> Result<Claim, TraceError> {
+pub fn claim(path: &Path, existing: Existing) -> Result<Claim, TraceError> {
     let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(open)?;
     let place = Place::of(path).map_err(open)?;
     let (file, at) = match place.create() {
         Ok(file) => (file, Where { place, old: None }),
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(open(e)),
-        Err(_) if !force => return Err(TraceError::Exists { path: path.to_path_buf() }),
+        Err(_) if existing == Existing::Refuse => {
+            return Err(TraceError::Exists { path: path.to_path_buf() });
+        }
         Err(_) => {
             let old = old_trace(&place, path)?;
             let number = random().map(u64::from_ne_bytes).map_err(open)?;

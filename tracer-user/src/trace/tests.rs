@@ -17,7 +17,7 @@ use super::limits::{
 };
 use super::lookup::Tables;
 use super::seal::{Seal, Sealed};
-use super::sink::Sink;
+use super::sink::{Existing, Sink};
 use super::tables::Increment;
 use super::{Reading, Trace, TraceError, Writer, fuzz_reader};
 use tracer_records::model::{
@@ -505,41 +505,59 @@ fn existing_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.roctap");
     let metadata = Metadata::default();
-    let first = Writer::create(&path, &metadata, false).unwrap();
-    assert!(matches!(Writer::create(&path, &metadata, false), Err(TraceError::Exists { .. })));
-    assert!(matches!(Writer::create(&path, &metadata, true), Err(TraceError::Busy { .. })));
+    let first = Writer::create(&path, &metadata, Existing::Refuse).unwrap();
+    assert!(matches!(
+        Writer::create(&path, &metadata, Existing::Refuse),
+        Err(TraceError::Exists { .. })
+    ));
+    assert!(matches!(
+        Writer::create(&path, &metadata, Existing::Replace),
+        Err(TraceError::Busy { .. })
+    ));
     drop(first);
     assert!(!path.exists(), "a recording that did not begin leaves nothing");
-    let mut second = Writer::create(&path, &metadata, false).unwrap();
+    let mut second = Writer::create(&path, &metadata, Existing::Refuse).unwrap();
     second.push(event(0)).unwrap();
     second.finish(CLOCK).unwrap();
     let recorded = || Trace::open(&path).unwrap().tables().status.clone();
     assert!(recorded().complete);
 
     // With the first chunk, no earlier, the new one replaces it.
-    drop(Writer::create(&path, &metadata, true).unwrap());
+    drop(Writer::create(&path, &metadata, Existing::Replace).unwrap());
     assert!(recorded().complete, "nor does it take anything away");
-    let mut third = Writer::create(&path, &metadata, true).unwrap();
+    let mut third = Writer::create(&path, &metadata, Existing::Replace).unwrap();
     third.push(event(0)).unwrap();
     assert!(recorded().complete);
     third.flush_chunk().unwrap();
     assert!(!recorded().complete);
-    assert!(matches!(Writer::create(&path, &metadata, true), Err(TraceError::Busy { .. })));
-    let fourth = Writer::create(&path, &metadata, true);
+    assert!(matches!(
+        Writer::create(&path, &metadata, Existing::Replace),
+        Err(TraceError::Busy { .. })
+    ));
+    let fourth = Writer::create(&path, &metadata, Existing::Replace);
     drop(third);
     assert!(matches!(fourth, Err(TraceError::Busy { .. })) && !recorded().complete);
 
     let other = dir.path().join("thesis.tex");
     std::fs::write(&other, "years of work").unwrap();
-    assert!(matches!(Writer::create(&other, &metadata, true), Err(TraceError::NotOurs { .. })));
-    assert!(matches!(Writer::create(dir.path(), &metadata, true), Err(TraceError::NotOurs { .. })));
+    assert!(matches!(
+        Writer::create(&other, &metadata, Existing::Replace),
+        Err(TraceError::NotOurs { .. })
+    ));
+    assert!(matches!(
+        Writer::create(dir.path(), &metadata, Existing::Replace),
+        Err(TraceError::NotOurs { .. })
+    ));
     assert_eq!(std::fs::read(&other).unwrap(), b"years of work");
     assert!(matches!(Trace::open(&other), Err(TraceError::NotATrace { .. })));
     assert!(matches!(Trace::open(dir.path()), Err(TraceError::NotATrace { .. })));
     let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name());
     assert_eq!(files.count(), 2, "nothing is left beside them");
     let missing = dir.path().join("none/t");
-    assert!(matches!(Writer::create(&missing, &metadata, false), Err(TraceError::Open { .. })));
+    assert!(matches!(
+        Writer::create(&missing, &metadata, Existing::Refuse),
+        Err(TraceError::Open { .. })
+    ));
 }
 
 /// Where the file of a new trace is when it is claimed, and when its first chunk is there.
@@ -552,7 +570,7 @@ fn an_old_trace_is_there_until_the_new_one_is() {
         Vec::from_iter(files.map(|file| file.unwrap().file_name().into_string().unwrap()))
     };
     std::fs::write(&path, super::format::FILE_MAGIC).unwrap();
-    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    let mut writer = Writer::create(&path, &Metadata::default(), Existing::Replace).unwrap();
     assert_eq!(names().len(), 2, "the new one is written beside the old one");
     assert_eq!(std::fs::read(&path).unwrap(), super::format::FILE_MAGIC);
     writer.begin().unwrap();
@@ -565,7 +583,7 @@ fn an_old_trace_is_there_until_the_new_one_is() {
 
     // Somebody else has put another there: a file, then a link.
     let aside = dir.path().join("moved");
-    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    let mut writer = Writer::create(&path, &Metadata::default(), Existing::Replace).unwrap();
     std::fs::rename(&path, &aside).unwrap();
     std::fs::write(&path, "another").unwrap();
     let error = writer.begin().unwrap_err().to_string();
@@ -573,7 +591,7 @@ fn an_old_trace_is_there_until_the_new_one_is() {
     drop(writer);
     assert_eq!((std::fs::read(&path).unwrap(), names().len()), (b"another".to_vec(), 2));
     std::fs::rename(&aside, &path).unwrap();
-    let mut writer = Writer::create(&path, &Metadata::default(), true).unwrap();
+    let mut writer = Writer::create(&path, &Metadata::default(), Existing::Replace).unwrap();
     std::fs::rename(&path, &aside).unwrap();
     std::os::unix::fs::symlink(&aside, &path).unwrap();
     writer.begin().unwrap_err();

@@ -18,7 +18,7 @@ use super::limits::{
     WRITTEN_OF_A_PROCESS, WRITTEN_TABLES, WithinLimits as _, cut,
 };
 use super::seal::{SEALED, Seal, Sealed};
-use super::sink::{Sink, claim};
+use super::sink::{Existing, Sink, claim};
 use super::tables::Increment;
 use super::wire;
 use crate::budget::Budget;
@@ -87,10 +87,14 @@ enum Told {
 impl Writer {
     /// Creates the file and writes its header.
     ///
-    /// A file that is there already is an error, unless `force` is given and it is an older trace
-    /// (or empty): then it is replaced. Files of other kinds are never touched.
-    pub fn create(path: &Path, metadata: &Metadata, force: bool) -> Result<Self, TraceError> {
-        let file = claim(path, force)?;
+    /// Only an older trace, or an empty file, is ever replaced; any other file that is there already is an
+    /// error.
+    pub fn create(
+        path: &Path,
+        metadata: &Metadata,
+        existing: Existing,
+    ) -> Result<Self, TraceError> {
+        let file = claim(path, existing)?;
         Self::with_sink(path, Box::new(file), metadata)
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use roctap::trace::Writer;
+use roctap::trace::{Existing, Writer};
 use tracer_common::activity::{ActivityRecord, Domain, kind, op};
 use tracer_common::bpf::flag;
 use tracer_records::model::{
@@ -128,7 +128,7 @@ pub fn write(path: &Path, finished: bool) {
         command: "roctap record -o t.roctap -a".into(),
         clock,
     };
-    let mut writer = Writer::create(path, &metadata, false).unwrap();
+    let mut writer = Writer::create(path, &metadata, Existing::Refuse).unwrap();
     tables(&mut writer);
     let template = (
         writer.string(0, "_Z15addition_kernelIfEvPT_PKfS3_ii"),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use e2e::{Scene, roctap_bin};
-use roctap::trace::Writer;
+use roctap::trace::{Existing, Writer};
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_records::model::{
     Agent, ApiCall, ClockOffsets, Dispatch, Event, Kernel, Metadata, ProbedLibrary, Process,
@@ -90,7 +90,7 @@ pub fn write_trace(path: &Path, name: &str) {
         command: name.to_owned(),
         clock: ClockOffsets::default(),
     };
-    let mut writer = Writer::create(path, &metadata, true).expect("trace");
+    let mut writer = Writer::create(path, &metadata, Existing::Replace).expect("trace");
     let library =
         ProbedLibrary { path: name.to_owned(), version: name.to_owned(), probed: 3, entry_only: 1 };
     writer.process(

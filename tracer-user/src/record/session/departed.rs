@@ -1,6 +1,6 @@
 //! What is kept of processes that are not traced any more, for what is said at the end.
 
-use crate::record::summary::Silent;
+use crate::record::outcome::Silent;
 
 /// Processes of which none of the kernels was recorded, that are told one by one.
 const MOST_SILENT: usize = 20;

@@ -27,10 +27,10 @@ impl Session {
         self.shims.look(|pid| self.processes.has_ended(pid));
         // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
         // also because of calls, which wait for records of calls around them.
-        self.shims.drain(&mut self.recorder, |_, _| {})?;
+        self.shims.drain_shares(&mut self.recorder)?;
         self.take_records(&records, |_| {})?;
         self.recorder.settle_calls(self.probes.answered())?;
-        self.shims.drain(&mut self.recorder, |_, _| {})?;
+        self.shims.drain_shares(&mut self.recorder)?;
         self.give_up_memories();
         self.ask_for_calls();
         self.take_over();
@@ -44,7 +44,7 @@ impl Session {
             let scan = self.scan()?;
             self.pace.scanned(now, Instant::now(), scan);
         }
-        self.look_out(now)?;
+        self.attach_new(now)?;
         self.recorder.write(now)?;
         Ok(failures)
     }

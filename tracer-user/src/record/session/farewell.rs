@@ -7,7 +7,7 @@ use crate::{
     record::{
         connection::{Account, Over},
         gpu_source::GpuSource,
-        summary::Silent,
+        outcome::Silent,
         target::{Claim, Target},
     },
 };

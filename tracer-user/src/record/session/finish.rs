@@ -11,7 +11,7 @@ use crate::{
     clock::{self, Patience},
     privileges,
     probe::{self, Attachment},
-    record::{connection::Connection, options::Options, stop::Stop, summary},
+    record::{connection::Connection, options::Options, outcome, stop::Stop},
     shown::say,
     trace,
 };
@@ -30,7 +30,7 @@ impl Session {
     pub fn finish(
         mut self,
         options: &Options,
-        command: &summary::CommandState,
+        command: &outcome::CommandState,
         stop: &Stop,
     ) -> anyhow::Result<ExitCode> {
         (self.ending, self.watch) = (true, None);
@@ -56,7 +56,7 @@ impl Session {
         self.write_losses()?;
         let all = self.processes.those(|_| true);
         all.into_iter().try_for_each(|pid| self.farewell(pid))?;
-        let report = summary::Report {
+        let outcome = outcome::RecordingOutcome {
             options,
             command,
             counts: self.recorder.counts(),
@@ -66,7 +66,7 @@ impl Session {
             broken: self.probes.failure().into_iter().map(str::to_owned).collect(),
             silent: self.departed.silent,
         };
-        let mut notices = report.notices();
+        let mut notices = outcome.notices();
         if self.departed.more_silent > 0 {
             let more = self.departed.more_silent;
             notices
@@ -77,9 +77,9 @@ impl Session {
         notices.extend(self.following.notices());
         self.recorder.last_notices(&mut notices);
         self.recorder.finish()?;
-        report.print(&notices);
+        outcome.print(&notices);
         hand_over(self.probes.close())?;
-        Ok(report.exit_code())
+        Ok(outcome.exit_code())
     }
 
     fn remove_entries(&mut self) -> anyhow::Result<()> {
@@ -151,22 +151,7 @@ impl Session {
         }
         recorder.loss(0, "BPF records: not understood", self.probes.malformed());
         recorder.loss(0, UNREAD, self.probes.failure().is_some().into());
-        let counts = recorder.counts();
-        recorder.loss(0, "GPU operations: no completion seen", counts.incomplete);
-        recorder.loss(0, "GPU operations: enqueue record lost", counts.orphans);
-        for (cause, count) in [
-            ("GPU operations: given up, too many without an end", counts.given_up),
-            ("HSA calls: their HIP call not looked for, too many at once", counts.unplaced),
-            (
-                "calls: forgotten while operations could wait for them, too many at once",
-                counts.forgotten,
-            ),
-            ("shim records: of another process's calls", counts.foreign),
-            (
-                "agents and kernels: beyond 64 MiB of names of one process, or its share",
-                counts.left_out,
-            ),
-        ] {
+        for (cause, count) in recorder.counts().losses() {
             recorder.loss(0, cause, count);
         }
         for (cause, count) in self.outside.losses() {

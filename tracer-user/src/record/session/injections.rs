@@ -116,21 +116,13 @@ impl Desk {
 
 struct Running {
     subject: Arc<Subject>,
+    /// All whose user cannot be told count as one's.
     user: Option<u32>,
     began: Instant,
     occasion: Occasion,
     messages: Receiver<Message>,
     prepared: Option<Prepared>,
     executed_ns: Option<u64>,
-}
-
-/// The user whose process it is: the real one, since programs change the other. All whose user cannot be told
-/// count as one's.
-fn real_user(subject: &Subject) -> Option<u32> {
-    let status = foreign::text(format!("/proc/{}/status", subject.pid()).as_ref()).ok()?;
-    let status = foreign::lossy(&status);
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_whitespace().next()?.parse().ok()
 }
 
 /// Whether the process was waited for in vain.
@@ -160,7 +152,7 @@ impl Injections {
             || self.running.len() >= MOST
             || failed.is_some_and(|at| at.elapsed() < PAUSE)
             || self.running.len() >= MOST_OF_A_USER && {
-                let user = real_user(subject);
+                let user = foreign::real_user(subject.pid());
                 let theirs = self.running.values().filter(|running| running.user == user);
                 theirs.count() >= MOST_OF_A_USER
             }
@@ -186,7 +178,7 @@ impl Injections {
             let _ = desk.0.send(Message::Done(result));
         })?;
         let subject = Arc::clone(subject);
-        let (user, began) = (real_user(&subject), Instant::now());
+        let (user, began) = (foreign::real_user(subject.pid()), Instant::now());
         let (prepared, executed_ns) = (None, None);
         let running = Running { subject, user, began, occasion, messages, prepared, executed_ns };
         self.running.insert(running.subject.pid(), running);

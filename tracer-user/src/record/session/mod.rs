@@ -10,6 +10,7 @@
 //! * the other modules: what is done with these, step by step.
 
 mod attach;
+mod attach_new;
 mod departed;
 mod descriptors;
 mod drain;
@@ -19,7 +20,6 @@ mod follow;
 mod following;
 mod give_shim;
 mod injections;
-mod look_out;
 mod pace;
 mod plans;
 mod probes;
@@ -40,7 +40,7 @@ use crate::{
     probe::Placing,
     shim::{Relief, Shim},
     shown,
-    trace::Writer,
+    trace::{Existing, Writer},
 };
 use departed::Departed;
 use descriptors::Descriptors;
@@ -88,7 +88,8 @@ impl Session {
         let plans = Plans::new(selection, probes.placing());
         probes.follow()?;
         // Last, so that a failure above leaves no file behind.
-        let trace = Writer::create(&options.output, &metadata(), options.force)?;
+        let existing = if options.force { Existing::Replace } else { Existing::Refuse };
+        let trace = Writer::create(&options.output, &metadata(), existing)?;
         Ok(Self {
             processes: Processes::default(),
             probes,

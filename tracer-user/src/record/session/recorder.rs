@@ -1,8 +1,11 @@
 //! What is recorded: what the probes, the shims and the looks from outside deliver is joined here, and
 //! written.
 //!
-//! Another one that takes records, such as a live view, wraps the [`Writer`] here: see
-//! [`tracer_records::sink::RecordSink`]. The line that stays on the terminal is `record/progress.rs`'s.
+//! Another one that takes records, such as a live view, stands here: the joiner is given a sink that hands
+//! on to the [`Writer`] and to it ([`tracer_records::sink::RecordSink`]), and `finish`, `flush_chunk` and
+//! `left_out`, which are no matter of records, stay the Writer's. Losses come into a sink at the end only;
+//! while recording `Session::lost` has them. What is drawn is drawn by the loop in `record/mod.rs`, in the
+//! place of the line of `record/progress.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -249,10 +252,7 @@ impl Recorder {
 
     /// What was lost so far: of programs that are gone, and where records did not meet.
     pub fn lost(&self) -> u64 {
-        let Counts {
-            incomplete, orphans, given_up, unplaced, forgotten, foreign, left_out, ..
-        } = self.joiner.counts();
-        let joined = [incomplete, orphans, given_up, unplaced, forgotten, foreign, left_out];
+        let joined = self.joiner.counts().losses().map(|(_, count)| count);
         joined.iter().chain(self.losses.values()).fold(0, |sum, &count| sum.saturating_add(count))
     }
 
@@ -314,7 +314,7 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Trace;
+    use crate::trace::{Existing, Trace};
     use tracer_records::model::Metadata;
 
     fn recorder(directory: &Path) -> Recorder {
@@ -326,7 +326,7 @@ mod tests {
             clock: clock::offsets(),
         };
         let path = directory.join("test.rtrace");
-        Recorder::new(Mode::default(), Writer::create(&path, &metadata, false).unwrap())
+        Recorder::new(Mode::default(), Writer::create(&path, &metadata, Existing::Refuse).unwrap())
     }
 
     /// Threads of a process that starts one after the other, and those of processes that have ended.

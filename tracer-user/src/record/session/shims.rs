@@ -19,7 +19,7 @@ use crate::{
         options::Options,
         select::Selection,
     },
-    shim::{Frame, Memory, MemoryError, Relief, Shim},
+    shim::{Extent, Frame, Memory, MemoryError, Relief, Shim},
     trace::TraceError,
 };
 
@@ -275,6 +275,20 @@ impl Shims {
     pub fn drain(
         &mut self,
         recorder: &mut Recorder,
+        on_call: impl FnMut(u32, u64),
+    ) -> Result<(), TraceError> {
+        self.take(Extent::Everything, recorder, on_call)
+    }
+
+    /// Records frames that are there, of no process so many that the others would have to wait.
+    pub fn drain_shares(&mut self, recorder: &mut Recorder) -> Result<(), TraceError> {
+        self.take(Extent::Share, recorder, |_, _| {})
+    }
+
+    fn take(
+        &mut self,
+        extent: Extent,
+        recorder: &mut Recorder,
         mut on_call: impl FnMut(u32, u64),
     ) -> Result<(), TraceError> {
         let mut result = Ok(());
@@ -282,7 +296,7 @@ impl Shims {
             if let Some(pid) = connection.pid() {
                 recorder.shim_ids(pid, connection.call_ids());
             }
-            connection.drain(|pid, tid, frame| {
+            connection.drain(extent, |pid, tid, frame| {
                 if let Frame::Call(call) = &frame {
                     on_call(pid, call.correlation_id);
                 }
@@ -312,7 +326,10 @@ mod tests {
     use tracer_records::model::Metadata;
 
     use super::*;
-    use crate::{join::Mode, trace::Writer};
+    use crate::{
+        join::Mode,
+        trace::{Existing, Writer},
+    };
 
     /// `count` memories that are offered, and their like.
     fn shims(count: usize) -> Shims {
@@ -336,7 +353,8 @@ mod tests {
     }
 
     fn recorder(dir: &Path) -> Recorder {
-        let trace = Writer::create(&dir.join("trace"), &Metadata::default(), false).unwrap();
+        let trace =
+            Writer::create(&dir.join("trace"), &Metadata::default(), Existing::Refuse).unwrap();
         Recorder::new(Mode::default(), trace)
     }
 

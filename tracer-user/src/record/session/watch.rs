@@ -1,4 +1,4 @@
-//! Looking out for ROCm processes, those of `record -a`.
+//! Which processes are worth a look now, of all those of `record -a`.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

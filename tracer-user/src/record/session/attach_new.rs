@@ -1,4 +1,4 @@
-//! Attaching to the processes that have appeared, those of `record -a`.
+//! Attaching to the processes that [`super::watch`] has found, those of `record -a`.
 
 use std::{
     sync::Arc,
@@ -13,7 +13,7 @@ const LOOK_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
     /// Attaches to the ROCm processes that have appeared.
-    pub(super) fn look_out(&mut self, now: Instant) -> anyhow::Result<()> {
+    pub(super) fn attach_new(&mut self, now: Instant) -> anyhow::Result<()> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         let mut left = None;
         for pid in watch.candidates(now) {

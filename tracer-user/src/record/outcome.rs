@@ -1,4 +1,4 @@
-//! What is said at the end of a recording.
+//! How a recording went: what is said at its end, and the exit status.
 
 use std::process::{ExitCode, ExitStatus};
 
@@ -24,7 +24,7 @@ pub enum CommandState {
 }
 
 /// How a recording went.
-pub struct Report<'a> {
+pub struct RecordingOutcome<'a> {
     pub options: &'a Options,
     /// What has become of the command.
     pub command: &'a CommandState,
@@ -48,7 +48,7 @@ pub struct Silent {
     pub reason: String,
 }
 
-impl Report<'_> {
+impl RecordingOutcome<'_> {
     /// What the user should know beside the counts.
     pub fn notices(&self) -> Vec<String> {
         let mut notices: Vec<String> = Vec::new();

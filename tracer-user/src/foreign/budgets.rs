@@ -1,0 +1,196 @@
+//! How long the memories of processes may have roctap wait: each process's, and those of one user together.
+//!
+//! An answer that comes just in time, again and again, holds up as much as one that never comes. So all slow
+//! answers are added up. A busy machine answers slowly at times: a small part of the time that passes is
+//! taken off again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// An answer that takes no longer is not a slow one.
+const QUICK: Duration = Duration::from_millis(10);
+/// How long one process's slow answers may take together; then nothing more is read of it.
+const OF_A_PROCESS: Duration = Duration::from_secs(3);
+/// The same of all processes of one user: none of theirs is read until some of it is taken off.
+const OF_A_USER: Duration = Duration::from_secs(12);
+/// Of so much time that passes, one part is taken off.
+const TAKEN_OFF: u64 = 100;
+/// Processes that are given up before none is read any more: what reads of them may stay in the kernel as
+/// long as what holds it.
+pub const MOST: usize = 16;
+/// Of these, processes of one user; then none of theirs is read. More may be on their way by then, which do
+/// not count: one user's never have the others' given up.
+const MOST_OF_A_USER: usize = MOST / 4;
+
+/// Whose a memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// The process.
+    pub pid: u32,
+    /// Tells it from a later process of this number.
+    pub started: Option<u64>,
+    /// The real user of the process. All whose user cannot be told count as one's.
+    pub user: Option<u32>,
+}
+
+/// Why a memory is not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It did not answer, or too slowly too often.
+    Process,
+    /// Those of too many processes of its user did so.
+    User,
+    /// Those of too many processes did.
+    All,
+}
+
+/// Slow answers, added up.
+#[derive(Clone, Copy, Default)]
+struct Slow {
+    slow_ns: u64,
+    /// When they took so long together.
+    at_ns: u64,
+}
+
+impl Slow {
+    fn at(self, now_ns: u64) -> u64 {
+        self.slow_ns.saturating_sub(now_ns.saturating_sub(self.at_ns) / TAKEN_OFF)
+    }
+
+    fn add(&mut self, time: Duration, now_ns: u64) {
+        let slow_ns = self.at(now_ns).saturating_add(time.as_nanos() as u64);
+        *self = Self { slow_ns, at_ns: now_ns };
+    }
+
+    fn is_beyond(self, most: Duration, now_ns: u64) -> bool {
+        u128::from(self.at(now_ns)) > most.as_nanos()
+    }
+}
+
+/// One process: its number and when it started.
+type Key = (u32, Option<u64>);
+
+/// What is known of one user's processes.
+#[derive(Default)]
+struct User {
+    slow: Slow,
+    /// Those that answered slowly.
+    processes: BTreeMap<Key, Slow>,
+    given_up: BTreeSet<Key>,
+}
+
+/// What is known of all processes.
+pub struct Budgets(BTreeMap<Option<u32>, User>);
+
+impl Budgets {
+    /// Nothing is known.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Why a memory may not be asked about; none if it may.
+    pub fn refusal(&self, owner: Owner, now_ns: u64) -> Option<Refusal> {
+        let given_up = |user: &User| user.given_up.len().min(MOST_OF_A_USER);
+        let own = self.0.get(&owner.user);
+        if own.is_some_and(|user| user.given_up.contains(&(owner.pid, owner.started))) {
+            return Some(Refusal::Process);
+        }
+        let used_up = |user: &User| {
+            given_up(user) == MOST_OF_A_USER || user.slow.is_beyond(OF_A_USER, now_ns)
+        };
+        if own.is_some_and(used_up) {
+            return Some(Refusal::User);
+        }
+        (self.0.values().map(given_up).sum::<usize>() >= MOST).then_some(Refusal::All)
+    }
+
+    /// An answer took so long. Whether nothing more is read of the process because of it.
+    pub fn answered(&mut self, owner: Owner, took: Duration, now_ns: u64) -> bool {
+        if took <= QUICK {
+            return false;
+        }
+        let user = self.0.entry(owner.user).or_default();
+        user.slow.add(took, now_ns);
+        user.processes.retain(|_, slow| slow.at(now_ns) > 0);
+        let key = (owner.pid, owner.started);
+        let process = user.processes.entry(key).or_default();
+        process.add(took, now_ns);
+        process.is_beyond(OF_A_PROCESS, now_ns) && user.given_up.insert(key)
+    }
+
+    /// There was no answer in that time: nothing more is read of the process.
+    pub fn was_silent(&mut self, owner: Owner, waited: Duration, now_ns: u64) {
+        let user = self.0.entry(owner.user).or_default();
+        user.slow.add(waited, now_ns);
+        user.given_up.insert((owner.pid, owner.started));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const SLOW: Duration = Duration::from_millis(900);
+
+    fn process(pid: u32, user: u32) -> Owner {
+        Owner { pid, started: Some(7), user: Some(user) }
+    }
+
+    #[test]
+    fn who_is_slow_again_and_again_is_given_up() {
+        let (mut budgets, slow) = (Budgets::new(), process(1, 1));
+        let given_up: Vec<bool> = (0..5).map(|_| budgets.answered(slow, SLOW, 0)).collect();
+        assert_eq!(given_up, [false, false, false, true, false], "told once");
+        assert_eq!(budgets.refusal(slow, u64::MAX), Some(Refusal::Process), "for good");
+        let later = Owner { started: Some(8), ..slow };
+        for other in [later, process(2, 1), process(1, 2)] {
+            assert_eq!(budgets.refusal(other, 0), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn quick_answers_and_rare_slow_ones_cost_nothing() {
+        let (mut budgets, busy) = (Budgets::new(), process(1, 1));
+        for number in 0..1000 {
+            assert!(!budgets.answered(busy, QUICK, 0));
+            assert!(!budgets.answered(busy, SLOW, number * 100 * SLOW.as_nanos() as u64));
+        }
+        assert_eq!(budgets.refusal(busy, u64::MAX), None);
+        assert_eq!(budgets.0[&Some(1)].processes.len(), 1);
+    }
+
+    /// Each process is quick enough for itself.
+    #[test]
+    fn one_users_processes_share_a_budget() {
+        let mut budgets = Budgets::new();
+        for pid in 0..13 {
+            assert_eq!(budgets.refusal(process(pid, 1), 0), None);
+            assert!(!budgets.answered(process(pid, 1), SECOND, 0));
+        }
+        assert_eq!(budgets.refusal(process(99, 1), 0), Some(Refusal::User));
+        assert_eq!(budgets.refusal(process(99, 2), 0), None);
+        let later_ns = TAKEN_OFF * 1_000_000_000;
+        assert_eq!(budgets.refusal(process(99, 1), later_ns), None, "some was taken off");
+        assert!(!budgets.answered(process(99, 1), QUICK * 2, 13 * later_ns));
+        assert_eq!(budgets.0[&Some(1)].processes.len(), 1, "those of long ago are forgotten");
+    }
+
+    #[test]
+    fn one_users_silent_processes_leave_places_to_others() {
+        let mut budgets = Budgets::new();
+        for user in 0..4 {
+            for pid in 0..MOST as u32 {
+                let expected = (pid >= MOST_OF_A_USER as u32).then_some(Refusal::User);
+                assert_eq!(budgets.refusal(process(pid, user), 0), expected);
+                // Also those that were on their way.
+                budgets.was_silent(process(pid, user), SECOND / 100, 0);
+            }
+            assert_eq!(budgets.refusal(process(0, user), 0), Some(Refusal::Process));
+            let expected = (user == 3).then_some(Refusal::All);
+            assert_eq!(budgets.refusal(process(99, 9), 0), expected, "after user {user}");
+        }
+    }
+}
