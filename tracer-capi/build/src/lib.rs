@@ -5,6 +5,10 @@
 //! * [`symbols`]: what a library exports, compared with `tracer-capi/abi/<soname>.txt`.
 //! * [`layouts`]: sizes, offsets and constants of the headers, compared with `tracer-capi/abi/layouts.txt`.
 //!
+//! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, its headers, and in
+//! `layouts.txt` what those declare; a new function is a line in the map, one in the list, and its
+//! declaration.
+//!
 //! For `cargo xtask` and for tests, which both need the same libraries. The lists are written by hand from
 //! what AMD's libraries have, and are never generated from ours.
 
