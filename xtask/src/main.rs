@@ -45,7 +45,7 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Pack roctap, the shim and the licences into target/dist
     Dist,
-    /// Generate the table of API functions from the installed headers
+    /// Generate the table of API functions from the installed headers and those of later releases
     GenApi,
 }
 
