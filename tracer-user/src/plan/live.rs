@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Slot, binary::Binary, binary::PlanError, process::Loaded, process::ProcessMemory, stub,
+    Slot, binary::Binary, binary::PlanError, process::Loaded, process::ProcessMemory, stub::Stubs,
 };
 use crate::discover::{ElfError, Function, Image};
 
@@ -65,7 +65,7 @@ impl<'a> Located<'a> {
     /// The address of the table that the exported stub `name` passes its calls on through, 0 when the
     /// process has not made the table yet; none when it is no such stub.
     pub fn table_of(&self, name: &str) -> Option<u64> {
-        match stub::recognise(&self.binary, self.exported(name)?.address)? {
+        match Stubs::new(&self.binary).recognise(self.exported(name)?.address)?.slot {
             Slot::Table { pointer, .. } => self.process.word(self.bias.wrapping_add(pointer)),
             Slot::Variable { .. } => None,
         }
