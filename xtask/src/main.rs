@@ -51,7 +51,7 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Pack roctap, the shim, the libraries with C interfaces, their headers and the licences into target/dist
     Dist,
-    /// Generate the table of API functions from the installed headers
+    /// Generate the table of API functions from the installed headers and those of later releases
     GenApi,
 }
 

@@ -42,7 +42,9 @@ const MAX_STACK_ARGS: usize = 3;
 /// * `longjmp` over a probed frame is harmless: the kernel drops the frames that were left.
 pub const CALLS_BACK: &[(&str, &str)] = &[
     ("hipLaunchHostFunc", HIP_HOST_FUNCTION),
+    ("hipLaunchHostFunc_spt", HIP_HOST_FUNCTION),
     ("hipStreamAddCallback", HIP_HOST_FUNCTION),
+    ("hipStreamAddCallback_spt", HIP_HOST_FUNCTION),
     ("hsa_agent_iterate_caches", ITERATES),
     ("hsa_agent_iterate_isas", ITERATES),
     ("hsa_agent_iterate_regions", ITERATES),
@@ -69,6 +71,8 @@ const HIP_HOST_FUNCTION: &str = "ROCclr's Event::setCallback calls the function 
 /// Functions that take a function pointer but only keep it: what they register is called later, on
 /// a thread of the runtime or inside another function.
 pub const STORES_CALLBACK: &[&str] = &[
+    // Called by a destructor when the last reference goes: an exception ends the program there anyway.
+    "hipUserObjectCreate",
     // Called on the HSA runtime's event thread.
     "hsa_amd_async_function",
     "hsa_amd_queue_intercept_create",
@@ -102,6 +106,9 @@ pub const OUTPUTS: &[(&str, &str)] = &[
     ("hipHostMalloc", "ptr"),
     ("hipIpcOpenEventHandle", "event"),
     ("hipIpcOpenMemHandle", "devPtr"),
+    ("hipLibraryGetKernel", "pKernel"),
+    ("hipLibraryLoadData", "library"),
+    ("hipLibraryLoadFromFile", "library"),
     ("hipMalloc", "ptr"),
     ("hipMallocAsync", "dev_ptr"),
     ("hipMallocFromPoolAsync", "dev_ptr"),
@@ -120,6 +127,8 @@ pub const OUTPUTS: &[(&str, &str)] = &[
     ("hipStreamCreateWithFlags", "stream"),
     ("hipStreamCreateWithPriority", "stream"),
     ("hipStreamEndCapture", "pGraph"),
+    ("hipStreamEndCapture_spt", "pGraph"),
+    ("hipUserObjectCreate", "object_out"),
     ("hsa_amd_ipc_memory_attach", "mapped_ptr"),
     ("hsa_amd_ipc_signal_attach", "signal"),
     ("hsa_amd_memory_lock", "agent_ptr"),

@@ -33,7 +33,8 @@ enum Dimensions {
 
 /// Functions that launch one kernel, with all of its dimensions. Not `hipLaunchByPtr`, whose
 /// dimensions went to `hipConfigureCall` or `__hipPushCallConfiguration` before, nor the
-/// multi-device launches, whose dimensions are in memory.
+/// multi-device launches and those of a configuration (`hipLaunchKernelExC`), whose dimensions are in
+/// memory.
 const LAUNCHES: &[(&str, Dimensions)] = &[
     ("hipExtLaunchKernel", Dimensions::Dim3),
     ("hipExtModuleLaunchKernel", Dimensions::WorkItems),
@@ -42,6 +43,7 @@ const LAUNCHES: &[(&str, Dimensions)] = &[
     ("hipLaunchCooperativeKernel_spt", Dimensions::Dim3),
     ("hipLaunchKernel", Dimensions::Dim3),
     ("hipLaunchKernel_spt", Dimensions::Dim3),
+    ("hipModuleLaunchCooperativeKernel", Dimensions::Blocks),
     ("hipModuleLaunchKernel", Dimensions::Blocks),
 ];
 

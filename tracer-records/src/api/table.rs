@@ -13,7 +13,8 @@ pub struct Operation {
     /// [`Domain::HIP_API`] or [`Domain::HSA_API`].
     pub domain: Domain,
     /// HIP: `HIP_API_ID_*`. HSA: roctracer's `hsa_api_id_t`. From 1024 up: our own, for functions
-    /// that those have no id for; in alphabetical order of one ROCm release.
+    /// that those have no id for, in alphabetical order of ROCm 5.2.3. From 2048 up: those that later
+    /// releases have, in the order of these; HIP's own ids are others in each release.
     pub id: u16,
     /// In order of declaration.
     pub args: &'static [Argument],

@@ -38,6 +38,8 @@ pub(super) fn jumps_to(code: &[u8], extent: Extent, entry: u64) -> bool {
 ///   is executed. In `region` the CFA is `rsp + 8`; a jump changes neither. So a jump from where the
 ///   CFA is elsewhere cannot land there. Where it is `rsp + 8` the jump is a switch in a function
 ///   without a frame, whose table is read, or a tail call, of which nothing can be told.
+/// - `passes_on` is the jump of a stub, which is a tail call: it leads to where the table's entry has a
+///   function begin. With `rsp` as it was at the entry, that function returns in the stub's place, once.
 /// - What is jumped to with the CFA at `rsp + 8` may be another function, tail-called. Its indirect
 ///   jumps are its own affair: they land in it or are its tail calls, which are calls of this
 ///   function only when they land on its entry. Nor is it followed further.
@@ -46,8 +48,9 @@ pub(super) fn prove_clear(
     extent: Extent,
     rows: &Rows,
     region: &RangeInclusive<u64>,
+    passes_on: Option<u64>,
 ) -> Result<(), NotMoved> {
-    let mut exits = scan(binary, extent, region, Some(rows))?;
+    let mut exits = scan(binary, extent, region, Some(rows), passes_on)?;
     let mut seen = vec![extent];
     while let Some(target) = exits.pop() {
         let Some(part) = binary.unwind().covering(target) else {
@@ -64,7 +67,7 @@ pub(super) fn prove_clear(
         let rows = binary.unwind().rows(part);
         let same_frame = matches!(rows.cfa(target), Cfa::Frame)
             || matches!(rows.cfa(target), Cfa::Stack(offset) if offset != 8);
-        let further = scan(binary, part, region, same_frame.then_some(&rows))?;
+        let further = scan(binary, part, region, same_frame.then_some(&rows), None)?;
         if same_frame {
             exits.extend(further);
         }
@@ -79,6 +82,7 @@ fn scan(
     extent: Extent,
     region: &RangeInclusive<u64>,
     rows: Option<&Rows>,
+    passes_on: Option<u64>,
 ) -> Result<Vec<u64>, NotMoved> {
     if extent.len() > MAX_FUNCTION_BYTES {
         return Err(NotMoved::Undecodable);
@@ -96,6 +100,7 @@ fn scan(
         }
         let from = instruction.ip();
         match instruction.flow_control() {
+            FlowControl::IndirectBranch if passes_on == Some(from) => {}
             FlowControl::IndirectBranch => {
                 let elsewhere = |rows: &Rows| match rows.cfa(from) {
                     Cfa::Stack(offset) => offset != 8,

@@ -1,12 +1,12 @@
 //! The planner's entry for fuzzing.
 
-use std::{io, path::Path};
+use std::{collections::BTreeMap, io, path::Path};
 
 use object::{Object as _, ObjectSymbol as _};
 
 use super::{
     Binary, Identity, KernelVersion, MappedFile, Mapping, PlanError, Planner, ProcessMemory,
-    Reached,
+    Reached, getter::Made, symbolic::Memory,
 };
 use crate::discover::Function;
 
@@ -14,6 +14,8 @@ use crate::discover::Function;
 const MAX_READ_BYTES: usize = 1 << 20;
 /// Functions that are planned of one input.
 const MAX_FUNCTIONS: usize = 64;
+/// Of these, getters.
+const MAX_GETTERS: usize = 8;
 
 const IDENTITY: Identity = Identity { device_major: 0, device_minor: 1, inode: 1 };
 
@@ -51,6 +53,18 @@ impl ProcessMemory for Echo<'_> {
     }
 }
 
+/// Reads code at these places as if it were a getter, which a library that was made at random hardly has:
+/// every function of `functions` leaves its table's address in a variable.
+fn make_tables(binary: &Binary, functions: &[Function]) {
+    let Some(variables) = binary.segments().iter().find(|s| s.writable) else { return };
+    let loaded = Memory::new(binary, BTreeMap::new());
+    for function in functions.iter().take(MAX_GETTERS) {
+        if let Some(made) = Made::at_first_call(&loaded, function.address, variables.address) {
+            made.entry(&loaded, 0);
+        }
+    }
+}
+
 /// Plans whatever `bytes` may be, as a library and as a process's memory: never panics, and never
 /// answers with a site outside the file.
 ///
@@ -70,6 +84,7 @@ pub fn fuzz_plan(bytes: &[u8]) {
         let offsets = [0, 1, segment.file_size / 2, segment.file_size.wrapping_sub(1)];
         functions.extend(offsets.map(|o| function(segment.address.wrapping_add(o), o)));
     }
+    make_tables(&binary, &functions);
     let mappings = binary
         .segments()
         .iter()

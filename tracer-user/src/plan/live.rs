@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Slot, binary::Binary, binary::PlanError, process::Loaded, process::ProcessMemory, stub,
+    Slot, binary::Binary, binary::PlanError, process::Loaded, process::ProcessMemory, stub::Stubs,
 };
 use crate::discover::{ElfError, Function, Image};
 
@@ -77,7 +77,7 @@ impl<'a> Located<'a> {
 
     /// Where the stub `name` finds its table's address, and the entry's offset in the table.
     fn stub(&self, name: &str) -> Option<(u64, u64)> {
-        match stub::recognise(&self.binary, self.exported(name)?.address)? {
+        match Stubs::new(&self.binary).recognise(self.exported(name)?.address)?.slot {
             Slot::Table { pointer, offset } => Some((self.bias.wrapping_add(pointer), offset)),
             Slot::Variable { .. } => None,
         }

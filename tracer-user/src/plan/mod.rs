@@ -32,12 +32,13 @@
 //! # Stubs
 //!
 //! Exported functions that only pass the call on (all of `hsa_*`, most of HIP 6 and 7's) are followed
-//! to their implementations through the process's live table, or the one that the file makes, and planned
-//! there; or, where another tool has put a wrapper of its own into the table and the user so chooses ([`Redirected`]), at that.
+//! to their implementations through the process's live table, or the one that the file makes when it is
+//! loaded or first called, and planned there; or, where another tool has put a wrapper of its own into the table and the user so chooses ([`Redirected`]), at that.
 
 mod binary;
 mod branches;
 mod fuzz;
+mod getter;
 mod initial;
 mod kernel;
 mod live;
@@ -46,6 +47,7 @@ mod process;
 mod prologue;
 mod stub;
 mod switch;
+mod symbolic;
 mod tables;
 mod unwind;
 mod wrapper;
@@ -71,6 +73,7 @@ use std::{
 };
 
 use process::Leads;
+use stub::Stub;
 use tables::Live;
 use wrapper::Wrappers;
 
@@ -103,7 +106,19 @@ impl Planner {
     /// The plan for the function at `address` of the image, called `symbol`: for the target of a
     /// redirected table entry, say, or any function known by address. `size` is 0 when not known.
     pub fn plan_at(&self, binary: &Binary, symbol: &str, address: u64, size: u64) -> FunctionPlan {
-        let (site, notes) = prologue::choose(binary, self.kernel, address, size);
+        self.plan_passing_on(binary, symbol, address, size, None)
+    }
+
+    /// The same for a function that passes its calls on by the jump at the address `passes_on`.
+    fn plan_passing_on(
+        &self,
+        binary: &Binary,
+        symbol: &str,
+        address: u64,
+        size: u64,
+        passes_on: Option<u64>,
+    ) -> FunctionPlan {
+        let (site, notes) = prologue::choose(binary, self.kernel, address, size, passes_on);
         let mut plan = FunctionPlan {
             symbol: symbol.to_owned(),
             aliases: Vec::new(),
@@ -136,7 +151,7 @@ impl Planner {
         tables: Tables<'_>,
     ) -> Vec<FunctionPlan> {
         let live = Live::new(binary, tables);
-        let stubs = functions.iter().filter_map(|f| stub::recognise(binary, f.address));
+        let stubs = functions.iter().filter_map(|f| live.stub(f.address));
         let mut wrappers = live.wrappers(stubs);
         let mut by_address: BTreeMap<u64, FunctionPlan> = BTreeMap::new();
         let mut by_site: BTreeMap<(Option<PathBuf>, u64), FunctionPlan> = BTreeMap::new();
@@ -172,13 +187,14 @@ impl Planner {
         live: &Live<'_>,
         wrappers: Option<&mut Wrappers<'_>>,
     ) -> FunctionPlan {
-        let Some(slot) = stub::recognise(binary, function.address) else {
+        let Some(stub) = live.stub(function.address) else {
             return self.plan_function(binary, function);
         };
-        let target = match live.follow(slot) {
+        let slot = stub.slot;
+        let target = match live.follow(stub) {
             Leads::Outside(target) => target,
-            Leads::Inside(address) => return self.plan_behind(binary, function, slot, Ok(address)),
-            Leads::Nowhere(reason) => return self.plan_behind(binary, function, slot, Err(reason)),
+            Leads::Inside(address) => return self.plan_behind(binary, function, stub, Ok(address)),
+            Leads::Nowhere(reason) => return self.plan_behind(binary, function, stub, Err(reason)),
         };
         let wrapper = wrappers.filter(|_| !target.is_shim()).map(|wrappers| {
             wrappers
@@ -189,8 +205,8 @@ impl Planner {
             Some(Err(why)) => Some(why),
             None => None,
         };
-        let initial = live.follow_initial(slot).ok_or("the file does not tell where its entry led");
-        let mut plan = self.plan_behind(binary, function, slot, initial);
+        let initial = live.follow_initial(stub).ok_or("the file does not tell where its entry led");
+        let mut plan = self.plan_behind(binary, function, stub, initial);
         if !target.is_shim() {
             let probed = match plan.reached {
                 Reached::Implementation { file_offset, .. } => {
@@ -204,28 +220,39 @@ impl Planner {
         plan
     }
 
-    /// The plan for the implementation behind a stub; for the stub, where that is not known.
+    /// The plan for the implementation behind a stub; for the stub, where that is not known, or where the
+    /// stub alone has a cheap site.
     fn plan_behind(
         &self,
         binary: &Binary,
         function: &Function,
-        slot: Slot,
+        stub: Stub,
         implementation: Result<u64, &'static str>,
     ) -> FunctionPlan {
-        let reason = match implementation {
+        let slot = stub.slot;
+        let own = || {
+            let Function { name, address, size, .. } = function;
+            let plan = self.plan_passing_on(binary, name, *address, *size, Some(stub.jump));
+            FunctionPlan { reached: Reached::Stub { slot }, ..plan }
+        };
+        match implementation {
             Ok(address) => {
                 // The symbol's size is the stub's.
-                let mut plan = self.plan_at(binary, &function.name, address, 0);
+                let plan = self.plan_at(binary, &function.name, address, 0);
                 let file_offset = binary.file_offset(address).unwrap_or_default();
-                plan.reached = Reached::Implementation { file_offset, slot };
-                return plan;
+                let behind =
+                    FunctionPlan { reached: Reached::Implementation { file_offset, slot }, ..plan };
+                if behind.is_cheap() {
+                    return behind;
+                }
+                Some(own()).filter(FunctionPlan::is_cheap).unwrap_or(behind)
             }
-            Err(reason) => reason,
-        };
-        let mut plan = self.plan_function(binary, function);
-        plan.reached = Reached::Stub { slot };
-        plan.notes.push(Note::NotFollowed(reason));
-        plan
+            Err(reason) => {
+                let mut plan = own();
+                plan.notes.push(Note::NotFollowed(reason));
+                plan
+            }
+        }
     }
 }
 

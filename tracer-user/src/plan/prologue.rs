@@ -31,12 +31,14 @@ struct Witness {
     rows: Rows,
 }
 
-/// Chooses the site in the function at `address`, whose symbol says `size` (0: unknown).
+/// Chooses the site in the function at `address`, whose symbol says `size` (0: unknown). `passes_on` is the
+/// jump by which it passes its calls on to another function, if it is known to.
 pub(super) fn choose(
     binary: &Binary,
     kernel: KernelVersion,
     address: u64,
     size: u64,
+    passes_on: Option<u64>,
 ) -> (Option<Site>, Vec<Note>) {
     let mut notes = Vec::new();
     let Some(segment) = binary.code_segment(address) else {
@@ -66,7 +68,7 @@ pub(super) fn choose(
         let allowed = if site == address {
             Ok(())
         } else {
-            may_move(binary, witness.as_ref(), address, site)
+            may_move(binary, witness.as_ref(), address, site, passes_on)
         };
         if let Err(reason) = allowed {
             notes.push(Note::NotMoved { offset: site - address, reason });
@@ -136,6 +138,7 @@ fn may_move(
     witness: Option<&Witness>,
     entry: u64,
     site: u64,
+    passes_on: Option<u64>,
 ) -> Result<(), NotMoved> {
     let Witness { extent, rows } = witness.ok_or(NotMoved::NoWitness)?;
     // Rows change only at instruction boundaries, and any row that ends before the site would show
@@ -143,7 +146,7 @@ fn may_move(
     if (entry..=site).any(|address| rows.cfa(address) != Cfa::Stack(8)) {
         return Err(NotMoved::WrongStack);
     }
-    branches::prove_clear(binary, *extent, rows, &(entry..=site))
+    branches::prove_clear(binary, *extent, rows, &(entry..=site), passes_on)
 }
 
 struct Search {

@@ -7,13 +7,16 @@
 //!   argument (`movzwl %di,%edi`) in between; `hsa_init` of 5.7 and later calls a function before it loads
 //!   the table;
 //! - HIP 6 and 7's: `endbr64; sub; save arguments; call getter; mov OFF(%rax),%rax; restore; add;
-//!   jmp *%rax`, where the getter returns the table that a global points at;
+//!   jmp *%rax`, where the getter returns the table that a global points at, and makes it at its first
+//!   call;
 //! - a linkage stub: `jmp *SLOT(%rip)`.
 //!
 //! What counts as a stub has no other effect: at the jump `rsp` is what it was at the entry, and each
 //! argument register holds its argument (or what a call left in a register that the function
 //! has no argument in: no stub would lose an argument of its own). So whoever probes the target sees
 //! each call once, with the arguments of the exported function.
+
+use std::{cell::RefCell, collections::BTreeMap};
 
 use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpKind, Register,
@@ -25,8 +28,13 @@ use super::{binary::Binary, branches::decoder, model::Slot, prologue::writes};
 const MAX_STEPS: usize = 64;
 /// Longest stub, bytes.
 const MAX_BYTES: u64 = 512;
-/// Ways through a getter: one branch for a table that is made at the first call.
+/// Ways through a getter: branches for a table that is made at the first call.
 const MAX_PATHS: usize = 8;
+/// Code of a getter that is decoded at a time, bytes.
+const GETTER_BYTES: u64 = 1 << 13;
+/// Instructions that are read of one library's getters in all. HIP 7's, which makes its table on one of
+/// its ways, has a thousand.
+const MAX_GETTER_STEPS: usize = 1 << 18;
 
 /// The argument registers in order, then `rax` and the other registers that calls destroy.
 const ARGUMENTS: [Register; 6] =
@@ -41,8 +49,12 @@ enum Value {
     Clobbered,
     /// Argument register so-and-so, perhaps widened.
     Argument(usize),
-    /// The argument on the stack at this offset from `rsp` at the entry, perhaps widened.
-    Passed(i64),
+    /// The argument on the caller's stack at this offset from `rsp` at the entry, widened to so many bytes
+    /// if it is shorter.
+    Stacked {
+        offset: i64,
+        size: i64,
+    },
     /// An address in the image.
     Address(u64),
     /// Read from where the slot says.
@@ -74,71 +86,128 @@ enum Step {
     Branch(u64),
     Goto(u64),
     Return,
+    /// It wrote to the image, at this address.
+    Store(u64),
     /// It does what no stub does.
     Other,
 }
 
-/// Where the exported function at `address` finds its implementation, if it is a stub.
-pub(super) fn recognise(binary: &Binary, address: u64) -> Option<Slot> {
-    let code = binary.code(address, MAX_BYTES)?;
-    let mut state = State::new();
-    let mut factory = InstructionInfoFactory::new();
-    for instruction in decoder(&code, address).into_iter().take(MAX_STEPS) {
-        match state.step(&instruction, &mut factory) {
-            Step::Next => {}
-            Step::Call(target) => {
-                // What is no getter returns nothing that the jump goes by.
-                let table = getter(binary, target, &mut factory);
-                state.after_call(table.unwrap_or(Value::Unknown));
-            }
-            Step::Jump(slot) => return state.is_untouched().then_some(slot),
-            Step::Branch(_) | Step::Goto(_) | Step::Return | Step::Other => return None,
-        }
-    }
-    None
+/// An exported function that only passes the call on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stub {
+    /// Where it finds its implementation.
+    pub slot: Slot,
+    /// The address of the jump that it ends in.
+    pub jump: u64,
+    /// The function that gave it the address of its table.
+    pub getter: Option<u64>,
 }
 
-/// What the function at `address` returns, if it does nothing but fetch it.
-///
-/// Where it branches both ways are followed, and must agree: a table that is made at the first call
-/// is fetched on both.
-fn getter(binary: &Binary, address: u64, factory: &mut InstructionInfoFactory) -> Option<Value> {
-    let mut waiting = vec![(address, State::new())];
-    let mut found = None;
-    for _ in 0..MAX_PATHS {
-        let Some((mut at, mut state)) = waiting.pop() else { break };
-        let mut steps = 0;
-        'path: loop {
-            let code = binary.code(at, MAX_BYTES)?;
-            for instruction in &mut decoder(&code, at) {
-                steps += 1;
-                if steps > MAX_STEPS {
+/// Tells which functions of a library are stubs.
+pub(super) struct Stubs<'a> {
+    binary: &'a Binary,
+    getters: RefCell<Getters>,
+}
+
+impl<'a> Stubs<'a> {
+    /// Of `binary`.
+    pub fn new(binary: &'a Binary) -> Self {
+        let getters = Getters { known: BTreeMap::new(), steps: MAX_GETTER_STEPS };
+        Self { binary, getters: RefCell::new(getters) }
+    }
+
+    /// What the exported function at `address` is, if it is a stub.
+    pub fn recognise(&self, address: u64) -> Option<Stub> {
+        let code = self.binary.code(address, MAX_BYTES)?;
+        let mut state = State::new();
+        let mut getter = None;
+        let mut factory = InstructionInfoFactory::new();
+        for instruction in decoder(&code, address).into_iter().take(MAX_STEPS) {
+            match state.step(&instruction, &mut factory) {
+                Step::Next => {}
+                Step::Call(target) => {
+                    // What is no getter returns nothing that the jump goes by.
+                    let table = self.getters.borrow_mut().result(self.binary, target);
+                    getter = table.map(|_| target).or(getter);
+                    state.after_call(table.unwrap_or(Value::Unknown));
+                }
+                Step::Jump(slot) => {
+                    let stub = Stub { slot, jump: instruction.ip(), getter };
+                    return state.is_untouched().then_some(stub);
+                }
+                Step::Branch(_) | Step::Goto(_) | Step::Return | Step::Store(_) | Step::Other => {
                     return None;
                 }
-                match state.step(&instruction, factory) {
-                    Step::Next => {}
-                    // The table's making: what it returns is not looked at, so it counts for nothing.
-                    Step::Call(_) => state.after_call(Value::Unknown),
-                    Step::Branch(target) => waiting.push((target, state.clone())),
-                    Step::Goto(target) => {
-                        at = target;
+            }
+        }
+        None
+    }
+}
+
+/// What functions that stubs call return. Hundreds of stubs have one getter.
+struct Getters {
+    known: BTreeMap<u64, Option<Value>>,
+    /// Instructions that may still be read.
+    steps: usize,
+}
+
+impl Getters {
+    fn result(&mut self, binary: &Binary, address: u64) -> Option<Value> {
+        if let Some(known) = self.known.get(&address) {
+            return *known;
+        }
+        let result = self.read(binary, address);
+        self.known.insert(address, result);
+        result
+    }
+
+    /// What the function at `address` returns, if it does nothing but fetch it, and perhaps make it.
+    ///
+    /// Where it branches both ways are followed, and must agree: a table that is made at the first call
+    /// is fetched on both. What is made is another question (`getter.rs`).
+    fn read(&mut self, binary: &Binary, address: u64) -> Option<Value> {
+        let mut factory = InstructionInfoFactory::new();
+        let mut waiting = vec![(address, State::new())];
+        let mut found = None;
+        for _ in 0..MAX_PATHS {
+            let Some((mut at, mut state)) = waiting.pop() else { break };
+            'path: loop {
+                let code = binary.code(at, GETTER_BYTES)?;
+                for instruction in &mut decoder(&code, at) {
+                    self.steps = self.steps.checked_sub(1)?;
+                    // The last one of a piece may be cut off.
+                    if instruction.is_invalid() && instruction.ip() != at {
+                        at = instruction.ip();
                         continue 'path;
                     }
-                    Step::Return => {
-                        let value = state.register(Register::RAX);
-                        if found.is_some_and(|other| other != value) {
-                            return None;
+                    match state.step(&instruction, &mut factory) {
+                        Step::Next => {}
+                        // The table's making: what it returns is not looked at, so it counts for nothing.
+                        Step::Call(_) => state.after_call(Value::Unknown),
+                        Step::Store(address) => state.forget_variable(address),
+                        Step::Branch(target) => waiting.push((target, state.clone())),
+                        Step::Goto(target) => {
+                            at = target;
+                            continue 'path;
                         }
-                        found = Some(value);
-                        break 'path;
+                        Step::Return => {
+                            let value = state.register(Register::RAX);
+                            if found.is_some_and(|other| other != value) {
+                                return None;
+                            }
+                            found = Some(value);
+                            break 'path;
+                        }
+                        Step::Jump(_) | Step::Other => return None,
                     }
-                    Step::Jump(_) | Step::Other => return None,
                 }
+                at = at.checked_add(code.len() as u64)?;
             }
-            return None;
         }
+        found.filter(|value| {
+            waiting.is_empty() && matches!(value, Value::From(_) | Value::Address(_))
+        })
     }
-    found.filter(|value| waiting.is_empty() && matches!(value, Value::From(_) | Value::Address(_)))
 }
 
 impl State {
@@ -167,6 +236,22 @@ impl State {
             self.set(register, Value::Clobbered);
         }
         self.set(Register::RAX, result);
+    }
+
+    /// What was read from a variable is no longer what it holds.
+    fn forget_variable(&mut self, written: u64) {
+        let holds = |value: &Value| {
+            let Value::From(Slot::Variable { address } | Slot::Table { pointer: address, .. }) =
+                value
+            else {
+                return false;
+            };
+            // The longest store is of 64 bytes.
+            address.wrapping_sub(written) < 64 || written.wrapping_sub(*address) < 8
+        };
+        let saved = self.saved.iter_mut().map(|saved| &mut saved.value);
+        let stale = self.registers.iter_mut().chain(saved).filter(|value| holds(value));
+        stale.for_each(|value| *value = Value::Unknown);
     }
 
     fn is_untouched(&self) -> bool {
@@ -221,7 +306,7 @@ impl State {
                 };
                 let whole = i.mnemonic() == Mnemonic::Mov && i.op0_register().is_gpr64();
                 // A part of an argument is still that argument; a part of an address is nothing.
-                let kept = whole || matches!(value, Value::Argument(_) | Value::Passed(_));
+                let kept = whole || matches!(value, Value::Argument(_) | Value::Stacked { .. });
                 if i.op0_register().full_register() == Register::RSP {
                     return Step::Other;
                 }
@@ -244,12 +329,16 @@ impl State {
             }
             (Mnemonic::Mov, OpKind::Memory, OpKind::Register) => {
                 let value = self.register(i.op1_register());
-                match (self.frame_offset(i), self.passed_offset(i)) {
-                    (Some(offset), _) => self.save(offset, i.memory_size().size() as i64, value),
-                    // An argument is widened where it is.
-                    (None, Some(offset)) if value == Value::Passed(offset) => {}
-                    _ => return Step::Other,
+                let size = i.memory_size().size() as i64;
+                // Compilers put arguments that they have not changed, or have widened, back to where they were.
+                if let Value::Stacked { offset, size: known } = value
+                    && self.stack_offset(i) == Some(offset)
+                    && size <= known
+                {
+                    return Step::Next;
                 }
+                let Some(offset) = self.frame_offset(i) else { return self.outside_frame(i) };
+                self.save(offset, size, value);
             }
             (Mnemonic::Push, OpKind::Register, _) => {
                 self.stack -= 8;
@@ -282,7 +371,7 @@ impl State {
             self.set(full, Value::Unknown);
         }
         if info.used_memory().iter().any(|used| writes(used.access())) {
-            let Some(offset) = self.frame_offset(i) else { return Step::Other };
+            let Some(offset) = self.frame_offset(i) else { return self.outside_frame(i) };
             let size = match i.memory_size() {
                 MemorySize::Unknown => 64,
                 size => size.size() as i64,
@@ -290,6 +379,11 @@ impl State {
             self.save(offset, size, Value::Unknown);
         }
         Step::Next
+    }
+
+    /// A store that is not to the frame.
+    fn outside_frame(&self, i: &Instruction) -> Step {
+        self.address(i).map_or(Step::Other, Step::Store)
     }
 
     /// Writing below the entry's `rsp` only: above are the return address and the caller's.
@@ -310,18 +404,13 @@ impl State {
         self.stack_offset(i).filter(|&offset| offset < 0)
     }
 
-    /// Where a memory operand is on the stack, bytes from `rsp` at the entry.
+    /// Where on the stack a memory operand is, from `rsp` at the entry.
     fn stack_offset(&self, i: &Instruction) -> Option<i64> {
         let plain = i.memory_base() == Register::RSP
             && i.memory_index() == Register::None
             && i.segment_prefix() == Register::None;
-        let offset = self.stack.checked_add(i.memory_displacement64() as i64)?;
-        plain.then_some(offset)
-    }
-
-    /// Where a memory operand is among the arguments, above the return address.
-    fn passed_offset(&self, i: &Instruction) -> Option<i64> {
-        self.stack_offset(i).filter(|&offset| offset >= 8)
+        let offset = self.stack.checked_add(i.memory_displacement64() as i64);
+        offset.filter(|_| plain)
     }
 
     /// A memory operand's address in the image, where it is known.
@@ -347,9 +436,14 @@ impl State {
     fn load(&self, i: &Instruction) -> Value {
         let size = i.memory_size().size() as i64;
         if i.memory_base() == Register::RSP {
-            let saved = self.frame_offset(i).map(|at| self.saved_at(at, size));
-            let passed = self.passed_offset(i).map(Value::Passed);
-            return saved.or(passed).unwrap_or(Value::Unknown);
+            return match self.stack_offset(i) {
+                Some(at) if at < 0 => self.saved_at(at, size),
+                // Behind the return address.
+                Some(offset) if offset >= 8 => {
+                    Value::Stacked { offset, size: i.op0_register().size() as i64 }
+                }
+                _ => Value::Unknown,
+            };
         }
         if i.segment_prefix() != Register::None || size != 8 {
             return Value::Unknown;

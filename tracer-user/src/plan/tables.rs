@@ -9,7 +9,7 @@ use super::{
     initial::Initial,
     model::Slot,
     process::{Leads, Loaded, ProcessMemory},
-    stub,
+    stub::{Stub, Stubs},
     wrapper::Wrappers,
 };
 use crate::discover::Function;
@@ -38,6 +38,7 @@ pub struct Tables<'a> {
 pub(super) struct Live<'a> {
     binary: &'a Binary,
     tables: Tables<'a>,
+    stubs: Stubs<'a>,
     process: Option<Loaded<'a>>,
     initial: OnceCell<Initial<'a>>,
 }
@@ -45,34 +46,39 @@ pub(super) struct Live<'a> {
 impl<'a> Live<'a> {
     pub fn new(binary: &'a Binary, tables: Tables<'a>) -> Self {
         let process = tables.process.and_then(|process| Loaded::find(process, binary));
-        Self { binary, tables, process, initial: OnceCell::new() }
+        Self { binary, tables, stubs: Stubs::new(binary), process, initial: OnceCell::new() }
     }
 
-    /// Follows a stub's slot in the process to be probed; where that does not tell, in the file.
-    pub fn follow(&self, slot: Slot) -> Leads {
+    /// What the exported function at `address` is, if it is a stub.
+    pub fn stub(&self, address: u64) -> Option<Stub> {
+        self.stubs.recognise(address)
+    }
+
+    /// Follows a stub in the process to be probed; where that does not tell, in the file.
+    pub fn follow(&self, stub: Stub) -> Leads {
         let leads = match &self.process {
-            Some(process) => process.follow(slot),
+            Some(process) => process.follow(stub.slot),
             None => Leads::Nowhere("no process has mapped the library, and its file does not tell"),
         };
         match leads {
-            Leads::Nowhere(_) => self.follow_initial(slot).map_or(leads, Leads::Inside),
+            Leads::Nowhere(_) => self.follow_initial(stub).map_or(leads, Leads::Inside),
             Leads::Inside(_) | Leads::Outside(_) => leads,
         }
     }
 
-    /// Follows a stub's slot through the table as the file makes it: nobody has redirected anything there.
-    pub fn follow_initial(&self, slot: Slot) -> Option<u64> {
-        self.initial.get_or_init(|| Initial::of(self.binary)).follow(slot)
+    /// Follows a stub through the table as the file makes it: nobody has redirected anything there.
+    pub fn follow_initial(&self, stub: Stub) -> Option<u64> {
+        self.initial.get_or_init(|| Initial::of(self.binary)).follow(stub)
     }
 
-    /// The wrappers behind the entries at `slots`, where those are to be probed.
-    pub fn wrappers(&self, slots: impl IntoIterator<Item = Slot>) -> Option<Wrappers<'a>> {
+    /// The wrappers behind the entries of `stubs`, where those are to be probed.
+    pub fn wrappers(&self, stubs: impl IntoIterator<Item = Stub>) -> Option<Wrappers<'a>> {
         let (Some(process), Some(loaded), Redirected::Wrapper) =
             (self.tables.process, &self.process, self.tables.redirected)
         else {
             return None;
         };
-        let leads = slots.into_iter().map(|slot| (slot, loaded.follow(slot)));
+        let leads = stubs.into_iter().map(|stub| (stub.slot, loaded.follow(stub.slot)));
         Some(Wrappers::new(process, leads))
     }
 }
@@ -81,7 +87,14 @@ impl<'a> Live<'a> {
 /// plan holds for those alone in which they lead there too.
 pub struct Followed {
     binary: Binary,
-    led: Vec<(Slot, Option<u64>)>,
+    led: Vec<Led>,
+}
+
+/// A stub, where it leads by the file, and where it led.
+struct Led {
+    slot: Slot,
+    initial: Option<u64>,
+    to: Option<u64>,
 }
 
 impl Followed {
@@ -91,30 +104,31 @@ impl Followed {
         functions: &[Function],
         process: Option<&dyn ProcessMemory>,
     ) -> Self {
-        let slots = functions.iter().filter_map(|f| stub::recognise(&binary, f.address));
-        let slots: Vec<Slot> = slots.collect();
-        let led = follow(&binary, slots, process);
-        Self { binary, led }
+        let live = Live::new(&binary, Tables::default());
+        let loaded = process.and_then(|process| Loaded::find(process, &binary));
+        let stubs = functions.iter().filter_map(|f| live.stub(f.address));
+        let led = stubs.map(|stub| {
+            let (slot, initial) = (stub.slot, live.follow_initial(stub));
+            Led { slot, initial, to: led(loaded.as_ref(), slot, initial) }
+        });
+        let led = led.collect();
+        Self { led, binary }
     }
 
     /// Whether they lead to the same places in `process`.
     pub fn holds_in(&self, process: Option<&dyn ProcessMemory>) -> bool {
-        let slots = self.led.iter().map(|(slot, _)| *slot);
-        follow(&self.binary, slots, process) == self.led
+        let loaded = process.and_then(|process| Loaded::find(process, &self.binary));
+        self.led
+            .iter()
+            .all(|Led { slot, initial, to }| led(loaded.as_ref(), *slot, *initial) == *to)
     }
 }
 
-/// An address of the image, or of the process where another tool's function is there.
-fn follow(
-    binary: &Binary,
-    slots: impl IntoIterator<Item = Slot>,
-    process: Option<&dyn ProcessMemory>,
-) -> Vec<(Slot, Option<u64>)> {
-    let live = Live::new(binary, Tables { process, ..Tables::default() });
-    let led = |slot| match live.follow(slot) {
-        Leads::Inside(address) => Some(address),
-        Leads::Outside(target) => Some(target.address),
-        Leads::Nowhere(_) => None,
-    };
-    slots.into_iter().map(|slot| (slot, led(slot))).collect()
+/// Where a stub leads: an address of the image, or of the process where another tool's function is there.
+fn led(loaded: Option<&Loaded<'_>>, slot: Slot, initial: Option<u64>) -> Option<u64> {
+    match loaded.map(|loaded| loaded.follow(slot)) {
+        Some(Leads::Inside(address)) => Some(address),
+        Some(Leads::Outside(target)) => Some(target.address),
+        Some(Leads::Nowhere(_)) | None => initial,
+    }
 }

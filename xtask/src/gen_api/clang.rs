@@ -1,6 +1,8 @@
-//! The installed headers, as clang sees them.
+//! The headers of one release, as clang sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -124,11 +126,12 @@ pub struct Headers {
 }
 
 impl Headers {
-    pub fn parse() -> Result<Self> {
-        let clang = find_clang()?;
+    /// Those that are installed, or those of the release in `root`.
+    pub fn parse(root: Option<&Path>) -> Result<Self> {
+        let clang = Clang { program: find_clang()?, root };
         let source = format!("{HEADERS}{UNDECLARED}");
         let mut headers = Self::default();
-        headers.visit(&ast(&clang, &source, None)?)?;
+        headers.visit(&clang.ast(&source, None)?)?;
         headers.measure(&clang, &source)?;
         Ok(headers)
     }
@@ -197,7 +200,7 @@ impl Headers {
     }
 
     /// Asks clang for the size of every struct that is passed by value.
-    fn measure(&mut self, clang: &str, source: &str) -> Result<()> {
+    fn measure(&mut self, clang: &Clang<'_>, source: &str) -> Result<()> {
         let mut records = BTreeSet::new();
         for declaration in self.functions.values().filter(|d| ours(&d.name)) {
             let params = declaration.params.iter().map(|(_, ty)| ty.resolved());
@@ -212,7 +215,7 @@ impl Headers {
         let constants: String =
             records.iter().map(|r| format!("size_{r} = sizeof({r}),\n")).collect();
         let source = format!("{source}\nenum roctap_sizes : unsigned long {{\n{constants}}};\n");
-        let tree = ast(clang, &source, Some("roctap_sizes"))?;
+        let tree = clang.ast(&source, Some("roctap_sizes"))?;
         for constant in tree.inner.iter().filter(|n| n.kind == "EnumConstantDecl") {
             let name = constant.name.as_deref().and_then(|n| n.strip_prefix("size_"));
             let size = constant.inner.iter().find_map(constant_value);
@@ -253,26 +256,43 @@ fn find_clang() -> Result<String> {
     bail!("no clang++ found: install Debian's clang-15, or name one in CLANG")
 }
 
-/// Parses a translation unit; `filter` picks one declaration.
-fn ast(clang: &str, source: &str, filter: Option<&str>) -> Result<Node> {
-    let directory = std::env::temp_dir().join(format!("roctap-gen-api-{}", std::process::id()));
-    std::fs::create_dir_all(&directory)?;
-    let file = directory.join("headers.cpp");
-    std::fs::write(&file, source)?;
-    let mut command = Command::new(clang);
-    command.args(["-std=c++17", "-fsyntax-only", "-Xclang", "-ast-dump=json"]);
-    if let Some(name) = filter {
-        command.args(["-Xclang", "-ast-dump-filter", "-Xclang", name]);
+/// A compiler, and the root whose headers of HIP and HSA it takes.
+struct Clang<'a> {
+    program: String,
+    root: Option<&'a Path>,
+}
+
+impl Clang<'_> {
+    /// Parses a translation unit; `filter` picks one declaration.
+    fn ast(&self, source: &str, filter: Option<&str>) -> Result<Node> {
+        let name = format!("roctap-gen-api-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory)?;
+        let file = directory.join("headers.cpp");
+        std::fs::write(&file, source)?;
+        let program = &self.program;
+        let mut command = Command::new(program);
+        command.args(["-std=c++17", "-fsyntax-only", "-Xclang", "-ast-dump=json"]);
+        if let Some(root) = self.root {
+            // Without the root's other headers, which may be too new for this compiler.
+            for api in ["hip", "hsa"] {
+                symlink(root.join("usr/include").join(api), directory.join(api))?;
+            }
+            command.arg("-I").arg(&directory);
+        }
+        if let Some(name) = filter {
+            command.args(["-Xclang", "-ast-dump-filter", "-Xclang", name]);
+        }
+        let out = command.arg(&file).output().with_context(|| format!("run {program}"))?;
+        std::fs::remove_dir_all(&directory)?;
+        ensure!(
+            out.status.success(),
+            "{program} did not accept the headers:\n{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        // With a filter, a line of prose precedes the tree.
+        let start = out.stdout.iter().position(|&b| b == b'{').context("clang gave no tree")?;
+        let mut trees = serde_json::Deserializer::from_slice(&out.stdout[start..]);
+        Node::deserialize(&mut trees).context("clang's tree")
     }
-    let out = command.arg(&file).output().with_context(|| format!("run {clang}"))?;
-    std::fs::remove_dir_all(&directory)?;
-    ensure!(
-        out.status.success(),
-        "{clang} did not accept the installed headers:\n{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-    // With a filter, a line of prose precedes the tree.
-    let start = out.stdout.iter().position(|&b| b == b'{').context("clang gave no tree")?;
-    let mut trees = serde_json::Deserializer::from_slice(&out.stdout[start..]);
-    Node::deserialize(&mut trees).context("clang's tree")
 }

@@ -10,6 +10,9 @@ use super::types::{Kind, Type};
 /// The first id of a function that roctracer has none for.
 const FIRST_OWN_ID: u16 = 1024;
 
+/// The first id of a function that the installed release does not have.
+const FIRST_LATER_ID: u16 = 2048;
+
 /// roctracer's order (script/hsaap.py of ROCm/roctracer): core, AMD extensions, images, each in
 /// table order. It leaves the finalizer's table out.
 const HSA_TABLE_ORDER: [&str; 3] = ["CoreApiTable", "AmdExtTable", "ImageExtTable"];
@@ -57,9 +60,59 @@ pub struct Function {
 pub struct Table {
     pub functions: Vec<Function>,
     all_enumerations: BTreeMap<String, Vec<(i64, String)>>,
+    /// Values that have one name in one release and another in another.
+    ambiguous: BTreeSet<(String, i64)>,
+    /// The next id of a function of a later release.
+    next: u16,
 }
 
 impl Table {
+    /// Adds what HIP has in a later release. Ids are our own, since HIP's are others in each release; they
+    /// stay as they are when releases are added behind.
+    pub fn add_later(&mut self, headers: &Headers, exports: &[String]) -> Result<()> {
+        let known = |f: &Function, name: &str| f.name == name || f.symbol.as_deref() == Some(name);
+        let exported: BTreeSet<&str> = exports.iter().map(String::as_str).collect();
+        let mut later: Vec<&Declaration> = headers
+            .functions
+            .values()
+            .filter(|d| ours(&d.name) && domain(&d.name) == Domain::Hip)
+            .filter(|d| exported.contains(d.symbol.as_str()))
+            .filter(|d| !self.functions.iter().any(|f| known(f, &d.name) || known(f, &d.symbol)))
+            .collect();
+        later.sort_by(|a, b| a.name.cmp(&b.name));
+        for declaration in later {
+            let id = self.next;
+            self.next = id.checked_add(1).context("too many functions")?;
+            self.functions.push(Function { id, ..function(headers, declaration, true)? });
+        }
+        self.functions.sort_by_key(|f| (f.domain, f.id));
+        let hip = headers.enumerations.iter().filter(|(name, _)| domain(name) == Domain::Hip);
+        for (name, values) in hip {
+            self.add_enumeration(name, values);
+        }
+        Ok(())
+    }
+
+    /// Adds an enumeration of a later release. A trace does not tell which release it was: a value that has
+    /// another name there has none from then on.
+    fn add_enumeration(&mut self, name: &str, later: &[(i64, String)]) {
+        let Some(values) = self.all_enumerations.get_mut(name) else {
+            self.all_enumerations.insert(name.into(), later.to_vec());
+            return;
+        };
+        let value_of = |values: &[(i64, String)], name: &str| {
+            values.iter().find(|(_, other)| other == name).map(|(value, _)| *value)
+        };
+        let moved = |values: &[(i64, String)], (value, name): &(i64, String)| {
+            value_of(values, name).is_some_and(|other| other != *value)
+        };
+        let mut changed: BTreeSet<i64> = BTreeSet::new();
+        changed.extend(later.iter().filter(|v| moved(values, v)).map(|(value, _)| *value));
+        changed.extend(values.iter().filter(|v| moved(later, v)).map(|(value, _)| *value));
+        values.extend(later.iter().cloned());
+        self.ambiguous.extend(changed.into_iter().map(|value| (name.into(), value)));
+    }
+
     /// The types in use.
     pub fn types(&self) -> BTreeSet<&Type> {
         let args = self.functions.iter().flat_map(|f| &f.args).map(|a| &a.ty);
@@ -73,6 +126,9 @@ impl Table {
             let Kind::Enumeration(name) = &ty.kind else { continue };
             let mut values = BTreeMap::new();
             for (value, enumerator) in self.all_enumerations.get(name).into_iter().flatten() {
+                if self.ambiguous.contains(&(name.clone(), *value)) {
+                    continue;
+                }
                 // Of several names for a value the first is the one that is not deprecated.
                 values.entry(*value).or_insert(enumerator.as_str());
             }
@@ -107,7 +163,8 @@ pub fn table(headers: &Headers, hip: &[String], hsa: &[String]) -> Result<Table>
     }
     number(headers, &mut functions)?;
     functions.sort_by_key(|f| (f.domain, f.id));
-    Ok(Table { functions, all_enumerations: enumerations(headers)? })
+    let (ambiguous, next) = (BTreeSet::new(), FIRST_LATER_ID);
+    Ok(Table { functions, all_enumerations: enumerations(headers)?, ambiguous, next })
 }
 
 fn domain(name: &str) -> Domain {
@@ -171,6 +228,7 @@ fn number(headers: &Headers, functions: &mut [Function]) -> Result<()> {
         }
     }
     ensure!(known.values().all(|id| *id < FIRST_OWN_ID), "ids reach {FIRST_OWN_ID}");
+    ensure!(functions.len() < usize::from(FIRST_LATER_ID - FIRST_OWN_ID), "too many functions");
 
     functions.sort_by(|a, b| (a.domain, &a.name).cmp(&(b.domain, &b.name)));
     for pair in functions.windows(2) {

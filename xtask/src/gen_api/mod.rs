@@ -5,7 +5,8 @@
 //! guessed from the text of a header, so macros, conditional compilation and typedefs need no care
 //! here. Debian packages: `libamdhip64-dev`, `libhsa-runtime-dev`, `clang-15` (or any later one;
 //! hipcc brings one) and `binutils`. `CLANG`, `HIP_LIBRARY` and `HSA_LIBRARY` override
-//! what is looked for.
+//! what is looked for. Functions of HIP that are new in later releases come from the roots of
+//! `cargo xtask rocm`.
 //!
 //! The output is checked in: neither building nor running roctap needs ROCm's headers.
 
@@ -19,13 +20,26 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::rocm;
+
+/// Releases whose new functions are added, in this order: whose are added behind changes no ids.
+const LATER: [&str; 3] = ["5.7", "6.4", "7.2"];
+/// Where libraries are in a root.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
 /// Writes the table anew, in the workspace that xtask runs in.
 pub fn run() -> Result<()> {
     let root = workspace_root()?;
-    let headers = clang::Headers::parse()?;
-    let hip = exports("HIP_LIBRARY", "/usr/lib/x86_64-linux-gnu/libamdhip64.so.5")?;
-    let hsa = exports("HSA_LIBRARY", "/usr/lib/x86_64-linux-gnu/libhsa-runtime64.so.1")?;
-    let table = functions::table(&headers, &hip, &hsa)?;
+    let headers = clang::Headers::parse(None)?;
+    let hip = exports(&library("HIP_LIBRARY", "libamdhip64.so.5"))?;
+    let hsa = exports(&library("HSA_LIBRARY", "libhsa-runtime64.so.1"))?;
+    let mut table = functions::table(&headers, &hip, &hsa)?;
+    for release in LATER {
+        let root = rocm::files(release)?;
+        let headers = clang::Headers::parse(Some(&root))?;
+        let hip = exports(&root.join(LIBRARIES).join("libamdhip64.so"))?;
+        table.add_later(&headers, &hip).with_context(|| format!("ROCm {release}"))?;
+    }
     let version = package_version("libamdhip64-dev").unwrap_or_else(|| "of unknown version".into());
 
     let output = root.join("tracer-records/src/api/generated.rs");
@@ -49,10 +63,17 @@ fn workspace_root() -> Result<PathBuf> {
     Ok(Path::new(&xtask).parent().context("xtask has no parent directory")?.to_path_buf())
 }
 
+/// An installed library, unless the environment names another.
+fn library(variable: &str, name: &str) -> PathBuf {
+    let installed = || Path::new("/").join(LIBRARIES).join(name);
+    std::env::var_os(variable).map_or_else(installed, PathBuf::from)
+}
+
 /// The functions that a library exports, without version suffixes.
-fn exports(variable: &str, default: &str) -> Result<Vec<String>> {
-    let library = std::env::var(variable).unwrap_or_else(|_| default.into());
-    let out = Command::new("nm").args(["-D", "--defined-only", &library]).output().context("nm")?;
+fn exports(library: &Path) -> Result<Vec<String>> {
+    let out = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
+    let out = out.context("nm")?;
+    let library = library.display();
     ensure!(out.status.success(), "nm {library}: {}", String::from_utf8_lossy(&out.stderr));
     let symbols: Vec<String> = String::from_utf8_lossy(&out.stdout)
         .lines()

@@ -3,7 +3,7 @@
 mod programs;
 mod root;
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -32,6 +32,15 @@ pub fn run_rocm(options: &Options) -> anyhow::Result<()> {
         Some((program, arguments)) => run(inside(&root, program)?.args(arguments)),
         None => Ok(()),
     }
+}
+
+/// The files of a release, unpacked, under a directory as they would be under `/`.
+///
+/// # Errors
+///
+/// When it cannot be had.
+pub fn files(release: &str) -> anyhow::Result<PathBuf> {
+    Ok(root::make(release)?.path)
 }
 
 /// The versions that matter, of what was found.

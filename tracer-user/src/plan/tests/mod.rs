@@ -1,3 +1,4 @@
+mod getter;
 mod hostile;
 mod image;
 mod initial;

@@ -11,7 +11,7 @@ use std::{
 
 use super::super::{
     Binary, FunctionPlan, KernelVersion, LiveProcess, Note, Planner, ProcessMemory, Reached,
-    ReturnProbe, Slot, Stop, stub,
+    ReturnProbe, Slot, Stop, stub::Stubs,
 };
 use crate::discover::{Function, Image, Runtime};
 
@@ -225,11 +225,10 @@ fn stubs_use_the_slots_that_the_shim_knows() {
         ![LEFT_OUT, "hsa_amd_image_get_info_max_dim"].contains(&&*function.name)
             && !function.name.starts_with("hsa_ext_program_")
     };
+    let stubs = Stubs::new(&binary);
     for function in functions.iter().filter(known) {
-        let Some(Slot::Table { pointer, offset }) = stub::recognise(&binary, function.address)
-        else {
-            continue;
-        };
+        let Some(stub) = stubs.recognise(function.address) else { continue };
+        let Slot::Table { pointer, offset } = stub.slot else { continue };
         let name = &function.name;
         let slot = slot_of(name).unwrap_or_else(|| panic!("{name} has no slot"));
         let table = [CORE, AMD_EXT, IMAGE].into_iter().find(|t| t.contains(&slot));

@@ -1,0 +1,58 @@
+//! What the table holds that the first call of a getter makes, worked out from the file.
+//!
+//! HIP 6 and 7 make their tables at the first call of any function, hundreds of entries one after the
+//! other, in the getter that every exported function calls. A function-local static guards them: whether
+//! the guard was free is not computed, so the getter is read along all its ways, and what they make must
+//! agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::symbolic::{Machine, Memory, Value, Way};
+
+/// Instructions that are read of one getter, on all its ways together; HIP 7's has a thousand on one.
+const MAX_STEPS: usize = 1 << 15;
+
+/// A table that is made at the first call.
+pub(super) struct Made {
+    table: u64,
+    /// What was written meanwhile; none where the ways do not agree.
+    words: BTreeMap<u64, Value>,
+}
+
+impl Made {
+    /// What the first call of `getter` makes in a library that has just been `loaded`: the table whose
+    /// address it leaves in the variable `pointer`, and returns. None if a way of it is not understood, or
+    /// it makes one table or another.
+    pub fn at_first_call(loaded: &Memory<'_>, getter: u64, pointer: u64) -> Option<Self> {
+        let (mut table, mut ways) = (None, Vec::new());
+        let (mut next, mut steps) = (Some(Way::default()), MAX_STEPS);
+        while let Some(way) = next {
+            let mut memory = loaded.later();
+            let (returned, way, left) = Machine::new(&mut memory, steps).call(getter, way);
+            (next, steps) = (way.next(), left);
+            let (address, returned) = (memory.word(pointer)?, returned?);
+            if address == 0 {
+                // The way of the calls that find it made.
+                continue;
+            }
+            if returned != Some(address) || *table.get_or_insert(address) != address {
+                return None;
+            }
+            ways.push(memory);
+        }
+        let written: BTreeSet<u64> = ways.iter().flat_map(Memory::written).collect();
+        let agreed = |address| {
+            let mut words = ways.iter().map(|memory| memory.word(address));
+            let first = words.next().flatten();
+            first.filter(|_| words.all(|word| word == first))
+        };
+        let words = written.into_iter().map(|address| (address, agreed(address))).collect();
+        Some(Self { table: table?, words })
+    }
+
+    /// The word at `offset` in the table, of a library that had been `loaded`.
+    pub fn entry(&self, loaded: &Memory<'_>, offset: u64) -> Value {
+        let address = self.table.wrapping_add(offset);
+        self.words.get(&address).copied().unwrap_or_else(|| loaded.word(address))
+    }
+}
