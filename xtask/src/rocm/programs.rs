@@ -1,14 +1,18 @@
-//! The test programs on other releases of ROCm, whose runtimes see the emulated GPU at the driver's interface.
+//! The test programs on another release of ROCm, whose runtimes see the emulated GPU at the driver's interface.
 
-use std::{fs, path::Path};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use super::{describe, inside, root};
+use super::{inside, root::Root};
 use crate::{
-    artifacts::build_release,
+    artifacts::Artifacts,
     run::{root as workspace, run, run_silently},
 };
+
+/// The driver's front, which the programs are linked with: so it is in them, whoever starts them, and in
+/// nobody else.
+const DRIVER: &str = "emulated_gpu_driver";
 
 /// Programs that check what they got, and print so.
 const PROGRAMS: [&str; 9] = [
@@ -23,38 +27,40 @@ const PROGRAMS: [&str; 9] = [
     "hsa_direct",
 ];
 
-/// Builds and runs them on each release.
-///
-/// # Errors
-///
-/// When a release cannot be had, or a program's result is wrong there.
-pub fn run_on_releases(releases: &[String]) -> anyhow::Result<()> {
-    build_release(&["emulated-gpu-driver"])?;
-    let driver = workspace().join("target/release/libemulated_gpu_driver.so");
-    for release in releases {
-        let root = root::make(release)?;
-        println!("\nPrograms on {}:", describe(&root)?);
-        let apps = workspace().join("target").join(format!("apps-{release}"));
-        fs::create_dir_all(&apps).with_context(|| format!("creating {}", apps.display()))?;
-        let out = format!("OUT={}", apps.canonicalize()?.display());
-        run(inside(&root, "make")?.args(["--silent", "-C", "tests/apps", &out]))?;
-        for program in PROGRAMS {
-            check(&root, &driver.canonicalize()?, &apps.canonicalize()?, program)
-                .with_context(|| format!("{program} on ROCm {release}"))?;
-        }
-        println!("{} programs have their results on ROCm {release}", PROGRAMS.len());
-    }
-    Ok(())
+/// Builds the programs with the compiler and for the runtimes in `root`, which has `release`. What they are
+/// linked with is built already, as is roctap.
+pub fn build(root: &Root, release: &str) -> anyhow::Result<Artifacts> {
+    let target = workspace().join("target").canonicalize()?;
+    let directory = |name: &str| -> anyhow::Result<PathBuf> {
+        let path = target.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(path)
+    };
+    let gpu = directory("gpu-driver")?;
+    let name = format!("lib{DRIVER}.so");
+    let library = target.join("release").join(&name);
+    fs::copy(&library, gpu.join(&name))
+        .with_context(|| format!("copying {}", library.display()))?;
+    let apps = directory(&format!("apps-{release}"))?;
+    let settings =
+        [format!("OUT={}", apps.display()), format!("GPU=-L{} -l{DRIVER}", gpu.display())];
+    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut make = inside(root, "make")?;
+    run(make.args(["--silent", "-C", "tests/apps", &format!("-j{cpus}")]).args(settings))?;
+    Ok(Artifacts { roctap: target.join("release/roctap"), gpu, apps })
 }
 
-fn check(root: &root::Root, driver: &Path, apps: &Path, program: &str) -> anyhow::Result<()> {
-    let mut command = inside(root, "/usr/bin/env")?;
-    command.arg(format!("LD_PRELOAD={}", driver.display()));
-    let script = format!("cd {} && exec timeout 300 ./{program}", apps.display());
-    command.args(["/bin/bash", "-c", &script]);
-    let printed = run_silently(&mut command)?;
-    if !printed.lines().any(|line| line == "result ok") {
-        bail!("it printed no \"result ok\":\n{printed}");
+/// Runs them without roctap: what goes wrong there is not its doing.
+pub fn run_untraced(root: &Root, built: &Artifacts) -> anyhow::Result<()> {
+    for program in PROGRAMS {
+        let script = format!("cd {} && exec timeout 300 ./{program}", built.apps.display());
+        let mut command = inside(root, "/bin/bash")?;
+        command.args(["-c", &script]).env("LD_LIBRARY_PATH", &built.gpu);
+        let printed = run_silently(&mut command)?;
+        if !printed.lines().any(|line| line == "result ok") {
+            bail!("{program} printed no \"result ok\":\n{printed}");
+        }
     }
+    println!("{} programs have their results, untraced", PROGRAMS.len());
     Ok(())
 }
