@@ -16,8 +16,14 @@ impl Domain {
     pub const HIP_OPS: Self = Self(2);
     /// Calls of the HIP API.
     pub const HIP_API: Self = Self(3);
+    /// Nothing: no runtime has calls of this domain.
+    pub const KFD_API: Self = Self(4);
+    /// roctracer's own: external correlation ids.
+    pub const EXT_API: Self = Self(5);
     /// roctx markers and ranges.
     pub const ROCTX: Self = Self(6);
+    /// Events of the HSA runtime.
+    pub const HSA_EVT: Self = Self(7);
 
     /// The field's name of the domain.
     pub const fn name(self) -> &'static str {
@@ -26,11 +32,18 @@ impl Domain {
             Self::HSA_OPS => "HSA_OPS",
             Self::HIP_OPS => "HIP_OPS",
             Self::HIP_API => "HIP_API",
+            Self::KFD_API => "KFD_API",
+            Self::EXT_API => "EXT_API",
             Self::ROCTX => "ROCTX",
+            Self::HSA_EVT => "HSA_EVT",
             _ => "UNKNOWN",
         }
     }
 }
+
+/// `op` of an [`ActivityRecord`] in the domain `EXT_API`: the record tells the external correlation id of
+/// the record after it.
+pub const EXTERNAL_ID: u32 = 1;
 
 /// `op` of an [`ActivityRecord`] in the domains `HIP_OPS` and `HSA_OPS`.
 pub mod op {

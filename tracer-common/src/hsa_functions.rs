@@ -6,8 +6,8 @@
 //!
 //! * here: the ranges [`CORE`], [`AMD_EXT`] and [`IMAGE`];
 //! * [`crate::shim::VERSION`] rises: a slot's index is its word in the shared memory
-//!   ([`crate::shim::control::CALLS`]); [`crate::shim::AMD_EXT_TABLE_BYTES`] where it is the longer table
-//!   of a release that was refused before;
+//!   ([`crate::shim::control::CALLS`]);
+//! * [`crate::hsa_layout`]: which positions of which release's table it is in, and the sizes known;
 //! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!`, and a thunk of its own if no function
 //!   had as many stack words before;
 //! * `tracer-records/src/api/generated.rs`, by `cargo xtask gen-api` with headers that declare it: a
@@ -29,10 +29,10 @@ pub struct Slot {
 
 /// Slots of `CoreApiTable`.
 pub const CORE: Range<usize> = 0..125;
-/// Slots of `AmdExtTable`, which is shorter in some releases and longer in others.
-pub const AMD_EXT: Range<usize> = 125..173;
+/// Slots of `AmdExtTable`, of which earlier releases lack some: [`crate::hsa_layout::AmdExtLayout`].
+pub const AMD_EXT: Range<usize> = 125..201;
 /// Slots of `ImageExtTable`.
-pub const IMAGE: Range<usize> = 173..186;
+pub const IMAGE: Range<usize> = 201..215;
 /// How many slots there are.
 pub const SLOT_COUNT: usize = IMAGE.end;
 
@@ -50,6 +50,27 @@ pub mod tables {
     pub const fn of_slot(slot: usize) -> u8 {
         if slot < super::IMAGE.start { CORE } else { IMAGE }
     }
+}
+
+/// The slot of a function of the tables, for constants.
+///
+/// # Panics
+///
+/// When there is none.
+pub const fn slot(name: &str) -> usize {
+    let mut slot = 0;
+    while !is_same(SLOTS[slot].name.as_bytes(), name.as_bytes()) {
+        slot += 1;
+    }
+    slot
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 /// The slot of a function, by the name that the runtime's library exports.
@@ -78,8 +99,8 @@ macro_rules! slots {
     };
 }
 
-/// The functions of the tables, in the order of `hsa_api_trace.h` (ROCm 5.2.3; what the other
-/// releases from 4.5 to 5.5 have, they have in the same places).
+/// The functions of the tables, in the order of `hsa_api_trace.h` (ROCm 7.2.4; earlier releases lack
+/// some of them).
 #[rustfmt::skip]
 pub const SLOTS: [Slot; SLOT_COUNT] = slots![
     // CoreApiTable
@@ -138,6 +159,7 @@ pub const SLOTS: [Slot; SLOT_COUNT] = slots![
     "hsa_amd_async_function", "hsa_amd_signal_wait_any" + 1, "hsa_amd_queue_cu_set_mask",
     "hsa_amd_memory_pool_get_info", "hsa_amd_agent_iterate_memory_pools",
     "hsa_amd_memory_pool_allocate", "hsa_amd_memory_pool_free", "hsa_amd_memory_async_copy" + 2,
+    "hsa_amd_memory_async_copy_on_engine" + 4, "hsa_amd_memory_copy_engine_status",
     "hsa_amd_agent_memory_pool_get_info", "hsa_amd_agents_allow_access",
     "hsa_amd_memory_pool_can_migrate", "hsa_amd_memory_migrate", "hsa_amd_memory_lock",
     "hsa_amd_memory_unlock", "hsa_amd_memory_fill", "hsa_amd_interop_map_buffer" + 2,
@@ -150,13 +172,23 @@ pub const SLOTS: [Slot; SLOT_COUNT] = slots![
     "hsa_amd_runtime_queue_create_register", "hsa_amd_memory_lock_to_pool" + 1,
     "hsa_amd_register_deallocation_callback", "hsa_amd_deregister_deallocation_callback",
     "hsa_amd_signal_value_pointer", "hsa_amd_svm_attributes_set", "hsa_amd_svm_attributes_get",
-    "hsa_amd_svm_prefetch_async", "hsa_amd_queue_cu_get_mask",
+    "hsa_amd_svm_prefetch_async", "hsa_amd_spm_acquire", "hsa_amd_spm_release",
+    "hsa_amd_spm_set_dest_buffer", "hsa_amd_queue_cu_get_mask", "hsa_amd_portable_export_dmabuf",
+    "hsa_amd_portable_close_dmabuf", "hsa_amd_vmem_address_reserve", "hsa_amd_vmem_address_free",
+    "hsa_amd_vmem_handle_create", "hsa_amd_vmem_handle_release", "hsa_amd_vmem_map",
+    "hsa_amd_vmem_unmap", "hsa_amd_vmem_set_access", "hsa_amd_vmem_get_access",
+    "hsa_amd_vmem_export_shareable_handle", "hsa_amd_vmem_import_shareable_handle",
+    "hsa_amd_vmem_retain_alloc_handle", "hsa_amd_vmem_get_alloc_properties_from_handle",
+    "hsa_amd_agent_set_async_scratch_limit", "hsa_amd_queue_get_info",
+    "hsa_amd_vmem_address_reserve_align", "hsa_amd_enable_logging", "hsa_amd_signal_wait_all" + 1,
+    "hsa_amd_memory_get_preferred_copy_engine", "hsa_amd_portable_export_dmabuf_v2",
+    "hsa_amd_ais_file_write", "hsa_amd_ais_file_read",
     // ImageExtTable
     "hsa_ext_image_get_capability", "hsa_ext_image_data_get_info", "hsa_ext_image_create",
     "hsa_ext_image_import", "hsa_ext_image_export", "hsa_ext_image_copy", "hsa_ext_image_clear",
     "hsa_ext_image_destroy", "hsa_ext_sampler_create", "hsa_ext_sampler_destroy",
     "hsa_ext_image_get_capability_with_layout", "hsa_ext_image_data_get_info_with_layout" + 1,
-    "hsa_ext_image_create_with_layout" + 2,
+    "hsa_ext_image_create_with_layout" + 2, "hsa_ext_sampler_create_v2",
 ];
 
 #[cfg(test)]

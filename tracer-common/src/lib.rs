@@ -21,6 +21,7 @@ pub mod activity;
 pub mod bpf;
 pub mod calls;
 pub mod hsa_functions;
+pub mod hsa_layout;
 pub mod loss;
 pub mod ring;
 pub mod shim;

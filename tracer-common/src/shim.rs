@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls, hsa_functions, loss::ShimLoss};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -183,10 +183,6 @@ pub mod attach_status {
     /// to the shim already.
     pub const COVERED: u64 = 10;
 }
-
-/// Sizes of the HSA runtime's `AmdExtTable` that the shim knows: those of ROCm 4.5 to 5.5. From 5.6 on
-/// it has more entries.
-pub const AMD_EXT_TABLE_BYTES: core::ops::RangeInclusive<u32> = 328..=424;
 
 /// A heartbeat older than this says that nobody reads.
 pub const HEARTBEAT_TIMEOUT_NS: u64 = 3_000_000_000;

@@ -1,18 +1,21 @@
 //! The HSA runtime's structures, as far as they are needed.
 //!
 //! Source: the headers of ROCm 5.2.3 (`hsa_api_trace.h`, `amd_hsa_signal.h`, `amd_hsa_queue.h`,
-//! `hsa_ven_amd_loader.h`), compared release by release with the runtime's history: the core table
-//! is the same from 4.5 to 6.2. The AMD extension table is the same, up to and including
-//! `hsa_amd_memory_async_copy_rect`, from 4.5 to 5.5 (400 to 424 bytes). **Release 5.6 inserted two
-//! entries in the middle and left the major version at 1**; only its size of 456 bytes tells. That
-//! is why [`AMD_EXT_TABLE_BYTES`](tracer_common::shim::AMD_EXT_TABLE_BYTES) bounds the size from above as well.
+//! `hsa_ven_amd_loader.h`), compared with those of 5.7, 6.4 and 7.2, in which all of this is the same but
+//! for the order of the AMD extension table: see [`tracer_common::hsa_layout`].
 //!
 //! Memory that the runtime or the GPU writes while we look is made of atomics here. Handles are
 //! structures of one 64-bit word in C, which the ABI passes exactly like `u64`.
 
+#![expect(unsafe_code, reason = "entries of the runtime's tables")]
+
 use core::ffi::{c_char, c_int, c_void};
 use core::marker::PhantomData;
+use core::ptr;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
+
+use tracer_common::hsa_functions::slot_of;
+use tracer_common::hsa_layout::AmdExtLayout;
 
 /// `hsa_status_t`; 0 is success.
 pub type Status = u32;
@@ -22,9 +25,6 @@ pub const SUCCESS: Status = 0;
 pub const ERROR: Status = 0x1000;
 /// `hsa_status_t HSA_STATUS_ERROR_NOT_INITIALIZED`.
 pub const NOT_INITIALIZED: Status = 0x100B;
-
-/// Major version of every table that this code knows.
-pub const MAJOR: u32 = 1;
 
 /// One function pointer of a table. Others may call through it at any time.
 #[repr(transparent)]
@@ -44,7 +44,10 @@ pub struct Version {
 pub struct ApiTable {
     pub version: Version,
     pub core: *const CoreTable,
-    pub amd_ext: *const AmdExtTable,
+    pub amd_ext: *const Version,
+    _finalizer: *const Version,
+    /// Only there if the table's size says so.
+    pub image: *const Version,
 }
 
 pub type SignalStore = unsafe extern "C-unwind" fn(u64, i64);
@@ -108,6 +111,18 @@ pub type AsyncCopy = unsafe extern "C-unwind" fn(
     dependencies: u32,
     dependency: *const u64,
     completion: u64,
+) -> Status;
+pub type AsyncCopyOnEngine = unsafe extern "C-unwind" fn(
+    dst: *mut c_void,
+    dst_agent: u64,
+    src: *const c_void,
+    src_agent: u64,
+    size: usize,
+    dependencies: u32,
+    dependency: *const u64,
+    completion: u64,
+    engine: u32,
+    force: bool,
 ) -> Status;
 pub type AsyncCopyRect = unsafe extern "C-unwind" fn(
     dst: *const PitchedPtr,
@@ -187,25 +202,75 @@ pub struct CoreTable {
     _k: [usize; 1],
 }
 
-/// `AmdExtTable`, its beginning.
-#[repr(C)]
+/// The entries of an `AmdExtTable`, wherever its release has them.
+#[derive(Clone, Copy)]
 pub struct AmdExtTable {
-    pub version: Version,
-    _a: [usize; 2],
-    pub profiling_set_profiler_enabled: Entry<SetProfiler>,
-    pub profiling_async_copy_enable: Entry<CopyProfiling>,
-    _b: [usize; 1],
-    pub profiling_get_async_copy_time: Entry<CopyTime>,
-    pub profiling_convert_tick_to_system_domain: Entry<ConvertTick>,
-    pub signal_async_handler: Entry<AsyncHandler>,
-    _h: [usize; 1],
-    pub signal_wait_any: Entry<WaitAny>,
-    _i: [usize; 5],
-    pub memory_async_copy: Entry<AsyncCopy>,
-    _c: [usize; 15],
-    pub signal_create: Entry<SignalCreate>,
-    _d: [usize; 6],
-    pub memory_async_copy_rect: Entry<AsyncCopyRect>,
+    pub version: &'static Version,
+    pub profiling_set_profiler_enabled: &'static Entry<SetProfiler>,
+    pub profiling_async_copy_enable: &'static Entry<CopyProfiling>,
+    pub profiling_get_async_copy_time: &'static Entry<CopyTime>,
+    pub profiling_convert_tick_to_system_domain: &'static Entry<ConvertTick>,
+    pub signal_async_handler: &'static Entry<AsyncHandler>,
+    pub signal_wait_any: &'static Entry<WaitAny>,
+    pub memory_async_copy: &'static Entry<AsyncCopy>,
+    pub signal_create: &'static Entry<SignalCreate>,
+    pub memory_async_copy_rect: &'static Entry<AsyncCopyRect>,
+    /// From ROCm 5.6 on.
+    pub memory_async_copy_on_engine: Option<&'static Entry<AsyncCopyOnEngine>>,
+    /// In ROCm 6.4 and 7.2.
+    pub signal_wait_all: Option<&'static Entry<WaitAny>>,
+}
+
+impl AmdExtTable {
+    /// The table that begins with `version`; none if it lacks an entry that is needed.
+    ///
+    /// # Safety
+    ///
+    /// The table is as long as its version says, has the `layout`, and lives as long as the process.
+    pub unsafe fn at(version: &'static Version, layout: AmdExtLayout) -> Option<Self> {
+        // SAFETY: the caller's promise; `by_name` is called with the types of the functions.
+        unsafe {
+            let table = (version, layout);
+            Some(Self {
+                version,
+                profiling_set_profiler_enabled: by_name(
+                    table,
+                    "hsa_amd_profiling_set_profiler_enabled",
+                )?,
+                profiling_async_copy_enable: by_name(table, "hsa_amd_profiling_async_copy_enable")?,
+                profiling_get_async_copy_time: by_name(
+                    table,
+                    "hsa_amd_profiling_get_async_copy_time",
+                )?,
+                profiling_convert_tick_to_system_domain: by_name(
+                    table,
+                    "hsa_amd_profiling_convert_tick_to_system_domain",
+                )?,
+                signal_async_handler: by_name(table, "hsa_amd_signal_async_handler")?,
+                signal_wait_any: by_name(table, "hsa_amd_signal_wait_any")?,
+                memory_async_copy: by_name(table, "hsa_amd_memory_async_copy")?,
+                signal_create: by_name(table, "hsa_amd_signal_create")?,
+                memory_async_copy_rect: by_name(table, "hsa_amd_memory_async_copy_rect")?,
+                memory_async_copy_on_engine: by_name(table, "hsa_amd_memory_async_copy_on_engine"),
+                signal_wait_all: by_name(table, "hsa_amd_signal_wait_all"),
+            })
+        }
+    }
+}
+
+/// The entry of the function `name`, if the table has it.
+///
+/// # Safety
+///
+/// As for [`AmdExtTable::at`]; `F` is the function's type.
+unsafe fn by_name<F>(
+    (version, layout): (&'static Version, AmdExtLayout),
+    name: &str,
+) -> Option<&'static Entry<F>> {
+    let offset = layout.offset(slot_of(name)?)? as usize;
+    let has = offset + size_of::<Entry<F>>() <= version.minor as usize;
+    // SAFETY: the caller's promise: it is within the table, all of which are aligned words.
+    has.then(|| unsafe { &*ptr::from_ref(version).byte_add(offset).cast() })
 }
 
 /// `amd_signal_t`, which a signal handle points at. The packet processors write it too.
@@ -303,6 +368,9 @@ pub mod packet_type {
     pub const BARRIER_OR: u8 = 5;
 }
 
+/// `HSA_AMD_PACKET_TYPE_BARRIER_VALUE`, the format of a vendor-specific packet, in its third byte.
+pub const VENDOR_BARRIER_VALUE: u8 = 2;
+
 /// Header bit: starts only when every packet before it has completed.
 pub const HEADER_BARRIER: u16 = 1 << 8;
 
@@ -348,6 +416,7 @@ pub mod info {
 const _: () = {
     use core::mem::offset_of;
     assert!(offset_of!(ApiTable, core) == 16 && offset_of!(ApiTable, amd_ext) == 24);
+    assert!(offset_of!(ApiTable, image) == 40);
     assert!(offset_of!(CoreTable, shut_down) == 24);
     assert!(offset_of!(CoreTable, iterate_agents) == 56);
     assert!(offset_of!(CoreTable, agent_get_info) == 64);
@@ -369,15 +438,6 @@ const _: () = {
     assert!(offset_of!(CoreTable, signal_silent_store_screlease) == 840);
     assert!(offset_of!(CoreTable, executable_iterate_agent_symbols) == 1000);
     assert!(size_of::<CoreTable>() == 1016);
-    assert!(offset_of!(AmdExtTable, profiling_set_profiler_enabled) == 32);
-    assert!(offset_of!(AmdExtTable, profiling_get_async_copy_time) == 56);
-    assert!(offset_of!(AmdExtTable, profiling_convert_tick_to_system_domain) == 64);
-    assert!(offset_of!(AmdExtTable, signal_async_handler) == 72);
-    assert!(offset_of!(AmdExtTable, signal_wait_any) == 88);
-    assert!(offset_of!(AmdExtTable, memory_async_copy) == 136);
-    assert!(offset_of!(AmdExtTable, signal_create) == 264);
-    assert!(offset_of!(AmdExtTable, memory_async_copy_rect) == 320);
-    assert!(size_of::<AmdExtTable>() == *tracer_common::shim::AMD_EXT_TABLE_BYTES.start() as usize);
     assert!(size_of::<AmdSignal>() == 64);
     assert!(offset_of!(AmdSignal, value) == 8 && offset_of!(AmdSignal, event_mailbox) == 16);
     assert!(offset_of!(AmdSignal, start_ts) == 32 && offset_of!(AmdSignal, queue) == 48);

@@ -241,7 +241,7 @@ impl Bench {
 pub fn tables(fake: &'static Fake) -> Result<Tables, InstallError> {
     // SAFETY: tables of ours.
     #[expect(unsafe_code, reason = "tables of ours")]
-    unsafe { Tables::of(&raw const fake.root) }.map_err(InstallError::Unsupported)
+    unsafe { Tables::of(fake.root) }.map_err(InstallError::Unsupported)
 }
 
 pub fn unload(fake: &Fake) {

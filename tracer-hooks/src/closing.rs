@@ -82,9 +82,20 @@ impl Drop for Leaving {
 /// a library that pairs `hsa_init` with `hsa_shut_down` may do so while a kernel runs for hours. What has
 /// become of the runtime is seen afterwards. If the lock cannot be had, the runtime is kept.
 ///
-/// Where the runtime's tools interface knows us, it tells when it goes: see [`close`].
+/// Where the runtime's tools interface knows us, it tells when it goes: see [`close`]. From ROCm 7 on it
+/// destroys no signals then, and complains of those that are left: idle ones are given back before.
 pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
-    if !STATE.late.load(Ordering::Relaxed) || !STATE.phase.get().relays() {
+    if !STATE.phase.get().relays() {
+        return shut_down();
+    }
+    if !STATE.late.load(Ordering::Relaxed) {
+        sys::uninterrupted(|| {
+            contained(|| {
+                if let Some(mut work) = WORK.lock_for(CLOSE_WAIT_NS) {
+                    make_ready(&mut work);
+                }
+            })
+        });
         return shut_down();
     }
     let leaving = Leaving::begin();

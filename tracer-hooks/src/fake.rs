@@ -9,6 +9,8 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use tracer_common::hsa_layout::AmdExtLayout;
+
 use crate::abi::{
     self, AmdExtTable, AmdQueue, AmdSignal, ApiTable, CoreTable, Packet, Status, Times,
 };
@@ -512,11 +514,11 @@ unsafe extern "C-unwind" fn copy(
 /// The runtime's tables.
 pub struct Fake {
     /// What `OnLoad` gets.
-    pub root: ApiTable,
+    pub root: &'static ApiTable,
     /// The core table.
     pub core: &'static CoreTable,
     /// The extension's.
-    pub amd: &'static AmdExtTable,
+    pub amd: AmdExtTable,
 }
 
 // SAFETY: tables of atomics that live for ever.
@@ -551,18 +553,22 @@ impl Fake {
     /// Fresh tables, of a runtime of their own.
     pub fn new() -> &'static Self {
         let core: &'static mut CoreTable = zeroed();
-        // As long as its version says.
-        let amd: &'static mut [u64; 50] = zeroed();
-        // SAFETY: 400 bytes of zeros, of which the table is made.
-        let amd = unsafe { &mut *amd.as_mut_ptr().cast::<AmdExtTable>() };
-        let version = |minor| abi::Version { major: 1, minor, step: 0, reserved: 0 };
-        core.version = version(size_of::<CoreTable>() as u32);
-        amd.version = version(400);
-        let fake = forever(Self {
-            root: ApiTable { version: version(48), core, amd_ext: amd },
-            core,
-            amd,
-        });
+        // As long as its version says: that of ROCm 7.2.
+        let table: &'static mut [u64; 78] = zeroed();
+        let version = |major, minor| abi::Version { major, minor, step: 0, reserved: 0 };
+        core.version = version(2, size_of::<CoreTable>() as u32);
+        // SAFETY: the beginning of 624 bytes of zeros, of which the table is made.
+        let amd = unsafe {
+            let at = table.as_mut_ptr().cast::<abi::Version>();
+            at.write(version(2, size_of_val(table) as u32));
+            AmdExtTable::at(&*at, AmdExtLayout::Since5_6)
+        };
+        let amd = amd.expect("all of its entries");
+        let root: &'static mut ApiTable = zeroed();
+        root.version = version(3, 32);
+        let core: &'static CoreTable = core;
+        (root.core, root.amd_ext) = (core, amd.version);
+        let fake = forever(Self { root, core, amd });
         fake.make_anew();
         fake
     }
@@ -595,6 +601,8 @@ impl Fake {
             amd.profiling_convert_tick_to_system_domain => convert_tick,
             amd.memory_async_copy => copy, amd.signal_create => create,
             amd.memory_async_copy_rect => copy,
+            amd.memory_async_copy_on_engine.expect("there") => copy,
+            amd.signal_wait_all.expect("there") => wait_any,
         }
     }
 

@@ -144,26 +144,31 @@ pub unsafe extern "C-unwind" fn async_handler(
     unsafe { set(signal, condition, compare, handler, data) }
 }
 
-pub unsafe extern "C-unwind" fn wait_any(
-    count: u32,
-    signals: *const u64,
-    conditions: *const u32,
-    compare: *const i64,
-    timeout: u64,
-    wait_state: u32,
-    satisfying: *mut i64,
-) -> u32 {
-    if STATE.relays() {
-        // SAFETY: the application's pointer and the number of what is there.
-        let signals = unsafe { depends_on(count, signals) };
-        // Packets may be yet to come.
-        signals.iter().for_each(|&signal| STATE.needed.mark(signal));
-        needs(signals);
-    }
-    let Some(wait) = RUNTIME.wait_any.get() else { return u32::MAX };
-    // SAFETY: the application's own call.
-    unsafe { wait(count, signals, conditions, compare, timeout, wait_state, satisfying) }
+macro_rules! signals_wait {
+    ($($name:ident)*) => {$(
+        pub unsafe extern "C-unwind" fn $name(
+            count: u32,
+            signals: *const u64,
+            conditions: *const u32,
+            compare: *const i64,
+            timeout: u64,
+            wait_state: u32,
+            satisfying: *mut i64,
+        ) -> u32 {
+            if STATE.relays() {
+                // SAFETY: the application's pointer and the number of what is there.
+                let signals = unsafe { depends_on(count, signals) };
+                // Packets may be yet to come.
+                signals.iter().for_each(|&signal| STATE.needed.mark(signal));
+                needs(signals);
+            }
+            let Some(wait) = RUNTIME.$name.get() else { return u32::MAX };
+            // SAFETY: the application's own call.
+            unsafe { wait(count, signals, conditions, compare, timeout, wait_state, satisfying) }
+        }
+    )*};
 }
+signals_wait!(wait_any wait_all);
 
 /// The GPU or a thread of the runtime is going to wait for these.
 fn needs(signals: &[u64]) {
@@ -319,33 +324,51 @@ pub unsafe extern "C-unwind" fn executable_destroy(executable: u64) -> Status {
     RUNTIME.executable_destroy.get().map_or(abi::ERROR, |destroy| unsafe { destroy(executable) })
 }
 
-pub unsafe extern "C-unwind" fn async_copy(
-    dst: *mut c_void,
-    dst_agent: u64,
-    src: *const c_void,
-    src_agent: u64,
-    size: usize,
-    dependencies: u32,
-    dependency: *const u64,
-    completion: u64,
-) -> Status {
-    let Some(copy) = RUNTIME.async_copy.get() else { return abi::ERROR };
-    // SAFETY: the application's pointer and the number of what is there.
-    needs(unsafe { depends_on(dependencies, dependency) });
-    let record = || Copy {
-        sequence: 0,
-        enqueue_ns: sys::now_ns(),
-        dst: dst as u64,
-        src: src as u64,
-        dst_agent,
-        src_agent,
-        size_bytes: size as u64,
-    };
-    observed_copy(record, size == 0, completion, |completion| {
-        // SAFETY: the application's own call; the completion signal is its own or one of ours.
-        unsafe { copy(dst, dst_agent, src, src_agent, size, dependencies, dependency, completion) }
-    })
+macro_rules! linear_copy {
+    ($($name:ident ($($further:ident: $of:ty),*))*) => {$(
+        pub unsafe extern "C-unwind" fn $name(
+            dst: *mut c_void,
+            dst_agent: u64,
+            src: *const c_void,
+            src_agent: u64,
+            size: usize,
+            dependencies: u32,
+            dependency: *const u64,
+            completion: u64,
+            $($further: $of),*
+        ) -> Status {
+            let Some(copy) = RUNTIME.$name.get() else { return abi::ERROR };
+            // SAFETY: the application's pointer and the number of what is there.
+            needs(unsafe { depends_on(dependencies, dependency) });
+            let record = || Copy {
+                sequence: 0,
+                enqueue_ns: sys::now_ns(),
+                dst: dst as u64,
+                src: src as u64,
+                dst_agent,
+                src_agent,
+                size_bytes: size as u64,
+            };
+            observed_copy(record, size == 0, completion, |completion| {
+                // SAFETY: the application's own call; the completion signal is its own or one of ours.
+                unsafe {
+                    copy(
+                        dst,
+                        dst_agent,
+                        src,
+                        src_agent,
+                        size,
+                        dependencies,
+                        dependency,
+                        completion,
+                        $($further),*
+                    )
+                }
+            })
+        }
+    )*};
 }
+linear_copy!(async_copy() async_copy_on_engine(engine: u32, force: bool));
 
 pub unsafe extern "C-unwind" fn async_copy_rect(
     dst: *const PitchedPtr,

@@ -29,11 +29,13 @@
 //! clock                           from the GPUs' ticks to times, and by how much these can be off
 //! pool, bells, agents             signals of ours; GPUs, and which one a kernel is loaded on
 //! runtime                         the runtime's own functions, saved
+//! stubs                           where its code says that they are
 //! originals, track, marks, usual, phase, lock, view, abi, sink, sys
 //!                                 what all are made of
 //! ```
 //!
-//! Facts about the runtime are those of ROCm 5.2.3, read in its source and tried on it.
+//! Facts about the runtime are those of ROCm 5.2.3, read in its source and tried on it; on 5.7, 6.4 and 7.2
+//! they were tried.
 
 #![deny(unsafe_code)]
 
@@ -75,6 +77,7 @@ mod scenarios;
 mod schedules;
 pub mod sink;
 pub mod state;
+mod stubs;
 mod symbols;
 pub mod sys;
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn put_in_place(
         }
     }
     let (patched, already) = (now, now == Patched::Already);
-    patch::save_and_patch(tables, patched).map_err(InstallError::Unsupported)?;
+    patch::save_and_patch(&tables, patched).map_err(InstallError::Unsupported)?;
     if !already {
         sys::pin(tables.address());
         calls::tables_are_new();
@@ -168,7 +168,7 @@ pub fn call_worker() -> bool {
     works
 }
 
-/// The process exits. HIP programs do so without `hsa_shut_down`, and `OnUnload` is not called.
+/// The process exits. Programs of HIP 5 do so without `hsa_shut_down`, and `OnUnload` is not called.
 ///
 /// This runs before the destructors of everything that was loaded before us, HIP and the runtime
 /// included, which may still launch and wait for work; so nothing is switched off here.

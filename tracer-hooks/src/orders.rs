@@ -14,7 +14,7 @@ use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS};
-use crate::calls::{self, CallSink, CallTables};
+use crate::calls::{self, CallSink};
 use crate::closing;
 use crate::fake::{
     Fake, FakeQueue, Gates, OPEN, SIGNALS, USERS, WRONG, forever, handle, signal, the_dead_rest,
@@ -249,17 +249,14 @@ impl World {
         self.prepared |= !self.ended;
         self.wish(RECORD);
         let Fake { core, amd, .. } = *self.fake;
-        let (core, amd) = (core::ptr::from_ref(core) as u64, core::ptr::from_ref(amd) as u64);
+        let (core, amd) =
+            (core::ptr::from_ref(core) as u64, core::ptr::from_ref(amd.version) as u64);
         // SAFETY: tables of ours.
         #[expect(unsafe_code, reason = "tables of ours")]
         let tables = unsafe { Tables::at(core, amd) }.expect("known");
         match lifecycle::install(tables, &RECORDER, Timing::Live) {
             Ok(()) => {
-                // SAFETY: the same tables.
-                #[expect(unsafe_code, reason = "tables of ours")]
-                unsafe {
-                    calls::patch(CallTables::at(core, amd));
-                }
+                calls::patch(&tables);
                 assert!(!self.ended);
                 // By the worker, if it was just ending the last one.
                 until("recording", || {

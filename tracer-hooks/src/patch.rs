@@ -15,16 +15,26 @@ use crate::{calls, hooks};
 /// # Errors
 ///
 /// [`Unsupported`]; nothing was changed.
-pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<(), Unsupported> {
+pub fn save_and_patch(tables: &Tables, patched: Patched) -> Result<(), Unsupported> {
+    let Tables { core, amd, .. } = tables;
     let to = &RUNTIME;
     to.check_that_it_is_of(core, amd)?;
     macro_rules! pairs {
-        ($($table:ident . $entry:ident => $saved:ident $(, $hook:path)?;)*) => {
+        (
+            $($table:ident . $entry:ident => $saved:ident $(, $hook:path)?;)*
+            // Some releases have these.
+            $(? $maybe:ident . $later:ident => $kept:ident, $late_hook:path;)*
+        ) => {
+            $(let $later = $maybe.$later.filter(|entry| entry.address() != 0);)*
             if $($table.$entry.address() == 0)||* {
                 return Err(Unsupported::Entry);
             }
             if $($table.$entry.verdict(&to.$saved, pairs!(@address $($hook)?), patched)
                 == Verdict::Covered)||*
+                $(|| $later.is_some_and(|entry| {
+                    entry.verdict(&to.$kept, pairs!(@address $late_hook), patched)
+                        == Verdict::Covered
+                }))*
             {
                 return Err(Unsupported::Covered);
             }
@@ -32,6 +42,9 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
             // What is only called goes first, so that it is there when the first hook runs.
             $(pairs!(@save $table.$entry, $saved $(, $hook)?);)*
             $(pairs!(@patch $table.$entry, $saved $(, $hook)?);)*
+            $(if let Some(entry) = $later {
+                pairs!(@patch entry, $kept, $late_hook);
+            })*
         };
         (@address) => { 0 };
         (@address $hook:path) => { $hook as *const () as usize };
@@ -73,6 +86,8 @@ pub fn save_and_patch(Tables { core, amd }: Tables, patched: Patched) -> Result<
         core.signal_store_screlease => store_screlease, hooks::store_screlease;
         core.signal_silent_store_relaxed => silent_store_relaxed, hooks::silent_store_relaxed;
         core.signal_silent_store_screlease => silent_store_screlease, hooks::silent_store_screlease;
+        ? amd.memory_async_copy_on_engine => async_copy_on_engine, hooks::async_copy_on_engine;
+        ? amd.signal_wait_all => wait_all, hooks::wait_all;
     }
     Ok(())
 }

@@ -22,6 +22,7 @@
 //! and be destroyed by another thread, before this one goes on. Whoever else touches it holds
 //! [`Queue::outside`], which whoever destroys it waits for.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tracer_common::loss::ShimLoss;
@@ -461,9 +462,9 @@ impl Queue {
         Found { first, enqueue_ns, own }: Found,
         rung: &mut Rung,
     ) {
-        if is_barrier(first) {
+        if let Some(dependencies) = packet.0.get(dependencies(first)) {
             // The packet processor waits for these.
-            for dependency in packet.0.iter().skip(1).take(5) {
+            for dependency in dependencies {
                 let dependency = dependency.load(Ordering::Relaxed);
                 context.needed.mark(dependency);
                 rung.needed |= dependency != 0;
@@ -623,9 +624,13 @@ fn is_operation(first: u64, original: u64) -> bool {
     }
 }
 
-/// Whether a packet waits for signals.
-fn is_barrier(first: u64) -> bool {
-    matches!(first as u8, packet_type::BARRIER_AND | packet_type::BARRIER_OR)
+/// Which words of a packet are signals that it waits for.
+fn dependencies(first: u64) -> Range<usize> {
+    match first as u8 {
+        packet_type::BARRIER_AND | packet_type::BARRIER_OR => 1..6,
+        packet_type::VENDOR if (first >> 16) as u8 == abi::VENDOR_BARRIER_VALUE => 1..2,
+        _ => 0..0,
+    }
 }
 
 /// Whether the GPU raises an interrupt when it completes the application's signal.
@@ -698,5 +703,25 @@ impl Producer {
             })
         });
         before.count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_packet_processor_waits_for() {
+        let header = |kind: u8, format: u64| u64::from(kind) | 1 << 8 | format << 16;
+        for (kind, format, words) in [
+            (packet_type::BARRIER_AND, 0, 1..6),
+            (packet_type::BARRIER_OR, 0, 1..6),
+            // `hsa_amd_barrier_value_packet_t`; others of the vendor's, a dispatch of two dimensions.
+            (packet_type::VENDOR, 2, 1..2),
+            (packet_type::VENDOR, 1, 0..0),
+            (packet_type::DISPATCH, 2, 0..0),
+        ] {
+            assert_eq!(dependencies(header(kind, format)), words, "{kind} {format}");
+        }
     }
 }

@@ -7,18 +7,22 @@
 #![expect(unsafe_code, reason = "calls through the runtime's function pointers")]
 
 use core::ffi::{CStr, c_void};
+use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times};
+use tracer_common::hsa_layout::{self, AmdExtLayout, TableVersion};
+
+use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times, Version};
 use crate::originals::Patched;
+use crate::stubs::Library;
 use crate::{sys, view};
 
 /// What is wrong with a runtime's tables; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsupported {
-    /// A table is missing, or of a major version or size that is not known.
-    Version,
+    /// A table is missing, or its layout is not known: see [`hsa_layout`].
+    Tables,
     /// An entry that is needed is empty.
     Entry,
     /// The tables are those of a second runtime in the process; the first one is hooked.
@@ -56,11 +60,15 @@ impl<F: Copy> Entry<F> {
     }
 }
 
-/// The runtime's tables, of versions and sizes that this code knows.
+/// The runtime's tables, of a layout that this code knows.
 #[derive(Clone, Copy)]
 pub struct Tables {
     pub(crate) core: &'static abi::CoreTable,
-    pub(crate) amd: &'static abi::AmdExtTable,
+    pub(crate) amd: abi::AmdExtTable,
+    /// Which order the entries of `amd` have.
+    pub(crate) layout: AmdExtLayout,
+    /// That of images, if it is there and known.
+    pub(crate) image: Option<&'static Version>,
 }
 
 impl Tables {
@@ -68,28 +76,34 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// [`Unsupported::Version`].
+    /// [`Unsupported::Tables`].
     ///
     /// # Safety
     ///
     /// `root` is null or points at the runtime's own tables, which live as long as the process.
     pub unsafe fn of(root: *const ApiTable) -> Result<Self, Unsupported> {
-        // SAFETY: by the contract; the version is read before anything behind it.
-        let (core, amd) = unsafe {
-            let root = root.as_ref().ok_or(Unsupported::Version)?;
-            if root.version.major != abi::MAJOR || root.version.minor < 32 {
-                return Err(Unsupported::Version);
+        // SAFETY: by the contract; the size is read before anything behind it.
+        unsafe {
+            let version = root.cast::<Version>().as_ref().ok_or(Unsupported::Tables)?;
+            let has = |end: usize| version.minor as usize >= end;
+            if !has(offset_of!(ApiTable, amd_ext) + 8) {
+                return Err(Unsupported::Tables);
             }
-            (root.core.as_ref(), root.amd_ext.as_ref())
-        };
-        Self::checked(core.ok_or(Unsupported::Version)?, amd.ok_or(Unsupported::Version)?)
+            let image = match has(offset_of!(ApiTable, image) + 8) {
+                true => (&raw const (*root).image).read(),
+                false => ptr::null(),
+            };
+            let core = (&raw const (*root).core).read();
+            let amd = (&raw const (*root).amd_ext).read();
+            Self::at(core as u64, amd as u64).map(|tables| tables.with_images(image))
+        }
     }
 
     /// The tables at two addresses that somebody found out.
     ///
     /// # Errors
     ///
-    /// [`Unsupported::Version`], also for what cannot be tables.
+    /// [`Unsupported::Tables`], also for what cannot be tables.
     ///
     /// # Safety
     ///
@@ -97,25 +111,38 @@ impl Tables {
     /// process. That a wrong one is found out is likely, not certain: it can be read and begins
     /// with the right version and size.
     pub unsafe fn at(core: u64, amd: u64) -> Result<Self, Unsupported> {
-        let (core, amd) = (core as usize, amd as usize);
-        if !sys::is_readable(core, size_of::<abi::CoreTable>())
-            || !sys::is_readable(amd, size_of::<abi::AmdExtTable>())
-        {
-            return Err(Unsupported::Version);
+        // SAFETY: the caller's promise. Both can be read for as long as they say to be, and are aligned
+        // for words, of which the tables are made.
+        unsafe {
+            let core_version = readable(core as usize).ok_or(Unsupported::Tables)?;
+            let amd_version = readable(amd as usize).ok_or(Unsupported::Tables)?;
+            let library = Library::of(core as usize);
+            let stub = |table| {
+                let library = library.as_ref();
+                move |name| library.and_then(|library| library.offset_in(table, name))
+            };
+            hsa_layout::core(known(core_version), stub(core as usize))
+                .map_err(|_| Unsupported::Tables)?;
+            let layout = hsa_layout::amd_ext(known(amd_version), stub(amd as usize))
+                .map_err(|_| Unsupported::Tables)?;
+            let amd = abi::AmdExtTable::at(amd_version, layout).ok_or(Unsupported::Tables)?;
+            Ok(Self { core: &*(core as *const abi::CoreTable), amd, layout, image: None })
         }
-        // SAFETY: it can be read, and is aligned for words, of which the tables are made.
-        unsafe { Self::checked(&*(core as *const _), &*(amd as *const _)) }
     }
 
-    fn checked(
-        core: &'static abi::CoreTable,
-        amd: &'static abi::AmdExtTable,
-    ) -> Result<Self, Unsupported> {
-        let known = core.version.major == abi::MAJOR
-            && core.version.minor as usize >= size_of::<abi::CoreTable>()
-            && amd.version.major == abi::MAJOR
-            && tracer_common::shim::AMD_EXT_TABLE_BYTES.contains(&amd.version.minor);
-        if known { Ok(Self { core, amd }) } else { Err(Unsupported::Version) }
+    /// The same with the table of images, if that is known.
+    ///
+    /// # Safety
+    ///
+    /// `table` is null or points at the runtime's own table, which lives as long as the process.
+    unsafe fn with_images(self, table: *const Version) -> Self {
+        // SAFETY: the caller's promise.
+        let image = unsafe { readable(table as usize) }.filter(|version| {
+            let library = Library::of(self.address());
+            let stub = |name| library.as_ref()?.offset_in(table as usize, name);
+            hsa_layout::image(known(version), stub).is_ok()
+        });
+        Self { image, ..self }
     }
 
     /// An address in the runtime's library.
@@ -164,7 +191,25 @@ impl Hold {
 }
 
 fn addresses(core: &abi::CoreTable, amd: &abi::AmdExtTable) -> [usize; 2] {
-    [ptr::from_ref(core) as usize, ptr::from_ref(amd) as usize]
+    [ptr::from_ref(core) as usize, ptr::from_ref(amd.version) as usize]
+}
+
+/// The table at `address`, if as much of it can be read as it says to have.
+///
+/// # Safety
+///
+/// What can be read there lives as long as the process.
+unsafe fn readable(address: usize) -> Option<&'static Version> {
+    if !sys::is_readable(address, size_of::<Version>()) {
+        return None;
+    }
+    // SAFETY: it can be read and is aligned, as was just seen, and is integers.
+    let version = unsafe { &*(address as *const Version) };
+    sys::is_readable(address, version.minor as usize).then_some(version)
+}
+
+fn known(version: &Version) -> TableVersion {
+    TableVersion { major: version.major, bytes: version.minor }
 }
 
 /// The saved functions.
@@ -182,6 +227,7 @@ pub struct Runtime {
     pub(crate) load_scacquire: Entry<abi::SignalLoad>,
     pub(crate) async_handler: Entry<abi::AsyncHandler>,
     pub(crate) wait_any: Entry<abi::WaitAny>,
+    pub(crate) wait_all: Entry<abi::WaitAny>,
     pub(crate) store_relaxed: Entry<abi::SignalStore>,
     pub(crate) store_screlease: Entry<abi::SignalStore>,
     pub(crate) wait_relaxed: Entry<abi::SignalWait>,
@@ -199,6 +245,7 @@ pub struct Runtime {
     pub(crate) convert_tick: Entry<abi::ConvertTick>,
     pub(crate) copy_time: Entry<abi::CopyTime>,
     pub(crate) async_copy: Entry<abi::AsyncCopy>,
+    pub(crate) async_copy_on_engine: Entry<abi::AsyncCopyOnEngine>,
     pub(crate) async_copy_rect: Entry<abi::AsyncCopyRect>,
     pub(crate) signal_create: Entry<abi::SignalCreate>,
 }
@@ -217,6 +264,7 @@ pub static RUNTIME: Runtime = Runtime {
     load_scacquire: Entry::EMPTY,
     async_handler: Entry::EMPTY,
     wait_any: Entry::EMPTY,
+    wait_all: Entry::EMPTY,
     store_relaxed: Entry::EMPTY,
     store_screlease: Entry::EMPTY,
     wait_relaxed: Entry::EMPTY,
@@ -234,6 +282,7 @@ pub static RUNTIME: Runtime = Runtime {
     convert_tick: Entry::EMPTY,
     copy_time: Entry::EMPTY,
     async_copy: Entry::EMPTY,
+    async_copy_on_engine: Entry::EMPTY,
     async_copy_rect: Entry::EMPTY,
     signal_create: Entry::EMPTY,
 };

@@ -187,6 +187,11 @@ pub fn library_of(address: usize) -> Option<usize> {
 /// None of its functions is called, and the order in which its and others' destructors run at the
 /// end of the process stays as it is. One that would have run when the library was unloaded runs then.
 pub fn pin(address: usize) -> bool {
+    open(address, libc::RTLD_NODELETE).is_some()
+}
+
+/// Opens the library that holds `address`, which is in use, once more: its handle and where it begins.
+fn open(address: usize, flags: c_int) -> Option<(*mut c_void, usize)> {
     // SAFETY: `info` and `map` are valid for writes. What is found is a link map, whose name lives as
     // long as it, which is until `dlclose`: whoever calls us makes sure that the library is in use.
     unsafe {
@@ -195,21 +200,57 @@ pub fn pin(address: usize) -> bool {
         let found =
             libc::dladdr1(address as *const c_void, &raw mut info, &raw mut map, RTLD_DL_LINKMAP);
         if found == 0 || map.is_null() {
-            return false;
+            return None;
         }
         // Of another namespace, if the library was loaded by `dlmopen`.
         let mut namespace: libc::Lmid_t = 0;
         if libc::dlinfo(map, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) != 0 {
-            return false;
+            return None;
         }
         let name = (*map.cast::<LinkMap>()).name;
-        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags;
         let handle = libc::dlmopen(namespace, name, flags);
         if handle.is_null() {
             // What it has left for `dlerror` is not the program's.
             libc::dlerror();
         }
-        handle == map
+        (handle == map).then_some((handle, info.dli_fbase as usize))
+    }
+}
+
+/// A library whose functions are looked up. It must be in use as long as this exists.
+pub struct Library {
+    handle: *mut c_void,
+    begin: usize,
+    /// An address in its data, which follow its code.
+    data: usize,
+}
+
+impl Library {
+    /// The library that has `data` among its data; none if no library does.
+    pub fn of(data: usize) -> Option<Self> {
+        let (handle, begin) = open(data, 0)?;
+        Some(Self { handle, begin, data })
+    }
+
+    /// The address of an exported function of its own.
+    pub fn function(&self, name: &core::ffi::CStr) -> Option<usize> {
+        // SAFETY: the handle is open, the name ends in NUL.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) } as usize;
+        if found == 0 {
+            // As in `open`.
+            // SAFETY: takes nothing.
+            unsafe { libc::dlerror() };
+        }
+        // Else it is of a library that this one depends on.
+        (self.begin..self.data).contains(&found).then_some(found)
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: opened in `of`. The library is in use, so this only counts.
+        unsafe { libc::dlclose(self.handle) };
     }
 }
 

@@ -2,16 +2,17 @@
 
 #![expect(unsafe_code, reason = "tables of function pointers")]
 
-use core::ffi::c_void;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
-use tracer_common::hsa_functions::{AMD_EXT, CORE, SLOT_COUNT, SLOTS, slot_of, tables};
+use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, SLOT_COUNT, slot_of, tables};
+use tracer_common::hsa_layout::AmdExtLayout::{self, Before5_6, Since5_6};
+use tracer_hooks::Tables;
 use tracer_hooks::abi::ApiTable;
-use tracer_hooks::calls::{self, CallSink, CallTables};
+use tracer_hooks::calls::{self, CallSink};
 use tracer_hooks::phase::Event;
 use tracer_hooks::state::STATE;
 
@@ -21,25 +22,119 @@ type Function =
 /// A table: version, then entries.
 #[repr(C)]
 struct Table {
-    version: [u32; 4],
+    version: [AtomicU32; 4],
     entries: [AtomicUsize; 125],
 }
 
 impl Table {
-    fn of(entries: usize, function: Function) -> Self {
-        let table = Self {
-            version: [1, 16 + 8 * entries as u32, 0, 0],
+    const fn empty() -> Self {
+        Self {
+            version: [const { AtomicU32::new(0) }; 4],
             entries: [const { AtomicUsize::new(0) }; 125],
-        };
-        for entry in &table.entries[..entries] {
-            entry.store(function as usize, Ordering::Relaxed);
         }
-        table
     }
 
-    fn function(&self, index: usize) -> Function {
+    fn fill(&self, major: u32, entries: usize) {
+        self.version[0].store(major, Ordering::Relaxed);
+        self.version[1].store(16 + 8 * entries as u32, Ordering::Relaxed);
+        for entry in &self.entries[..entries] {
+            entry.store(original as *const () as usize, Ordering::Relaxed);
+        }
+    }
+
+    /// What stands at `offset`.
+    fn function(&self, offset: u64) -> Function {
+        let index = (offset as usize - 16) / 8;
         // SAFETY: every entry is such a function, or a thunk of one.
         unsafe { core::mem::transmute(self.entries[index].load(Ordering::Relaxed)) }
+    }
+}
+
+/// The tables of a release.
+struct Release {
+    layout: AmdExtLayout,
+    major: u32,
+    core: Table,
+    amd: Table,
+    image: Table,
+    /// How many entries the tables have.
+    amd_entries: usize,
+    image_entries: usize,
+    /// Offsets in the AMD table of the functions that have words on the stack, and how many: counted in
+    /// the release's own headers.
+    with_stack: &'static [(u64, usize)],
+}
+
+/// In this program, as are the functions: as the runtime's are in its library.
+static RELEASES: [Release; 2] = [
+    Release {
+        layout: Before5_6,
+        major: 1,
+        core: Table::empty(),
+        amd: Table::empty(),
+        image: Table::empty(),
+        amd_entries: 48,
+        image_entries: 13,
+        with_stack: &[(88, 1), (136, 2), (200, 2), (296, 2), (320, 4), (336, 1)],
+    },
+    Release {
+        layout: Since5_6,
+        major: 2,
+        core: Table::empty(),
+        amd: Table::empty(),
+        image: Table::empty(),
+        amd_entries: 76,
+        image_entries: 14,
+        with_stack: &[
+            (88, 1),
+            (136, 2),
+            (144, 4),
+            (216, 2),
+            (312, 2),
+            (336, 4),
+            (352, 1),
+            (584, 1),
+        ],
+    },
+];
+
+impl Release {
+    fn patch(&'static self) {
+        let address = |table: &'static Table| core::ptr::from_ref(table) as u64;
+        let root: &'static [u64; 6] = Box::leak(Box::new([
+            u64::from(self.major) | 48 << 32,
+            0,
+            address(&self.core),
+            address(&self.amd),
+            0,
+            address(&self.image),
+        ]));
+        // SAFETY: laid out as `ApiTable`; all of it stays.
+        let tables = unsafe { Tables::of(root.as_ptr().cast::<ApiTable>()) };
+        calls::patch(&tables.expect("known"));
+    }
+
+    /// Each function: its slot, its table, where it is there, how many words it takes from the stack.
+    fn every(&'static self, each: impl Fn(usize, &Table, u64, usize)) {
+        let words = |of: &[(u64, usize)], offset| {
+            of.iter().find(|(at, _)| *at == offset).map_or(0, |(_, words)| *words)
+        };
+        for slot in CORE.skip(1) {
+            let offset = 16 + 8 * slot as u64;
+            each(slot, &self.core, offset, words(&[(72, 2)], offset));
+        }
+        let mut seen = 0;
+        for slot in AMD_EXT {
+            if let Some(offset) = self.layout.offset(slot) {
+                each(slot, &self.amd, offset, words(self.with_stack, offset));
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, self.amd_entries);
+        for slot in IMAGE.take(self.image_entries) {
+            let offset = 16 + 8 * (slot - IMAGE.start) as u64;
+            each(slot, &self.image, offset, words(&[(104, 1), (112, 2)], offset));
+        }
     }
 }
 
@@ -92,95 +187,74 @@ fn take() -> Vec<Call> {
 
 /// Calls an entry with ten arguments: those on the stack that a function does not have are its
 /// caller's business.
-fn call(table: &Table, index: usize, first: u64) -> u64 {
-    let function = table.function(index);
+fn call(table: &Table, offset: u64, first: u64) -> u64 {
+    let function = table.function(offset);
     // SAFETY: see `Table::function`.
     unsafe { function(first, 2, 3, 4, 5, 6, 7, 8, 9, 10) }
-}
-
-fn patch(core: &Table, amd: &Table) {
-    let core = core::ptr::from_ref(core).cast::<c_void>();
-    let amd = core::ptr::from_ref(amd).cast::<c_void>();
-    let root: [u64; 4] = [1 | 32 << 32, 0, core as u64, amd as u64];
-    // SAFETY: laid out as `ApiTable`: version, core table, AMD table.
-    unsafe { calls::patch(CallTables::of(root.as_ptr().cast::<ApiTable>())) };
 }
 
 /// One test: the steps share the one state.
 #[test]
 fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
-    let core = Table::of(CORE.len(), original);
-    // One entry less than the known ones: a table of an older release.
-    let amd = Table::of(AMD_EXT.len() - 1, original);
     let wishes: Vec<u64> = (0..SLOT_COUNT)
         .map(|slot| {
             let args = (slot % 7) as u8;
-            let stack_args = SLOTS[slot].stack_words.min(3) as u8;
-            Wanted { operation: slot as u16, args, stack_args, out_arg: 0 }.to_word()
+            Wanted { operation: slot as u16, args, stack_args: 3, out_arg: 0 }.to_word()
         })
         .collect();
     assert!(calls::want(wishes.into_iter(), &SINK));
     assert_eq!(calls::in_place(), 0);
-    patch(&core, &amd);
-    patch(&core, &amd);
-    assert_eq!(calls::in_place(), tables::CORE);
-    let init = slot_of("hsa_shut_down").expect("a slot") - 1;
-    assert_eq!(
-        core.entries[init].load(Ordering::Relaxed),
-        original as *const () as usize,
-        "left out"
-    );
+    for release in &RELEASES {
+        release.core.fill(release.major, CORE.len());
+        release.amd.fill(release.major, release.amd_entries);
+        release.image.fill(release.major, release.image_entries);
+        release.patch();
+        release.patch();
+        assert_eq!(calls::in_place(), tables::CORE | tables::IMAGE);
+        let init = release.core.entries[0].load(Ordering::Relaxed);
+        assert_eq!(init, original as *const () as usize, "left out");
+    }
 
-    let every = |each: &dyn Fn(usize, &Table, usize)| {
-        for slot in CORE.skip(1) {
-            each(slot, &core, slot);
-        }
-        for slot in AMD_EXT.take(AMD_EXT.len() - 1) {
-            each(slot, &amd, slot - AMD_EXT.start);
-        }
-    };
-    let passed = |slot: usize| {
+    let passed = |slot: usize, words: usize| {
         let called = *CALLED.lock().expect("not poisoned");
-        let count = 6 + SLOTS[slot].stack_words;
         let expected: Vec<u64> = std::iter::once(slot as u64 + 1000).chain(2..=10).collect();
-        assert_eq!(called[..count], expected[..count], "{}", SLOTS[slot].name);
+        assert_eq!(called[..6 + words], expected[..6 + words], "slot {slot}");
+    };
+    let called = |slot: usize, table: &Table, offset: u64, words: usize| {
+        *CALLED.lock().expect("not poisoned") = [0; 10];
+        assert_eq!(call(table, offset, slot as u64 + 1000), 0);
+        passed(slot, words);
     };
     // Not yet recording: neither told to begin, nor active.
-    every(&|slot, table, index| {
-        assert_eq!(call(table, index, slot as u64 + 1000), 0);
-        passed(slot);
-    });
+    RELEASES.iter().for_each(|release| release.every(called));
     calls::begin();
-    every(&|slot, table, index| {
-        call(table, index, slot as u64 + 1000);
-        passed(slot);
-    });
+    RELEASES.iter().for_each(|release| release.every(called));
     assert_eq!(take(), [], "dormant");
 
     for event in [Event::Install, Event::Begin] {
         assert!(STATE.phase.apply(event).is_ok());
     }
-    every(&|slot, table, index| {
-        assert_eq!(call(table, index, slot as u64 + 1000), 0);
-        passed(slot);
-        let [told] = take()[..] else { panic!("one call") };
-        assert_eq!(usize::from(told.operation), slot);
-        assert_eq!(usize::from(told.arg_count), slot % 7);
-        assert_eq!(told.args[1], 2);
-        let stack = SLOTS[slot].stack_words.min(3);
-        assert_eq!(
-            (usize::from(told.extra_count), told.flags & flag::STACK_ARGS != 0),
-            (stack, stack > 0)
-        );
-        assert_eq!(told.extra[..stack], [7, 8, 9][..stack]);
-        assert!(told.begin_ns <= told.end_ns && told.begin_ns > 0);
-    });
+    for release in &RELEASES {
+        release.every(|slot, table, offset, words| {
+            called(slot, table, offset, words);
+            let [told] = take()[..] else { panic!("one call") };
+            assert_eq!(usize::from(told.operation), slot);
+            assert_eq!(usize::from(told.arg_count), slot % 7);
+            assert_eq!(told.args[1], 2);
+            // As many as there are, of the three that were asked for.
+            let stack = words.min(3);
+            assert_eq!(usize::from(told.extra_count), stack, "slot {slot}");
+            assert_eq!(told.extra[..stack], [7, 8, 9][..stack]);
+            assert!(told.begin_ns <= told.end_ns && told.begin_ns > 0);
+        });
+    }
 
     // An exception goes through, and the call is told as left.
-    let thrown = catch_unwind(AssertUnwindSafe(|| call(&core, 5, 13)));
+    let [Release { core, .. }, _] = &RELEASES;
+    let thrown = catch_unwind(AssertUnwindSafe(|| call(core, 56, 13)));
     assert_eq!(thrown.expect_err("thrown").downcast_ref(), Some(&"thrown"));
     let [told] = take()[..] else { panic!("one call") };
-    assert_eq!((told.flags, told.ret), (flag::ENTRY_ONLY, 0));
+    assert_eq!((told.flags & flag::ENTRY_ONLY, told.ret), (flag::ENTRY_ONLY, 0));
 
     // An output is read after success.
     let signal = slot_of("hsa_signal_create").expect("a slot");
@@ -189,16 +263,17 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     calls::want(words, &SINK);
     calls::begin();
     let output = 4711u64;
-    call(&core, signal, &raw const output as u64);
-    call(&core, 5, 1);
+    let create = || call(core, 312, &raw const output as u64);
+    create();
+    call(core, 56, 1);
     let [told] = take()[..] else { panic!("only what is wanted") };
     assert_eq!((told.flags, told.extra[0]), (flag::OUT_VALUE, 4711));
 
     // Nobody tells anything after the end, and neither does a forked child.
     calls::end();
-    call(&core, signal, &raw const output as u64);
+    create();
     calls::begin();
     assert!(STATE.phase.apply(Event::Fork).is_ok());
-    call(&core, signal, &raw const output as u64);
+    create();
     assert_eq!(take(), []);
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`model`]: the records: calls, GPU operations, processes, agents, kernels.
 //! * [`api`]: the functions of HIP and HSA: names, ids, what is captured of a call, a call as text.
+//! * [`commands`]: commands of HIP's queues.
 //! * [`sink`]: where records go, whoever takes them.
 //! * [`demangle`](mod@demangle): names of kernels as people write them.
 //!
@@ -10,6 +11,7 @@
 //! no file, no process, no BPF and no command line.
 
 pub mod api;
+pub mod commands;
 pub mod demangle;
 pub mod model;
 pub mod sink;

@@ -12,7 +12,6 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use tracer_common::shim::{Attach, VERSION, attach_status, control, state};
-use tracer_hooks::calls::CallTables;
 use tracer_hooks::lock::Lock;
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained, deactivate, sys, usable};
 
@@ -201,9 +200,7 @@ fn begin_with_tables(asked: &Attach, memory: Memory) -> Outcome {
     if let Err(outcome) = connect(memory) {
         return outcome;
     }
-    let same = || CallTables::at(asked.core_table, asked.amd_ext_table);
-    // SAFETY: the same tables.
-    match unsafe { calls::install(Ok(tables), same, Timing::Live) } {
+    match calls::install(Ok(tables), Timing::Live) {
         Ok(()) => tell_current(attach_status::RECORDING),
         Err(error) => {
             let told = tell_current(status_of(error));

@@ -3,7 +3,7 @@
 use tracer_common::calls::Call;
 use tracer_common::hsa_functions::SLOT_COUNT;
 use tracer_common::shim::{control, state};
-use tracer_hooks::calls::{CallSink, CallTables};
+use tracer_hooks::calls::CallSink;
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported};
 
 use crate::open_calls;
@@ -38,32 +38,22 @@ fn want() {
 /// # Errors
 ///
 /// [`InstallError`]; nothing was patched.
-///
-/// # Safety
-///
-/// Once `tables` are accepted, `calls` gives the same ones.
-#[expect(unsafe_code, reason = "the caller's promise")]
-pub unsafe fn install(
-    tables: Result<Tables, Unsupported>,
-    calls: impl FnOnce() -> CallTables,
-    timing: Timing,
-) -> Result<(), InstallError> {
+pub fn install(tables: Result<Tables, Unsupported>, timing: Timing) -> Result<(), InstallError> {
     want();
     let installed = tables
         .map_err(InstallError::Unsupported)
-        .and_then(|tables| tracer_hooks::install(tables, &RECORDER, timing));
-    if installed.is_ok() {
-        // SAFETY: the caller's promise; they have just been accepted.
-        unsafe { tracer_hooks::calls::patch(calls()) };
+        .and_then(|tables| tracer_hooks::install(tables, &RECORDER, timing).map(|()| tables));
+    if let Ok(tables) = &installed {
+        tracer_hooks::calls::patch(tables);
     }
     if let Some(memory) = RECORDER.memory() {
         match installed {
-            Ok(()) if memory.control(control::STATE) == state::ACTIVE => begin_calls(&memory),
+            Ok(_) if memory.control(control::STATE) == state::ACTIVE => begin_calls(&memory),
             Err(InstallError::Unsupported(_)) => {
                 memory.set_control(control::STATE, state::UNSUPPORTED);
             }
             _ => {}
         }
     }
-    installed
+    installed.map(|_| ())
 }

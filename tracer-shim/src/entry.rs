@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_common::shim::Attach;
-use tracer_hooks::{Tables, Timing, abi::ApiTable, calls::CallTables, contained, sys};
+use tracer_hooks::{Tables, Timing, abi::ApiTable, contained, sys};
 
 use crate::recorder::{self, RECORDER};
 use crate::{attach, calls, exports};
@@ -37,12 +37,10 @@ pub unsafe extern "C" fn OnLoad(
     contained(|| {
         if recorder::connect() {
             exports::tell_own_code();
-            let root = table.cast::<ApiTable>();
-            // SAFETY: the caller's promise. The runtime works also without us.
-            let _ = unsafe {
-                let tables = || CallTables::of(root);
-                calls::install(Tables::of(root), tables, Timing::AtStart)
-            };
+            // SAFETY: the caller's promise.
+            let tables = unsafe { Tables::of(table.cast::<ApiTable>()) };
+            // The runtime works also without us.
+            let _ = calls::install(tables, Timing::AtStart);
         }
     });
     true
@@ -93,7 +91,7 @@ fn prepare() {
     }
 }
 
-/// Runs when the process ends, after the destructors of everything else. `OnUnload` does not: HIP
+/// Runs when the process ends, after the destructors of everything else. `OnUnload` does not: HIP 5
 /// programs exit without `hsa_shut_down`.
 extern "C" fn at_end() {
     contained(tracer_hooks::finish);

@@ -245,7 +245,7 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
             match prospect.why_none() {
                 None => findings.line(&Finding::Good, "GPU times", &GpuSource::Tables.to_string()),
                 Some(why) => {
-                    findings.line(&Finding::Limited, "few GPU times, seen from outside", why);
+                    findings.line(&Finding::Limited, "few GPU times, seen from outside", &why);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use anyhow::Context as _;
 
 use crate::{
-    artifacts,
+    abi, artifacts,
     run::{root, run},
     setup,
 };
@@ -29,6 +29,8 @@ pub fn run_dist() -> anyhow::Result<()> {
         let to = directory.join(file.file_name().context("a file name")?);
         fs::copy(&file, to).with_context(|| format!("copying {}", file.display()))?;
     }
+    abi::build(&directory.join("lib"))?;
+    run(Command::new("cp").arg("-r").arg(capi_build::include_directory()?).arg(&directory))?;
     let tarball = format!("{name}.tar.gz");
     run(Command::new("tar").args(["-czf", &tarball, &name]).current_dir(&dist))?;
     println!("\n{}", dist.join(tarball).display());

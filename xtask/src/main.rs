@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod abi;
 mod apt;
 mod artifacts;
 mod bench;
@@ -37,13 +38,18 @@ enum Task {
     Test(test::Options),
     /// Check that no files of a crate import each other
     Check,
+    /// Compare the libraries with C interfaces, and their headers, with the committed lists
+    Abi {
+        #[command(subcommand)]
+        action: abi::Action,
+    },
     /// Measure what tracing costs; needs root
     Bench(bench::Options),
     /// Unpack another release of ROCm from Debian's packages, beside the system; needs root
     Rocm(rocm::Options),
     /// Feed the parsers of untrusted input with whatever libFuzzer comes up with
     Fuzz(fuzz::Options),
-    /// Pack roctap, the shim and the licences into target/dist
+    /// Pack roctap, the shim, the libraries with C interfaces, their headers and the licences into target/dist
     Dist,
     /// Generate the table of API functions from the installed headers
     GenApi,
@@ -56,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         Task::Demo => demo::run_demo(),
         Task::Test(options) => test::run_tests(&options),
         Task::Check => imports::run_check(),
+        Task::Abi { action } => abi::run_abi(&action),
         Task::Bench(options) => bench::run_bench(&options),
         Task::Rocm(options) => rocm::run_rocm(&options),
         Task::Fuzz(options) => fuzz::run_fuzz(&options),

@@ -20,8 +20,9 @@ use crate::{
 pub const RUSTC: &str = "rustc";
 
 /// Debian packages, and what each is for.
-const PACKAGES: [(&str, &str); 15] = [
+const PACKAGES: [(&str, &str); 16] = [
     ("gcc", "links programs"),
+    ("g++", "tests of the C interfaces: clients in C++"),
     ("make", "builds libbpf and the test programs"),
     ("pkg-config", "finds libelf"),
     ("libelf-dev", "libbpf reads ELF with it"),

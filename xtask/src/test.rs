@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::{
+    abi,
     artifacts::{self, Artifacts},
     imports, kernels, rocm,
     run::{cargo, output, passed, run, run_and_read},
@@ -52,6 +53,7 @@ const TAGGED: [Tagged; 4] = [
 pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     if options.unprivileged {
         imports::run_check()?;
+        abi::check()?;
         return run(cargo().args(["test"]));
     }
     if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
@@ -65,6 +67,7 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     }
     imports::run_check()?;
     setup::packages()?;
+    abi::check()?;
     // Those on the ROCm runtime come below, one at a time and optimised.
     run(cargo().args(["test", "--", "--skip", "rocm_"]))?;
     loom()?;
@@ -88,16 +91,19 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
     kernels::run_on_kernels(&versions, None)
 }
 
-/// The ring of the shared memory, under every interleaving that loom finds.
+/// The ring of the shared memory, and a callback that is exchanged with its argument, under every
+/// interleaving that loom finds.
 fn loom() -> anyhow::Result<()> {
-    let printed = run_and_read(
-        cargo()
-            .env("RUSTFLAGS", "--cfg loom")
-            .args(["test", "--release", "--package", "tracer-common", "--lib"])
-            .args(["--target-dir", "target/loom", "--", "loom_tests"]),
-    )?;
-    if passed(&printed) == 0 {
-        bail!("no loom test ran");
+    for package in ["tracer-common", "roctracer"] {
+        let printed = run_and_read(
+            cargo()
+                .env("RUSTFLAGS", "--cfg loom")
+                .args(["test", "--release", "--package", package, "--lib"])
+                .args(["--target-dir", "target/loom", "--", "loom_tests"]),
+        )?;
+        if passed(&printed) == 0 {
+            bail!("no loom test of {package} ran");
+        }
     }
     Ok(())
 }

@@ -14,8 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void *entries[128];
-__attribute__((visibility("hidden"))) void **table;
+static void *entries[128], *amd_entries[53];
+__attribute__((visibility("hidden"))) void **table, **amd_table = amd_entries;
 
 __asm__(".globl hsa_init\n"
         ".type hsa_init, @function\n"
@@ -23,11 +23,17 @@ __asm__(".globl hsa_init\n"
         "  mov table(%rip), %rax\n"
         "  jmp *0x10(%rax)\n"
         ".size hsa_init, . - hsa_init\n"
+        ".globl hsa_shut_down\n"
+        ".type hsa_shut_down, @function\n"
+        "hsa_shut_down:\n"
+        "  mov table(%rip), %rax\n"
+        "  jmp *0x18(%rax)\n"
+        ".size hsa_shut_down, . - hsa_shut_down\n"
         ".globl hsa_amd_profiling_set_profiler_enabled\n"
         ".type hsa_amd_profiling_set_profiler_enabled, @function\n"
         "hsa_amd_profiling_set_profiler_enabled:\n"
-        "  mov table(%rip), %rax\n"
-        "  jmp *0x18(%rax)\n"
+        "  mov amd_table(%rip), %rax\n"
+        "  jmp *0x20(%rax)\n"
         ".size hsa_amd_profiling_set_profiler_enabled, . - hsa_amd_profiling_set_profiler_enabled\n");
 
 #ifdef SLOW
@@ -111,9 +117,13 @@ __attribute__((constructor)) static void loaded(void) {
     for (int i = 0; i < 128; i++) {
         entries[i] = (void *)getppid;
     }
+    for (int i = 0; i < 53; i++) {
+        amd_entries[i] = (void *)getppid;
+    }
 #ifdef KNOWN_TABLES
-    /* Its version: major 1, and its size. */
-    entries[0] = (void *)(1 | (unsigned long)KNOWN_TABLES << 32);
+    /* Their versions: major 1, and the size. */
+    entries[0] = (void *)(1 | 1016ul << 32);
+    amd_entries[0] = (void *)(1 | 424ul << 32);
 #endif
     table = entries;
 #ifdef SILENT

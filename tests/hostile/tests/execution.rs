@@ -10,7 +10,6 @@ use std::{
 use e2e::{Running, Scene, run};
 use hostile::{NOBODY, as_nobody, compile, give_as_3};
 use rustix::fs::{MemfdFlags, Mode, fchmod, fcntl_get_seals, fstat, memfd_create};
-use tracer_common::shim::AMD_EXT_TABLE_BYTES;
 
 /// A program of `nobody` that maps the library, which has noted as whom it was loaded.
 fn start(scene: &Scene) -> Running {
@@ -74,7 +73,6 @@ fn hostile_a_mapped_library_is_not_executed_to_show_probes() {
 /// may read and no more. Whoever opens that anew, by its path, can write to it.
 #[test]
 fn hostile_a_file_under_the_number_of_a_memfd_is_left_alone() {
-    let known = format!("-DKNOWN_TABLES={}", AMD_EXT_TABLE_BYTES.end());
     let memfd = memfd_create("roots", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
     let precious = memfd.expect("memfd");
     fchmod(&precious, Mode::RUSR).expect("mode");
@@ -83,7 +81,7 @@ fn hostile_a_file_under_the_number_of_a_memfd_is_left_alone() {
     // It is not always in time.
     for _ in 0..5 {
         let scene = Scene::default();
-        let mut command = program(&scene, "swaps.c", &[&known]);
+        let mut command = program(&scene, "swaps.c", &["-DKNOWN_TABLES"]);
         command.stdin(Stdio::null()).stderr(Stdio::null());
         give_as_3(&mut command, to_read.try_clone().expect("copy"));
         let mut target = Running::start(&mut command);

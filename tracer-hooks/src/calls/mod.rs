@@ -12,7 +12,6 @@
 mod open;
 mod thunks;
 
-use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -20,43 +19,15 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use tracer_common::calls::Wanted;
 use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, LEFT_OUT, SLOT_COUNT, SLOTS, tables};
 
-use crate::abi::{self, ApiTable, Version};
+use crate::abi::Version;
 use crate::originals::{self, Patched, Verdict};
+use crate::runtime::Tables;
 
 pub use open::CallSink;
 use open::{PLACES, Place, SINK};
 
 /// How often the runtime's tables were made anew.
 static MADE: AtomicU32 = AtomicU32::new(1);
-
-/// The tables that calls pass through; null for one that is not known.
-#[derive(Clone, Copy, Debug)]
-pub struct CallTables([*const c_void; 3]);
-
-impl CallTables {
-    /// The two at addresses that [`crate::Tables::at`] has accepted.
-    pub fn at(core: u64, amd: u64) -> Self {
-        Self([core as *const c_void, amd as *const c_void, ptr::null()])
-    }
-
-    /// All of what `OnLoad` receives.
-    ///
-    /// # Safety
-    ///
-    /// `root` is null or points at the runtime's own table.
-    pub unsafe fn of(root: *const ApiTable) -> Self {
-        // SAFETY: the caller's promise; the size tells whether there are two more pointers, to the
-        // tables of the finalizer and of images.
-        unsafe {
-            let Some(table) = root.as_ref() else { return Self([ptr::null(); 3]) };
-            let image = match table.version.minor {
-                48.. => root.byte_add(size_of::<ApiTable>()).cast::<[*const c_void; 2]>().read()[1],
-                _ => ptr::null(),
-            };
-            Self([table.core.cast(), table.amd_ext.cast(), image])
-        }
-    }
-}
 
 /// Says which calls are to be recorded whenever we record, as [`Wanted`] words by slot, and who is
 /// told. True if there are any.
@@ -80,33 +51,36 @@ pub(crate) fn tables_are_new() {
 /// right: see [`originals`].
 ///
 /// To be called when the hooks are installed, since the tables are known to be right then.
-///
-/// # Safety
-///
-/// Each table is null or the runtime's own, of a version that [`crate::install`] accepts.
-pub unsafe fn patch(tables: CallTables) {
-    for (table, slots) in tables.0.into_iter().zip([CORE, AMD_EXT, IMAGE]) {
-        // SAFETY: the caller's promise.
-        unsafe { patch_table(table, slots) };
+pub fn patch(tables: &Tables) {
+    let &Tables { core, amd, layout, image } = tables;
+    let at = |table: &'static Version, slots: Range<usize>| {
+        let first = slots.start;
+        let offset = |slot: usize| Some(size_of::<Version>() + 8 * (slot - first));
+        patch_table(table, slots, offset);
+    };
+    at(&core.version, CORE);
+    patch_table(amd.version, AMD_EXT, |slot| layout.offset(slot).map(|at| at as usize));
+    if let Some(image) = image {
+        at(image, IMAGE);
     }
 }
 
-/// As [`patch`], one table with its slots.
-unsafe fn patch_table(table: *const c_void, slots: Range<usize>) {
-    // SAFETY: the caller's promise: every table begins with its version.
-    let Some(version) = (unsafe { table.cast::<Version>().as_ref() }) else { return };
-    if version.major != abi::MAJOR {
-        return;
-    }
-    let entries = (version.minor as usize).saturating_sub(size_of::<Version>()) / 8;
-    for (index, slot) in slots.take(entries).enumerate() {
+/// As [`patch`], a table of a known layout: `offset` tells where the entry of each of its `slots` is.
+fn patch_table(
+    table: &'static Version,
+    slots: Range<usize>,
+    offset: impl Fn(usize) -> Option<usize>,
+) {
+    for slot in slots {
         let (Some(place), Some(function)) = (PLACES.get(slot), SLOTS.get(slot)) else { continue };
+        let has = |at: &usize| at + size_of::<AtomicUsize>() <= table.minor as usize;
+        let Some(offset) = offset(slot).filter(has) else { continue };
         if place.wish.load(Ordering::Relaxed) == 0 || function.name == LEFT_OUT {
             continue;
         }
-        // SAFETY: the table has that many entries, which others may call through at any time.
-        let entry =
-            unsafe { &*table.byte_add(size_of::<Version>()).cast::<AtomicUsize>().add(index) };
+        // SAFETY: the table is as long as its version says, as whoever accepted it has seen, and made of
+        // words, which others may call through at any time.
+        let entry = unsafe { &*ptr::from_ref(table).byte_add(offset).cast::<AtomicUsize>() };
         place.cover(entry, thunks::address(slot));
     }
 }

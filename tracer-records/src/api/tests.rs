@@ -284,9 +284,17 @@ fn any_words_and_flags_give_text() {
 #[test]
 fn every_slot_of_the_runtimes_tables_is_known_with_its_arguments() {
     use tracer_common::calls::Wanted;
-    use tracer_common::hsa_functions::{LEFT_OUT, SLOTS};
+    use tracer_common::hsa_functions::{LEFT_OUT, SLOTS, slot_of};
+    use tracer_common::hsa_layout::AmdExtLayout;
     for slot in SLOTS {
-        let op = by_name(slot.name).unwrap_or_else(|| panic!("{} is not in the table", slot.name));
+        let Some(op) = by_name(slot.name) else {
+            // The table is made from the headers of 5.2.3.
+            let of_5_2 = slot_of(slot.name).and_then(|slot| AmdExtLayout::Before5_6.offset(slot));
+            assert!(of_5_2.is_none(), "{} is not in the table", slot.name);
+            let is_image = slot.name == "hsa_ext_sampler_create_v2";
+            assert!(slot.name.starts_with("hsa_amd_") || is_image, "{}", slot.name);
+            continue;
+        };
         let by_value = |arg: &Argument| matches!(arg.ty.kind, Kind::Struct(9..) | Kind::Float);
         if slot.name == LEFT_OUT {
             assert_eq!(shim_call(&slot), None);

@@ -48,7 +48,7 @@ pub enum Refusal {
     #[error("{}: not a glibc that can be recognised", .0.display())]
     UnknownLibc(PathBuf),
     /// Its glibc is of a release that is not known.
-    #[error("{}: glibc 2.{minor}; 2.28 to 2.42 are known", path.display())]
+    #[error("{}: glibc 2.{minor}; 2.28 to 2.44 are known", path.display())]
     Glibc {
         /// The file.
         path: PathBuf,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The releases whose thread descriptor is known: 2.n.
-const GLIBC: std::ops::RangeInclusive<u32> = 28..=42;
+const GLIBC: std::ops::RangeInclusive<u32> = 28..=44;
 /// As much of the library as is searched for its release, bytes.
 const MAX_BYTES: u64 = 8 << 20;
 /// Pieces in which it is mapped as code: one, as a rule.

@@ -30,7 +30,7 @@ const ATTEMPTS: u64 = 20;
 const MAX_STATIC_BYTES: u64 = 1 << 20;
 /// How long allocators may be looked for.
 const ALLOCATORS_WITHIN: Duration = Duration::from_secs(2);
-/// Bytes of glibc's `struct pthread`: 0x900 in 2.28 to about 0xa00 in 2.42.
+/// Bytes of glibc's `struct pthread`: 0x900 in 2.28, 0x940 from 2.36 to 2.44.
 const DESCRIPTOR_BYTES: u64 = 0x1000;
 /// Where its `tid` is.
 const TID: u64 = 0x2d0;

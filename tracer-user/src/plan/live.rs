@@ -65,8 +65,20 @@ impl<'a> Located<'a> {
     /// The address of the table that the exported stub `name` passes its calls on through, 0 when the
     /// process has not made the table yet; none when it is no such stub.
     pub fn table_of(&self, name: &str) -> Option<u64> {
+        self.process.word(self.stub(name)?.0)
+    }
+
+    /// The address of the table's entry that the exported stub `name` passes its calls on through; none
+    /// when it is no such stub.
+    pub fn entry_of(&self, name: &str) -> Option<u64> {
+        let (pointer, offset) = self.stub(name)?;
+        Some(self.process.word(pointer)?.wrapping_add(offset))
+    }
+
+    /// Where the stub `name` finds its table's address, and the entry's offset in the table.
+    fn stub(&self, name: &str) -> Option<(u64, u64)> {
         match stub::recognise(&self.binary, self.exported(name)?.address)? {
-            Slot::Table { pointer, .. } => self.process.word(self.bias.wrapping_add(pointer)),
+            Slot::Table { pointer, offset } => Some((self.bias.wrapping_add(pointer), offset)),
             Slot::Variable { .. } => None,
         }
     }

@@ -4,13 +4,14 @@
 //!
 //! - the HSA runtime's: `mov TABLE(%rip),%rax; jmp *OFF(%rax)`, also as
 //!   `lea TABLE(%rip),%rax; mov (%rax),%rax; jmp *OFF(%rax)`, some with a widening of a narrow
-//!   argument (`movzwl %di,%edi`) in between;
+//!   argument (`movzwl %di,%edi`) in between; `hsa_init` of 5.7 and later calls a function before it loads
+//!   the table;
 //! - HIP 6 and 7's: `endbr64; sub; save arguments; call getter; mov OFF(%rax),%rax; restore; add;
 //!   jmp *%rax`, where the getter returns the table that a global points at;
 //! - a linkage stub: `jmp *SLOT(%rip)`.
 //!
 //! What counts as a stub has no other effect: at the jump `rsp` is what it was at the entry, and each
-//! argument register holds its argument (or what a getter's call left in a register that the function
+//! argument register holds its argument (or what a call left in a register that the function
 //! has no argument in: no stub would lose an argument of its own). So whoever probes the target sees
 //! each call once, with the arguments of the exported function.
 
@@ -40,6 +41,8 @@ enum Value {
     Clobbered,
     /// Argument register so-and-so, perhaps widened.
     Argument(usize),
+    /// The argument on the stack at this offset from `rsp` at the entry, perhaps widened.
+    Passed(i64),
     /// An address in the image.
     Address(u64),
     /// Read from where the slot says.
@@ -84,8 +87,9 @@ pub(super) fn recognise(binary: &Binary, address: u64) -> Option<Slot> {
         match state.step(&instruction, &mut factory) {
             Step::Next => {}
             Step::Call(target) => {
-                let table = getter(binary, target, &mut factory)?;
-                state.after_call(table);
+                // What is no getter returns nothing that the jump goes by.
+                let table = getter(binary, target, &mut factory);
+                state.after_call(table.unwrap_or(Value::Unknown));
             }
             Step::Jump(slot) => return state.is_untouched().then_some(slot),
             Step::Branch(_) | Step::Goto(_) | Step::Return | Step::Other => return None,
@@ -217,7 +221,7 @@ impl State {
                 };
                 let whole = i.mnemonic() == Mnemonic::Mov && i.op0_register().is_gpr64();
                 // A part of an argument is still that argument; a part of an address is nothing.
-                let kept = whole || matches!(value, Value::Argument(_));
+                let kept = whole || matches!(value, Value::Argument(_) | Value::Passed(_));
                 if i.op0_register().full_register() == Register::RSP {
                     return Step::Other;
                 }
@@ -240,8 +244,12 @@ impl State {
             }
             (Mnemonic::Mov, OpKind::Memory, OpKind::Register) => {
                 let value = self.register(i.op1_register());
-                let Some(offset) = self.frame_offset(i) else { return Step::Other };
-                self.save(offset, i.memory_size().size() as i64, value);
+                match (self.frame_offset(i), self.passed_offset(i)) {
+                    (Some(offset), _) => self.save(offset, i.memory_size().size() as i64, value),
+                    // An argument is widened where it is.
+                    (None, Some(offset)) if value == Value::Passed(offset) => {}
+                    _ => return Step::Other,
+                }
             }
             (Mnemonic::Push, OpKind::Register, _) => {
                 self.stack -= 8;
@@ -299,11 +307,21 @@ impl State {
 
     /// Where in the stub's own frame a memory operand is.
     fn frame_offset(&self, i: &Instruction) -> Option<i64> {
+        self.stack_offset(i).filter(|&offset| offset < 0)
+    }
+
+    /// Where a memory operand is on the stack, bytes from `rsp` at the entry.
+    fn stack_offset(&self, i: &Instruction) -> Option<i64> {
         let plain = i.memory_base() == Register::RSP
             && i.memory_index() == Register::None
             && i.segment_prefix() == Register::None;
         let offset = self.stack.checked_add(i.memory_displacement64() as i64)?;
-        (plain && offset < 0).then_some(offset)
+        plain.then_some(offset)
+    }
+
+    /// Where a memory operand is among the arguments, above the return address.
+    fn passed_offset(&self, i: &Instruction) -> Option<i64> {
+        self.stack_offset(i).filter(|&offset| offset >= 8)
     }
 
     /// A memory operand's address in the image, where it is known.
@@ -329,7 +347,9 @@ impl State {
     fn load(&self, i: &Instruction) -> Value {
         let size = i.memory_size().size() as i64;
         if i.memory_base() == Register::RSP {
-            return self.frame_offset(i).map_or(Value::Unknown, |at| self.saved_at(at, size));
+            let saved = self.frame_offset(i).map(|at| self.saved_at(at, size));
+            let passed = self.passed_offset(i).map(Value::Passed);
+            return saved.or(passed).unwrap_or(Value::Unknown);
         }
         if i.segment_prefix() != Register::None || size != 8 {
             return Value::Unknown;

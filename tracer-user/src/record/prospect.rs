@@ -1,9 +1,11 @@
 //! What a running process offers for GPU times.
 
 use anyhow::{Context as _, anyhow};
-use tracer_common::shim::{
-    AMD_EXT_TABLE_BYTES, ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROTOCOL_WORD, THREAD_NAME,
-    VERSION, shim_status,
+use tracer_common::{
+    hsa_layout::{self, Mismatch, TableVersion},
+    shim::{
+        ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROTOCOL_WORD, THREAD_NAME, VERSION, shim_status,
+    },
 };
 
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
 };
 
 /// Functions of the HSA runtime that pass their calls on through its two tables.
-const CORE_STUB: &str = "hsa_init";
+const CORE_STUB: &str = "hsa_shut_down";
 const AMD_EXT_STUB: &str = "hsa_amd_profiling_set_profiler_enabled";
 
 /// A process that has loaded the HSA runtime.
@@ -28,7 +30,8 @@ pub struct Prospect {
     pub loaded: Option<LoadedShim>,
     /// It is a forked child of a process that used the GPU, and cannot use it itself.
     pub cannot_use_gpu: bool,
-    tables_known: bool,
+    /// The tables are none that the shim knows.
+    mismatch: Option<Mismatch>,
 }
 
 impl Prospect {
@@ -60,9 +63,7 @@ impl Prospect {
             // The library is mapped, and has not been initialised yet.
             return Ok(None);
         }
-        // A table begins with its version: major, and its size as minor.
-        let version = process.word(attach.amd_ext_table).unwrap_or(0);
-        let tables_known = AMD_EXT_TABLE_BYTES.contains(&((version >> 32) as u32));
+        let mismatch = mismatch(&process, &runtime, &attach).err();
         let shims: Vec<(PlannedFile, Located)> = discover::shims(pid)?
             .into_iter()
             .filter_map(|file| {
@@ -78,19 +79,30 @@ impl Prospect {
         });
         let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));
         let memory = process.into_memory();
-        Ok(Some(Self { memory, attach, loaded, cannot_use_gpu, tables_known }))
+        Ok(Some(Self { memory, attach, loaded, cannot_use_gpu, mismatch }))
     }
 
     /// Why the shim cannot tell its GPU times; none when it can.
-    pub fn why_none(&self) -> Option<&'static str> {
+    pub fn why_none(&self) -> Option<String> {
         if self.cannot_use_gpu {
-            Some("a forked child of a process that used the GPU cannot use it")
-        } else if !self.tables_known {
-            Some("the HSA tables of this release are not known (those of ROCm 4.5 to 5.5 are)")
+            Some("a forked child of a process that used the GPU cannot use it".into())
         } else {
-            None
+            self.mismatch.map(|mismatch| mismatch.to_string())
         }
     }
+}
+
+/// What the shim will find out of the tables, too.
+fn mismatch(
+    process: &LiveProcess,
+    runtime: &Located<'_>,
+    &Attach { core_table, amd_ext_table, .. }: &Attach,
+) -> Result<(), Mismatch> {
+    let version = |table| TableVersion::of_word(process.word(table).unwrap_or(0));
+    let offset_in = |table: u64| move |name| Some(runtime.entry_of(name)?.wrapping_sub(table));
+    hsa_layout::core(version(core_table), offset_in(core_table))?;
+    hsa_layout::amd_ext(version(amd_ext_table), offset_in(amd_ext_table))?;
+    Ok(())
 }
 
 /// A shim in a process.

@@ -7,7 +7,7 @@ use tracer_common::{
     activity::Domain,
     bpf::Capture,
     calls::Wanted,
-    hsa_functions::{RENAMED, SLOTS, Slot, slot_of, tables},
+    hsa_functions::{RENAMED, SLOT_COUNT, SLOTS, Slot, slot_of, tables},
 };
 use tracer_records::api;
 
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// First operation id for functions that the operation table does not know: those of other
-/// releases. The table's own ids stay below.
+/// releases. The table's own ids stay below. Those of the HSA runtime's tables come first, by slot.
 const FIRST_FOREIGN_ID: u16 = 0x8000;
 
 /// Functions of the HSA runtime by which programs ring doorbells.
@@ -215,8 +215,14 @@ impl Selection {
     /// What shims are to record, by slot: [`Wanted`] words.
     pub fn shim_calls(&self) -> Vec<u64> {
         let word = |slot: &Slot| {
-            let wanted = api::shim_call(slot).filter(|_| self.wants_of_shim(slot));
-            wanted.map_or(0, Wanted::to_word)
+            let wanted = self.wants_of_shim(slot).then(|| {
+                let unknown = || {
+                    foreign_slot(slot.name)
+                        .map(|operation| Wanted { operation, ..Wanted::default() })
+                };
+                api::shim_call(slot).or_else(unknown)
+            });
+            wanted.flatten().map_or(0, Wanted::to_word)
         };
         SLOTS.iter().map(word).collect()
     }
@@ -350,6 +356,10 @@ impl Selection {
         if !site.class.is_cheap() && !self.allow_slow {
             let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
             list.extend(names());
+            if by_shim != 0 {
+                // Its id has a name then.
+                self.capture(library.runtime.domain(), &plan.symbol);
+            }
             return Ok(());
         }
         let mut capture = self.capture(library.runtime.domain(), &plan.symbol);
@@ -366,12 +376,15 @@ impl Selection {
         Ok(())
     }
 
+    /// What to record of a function. Those that the operation table does not know get ids.
     fn capture(&mut self, domain: Domain, name: &str) -> Capture {
         if let Some(operation) = api::by_name(name).filter(|o| o.domain == domain) {
             return api::captured(operation);
         }
-        let next = FIRST_FOREIGN_ID.saturating_add(self.foreign.len() as u16);
-        let operation = *self.foreign.entry((domain, name.to_owned())).or_insert(next);
+        let next = FIRST_FOREIGN_ID.saturating_add((SLOT_COUNT + self.foreign.len()) as u16);
+        let of_slot = foreign_slot(name).filter(|_| domain == Domain::HSA_API);
+        let foreign = self.foreign.entry((domain, name.to_owned()));
+        let operation = *foreign.or_insert(of_slot.unwrap_or(next));
         let shim_calls = api::is_called_by_shim(name).into();
         Capture { domain: domain.0 as u8, operation, shim_calls, ..Capture::default() }
     }
@@ -380,6 +393,12 @@ impl Selection {
     pub fn foreign(&self) -> impl Iterator<Item = (Domain, u16, &str)> {
         self.foreign.iter().map(|((domain, name), &id)| (*domain, id, name.as_str()))
     }
+}
+
+/// The operation id of a function in the HSA runtime's tables that the operation table does not know.
+fn foreign_slot(name: &str) -> Option<u16> {
+    let slot = slot_of(name).filter(|_| api::by_name(name).is_none())?;
+    Some(FIRST_FOREIGN_ID + slot as u16)
 }
 
 #[cfg(test)]

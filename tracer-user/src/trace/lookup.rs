@@ -8,6 +8,7 @@ use std::{
 use tracer_common::activity::{kind, op};
 
 use crate::shown::clean;
+use tracer_records::commands::{self, rect};
 use tracer_records::demangle::demangle;
 use tracer_records::model::{Agent, Copy, Dispatch, Kernel, Process, StringId};
 
@@ -108,13 +109,6 @@ impl Tables {
     }
 }
 
-/// ROCclr's `CL_COMMAND_*_BUFFER_RECT`: the same directions for rectangles.
-mod rect {
-    pub const DEVICE_TO_HOST: u32 = 0x1201;
-    pub const HOST_TO_DEVICE: u32 = 0x1202;
-    pub const DEVICE_TO_DEVICE: u32 = 0x1203;
-}
-
 fn direction_of_kind(command: u32) -> Option<Direction> {
     Some(match command {
         kind::COPY_HOST_TO_DEVICE | rect::HOST_TO_DEVICE => Direction::HostToDevice,
@@ -128,18 +122,9 @@ fn direction_of_kind(command: u32) -> Option<Direction> {
 /// ROCclr's name of a command (`hipGetCmdName`), as far as GPU work has one; for commands that are
 /// not known, a name after the operation.
 pub fn command_name(operation: u32, command: u32) -> &'static str {
-    match (command, operation) {
-        (kind::KERNEL, _) => "KernelExecution",
-        (kind::COPY_DEVICE_TO_HOST, _) => "CopyDeviceToHost",
-        (kind::COPY_HOST_TO_DEVICE, _) => "CopyHostToDevice",
-        (kind::COPY_DEVICE_TO_DEVICE, _) => "CopyDeviceToDevice",
-        (rect::DEVICE_TO_HOST, _) => "CopyDeviceToHost2D",
-        (rect::HOST_TO_DEVICE, _) => "CopyHostToDevice2D",
-        (rect::DEVICE_TO_DEVICE, _) => "CopyDeviceToDevice2D",
-        (kind::FILL, _) => "FillBuffer",
-        (kind::MARKER, _) => "Marker",
-        (_, op::DISPATCH) => "KernelExecution",
-        (_, op::COPY) => "Copy",
+    commands::name(command).unwrap_or(match operation {
+        op::DISPATCH => "KernelExecution",
+        op::COPY => "Copy",
         _ => "Barrier",
-    }
+    })
 }

@@ -30,7 +30,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
         ],
     },
     LeftOut {
-        why: "GPU times come from the shim, which does not know these HSA tables yet",
+        why: "failed while the shim did not know these HSA tables, and has not been run since it does",
         releases: &["5.7", "6.4", "7.2"],
         tests: &[
             "root_attach_again_and_again",
@@ -95,7 +95,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
         ],
     },
     LeftOut {
-        why: "on a busy machine a worker can end before its kernels' names are read from outside; the shim, which tells them in time, does not know these HSA tables yet",
+        why: "on a busy machine a worker can end before its kernels' names are read from outside; not run since the shim knows these HSA tables",
         releases: &["5.7", "6.4", "7.2"],
         tests: &[
             "root_forked_workers_are_followed_with_their_gpu_work",

@@ -3,8 +3,8 @@
 use iced_x86::{
     Code, Instruction, MemoryOperand, Register,
     code_asm::{
-        CodeAssembler, al, di, dword_ptr, ecx, edi, qword_ptr, r9, rax, rbx, rcx, rdi, rdx, rsi,
-        rsp,
+        CodeAssembler, al, byte_ptr, di, dword_ptr, eax, ecx, edi, qword_ptr, r9, rax, rbx, rcx,
+        rdi, rdx, rsi, rsp,
     },
 };
 
@@ -180,6 +180,43 @@ fn hip_wrapper() {
         a.jmp(done).unwrap();
     });
     assert_followed(&wrapper(0x10, 0x10, 0x28), &guarded);
+}
+
+#[test]
+fn hsa_init_that_calls_a_function_first() {
+    let init = assemble(CODE, |a| {
+        a.endbr64().unwrap();
+        a.sub(rsp, 8).unwrap();
+        a.call(0x1200).unwrap();
+        load(a, POINTER);
+        a.mov(rax, qword_ptr(rax + OFFSET as i32)).unwrap();
+        a.add(rsp, 8).unwrap();
+        a.jmp(rax).unwrap();
+    });
+    // Whatever the function is.
+    let once = assemble(0x1200, |a| {
+        a.lock().inc(dword_ptr(rdi)).unwrap();
+        a.ret().unwrap();
+    });
+    assert_followed(&init, &once);
+}
+
+/// `hsa_amd_memory_async_copy_on_engine`, whose last argument is a `bool` on the stack.
+fn widens(from: i32, to: i32) -> Vec<u8> {
+    assemble(CODE, |a| {
+        a.endbr64().unwrap();
+        a.movzx(eax, byte_ptr(rsp + from)).unwrap();
+        a.mov(dword_ptr(rsp + to), eax).unwrap();
+        load(a, POINTER);
+        a.jmp(qword_ptr(rax + OFFSET as i32)).unwrap();
+    })
+}
+
+#[test]
+fn an_argument_on_the_stack_may_be_widened_where_it_is() {
+    assert_followed(&widens(0x20, 0x20), &[]);
+    assert_not_a_stub(&widens(0x20, 0x18), &[]);
+    assert_not_a_stub(&widens(0, 0), &[]);
 }
 
 #[test]

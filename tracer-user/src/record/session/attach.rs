@@ -217,6 +217,7 @@ impl Session {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let id = planned.file.id();
         if planned.sites.is_empty() {
+            target.left_to_shim += planned.left_to_shim;
             target.planned.insert(id, planned);
             return Ok(());
         }

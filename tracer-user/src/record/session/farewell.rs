@@ -73,7 +73,7 @@ impl Session {
     pub(super) fn farewell(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(mut target) = self.processes.remove(pid) else { return Ok(()) };
         let departed = &mut self.departed;
-        departed.rocm_seen |= !target.info.libraries.is_empty();
+        departed.rocm_seen |= !target.info.libraries.is_empty() || target.left_to_shim > 0;
         if !target.calls_by_shim
             && target.left_to_shim > 0
             && departed.left_to_nobody.is_none()

@@ -1,0 +1,66 @@
+//! The libraries with C interfaces: how they are linked from the archives that cargo makes, and whether
+//! what came of it is what it must be.
+//!
+//! * [`link`](mod@link): archive → shared library, with soname and symbol versions.
+//! * [`symbols`]: what a library exports, compared with `tracer-capi/abi/<soname>.txt`.
+//! * [`layouts`]: sizes, offsets and constants of the headers, compared with `tracer-capi/abi/layouts.txt`.
+//!
+//! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, its headers, and in
+//! `layouts.txt` what those declare; a new function is a line in the map, one in the list, and its
+//! declaration.
+//!
+//! For `cargo xtask` and for tests, which both need the same libraries. The lists are written by hand from
+//! what AMD's libraries have, and are never generated from ours.
+
+#![deny(unsafe_code)]
+
+pub mod layouts;
+pub mod link;
+pub mod symbols;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+/// A library with a C interface.
+#[derive(Debug)]
+pub struct Library {
+    /// The package that cargo builds.
+    pub package: &'static str,
+    /// The archive that comes of it.
+    pub archive: &'static str,
+    /// What programs are linked against: also the file's name.
+    pub soname: &'static str,
+    /// The name for the linker's `-l`: a symbolic link.
+    pub development_name: &'static str,
+    /// The linker's version script, below `tracer-capi`.
+    exports: &'static str,
+}
+
+/// All of them.
+pub const LIBRARIES: [Library; 1] = [ROCTX];
+
+/// Marks and ranges.
+pub const ROCTX: Library = Library {
+    package: "roctx",
+    archive: "libroctx64.a",
+    soname: "libroctx64.so.4",
+    development_name: "libroctx64.so",
+    exports: "roctx/exports.map",
+};
+
+/// The directory `tracer-capi`, where sources, headers and lists are.
+pub fn source_directory() -> anyhow::Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no directory above the package")
+}
+
+/// Where the headers are: what a client gives its compiler by `-I`.
+pub fn include_directory() -> anyhow::Result<PathBuf> {
+    Ok(source_directory()?.join("include"))
+}
+
+/// The lines of a committed list: no comments, no empty lines.
+fn entries(list: &str) -> impl Iterator<Item = &str> {
+    let stripped = list.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    stripped.filter(|line| !line.is_empty())
+}

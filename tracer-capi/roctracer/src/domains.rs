@@ -1,0 +1,138 @@
+//! Domains, their operations, and the names of those.
+//!
+//! Ids and names are those of ROCm 5.2.3's headers ([`tracer_records::api`]).
+
+use std::ops::Range;
+
+use tracer_common::activity::Domain;
+use tracer_records::{api, commands};
+
+use crate::error::Error;
+
+/// Operations of `HSA_OPS` (`hsa_op_id_t`).
+const HSA_OPS: [&str; 4] = ["DISPATCH", "COPY", "BARRIER", "PCSAMPLE"];
+/// Operations of `HSA_EVT` (`hsa_evt_id_t`).
+const HSA_EVENTS: [&str; 6] = ["ALLOCATE", "DEVICE", "MEMCOPY", "SUBMIT", "KSYMBOL", "CODEOBJ"];
+/// Kernels, copies, barriers (`hip_op_id_t`).
+const HIP_OPS: u32 = 3;
+/// Operations of `ROCTX` (`roctx_api_id_t`).
+const ROCTX: u32 = 5;
+/// One past `HIP_API_ID_LAST`. The ids begin with 1, 0 being none.
+const HIP_API_END: u32 = 334;
+/// `HSA_API_ID_NUMBER`: after the functions comes `HSA_API_ID_DISPATCH`, which is none.
+const HSA_API_END: u32 = 187;
+
+/// The operations of a domain.
+///
+/// # Errors
+///
+/// [`Error::InvalidDomain`] for a domain that there is not, or of which nothing can be traced.
+pub fn operations(domain: Domain) -> Result<Range<u32>, Error> {
+    Ok(match domain {
+        Domain::HSA_API => 0..HSA_API_END,
+        Domain::HSA_OPS => 0..HSA_OPS.len() as u32,
+        Domain::HIP_OPS => 0..HIP_OPS,
+        Domain::HIP_API => 1..HIP_API_END,
+        Domain::EXT_API => 0..0,
+        Domain::ROCTX => 0..ROCTX,
+        Domain::HSA_EVT => 0..HSA_EVENTS.len() as u32,
+        Domain(domain) => return Err(Error::InvalidDomain { domain }),
+    })
+}
+
+/// The name of an operation. In the domain `HIP_OPS` it is that of the kind of command, whatever the
+/// operation.
+///
+/// # Errors
+///
+/// [`Error::InvalidDomain`] for a domain whose operations have no names, [`Error::InvalidArgument`] for an
+/// operation that it does not have.
+pub fn operation_name(domain: Domain, op: u32, kind: u32) -> Result<&'static str, Error> {
+    let name = match domain {
+        Domain::HSA_API | Domain::HIP_API => function_name(domain, op),
+        Domain::HSA_OPS => HSA_OPS.get(op as usize).copied(),
+        Domain::HSA_EVT => HSA_EVENTS.get(op as usize).copied(),
+        Domain::HIP_OPS => commands::name(kind),
+        Domain::EXT_API => Some("EXT_API"),
+        Domain(domain) => return Err(Error::InvalidDomain { domain }),
+    };
+    name.ok_or(Error::InvalidArgument)
+}
+
+/// The operation of that name, of which the domains `HIP_API` and `HSA_API` have any.
+///
+/// # Errors
+///
+/// [`Error::LimitedDomain`] for other domains, [`Error::InvalidName`] for a name that none has.
+pub fn operation_of(domain: Domain, name: &str) -> Result<u32, Error> {
+    if !matches!(domain, Domain::HSA_API | Domain::HIP_API) {
+        return Err(Error::LimitedDomain { domain: domain.0 });
+    }
+    api::by_name(name)
+        .filter(|op| op.domain == domain && op.name == name)
+        .map(|op| u32::from(op.id))
+        // Functions that roctracer has no id for have one of ours, which its clients do not know.
+        .filter(|op| operations(domain).is_ok_and(|operations| operations.contains(op)))
+        .ok_or_else(|| Error::InvalidName { name: name.into(), domain: domain.0 })
+}
+
+fn function_name(domain: Domain, op: u32) -> Option<&'static str> {
+    operations(domain).ok().filter(|operations| operations.contains(&op))?;
+    Some(api::by_id(domain, u16::try_from(op).ok()?)?.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_operations_of_functions_belong_together() {
+        for (domain, known) in [(Domain::HIP_API, 329), (Domain::HSA_API, 186)] {
+            let mut named = 0;
+            for op in operations(domain).expect("a domain") {
+                if let Ok(name) = operation_name(domain, op, 0) {
+                    assert_eq!(operation_of(domain, name), Ok(op), "{name}");
+                    named += 1;
+                }
+            }
+            assert_eq!(named, known, "{domain:?}");
+        }
+        assert_eq!(operation_name(Domain::HIP_API, 107, 0), Ok("hipLaunchKernel"));
+        assert_eq!(operation_of(Domain::HSA_API, "hsa_init"), Ok(0));
+    }
+
+    #[test]
+    fn what_there_is_not() {
+        for op in [0, HIP_API_END, 1024, u32::MAX] {
+            assert_eq!(operation_name(Domain::HIP_API, op, 0), Err(Error::InvalidArgument));
+        }
+        // `HSA_API_ID_DISPATCH` is no function.
+        assert_eq!(operation_name(Domain::HSA_API, 186, 0), Err(Error::InvalidArgument));
+        assert_eq!(operation_name(Domain::HIP_OPS, 0, 0xFFFF), Err(Error::InvalidArgument));
+        let unknown = Err(Error::InvalidName { name: "hipNothing".into(), domain: 3 });
+        assert_eq!(operation_of(Domain::HIP_API, "hipNothing"), unknown);
+        // It is one of HSA's, and one that roctracer has no id for.
+        assert!(operation_of(Domain::HIP_API, "hsa_init").is_err());
+        assert!(operation_of(Domain::HIP_API, "hipLaunchKernel_spt").is_err());
+        for domain in [Domain::KFD_API, Domain::ROCTX, Domain(8)] {
+            let invalid = Err(Error::InvalidDomain { domain: domain.0 });
+            assert_eq!(operation_name(domain, 0, 0), invalid);
+        }
+        for domain in [Domain::HSA_OPS, Domain::HIP_OPS, Domain::EXT_API, Domain(8)] {
+            let limited = Err(Error::LimitedDomain { domain: domain.0 });
+            assert_eq!(operation_of(domain, "DISPATCH"), limited);
+        }
+        assert_eq!(operations(Domain::KFD_API), Err(Error::InvalidDomain { domain: 4 }));
+        assert_eq!(operations(Domain(8)), Err(Error::InvalidDomain { domain: 8 }));
+    }
+
+    #[test]
+    fn names_of_gpu_work_and_events() {
+        assert_eq!(operation_name(Domain::HIP_OPS, 2, 0x11F0), Ok("KernelExecution"));
+        assert_eq!(operation_name(Domain::HIP_OPS, 0, 0x1201), Ok("CopyDeviceToHost2D"));
+        assert_eq!(operation_name(Domain::HSA_OPS, 1, 0), Ok("COPY"));
+        assert_eq!(operation_name(Domain::HSA_EVT, 5, 0), Ok("CODEOBJ"));
+        assert_eq!(operation_name(Domain::HSA_EVT, 6, 0), Err(Error::InvalidArgument));
+        assert_eq!(operation_name(Domain::EXT_API, 77, 0), Ok("EXT_API"));
+    }
+}

@@ -1,0 +1,74 @@
+//! External correlation ids: numbers by which a program names its own doings. A thread's innermost one is
+//! told with the records of the calls that it makes meanwhile.
+
+use std::cell::RefCell;
+
+use tracer_common::activity::{ActivityRecord, Domain, EXTERNAL_ID};
+
+use crate::error::Error;
+
+thread_local! {
+    static IDS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Begins a doing of the calling thread's, inside of those that it has begun before.
+///
+/// # Errors
+///
+/// [`Error::NoMemory`], also for a thread that is ending.
+pub fn push(id: u64) -> Result<(), Error> {
+    let pushed = IDS.try_with(|ids| {
+        let mut ids = ids.borrow_mut();
+        ids.try_reserve(1).map(|()| ids.push(id))
+    });
+    match pushed {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Error::NoMemory),
+    }
+}
+
+/// Ends the innermost doing of the calling thread, and returns its id.
+///
+/// # Errors
+///
+/// [`Error::NoExternalId`] if there is none.
+pub fn pop() -> Result<u64, Error> {
+    IDS.try_with(|ids| ids.borrow_mut().pop()).ok().flatten().ok_or(Error::NoExternalId)
+}
+
+/// The record that comes right before the record of a call, if the calling thread has an external id.
+pub fn record_before(call: &ActivityRecord) -> Option<ActivityRecord> {
+    let id = IDS.try_with(|ids| ids.borrow().last().copied()).ok().flatten()?;
+    Some(ActivityRecord {
+        domain: Domain::EXT_API,
+        op: EXTERNAL_ID,
+        correlation_id: call.correlation_id,
+        // The id has 8 bytes, from where other records have process and thread.
+        process_or_device: id as u32,
+        thread_id: (id >> 32) as u32,
+        ..ActivityRecord::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_a_stack_of_the_threads_own() {
+        assert_eq!(pop(), Err(Error::NoExternalId));
+        push(7).expect("memory");
+        push(0x1234_5678_9abc_def0).expect("memory");
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(pop(), Err(Error::NoExternalId)));
+        });
+        let call = ActivityRecord { correlation_id: 99, ..ActivityRecord::default() };
+        let before = record_before(&call).expect("an id is there");
+        assert_eq!((before.domain, before.op, before.correlation_id), (Domain::EXT_API, 1, 99));
+        assert_eq!((before.process_or_device, before.thread_id), (0x9abc_def0, 0x1234_5678));
+        assert_eq!(pop(), Ok(0x1234_5678_9abc_def0));
+        assert_eq!(pop(), Ok(7));
+        assert_eq!(pop(), Err(Error::NoExternalId));
+        assert_eq!(record_before(&call), None);
+    }
+}

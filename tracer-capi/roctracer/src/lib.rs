@@ -1,0 +1,32 @@
+//! What roctracer 4.1 does, as a Rust library: where records of activities go, who is called, and by which
+//! names. The facts are those of its specification and of AMD's library.
+//!
+//! * [`pool`]: pools of activity records, which are delivered to a callback in buffers.
+//! * [`tracer`]: which callbacks and pools are enabled for which operations; the default pool; start and stop.
+//! * [`domains`]: the domains and how many operations each has; names of operations.
+//! * [`external`]: correlation ids that the program gives its own doings.
+//! * [`error`]: status codes, and the text of a thread's last error.
+//!
+//! Imports go downwards only:
+//!
+//! ```text
+//! tracer           what is enabled
+//! pool, external   where records go; ids of a thread
+//! pair, domains    a callback and its argument as one; operations
+//! error, thread    status codes; a thread of ours, a forked child
+//! ```
+//!
+//! It is not the library that programs are linked against: no C interface is here, and nothing that
+//! calls callbacks or writes records of HIP or HSA.
+
+#![deny(unsafe_code)]
+
+pub mod domains;
+pub mod error;
+pub mod external;
+mod pair;
+pub mod pool;
+mod thread;
+pub mod tracer;
+
+pub use tracer_hooks::sys::now_ns as timestamp_ns;

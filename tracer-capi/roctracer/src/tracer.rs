@@ -1,0 +1,550 @@
+//! What is enabled: callbacks and pools by operation, the default pool, start and stop.
+
+#![expect(unsafe_code, reason = "functions of the client's, kept as words")]
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tracer_common::activity::Domain;
+
+use crate::domains::operations;
+use crate::error::Error;
+use crate::pair::Pair;
+use crate::pool::{Pool, Properties};
+
+/// `activity_rtapi_callback_t`: domain, operation, data of the domain's, argument. It may throw.
+pub type CallbackFunction = unsafe extern "C-unwind" fn(u32, u32, *const c_void, *mut c_void);
+
+/// A callback, and what it is called with.
+#[derive(Clone, Copy, Debug)]
+pub struct Callback {
+    /// The client's function.
+    pub function: CallbackFunction,
+    /// Its last argument.
+    pub argument: *mut c_void,
+}
+
+/// Called when tracing starts or stops. It may throw.
+pub type TransitionFunction = unsafe extern "C-unwind" fn();
+
+/// `ACTIVITY_DOMAIN_NUMBER`.
+const DOMAINS: usize = 8;
+
+/// What a client has enabled.
+///
+/// Looking something up takes no lock and waits for nobody. What was looked up before a change may still be
+/// called, or written into, after it: a pool refuses that when it is closed.
+pub struct Tracer {
+    /// By domain and operation.
+    callbacks: [Vec<Pair>; DOMAINS],
+    activities: [Vec<AtomicPtr<Pool>>; DOMAINS],
+    /// Who has it may change those.
+    registration: Mutex<()>,
+    default_pool: AtomicPtr<Pool>,
+    is_stopped: AtomicBool,
+    /// The functions to call when tracing starts and when it stops.
+    transitions: Pair,
+}
+
+impl Default for Tracer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tracer {
+    /// Nothing is enabled, and nothing stopped.
+    pub fn new() -> Self {
+        let length = |domain| operations(Domain(domain as u32)).map_or(0, |ops| ops.end as usize);
+        Self {
+            callbacks: std::array::from_fn(|domain| {
+                (0..length(domain)).map(|_| Pair::zero()).collect()
+            }),
+            activities: std::array::from_fn(|domain| {
+                (0..length(domain)).map(|_| AtomicPtr::default()).collect()
+            }),
+            registration: Mutex::new(()),
+            default_pool: AtomicPtr::default(),
+            is_stopped: AtomicBool::new(false),
+            transitions: Pair::zero(),
+        }
+    }
+
+    /// The callback of an operation: the last one that was enabled, with the argument of that.
+    #[inline]
+    pub fn callback(&self, domain: Domain, op: u32) -> Option<Callback> {
+        let [function, argument] = self.slot(&self.callbacks, domain, op)?.read();
+        if function == 0 || self.is_stopped_for(domain) {
+            return None;
+        }
+        let function = ptr::with_exposed_provenance::<c_void>(function);
+        // SAFETY: the words of a `Callback`, or zeros, are all that is ever written.
+        let function = unsafe { std::mem::transmute::<*const c_void, CallbackFunction>(function) };
+        Some(Callback { function, argument: ptr::with_exposed_provenance_mut(argument) })
+    }
+
+    /// The pool that activities of an operation are recorded in.
+    #[inline]
+    pub fn activity(&self, domain: Domain, op: u32) -> Option<&'static Pool> {
+        // Acquire pairs with the Release of whoever enabled it: the pool is there.
+        let pool = self.slot(&self.activities, domain, op)?.load(Ordering::Acquire);
+        // SAFETY: null, or a pool, which lives for ever.
+        unsafe { pool.as_ref() }.filter(|_| !self.is_stopped_for(domain))
+    }
+
+    /// Has a callback called for an operation, in the place of the one before, if any.
+    ///
+    /// Of the work of a GPU there are no callbacks: for `HSA_OPS` and `HIP_OPS` this does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidDomain`], [`Error::InvalidArgument`].
+    pub fn enable_callback(
+        &self,
+        domain: Domain,
+        op: u32,
+        callback: Option<Callback>,
+    ) -> Result<(), Error> {
+        let known = op < operations(domain)?.end;
+        let callback = callback.filter(|_| known).ok_or(Error::InvalidArgument)?;
+        let function = (callback.function as *const c_void).expose_provenance();
+        self.set_callback(domain, op, [function, callback.argument.expose_provenance()]);
+        Ok(())
+    }
+
+    /// Has no callback called for an operation any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidDomain`], [`Error::InvalidArgument`].
+    pub fn disable_callback(&self, domain: Domain, op: u32) -> Result<(), Error> {
+        if op >= operations(domain)?.end {
+            return Err(Error::InvalidArgument);
+        }
+        self.set_callback(domain, op, [0, 0]);
+        Ok(())
+    }
+
+    fn set_callback(&self, domain: Domain, op: u32, words: [usize; 2]) {
+        let _registration = self.registration();
+        if !matches!(domain, Domain::HSA_OPS | Domain::HIP_OPS)
+            && let Some(slot) = self.slot(&self.callbacks, domain, op)
+        {
+            slot.write(words);
+        }
+    }
+
+    /// Has activities of an operation recorded in a pool, the default pool if none is given, and no more in the
+    /// one before, if any.
+    ///
+    /// Events of HSA and marks have callbacks alone: for `HSA_EVT` and `ROCTX` this does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDefaultPool`], [`Error::PoolClosed`], [`Error::InvalidDomain`], [`Error::InvalidArgument`].
+    pub fn enable_activity(
+        &self,
+        domain: Domain,
+        op: u32,
+        pool: Option<&'static Pool>,
+    ) -> Result<(), Error> {
+        let pool = pool.or(self.default_pool()).ok_or(Error::NoDefaultPool)?;
+        if op >= operations(domain)?.end {
+            return Err(Error::InvalidArgument);
+        }
+        let _registration = self.registration();
+        // With the lock: who closes it disables first, with the lock, what uses it.
+        if pool.is_closed() {
+            return Err(Error::PoolClosed);
+        }
+        self.set_activity(domain, op, pool);
+        Ok(())
+    }
+
+    /// Has no activities of an operation recorded any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidDomain`], [`Error::InvalidArgument`].
+    pub fn disable_activity(&self, domain: Domain, op: u32) -> Result<(), Error> {
+        if op >= operations(domain)?.end {
+            return Err(Error::InvalidArgument);
+        }
+        let _registration = self.registration();
+        self.set_activity(domain, op, ptr::null());
+        Ok(())
+    }
+
+    fn set_activity(&self, domain: Domain, op: u32, pool: *const Pool) {
+        if !matches!(domain, Domain::HSA_EVT | Domain::ROCTX)
+            && let Some(slot) = self.slot(&self.activities, domain, op)
+        {
+            // Pairs with the Acquire in `activity`.
+            slot.store(pool.cast_mut(), Ordering::Release);
+        }
+    }
+
+    /// Does for each operation of a domain what `act` does for one, until that fails. A domain without
+    /// operations is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidDomain`], and what `act` says.
+    pub fn for_domain(
+        &self,
+        domain: Domain,
+        mut act: impl FnMut(&Self, u32) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        operations(domain)?.try_for_each(|op| act(self, op))
+    }
+
+    /// Opens a pool that becomes the default pool.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DefaultPoolDefined`], without a pool being made, and what [`Pool::open`] says.
+    pub fn open_default_pool(&self, properties: Properties) -> Result<(), Error> {
+        if self.default_pool().is_some() {
+            return Err(Error::DefaultPoolDefined);
+        }
+        let pool = Pool::open(properties)?;
+        let none = ptr::null_mut();
+        let new = ptr::from_ref(pool).cast_mut();
+        // Release pairs with the Acquire in `default_pool`.
+        if self
+            .default_pool
+            .compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            // Somebody has opened another one meanwhile.
+            pool.close();
+            return Err(Error::DefaultPoolDefined);
+        }
+        Ok(())
+    }
+
+    /// The default pool, if there is one.
+    pub fn default_pool(&self) -> Option<&'static Pool> {
+        // SAFETY: null, or a pool, which lives for ever.
+        unsafe { self.default_pool.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Makes a pool the default pool, and returns the one before.
+    pub fn exchange_default_pool(&self, pool: &'static Pool) -> Option<&'static Pool> {
+        let before = self.default_pool.swap(ptr::from_ref(pool).cast_mut(), Ordering::AcqRel);
+        // SAFETY: null, or a pool, which lives for ever.
+        unsafe { before.as_ref() }
+    }
+
+    /// Closes a pool, the default pool if none is given, which then is none any more. What is recorded in the
+    /// pool is disabled first. Without a pool to close nothing happens.
+    pub fn close_pool(&self, pool: Option<&'static Pool>) {
+        let Some(pool) = pool.or(self.default_pool()) else {
+            return;
+        };
+        let closed = ptr::from_ref(pool).cast_mut();
+        let none = ptr::null_mut();
+        // Relaxed on failure: another pool is the default pool, and stays it.
+        let _ =
+            self.default_pool.compare_exchange(closed, none, Ordering::AcqRel, Ordering::Relaxed);
+        let registration = self.registration();
+        for slot in self.activities.iter().flatten() {
+            if slot.load(Ordering::Relaxed) == closed {
+                slot.store(none, Ordering::Release);
+            }
+        }
+        pool.begin_to_close();
+        drop(registration);
+        pool.close();
+    }
+
+    /// Delivers what was written into a pool, the default pool if none is given. Without one nothing happens.
+    pub fn flush(&self, pool: Option<&'static Pool>) {
+        if let Some(pool) = pool.or(self.default_pool()) {
+            pool.flush();
+        }
+    }
+
+    /// The functions that [`Tracer::start`] and [`Tracer::stop`] call.
+    pub fn set_transitions(
+        &self,
+        start: Option<TransitionFunction>,
+        stop: Option<TransitionFunction>,
+    ) {
+        let word = |function: Option<TransitionFunction>| {
+            function.map_or(0, |function| (function as *const c_void).expose_provenance())
+        };
+        let _registration = self.registration();
+        self.transitions.write([word(start), word(stop)]);
+    }
+
+    /// Goes on tracing after [`Tracer::stop`], and calls the function for that. Nothing happens if it was not
+    /// stopped.
+    pub fn start(&self) {
+        if self.is_stopped.swap(false, Ordering::Relaxed) {
+            let [start, _] = self.transitions.read();
+            call(start);
+        }
+    }
+
+    /// Has nothing called and nothing recorded but marks and ranges, which go on, and calls the function for
+    /// that. Nothing happens if it is stopped already.
+    pub fn stop(&self) {
+        if !self.is_stopped.swap(true, Ordering::Relaxed) {
+            let [_, stop] = self.transitions.read();
+            call(stop);
+        }
+    }
+
+    fn is_stopped_for(&self, domain: Domain) -> bool {
+        // Relaxed: what is under way on other threads may go either way.
+        self.is_stopped.load(Ordering::Relaxed) && domain != Domain::ROCTX
+    }
+
+    fn slot<'a, T>(&self, slots: &'a [Vec<T>; DOMAINS], domain: Domain, op: u32) -> Option<&'a T> {
+        slots.get(domain.0 as usize)?.get(op as usize)
+    }
+
+    fn registration(&self) -> MutexGuard<'_, ()> {
+        self.registration.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls a function of [`Tracer::set_transitions`], or none.
+fn call(function: usize) {
+    let function = ptr::with_exposed_provenance::<c_void>(function);
+    // SAFETY: the word of a `TransitionFunction`, or 0.
+    let function =
+        unsafe { std::mem::transmute::<*const c_void, Option<TransitionFunction>>(function) };
+    if let Some(function) = function {
+        // SAFETY: the client's function, which takes nothing.
+        unsafe { function() };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::pool::system_allocator;
+    use std::cell::Cell;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use tracer_common::activity::ActivityRecord;
+
+    fn properties(seen: &Arc<AtomicUsize>) -> Properties {
+        let seen = Arc::clone(seen);
+        Properties {
+            buffer_bytes: 640,
+            allocator: system_allocator(),
+            consumer: Box::new(move |records| {
+                seen.fetch_add(records.len(), Ordering::SeqCst);
+            }),
+        }
+    }
+
+    fn pool() -> &'static Pool {
+        Pool::open(properties(&Arc::default())).expect("a pool")
+    }
+
+    unsafe extern "C-unwind" fn nothing(_: u32, _: u32, _: *const c_void, _: *mut c_void) {}
+
+    const NOTHING: Option<Callback> =
+        Some(Callback { function: nothing, argument: ptr::null_mut() });
+
+    #[test]
+    fn errors_and_their_order() {
+        let tracer = Tracer::new();
+        let invalid = |domain| Err(Error::InvalidDomain { domain });
+        for domain in [4, 8, 1000] {
+            assert_eq!(tracer.enable_callback(Domain(domain), 0, None), invalid(domain));
+            assert_eq!(tracer.disable_callback(Domain(domain), 0), invalid(domain));
+            assert_eq!(tracer.disable_activity(Domain(domain), 0), invalid(domain));
+            // The pool comes first.
+            let enabled = tracer.enable_activity(Domain(domain), 0, None);
+            assert_eq!(enabled, Err(Error::NoDefaultPool));
+            assert_eq!(tracer.enable_activity(Domain(domain), 0, Some(pool())), invalid(domain));
+            assert_eq!(tracer.for_domain(Domain(domain), |_, _| Ok(())), invalid(domain));
+        }
+        let argument = Err(Error::InvalidArgument);
+        for (domain, end) in [(0, 187), (1, 4), (2, 3), (3, 334), (5, 0), (6, 5), (7, 6)] {
+            let domain = Domain(domain);
+            assert_eq!(tracer.enable_callback(domain, end, NOTHING), argument);
+            assert_eq!(tracer.disable_callback(domain, end), argument);
+            assert_eq!(tracer.enable_activity(domain, end, Some(pool())), argument);
+            assert_eq!(tracer.disable_activity(domain, end), argument);
+            if end > 0 {
+                assert_eq!(tracer.enable_callback(domain, end - 1, None), argument);
+                assert_eq!(tracer.enable_callback(domain, end - 1, NOTHING), Ok(()));
+                assert_eq!(tracer.enable_activity(domain, end - 1, Some(pool())), Ok(()));
+            }
+            let mut ops = 0;
+            let count = |_: &Tracer, _| {
+                ops += 1;
+                Ok(())
+            };
+            assert_eq!(tracer.for_domain(domain, count), Ok(()));
+            let first = u32::from(domain == Domain::HIP_API);
+            assert_eq!(ops, end - first);
+            // Callbacks of calls, events and marks; activities of calls and of what the GPU does.
+            let calls = matches!(domain, Domain::HSA_API | Domain::HIP_API);
+            let gpu = matches!(domain, Domain::HSA_OPS | Domain::HIP_OPS);
+            let told = calls || matches!(domain, Domain::HSA_EVT | Domain::ROCTX);
+            let last = end.saturating_sub(1);
+            assert_eq!(tracer.callback(domain, last).is_some(), told, "{domain:?}");
+            assert_eq!(tracer.activity(domain, last).is_some(), calls || gpu, "{domain:?}");
+        }
+        assert!(tracer.callback(Domain(8), 0).is_none());
+        assert!(tracer.activity(Domain(8), 0).is_none());
+    }
+
+    #[test]
+    fn default_pool_comes_and_goes() {
+        let tracer = Tracer::new();
+        tracer.close_pool(None);
+        tracer.flush(None);
+        assert_eq!(tracer.enable_activity(Domain::HIP_OPS, 0, None), Err(Error::NoDefaultPool));
+        let seen = Arc::default();
+        assert_eq!(tracer.open_default_pool(properties(&seen)), Ok(()));
+        let first = tracer.default_pool().expect("it was opened");
+        assert_eq!(tracer.open_default_pool(properties(&seen)), Err(Error::DefaultPoolDefined));
+        assert_eq!(tracer.enable_activity(Domain::HIP_OPS, 0, None), Ok(()));
+        let used = tracer.activity(Domain::HIP_OPS, 0).expect("it is enabled");
+        assert!(ptr::eq(used, first));
+        used.write(&ActivityRecord::default()).expect("open");
+        tracer.flush(None);
+        assert_eq!(seen.load(Ordering::SeqCst), 1);
+        // Another one takes its place; activities stay where they are.
+        let second = pool();
+        assert!(ptr::eq(tracer.exchange_default_pool(second).expect("the first"), first));
+        assert!(ptr::eq(tracer.activity(Domain::HIP_OPS, 0).expect("enabled"), first));
+        used.write(&ActivityRecord::default()).expect("open");
+        tracer.close_pool(Some(first));
+        assert_eq!(seen.load(Ordering::SeqCst), 2, "closing delivers");
+        assert!(tracer.activity(Domain::HIP_OPS, 0).is_none(), "closing disables");
+        assert_eq!(tracer.enable_activity(Domain::HIP_OPS, 0, Some(first)), Err(Error::PoolClosed));
+        assert!(ptr::eq(tracer.default_pool().expect("the second"), second));
+        tracer.close_pool(None);
+        assert!(tracer.default_pool().is_none() && second.is_closed());
+        assert_eq!(tracer.open_default_pool(properties(&seen)), Ok(()));
+        tracer.close_pool(None);
+    }
+
+    #[test]
+    fn stop_and_start() {
+        thread_local! {
+            static CALLED: Cell<[u32; 2]> = const { Cell::new([0, 0]) };
+        }
+        unsafe extern "C-unwind" fn started() {
+            CALLED.set([CALLED.get()[0] + 1, CALLED.get()[1]]);
+        }
+        unsafe extern "C-unwind" fn stopped() {
+            CALLED.set([CALLED.get()[0], CALLED.get()[1] + 1]);
+        }
+        let tracer = Tracer::new();
+        for domain in [Domain::HIP_API, Domain::HSA_EVT, Domain::ROCTX] {
+            tracer.enable_callback(domain, 1, NOTHING).expect("valid");
+        }
+        tracer.enable_activity(Domain::HIP_API, 1, Some(pool())).expect("valid");
+        tracer.enable_activity(Domain::HIP_OPS, 1, Some(pool())).expect("valid");
+        let enabled = || {
+            let callbacks = [Domain::HIP_API, Domain::HSA_EVT, Domain::ROCTX]
+                .map(|domain| tracer.callback(domain, 1).is_some());
+            let activities = [Domain::HIP_API, Domain::HIP_OPS]
+                .map(|domain| tracer.activity(domain, 1).is_some());
+            (callbacks, activities)
+        };
+        tracer.set_transitions(Some(started), Some(stopped));
+        tracer.start();
+        assert_eq!(CALLED.get(), [0, 0], "it was not stopped");
+        assert_eq!(enabled(), ([true; 3], [true; 2]));
+        tracer.stop();
+        tracer.stop();
+        assert_eq!(CALLED.get(), [0, 1]);
+        assert_eq!(enabled(), ([false, false, true], [false; 2]));
+        tracer.start();
+        tracer.start();
+        assert_eq!(CALLED.get(), [1, 1]);
+        assert_eq!(enabled(), ([true; 3], [true; 2]));
+        tracer.set_transitions(None, None);
+        tracer.stop();
+        tracer.start();
+        assert_eq!(CALLED.get(), [1, 1]);
+    }
+
+    /// Each is registered with its own numbers alone.
+    unsafe extern "C-unwind" fn numbered<const N: usize>(
+        domain: u32,
+        op: u32,
+        _: *const c_void,
+        argument: *mut c_void,
+    ) {
+        assert_eq!((domain, op), (Domain::HIP_API.0, 7));
+        assert_eq!(argument.addr() % 4, N, "an argument of another's");
+        CALLS[N].fetch_add(1, Ordering::Relaxed);
+    }
+
+    static CALLS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+
+    /// Four threads call what is enabled and write where it says, while four others exchange callbacks and
+    /// arguments, and open and close pools.
+    #[test]
+    fn eight_threads_change_and_use_what_is_enabled() {
+        const FUNCTIONS: [CallbackFunction; 4] =
+            [numbered::<0>, numbered::<1>, numbered::<2>, numbered::<3>];
+        let (tracer, delivered) = (Tracer::new(), Arc::new(AtomicUsize::new(0)));
+        let (tracer, delivered) = (&tracer, &delivered);
+        let done = &AtomicBool::new(false);
+        let written: usize = std::thread::scope(|scope| {
+            let user = || {
+                let mut written = 0;
+                while !done.load(Ordering::Relaxed) {
+                    if let Some(Callback { function, argument }) =
+                        tracer.callback(Domain::HIP_API, 7)
+                    {
+                        // SAFETY: one of `FUNCTIONS`, which takes anything.
+                        unsafe { function(Domain::HIP_API.0, 7, ptr::null(), argument) };
+                    }
+                    if let Some(pool) = tracer.activity(Domain::HIP_API, 7) {
+                        written += usize::from(pool.write(&ActivityRecord::default()).is_ok());
+                    }
+                }
+                written
+            };
+            let users: Vec<_> = (0..4).map(|_| scope.spawn(user)).collect();
+            let changers: Vec<_> = (0..4)
+                .map(|number: usize| {
+                    scope.spawn(move || {
+                        let mut pool = None;
+                        // Until each has been called, and records have been written, often.
+                        for round in 0.. {
+                            let called = CALLS[number].load(Ordering::Relaxed);
+                            if called >= 1000 && delivered.load(Ordering::Relaxed) >= 1000 {
+                                break;
+                            }
+                            let argument = ptr::without_provenance_mut(round * 4 + number);
+                            let callback = Callback { function: FUNCTIONS[number], argument };
+                            tracer.enable_callback(Domain::HIP_API, 7, Some(callback)).expect("7");
+                            if round % 16 == 0 {
+                                tracer.disable_callback(Domain::HIP_API, 7).expect("7");
+                                pool.into_iter().for_each(|old| tracer.close_pool(Some(old)));
+                                let new = Pool::open(properties(delivered)).expect("a pool");
+                                tracer.enable_activity(Domain::HIP_API, 7, Some(new)).expect("7");
+                                pool = Some(new);
+                            }
+                        }
+                        pool.into_iter().for_each(|last| tracer.close_pool(Some(last)));
+                    })
+                })
+                .collect();
+            for changer in changers {
+                changer.join().expect("no panic");
+            }
+            done.store(true, Ordering::Relaxed);
+            users.into_iter().map(|user| user.join().expect("no panic")).sum()
+        });
+        assert!(tracer.activity(Domain::HIP_API, 7).is_none());
+        assert_eq!(delivered.load(Ordering::SeqCst), written);
+    }
+}
