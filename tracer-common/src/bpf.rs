@@ -140,6 +140,9 @@ wire! {
         pub queue_id: u64,
         /// The packet's index in its queue.
         pub index: u64,
+        /// How many packets before it neither an earlier doorbell announced nor a [`BatchRecord`] has, as far
+        /// as the queue was known; of one that was not, all before.
+        pub unannounced: u64,
         /// Start and end that its completion signal held then, GPU ticks: those of the packet that used
         /// the signal before. 0 without a signal.
         pub earlier_ticks: [u64; 2],
@@ -319,7 +322,7 @@ const _: () = {
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
     assert!(size_of::<ProcessRecord>() == 32);
-    assert!(size_of::<PacketRecord>() == 136);
+    assert!(size_of::<PacketRecord>() == 144);
     assert!(size_of::<SignalRecord>() == 48);
     assert!(size_of::<BatchRecord>() == 56 + 64 * 64);
 };

@@ -121,12 +121,10 @@ impl BpfLoss {
     pub const LIFE_RING_FULL: Self = Self(7);
     /// The CPU's ring buffer was full when a doorbell announced a packet, or a signal was destroyed.
     pub const PACKET_RING_FULL: Self = Self(8);
-    /// Packets behind one doorbell beyond [`crate::bpf::MAX_PACKETS`].
-    pub const PACKET_MISSED: Self = Self(9);
     /// A probed function was called that the table of places does not have.
-    pub const UNKNOWN_PLACE: Self = Self(10);
+    pub const UNKNOWN_PLACE: Self = Self(9);
     /// How many causes there are.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 10;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -139,7 +137,6 @@ impl BpfLoss {
         Self::ABANDONED,
         Self::LIFE_RING_FULL,
         Self::PACKET_RING_FULL,
-        Self::PACKET_MISSED,
         Self::UNKNOWN_PLACE,
     ];
 
@@ -155,7 +152,6 @@ impl BpfLoss {
             Self::ABANDONED => "API calls: left without a return",
             Self::LIFE_RING_FULL => "process events: ring buffer or table full",
             Self::PACKET_RING_FULL => "GPU packets and signals, from outside: ring buffer full",
-            Self::PACKET_MISSED => "GPU packets, from outside: too many behind one doorbell",
             Self::UNKNOWN_PLACE => "API calls: of which function could not be told",
             _ => "unknown cause",
         }

@@ -47,6 +47,20 @@ pub struct QueueKey {
     pub pid: u64,
 }
 
+/// A kernel of a process.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct KernelKey {
+    /// Address of its descriptor.
+    pub object: u64,
+    /// The process.
+    pub pid: u64,
+}
+
+/// Kernels that were launched.
+#[btf_map]
+pub static KERNELS: LruHashMap<KernelKey, u64, 16384> = LruHashMap::new();
+
 /// The index behind the last packet that a doorbell of the queue announced, as far as is known.
 #[btf_map]
 pub static QUEUES: LruHashMap<QueueKey, u64, 16384> = LruHashMap::new();

@@ -16,7 +16,7 @@ use tracer_common::loss::BpfLoss;
 
 use crate::{
     api,
-    maps::{self, QueueKey, Wake},
+    maps::{self, KernelKey, QueueKey, Wake},
     records::{header, now},
     threads,
 };
@@ -47,6 +47,8 @@ const DOORBELLS: core::ops::RangeInclusive<i64> = -2..=-1;
 const PACKET_BYTES: u64 = 64;
 /// Where the word of a packet is that holds its completion signal.
 const COMPLETION_SIGNAL: usize = 7;
+/// The one that holds a dispatch's kernel.
+const KERNEL_OBJECT: usize = 4;
 
 /// Reads from the traced process.
 #[inline(always)]
@@ -101,9 +103,10 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
 /// A doorbell announces the packets up to `last`.
 #[inline(always)]
 fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
-    let (before, wake) = announced(QueueKey { queue: address, pid: pid_tgid >> 32 }, last);
-    if before > 0 {
-        send_before(address, queue, last, before, pid_tgid);
+    let pid = pid_tgid >> 32;
+    let Before { sent, unannounced } = announced(QueueKey { queue: address, pid }, last);
+    if sent > 0 {
+        send_before(address, queue, last, sent, pid_tgid);
     }
     let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
         Some(thread) => api::launching_call(thread, (0, 0)),
@@ -122,34 +125,50 @@ fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
         queue: address,
         queue_id: queue.id,
         index: last,
+        unannounced,
         earlier_ticks: used.map_or([0; 2], |signal| signal.ticks),
         packet,
+    };
+    // At a kernel's first launch the reader is woken: it reads the name in the process, which may not live
+    // for long.
+    let kernel = KernelKey { object: packet[KERNEL_OBJECT], pid };
+    let wake = if maps::KERNELS.get_ptr(&kernel).is_some() {
+        Wake::AboveMark
+    } else {
+        let _ = maps::KERNELS.insert(&kernel, &1, 0);
+        Wake::Now
     };
     maps::emit(&record, BpfLoss::PACKET_RING_FULL, wake);
 }
 
-/// How many packets before `last` no doorbell has announced; remembers that they are now. At a queue's
-/// first doorbell the reader is woken: it looks into the process, which may not live for long.
+/// The packets before one, as far as no doorbell has announced them.
+struct Before {
+    /// How many are sent.
+    sent: u64,
+    /// How many are not.
+    unannounced: u64,
+}
+
+/// What no doorbell has announced before packet `last`; remembers that it is now.
 #[inline(always)]
-fn announced(key: QueueKey, last: u64) -> (u64, Wake) {
+fn announced(key: QueueKey, last: u64) -> Before {
     // Another CPU may change the value as well: a packet is then sent twice.
     let Some(next) = maps::QUEUES.get_ptr_mut(&key) else {
         let _ = maps::QUEUES.insert(&key, &(last + 1), 0);
         // Of a new queue all; of others what is before was there before we looked.
-        return (if last < MAX_PACKETS { last } else { 0 }, Wake::Now);
+        let sent = if last < MAX_PACKETS { last } else { 0 };
+        return Before { sent, unannounced: last - sent };
     };
     // SAFETY: map values stay live while the program runs.
     let before = last.wrapping_sub(unsafe { *next });
     // A doorbell of an earlier packet than another thread's, or of another queue at the address.
     if before > u64::MAX / 2 {
-        return (0, Wake::AboveMark);
+        return Before { sent: 0, unannounced: 0 };
     }
     // SAFETY: as above.
     unsafe { *next = last + 1 };
-    if before >= MAX_PACKETS {
-        maps::lost_many(BpfLoss::PACKET_MISSED, before - MAX_PACKETS + 1);
-    }
-    (before.min(MAX_PACKETS - 1), Wake::AboveMark)
+    let sent = before.min(MAX_PACKETS - 1);
+    Before { sent, unannounced: before - sent }
 }
 
 /// Sends `count` packets before `last`: two pieces where the queue's end is between them.

@@ -6,6 +6,7 @@ use crate::{
     calibrate::{Cost, Costs},
     discover::{self, Image, Library, Runtime, Subject},
     inject,
+    plan::{Binary, FunctionPlan, LiveProcess, Planner, ProcessMemory},
     privileges::{self, Need},
     probe::{self, Placing},
     record::{GpuSource, Prospect},
@@ -173,23 +174,38 @@ fn libraries(findings: &mut Findings) {
             findings.line(&Finding::Limited, &what, meaning);
         }
         for library in of_runtime {
-            self::library(findings, library);
+            self::library(findings, library, None);
         }
     }
 }
 
-/// Whether the functions of a library can be found.
-fn library(findings: &mut Findings, library: &Library) {
+/// Whether the functions of a library can be found, and probed at little cost, as far as its file and the
+/// `process` that has mapped it tell.
+fn library(findings: &mut Findings, library: &Library, process: Option<&dyn ProcessMemory>) {
     let what = format!("{} {}", library.path.display(), library.version());
     let functions = Image::open(&library.open_path)
         .and_then(|image| image.functions(|name| library.runtime.owns_symbol(name)));
-    match functions {
-        Ok(functions) => {
-            let (count, name) = (functions.len(), library.runtime.name());
-            let meaning = format!("{count} functions of the {name} API are found");
-            findings.line(&Finding::Good, &what, &meaning);
-        }
-        Err(error) => findings.line(&Finding::Limited, &what, &error.to_string()),
+    let planned = functions.map_err(anyhow::Error::from).and_then(|functions| {
+        let binary = Binary::open(&library.open_path)?;
+        Ok(Planner::for_running_kernel().plan_library(&binary, &functions, process))
+    });
+    let plans = match planned {
+        Ok(plans) => plans,
+        Err(error) => return findings.line(&Finding::Limited, &what, &format!("{error:#}")),
+    };
+    let names = |plans: &mut dyn Iterator<Item = &FunctionPlan>| -> usize {
+        plans.map(|plan| plan.names().count()).sum()
+    };
+    let is_cheap = |plan: &&FunctionPlan| plan.site.as_ref().is_some_and(|s| s.class.is_cheap());
+    let (all, cheap) = (names(&mut plans.iter()), names(&mut plans.iter().filter(is_cheap)));
+    let found = format!("{all} functions of the {} API are found", library.runtime.name());
+    if cheap * 2 >= all {
+        findings.line(&Finding::Good, &what, &found);
+    } else {
+        let meaning = format!(
+            "{found}, of which {cheap} can be probed at little cost; others by --allow-slow alone, and those of HSA by the shim"
+        );
+        findings.line(&Finding::Limited, &what, &meaning);
     }
 }
 
@@ -203,7 +219,9 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
         let meaning = "neither libamdhip64 nor libhsa-runtime64; roctap record -p waits for them";
         findings.line(&Finding::Limited, "no ROCm library is mapped", meaning);
     }
-    libraries.iter().for_each(|library| self::library(findings, library));
+    let memory = subject.by_number(|pid| anyhow::Ok(LiveProcess::open(pid)?)).ok();
+    let memory = memory.as_ref().map(|memory| memory as &dyn ProcessMemory);
+    libraries.iter().for_each(|library| self::library(findings, library, memory));
     if let Err(reason) = inject::check(&subject).map_err(anyhow::Error::from) {
         let meaning = format!(
             "few GPU times: API calls, kernels and their names are seen from outside: {reason:#}"

@@ -8,9 +8,10 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use bpf_build::{Logging, Toolchain};
+use serde_json::Value;
 
 use crate::{
-    run::{cargo, root, run},
+    run::{cargo, root, run, run_silently},
     setup::{self, RUSTC},
 };
 
@@ -78,4 +79,38 @@ pub fn build() -> anyhow::Result<Artifacts> {
         .arg(format!("OUT={}", apps.display()))
         .current_dir(root()))?;
     Ok(Artifacts { roctap: target.join("release/roctap"), gpu, apps })
+}
+
+/// Builds test binaries of the package `e2e`, and says where each is.
+pub fn end_to_end_tests(names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut command = cargo();
+    command.args(["test", "--release", "--package", "e2e", "--no-run"]);
+    command.args(["--message-format=json-render-diagnostics"]);
+    command.args(names.iter().flat_map(|name| ["--test", name]));
+    let messages = run_silently(&mut command)?;
+    let built = |name: &&str| {
+        let path = messages.lines().find_map(|line| executable(line, name));
+        Ok(root().join(path.with_context(|| format!("cargo built no test {name}"))?))
+    };
+    names.iter().map(built).collect()
+}
+
+/// The executable of test `name`, if that is what a message of cargo's is about.
+fn executable(message: &str, name: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let wanted = message["target"]["name"] == name && message["profile"]["test"] == true;
+    wanted.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::executable;
+
+    #[test]
+    fn executables_are_found_in_cargos_messages() {
+        let message = r#"{"reason":"compiler-artifact","target":{"name":"kernels"},"profile":{"test":true},"executable":"/t/kernels-1"}"#;
+        assert_eq!(executable(message, "kernels"), Some("/t/kernels-1".into()));
+        assert_eq!(executable(message, "attach"), None);
+        assert_eq!(executable("no message", "kernels"), None);
+    }
 }

@@ -8,20 +8,16 @@ mod image;
 mod machine;
 mod packages;
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Instant};
 
-use anyhow::{Context as _, bail};
-use serde_json::Value;
+use anyhow::bail;
 
 use image::Run;
 use machine::Expect;
 
 use crate::{
     artifacts,
-    run::{cargo, root, run, run_silently},
+    run::{cargo, in_words, root, run},
     setup,
 };
 
@@ -130,38 +126,12 @@ fn prepare(versions: &[String]) -> anyhow::Result<Vec<packages::Kernel>> {
 
 /// Builds the test binaries of [`SUITES`].
 fn build_tests(filter: Option<&str>) -> anyhow::Result<Vec<Run>> {
-    let mut command = cargo();
-    command.args(["test", "--release", "--package", "e2e", "--no-run"]);
-    command.args(["--message-format=json-render-diagnostics"]);
-    for suite in &SUITES {
-        command.args(["--test", suite.binary]);
-    }
-    let messages = run_silently(&mut command)?;
-    SUITES
-        .iter()
-        .map(|suite| {
-            let path = messages.lines().find_map(|line| executable(line, suite.binary));
-            let path = path.with_context(|| format!("cargo built no test {}", suite.binary))?;
-            let filter = filter.unwrap_or(suite.filter).to_owned();
-            let arguments = vec!["--test-threads=1".to_owned(), filter];
-            Ok(Run { path: root().join(path), arguments })
-        })
-        .collect()
-}
-
-/// The executable of test `name`, if that is what a message of cargo's is about.
-fn executable(message: &str, name: &str) -> Option<PathBuf> {
-    let message: Value = serde_json::from_str(message).ok()?;
-    let wanted = message["target"]["name"] == name && message["profile"]["test"] == true;
-    wanted.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
-}
-
-fn in_words(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds / 60 {
-        0 => format!("{seconds} s"),
-        minutes => format!("{minutes} min {} s", seconds % 60),
-    }
+    let binaries = artifacts::end_to_end_tests(&SUITES.map(|suite| suite.binary))?;
+    let run = |(suite, path): (&Suite, PathBuf)| {
+        let filter = filter.unwrap_or(suite.filter).to_owned();
+        Run { path, arguments: vec!["--test-threads=1".to_owned(), filter] }
+    };
+    Ok(SUITES.iter().zip(binaries).map(run).collect())
 }
 
 #[cfg(test)]
@@ -169,22 +139,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executables_are_found_in_cargos_messages() {
-        let message = r#"{"reason":"compiler-artifact","target":{"name":"kernels"},"profile":{"test":true},"executable":"/t/kernels-1"}"#;
-        assert_eq!(executable(message, "kernels"), Some("/t/kernels-1".into()));
-        assert_eq!(executable(message, "attach"), None);
-        assert_eq!(executable("no message", "kernels"), None);
-    }
-
-    #[test]
     fn kernels_are_supported_from_5_15_on() {
         assert!(["5.15", "5.15.3", "6.1"].into_iter().all(is_supported));
         assert!(!["5.10", "5.14.21", "4.19"].into_iter().any(is_supported));
-    }
-
-    #[test]
-    fn times_are_words() {
-        assert_eq!(in_words(Duration::from_millis(59_900)), "59 s");
-        assert_eq!(in_words(Duration::from_secs(190)), "3 min 10 s");
     }
 }

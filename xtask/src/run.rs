@@ -4,6 +4,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -91,13 +92,30 @@ pub fn passed(printed: &str) -> u64 {
         .sum()
 }
 
+/// A time as people say it.
+pub fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 60 {
+        0 => format!("{seconds} s"),
+        minutes => format!("{minutes} min {} s", seconds % 60),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     #[test]
     fn closing_lines_are_summed() {
         let printed =
             "running\ntest result: ok. 3 passed; 0 failed\nx\ntest result: ok. 4 passed; 1";
         assert_eq!(super::passed(printed), 7);
         assert_eq!(super::passed("test result: FAILED. 3 passed"), 0);
+    }
+
+    #[test]
+    fn times_are_words() {
+        assert_eq!(super::in_words(Duration::from_millis(59_900)), "59 s");
+        assert_eq!(super::in_words(Duration::from_secs(190)), "3 min 10 s");
     }
 }

@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(default_missing_value = kernels::DEFAULT, conflicts_with = "unprivileged")]
     kernels: Option<Vec<String>>,
 
-    /// Only the test programs, without roctap, on these releases of ROCm, unpacked beside the system
+    /// Only the end-to-end tests, on these releases of ROCm, unpacked beside the system
     #[arg(long, value_name = "RELEASES", value_delimiter = ',', conflicts_with_all = ["unprivileged", "kernels"])]
     rocm: Option<Vec<String>>,
 
@@ -86,6 +86,7 @@ pub fn run_tests(options: &Options) -> anyhow::Result<()> {
         }
         println!("{passed} tests of {} passed", set.what);
     }
+    rocm::run_quickly()?;
     let versions: Vec<String> = kernels::DEFAULT.split(',').map(str::to_owned).collect();
     kernels::run_on_kernels(&versions, None)
 }

@@ -44,6 +44,11 @@ pub fn roctap_bin() -> PathBuf {
     built("ROCTAP_BIN")
 }
 
+/// The release of ROCm that the programs run on, where it is not this machine's own: `6.4`.
+pub fn release() -> Option<String> {
+    std::env::var("ROCTAP_TEST_ROCM").ok()
+}
+
 /// How often what is tried many times is tried: `ROCTAP_STRESS` says otherwise.
 pub fn times(few: usize) -> usize {
     std::env::var("ROCTAP_STRESS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use e2e::{Recorded, Running, Scene, app, run};
+use e2e::{Recorded, Running, Scene, app, run, times};
 use tracer_records::model::{ApiCall, op_flag};
 
 /// Dispatches by kernel.
@@ -119,6 +119,24 @@ fn root_outside_of_a_running_process() {
         launches += 1;
     }
     assert!(launches > 100, "{launches}");
+}
+
+/// A program that ends as soon as its shim has found that it does not know the runtime: what is seen from
+/// outside is seen from the first packet on.
+#[test]
+fn root_outside_short_programs_whose_shim_is_helpless() {
+    for _ in 0..times(5) {
+        let scene = Scene::default();
+        let mut record = scene.record(&["--api", "hsa"]);
+        let script = "HSA_TOOLS_LIB=\"$0 $HSA_TOOLS_LIB\" exec \"$1\" s 50";
+        record.args(["--", "sh", "-c", script]).arg(app("libhsa_tool.so")).arg(app("hsa_direct"));
+        run(record.env("HSA_TOOL_UNKNOWN", "1")).expect(0);
+        let (trace, truth) = (scene.trace(), scene.true_dispatches());
+        trace.expect_complete();
+        assert_eq!((trace.dispatches.len(), truth.len()), (50, 50));
+        let process = trace.tables().processes.values().next().expect("a process");
+        assert!(process.gpu_tier.contains("partial"), "{}", process.gpu_tier);
+    }
 }
 
 /// A release whose tables the shim does not know, or that is taken for one.

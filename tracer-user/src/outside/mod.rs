@@ -52,6 +52,9 @@ const PAUSE: u64 = 3;
 const LOOK_FOR: Duration = Duration::from_secs(1);
 /// Records of a process that has ended come no later.
 const QUIET_NS: u64 = 2_000_000_000;
+/// Why packets are missing of which no record came.
+const UNANNOUNCED: &str =
+    "GPU packets, from outside: before the first doorbell that was seen, or too many behind one";
 /// Shims number what they see from below.
 const OWN_NUMBERS: u64 = 1 << 63;
 
@@ -62,6 +65,8 @@ struct Watched {
     process: Option<(Arc<Subject>, LiveProcess)>,
     objects: Option<CodeObjects>,
     looked_ns: u64,
+    /// It is recorded from its start: all that its queues ever held is to be seen.
+    from_start: bool,
     /// How long the last look kept the CPU, and waited.
     look_took_ns: u64,
     /// When signals were read last, and how long that waited.
@@ -71,6 +76,8 @@ struct Watched {
     kernels: HashSet<u64>,
     /// A packet's kernel had no name at the last look.
     unnamed: bool,
+    /// Kernels whose names were looked for since the last tick.
+    looked_for: HashSet<u64>,
     queues: HashMap<QueueKey, Queue>,
     signals: Signals,
     /// When the last packet was seen.
@@ -90,6 +97,8 @@ pub struct Outside {
     missed: u64,
     /// Packets of other kinds.
     others: u64,
+    /// Packets of which no record came.
+    unannounced: u64,
 }
 
 impl Outside {
@@ -98,13 +107,20 @@ impl Outside {
         self.targets.contains_key(&pid)
     }
 
-    /// Looks at process `pid` from now on. On an error neither names nor times will be known.
+    /// Looks at process `pid` from now on; `from_start`: it is recorded from its start. On an error neither
+    /// names nor times will be known.
     ///
     /// # Errors
     ///
     /// When its memory cannot be read.
-    pub fn add(&mut self, pid: u32, subject: Option<Arc<Subject>>) -> anyhow::Result<()> {
+    pub fn add(
+        &mut self,
+        pid: u32,
+        subject: Option<Arc<Subject>>,
+        from_start: bool,
+    ) -> anyhow::Result<()> {
         let target = self.targets.entry(pid).or_default();
+        target.from_start = from_start;
         let subject = subject.ok_or(Ended { pid })?;
         let process = subject.by_number(|pid| anyhow::Ok(LiveProcess::open(pid)?))?;
         let libraries = subject.by_number(discover::libraries)?;
@@ -177,6 +193,10 @@ impl Outside {
         let caller =
             Caller { correlation_id: record.correlation_id, operation: record.header.operation };
         let key = (record.queue, record.queue_id);
+        // What a queue held that was there before is not missing.
+        if target.from_start || target.queues.contains_key(&key) {
+            self.unannounced = self.unannounced.saturating_add(record.unannounced);
+        }
         let queue = target.queues.entry(key).or_default();
         let sequence = OWN_NUMBERS | (self.sequence + 1);
         match queue.see(record.index, record.time_ns, doorbell, sequence) {
@@ -242,6 +262,7 @@ impl Outside {
                 target.unnamed || target.objects.as_ref().is_some_and(CodeObjects::is_unfinished);
             let every_ns = if soon { LOOK_AGAIN_NS } else { LOOK_NS }.max(pause_ns);
             target.look(pid, every_ns, joiner, sink)?;
+            target.looked_for.clear();
             target.queues.values_mut().for_each(Queue::age);
             target.settle(self.horizon_ns, now_ns, pause_ns, joiner, sink)?;
         }
@@ -292,8 +313,12 @@ impl Outside {
     }
 
     /// Packets that are not in the trace, by cause.
-    pub fn losses(&self) -> [(ShimLoss, u64); 2] {
-        [(ShimLoss::PACKET_PASSED, self.missed), (ShimLoss::PACKET_KIND, self.others)]
+    pub fn losses(&self) -> [(&'static str, u64); 3] {
+        [
+            (ShimLoss::PACKET_PASSED.describe(), self.missed),
+            (ShimLoss::PACKET_KIND.describe(), self.others),
+            (UNANNOUNCED, self.unannounced),
+        ]
     }
 }
 
@@ -309,7 +334,9 @@ impl Watched {
         if self.kernels.contains(&kernel_object) {
             return Ok(());
         }
-        self.look(pid, LOOK_AGAIN_NS, joiner, sink)?;
+        // At once when it is first launched: the process may end, or unload it, before the next look.
+        let every_ns = if self.looked_for.insert(kernel_object) { 0 } else { LOOK_AGAIN_NS };
+        self.look(pid, every_ns, joiner, sink)?;
         if self.process.is_none() || self.objects.is_none() {
             // Nobody need wait for it.
             self.kernels.insert(kernel_object);

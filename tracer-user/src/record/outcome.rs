@@ -39,6 +39,8 @@ pub struct RecordingOutcome<'a> {
     pub broken: Vec<String>,
     /// Processes whose GPU work was asked for and not seen.
     pub silent: Vec<Silent>,
+    /// Launches of kernels beyond the kernels that were seen.
+    pub unmatched: u64,
 }
 
 /// A process that launched kernels, none of which was recorded.
@@ -53,9 +55,14 @@ impl RecordingOutcome<'_> {
     pub fn notices(&self) -> Vec<String> {
         let mut notices: Vec<String> = Vec::new();
         notices.extend(self.broken.iter().map(|why| format!("{why}: this is a defect of roctap")));
-        if !self.rocm_seen {
+        if !self.rocm_seen && self.counts.dispatches > 0 {
             notices.push(
-                "no call of a ROCm library was seen: the program does not use ROCm, did not get so far, or calls other functions than those of --api, --include and --exclude (a program on HSA alone needs --api hsa, functions __hip… --api hip-compiler)"
+                "no call of a ROCm library was seen, but kernels were: the program calls other functions than those of --api, --include and --exclude, or such as this release of ROCm has only slow places for (`roctap probes LIBRARY` lists them, --allow-slow probes them)"
+                    .to_owned(),
+            );
+        } else if !self.rocm_seen {
+            notices.push(
+                "no call of a ROCm library was seen: the program does not use ROCm, did not get so far, or calls other functions than those of --api, --include and --exclude (a program on HSA alone needs --api hsa, functions __hip… --api hip-compiler) and than those that this release of ROCm has cheap places for (`roctap probes LIBRARY`, --allow-slow)"
                     .to_owned(),
             );
         } else if self.counts.launches == 0 && self.counts.dispatches == 0 {
@@ -73,6 +80,12 @@ impl RecordingOutcome<'_> {
         for Silent { pid, launches, reason } in &self.silent {
             notices.push(format!(
                 "process {pid}: {launches} kernels were launched and none was recorded: {reason}"
+            ));
+        }
+        if self.unmatched > 0 {
+            notices.push(format!(
+                "{} launches have no kernel in the trace: they failed, were captured into graphs, or were not seen",
+                self.unmatched
             ));
         }
         if self.options.join == Mode::Check {
@@ -108,8 +121,12 @@ impl RecordingOutcome<'_> {
             path(&self.options.output)
         ));
         if self.losses.is_empty() {
+            // Doorbells were compared with packets, or the shim counted, and launches with kernels: where
+            // there was none of these it is not known.
+            let known = if !self.rocm_seen || self.unmatched > 0 { "known to be " } else { "" };
             let of_what = if self.silent.is_empty() { "nothing" } else { "nothing else" };
-            say(&format!("{of_what} was lost"));
+            let is = if known.is_empty() { "was" } else { "is" };
+            say(&format!("{of_what} {is} {known}lost"));
         }
         for (cause, count) in &self.losses {
             say(&format!("lost {}: {cause}", HumanCount(*count)));

@@ -8,7 +8,7 @@ use std::{
 };
 use tracer_records::model::{self, Process};
 
-use super::{gpu_source::GpuSource, removal::Removal};
+use super::{gpu_source::GpuSource, removal::Removal, select::Doorbells};
 use crate::{
     discover::{Changed, FileId, PlannedFile, Subject},
     plan::Followed,
@@ -90,6 +90,10 @@ pub struct Target {
     pub dispatch_site: Option<Attachment>,
     /// Where it rings doorbells, if only that tells of its GPU work.
     pub doorbells: Option<Attachment>,
+    /// The places of these probes, for its children.
+    pub doorbell_places: Option<Arc<Doorbells>>,
+    /// It was traced when its program began: of what that launches nothing is too early to be recorded.
+    pub is_recorded_from_start: bool,
     /// Where its GPU times come from.
     pub gpu_source: GpuSource,
     /// It was being attached to when there was no thread free to put the shim into it: it is still when there
@@ -141,6 +145,8 @@ impl Target {
             left_to_shim: 0,
             dispatch_site: None,
             doorbells: None,
+            doorbell_places: None,
+            is_recorded_from_start: false,
             gpu_source,
             is_being_attached: false,
             seen: None,

@@ -1,7 +1,9 @@
 //! `cargo xtask rocm`: other releases of ROCm than this machine's, each in a root of its own.
 
+mod left_out;
 mod programs;
 mod root;
+mod suite;
 
 use std::{path::PathBuf, process::Command};
 
@@ -9,8 +11,8 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::run::{root as workspace, run};
-pub use programs::run_on_releases;
 use root::Root;
+pub use suite::{run_on_releases, run_quickly};
 
 /// Options of `cargo xtask rocm`.
 #[derive(Args)]

@@ -44,6 +44,9 @@ impl Session {
         }
         // It is a child of ours, and waits.
         self.add_target(Arc::new(Subject::open(pid)?), command.to_owned(), source)?;
+        if let Some(target) = self.processes.get_mut(pid) {
+            target.is_recorded_from_start = true;
+        }
         self.probes.track(pid)?;
         self.see_from_outside(pid, &candidates);
         self.attach_all(pid, candidates)?;

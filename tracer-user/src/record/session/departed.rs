@@ -13,6 +13,8 @@ pub struct Departed {
     /// Whose GPU work was asked for and not seen, and how many more there are.
     pub silent: Vec<Silent>,
     pub more_silent: u64,
+    /// Launches of kernels beyond the kernels that were seen, of processes that were seen from their start.
+    pub unmatched: u64,
     /// A notice of functions that neither a probe nor a shim recorded, of the first process that has such.
     pub left_to_nobody: Option<String>,
 }

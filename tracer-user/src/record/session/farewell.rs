@@ -101,6 +101,9 @@ impl Session {
             }
             self.departed.add_silent(Silent { pid, launches, reason });
         }
+        if target.is_recorded_from_start && dispatches > 0 {
+            self.departed.unmatched += launches.saturating_sub(dispatches);
+        }
         self.following.ended(pid, early_launches);
         if target.info.detached_ns == 0 {
             target.info.detached_ns = clock::now_ns();

@@ -65,6 +65,7 @@ impl Session {
             failed: self.failed,
             broken: self.probes.failure().into_iter().map(str::to_owned).collect(),
             silent: self.departed.silent,
+            unmatched: self.departed.unmatched,
         };
         let mut notices = outcome.notices();
         if self.departed.more_silent > 0 {
@@ -155,7 +156,7 @@ impl Session {
             recorder.loss(0, cause, count);
         }
         for (cause, count) in self.outside.losses() {
-            recorder.loss(0, cause.describe(), count);
+            recorder.loss(0, cause, count);
         }
         recorder.loss(0, BEYOND_LIMITS, recorder.left_out());
         // Of processes that have ended what was lost is known, and nothing of what was not.

@@ -58,6 +58,11 @@ impl Session {
             target.dispatch_site = None;
             target.doorbells = None;
         }
+        if target.gpu_source == GpuSource::AtStart {
+            // Those that gave way to the old program's shim.
+            target.doorbells.take_if(|placed| placed.links() == 0);
+        }
+        target.is_recorded_from_start = true;
         target.forget_stale();
         target.seen = None;
         self.recorder.process(pid, target.info.clone());
@@ -101,6 +106,7 @@ impl Session {
         };
         // It has its parent's memory, tables and all.
         let planned: Vec<Arc<Planned>> = parent.planned.values().cloned().collect();
+        let doorbells = parent.doorbell_places.clone();
         let Some(subject) = subject else {
             let attached_ns = clock::now_ns();
             self.recorder.process(child, Process { command, attached_ns, ..Process::default() });
@@ -111,7 +117,13 @@ impl Session {
             return Ok(());
         };
         self.add_target(Arc::clone(&subject), command, source)?;
+        if let Some(target) = self.processes.get_mut(child) {
+            target.is_recorded_from_start = true;
+        }
         let attached = self.attach_child(&subject, planned);
+        if let Some(doorbells) = doorbells {
+            self.see_child_from_outside(child, doorbells);
+        }
         if pause.is_none() {
             stopped_ns = clock::now_ns();
         }

@@ -8,8 +8,14 @@ use super::Session;
 use crate::{
     clock,
     discover::{Library, Runtime},
-    probe::Attachment,
-    record::{connection::Connection, gpu_source::GpuSource, target::Target},
+    probe::{Attachment, Placing},
+    record::{
+        connection::Connection,
+        gpu_source::GpuSource,
+        removal::Removal,
+        select::Doorbells,
+        target::{Claim, Target},
+    },
 };
 
 /// Why a shim that was loaded records nothing.
@@ -17,31 +23,89 @@ pub(super) const UNKNOWN_TABLES: &str =
     "the shim does not know the API tables of this HSA runtime (it knows those of ROCm 4.5 to 5.5)";
 
 impl Session {
-    /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work, and one of
-    /// `libraries` is the HSA runtime. A failure leaves the API calls.
+    /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work or may have to, and
+    /// one of `libraries` is the HSA runtime. A failure leaves the API calls.
+    ///
+    /// It may have to where the shim is loaded at start: that this does not know the runtime shows only then,
+    /// and the first packets follow at once.
     pub(super) fn see_from_outside(&mut self, pid: u32, libraries: &[Library]) {
-        let wanted = |target: &Target| {
-            matches!(target.gpu_source, GpuSource::Uprobes(_)) && target.doorbells.is_none()
-        };
-        let Some(target) = self.processes.get_mut(pid).filter(|target| wanted(target)) else {
+        let Some(target) = self.processes.get(pid).filter(|target| self.is_unseen(target)) else {
             return;
         };
         // One is enough; a second runtime has its own doorbells, and is not seen.
         let hsa = libraries.iter().find(|library| library.runtime == Runtime::Hsa);
         if let Some(library) = hsa {
-            let attached = self.plans.doorbells(&target.subject, library);
-            let attached =
-                attached.and_then(|found| self.probes.place_doorbells(&target.subject, &found));
-            let attachment = attached.unwrap_or_else(|error| {
+            let subject = Arc::clone(&target.subject);
+            let found = self.plans.doorbells(&subject, library);
+            self.place_doorbells(pid, found);
+        }
+    }
+
+    /// The same of a child that has been forked just now, with the probes of its parent.
+    pub(super) fn see_child_from_outside(&mut self, pid: u32, found: Arc<Doorbells>) {
+        if self.processes.get(pid).is_some_and(|target| self.is_unseen(target)) {
+            self.place_doorbells(pid, Ok(found));
+        }
+    }
+
+    fn is_unseen(&self, target: &Target) -> bool {
+        let may_be_seen = match target.gpu_source {
+            GpuSource::Uprobes(_) => true,
+            // Probes that take long to be removed would stay where the shim does know the runtime.
+            GpuSource::AtStart => self.probes.placing() != Placing::Single,
+            _ => false,
+        };
+        may_be_seen && target.doorbells.is_none()
+    }
+
+    fn place_doorbells(&mut self, pid: u32, found: anyhow::Result<Arc<Doorbells>>) {
+        let Some(target) = self.processes.get_mut(pid) else { return };
+        let placed = found.and_then(|found| {
+            let placed = self.probes.place_doorbells(&target.subject, &found)?;
+            Ok((placed, found))
+        });
+        // Where that fails: nothing, for good. It is not tried again.
+        target.doorbells = Some(Attachment::default());
+        match placed {
+            Ok((placed, found)) => {
+                target.doorbells = Some(placed);
+                target.doorbell_places = Some(found);
+            }
+            // What it is for will be told by the shim, or this is tried again.
+            Err(error) if target.gpu_source == GpuSource::AtStart => {
+                tracing::debug!("process {pid}: its doorbells cannot be probed: {error:#}");
+            }
+            Err(error) => {
                 let text = format!("process {pid}: its GPU work cannot be seen: {error:#}");
                 self.recorder.notice(&text);
-                // Nothing, for good: it is not tried again.
-                Attachment::default()
-            });
-            target.doorbells = Some(attachment);
-            target.info.attached_ns = clock::now_ns();
-            self.recorder.process(pid, target.info.clone());
+            }
         }
+        target.info.attached_ns = clock::now_ns();
+        self.recorder.process(pid, target.info.clone());
+    }
+
+    /// Whether process `pid`'s GPU work is its shim's to tell of. Where the shim was to be loaded at start
+    /// that is decided at the first packet: the runtime loads its tools before it has a queue.
+    fn is_told_by_shim(&mut self, pid: u32) -> bool {
+        let Some(target) = self.processes.get_mut(pid) else { return false };
+        if target.gpu_source != GpuSource::AtStart {
+            return false;
+        }
+        let helpless = match target.claim {
+            Claim::UnknownTables => true,
+            Claim::Recording => false,
+            Claim::None | Claim::Earlier => {
+                self.shims.of(pid).any(|shim| shim.memory().is_unsupported())
+            }
+        };
+        if helpless {
+            target.gpu_source = GpuSource::Uprobes(UNKNOWN_TABLES.to_owned());
+        } else if let Some(placed) = target.doorbells.replace(Attachment::default())
+            && placed.links() > 0
+        {
+            target.removals.push(Removal::begin(placed));
+        }
+        !helpless
     }
 
     /// Sees the GPU work of processes from outside whose shims do not know the runtime.
@@ -52,12 +116,17 @@ impl Session {
                 && target.gpu_source == GpuSource::AtStart
             {
                 target.gpu_source = GpuSource::Uprobes(UNKNOWN_TABLES.to_owned());
+                // That they could not be probed is said now.
+                target.doorbells.take_if(|placed| placed.links() == 0);
             }
         }
     }
 
     /// A packet that a doorbell announced.
     pub(super) fn take_packet(&mut self, packet: &PacketRecord) -> anyhow::Result<()> {
+        if self.is_told_by_shim(packet.header.pid) {
+            return Ok(());
+        }
         self.look_into(packet.header);
         let outside = &mut self.outside;
         Ok(self.recorder.join(|joiner, trace| outside.packet(packet, joiner, trace))?)
@@ -65,6 +134,9 @@ impl Session {
 
     /// Packets that a doorbell announced beside its own.
     pub(super) fn take_batch(&mut self, batch: &BatchRecord) -> anyhow::Result<()> {
+        if self.is_told_by_shim(batch.header.pid) {
+            return Ok(());
+        }
         self.look_into(batch.header);
         let outside = &mut self.outside;
         Ok(self.recorder.join(|joiner, trace| outside.batch(batch, joiner, trace))?)
@@ -72,9 +144,11 @@ impl Session {
 
     fn look_into(&mut self, Header { pid, tid, .. }: Header) {
         self.recorder.thread(pid, tid);
-        let subject = self.processes.get(pid).map(|target| Arc::clone(&target.subject));
+        let target = self.processes.get(pid);
+        let from_start = target.is_some_and(|target| target.is_recorded_from_start);
+        let subject = target.map(|target| Arc::clone(&target.subject));
         if !self.outside.knows(pid)
-            && let Err(error) = self.outside.add(pid, subject)
+            && let Err(error) = self.outside.add(pid, subject, from_start)
         {
             self.recorder.notice(&format!(
                 "process {pid}: kernels without names and times, its memory cannot be read: {error:#}"
