@@ -49,6 +49,22 @@ pub fn release() -> Option<String> {
     std::env::var("ROCTAP_TEST_ROCM").ok()
 }
 
+/// Whether the runtime makes its tables of HSA functions by code, when it is loaded: before that nobody can
+/// tell where its functions are.
+pub fn makes_its_tables() -> bool {
+    release().is_some_and(|release| release != "5.7")
+}
+
+/// How often the runtime calls a function of itself through its tables, while it is initialized, beside
+/// what the program calls.
+pub fn calls_of_the_runtime(function: &str) -> u64 {
+    match (release().as_deref(), function) {
+        (Some("5.7"), "hsa_system_get_info") => 2,
+        (Some(_), "hsa_signal_create" | "hsa_signal_wait_scacquire" | "hsa_signal_destroy") => 1,
+        _ => 0,
+    }
+}
+
 /// How often what is tried many times is tried: `ROCTAP_STRESS` says otherwise.
 pub fn times(few: usize) -> usize {
     std::env::var("ROCTAP_STRESS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)

@@ -17,9 +17,14 @@ fn finish(target: Running) -> Ran {
     ran
 }
 
-/// The same, and it wrote nothing to its standard error, as without us.
+/// The same, and it wrote nothing to its standard error that it does not write without us: the runtime of
+/// ROCm 7 leaves two signals behind, and says so.
 fn finish_quietly(target: Running) {
-    assert_eq!(finish(target).stderr, "");
+    let of_the_runtime = match e2e::release().as_deref() {
+        Some("7.2") => "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.\n",
+        _ => "",
+    };
+    assert_eq!(finish(target).stderr, of_the_runtime);
 }
 
 fn record(scene: &Scene, pid: u32, options: &[&str]) -> Recorded {

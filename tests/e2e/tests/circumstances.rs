@@ -109,7 +109,10 @@ fn root_signals_end_a_recording() {
         let scene = Scene::default();
         let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
         let pid = target.pid().to_string();
-        let recording = Running::spawn(&mut scene.record(&["-p", &pid]));
+        // These tests may run under `nohup`.
+        let mut record = scene.command("env");
+        record.arg("--default-signal=HUP").arg(roctap_bin()).args(["record", "-p", &pid, "-o"]);
+        let recording = Running::spawn(record.arg(scene.trace_path()));
         wait_until("something is recorded", || {
             scene.trace_so_far().is_some_and(|trace| !trace.dispatches.is_empty())
         });

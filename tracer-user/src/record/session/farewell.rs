@@ -6,7 +6,7 @@ use crate::{
     clock,
     record::{
         connection::{Account, Over},
-        gpu_source::GpuSource,
+        gpu_source::{Gpu, GpuSource},
         outcome::Silent,
         target::{Claim, Target},
     },
@@ -94,7 +94,7 @@ impl Session {
         // What is left of it is written first: it may be what is missing.
         let early_launches = self.recorder.early_launches(pid);
         let (launches, dispatches) = self.recorder.launches(pid);
-        if self.shims.gpu().wants_shim() && launches > 0 && dispatches == 0 {
+        if self.shims.gpu() != Gpu::Off && launches > 0 && dispatches == 0 {
             let reason = self.reason_for_silence(&target);
             if target.gpu_source == GpuSource::AtStart {
                 target.info.gpu_tier = format!("none: {reason}");

@@ -19,8 +19,7 @@ use crate::{
 };
 
 /// Why a shim that was loaded records nothing.
-pub(super) const UNKNOWN_TABLES: &str =
-    "the shim does not know the API tables of this HSA runtime (it knows those of ROCm 4.5 to 5.5)";
+pub(super) const UNKNOWN_TABLES: &str = "the shim does not know the API tables of this HSA runtime: their version and the runtime's code are of no release that it knows";
 
 impl Session {
     /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work or may have to, and
