@@ -2,7 +2,8 @@
 //   wrapped_signal_create, wrapped_signal_destroy   count what they pass on
 //   hsa_signal_wait_scacquire                       a jump, where no cheap probe can be
 //   hsa_system_get_info                             code in anonymous memory
-// With HSA_TOOL_UNKNOWN set it leaves them alone and makes the extension table one of an unknown release.
+// With HSA_TOOL_UNKNOWN set it leaves them alone and makes the extension table one of an unknown release,
+// which is shorter than any that is known. (A longer one is accepted where the runtime's code bears it out.)
 #define AMD_INTERNAL_BUILD
 #include <hsa/hsa_api_trace.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void* anonymous(void* behind) {
 
 bool OnLoad(HsaApiTable* table, uint64_t, uint64_t, const char* const*) {
   if (getenv("HSA_TOOL_UNKNOWN")) {
-    table->amd_ext_->version.minor_id = 4096;
+    table->amd_ext_->version.minor_id = 64;
     return true;
   }
   CoreApiTable* core = table->core_;

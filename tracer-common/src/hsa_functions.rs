@@ -8,13 +8,16 @@
 //! * [`crate::shim::VERSION`] rises: a slot's index is its word in the shared memory
 //!   ([`crate::shim::control::CALLS`]);
 //! * [`crate::hsa_layout`]: which positions of which release's table it is in, and the sizes known;
-//! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!`, and a thunk of its own if no function
-//!   had as many stack words before;
-//! * `tracer-records/src/api/generated.rs`, by `cargo xtask gen-api` with headers that declare it: a
-//!   function that is not in there has no operation id, and is not recorded by the shim. Output values and
-//!   callbacks are by hand, in `capture.rs` beside it.
+//! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!`, and if no function had as many stack words
+//!   before a thunk of its own, with its arm in `of_slot`;
+//! * `tracer-records/src/api/generated.rs`, for its arguments: `cargo xtask gen-api`, which takes HSA
+//!   functions from this machine's headers (ROCm 5.2.3) and only HIP's from later ones (`xtask/src/gen_api`).
+//!   A function that is not in there is recorded without arguments, with the id 0x8000 + its slot
+//!   (`tracer-user/src/record/select.rs`). Output values and callbacks are by hand, in `capture.rs` beside it;
+//! * `tracer-hooks/tests/calls.rs`, which calls each function of each layout, and knows how many there are.
 //!
-//! A function that is in none of these tables is recorded by probes: `cargo xtask gen-api` is all it takes.
+//! A function that is in none of these tables is recorded by probes, for which `cargo xtask gen-api` has to know
+//! it.
 
 use core::ops::Range;
 

@@ -9,8 +9,9 @@
 //!
 //! What `roctap` itself loses has its words where it is counted: what does not meet in the join in
 //! `tracer-user/src/join/counts.rs` (`Counts::losses`), what is seen from outside in
-//! `tracer-user/src/outside`; all else in `write_losses` of `tracer-user/src/record/session/finish.rs`, which writes
-//! all of them, and in `Session::lost`, which counts them for the line on the terminal.
+//! `tracer-user/src/outside`; what is wrong in a shim's frames in `tracer-user/src/record/connection.rs`
+//! (`account`) and `session/shims.rs` (`causes`); all else in `write_losses` of `tracer-user/src/record/session/finish.rs`, which writes
+//! all of them, and in `Session::lost` (`session/mod.rs`), which counts them for the line on the terminal.
 
 /// Why the shim could not record something, or why something seen from outside, without a shim, has no
 /// record of its own: index after [`crate::shim::control::LOSSES`].

@@ -10,7 +10,10 @@
 //!   forked, or execute another program; in `record/target.rs`: whether such a process still waits for it;
 //! * in `session`: a part that owns it, as `shims` and `outside` own theirs, drained by `session/drain.rs`
 //!   and handing what it reads to `join::Joiner`, stopped by `session/finish.rs`; and a file of steps, as
-//!   `give_shim` and `see_outside`;
+//!   `give_shim` and `see_outside`, which also say what is tried next;
+//! * in `join/operation.rs`: whether its operations have all that a shim tells (`outside` says that one of
+//!   today's two has not), and in `tracer_records::model` how a record is marked whose times are estimates;
+//! * in `tracer_common::bpf`, `tracer-ebpf` and `record/select.rs`, if it needs probes;
 //! * in `record/prospect.rs` and `doctor.rs`: whether a process would get it; in `privileges.rs` and
 //!   docs/security.md: what it takes;
 //! * what it loses: in `session/finish.rs`, which writes it, and `Session::lost`, which counts it meanwhile;

@@ -4,8 +4,10 @@
 //! Another one that takes records, such as a live view, stands here: the joiner is given a sink that hands
 //! on to the [`Writer`] and to it ([`tracer_records::sink::RecordSink`]), and `finish`, `flush_chunk` and
 //! `left_out`, which are no matter of records, stay the Writer's. Losses come into a sink at the end only;
-//! while recording `Session::lost` has them. What is drawn is drawn by the loop in `record/mod.rs`, in the
-//! place of the line of `record/progress.rs`.
+//! while recording `Session::lost` (`session/mod.rs`, which also opens what stands here) has them. What is drawn
+//! is drawn by the loop in `record/mod.rs`, in the place of the line of `record/progress.rs`, and through
+//! `shown.rs`, since names are a target's; that loop reads the rings too, so it must not wait for a terminal.
+//! Options are in `record/options.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
