@@ -61,11 +61,16 @@ pub const LEFT_OUT: &[LeftOut] = &[
     },
     LeftOut {
         why: "on a busy machine a call is now and then counted as lost since its entry was not seen, for a reason not found yet",
-        releases: &["5.7"],
+        releases: &["5.7", "6.4"],
         tests: &[
             "root_redirected_functions_are_probed_where_the_user_chooses",
             "root_uprobes_alone_leave_nothing_in_the_target",
         ],
+    },
+    LeftOut {
+        why: "now and then the runtime says at its end that it has found a signal which nobody destroyed, for a reason not found yet",
+        releases: &["6.4"],
+        tests: &["root_attach_to_another_users_process"],
     },
     LeftOut {
         why: "failed when the suite was first run on this release, for reasons not found yet",

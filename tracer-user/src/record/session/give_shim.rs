@@ -72,7 +72,11 @@ impl Session {
             match event {
                 Event::Handed(handover, answer) => {
                     let prepared = self.prepare(pid, handover);
-                    let told = prepared.map(|prepared| self.injections.prepared(pid, prepared));
+                    let told = prepared.map(|prepared| {
+                        // The shim may record, and its probe tell of its calls, before it has answered.
+                        self.recorder.shim_ids(pid, prepared.connection.call_ids());
+                        self.injections.prepared(pid, prepared);
+                    });
                     // It waits for it.
                     let _ = answer.send(told);
                 }
