@@ -10,7 +10,7 @@ const MOST_INSTRUCTIONS: [(&str, u32); 10] = [
     ("api_enter", 15_300),
     ("api_exit", 13_250),
     ("dispatch_site", 3_550),
-    ("doorbell", 7_550),
+    ("doorbell", 16_550),
     ("floor_enter", 2),
     ("floor_exit", 2),
     ("signal_end", 162),
