@@ -58,11 +58,8 @@ pub fn makes_its_tables() -> bool {
 /// How often the runtime calls a function of itself through its tables, while it is initialized, beside
 /// what the program calls.
 pub fn calls_of_the_runtime(function: &str) -> u64 {
-    match (release().as_deref(), function) {
-        (Some("5.7"), "hsa_system_get_info") => 2,
-        (Some(_), "hsa_signal_create" | "hsa_signal_wait_scacquire" | "hsa_signal_destroy") => 1,
-        _ => 0,
-    }
+    let own = ["hsa_signal_create", "hsa_signal_wait_scacquire", "hsa_signal_destroy"];
+    u64::from(release().is_some() && own.contains(&function))
 }
 
 /// How often what is tried many times is tried: `ROCTAP_STRESS` says otherwise.

