@@ -6,7 +6,8 @@
 //   b  batches of packets with one doorbell       p  four producers on one queue
 //   q  queues created and destroyed               c  asynchronous copies, there and back
 // Only when given:
-//   w  waits for nothing, n ms long
+//   w  prints "waiting", and waits for nothing, n ms long
+//   z  prints "ready", and sleeps until SIGTERM comes
 //   i  hsa_init and hsa_shut_down while a dispatch runs, as a library does that pairs them
 //   o  shuts the runtime down for good, begins anew, and goes on with the parts that follow
 //   e  exits without hsa_shut_down while dispatches run; a destructor waits for them
@@ -295,8 +296,9 @@ struct producer {
 static void* produce(void* arg) {
   struct producer* p = arg;
   hsa_signal_t s = make_signal(p->n);
-  for (long i = 0; i < p->n; i++) ring(p->q, put_dispatch(p->q, 0, i & 1, s));
-  wait_for(s, 1, "producer");
+  long i = 0;
+  for (; i < p->n && !stop; i++) ring(p->q, put_dispatch(p->q, 0, i & 1, s));
+  wait_for(s, p->n - i + 1, "producer");
   OK(hsa_signal_destroy, s);
   return NULL;
 }
@@ -353,8 +355,16 @@ static void part_copies(long n) {
 
 static void part_wait(long ms) {
   hsa_signal_t s = make_signal(1);
+  puts("waiting");
+  fflush(stdout);
   CALL(hsa_signal_wait_scacquire, s, HSA_SIGNAL_CONDITION_LT, 1, ms * (frequency / 1000), HSA_WAIT_STATE_BLOCKED);
   OK(hsa_signal_destroy, s);
+}
+
+static void part_sleep(void) {
+  puts("ready");
+  fflush(stdout);
+  while (!stop) usleep(1000);
 }
 
 static void part_pairs(hsa_queue_t* q, long n) {
@@ -444,6 +454,7 @@ static int run(const char* program, const char* parts, long n) {
       case 'q': part_queues(n); break;
       case 'c': part_copies(n); break;
       case 'w': part_wait(n); break;
+      case 'z': part_sleep(); break;
       case 'i': part_pairs(q, n); break;
       case 'e': return part_exit(program, q, n), 0;
       default: fail("unknown part %c", *parts);

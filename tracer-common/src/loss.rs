@@ -49,8 +49,10 @@ impl ShimLoss {
     pub const LEFT_ALONE: Self = Self(12);
     /// Kernel names, agents and queues that the process had no memory for.
     pub const NO_MEMORY: Self = Self(13);
+    /// Packets that were reserved, and not published, when recording ended, below others that are recorded.
+    pub const UNPUBLISHED: Self = Self(14);
     /// How many causes there are.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -68,6 +70,7 @@ impl ShimLoss {
         Self::CALL_IN_SIGNAL,
         Self::LEFT_ALONE,
         Self::NO_MEMORY,
+        Self::UNPUBLISHED,
     ];
 
     /// What was lost and why, for people.
@@ -90,6 +93,7 @@ impl ShimLoss {
             Self::NO_MEMORY => {
                 "shim records: the process had no memory for kernel names and the like"
             }
+            Self::UNPUBLISHED => "GPU operations: not wholly enqueued when recording ended",
             Self::LEFT_ALONE => {
                 "GPU operations: left alone, as a thread never came back from a hook"
             }

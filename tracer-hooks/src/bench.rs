@@ -176,7 +176,7 @@ impl Sink for Recorder {
 }
 
 pub fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
         if Instant::now() > deadline {
             // The machine may have stood still for so long.

@@ -709,11 +709,12 @@ fn packets(amd: &'static AmdQueue) -> &'static [Packet] {
 fn complete(signal: &AmdSignal, start: u64, end: u64) {
     signal.start_ts.store(start + TICKS, Ordering::Relaxed);
     signal.end_ts.store(end + TICKS, Ordering::Relaxed);
+    // Before the decrement: afterwards it may be destroyed at any time.
+    let there = signal.kind.load(Ordering::Acquire) == abi::signal_kind::USER;
     let before = signal.value.fetch_sub(1, Ordering::AcqRel);
     COMPLETED.fetch_add(1, Ordering::AcqRel);
     // Neither completed before, nor destroyed while a packet had it. The memory of one that went with
     // the runtime is the hardware's problem.
-    let there = signal.kind.load(Ordering::Acquire) == abi::signal_kind::USER;
     wrong_if(before > GONE / 2 && (before < 1 || !there));
 }
 

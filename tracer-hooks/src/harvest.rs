@@ -11,7 +11,7 @@ use tracer_common::waited::Waited;
 
 use crate::abi::{AmdSignal, Times};
 use crate::clock::Clocks;
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
 use crate::pool::Batch;
 use crate::queue::{Queue, Stage};
 use crate::relay::{self, Of};
@@ -28,6 +28,11 @@ const WATCH_NS: u64 = 10_000_000_000;
 const REST_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 /// How many are watched at once.
 const WATCHES: usize = 1024;
+
+/// Longest that a thread that has waited for the GPU waits for the one that collects.
+pub const COLLECT_WAIT_NS: u64 = 10_000_000;
+/// How often a thread looks for others that asked it to, before it goes on.
+const LOOKS_FOR_OTHERS: u32 = 3;
 
 /// The right to look at what is in flight and to call the runtime for it.
 pub static WORK: Lock<Work> = Lock::new(Work::new());
@@ -50,6 +55,50 @@ struct Overtaken {
     entry: Entry,
     /// How long it has been watched, by a thread that may have stood still.
     waited: Waited<{ 2 * REST_NS.1 }>,
+}
+
+/// What a thread does that cannot collect, because another one does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfTaken {
+    /// Goes on: that one looks again.
+    Leave,
+    /// Waits for that one if it has been at it for long: see [`crate::collecting`].
+    Wait,
+}
+
+/// Has what completed recorded, by the calling thread or by the one that does so just now.
+pub fn collect_now(state: &'static State, now_ns: u64, if_taken: IfTaken) {
+    let waits = if_taken == IfTaken::Wait && state.collecting.takes_long(now_ns);
+    state.collecting.ask();
+    let mut work = WORK.try_lock();
+    if work.is_none() && waits {
+        work = WORK.lock_for(COLLECT_WAIT_NS);
+        if work.is_none() {
+            state.collecting.waited_in_vain();
+        }
+    }
+    if let Some(work) = work {
+        unlock(work, state);
+    }
+}
+
+/// Gives the lock of the work back, and looks for those who could not get it.
+pub fn unlock(mut work: Guard<'static, Work>, state: &'static State) {
+    for _ in 0..LOOKS_FOR_OTHERS {
+        // Who closes the runtime does so under the lock.
+        if state.collecting.is_asked() && state.phase.get().relays() {
+            let round = work.round(state, Look::Near);
+            state.collected.fetch_add(round.chained, Ordering::Relaxed);
+        }
+        drop(work);
+        if !state.collecting.is_asked() {
+            return;
+        }
+        match WORK.try_lock() {
+            Some(again) => work = again,
+            None => return,
+        }
+    }
 }
 
 /// What one round of looking found.
@@ -85,6 +134,7 @@ impl Work {
         let mut round = Round::default();
         let Some(&sink) = state.sink.get() else { return round };
         let now = sys::now_ns();
+        state.collecting.begins(now);
         // Acquire pairs with the addition in `recording::activate`.
         self.clocks.recording(state.epoch.load(Ordering::Acquire));
         // Names before what they name: an address may have had another one.

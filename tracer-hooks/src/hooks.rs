@@ -16,13 +16,12 @@ use crate::abi::{self, AmdQueue, Dim3, PitchedPtr, Status, Times};
 use crate::closing;
 use crate::contained::contained;
 use crate::copies::Ticket;
-use crate::harvest::WORK;
-use crate::queue::{Queue, Rung, Stage};
+use crate::harvest::{self, IfTaken, WORK};
+use crate::queue::{Queue, Stage};
 use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
-use crate::sink::{Enqueuer, Sink};
+use crate::sink::Enqueuer;
 use crate::state::{STATE, sleep};
-use crate::track::Look;
 use crate::{agents, announce, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
@@ -87,25 +86,23 @@ fn relay_while(wait: Wait, itself: impl Fn(u64) -> i64) -> i64 {
             None => return itself(wait.timeout),
         }
     };
-    if waiter.has_relayed() {
-        contained(collect);
+    // Where nothing was found, the holder of the lock may have relayed it and not recorded it yet.
+    if (waiter.has_found() || WORK.is_taken())
+        && abi::is_satisfied(wait.condition, value, wait.compare)
+    {
+        contained(|| collect(IfTaken::Wait));
     }
     value
 }
 
-/// Has what completed recorded, if the worker does not do so just now: whoever has waited for the GPU may
-/// leave by `_exit` at once.
-fn collect() {
+/// Has what completed recorded: whoever has waited for the GPU may leave by `_exit` at once.
+fn collect(if_taken: IfTaken) {
     let Some(&sink) = STATE.sink.get() else { return };
     // A jump out of here would take the lock along, and the runtime's.
     sys::uninterrupted(|| {
-        if sink.can_complete(sys::now_ns())
-            && let Some(mut work) = WORK.try_lock()
-            && STATE.phase.get().relays()
-        {
-            let round = work.round(&STATE, Look::Near);
-            drop(work);
-            STATE.collected.fetch_add(round.chained, Ordering::Relaxed);
+        let now = sys::now_ns();
+        if sink.can_complete(now) {
+            harvest::collect_now(&STATE, now, if_taken);
         }
     });
 }
@@ -116,7 +113,8 @@ macro_rules! signal_load {
             if STATE.relays() {
                 contained(|| {
                     if relay::before_load(&STATE, signal) {
-                        collect();
+                        // A look is not to take long.
+                        collect(IfTaken::Leave);
                     }
                 });
             }
@@ -196,7 +194,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
         };
         let Some(context) = STATE.context() else { return false };
         let rung = queue.ring(&context, signal, value);
-        after(rung, context.sink);
+        STATE.has_rung(rung, context.sink);
         if queue.held.load(Ordering::Relaxed) {
             STATE.wake_beyond(sleep::SLOW);
         }
@@ -209,25 +207,6 @@ fn doorbell(signal: u64, value: i64) -> bool {
 #[cold]
 fn meet(address: usize) -> Option<&'static Queue> {
     sys::uninterrupted(|| announce::stranger(address))
-}
-
-/// What follows a doorbell outside of the queue's lock.
-#[inline]
-pub fn after(rung: Rung, sink: &dyn Sink) {
-    if rung.tracked {
-        STATE.enqueued(rung.chained, rung.needed);
-    } else if rung.needed {
-        STATE.urge();
-    }
-    if let Some((first, last)) = rung.sequences {
-        for sequence in first..=last {
-            let own = rung.own == Some(sequence);
-            sink.enqueued(sequence, if own { Enqueuer::Caller } else { Enqueuer::Unknown });
-        }
-    }
-    if let Some(sequence) = rung.claimed {
-        sink.enqueued(sequence, Enqueuer::Caller);
-    }
 }
 
 pub unsafe extern "C-unwind" fn queue_create(

@@ -30,7 +30,7 @@
 //! pool, bells, agents             signals of ours; GPUs, and which one a kernel is loaded on
 //! runtime                         the runtime's own functions, saved
 //! stubs                           where its code says that they are
-//! originals, track, marks, usual, phase, lock, view, abi, sink, sys
+//! originals, track, marks, collecting, usual, phase, lock, view, abi, sink, sys
 //!                                 what all are made of
 //! ```
 //!
@@ -49,6 +49,7 @@ mod bench;
 pub mod calls;
 pub mod clock;
 pub mod closing;
+pub mod collecting;
 mod contained;
 pub mod copies;
 #[cfg(test)]

@@ -56,6 +56,12 @@ impl<T> Lock<T> {
         self.becomes(FREE, sys::thread_mark()).then(|| Guard(self))
     }
 
+    /// Whether somebody has it, or has lost it.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
+    }
+
     /// Takes the lock, waiting at most `timeout_ns` for it.
     #[inline]
     pub fn lock_for(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {

@@ -290,7 +290,7 @@ impl Queue {
         let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
         self.asked.store(asked, Ordering::Relaxed);
         let found_before = value < producer.next;
-        let mut rung = self.advance(&mut producer, context, amd, Some(value));
+        let mut rung = self.advance(&mut producer, context, amd, Why::Of(value));
         if found_before {
             rung.claimed = producer.take_number(value).map(|number| number.sequence);
         } else if value >= producer.next {
@@ -351,7 +351,7 @@ impl Queue {
             return Rung::default();
         };
         let before = producer.next;
-        let rung = self.advance(&mut producer, context, amd, None);
+        let rung = self.advance(&mut producer, context, amd, Why::Again);
         if producer.next != watch.next {
             (watch.next, watch.held) = (producer.next, Waited::since(now));
         }
@@ -365,6 +365,22 @@ impl Queue {
         }
         self.note_held(&producer);
         rung
+    }
+
+    /// Records what is held back: the recording is over, and for what is published nobody rings any more.
+    pub fn finish(&self, context: &Context<'_>) -> Rung {
+        let Some(_outside) = self.outside.lock_for(DOORBELL_WAIT_NS) else {
+            return Rung::default();
+        };
+        match (self.producer.lock_or_lose(DOORBELL_WAIT_NS), self.amd()) {
+            // Acquire: as in `Context::recording`.
+            (Some(mut producer), Some(amd))
+                if producer.epoch == context.epoch.load(Ordering::Acquire) =>
+            {
+                self.advance(&mut producer, context, amd, Why::Last)
+            }
+            _ => Rung::default(),
+        }
     }
 
     /// Rings what is held back and forgets where we are; recording stopped. Gives the cached
@@ -405,14 +421,14 @@ impl Queue {
         self.held.store(asked > producer.next.max(producer.let_pass), Ordering::Relaxed);
     }
 
-    /// Instruments the contiguous published packets from the first one that was not looked at; `own`
-    /// is the caller's.
+    /// Instruments the published packets from the first one that was not looked at, up to the first that is
+    /// not published, or, at the last look, beyond.
     fn advance(
         &self,
         producer: &mut Producer,
         context: &Context<'_>,
         amd: &'static AmdQueue,
-        own: Option<u64>,
+        why: Why,
     ) -> Rung {
         let mut rung = Rung::default();
         let Some(packets) = view::packets(amd) else { return rung };
@@ -437,9 +453,15 @@ impl Queue {
                 // packet yet.
                 || (first as u8 == packet_type::VENDOR && producer.next >= write)
             {
-                break;
+                // Of what nobody has reserved there is nothing.
+                if why != Why::Last || producer.next >= write {
+                    break;
+                }
+                context.sink.lost(ShimLoss::UNPUBLISHED, 1);
+                producer.next += 1;
+                continue;
             }
-            let own = own == Some(producer.next);
+            let own = why == Why::Of(producer.next);
             if !own || now == 0 {
                 // Each time anew for others' packets: they may have been published just now.
                 now = sys::now_ns();
@@ -644,6 +666,17 @@ fn may_replace(original: u64) -> bool {
     original == 0
         || view::signal(original)
             .is_some_and(|s| s.kind.load(Ordering::Relaxed) == abi::signal_kind::USER)
+}
+
+/// Why a queue's packets are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// The doorbell rang for this one, which is the caller's own.
+    Of(u64),
+    /// A doorbell is held back.
+    Again,
+    /// The recording is over: what is not published now will be rung for by its producer, unrecorded.
+    Last,
 }
 
 /// A published packet.

@@ -71,7 +71,14 @@ pub fn deactivate() -> bool {
 /// A recording has ended: after this no thread instruments anything, for each looked at the phase
 /// under its queue's lock.
 pub fn release_queues() {
+    // After a failure nothing more is put into packets.
+    let context = STATE.context().filter(|_| !STATE.gave_up());
     for queue in STATE.registry.objects() {
+        if let Some(context) = &context
+            && queue.held.load(Ordering::Relaxed)
+        {
+            STATE.has_rung(queue.finish(context), context.sink);
+        }
         queue.release(&STATE.pool);
     }
     STATE.copies.release(&STATE.pool);

@@ -177,7 +177,7 @@ pub struct Waiter {
     state: &'static State,
     began_ns: u64,
     after: Option<After>,
-    relayed: bool,
+    found: bool,
 }
 
 /// What a waiter looks after.
@@ -211,7 +211,7 @@ impl Wait {
             signal.kind.load(Ordering::Relaxed) == signal_kind::USER && state.relays()
         })?;
         let began_ns = sys::now_ns();
-        Some(Waiter { wait: self, original, state, began_ns, after: None, relayed: false })
+        Some(Waiter { wait: self, original, state, began_ns, after: None, found: false })
     }
 }
 
@@ -234,10 +234,8 @@ impl Waiter {
             if self.after.is_none() {
                 self.after = self.find();
             }
-            if let Some(after) = &self.after
-                && relay(self.state, after.of, &after.seen)
-            {
-                self.relayed = true;
+            if let Some(after) = &self.after {
+                relay(self.state, after.of, &after.seen);
             }
             match &mut self.after {
                 Some(after) if !after.seen.is_open() => self.after = None,
@@ -270,13 +268,14 @@ impl Waiter {
         self.state.pool.bells.sleep_ends();
     }
 
-    /// Whether it has relayed anything that it waited for.
-    pub fn has_relayed(&self) -> bool {
-        self.relayed
+    /// Whether anything that it waited for was in flight, whoever has relayed it.
+    pub fn has_found(&self) -> bool {
+        self.found
     }
 
-    fn find(&self) -> Option<After> {
+    fn find(&mut self) -> Option<After> {
         let (of, seen) = find(self.state, self.wait.signal)?;
+        self.found = true;
         let now = sys::now_ns();
         let until = now + SPINNING_NS + GRACE_NS;
         let watching = self.state.watched.watch(seen.entry.signal, now, until);

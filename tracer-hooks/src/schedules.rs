@@ -10,7 +10,10 @@ use tracer_common::loss::ShimLoss;
 use crate::abi::{SUCCESS, packet_type};
 use crate::bench::{Bench, until, value};
 use crate::fake::{self, DRY, FakeQueue, In, Stop, handle, signal};
-use crate::harvest::WORK;
+use crate::harvest::{self, COLLECT_WAIT_NS, WORK};
+use crate::phase::Phase;
+use crate::state::STATE;
+use crate::sys;
 use crate::testing::alone;
 
 /// Runs `work` on a thread that may stop at `stop` and is not waited for.
@@ -74,6 +77,32 @@ fn what_was_held_back_is_rung_when_the_lock_is_lost() {
         });
         until("a thread stops with the lock", || stop.reached());
         until("both ran", || value(one) == 0 && value(two) == 0);
+    });
+}
+
+/// The recording ends while a doorbell is held back for a packet whose producer is not scheduled: what was
+/// rung for is recorded, and runs when that one comes, which is counted.
+#[test]
+fn what_was_held_back_at_the_end_is_recorded() {
+    alone("schedules::what_was_held_back_at_the_end_is_recorded", || {
+        let bench = Bench::new();
+        let queue = bench.queue(64, 1);
+        let (late, dones) = (queue.reserve(), [(); 3].map(|()| signal(1, true)));
+        let held = dones.map(|done| queue.dispatch(true, handle(done)));
+        bench.recorder.on.store(false, Ordering::Release);
+        until("the end", || STATE.phase.get() == Phase::Settling);
+        let done = signal(1, true);
+        queue.publish(late, packet_type::DISPATCH, true, late + 1, handle(done));
+        queue.ring(late);
+        until("all ran", || dones.into_iter().chain([done]).all(|done| value(done) == 0));
+        bench.switch(false);
+        let told = bench.recorder.told();
+        let of = |index: u64| told.packets.get(&(queue.amd.id.load(Ordering::Relaxed), index));
+        assert_eq!(of(late), None);
+        let recorded = held.map(|index| *of(index).expect("recorded"));
+        assert!(recorded.iter().all(|sequence| told.completed.contains_key(sequence)));
+        let lost = told.losses[ShimLoss::UNPUBLISHED.0 as usize];
+        assert_eq!((told.fired, lost, told.losses.iter().sum()), (3, 1, 1));
     });
 }
 
@@ -182,6 +211,81 @@ fn no_doorbell_is_held_back_for_ever() {
         until("it runs", || value(done) == 0);
         queue.dispatch(true, 0);
         queue.destroy();
+    });
+}
+
+/// A thread that has waited for a kernel.
+struct Waited {
+    place: (u64, u64),
+    /// Whether the kernel was recorded when the wait was over.
+    was_recorded: bool,
+    within_ns: u64,
+}
+
+impl Waited {
+    fn for_a_kernel(bench: &Bench, queue: &FakeQueue) -> Self {
+        let (began_ns, done) = (sys::now_ns(), signal(1, true));
+        let index = queue.dispatch(true, handle(done));
+        assert_eq!(bench.fake.wait(done, 1), 0);
+        let within_ns = sys::now_ns() - began_ns;
+        let place = (queue.amd.id.load(Ordering::Relaxed), index);
+        let mut waited = Self { place, was_recorded: false, within_ns };
+        waited.was_recorded = waited.is_recorded(bench);
+        waited
+    }
+
+    fn is_recorded(&self, bench: &Bench) -> bool {
+        let told = bench.recorder.told();
+        told.completed.contains_key(&told.packets[&self.place])
+    }
+}
+
+/// A thread has waited for a kernel while another one holds the lock, which has just begun to collect.
+#[test]
+fn the_holder_of_the_lock_looks_again_for_others() {
+    alone("schedules::the_holder_of_the_lock_looks_again_for_others", || {
+        let bench = Bench::new();
+        let queue: &'static FakeQueue = fake::forever(bench.queue(64, 1));
+        let work = WORK.lock_for(u64::MAX).expect("free one day");
+        STATE.collecting.begins(u64::MAX);
+        let waiter = std::thread::spawn(move || Waited::for_a_kernel(&bench, queue));
+        let waited = waiter.join().expect("it waits for nobody");
+        assert!(!waited.was_recorded);
+        harvest::unlock(work, &STATE);
+        assert!(waited.is_recorded(&bench));
+    });
+}
+
+/// The same, and the holder has been at it for long: the program may leave by `_exit` when its wait is over.
+#[test]
+fn a_holder_that_takes_long_is_waited_for() {
+    alone("schedules::a_holder_that_takes_long_is_waited_for", || {
+        let bench = Bench::new();
+        let queue: &'static FakeQueue = fake::forever(bench.queue(64, 1));
+        for _ in 0..20 {
+            let work = WORK.lock_for(u64::MAX).expect("free one day");
+            STATE.collecting.begins(0);
+            let waiter = std::thread::spawn(move || Waited::for_a_kernel(&bench, queue));
+            until("it asks", || STATE.collecting.is_asked());
+            harvest::unlock(work, &STATE);
+            let Waited { was_recorded, within_ns, .. } = waiter.join().expect("it ends well");
+            assert!(was_recorded || within_ns >= COLLECT_WAIT_NS, "{within_ns}");
+        }
+    });
+}
+
+/// The same, and the holder never comes back.
+#[test]
+fn a_holder_that_is_lost_is_waited_for_once() {
+    alone("schedules::a_holder_that_is_lost_is_waited_for_once", || {
+        let bench = Bench::new();
+        let queue = bench.queue(64, 1);
+        let lose = || until("the lock", || WORK.try_lock().map(core::mem::forget).is_some());
+        std::thread::spawn(lose).join().expect("it got it");
+        STATE.collecting.begins(0);
+        assert!(Waited::for_a_kernel(&bench, &queue).within_ns >= COLLECT_WAIT_NS);
+        assert!(!STATE.collecting.takes_long(sys::now_ns()));
+        many(&bench, &queue);
     });
 }
 

@@ -3,13 +3,14 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::OnceLock;
 
+use crate::collecting::Collecting;
 use crate::copies::Copies;
 use crate::marks::{Needed, Watched};
 use crate::phase::{Event, Machine};
 use crate::pool::Pool;
-use crate::queue::Context;
+use crate::queue::{Context, Rung};
 use crate::registry::Registry;
-use crate::sink::Sink;
+use crate::sink::{Enqueuer, Sink};
 use crate::sys;
 use crate::usual::Usual;
 
@@ -52,8 +53,10 @@ pub struct State {
     /// Much of what completed lately nobody relayed but the worker: all that is in flight counts as
     /// urgent.
     pub prompt: AtomicBool,
-    /// What threads of the application collected that had a signal of theirs, since the worker last looked.
+    /// What was collected that had a signal of the application, between two looks of the worker's.
     pub collected: AtomicUsize,
+    /// What threads of the application ask the one that collects.
+    pub collecting: Collecting,
     /// What waiting threads look after themselves.
     pub watched: Watched,
     /// What something needs that cannot look.
@@ -83,6 +86,7 @@ impl State {
             urgent: AtomicU32::new(0),
             prompt: AtomicBool::new(false),
             collected: AtomicUsize::new(0),
+            collecting: Collecting::new(),
             watched: Watched::new(),
             needed: Needed::new(),
             usual: Usual::new(),
@@ -151,6 +155,25 @@ impl State {
         let sink = *self.sink.get()?;
         let Self { pool, phase, epoch, needed, .. } = self;
         Some(Context { sink, pool, phase, epoch, needed })
+    }
+
+    /// What follows a doorbell outside of the queue's lock.
+    #[inline]
+    pub fn has_rung(&self, rung: Rung, sink: &dyn Sink) {
+        if rung.tracked {
+            self.enqueued(rung.chained, rung.needed);
+        } else if rung.needed {
+            self.urge();
+        }
+        if let Some((first, last)) = rung.sequences {
+            for sequence in first..=last {
+                let own = rung.own == Some(sequence);
+                sink.enqueued(sequence, if own { Enqueuer::Caller } else { Enqueuer::Unknown });
+            }
+        }
+        if let Some(sequence) = rung.claimed {
+            sink.enqueued(sequence, Enqueuer::Caller);
+        }
     }
 
     /// Whether something may be in flight whose completion is to be relayed by whoever waits for it.

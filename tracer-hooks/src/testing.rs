@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Longest that a test in a process of its own may take.
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Runs the test `name` (its full path) in a process of its own: there is one state in a process, and
 /// a thread that never comes back, or a crash, is to end with it.

@@ -15,8 +15,7 @@ use tracer_common::waited::Waited;
 
 use crate::closing;
 use crate::contained::contained;
-use crate::harvest::{Round, WORK, Work};
-use crate::hooks;
+use crate::harvest::{self, Round, WORK, Work};
 use crate::phase::Phase;
 use crate::queue::Stage;
 use crate::recording::{self, Patience};
@@ -256,7 +255,7 @@ fn one_round(pace: &mut Pace) -> Pause {
         }
     }
     // From here on the runtime may go.
-    drop(work);
+    harvest::unlock(work, &STATE);
     if round.done > 0 || !STATE.phase.get().is_ending() {
         pace.draining = Waited::since(now);
     }
@@ -346,7 +345,7 @@ fn retry() {
         if queue.held.load(Ordering::Relaxed)
             && let Some(context) = STATE.context()
         {
-            hooks::after(queue.retry(&context), context.sink);
+            STATE.has_rung(queue.retry(&context), context.sink);
         }
     }
 }

@@ -5,9 +5,9 @@
 
 mod support;
 
+use support::live::verify;
 use support::memory::Recording;
 use support::{finish, setup};
-use tracer_common::loss::ShimLoss;
 use tracer_common::shim::attach_status;
 
 /// Most memory that an attachment may lock into a process which has all of its memory locked, KiB: what
@@ -57,7 +57,7 @@ fn rocm_no_memory_for_the_shim() {
 #[test]
 fn rocm_a_program_that_locks_its_memory() {
     let Some(s) = setup() else { return };
-    let mut running = s.start("locked", "loop 60 4 2000", &[("EMUGPU_KERNEL_NS", "*=20000")]);
+    let mut running = s.start("locked", "loop 0 4 2000", &[("EMUGPU_KERNEL_NS", "*=20000")]);
     running.wait_until_busy();
     running.lock_memory(-1);
     let (before, before_kib) = (running.locked_kib(), running.status_kib("VmLck:"));
@@ -78,14 +78,16 @@ fn rocm_a_program_that_locks_its_memory() {
 #[test]
 fn rocm_a_program_that_may_lock_no_more() {
     let Some(s) = setup() else { return };
-    let mut running = s.start("limited", "loop 2 2 1000", &[("EMUGPU_KERNEL_NS", "*=20000")]);
+    let mut running = s.start("limited", "loop 0 2 1000", &[("EMUGPU_KERNEL_NS", "*=20000")]);
     running.wait_until_busy();
     // The library is there, and its thread.
-    let window = running.record(20).expect("it runs");
-    assert!(window.trace.lost() == window.trace.losses[ShimLoss::BEFORE_ATTACH.0 as usize]);
+    let window = running.record_some(1);
     running.lock_memory(64 << 10);
     let memory = Recording::new(64, 1 << 22);
     assert_eq!(running.status(&memory.path(), ""), attach_status::MEMORY);
+    running.terminate();
+    let log = running.log.clone();
     let (_, errors) = finish(running.child, "loop");
     assert_eq!(errors, "");
+    verify("limited", &window, &emulated_gpu::truth::read(&log).expect("log"));
 }

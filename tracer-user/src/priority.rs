@@ -1,12 +1,22 @@
-//! Scheduling: whoever empties the rings goes before the target.
+//! Scheduling: roctap's threads go before the target's, and who empties rings before who joins records.
 
 use rustix::process::setpriority_process;
 
-/// Prefers the calling thread to the target's: one that is scheduled late loses records, and it needs
-/// little.
-pub fn prefer_this_thread() {
+/// Prefers the calling thread, which empties rings, to all others: one that is scheduled late loses records,
+/// and it needs little.
+pub fn prefer_for_rings() {
+    prefer(-10);
+}
+
+/// Prefers the calling thread, which joins records, to the target's. It can need all of a CPU, which it leaves
+/// to the one that empties rings.
+pub fn prefer_for_records() {
+    prefer(-5);
+}
+
+fn prefer(nice: i32) {
     // On Linux the calling thread is meant.
-    if let Err(error) = setpriority_process(None, -10) {
+    if let Err(error) = setpriority_process(None, nice) {
         tracing::debug!("keeping the normal priority: {error}");
     }
 }

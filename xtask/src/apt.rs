@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -71,15 +72,33 @@ impl Apt {
         command
     }
 
-    /// Runs `apt-get`.
+    /// Runs `apt-get`, again after a pause where it fails: archives are not always there.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<()> {
-        run(self.command("apt-get").args(arguments))
+        patiently(|| run(self.command("apt-get").args(arguments)))
     }
 }
 
-/// apt's own user cannot write to a directory of root's, and would say so.
+/// How long to wait before a download is tried again.
+const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
+
+/// Does what the network may prevent, and again after each pause.
+pub fn patiently<T>(mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    for pause in PAUSES {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(error) => {
+                println!("{error:#}; once more in {} s", pause.as_secs());
+                std::thread::sleep(pause);
+            }
+        }
+    }
+    attempt()
+}
+
+/// apt's own user cannot write to a directory of root's, and would say so. A file that does not come is
+/// asked for again.
 fn own_downloads() -> Vec<String> {
-    vec!["APT::Sandbox::User=root".to_owned()]
+    ["APT::Sandbox::User=root", "Acquire::Retries=5"].map(str::to_owned).into()
 }
 
 /// Where this machine has an archive of Debian's from.

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -9,11 +10,16 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use bpf_build::{Logging, Toolchain};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{
-    run::{cargo, root, run, run_silently},
+    run::{cargo, output_of, root, run, run_silently},
     setup::{self, RUSTC},
 };
+
+/// The packages with tests of what was built. They are always named together: which features a dependency
+/// is built with depends on that, and each is built once.
+pub const TRACED: [&str; 4] = ["emulated-gpu", "tracer-shim", "e2e", "hostile"];
 
 /// Where everything is.
 pub struct Artifacts {
@@ -32,14 +38,52 @@ pub fn build_logging() -> anyhow::Result<PathBuf> {
         .map_err(|missing| anyhow!("{missing} is missing: `cargo xtask setup` installs it"))?;
     let object =
         bpf_build::compile(&toolchain, Logging::On, &root(), &root().join("target/bpf-log"))?;
-    run(cargo().env("ROCTAP_BPF_OBJECT", object).args([
-        "build",
-        "--package",
-        "roctap",
-        "--features",
-        "bpf-log",
-    ]))?;
-    Ok(root().join("target/debug/roctap"))
+    // Of no package by name: so dependencies have the features that they have for the unit tests.
+    let build = ["build", "--bin", "roctap", "--features", "roctap/bpf-log"];
+    run(cargo().env("ROCTAP_BPF_OBJECT", object).args(build))?;
+    // The unit tests build it without that again.
+    let kept = root().join("target/bpf-log/roctap");
+    copy(&root().join("target/debug/roctap"), &kept)?;
+    Ok(kept)
+}
+
+/// What was built, where every user can run it: a checkout may be below a directory that is one user's
+/// alone. Removed when it is dropped.
+pub struct ForAllUsers {
+    pub artifacts: Artifacts,
+    _place: TempDir,
+}
+
+impl ForAllUsers {
+    /// Copies what the tests run.
+    pub fn copy(built: &Artifacts) -> anyhow::Result<Self> {
+        let place = tempfile::Builder::new()
+            .prefix("roctap-tests-")
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir()
+            .context("making a temporary directory")?;
+        let artifacts = Artifacts {
+            roctap: place.path().join("bin/roctap"),
+            gpu: place.path().join("gpu"),
+            apps: place.path().join("apps"),
+        };
+        let shim = "libroctap_shim.so";
+        copy(&built.roctap, &artifacts.roctap)?;
+        copy(&built.roctap.with_file_name(shim), &artifacts.roctap.with_file_name(shim))?;
+        for (from, to) in [(&built.gpu, &artifacts.gpu), (&built.apps, &artifacts.apps)] {
+            for file in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+                let file = file?;
+                copy(&file.path(), &to.join(file.file_name()))?;
+            }
+        }
+        Ok(Self { artifacts, _place: place })
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to.parent().context("below a directory")?)?;
+    fs::copy(from, to).with_context(|| format!("copying {}", from.display()))?;
+    Ok(())
 }
 
 impl Artifacts {
@@ -84,7 +128,8 @@ pub fn build() -> anyhow::Result<Artifacts> {
 /// Builds test binaries of the package `e2e`, and says where each is.
 pub fn end_to_end_tests(names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     let mut command = cargo();
-    command.args(["test", "--release", "--package", "e2e", "--no-run"]);
+    command.args(["test", "--release", "--no-run"]);
+    command.args(TRACED.iter().flat_map(|package| ["--package", package]));
     command.args(["--message-format=json-render-diagnostics"]);
     command.args(names.iter().flat_map(|name| ["--test", name]));
     let messages = run_silently(&mut command)?;
@@ -93,6 +138,14 @@ pub fn end_to_end_tests(names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
         Ok(root().join(path.with_context(|| format!("cargo built no test {name}"))?))
     };
     names.iter().map(built).collect()
+}
+
+/// The names of a test binary's tests that contain `filter`.
+pub fn tests(binary: &Path, filter: &str) -> anyhow::Result<Vec<String>> {
+    let listed = output_of(Command::new(binary).args([filter, "--list", "--format", "terse"]))
+        .with_context(|| format!("cannot list the tests of {}", binary.display()))?;
+    let name = |line: &str| line.strip_suffix(": test").map(str::to_owned);
+    Ok(listed.lines().filter_map(name).collect())
 }
 
 /// The executable of test `name`, if that is what a message of cargo's is about.

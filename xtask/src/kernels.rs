@@ -8,17 +8,19 @@ mod image;
 mod machine;
 mod packages;
 
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
 use image::Run;
-use machine::Expect;
+pub use machine::KERNEL;
+pub use packages::{Kernel, numbers};
 
 use crate::{
-    artifacts,
-    run::{cargo, in_words, root, run},
+    artifacts::{self, Artifacts},
+    run::{cargo, root, run},
     setup,
+    test::outcome::{Outcome, Set, Test},
 };
 
 /// What is run where `--kernels` names none: before `uprobe_multi` (6.6), and before emulation of
@@ -46,92 +48,106 @@ const OLDEST: [u32; 2] = [5, 15];
 /// The test on older ones: that they are refused.
 const REFUSED: &str = "root_kernel_supported_or_refused";
 
-/// Runs the tests, or those whose names contain `filter`, on a kernel of each of the versions. Of
-/// kernels that are not supported, it tests that.
-pub fn run_on_kernels(versions: &[String], filter: Option<&str>) -> anyhow::Result<()> {
-    let (supported, refused): (Vec<String>, Vec<String>) =
-        versions.iter().cloned().partition(|version| is_supported(version));
-    if !supported.is_empty() {
-        run_at_once(&supported, filter)?;
+/// The tests on a kernel.
+pub struct OnKernel {
+    kernel: Kernel,
+    image: PathBuf,
+    tests: Vec<Test>,
+}
+
+impl Set for OnKernel {
+    fn label(&self) -> String {
+        format!("kernel {}", self.kernel.release)
     }
-    if !refused.is_empty() {
-        run_at_once(&refused, Some(REFUSED))?;
+
+    fn run(&self, only: Option<&[Test]>) -> anyhow::Result<Vec<Outcome>> {
+        let tests = only.unwrap_or(&self.tests);
+        let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+        let named = if only.is_some() { &names[..] } else { &[] };
+        Ok(machine::run(&self.kernel, &self.image, named)?.outcomes(tests))
     }
-    Ok(())
+}
+
+/// The tests on these kernels, or those whose names contain `filter`. Of kernels that are not supported
+/// they test that.
+///
+/// # Errors
+///
+/// When something cannot be built.
+pub fn sets(
+    kernels: Vec<Kernel>,
+    built: &Artifacts,
+    filter: Option<&str>,
+) -> anyhow::Result<Vec<OnKernel>> {
+    let (supported, refused): (Vec<Kernel>, Vec<Kernel>) =
+        kernels.into_iter().partition(|kernel| is_supported(&kernel.release));
+    let mut sets = Vec::new();
+    for (kernels, name, filter) in
+        [(supported, "tests", filter), (refused, "refused", Some(REFUSED))]
+    {
+        if kernels.is_empty() {
+            continue;
+        }
+        let (runs, tests) = build_tests(filter)?;
+        let image = image::build(built, &runs, name)?;
+        let on = |kernel| OnKernel { kernel, image: image.clone(), tests: tests.clone() };
+        sets.extend(kernels.into_iter().map(on));
+    }
+    Ok(sets)
 }
 
 fn is_supported(version: &str) -> bool {
     packages::numbers(version).as_slice() >= OLDEST.as_slice()
 }
 
-fn run_at_once(versions: &[String], filter: Option<&str>) -> anyhow::Result<()> {
-    let kernels = prepare(versions)?;
-    let built = artifacts::build()?;
-    let image = image::build(&built, &build_tests(filter)?)?;
-    // At once: a test mostly waits for one of its programs, so that one machine leaves a core idle.
-    let outcomes = std::thread::scope(|scope| {
-        let image = &image;
-        let running: Vec<_> = kernels
-            .iter()
-            .map(|kernel| {
-                scope.spawn(move || {
-                    let began = Instant::now();
-                    (kernel, machine::run(kernel, image, Expect::Tests), began.elapsed())
-                })
-            })
-            .collect();
-        running.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
-    });
-    println!();
-    let mut failed = Vec::new();
-    for outcome in outcomes {
-        let Ok((kernel, outcome, took)) = outcome else { bail!("a machine's thread panicked") };
-        let took = in_words(took);
-        match outcome {
-            Ok(1) => println!("{}: 1 test passed in {took}", kernel.release),
-            Ok(passed) => println!("{}: {passed} tests passed in {took}", kernel.release),
-            Err(error) => {
-                println!("{}: failed after {took}: {error:#}", kernel.release);
-                failed.push(kernel.release.as_str());
-            }
-        }
-    }
-    if !failed.is_empty() {
-        bail!("the tests failed on {}", failed.join(" and "));
-    }
-    Ok(())
-}
-
 /// Measures what kernels of the versions charge for probes, one after the other. `rounds` is for each
 /// variant.
 pub fn bench_on_kernels(versions: &[String], rounds: u32) -> anyhow::Result<()> {
-    let kernels = prepare(versions)?;
+    let kernels: Vec<Kernel> =
+        versions.iter().map(|version| prepare(version)).collect::<anyhow::Result<_>>()?;
     let built = artifacts::build()?;
     run(cargo().args(["build", "--release", "--package", "bench"]))?;
     let path = root().join("target/release/roctap-bench");
     let arguments = ["--rounds", &rounds.to_string(), "kernel"].map(str::to_owned);
-    let image = image::build(&built, &[Run { path, arguments: arguments.into() }])?;
+    let bench = Run { path, arguments: arguments.into(), filter: None };
+    let image = image::build(&built, &[bench], "bench")?;
     for kernel in &kernels {
-        machine::run(kernel, &image, Expect::Success)?;
+        machine::run(kernel, &image, &[])?
+            .ended_well()
+            .with_context(|| format!("on kernel {}", kernel.release))?;
     }
     Ok(())
 }
 
-/// Installs what the machines need, and fetches a kernel of each version.
-fn prepare(versions: &[String]) -> anyhow::Result<Vec<packages::Kernel>> {
+/// Installs what the machines need, and fetches a kernel of a version.
+///
+/// # Errors
+///
+/// When it cannot be had.
+pub fn prepare(version: &str) -> anyhow::Result<Kernel> {
     println!("Other kernels need {}.", PACKAGES.join(", "));
     setup::install(&PACKAGES)?;
-    versions.iter().map(|version| packages::fetch(version)).collect()
+    packages::fetch(version)
 }
 
-/// Builds the test binaries of [`SUITES`].
-fn build_tests(filter: Option<&str>) -> anyhow::Result<Vec<Run>> {
+/// Builds the test binaries of [`SUITES`]: how they are run, and which tests that runs.
+fn build_tests(filter: Option<&str>) -> anyhow::Result<(Vec<Run>, Vec<Test>)> {
     let binaries = artifacts::end_to_end_tests(&SUITES.map(|suite| suite.binary))?;
-    let run = |(suite, path): (&Suite, PathBuf)| {
+    let (mut runs, mut tests) = (Vec::new(), Vec::new());
+    for (suite, path) in SUITES.iter().zip(binaries) {
         let filter = filter.unwrap_or(suite.filter).to_owned();
-        Run { path, arguments: vec!["--test-threads=1".to_owned(), filter] }
-    };
-    Ok(SUITES.iter().zip(binaries).map(run).collect())
+        let test = |name| Test { binary: format!("e2e::{}", suite.binary), name };
+        tests.extend(artifacts::tests(&path, &filter)?.into_iter().map(test));
+        runs.push(Run {
+            path,
+            arguments: vec!["--test-threads=1".to_owned()],
+            filter: Some(filter),
+        });
+    }
+    if tests.is_empty() {
+        bail!("no test has {} in its name", filter.unwrap_or_default());
+    }
+    Ok((runs, tests))
 }
 
 #[cfg(test)]

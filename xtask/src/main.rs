@@ -17,6 +17,8 @@ mod run;
 mod setup;
 mod test;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -36,6 +38,8 @@ enum Task {
     Demo,
     /// Run all tests; the tagged ones need root
     Test(test::Options),
+    /// Run the tests that trace again and again, beside busy loops; needs root
+    Stress(test::stress::Options),
     /// Check that no files of a crate import each other
     Check,
     /// Compare the libraries with C interfaces, and their headers, with the committed lists
@@ -55,12 +59,13 @@ enum Task {
     GenApi,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> anyhow::Result<ExitCode> {
+    let done = match Cli::parse().task {
         Task::Setup => setup::run_setup(),
         Task::BuildEbpf => artifacts::build_release(&[]),
         Task::Demo => demo::run_demo(),
-        Task::Test(options) => test::run_tests(&options),
+        Task::Test(options) => return test::run_tests(&options),
+        Task::Stress(options) => test::stress::run_stress(&options),
         Task::Check => imports::run_check(),
         Task::Abi { action } => abi::run_abi(&action),
         Task::Bench(options) => bench::run_bench(&options),
@@ -68,5 +73,6 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz(options) => fuzz::run_fuzz(&options),
         Task::Dist => dist::run_dist(),
         Task::GenApi => gen_api::run(),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

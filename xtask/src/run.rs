@@ -1,7 +1,6 @@
 //! Runs commands, saying which.
 
 use std::{
-    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -22,9 +21,21 @@ pub fn cargo() -> Command {
     command
 }
 
-fn show(command: &Command) -> String {
+/// A command for people to read.
+pub fn show(command: &Command) -> String {
     let parts = std::iter::once(command.get_program()).chain(command.get_args());
     parts.map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// A command for a shell to run.
+pub fn show_quoted(command: &Command) -> String {
+    let parts = std::iter::once(command.get_program()).chain(command.get_args());
+    parts.map(|part| quoted(&part.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+/// A word of the shell's.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Runs a command, its output going where ours goes.
@@ -36,26 +47,6 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
         bail!("failed with {status}: {shown}");
     }
     Ok(())
-}
-
-/// Runs a command, passing its standard output through and returning it too.
-pub fn run_and_read(command: &mut Command) -> anyhow::Result<String> {
-    let shown = show(command);
-    println!("\n$ {shown}");
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run: {shown}"))?;
-    let mut output = String::new();
-    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
-        let line = line?;
-        println!("{line}");
-        output.push_str(&line);
-        output.push('\n');
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("failed with {status}: {shown}");
-    }
-    Ok(output)
 }
 
 /// Runs a command, returning its standard output instead of passing it through.
@@ -83,15 +74,6 @@ pub fn output_of(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The sum of what the test runner's closing lines say.
-pub fn passed(printed: &str) -> u64 {
-    printed
-        .lines()
-        .filter_map(|line| line.strip_prefix("test result: ok. "))
-        .filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok())
-        .sum()
-}
-
 /// A time as people say it.
 pub fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -106,11 +88,8 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn closing_lines_are_summed() {
-        let printed =
-            "running\ntest result: ok. 3 passed; 0 failed\nx\ntest result: ok. 4 passed; 1";
-        assert_eq!(super::passed(printed), 7);
-        assert_eq!(super::passed("test result: FAILED. 3 passed"), 0);
+    fn words_are_quoted() {
+        assert_eq!(super::quoted("it's"), r"'it'\''s'");
     }
 
     #[test]

@@ -12,15 +12,15 @@ use anyhow::{Context as _, bail};
 use bpf_build::BPF_LINKER;
 
 use crate::{
-    apt::Apt,
-    run::{cargo, output, run},
+    apt::{Apt, patiently},
+    run::{cargo, output, output_of, run},
 };
 
 /// Of the toolchain that cargo runs this with.
 pub const RUSTC: &str = "rustc";
 
 /// Debian packages, and what each is for.
-const PACKAGES: [(&str, &str); 16] = [
+const PACKAGES: [(&str, &str); 17] = [
     ("gcc", "links programs"),
     ("g++", "tests of the C interfaces: clients in C++"),
     ("make", "builds libbpf and the test programs"),
@@ -37,12 +37,14 @@ const PACKAGES: [(&str, &str); 16] = [
     ("libtcmalloc-minimal4", "tests of attaching: another one"),
     ("musl-tools", "tests of attaching: another C library, which is refused"),
     ("strace", "tests of attaching: somebody else who traces"),
+    ("python3", "tests of plans: a program that initialises the runtime"),
 ];
 
 /// Runs `cargo xtask setup`.
 pub fn run_setup() -> anyhow::Result<()> {
     packages()?;
     bpf_toolchain()?;
+    nextest()?;
     println!("setup: everything is in place");
     Ok(())
 }
@@ -76,7 +78,7 @@ fn is_installed(package: &str) -> bool {
 
 /// Installs Debian packages by name; nothing when there are none to install.
 pub fn install(packages: &[&str]) -> anyhow::Result<()> {
-    let missing: Vec<&&str> = packages.iter().filter(|name| !is_installed(name)).collect();
+    let missing: Vec<&str> = packages.iter().copied().filter(|name| !is_installed(name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -84,11 +86,10 @@ pub fn install(packages: &[&str]) -> anyhow::Result<()> {
     if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
         bail!("installing packages needs root; run as root, or install them yourself: {missing:?}");
     }
-    run(Command::new("apt-get").args(["update", "-qq"]))?;
-    run(Command::new("apt-get")
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .args(["install", "-y", "-qq", "--no-install-recommends"])
-        .args(missing))
+    let apt = Apt::of_this_machine();
+    apt.run(&["update", "-qq"])?;
+    let install = ["install", "-y", "-qq", "--no-install-recommends"];
+    apt.run(&install.into_iter().chain(missing).collect::<Vec<_>>())
 }
 
 /// Makes rust-src and bpf-linker available where the build script of `roctap` looks for them.
@@ -125,11 +126,8 @@ fn rust_src_from_debian(sysroot: &Path) -> anyhow::Result<()> {
     let hint = format!(
         "install the sources of Rust {version}: `rustup component add rust-src`, or Debian's package rust-src of that version linked to lib/rustlib/src/rust below `rustc --print sysroot`"
     );
-    let download = || {
-        apt.run(&["update"])?;
-        run(apt.command("apt-get").args(["download", "rust-src"]).current_dir(&home))
-    };
-    download().with_context(|| hint.clone())?;
+    let download = || run(apt.command("apt-get").args(["download", "rust-src"]).current_dir(&home));
+    apt.run(&["update"]).and_then(|()| patiently(download)).with_context(|| hint.clone())?;
     let package = fs::read_dir(&home)?
         .flatten()
         .map(|entry| entry.path())
@@ -168,12 +166,44 @@ fn bpf_linker(sysroot: &Path) -> anyhow::Result<()> {
     link_llvm(sysroot, &prefix.join("lib"))?;
     let llvm = rustc_field("LLVM version")?;
     let feature = format!("llvm-{}", llvm.split('.').next().unwrap_or(&llvm));
-    run(cargo()
-        .env("LLVM_PREFIX", &prefix)
-        .env_remove("CARGO_TARGET_DIR")
-        .args(["install", "bpf-linker", "--version", &format!("^{BPF_LINKER}")])
-        .args(["--no-default-features", "--features", &feature, "--locked", "--force", "--root"])
-        .arg(&prefix))
+    patiently(|| {
+        run(cargo()
+            .env("LLVM_PREFIX", &prefix)
+            .env_remove("CARGO_TARGET_DIR")
+            .args(["install", "bpf-linker", "--version", &format!("^{BPF_LINKER}")])
+            .args(["--no-default-features", "--features", &feature, "--locked", "--force"])
+            .arg("--root")
+            .arg(&prefix))
+    })
+}
+
+/// The release of cargo-nextest that is installed where there is none. Others serve as well.
+const NEXTEST: &str = "0.9.143";
+
+/// Makes cargo-nextest available, which runs the tests.
+///
+/// # Errors
+///
+/// When it can be neither run nor built.
+pub fn nextest() -> anyhow::Result<()> {
+    let runs = || output_of(cargo().args(["nextest", "--version"])).is_some();
+    if runs() {
+        return Ok(());
+    }
+    println!("setup: building cargo-nextest {NEXTEST} (some minutes)");
+    patiently(|| {
+        run(cargo().env_remove("CARGO_TARGET_DIR").args([
+            "install",
+            "cargo-nextest",
+            "--version",
+            NEXTEST,
+            "--locked",
+        ]))
+    })?;
+    if !runs() {
+        bail!("cargo-nextest was installed, and `cargo nextest --version` does not work");
+    }
+    Ok(())
 }
 
 /// Links the toolchain's libLLVM into `lib`, by its own name (which the loader looks for) and as

@@ -10,16 +10,18 @@ pub mod remains;
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
+    fmt::Debug,
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
+    sync::mpsc::RecvTimeoutError,
     time::{Duration, Instant},
 };
 
 pub use emulated_gpu::truth::{self, Operation};
 use roctap::trace::{Reading, Trace, lookup::Tables};
-use rustix::process::Pid;
 pub use rustix::process::Signal;
+use rustix::{fs::OFlags, process::Pid};
 use tracer_records::{
     api::is_called_by_compiler,
     model::{ApiCall, Copy, Dispatch, Event},
@@ -27,6 +29,12 @@ use tracer_records::{
 
 /// Longest time that anything here may take.
 pub const DEADLINE: Duration = Duration::from_secs(180);
+
+/// Times of the GPU may not be told to be off by more, ns: a clock whose reading was disturbed is read again.
+const MOST_CLOCK_ERROR_NS: u64 = 2_000_000;
+
+/// A line that the runtime of ROCm 7 writes at the end of a program, untraced too.
+const OF_THE_RUNTIME: &str = "Warning: Resource leak detected by SharedSignalPool";
 
 fn built(variable: &str) -> PathBuf {
     std::env::var_os(variable)
@@ -113,6 +121,7 @@ impl Scene {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        end_with_the_test(&mut command);
         command
     }
 
@@ -147,15 +156,61 @@ impl Scene {
         Recorded::read(&self.trace_path())
     }
 
-    /// Reads the trace while it is being written, up to its last whole chunk; none before much is there.
+    /// Reads the trace while it is being written, up to its last whole chunk. There is none before the
+    /// recording has attached to all that it was told to, or its command runs.
     pub fn trace_so_far(&self) -> Option<Recorded> {
-        let written = std::fs::metadata(self.trace_path()).is_ok_and(|meta| meta.len() > 4096);
-        written.then(|| self.trace())
+        Recorded::read_so_far(&self.trace_path())
     }
 
-    /// What the emulated GPU did.
+    /// Waits until the trace that is being written has enough.
+    pub fn wait_for_trace(&self, what: &str, enough: impl Fn(&Recorded) -> bool) {
+        wait_until(what, || self.trace_so_far().is_some_and(|trace| enough(&trace)));
+    }
+
+    /// Waits until a kernel of process `pid` is in the trace. Calls alone are recorded while the shim is
+    /// still being put in.
+    pub fn wait_for_a_kernel_of(&self, pid: u32) {
+        self.wait_for_trace("a kernel is recorded", |trace| trace.kernels_of(pid) > 0);
+    }
+
+    /// Runs a recording until its trace has enough, and ends it as Ctrl-C does; or to its own end, if that
+    /// comes first.
+    pub fn record_until(
+        &self,
+        record: &mut Command,
+        what: &str,
+        enough: impl Fn(&Recorded) -> bool,
+    ) -> Ran {
+        // That of the recording before.
+        let _ = std::fs::remove_file(self.trace_path());
+        let mut recording = Running::spawn(record);
+        let mut ended = false;
+        wait_until(what, || {
+            ended = recording.child.try_wait().expect("status").is_some();
+            ended || self.trace_so_far().is_some_and(|trace| enough(&trace))
+        });
+        if !ended {
+            send_signal(recording.pid(), Signal::INT);
+        }
+        recording.ended()
+    }
+
+    /// The same, until it has `count` kernels of each of these processes.
+    pub fn record_kernels(&self, record: &mut Command, pids: &[u32], count: usize) -> Ran {
+        self.record_until(record, "kernels are recorded", |trace| {
+            pids.iter().all(|&pid| trace.kernels_of(pid) >= count)
+        })
+    }
+
+    /// What the emulated GPU did; nothing before it has begun to.
     pub fn truth(&self) -> Vec<Operation> {
-        truth::read(&self.path("truth")).expect("ground truth")
+        let log = self.path("truth");
+        if log.exists() { truth::read(&log).expect("ground truth") } else { Vec::new() }
+    }
+
+    /// Waits until the GPU has run so many kernels in all.
+    pub fn wait_for_dispatches(&self, count: usize) {
+        wait_until("the GPU runs kernels", || self.true_dispatches().len() >= count);
     }
 
     /// The dispatches that a tracer can see: not those of the runtime's own queues.
@@ -165,6 +220,16 @@ impl Scene {
         all.retain(|o| o.kind == "dispatch" && !INTERNAL.contains(&o.name.as_str()));
         all
     }
+}
+
+/// Has a program be killed when the thread that starts it has ended: a test that fails leaves no recording
+/// behind, which would attach to the programs of the next one.
+#[expect(unsafe_code, reason = "a step between fork and exec")]
+fn end_with_the_test(command: &mut Command) {
+    use std::os::unix::process::CommandExt as _;
+    let step = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: it makes one system call.
+    unsafe { command.pre_exec(step) };
 }
 
 /// How a program ended.
@@ -201,6 +266,12 @@ impl Ran {
         let found = self.stderr.lines().any(|line| parts.iter().all(|part| line.contains(part)));
         assert!(found, "no line has all of {parts:?}: {self:#?}");
         assert!(!self.stderr.contains("panicked"), "{self:#?}");
+    }
+
+    /// Asserts that nothing was written to standard error but what the runtime writes.
+    pub fn expect_quiet(&self) {
+        let ours = self.stderr.lines().find(|line| !line.starts_with(OF_THE_RUNTIME));
+        assert_eq!(ours, None, "{self:#?}");
     }
 
     /// The `count`s that the program printed, by function, without those of [`Self::by_compiler`].
@@ -240,27 +311,60 @@ impl Ran {
 
 /// Runs a command to its end, within the deadline.
 pub fn run(command: &mut Command) -> Ran {
-    let shown = format!("{command:?}");
-    let child = command.spawn().unwrap_or_else(|e| panic!("{shown}: {e}"));
-    let pid = Pid::from_child(&child);
-    let (done, wait) = std::sync::mpsc::channel::<()>();
-    let watch = std::thread::spawn(move || {
-        if wait.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
-    });
-    let output = child.wait_with_output().expect("output");
-    drop(done);
-    watch.join().expect("watchdog");
-    output.into()
+    let child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    output_of(child)
 }
 
-/// Waits until `condition` holds.
+/// Waits until a process and whoever has its output have ended, within the deadline.
+fn output_of(child: Child) -> Ran {
+    within_deadline(child.id(), || child.wait_with_output()).expect("output").into()
+}
+
+/// Waits for what process `pid` does, which is killed with its descendants when it takes too long.
+pub fn within_deadline<T>(pid: u32, wait: impl FnOnce() -> T) -> T {
+    let (done, deadline) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if deadline.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("process {pid} takes too long, and is killed");
+            kill_all_of(pid);
+        }
+    });
+    let result = wait();
+    drop(done);
+    watch.join().expect("watchdog");
+    result
+}
+
+/// Kills a process and its descendants.
+fn kill_all_of(pid: u32) {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+    let children = children.unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).for_each(kill_all_of);
+}
+
+/// Waits until `condition` holds. Looking takes no more than half of a CPU.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !condition() {
+    loop {
+        let look = Instant::now();
+        if condition() {
+            return;
+        }
         assert!(began.elapsed() < DEADLINE, "timed out waiting until {what}");
+        std::thread::sleep(look.elapsed().max(Duration::from_millis(5)));
+    }
+}
+
+/// Waits until `look` sees what is expected.
+pub fn wait_for<T: PartialEq + Debug>(what: &str, expected: &T, mut look: impl FnMut() -> T) {
+    let (began, mut last) = (Instant::now(), look());
+    while last != *expected {
+        assert!(began.elapsed() < DEADLINE, "{what}: {last:?}, not {expected:?}");
         std::thread::sleep(Duration::from_millis(5));
+        last = look();
     }
 }
 
@@ -290,7 +394,7 @@ pub fn send_signal(pid: u32, signal: Signal) {
 /// Ends a recording as Ctrl-C does.
 pub fn interrupt(recording: Child) -> Ran {
     send_signal(recording.id(), Signal::INT);
-    recording.wait_with_output().expect("output").into()
+    output_of(recording)
 }
 
 /// A running test program, killed when dropped.
@@ -314,8 +418,22 @@ impl Running {
     /// Starts a program, and waits for its first line: `ready`.
     pub fn start(command: &mut Command) -> Self {
         let mut running = Self::spawn(command);
-        running.output.read_line(&mut running.ready).expect("output");
+        let Self { child, ready, output } = &mut running;
+        within_deadline(child.id(), || output.read_line(ready)).expect("output");
         assert!(running.ready.starts_with("ready"), "{:?} is no readiness", running.ready);
+        running
+    }
+
+    /// Starts a program without HIP, which starts quickly: one doorbell and one kernel after the other, until
+    /// it is told to end. Waits until it does so.
+    pub fn ringing(scene: &Scene) -> Self {
+        Self::ringing_by(scene, &mut scene.command(app("hsa_direct")))
+    }
+
+    /// The same, the program being started by `command`.
+    pub fn ringing_by(scene: &Scene, command: &mut Command) -> Self {
+        let running = Self::spawn(command.args(["s", "1000000000"]));
+        scene.wait_for_dispatches(10);
         running
     }
 
@@ -333,11 +451,15 @@ impl Running {
     /// Waits for its end. What it wrote is without that line.
     pub fn ended(mut self) -> Ran {
         let (mut stdout, mut stderr) = (String::new(), String::new());
-        self.output.read_to_string(&mut stdout).expect("output");
-        if let Some(mut errors) = self.child.stderr.take() {
-            errors.read_to_string(&mut stderr).expect("errors");
-        }
-        Ran { code: self.child.wait().expect("status").code(), stdout, stderr }
+        let Self { child, output, .. } = &mut self;
+        let code = within_deadline(child.id(), || {
+            output.read_to_string(&mut stdout).expect("output");
+            if let Some(mut errors) = child.stderr.take() {
+                errors.read_to_string(&mut stderr).expect("errors");
+            }
+            child.wait().expect("status").code()
+        });
+        Ran { code, stdout, stderr }
     }
 }
 
@@ -346,6 +468,17 @@ impl Drop for Running {
         // Not of a test that went well: it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking()
+            && let Some(mut errors) = self.child.stderr.take()
+        {
+            // What it said may tell why the test failed. Its children may still have the pipe.
+            let mut said = Vec::new();
+            let flags = rustix::fs::fcntl_getfl(&errors).unwrap_or(OFlags::empty());
+            if rustix::fs::fcntl_setfl(&errors, flags | OFlags::NONBLOCK).is_ok() {
+                let _ = errors.read_to_end(&mut said);
+            }
+            eprintln!("process {} said:\n{}", self.child.id(), String::from_utf8_lossy(&said));
+        }
     }
 }
 
@@ -366,7 +499,16 @@ pub struct Recorded {
 impl Recorded {
     /// Reads the trace at `path`.
     pub fn read(path: &Path) -> Self {
-        let trace = Trace::open(path).expect("trace");
+        Self::of(&Trace::open(path).expect("trace"))
+    }
+
+    /// Reads the trace at `path` while it is being written, if it has begun.
+    pub fn read_so_far(path: &Path) -> Option<Self> {
+        let recorded = Self::of(&Trace::open(path).ok()?);
+        (recorded.reading.status.chunks > 0).then_some(recorded)
+    }
+
+    fn of(trace: &Trace) -> Self {
         let (mut calls, mut dispatches, mut copies, mut barriers) = (vec![], vec![], vec![], 0);
         let reading = trace
             .for_each_event(|event| -> Result<(), std::convert::Infallible> {
@@ -388,6 +530,19 @@ impl Recorded {
         self.dispatches.retain(|dispatch| dispatch.process_id == pid);
         self.copies.retain(|copy| copy.process_id == pid);
         self
+    }
+
+    /// How many kernels process `pid` launched.
+    pub fn kernels_of(&self, pid: u32) -> usize {
+        self.dispatches.iter().filter(|dispatch| dispatch.process_id == pid).count()
+    }
+
+    /// By how much times of process `pid` can be off, ns: the trace tells, and it is little.
+    pub fn told_error_ns(&self, pid: u32) -> u64 {
+        let error_ns = self.tables().processes[&pid].clock_error_ns;
+        let told = (1..MOST_CLOCK_ERROR_NS).contains(&error_ns);
+        assert!(told, "times of process {pid} are told to be off by {error_ns} ns");
+        error_ns
     }
 
     /// The side tables.
@@ -442,7 +597,7 @@ impl Recorded {
     }
 
     /// Asserts that the dispatches of the trace are those of the ground truth: each exactly once,
-    /// under its name, with start and end within `tolerance_ns`.
+    /// under its name, with start and end within `tolerance_ns` more than the trace tells that they can be off.
     pub fn expect_dispatches(&self, truth: &[Operation], tolerance_ns: u64) {
         // Kernels that overlap can start in the same tick: by name before time.
         let mut expected: Vec<&Operation> = truth.iter().collect();
@@ -454,9 +609,10 @@ impl Recorded {
             assert_eq!(Some(seen.record.queue_id), expected.hsa_queue);
             assert_eq!(self.kernel(seen), expected.name);
             let (begin, end) = (seen.record.begin_ns, seen.record.end_ns);
+            let tolerance_ns = self.told_error_ns(seen.process_id) + tolerance_ns;
             let close = begin.abs_diff(expected.start_ns) <= tolerance_ns
                 && end.abs_diff(expected.end_ns) <= tolerance_ns;
-            assert!(close, "{seen:?} differs from {expected:?}");
+            assert!(close, "{seen:?} differs from {expected:?} by more than {tolerance_ns} ns");
         }
     }
 }

@@ -16,6 +16,9 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 /// Addresses of code of the ROCm libraries that is not as in their files.
 pub fn changed_code(pid: u32) -> Vec<u64> {
     let process = LiveProcess::open(pid).expect("alive");
+    // Not by the process's reader, which gives up memory that was slow too often, as all is on a busy
+    // machine.
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).expect("memory");
     let (mut changed, mut compared) = (Vec::new(), 0);
     for mapping in process.mappings().iter().filter(|mapping| mapping.executable) {
         let Some(file) = &mapping.file else { continue };
@@ -23,7 +26,7 @@ pub fn changed_code(pid: u32) -> Vec<u64> {
         if name.contains("libamdhip64") || name.contains("libhsa-runtime64") {
             let mut now = vec![0; (mapping.end - mapping.start) as usize];
             let mut on_disk = now.clone();
-            process.read(mapping.start, &mut now).expect("code");
+            memory.read_exact_at(&mut now, mapping.start).expect("code");
             // The last page goes beyond the file's code, not beyond the file.
             let file = fs::File::open(&file.path).expect("library");
             file.read_exact_at(&mut on_disk, mapping.file_offset).expect("code");

@@ -7,8 +7,8 @@ use std::{
 };
 
 use e2e::{
-    Ran, Recorded, Running, Scene, Signal, app, calls_of_the_runtime, makes_its_tables, release,
-    run, send_signal, wait_until,
+    Ran, Recorded, Running, Scene, Signal, app, calls_of_the_runtime, makes_its_tables, only_child,
+    release, run, send_signal, wait_until, within_deadline,
 };
 use roctap::{
     discover::{self, Image, Runtime},
@@ -155,8 +155,7 @@ fn root_shim_and_probes_record_the_same_calls() {
     let mut since_ns = 0;
     wait_until("the probes record", || {
         ask("hsa 10");
-        let written = std::fs::metadata(&probed).is_ok_and(|meta| meta.len() > 4096);
-        let calls = if written { Recorded::read(&probed).calls } else { Vec::new() };
+        let calls = Recorded::read_so_far(&probed).map(|trace| trace.calls).unwrap_or_default();
         since_ns = calls.iter().map(|call| call.record.begin_ns).max().unwrap_or(0);
         since_ns > 0
     });
@@ -343,43 +342,36 @@ fn root_calls_that_are_open_at_the_end_are_marked() {
         assert_eq!(calls.len(), 1 + others, "{calls:?}");
         let last = calls.last().expect("one");
         assert_ne!(last.flags & flag::OPEN_AT_END, 0, "{calls:?}");
-        assert_eq!(last.args[3] / 1_000_000, 30_000, "its timeout");
+        assert_eq!(last.args[3] / 1_000_000, 600_000, "its timeout");
         assert!(last.record.begin_ns > 0 && last.record.end_ns == 0);
     };
-    // Recording ends while the call goes on.
-    let scene = Scene::default();
-    let mut record = scene.record(&["--api", "hsa", "-d", "2"]);
-    let mut ended = record.arg("--").arg(app("hsa_direct")).args(["w", "30000"]).spawn().unwrap();
-    let target = child_of(ended.id());
-    assert!(ended.wait().expect("roctap").success());
-    open(&scene.trace());
-    send_signal(target, Signal::KILL);
-    // The process is killed in the middle of the call.
-    let scene = Scene::default();
-    let mut record = scene.record(&["--api", "hsa"]);
-    let mut ended = record.arg("--").arg(app("hsa_direct")).args(["w", "30000"]).spawn().unwrap();
-    let target = child_of(ended.id());
-    wait_until("the calls before it are written", || {
-        std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 2000)
-            && scene.trace().call_counts().contains_key("hsa_amd_profiling_set_profiler_enabled")
-    });
-    send_signal(target, Signal::KILL);
-    ended.wait().expect("roctap");
-    open(&scene.trace());
-}
-
-/// The child of `roctap` that has become `hsa_direct`.
-fn child_of(pid: u32) -> u32 {
-    let child = || -> Option<u32> {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-        let is_it = |child: &&str| {
-            let name = std::fs::read_to_string(format!("/proc/{child}/comm"));
-            name.is_ok_and(|name| name.trim_end() == "hsa_direct")
-        };
-        children.split_whitespace().find(is_it)?.parse().ok()
-    };
-    wait_until("the command runs", || child().is_some());
-    child().expect("a child")
+    // Recording ends while the call goes on, or the process is killed in the middle of it.
+    for killed in [false, true] {
+        let scene = Scene::default();
+        let mut recording =
+            Running::spawn(&mut scene.recording(&["--api", "hsa"], "hsa_direct", &["w", "600000"]));
+        let mut said = String::new();
+        let pid = recording.pid();
+        within_deadline(pid, || recording.output.read_line(&mut said)).expect("output");
+        assert_eq!(said, "waiting\n");
+        let target = only_child(pid);
+        let stat = format!("/proc/{target}/stat");
+        wait_until("it sleeps in the call", || {
+            std::fs::read_to_string(&stat).expect("it lives").contains(") S ")
+        });
+        scene.wait_for_trace("the calls before it are written", |trace| {
+            trace.call_counts().contains_key("hsa_amd_profiling_set_profiler_enabled")
+        });
+        let (ends, by) = if killed { (target, Signal::KILL) } else { (pid, Signal::INT) };
+        send_signal(ends, by);
+        // The program has our standard output, which ends with it.
+        let status = within_deadline(pid, || recording.child.wait()).expect("status");
+        assert_eq!(status.code(), Some(0));
+        open(&scene.trace());
+        if !killed {
+            send_signal(target, Signal::KILL);
+        }
+    }
 }
 
 #[test]

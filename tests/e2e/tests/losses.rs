@@ -4,7 +4,6 @@ use std::process::Command;
 
 use e2e::{
     Running, Scene, Signal, app, interrupt, only_child, remains::changed_code, run, send_signal,
-    wait_until,
 };
 use roctap::trace::Trace;
 
@@ -54,16 +53,17 @@ fn root_tiny_shim_rings_lose_what_they_count() {
 #[test]
 fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
     let scene = Scene::default();
-    let child = scene.recording(&[], "storm", &["4", "2", "20000"]).spawn().expect("roctap");
-    wait_until("calls and kernels are written", || {
-        let trace = scene.trace_so_far();
-        trace.is_some_and(|trace| !trace.calls.is_empty() && !trace.dispatches.is_empty())
+    let recording = Running::start(&mut scene.recording(&[], "loop", &["0", "4", "1000"]));
+    scene.wait_for_trace("calls and kernels are written", |trace| {
+        !trace.calls.is_empty() && !trace.dispatches.is_empty()
     });
-    send_signal(child.id(), Signal::KILL);
+    let target = only_child(recording.pid());
+    send_signal(recording.pid(), Signal::KILL);
+    scene.wait_for_dispatches(scene.true_dispatches().len() + 1000);
+    send_signal(target, Signal::TERM);
     // The program inherited the pipe: its end is the end of the output.
-    let output = child.wait_with_output().expect("output");
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(stdout.contains("result ok"), "the target finished: {stdout}");
+    let ran = recording.ended();
+    assert!(ran.stdout.contains("result ok"), "the target finished: {ran:#?}");
     let trace = scene.trace();
     assert!(!trace.reading.status.complete && trace.reading.damage.is_none());
     assert!(!trace.calls.is_empty() && !trace.dispatches.is_empty());
@@ -74,12 +74,11 @@ fn root_killing_roctap_leaves_the_target_and_a_readable_trace() {
 #[test]
 fn root_killing_the_target_keeps_everything_up_to_then() {
     let scene = Scene::default();
-    let child = scene.recording(&[], "loop", &["0", "2"]).spawn().expect("roctap");
+    let child = scene.recording(&[], "loop", &["0", "2", "1000"]).spawn().expect("roctap");
     let loops = |name: &str| name.starts_with("loop_t");
     // Names are told by the shim's thread, which a busy machine may keep waiting.
-    wait_until("kernels are written, with their names", || {
-        let trace = scene.trace_so_far();
-        trace.is_some_and(|trace| trace.dispatches.iter().any(|d| loops(&trace.kernel(d))))
+    scene.wait_for_trace("kernels are written, with their names", |trace| {
+        trace.dispatches.iter().any(|d| loops(&trace.kernel(d)))
     });
     send_signal(only_child(child.id()), Signal::KILL);
     let ran: e2e::Ran = child.wait_with_output().expect("output").into();
@@ -109,13 +108,13 @@ fn root_uprobes_alone_leave_nothing_in_the_target() {
     let before = state(pid);
     for round in 0..3 {
         let api = if round == 1 { "hip,hsa" } else { "hip" };
-        let options =
-            ["-p", &pid.to_string(), "--gpu", "uprobes", "--api", api, "-d", "0.3", "--force"];
-        let ran = run(&mut scene.record(&options)).expect(0);
-        let trace = scene.trace();
-        trace.expect_complete();
-        let launches = trace.call_counts()["hipLaunchKernel"];
-        assert!(launches > 10, "round {round}: {launches}, {ran:?}");
+        let mut record = scene.record(&["-p", &pid.to_string(), "--gpu", "uprobes", "--api", api]);
+        scene
+            .record_until(&mut record, "launches are recorded", |trace| {
+                trace.call_counts().get("hipLaunchKernel").is_some_and(|&launches| launches > 10)
+            })
+            .expect(0);
+        scene.trace().expect_complete();
         assert_eq!(state(pid), before, "round {round}");
         assert_eq!(changed_code(pid), Vec::<u64>::new(), "round {round}");
     }
@@ -128,9 +127,7 @@ fn root_ctrl_c_ends_cleanly() {
     let scene = Scene::default();
     let target = Running::start(scene.command(app("loop")).args(["0", "1"]));
     let child = scene.record(&["-p", &target.pid().to_string()]).spawn().expect("roctap");
-    wait_until("something is recorded", || {
-        std::fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 10_000)
-    });
+    scene.wait_for_a_kernel_of(target.pid());
     interrupt(child).expect(0);
     assert!(Trace::open(&scene.trace_path()).expect("trace").tables().status.complete);
 }

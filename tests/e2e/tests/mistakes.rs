@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
-use e2e::{Scene, app, roctap_bin, run, wait_until};
+use e2e::{Running, Scene, Signal, app, only_child, roctap_bin, run, send_signal, within_deadline};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 #[test]
@@ -114,17 +114,17 @@ fn root_a_full_disk() {
 #[test]
 fn root_a_limit_of_file_sizes() {
     let scene = Scene::default();
-    let child =
-        scene.recording(&["--gpu", "off"], "storm", &["4", "2", "20000"]).spawn().expect("roctap");
-    wait_until("chunks are written", || {
-        fs::metadata(scene.trace_path()).is_ok_and(|meta| meta.len() > 50_000)
-    });
+    let mut recording =
+        Running::start(&mut scene.recording(&["--gpu", "off"], "loop", &["0", "2"]));
+    scene.wait_for_trace("chunks are written", |trace| !trace.calls.is_empty());
+    let program = only_child(recording.pid());
     // The next write is one too many.
     let length = fs::metadata(scene.trace_path()).expect("a trace").len();
     let limit = Rlimit { current: Some(length), maximum: Some(length) };
-    prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).expect("prlimit");
-    let ran: e2e::Ran = child.wait_with_output().expect("output").into();
-    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    prlimit(Some(Pid::from_child(&recording.child)), Resource::Fsize, limit).expect("prlimit");
+    within_deadline(recording.pid(), || recording.child.wait()).expect("status");
+    send_signal(program, Signal::TERM);
+    let ran = recording.ended().expect(1);
     ran.complains(&["test.rtrace", "File too large"]);
     let reading = roctap::trace::Trace::open(&scene.trace_path()).expect("a trace").tables();
     assert!(reading.damage.is_none() && reading.status.chunks > 0, "{reading:?}");

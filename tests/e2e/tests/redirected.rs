@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use e2e::{Ran, Recorded, Running, Scene, Signal, app, run, send_signal, wait_until};
+use e2e::{Ran, Recorded, Running, Scene, app, run};
 use roctap::discover::Image;
 use serde_json::Value;
 use tracer_common::{bpf::flag, calls::FIRST_ID};
@@ -13,18 +13,14 @@ fn start(scene: &Scene) -> (Running, PathBuf) {
     let tool = scene.path("libhsa_tool.so");
     std::fs::copy(app("libhsa_tool.so"), &tool).expect("copied");
     let mut command = scene.command(app("hsa_direct"));
-    command.args(["s", "1000000000"]).env("HSA_TOOLS_LIB", &tool);
-    let target = Running::spawn(&mut command);
-    wait_until("it dispatches", || {
-        std::fs::metadata(scene.path("truth")).is_ok_and(|meta| meta.len() > 20_000)
-    });
+    let target = Running::ringing_by(scene, command.env("HSA_TOOLS_LIB", &tool));
     (target, tool)
 }
 
 /// Ends it: it found nothing wrong, and said no more than without us.
 fn finish(target: Running) {
     let ran = target.end().expect(0);
-    assert_eq!(ran.stderr, "");
+    ran.expect_quiet();
     assert!(ran.stdout.contains("result ok"), "{ran:?}");
     assert_eq!(ran.counts()["hsa_signal_create"], ran.launches()["direct_one"]);
 }
@@ -88,16 +84,11 @@ fn record(
     // A program that does nothing but call fills a ring of the default size in 0.2 s, for as long as
     // which a machine may keep the reader waiting.
     record.args(["--shim-ring-bytes", "33554432"]).args(options);
-    // That of the recording before.
-    let _ = std::fs::remove_file(scene.trace_path());
-    let recording = Running::spawn(&mut record);
-    wait_until("enough calls are recorded", || {
-        let trace = scene.trace_so_far();
-        let times = trace.map(|trace| times(&trace, target.pid(), that_way));
-        times.is_some_and(|times| times.iter().all(|times| times.len() > 200))
-    });
-    send_signal(recording.pid(), Signal::INT);
-    recording.ended().expect(0)
+    scene
+        .record_until(&mut record, "enough calls are recorded", |trace| {
+            times(trace, target.pid(), that_way).iter().all(|times| times.len() > 200)
+        })
+        .expect(0)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The real ROCm runtimes and the programs of `tests/apps` on the emulated GPU.
 //!
-//! Every test is named `rocm_…`. Where ROCm is not installed they have nothing to run, and say so.
+//! Every test is named `rocm_…`. `cargo xtask test` builds what they run; otherwise they say so and run
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,6 @@ use std::time::{Duration, Instant};
 use emulated_gpu::child::Child;
 use emulated_gpu::truth::{self, Operation};
 
-const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Where the programs and the library are.
@@ -21,45 +21,20 @@ struct Setup {
     logs: PathBuf,
 }
 
-/// Builds the programs and places the library, once; none without ROCm.
+/// What `cargo xtask test` has built and says in the environment; none without that.
 fn setup() -> Option<&'static Setup> {
     static SETUP: OnceLock<Option<Setup>> = OnceLock::new();
     SETUP.get_or_init(prepare).as_ref()
 }
 
 fn prepare() -> Option<Setup> {
-    let installed = |file: &str| LIBRARY_DIRS.iter().any(|d| Path::new(d).join(file).exists());
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let hipcc = std::env::split_paths(&path).any(|d| d.join("hipcc").exists());
-    if !hipcc || !installed("libamdhip64.so.5") {
-        // Only the absence of ROCm is a reason to skip.
-        assert!(!hipcc || !installed("libamdhip64.so.5"));
-        eprintln!("skipped: hipcc or libamdhip64.so.5 is not installed");
+    let built = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let (Some(apps), Some(library_dir)) = (built("ROCTAP_TEST_APPS"), built("ROCTAP_TEST_GPU"))
+    else {
+        eprintln!("skipped: `cargo xtask test` builds the programs and the library");
         return None;
-    }
-    // <target>/<profile>/deps/real_runtime-…; the library lies beside the test.
-    let exe = std::env::current_exe().expect("own path");
-    let deps = exe.parent().expect("deps");
-    let profile = deps.parent().expect("profile");
-    let library = deps.join("libemulated_gpu.so");
-    assert!(library.exists(), "{} is missing", library.display());
-    let library_dir = profile.join("emulated-gpu-lib");
-    std::fs::create_dir_all(&library_dir).expect("library directory");
-    let link = library_dir.join("libhsakmt.so.1");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(&library, &link).expect("link");
-    let apps = profile.join("emulated-gpu-apps");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../apps");
-    let make = Command::new("make")
-        .args(["-j2", "-s", "-C"])
-        .arg(&source)
-        .arg(format!("OUT={}", apps.display()))
-        .env_remove("LD_LIBRARY_PATH")
-        .status()
-        .expect("make");
-    assert!(make.success(), "the programs do not build");
-    let logs = profile.join("emulated-gpu-logs");
-    let _ = std::fs::remove_dir_all(&logs);
+    };
+    let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-gpu");
     std::fs::create_dir_all(&logs).expect("log directory");
     Some(Setup { apps, library_dir, logs })
 }

@@ -74,11 +74,6 @@ impl Silent {
         Self { directory: directory.to_owned(), reads, server: Some(server) }
     }
 
-    /// The file.
-    pub fn file(&self) -> PathBuf {
-        self.directory.join(SILENT)
-    }
-
     /// How often its contents were asked for.
     pub fn reads(&self) -> usize {
         self.reads.load(Relaxed)

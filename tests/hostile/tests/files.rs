@@ -23,7 +23,8 @@ const LIMIT_KIB: u64 = 12 << 20;
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
+        // Where the test programs are: other users can reach that.
+        let directory = app("").with_file_name("hostile");
         fs::create_dir_all(&directory).expect("directory");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("targets");
         let compile = |arguments: &[&str], from: &str, to: &str| {
@@ -323,8 +324,7 @@ fn hostile_list_of_libraries_that_leads_back_to_itself() {
     let scene = scene();
     let mut program = scene.command(built().join("mapper"));
     program.env("LD_PRELOAD", built().join("cycle.so"));
-    let own = std::env::current_exe().expect("path");
-    let target = Running::start(as_nobody(program.arg("map").arg(&own)));
+    let target = Running::start(as_nobody(program.arg("map").arg(roctap_bin())));
     let mut doctor = limited(&scene, 1 << 20);
     let ran = run(doctor.args(["doctor", "-p", &target.pid().to_string()]));
     let (out, errors) = (&ran.stdout, &ran.stderr);

@@ -7,7 +7,10 @@ use std::{
 };
 
 use e2e::{Running, Scene, Signal, app, compare::expect_no_holes, run, send_signal, wait_until};
-use hostile::{NOBODY, as_nobody, compile, fuse::Silent};
+use hostile::{
+    NOBODY, as_nobody, compile,
+    fuse::{SILENT, Silent},
+};
 
 /// What root is told.
 const TOLD: &str = "its memory does not answer";
@@ -57,9 +60,11 @@ fn hostile_memory_from_a_file_system_that_does_not_answer_is_given_up() {
     scene.give_to(NOBODY);
     let directory = scene.path("mounted");
     std::fs::create_dir(&directory).expect("directory");
+    let file = format!("-DSILENT=\"{}\"", directory.join(SILENT).display());
+    let mut program = program(&scene, &[&file]);
+    // It is there for a time only.
     let silent = Silent::mount(&directory, NOBODY);
-    let file = format!("-DSILENT=\"{}\"", silent.file().display());
-    let target = Running::start(as_nobody(&mut program(&scene, &[&file])));
+    let target = Running::start(as_nobody(&mut program));
     look_at(&scene, target, move || silent.reads() > 0);
 }
 
@@ -82,7 +87,7 @@ fn hostile_memory_that_is_slow_again_and_again_is_given_up() {
     let healthy = Running::start(scene.command(app("loop")).args(["0", "1", "200"]));
     let pid = healthy.pid();
     // It ends by itself where nothing is told.
-    let options = ["-d", "60", "--api", "hip,hsa", "-p", &pid.to_string(), "-p", &slow];
+    let options = ["-d", "170", "--api", "hip,hsa", "-p", &pid.to_string(), "-p", &slow];
     let mut roctap = Running::spawn(&mut scene.record(&options));
     // What is told comes at once.
     let mut errors = BufReader::new(roctap.child.stderr.take().expect("piped"));

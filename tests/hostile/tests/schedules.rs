@@ -3,9 +3,9 @@
 use std::process::{Command, Stdio};
 
 use e2e::{
-    Running, Scene, Signal, app,
+    Recorded, Running, Scene, Signal, app,
     compare::{expect_joined, expect_no_holes},
-    run, send_signal, wait_until,
+    interrupt, run, send_signal, wait_until,
 };
 use hostile::{NOBODY, as_nobody, compile};
 
@@ -16,6 +16,12 @@ fn realtime(scene: &Scene, seconds: &str) -> Command {
     let mut program = scene.command(app("loop"));
     program.args([seconds, "1", "1000"]).env("LD_PRELOAD", library);
     program
+}
+
+/// What was recorded: beside such a thread whoever reads may come late, which is counted.
+fn expect_recorded_or_counted(trace: &Recorded) {
+    assert!(trace.reading.status.complete, "{:?}", trace.reading.damage);
+    assert!(!trace.dispatches.is_empty(), "{:?}", trace.losses());
 }
 
 /// From its start: the shim's thread is there before.
@@ -32,9 +38,13 @@ fn hostile_a_real_time_thread_is_recorded_and_ends() {
     let ran = run(record.arg(program.get_program()).args(program.get_args())).expect(0);
     assert!(ran.stdout.contains("result ok"), "{ran:#?}");
     let trace = scene.trace();
-    trace.expect_complete();
-    trace.expect_counts(&ran);
-    trace.expect_dispatches(&scene.true_dispatches(), 1_000);
+    expect_recorded_or_counted(&trace);
+    let (seen, counted) = (trace.dispatches.len() as u64, trace.losses().values().sum::<u64>());
+    let all = scene.true_dispatches().len() as u64;
+    assert!(seen <= all && all <= seen + counted, "{seen} of {all}; lost: {:?}", trace.losses());
+    if counted == 0 {
+        trace.expect_counts(&ran);
+    }
 }
 
 /// While it runs: what is put into it comes from one of its threads.
@@ -43,14 +53,21 @@ fn hostile_a_real_time_thread_is_attached_to_and_ends() {
     let scene = Scene::default();
     let mut target = Running::start(&mut realtime(&scene, "0"));
     let pid = target.pid();
-    run(&mut scene.record(&["-p", &pid.to_string(), "-d", "0.5"])).expect(0);
+    let recording = scene.record(&["-p", &pid.to_string()]).spawn().expect("roctap");
+    wait_until("it is recorded", || {
+        scene.trace_so_far().is_some_and(|trace| trace.dispatches.len() > 100)
+    });
+    interrupt(recording).expect(0);
     send_signal(pid, Signal::TERM);
     wait_until("it ends", || target.child.try_wait().expect("status").is_some());
     let ran = target.ended().expect(0);
     assert!(ran.stdout.contains("result ok"), "{ran:#?}");
     let trace = scene.trace();
+    expect_recorded_or_counted(&trace);
     expect_no_holes(&trace, &scene.true_dispatches());
-    expect_joined(&trace, pid);
+    if trace.losses().is_empty() {
+        expect_joined(&trace, pid);
+    }
 }
 
 /// A process of one thread, which waits for its child in `vfork`: neither can be stopped, and the memory of

@@ -1,8 +1,8 @@
 //! The consumer's side of the shared memory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tracer_common::calls::{Call, FIRST_ID, Wanted};
@@ -14,6 +14,9 @@ use tracer_common::shim::{
     Symbol, VERSION, control, kind, ring_word,
 };
 use zerocopy::{FromBytes, IntoBytes as _};
+
+/// Longest that a program may run.
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Everything that came out of the rings.
 #[derive(Default, Debug)]
@@ -49,8 +52,8 @@ struct Shared {
     words: &'static [AtomicU64],
     layout: Layout,
     stop: AtomicBool,
-    /// Read nothing and send no heartbeat.
-    stall: AtomicBool,
+    /// Read nothing and send no heartbeat. Held while the reader does.
+    stall: Mutex<bool>,
     /// Dispatches read so far.
     dispatches: AtomicU64,
 }
@@ -95,7 +98,7 @@ impl Recording {
             words[index].store(value, Ordering::Release);
         }
         let stop = AtomicBool::new(false);
-        let stall = AtomicBool::new(false);
+        let stall = Mutex::new(false);
         let dispatches = AtomicU64::new(0);
         let shared = Arc::new(Shared { file, words, layout, stop, stall, dispatches });
         Self { shared, reader: None }
@@ -133,9 +136,9 @@ impl Recording {
         self.shared.words[word].load(Ordering::Acquire)
     }
 
-    /// Stops reading and beating, or goes on.
+    /// Stops reading and beating, or goes on. The last heartbeat is behind it then.
     pub fn stall(&self, stall: bool) {
-        self.shared.stall.store(stall, Ordering::Release);
+        *self.shared.stall.lock().expect("whole") = stall;
     }
 
     /// Dispatches read so far.
@@ -155,9 +158,18 @@ impl Recording {
         self.wait_for(control::STATE, state);
     }
 
+    /// Waits until `least` dispatches have been read.
+    pub fn wait_until_recorded(&self, least: u64) {
+        let deadline = std::time::Instant::now() + DEADLINE;
+        while self.recorded() < least {
+            assert!(std::time::Instant::now() < deadline, "{} are recorded", self.recorded());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until a control word is `value`.
     pub fn wait_for(&self, word: usize, value: u64) {
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        let deadline = std::time::Instant::now() + DEADLINE;
         while self.get(word) != value {
             assert!(
                 std::time::Instant::now() < deadline,
@@ -194,12 +206,14 @@ impl Shared {
         let mut trace = Trace::default();
         loop {
             let last = self.stop.load(Ordering::Acquire);
-            if !self.stall.load(Ordering::Acquire) || last {
+            let stall = self.stall.lock().expect("whole");
+            if !*stall || last {
                 self.beat();
                 for ring in 0..self.layout.rings {
                     self.drain(ring, &mut trace);
                 }
             }
+            drop(stall);
             if last {
                 break;
             }

@@ -14,32 +14,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use emulated_gpu::child::Child;
+pub use memory::DEADLINE;
 use memory::Recording;
-
-const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/opt/rocm/lib", "/usr/lib64"];
-/// What is built of `tests/apps`.
-const FILES: [&str; 18] = [
-    "bench_target",
-    "basic",
-    "storm",
-    "graph",
-    "module",
-    "module_a.co",
-    "module_b.co",
-    "copies",
-    "callbacks",
-    "throwing",
-    "fork_exec",
-    "loop",
-    "nogpu",
-    "hsa_direct",
-    "libhsa_late.so",
-    "libhsa_tool.so",
-    "hsa_schedules",
-    "plain",
-];
-/// Longest that a program may run.
-pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Where everything is.
 pub struct Setup {
@@ -54,62 +30,37 @@ pub struct Setup {
     logs: PathBuf,
 }
 
-/// Builds the programs and places the libraries, once; none without ROCm.
+/// What `cargo xtask test` has built and says in the environment; none without that.
 pub fn setup() -> Option<&'static Setup> {
     static SETUP: OnceLock<Option<Setup>> = OnceLock::new();
     SETUP.get_or_init(prepare).as_ref()
 }
 
 fn prepare() -> Option<Setup> {
-    let installed = |file: &str| LIBRARY_DIRS.iter().any(|d| Path::new(d).join(file).exists());
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let hipcc = std::env::split_paths(&path).any(|d| d.join("hipcc").exists());
-    if !hipcc || !installed("libamdhip64.so.5") {
-        // Only the absence of ROCm is a reason to skip.
-        assert!(!hipcc || !installed("libamdhip64.so.5"));
-        eprintln!("skipped: hipcc or libamdhip64.so.5 is not installed");
+    let built = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let (Some(apps), Some(library_dir)) = (built("ROCTAP_TEST_APPS"), built("ROCTAP_TEST_GPU"))
+    else {
+        eprintln!("skipped: `cargo xtask test` builds the programs and the emulated GPU");
         return None;
-    }
-    let exe = std::env::current_exe().expect("own path");
-    let deps = exe.parent().expect("deps");
-    let profile = deps.parent().expect("profile");
-    let library = |name: &str| {
-        let file = deps.join(name);
-        assert!(file.exists(), "{} is missing", file.display());
-        file
     };
-    let library_dir = profile.join("shim-test-lib");
-    std::fs::create_dir_all(&library_dir).expect("library directory");
-    let link = library_dir.join("libhsakmt.so.1");
-    let _ = std::fs::remove_file(&link);
-    // Test programs of this crate run side by side: whoever comes second finds the link.
-    let emulator = std::env::var_os("ROCTAP_TEST_HSAKMT")
-        .map_or_else(|| library("libemulated_gpu.so"), PathBuf::from);
-    let _ = std::os::unix::fs::symlink(emulator, &link);
-    let apps = profile.join("shim-test-apps");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/apps");
-    let make = Command::new("make")
-        .args(["-j2", "-s", "ARCHS=gfx900 gfx90a", "-C"])
-        .arg(&source)
-        .arg(format!("OUT={}", apps.display()))
-        .args(FILES.map(|file| format!("{}/{file}", apps.display())))
-        .args(["gfx900", "gfx90a"].map(|a| format!("{}/hsa_kernels.{a}.co", apps.display())))
-        .env_remove("LD_LIBRARY_PATH")
-        .status()
-        .expect("make");
-    assert!(make.success(), "the programs do not build");
-    let logs = profile.join(format!("shim-test-logs-{}", std::process::id()));
+    let exe = std::env::current_exe().expect("own path");
+    let shim = exe.with_file_name("libroctap_shim.so");
+    assert!(shim.exists(), "{} is missing", shim.display());
+    let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shim");
     std::fs::create_dir_all(&logs).expect("log directory");
     let agent = logs.join("agent.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/agent.c");
-    let built = Command::new("cc")
+    // Under another name until it is whole: somebody may have the one of before mapped.
+    let new = agent.with_extension("new");
+    let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-Wall", "-pthread", "-o"])
-        .args([&agent, &source])
+        .args([&new, &source])
         .arg("-ldl")
         .status()
         .expect("cc");
-    assert!(built.success(), "the agent does not build");
-    Some(Setup { apps, library_dir, shim: library("libroctap_shim.so"), agent, logs })
+    assert!(compiled.success(), "the agent does not build");
+    std::fs::rename(&new, &agent).expect("renamed");
+    Some(Setup { apps, library_dir, shim, agent, logs })
 }
 
 /// What a program left behind.
@@ -186,6 +137,12 @@ impl Setup {
 /// Starts a program.
 pub fn start(command: &mut Command) -> Child {
     Child::start(command).expect("start")
+}
+
+/// Asks a program to end well, as `hsa_direct s` and `loop` do.
+pub fn terminate(child: &Child) {
+    // SAFETY: a signal to a child that was not waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
 }
 
 /// Tries something with kernels `loop_t0` of 3, 12 and 48 seconds until one runs longer than what is done

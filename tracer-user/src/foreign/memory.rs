@@ -14,13 +14,16 @@ use std::{
     fs::{self, OpenOptions},
     io,
     os::fd::AsFd as _,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use super::{
     budgets::{self, Budgets, Owner, Refusal},
-    servant::{ANSWER_WITHIN, Answer, Ending, Lost, MOST_BYTES, Request, Servant, Task},
+    servant::{Answer, Ending, Lost, MOST_BYTES, Request, Servant, Task},
 };
 use crate::clock;
 
@@ -34,6 +37,7 @@ pub struct Memory {
     owner: Owner,
     /// `/proc/PID/mem`, which belongs to the memory and not to the process.
     file: fs::File,
+    waited_ns: AtomicU64,
 }
 
 /// What may be done to a memory.
@@ -69,7 +73,12 @@ impl Memory {
         let (started, user) = (start_time(&super::lossy(&stat)), super::real_user(pid));
         let owner = Owner { pid, started, user };
         servants().check(owner)?;
-        Ok(Self { owner, file })
+        Ok(Self { owner, file, waited_ns: AtomicU64::new(0) })
+    }
+
+    /// How long it was waited for in all, but for the time in which who reads it waited for a CPU.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited_ns.load(Relaxed))
     }
 
     /// Reads from `address` on, and how many bytes: fewer than asked for where the rest is not there.
@@ -124,13 +133,15 @@ impl Memory {
         let request = Request { pid: owner.pid, memory: self.file.as_fd(), address, task };
         let idle = servants().idle_for(owner)?;
         let servant = idle.map_or_else(Servant::start, Ok)?;
-        match servant.ask(request) {
+        let (waited, done) = match servant.ask(request) {
             Ok(Answer { done, took }) => {
                 servants().answered(servant, owner, took);
-                done
+                (took, done)
             }
-            Err(lost) => Err(servants().lost(servant, owner, lost)),
-        }
+            Err(lost) => (lost.waited(), Err(servants().lost(servant, owner, lost))),
+        };
+        self.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+        done
     }
 }
 
@@ -178,6 +189,10 @@ impl Servants {
         } else {
             self.ending.push(servant.give_up());
         }
+        self.charge(owner, took);
+    }
+
+    fn charge(&mut self, owner: Owner, took: Duration) {
         if self.budgets.answered(owner, took, clock::now_ns()) {
             tracing::warn!("{}", refused(owner, Refusal::Process));
         }
@@ -185,10 +200,11 @@ impl Servants {
 
     fn lost(&mut self, servant: Servant, owner: Owner, lost: Lost) -> io::Error {
         self.ending.push(servant.give_up());
-        if lost == Lost::Ended {
+        if lost != Lost::Late {
+            self.charge(owner, lost.waited());
             return io::Error::other("roctap's process that reads memory was ended");
         }
-        self.budgets.was_silent(owner, ANSWER_WITHIN, clock::now_ns());
+        self.budgets.was_silent(owner, lost.waited(), clock::now_ns());
         let refusal = refused(owner, Refusal::Process);
         tracing::warn!("{refusal}");
         refusal

@@ -19,6 +19,7 @@ mod contents;
 mod file;
 mod maps;
 mod memory;
+mod schedule;
 mod servant;
 mod text;
 

@@ -2,7 +2,10 @@
 //!
 //! It is forked from roctap and executes nothing: it takes a request and an open `/proc/PID/mem` from a
 //! socket, reads or writes, answers, and ends when nobody is at the other end. It has no descriptors but
-//! these, and of roctap's rights that to trace alone.
+//! these and its own `schedstat`, and of roctap's rights that to trace alone.
+//!
+//! Only the time counts in which it did not wait for a CPU ([`super::schedule`]): it measures that itself, and
+//! whoever waits for it looks at whether it could run.
 //!
 //! It touches the memory twice. Whoever reads through `/proc/PID/mem` waits with the lock of the process's
 //! address space: the process could then map nothing for as long, and nobody place a probe in a file that it
@@ -21,6 +24,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags, open},
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
@@ -30,10 +34,11 @@ use rustix::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{alarm, clock::Patience, privileges};
+use super::schedule::{Look, Schedule, Silence};
+use crate::{alarm, clock, privileges};
 
-/// How long an answer may take.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// How long an answer may take, without waiting for a CPU.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// When the process ends by itself, if one request takes so long: who asked may have ended.
 const ALONE_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of one request at most: with its head it fits into the smallest socket buffer that anybody sets.
@@ -56,6 +61,8 @@ struct Head {
     writes: u32,
     /// Of the answer: errno, 0 without an error.
     error: i32,
+    /// Of the answer: how long it took, without waiting for a CPU.
+    took_ns: u64,
 }
 
 /// What is to be done at an address.
@@ -85,17 +92,27 @@ pub struct Request<'b> {
 pub struct Answer {
     /// How many bytes were read or written.
     pub done: io::Result<usize>,
-    /// How long it took.
+    /// How long it took, without waiting for a CPU.
     pub took: Duration,
 }
 
 /// There is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// The process has ended.
-    Ended,
+    /// The process has ended, after it was waited for so long.
+    Ended(Duration),
     /// It takes too long.
     Late,
+}
+
+impl Lost {
+    /// How long it was waited for, without its waiting for a CPU.
+    pub fn waited(self) -> Duration {
+        match self {
+            Self::Ended(waited) => waited,
+            Self::Late => ANSWER_WITHIN,
+        }
+    }
 }
 
 /// The process. It ends when this is dropped.
@@ -134,7 +151,7 @@ impl Servant {
             Task::Read(bytes) => (0, bytes.len()),
             Task::Write(bytes) => (1, bytes.len()),
         };
-        let head = Head { address, pid, count: count as u32, writes, error: 0 };
+        let head = Head { address, pid, count: count as u32, writes, error: 0, took_ns: 0 };
         let to_write = if let Task::Write(bytes) = &task { bytes } else { &[][..] };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -142,12 +159,15 @@ impl Servant {
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let parts = [IoSlice::new(head.as_bytes()), IoSlice::new(to_write)];
         sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)
-            .map_err(|_| Lost::Ended)?;
-        let took = self.wait()?;
+            .map_err(|_| Lost::Ended(Duration::ZERO))?;
+        let mut silence = self.wait()?;
+        let ended = Lost::Ended(silence.blocked());
         let mut answer = [0; MESSAGE_BYTES];
-        let (length, _) =
-            recv(&self.socket, &mut answer[..], RecvFlags::empty()).map_err(|_| Lost::Ended)?;
-        let (head, bytes) = Head::read_from_prefix(&answer[..length]).map_err(|_| Lost::Ended)?;
+        let received = recv(&self.socket, &mut answer[..], RecvFlags::empty());
+        let (length, _) = received.map_err(|_| ended)?;
+        let (head, bytes) = Head::read_from_prefix(&answer[..length]).map_err(|_| ended)?;
+        // By the clock that does not count when all of roctap is held up.
+        let took = Duration::from_nanos(head.took_ns).min(silence.so_far(clock::now_ns()));
         let done = (head.count as usize).min(count);
         if let Task::Read(into) = task {
             let done = done.min(bytes.len());
@@ -157,14 +177,17 @@ impl Servant {
         Ok(Answer { done: if head.error == 0 { Ok(done) } else { Err(error()) }, took })
     }
 
-    fn wait(&self) -> Result<Duration, Lost> {
-        let mut patience = Patience::of(ANSWER_WITHIN);
+    /// Waits until it has answered, or has ended.
+    fn wait(&self) -> Result<Silence, Lost> {
+        let mut silence = Silence::since(clock::now_ns());
         loop {
             let mut look = [PollFd::new(&self.socket, PollFlags::IN)];
-            match poll(&mut look, Some(&LOOK_EVERY)) {
-                Ok(1..) => return Ok(patience.so_far()),
-                _ if patience.has_ended() => return Err(Lost::Late),
-                _ => {}
+            if let Ok(1..) = poll(&mut look, Some(&LOOK_EVERY)) {
+                return Ok(silence);
+            }
+            silence.goes_on(clock::now_ns(), Look::at(self.pid.as_raw_nonzero().get()));
+            if silence.blocked() > ANSWER_WITHIN {
+                return Err(Lost::Late);
             }
         }
     }
@@ -222,15 +245,21 @@ fn serve(socket: OwnedFd) -> ! {
         }
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
     }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let own = open(c"/proc/self/schedstat", flags, Mode::empty()).ok();
     privileges::keep_for_memory();
     let mut message = [0; MESSAGE_BYTES];
-    while answer(&socket, &mut message).is_some() {}
+    while answer(&socket, own.as_ref(), &mut message).is_some() {}
     // SAFETY: it ends this process, and runs nothing.
     unsafe { libc::_exit(0) }
 }
 
 /// Answers one request; none when there will be no other.
-fn answer(socket: &OwnedFd, message: &mut [u8; MESSAGE_BYTES]) -> Option<()> {
+fn answer(
+    socket: &OwnedFd,
+    own: Option<&OwnedFd>,
+    message: &mut [u8; MESSAGE_BYTES],
+) -> Option<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = recvmsg(
@@ -247,6 +276,7 @@ fn answer(socket: &OwnedFd, message: &mut [u8; MESSAGE_BYTES]) -> Option<()> {
     let (mut head, _) = Head::read_from_prefix(message.get(..length)?).ok()?;
     let bytes = message.get_mut(HEAD_BYTES..)?.get_mut(..head.count as usize)?;
     alarm::arm(ALONE_WITHIN);
+    let (began_ns, before) = (clock::now_ns(), own.and_then(Schedule::of));
     let done = if head.writes == 0 {
         fetch(&head, bytes);
         rustix::io::pread(&memory, &mut *bytes, head.address)
@@ -256,6 +286,9 @@ fn answer(socket: &OwnedFd, message: &mut [u8; MESSAGE_BYTES]) -> Option<()> {
         rustix::io::pwrite(&memory, bytes, head.address)
     };
     alarm::disarm();
+    let queued = own.and_then(Schedule::of).zip(before);
+    let queued_ns = queued.map_or(0, |(after, before)| after.queued_since(before));
+    head.took_ns = clock::now_ns().saturating_sub(began_ns).saturating_sub(queued_ns);
     (head.count, head.error) = match done {
         Ok(count) => (count as u32, 0),
         Err(error) => (0, error.raw_os_error()),

@@ -393,12 +393,13 @@ mod tests {
         if std::env::var_os(AGAIN).is_some() {
             guardian(&[]).unwrap_err();
             assert!(alarm::hold().is_armed());
-            let soon = Duration::from_millis(10);
+            // Not before it is held off.
+            let soon = Duration::from_secs(2);
             alarm::arm(soon);
-            let held = alarm::hold();
             let began = std::time::Instant::now();
-            while began.elapsed() < 5 * soon {
-                std::thread::yield_now();
+            let held = alarm::hold();
+            while began.elapsed() < soon {
+                std::thread::sleep(soon - began.elapsed().min(soon));
             }
             println!("held");
             drop(held);

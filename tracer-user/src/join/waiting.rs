@@ -12,7 +12,7 @@ use tracer_common::{
     calls::Call,
 };
 
-use super::calls::RecentCalls;
+use super::{calls::RecentCalls, pending};
 
 struct Waiter {
     call: ApiRecord,
@@ -39,8 +39,8 @@ impl Waiter {
     }
 }
 
-/// Calls of one process that wait. Its shim can write very many at once.
-const MOST: usize = 1 << 17;
+/// Calls of one process that wait. A drain brings as many of them as of operations.
+const MOST: usize = pending::MOST;
 
 /// Bytes of one, and of a thread that has any: with the room that lists keep.
 const WAITER_BYTES: usize = 2 * size_of::<Waiter>();

@@ -20,6 +20,7 @@ use percent_encoding::percent_decode_str;
 use crate::{
     foreign::{Contents, File, Source},
     plan::{Echo, ProcessMemory},
+    shown,
 };
 
 /// The exported variable of the HSA runtime.
@@ -38,7 +39,7 @@ const MAX_SYMBOLS: usize = 1 << 20;
 const MAX_KERNELS: usize = 1 << 20;
 /// How long their names can be together, bytes.
 const MAX_NAMES_BYTES: usize = 64 << 20;
-/// How long code objects are read in one go.
+/// How long code objects are read in one go, but for the first.
 const READ_FOR: Duration = Duration::from_millis(200);
 
 /// A kernel: the address of its descriptor, and its raw name.
@@ -62,6 +63,7 @@ pub struct CodeObjects {
 }
 
 /// What may still come from a process.
+#[derive(Clone, Copy)]
 struct Room {
     kernels: usize,
     names_bytes: usize,
@@ -106,9 +108,11 @@ impl CodeObjects {
     pub fn news(&mut self, process: &dyn ProcessMemory) -> Vec<Kernel> {
         self.round += 1;
         self.unfinished = false;
-        let began = Instant::now();
+        let listed = listed(process, self.list);
+        let list_is_whole = !process.was_cut_short();
+        let (began, mut read) = (Instant::now(), 0);
         let mut kernels = Vec::new();
-        for (base, uri) in listed(process, self.list) {
+        for (base, uri) in listed {
             let key = (base, uri);
             if let Some(round) = self.known.get_mut(&key) {
                 *round = self.round;
@@ -117,11 +121,29 @@ impl CodeObjects {
             if self.room.is_full() {
                 break;
             }
-            self.unfinished = began.elapsed() > READ_FOR;
-            if self.unfinished {
+            // One is always read: however slow it is here, all are some time.
+            if read > 0 && began.elapsed() > READ_FOR {
+                self.unfinished = true;
                 continue;
             }
-            match kernels_of(process, self.pid, base, &key.1, &mut self.room) {
+            read += 1;
+            let mut room = self.room;
+            let found = kernels_of(process, self.pid, base, &key.1, &mut room);
+            let in_memory = matches!(place(&key.1), Some(Place::Memory { .. }));
+            if in_memory && process.was_cut_short() {
+                // The next look may have the time, unless this one had all of it.
+                if read > 1 || !list_is_whole {
+                    self.unfinished = true;
+                    continue;
+                }
+                tracing::warn!(
+                    "process {}: reading code object {} takes too long: its kernels have no names",
+                    self.pid,
+                    shown::line(&key.1)
+                );
+            }
+            self.room = room;
+            match found {
                 Ok(more) => kernels.extend(more),
                 Err(error) => tracing::debug!("process {}: {}: {error}", self.pid, key.1),
             }
@@ -297,10 +319,10 @@ pub fn fuzz_code_object_list(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+    use std::{cell::Cell, ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
     use super::*;
-    use crate::plan::LiveProcess;
+    use crate::plan::{Binary, LiveProcess, Mapping, PlanError};
     use proptest::prelude::*;
 
     proptest! {
@@ -336,6 +358,71 @@ mod tests {
         for wrong in ["memory://7#offset=1", "http://x", ""] {
             assert_eq!(place(wrong), None, "{wrong}");
         }
+    }
+
+    /// A process of which so many pieces can be read.
+    struct Hurried {
+        process: LiveProcess,
+        left: Cell<usize>,
+        cut_short: Cell<bool>,
+    }
+
+    impl Hurried {
+        fn read_at_most(&self, pieces: usize) {
+            self.left.set(pieces);
+            self.cut_short.set(false);
+        }
+    }
+
+    impl ProcessMemory for Hurried {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+            let Some(left) = self.left.get().checked_sub(1) else {
+                self.cut_short.set(true);
+                return Err(io::ErrorKind::TimedOut.into());
+            };
+            self.left.set(left);
+            self.process.read(address, buffer)
+        }
+
+        fn was_cut_short(&self) -> bool {
+            self.cut_short.get()
+        }
+
+        fn mappings(&self) -> &[Mapping] {
+            self.process.mappings()
+        }
+
+        fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError> {
+            self.process.open(mapping)
+        }
+    }
+
+    #[test]
+    fn what_there_was_no_time_for_is_read_the_next_time() {
+        let bytes = [0u8; 64];
+        let uri = format!("memory://1#offset={:#x}&size=64\0", bytes.as_ptr() as u64);
+        let last = [0x2000, uri.as_ptr() as u64, 0, 0];
+        let first = [0x1000, uri.as_ptr() as u64, 0, last.as_ptr() as u64];
+        let debug = [1u64, first.as_ptr() as u64];
+        let list = debug.as_ptr() as u64;
+        let process = LiveProcess::open(std::process::id()).unwrap();
+        let process = Hurried { process, left: Cell::new(99), cut_short: Cell::new(false) };
+        assert_eq!(listed(&process, list).len(), 2);
+        let of_list = 99 - process.left.get();
+        let look = |objects: &mut CodeObjects, pieces| {
+            process.read_at_most(pieces);
+            assert_eq!(objects.news(&process), []);
+            (objects.known.len(), objects.is_unfinished())
+        };
+        // One at a time.
+        let mut objects = CodeObjects::new(1, list);
+        assert_eq!(look(&mut objects, of_list + 1), (1, true));
+        assert_eq!(look(&mut objects, of_list + 1), (2, false));
+        // There is time for the list alone, or less: only the first can have had it all.
+        let mut objects = CodeObjects::new(1, list);
+        assert_eq!(look(&mut objects, of_list - 1), (0, true));
+        assert_eq!(look(&mut objects, of_list), (1, true), "the first is given up");
+        assert_eq!(look(&mut objects, of_list), (2, false), "and the other one");
     }
 
     /// A list of our own, with a cycle, an unreadable name and our own executable.

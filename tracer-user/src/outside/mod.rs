@@ -67,9 +67,9 @@ struct Watched {
     looked_ns: u64,
     /// It is recorded from its start: all that its queues ever held is to be seen.
     from_start: bool,
-    /// How long the last look kept the CPU, and waited.
+    /// How long the last look took.
     look_took_ns: u64,
-    /// When signals were read last, and how long that waited.
+    /// When signals were read last, and how long that took.
     read_ns: u64,
     read_took_ns: u64,
     /// Kernels that have a name, or do not get one.
@@ -365,12 +365,9 @@ impl Watched {
         let (Some((subject, process)), Some(objects)) = (&self.process, &mut self.objects) else {
             return Ok(());
         };
-        let began_ns = clock::of_this_thread_ns();
-        process.wait_at_most(LOOK_FOR);
-        let news = subject.by_number(|_| Ok::<_, Ended>(objects.news(process)));
-        let waited = LOOK_FOR - process.left();
-        self.look_took_ns =
-            clock::of_this_thread_ns().saturating_sub(began_ns) + waited.as_nanos() as u64;
+        let (news, took_ns) =
+            taking(process, || subject.by_number(|_| Ok::<_, Ended>(objects.news(process))));
+        self.look_took_ns = took_ns;
         for kernel in news.unwrap_or_default() {
             self.kernels.insert(kernel.object);
             let symbol = Symbol { kernel_object: kernel.object, since_ns, ..Symbol::default() };
@@ -391,15 +388,15 @@ impl Watched {
     ) -> Result<(), S::Error> {
         let is_due = now_ns.saturating_sub(self.read_ns) >= pause_ns;
         let process = self.process.as_ref().map(|(_, process)| process).filter(|_| is_due);
-        let memory = process.map(|process| {
-            process.wait_at_most(LOOK_FOR);
-            process as &dyn ProcessMemory
-        });
-        let fates = self.signals.settle(horizon_ns, now_ns, memory);
-        if let Some(process) = process {
-            let waited = LOOK_FOR - process.left();
-            (self.read_ns, self.read_took_ns) = (now_ns, waited.as_nanos() as u64);
-        }
+        let mut settle =
+            |memory: Option<&dyn ProcessMemory>| self.signals.settle(horizon_ns, now_ns, memory);
+        let fates = if let Some(process) = process {
+            let (fates, took_ns) = taking(process, || settle(Some(process)));
+            (self.read_ns, self.read_took_ns) = (now_ns, took_ns);
+            fates
+        } else {
+            settle(None)
+        };
         fates.into_iter().try_for_each(|fate| self.decide(fate, joiner, sink))?;
         // All at once: the error is that of the clock by which they were converted.
         for queue in self.queues.values_mut().filter(|queue| queue.ticks.is_ready()) {
@@ -425,6 +422,15 @@ impl Watched {
         queue.held.push((seen, ticks));
         Ok(())
     }
+}
+
+/// A look at a process, for [`LOOK_FOR`] at most; and how long it kept the CPU, or the process's memory had
+/// it wait, ns.
+fn taking<T>(process: &LiveProcess, look: impl FnOnce() -> T) -> (T, u64) {
+    process.wait_at_most(LOOK_FOR);
+    let before_ns = process.taken_ns();
+    let seen = look();
+    (seen, process.taken_ns().saturating_sub(before_ns))
 }
 
 impl Queue {

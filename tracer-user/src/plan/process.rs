@@ -4,8 +4,8 @@ use std::{
     ffi::OsStr,
     io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, Instant},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
 };
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     model::{OutsideCode, Slot},
 };
 use crate::{
-    discover,
+    clock, discover,
     foreign::{Access, Map, Maps, Memory},
 };
 
@@ -31,6 +31,11 @@ pub trait ProcessMemory {
         let mut word = [0; 8];
         self.read(address, &mut word).ok()?;
         Some(u64::from_le_bytes(word))
+    }
+
+    /// Whether something could not be read for want of time; another look may.
+    fn was_cut_short(&self) -> bool {
+        false
     }
 
     /// Its mappings, as they were when it was opened.
@@ -91,8 +96,10 @@ impl MappedFile {
     }
 }
 
-/// How long a look at a process waits for its memory in all: long enough for tens of thousands of reads.
+/// How long a look at a process may wait for its memory in all ([`Memory::waited`]): not for a CPU.
 const LOOK_FOR: Duration = Duration::from_secs(3);
+/// How many pieces a look may read: some seconds of our own CPU time at most, however slow the CPU is.
+const MOST_PIECES: u64 = 1 << 17;
 /// What is read between two looks at the clock, bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -103,6 +110,10 @@ pub struct LiveProcess {
     memory: Memory,
     /// How long it may still be waited for, ns.
     left_ns: AtomicU64,
+    /// How many pieces may still be read.
+    left_pieces: AtomicU64,
+    /// Something was not read for want of these.
+    cut_short: AtomicBool,
     mappings: Vec<Mapping>,
 }
 
@@ -125,20 +136,41 @@ impl LiveProcess {
     pub fn with(memory: Memory, pid: u32) -> Result<Self, PlanError> {
         let maps = Maps::of(pid).map_err(|cause| PlanError::Process { pid, cause })?;
         let mappings = maps.iter().map(Mapping::from).collect();
-        let process = Self { pid, memory, left_ns: AtomicU64::new(0), mappings };
+        let [left_ns, left_pieces] = [0, 0].map(AtomicU64::new);
+        let cut_short = AtomicBool::new(false);
+        let process = Self { pid, memory, left_ns, left_pieces, cut_short, mappings };
         process.wait_at_most(LOOK_FOR);
         Ok(process)
     }
 
-    /// Reads from now on wait no longer than this in all; what is not read then cannot be. Else it is a few
-    /// seconds from the beginning on.
+    /// Reads from now on wait no longer than this in all, and are not without number; what is not read then
+    /// cannot be. Else it is a few seconds from the beginning on.
     pub fn wait_at_most(&self, time: Duration) {
+        self.cut_short.store(false, Ordering::Relaxed);
+        self.left_pieces.store(MOST_PIECES, Ordering::Relaxed);
         self.left_ns.store(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// How much of that is left.
-    pub fn left(&self) -> Duration {
-        Duration::from_nanos(self.left_ns.load(Ordering::Relaxed))
+    /// How long its memory was waited for in all, and this thread had a CPU, ns: two such numbers tell what a
+    /// look took in between.
+    pub fn taken_ns(&self) -> u64 {
+        self.memory.waited().as_nanos() as u64 + clock::of_this_thread_ns()
+    }
+
+    /// Reads a piece, with what is left.
+    fn read_piece(&self, piece: &mut [u8], at: u64) -> io::Result<()> {
+        let (left_ns, left_pieces) =
+            (self.left_ns.load(Ordering::Relaxed), self.left_pieces.load(Ordering::Relaxed));
+        if left_ns == 0 || left_pieces == 0 {
+            let text = "reading its memory takes too long";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        let before = self.memory.waited();
+        let read = self.memory.read_exact_at(piece, at);
+        let waited_ns = self.memory.waited().saturating_sub(before).as_nanos() as u64;
+        self.left_ns.store(left_ns.saturating_sub(waited_ns), Ordering::Relaxed);
+        self.left_pieces.store(left_pieces - 1, Ordering::Relaxed);
+        read
     }
 
     /// Its memory alone.
@@ -171,17 +203,18 @@ impl ProcessMemory for LiveProcess {
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         let mut at = address;
         for piece in buffer.chunks_mut(PIECE_BYTES) {
-            let (left, began) = (self.left(), Instant::now());
-            if left.is_zero() {
-                let text = "reading its memory takes too long";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            if let Err(error) = self.read_piece(piece, at) {
+                let cut_short = error.kind() == io::ErrorKind::TimedOut;
+                self.cut_short.fetch_or(cut_short, Ordering::Relaxed);
+                return Err(error);
             }
-            let read = self.memory.read_exact_at(piece, at);
-            self.wait_at_most(left.saturating_sub(began.elapsed()));
-            read?;
             at = at.wrapping_add(piece.len() as u64);
         }
         Ok(())
+    }
+
+    fn was_cut_short(&self) -> bool {
+        self.cut_short.load(Ordering::Relaxed)
     }
 
     fn mappings(&self) -> &[Mapping] {
@@ -301,13 +334,17 @@ mod tests {
         let mut read = vec![0; bytes.len()];
         let mut look = || process.read(bytes.as_ptr() as u64, &mut read);
         look().unwrap();
-        let left = process.left();
-        assert!(left < LOOK_FOR, "{left:?}");
+        assert!(process.left_ns.load(Ordering::Relaxed) < LOOK_FOR.as_nanos() as u64);
+        assert!(!process.was_cut_short());
         process.wait_at_most(Duration::from_nanos(1));
         assert_eq!(look().unwrap_err().kind(), io::ErrorKind::TimedOut, "between two pieces");
-        assert!(process.left().is_zero());
+        assert!(process.was_cut_short());
+        process.wait_at_most(LOOK_FOR);
+        process.left_pieces.store(1, Ordering::Relaxed);
+        assert_eq!(look().unwrap_err().kind(), io::ErrorKind::TimedOut, "after one piece");
         process.wait_at_most(LOOK_FOR);
         look().unwrap();
+        assert!(!process.was_cut_short());
         assert_eq!(read, bytes);
     }
 }

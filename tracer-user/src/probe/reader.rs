@@ -27,17 +27,21 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd},
     io::Errno,
 };
-use tracer_common::bpf::{Header, record_bytes};
+use tracer_common::bpf::{ApiRecord, Header, LinkRecord, record_bytes};
 use zerocopy::FromBytes as _;
 
 use super::{ProbeError, Programs};
-use crate::{priority, privileges};
+use crate::{priority, privileges, shim};
 
 /// How long the rings are left alone when nobody wakes the reader: they do so themselves when a quarter
 /// of one is full.
 const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Batches that can wait to be joined.
 const QUEUED_BATCHES: usize = 64;
+
+/// Bytes of records that are handed out at once, unless one batch has more: as many calls and links as one drain
+/// brings of a shim's operations, so that a reader who is late falls behind with both alike.
+const AT_ONCE: usize = shim::MOST_AT_ONCE * (size_of::<ApiRecord>() + size_of::<LinkRecord>());
 
 /// Takes records out of the rings of all CPUs.
 pub struct Reader {
@@ -147,17 +151,23 @@ impl Reader {
         Ok(Self { batches, answered: 0, shared, thread: Some(thread), failure: None })
     }
 
-    /// The next batch of records, waiting at most `timeout` for it; empty when there is none. The
-    /// records stand one behind the other; each tells its kind, which tells its size. To be called by
-    /// the thread that made the reader.
+    /// The next records, waiting at most `timeout` for them; empty when there are none. They stand one
+    /// behind the other; each tells its kind, which tells its size. To be called by the thread that made
+    /// the reader.
     pub fn take(&mut self, timeout: Duration) -> Vec<u8> {
         let deadline = Instant::now() + timeout;
         loop {
             // Before the batches are looked at, as in `take_all`.
             let done = self.shared.done.load(Ordering::Acquire);
-            if let Some((asked, batch)) = self.batches.try_pop() {
+            if let Some((asked, mut records)) = self.batches.try_pop() {
                 self.answered = asked;
-                return batch;
+                while records.len() < AT_ONCE
+                    && let Some((asked, batch)) = self.batches.try_pop()
+                {
+                    self.answered = asked;
+                    records.extend(batch);
+                }
+                return records;
             }
             self.answered = done;
             let left = deadline.saturating_duration_since(Instant::now());
@@ -240,7 +250,7 @@ fn drain(
 ) -> Result<(), ProbeError> {
     let taken = Rc::new(RefCell::new(Vec::new()));
     let rings = open(rings, &taken, shared)?;
-    priority::prefer_this_thread();
+    priority::prefer_for_rings();
     privileges::drop_all();
     while !shared.stop.load(Ordering::Relaxed) {
         shared.wait(&rings).map_err(|cause| failed(cause.into()))?;
@@ -299,7 +309,7 @@ fn keep(record: &[u8], taken: &mut Vec<u8>, malformed: &AtomicU64) {
 
 #[cfg(test)]
 mod tests {
-    use tracer_common::bpf::{ApiRecord, LinkRecord, kind};
+    use tracer_common::bpf::kind;
     use zerocopy::IntoBytes as _;
 
     use super::*;
@@ -349,6 +359,26 @@ mod tests {
             assert!(reader.failure().unwrap().contains(why), "{:?}", reader.failure());
             assert!(reader.take(Duration::ZERO).is_empty() && reader.take_all().is_empty());
         }
+    }
+
+    /// One batch at a time, it would fall behind the shims' rings for ever.
+    #[test]
+    fn what_waits_comes_at_once() {
+        let read = |mut queue: HeapProd<Batch>, shared: &Arc<Shared>, _: &thread::Thread| {
+            for (asked, batch) in [(1, vec![7]), (2, vec![8; AT_ONCE]), (3, vec![9])] {
+                queue.try_push((asked, batch)).expect("there is room");
+            }
+            shared.answer(3);
+            Ok(())
+        };
+        let mut reader = Reader::start(read).unwrap();
+        while reader.failure().is_none() {
+            thread::yield_now();
+        }
+        let records = reader.take(Duration::ZERO);
+        assert_eq!((records[0], records.len(), reader.answered()), (7, 1 + AT_ONCE, 2));
+        assert_eq!((reader.take(Duration::ZERO), reader.answered()), (vec![9], 3));
+        assert!(reader.take(Duration::ZERO).is_empty());
     }
 
     #[test]

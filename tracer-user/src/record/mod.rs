@@ -95,7 +95,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     // What is read late is lost.
-    priority::prefer_this_thread();
+    priority::prefer_for_records();
     rights.go_on(session.placing());
     record(options, session, command, &stop)
 }

@@ -7,5 +7,5 @@ mod relief;
 
 pub use library::{Shim, ShimError, dispatch_site_in};
 pub use memory::{Memory, MemoryError};
-pub use reader::{Extent, Frame, Reader, fuzz_ring};
+pub use reader::{Extent, Frame, MOST_AT_ONCE, Reader, fuzz_ring};
 pub use relief::Relief;

@@ -52,9 +52,12 @@ const LATE_FOR: Duration = Duration::from_nanos(HEARTBEAT_GONE_NS);
 /// Words of frames that are taken before they are handed out.
 const PORTION: u64 = 1 << 19;
 
-/// Words that are one process's share of the reader's time, 128 MiB: more than is written while a process
-/// whose memory is read in time is drained, and read in about a second.
-const SHARE: u64 = 16 << 20;
+/// Words that are one process's share of the reader's time, 16 MiB: more than is written while a process
+/// whose memory is read in time is drained, and read in an eighth of a second.
+const SHARE: u64 = 2 << 20;
+/// Operations with their ends, or calls, that a drain brings of one process: a share, and what was taken
+/// because the reader was late. Each is some 16 words.
+pub const MOST_AT_ONCE: usize = (SHARE + ALLOWANCE) as usize / 16;
 
 /// How much is drained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -441,8 +444,11 @@ mod tests {
             assert_eq!(consumer.ready(), 4000);
         }
         let mut count = 0;
+        fill(2 * SHARE);
+        reader.drain(Extent::Share, |_, _| count += 1);
+        assert_eq!(4 * count, 16 * MOST_AT_ONCE, "and a share of the rest");
         reader.drain(Extent::Everything, |_, _| count += 1);
-        assert_eq!(count, ALLOWANCE / 4 + 1000);
+        assert_eq!(4 * count as u64, ALLOWANCE + 4000 + 2 * SHARE);
         reader.close();
         fill(400);
         for _ in 0..3 {

@@ -37,10 +37,12 @@ const PASSWD: &str =
 pub struct Run {
     pub path: PathBuf,
     pub arguments: Vec<String>,
+    /// Of a test binary, which of its tests, where the command line chooses none.
+    pub filter: Option<String>,
 }
 
-/// Makes the image of a file system, on which the machine's first process runs programs.
-pub fn build(built: &Artifacts, runs: &[Run]) -> anyhow::Result<PathBuf> {
+/// Makes the image `name` of a file system, on which the machine's first process runs programs.
+pub fn build(built: &Artifacts, runs: &[Run], name: &str) -> anyhow::Result<PathBuf> {
     let directory = root().join("target/kernels");
     let stage = Stage::new(directory.join("root"))?;
     let mut programs = vec![built.roctap.clone()];
@@ -60,7 +62,7 @@ pub fn build(built: &Artifacts, runs: &[Run]) -> anyhow::Result<PathBuf> {
         stage.add(&library)?;
     }
     stage.settle(&init(built, runs)?)?;
-    let image = directory.join("root.ext4");
+    let image = directory.join(format!("{name}.ext4"));
     stage.pack(&image)?;
     Ok(image)
 }
@@ -192,12 +194,26 @@ status=0
     for (name, value) in built.environment() {
         script += &format!("export {name}={}\n", quoted(&value)?);
     }
-    script += &format!("echo \"{} $(uname -r)\"\n", machine::BOOTED);
-    for Run { path, arguments } in runs {
+    script += &format!(
+        "only=
+for word in $(cat /proc/cmdline); do
+    case $word in {0}*) only=\"--exact ${{word#{0}}}\";; esac
+done
+IFS=' ,'
+echo \"{1} $(uname -r)\"
+",
+        machine::ONLY,
+        machine::BOOTED
+    );
+    for Run { path, arguments, filter } in runs {
         script += &quoted(path)?;
         for argument in arguments {
             script += " ";
             script += &quoted(Path::new(argument))?;
+        }
+        if let Some(filter) = filter {
+            // Not quoted: each name is a word.
+            script += &format!(" ${{only:-{}}}", quoted(Path::new(filter))?);
         }
         script += " || status=$?\n";
     }
@@ -210,10 +226,10 @@ status=0
     Ok(script)
 }
 
-/// A word of the shell's.
-fn quoted(text: &Path) -> anyhow::Result<String> {
-    let text = text.to_str().with_context(|| format!("{} is not UTF-8", text.display()))?;
-    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+/// A path as a word of the shell's.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    Ok(crate::run::quoted(text))
 }
 
 #[cfg(test)]
@@ -231,10 +247,5 @@ mod tests {
         assert_eq!(path("\tlinux-vdso.so.1 (0x00007f)"), None);
         assert_eq!(path("/bin/sh:"), None);
         assert_eq!(path("\tnot a dynamic executable"), None);
-    }
-
-    #[test]
-    fn words_are_quoted() {
-        assert_eq!(quoted(Path::new("it's")).unwrap(), r"'it'\''s'");
     }
 }

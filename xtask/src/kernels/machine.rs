@@ -1,6 +1,7 @@
 //! A virtual machine: boots a kernel, shows what the tests in it print, and judges it.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
@@ -12,10 +13,13 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::packages::Kernel;
-use crate::run::{passed, root};
+use crate::{
+    run::root,
+    test::outcome::{Outcome, Test},
+};
 
-/// The longest that a machine may run.
-const DEADLINE: Duration = Duration::from_secs(15 * 60);
+/// A machine that prints nothing for so long has stopped, or gets no CPU.
+const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Printed with the kernel's release when the tests are about to begin.
 pub const BOOTED: &str = "@@ booted:";
@@ -30,57 +34,67 @@ const COMPLAINTS: [&str; 6] =
     ["BUG:", "WARNING:", "Oops", "general protection", "Call Trace:", "UBSAN:"];
 
 /// The kernel's command line: fast rather than safe, silent but for what ends it, and the end is not
-/// followed by another start.
+/// followed by another start. That a CPU of the machine stood still is no fault of its kernel's where
+/// others use this machine's CPUs.
 const COMMAND_LINE: &str = "root=/dev/nvme0n1 rw init=/init console=ttyS0 loglevel=3 log_buf_len=4M \
-    mitigations=off tsc=reliable panic=-1";
+    mitigations=off tsc=reliable nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 panic=-1";
+/// On the command line before the names of tests, with commas between them, that alone are to run.
+pub const ONLY: &str = "roctap.only=";
 
-/// What a run must show to be right.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
-    /// Tests that pass.
-    Tests,
-    /// Programs that end well.
-    Success,
-}
+/// The binary that [`Console::outcomes`] names for what the kernel complains of.
+pub const KERNEL: &str = "kernel";
 
-/// Boots `kernel` on a disk that stays as it is, and returns how many tests passed.
-pub fn run(kernel: &Kernel, image: &Path, expect: Expect) -> anyhow::Result<u64> {
+/// Boots `kernel` on a disk that stays as it is, and returns what it printed. Of the tests, those in `only`
+/// run, or all if there are none.
+///
+/// # Errors
+///
+/// When the machine cannot be started or watched, or does not boot.
+pub fn run(kernel: &Kernel, image: &Path, only: &[&str]) -> anyhow::Result<Console> {
     let log = root().join("target/kernels").join(format!("{}.log", kernel.release));
-    let mut file = File::create(&log).with_context(|| format!("writing {}", log.display()))?;
-    let began = Instant::now();
-    let mut machine = Machine::start(kernel, image)?;
+    let again = !only.is_empty();
+    let mut file =
+        File::options().create(true).write(true).append(again).truncate(!again).open(&log);
+    let file = file.as_mut().map_err(|e| anyhow::anyhow!("writing {}: {e}", log.display()))?;
+    let mut machine = Machine::start(kernel, image, only)?;
     let lines = machine.lines()?;
-    let mut console = Console::default();
-    let in_time = loop {
-        match lines.recv_timeout(DEADLINE.saturating_sub(began.elapsed())) {
+    let mut console = Console::new();
+    while console.status.is_none() {
+        match lines.recv_timeout(SILENCE) {
             Ok(line) => {
                 writeln!(file, "{line}")?;
                 if let Some(line) = console.take(&line) {
-                    let seconds = began.elapsed().as_secs_f32();
+                    let seconds = console.began.elapsed().as_secs_f32();
                     println!("{} {seconds:6.1} s | {line}", kernel.release);
                 }
-                if console.status.is_some() {
-                    break true;
-                }
             }
-            Err(RecvTimeoutError::Disconnected) => break true,
-            Err(RecvTimeoutError::Timeout) => break false,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                console.starved = true;
+                break;
+            }
         }
-    };
+    }
     drop(machine);
-    let judged = if in_time {
-        console.judge(expect)
-    } else {
-        Err(anyhow::anyhow!("it did not end within {} min", DEADLINE.as_secs() / 60))
-    };
-    judged.with_context(|| format!("all that it printed is in {}", log.display()))
+    if console.release.is_none() {
+        bail!(
+            "it did not boot; its last words, all of which are in {}: {}",
+            log.display(),
+            console.boot.join("\n")
+        );
+    }
+    Ok(console)
 }
 
 /// QEMU, killed when dropped: nobody shuts the machine down, whose disk is not kept.
 struct Machine(Child);
 
 impl Machine {
-    fn start(kernel: &Kernel, image: &Path) -> anyhow::Result<Self> {
+    fn start(kernel: &Kernel, image: &Path, only: &[&str]) -> anyhow::Result<Self> {
+        let mut command_line = COMMAND_LINE.to_owned();
+        if !only.is_empty() {
+            command_line += &format!(" {ONLY}{}", only.join(","));
+        }
         // With the program that started it, whichever way that ends. One thread for both CPUs: with one
         // for each, a CPU was seen to run into a breakpoint that the kernel had removed already from its
         // own code, which ends in a panic ("Oops: int3" where perf events were opened and closed).
@@ -90,7 +104,7 @@ impl Machine {
             .args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "3072"])
             .args(["-display", "none", "-nic", "none", "-serial", "stdio", "-drive"])
             .arg(format!("file={},format=raw,if=none,id=disk,snapshot=on", image.display()))
-            .args(["-device", "nvme,drive=disk,serial=roctap", "-append", COMMAND_LINE, "-kernel"])
+            .args(["-device", "nvme,drive=disk,serial=roctap", "-append", &command_line, "-kernel"])
             .arg(&kernel.vmlinuz)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
@@ -123,22 +137,47 @@ impl Drop for Machine {
 }
 
 /// Reads what a machine prints.
-#[derive(Default)]
-struct Console {
+pub struct Console {
+    began: Instant,
     release: Option<String>,
     /// What the tests printed.
     tests: String,
+    /// The test whose end was not printed yet.
+    running: Option<String>,
+    /// When the tests began or the last one ended: then the next one began.
+    since: Duration,
+    /// How each test ended, and how long it took.
+    ended: HashMap<String, (bool, Duration)>,
     kernel_log: Option<Vec<String>>,
+    /// The exit status of what ran.
     status: Option<String>,
+    /// It was ended since it printed nothing any more.
+    starved: bool,
     /// The lines before the tests and those of no test, for when it goes wrong.
     boot: Vec<String>,
 }
 
 impl Console {
+    fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            release: None,
+            tests: String::new(),
+            running: None,
+            since: Duration::ZERO,
+            ended: HashMap::new(),
+            kernel_log: None,
+            status: None,
+            starved: false,
+            boot: Vec::new(),
+        }
+    }
+
     /// Takes a line, and returns what of it to show.
     fn take(&mut self, line: &str) -> Option<String> {
         if let Some(release) = line.strip_prefix(BOOTED) {
             self.release = Some(release.trim().to_owned());
+            self.since = self.began.elapsed();
             return Some(format!("booted {}", release.trim()));
         }
         if let Some(status) = line.strip_prefix(ENDED) {
@@ -150,6 +189,7 @@ impl Console {
         } else if self.release.is_none() {
             self.boot.push(line.to_owned());
         } else {
+            self.take_of_test(line);
             self.tests.push_str(line);
             self.tests.push('\n');
             return (!line.is_empty()).then(|| line.to_owned());
@@ -157,28 +197,77 @@ impl Console {
         None
     }
 
-    /// How many tests passed, if that is all that is to say.
-    fn judge(&self, expect: Expect) -> anyhow::Result<u64> {
-        if self.release.is_none() {
-            bail!("it did not boot; its last words: {}", self.boot.join("\n"));
+    /// A test's line ends with how it ended, unless the kernel writes meanwhile.
+    fn take_of_test(&mut self, line: &str) {
+        let mut end = line;
+        if let Some((name, rest)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... ")) {
+            self.running = Some(name.to_owned());
+            end = rest;
         }
-        let mut faults = Vec::new();
-        match (self.status.as_deref(), passed(&self.tests)) {
-            (Some("0"), 0) if expect == Expect::Tests => faults.push("no test ran".to_owned()),
-            (Some("0"), _) => {}
-            (Some(status), _) => faults.push(format!("the tests ended with status {status}")),
-            (None, _) => faults.push("it stopped before the tests had ended".to_owned()),
+        if matches!(end, "ok" | "FAILED")
+            && let Some(name) = self.running.take()
+        {
+            let now = self.began.elapsed();
+            self.ended.insert(name, (end == "ok", now - self.since));
+            self.since = now;
         }
-        // Of what ends a machine at once, the console tells and not the log.
-        let log = self.kernel_log.iter().flatten().map(String::as_str);
-        let complaints: Vec<&str> = log.chain(self.tests.lines()).filter(complains).collect();
+    }
+
+    /// How these tests ended, and what the kernel complained of.
+    pub fn outcomes(&self, expected: &[Test]) -> Vec<Outcome> {
+        let why = match (self.starved, &self.status) {
+            (true, _) => "the machine was starved: it printed nothing for 5 minutes".to_owned(),
+            (_, None) => "the machine stopped before the tests had ended".to_owned(),
+            (_, Some(status)) => format!("it did not run; the tests ended with status {status}"),
+        };
+        let outcome = |test: &Test| {
+            let (took, failure) = match self.ended.get(&test.name) {
+                Some((true, took)) => (*took, None),
+                Some((false, took)) => (*took, Some(self.printed_by(&test.name))),
+                None => (Duration::ZERO, Some(format!("{why}\n{}", self.tests))),
+            };
+            Outcome { test: test.clone(), took, failure }
+        };
+        let mut outcomes: Vec<Outcome> = expected.iter().map(outcome).collect();
+        let complaints = self.complaints();
+        outcomes.push(Outcome {
+            test: Test { binary: KERNEL.to_owned(), name: "complains_of_nothing".to_owned() },
+            took: Duration::ZERO,
+            failure: (!complaints.is_empty()).then(|| complaints.join("\n")),
+        });
+        outcomes
+    }
+
+    /// Whether all ended well.
+    ///
+    /// # Errors
+    ///
+    /// When it did not.
+    pub fn ended_well(&self) -> anyhow::Result<()> {
+        let complaints = self.complaints();
         if !complaints.is_empty() {
-            faults.push(format!("its kernel complained:\n{}", complaints.join("\n")));
+            bail!("its kernel complained:\n{}", complaints.join("\n"));
         }
-        if !faults.is_empty() {
-            bail!("{}", faults.join("; "));
+        match &self.status {
+            Some(status) if status == "0" => Ok(()),
+            Some(status) => bail!("it ended with status {status}"),
+            None => bail!("it stopped before its end"),
         }
-        Ok(passed(&self.tests))
+    }
+
+    /// What the test runner says at the end of a test that failed.
+    fn printed_by(&self, test: &str) -> String {
+        let begin = format!("---- {test} stdout ----");
+        let lines = self.tests.lines().skip_while(|line| *line != begin);
+        let lines =
+            lines.skip(1).take_while(|line| !line.starts_with("---- ") && *line != "failures:");
+        std::iter::once("it failed").chain(lines).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Of what ends a machine at once, the console tells and not the log.
+    fn complaints(&self) -> Vec<&str> {
+        let log = self.kernel_log.iter().flatten().map(String::as_str);
+        log.chain(self.tests.lines()).filter(complains).collect()
     }
 }
 
@@ -191,44 +280,66 @@ fn complains(line: &&str) -> bool {
 mod tests {
     use super::*;
 
-    fn judged(lines: &[&str]) -> Result<u64, String> {
-        let mut console = Console::default();
-        for line in lines {
-            console.take(line);
-        }
-        console.judge(Expect::Tests).map_err(|error| error.to_string())
-    }
-
-    const GOOD: [&str; 5] = [
+    const GOOD: [&str; 9] = [
         "@@ booted: 6.1.0-56-cloud-amd64",
-        "test result: ok. 3 passed; 0 failed",
+        "running 2 tests",
+        "test root_a ... ok",
+        "test root_b ... [   11.0] a line of the kernel's",
+        "ok",
+        "test result: ok. 2 passed; 0 failed",
         "@@ kernel log:",
         "[    0.000000] Linux version 6.1.0-56-cloud-amd64",
         "@@ ended: 0",
     ];
 
+    fn console(lines: &[&str]) -> Console {
+        let mut console = Console::new();
+        for line in lines {
+            console.take(line);
+        }
+        console
+    }
+
+    /// Of a machine that prints these lines: the tests that failed, and why.
+    fn failed(lines: &[&str]) -> Vec<(String, String)> {
+        let test = |name: &str| Test { binary: "e2e::kernels".into(), name: name.into() };
+        let outcomes = console(lines).outcomes(&["root_a", "root_b"].map(test));
+        outcomes.into_iter().filter_map(|o| Some((o.test.name, o.failure?))).collect()
+    }
+
     #[test]
     fn a_machine_is_judged_by_what_it_prints() {
-        assert_eq!(judged(&GOOD), Ok(3));
+        assert_eq!(failed(&GOOD), []);
+        assert!(console(&GOOD).ended_well().is_ok());
         let with = |at: usize, line| {
             let mut lines = GOOD;
             lines[at] = line;
-            judged(&lines).expect_err("it fails")
+            failed(&lines)
         };
-        assert!(with(0, "SeaBIOS").contains("did not boot"));
-        assert_eq!(with(1, "test result: ok. 0 passed; 9 filtered out"), "no test ran");
-        assert!(with(3, "[   12.3] BUG: unable to handle").contains("[   12.3] BUG: unable"));
-        assert!(with(4, "@@ ended: 101").contains("status 101"));
-        assert!(with(4, "").contains("before the tests had ended"));
+        let complained = with(7, "[   12.3] BUG: unable to handle");
+        assert_eq!(complained.len(), 1);
+        assert_eq!(complained[0].0, "complains_of_nothing");
+        assert!(complained[0].1.contains("[   12.3] BUG: unable"));
+        let missing = with(2, "");
+        assert_eq!(missing[0].0, "root_a");
+        assert!(missing[0].1.starts_with("it did not run; the tests ended with status 0"));
+        let stopped = failed(&GOOD[..4]);
+        assert_eq!(stopped[0].0, "root_b");
+        assert!(stopped[0].1.starts_with("the machine stopped before"), "{stopped:?}");
+        assert!(console(&GOOD[..4]).ended_well().is_err());
+        let text = ["@@ booted: 6.1", "test root_a ... FAILED", "test root_b ... ok", "failures:"];
+        let text =
+            [&text[..], &["---- root_a stdout ----", "it panicked", "", "failures:"]].concat();
+        assert_eq!(failed(&text), [("root_a".to_owned(), "it failed\nit panicked\n".to_owned())]);
     }
 
     #[test]
     fn lines_of_tests_are_shown() {
-        let mut console = Console::default();
+        let mut console = Console::new();
         assert_eq!(console.take("SeaBIOS"), None);
         assert!(console.take(GOOD[0]).is_some());
         assert_eq!(console.take("test a ... ok").as_deref(), Some("test a ... ok"));
-        assert_eq!(console.take(GOOD[2]), None);
-        assert_eq!(console.take(GOOD[3]), None);
+        assert_eq!(console.take(GOOD[6]), None);
+        assert_eq!(console.take(GOOD[7]), None);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    apt::Apt,
+    apt::{Apt, patiently},
     run::{output_of, run},
     setup,
 };
@@ -47,14 +47,34 @@ pub fn fetch(version: &str) -> anyhow::Result<Kernel> {
     }
     let mut offered = Vec::new();
     for apt in &sources {
-        apt.run(&["update", "-qq"])?;
-        if let Some(package) = newest(apt, version) {
-            return package.fetch(apt, &cache);
+        let found = apt.run(&["update", "-qq"]).and_then(|()| {
+            newest(apt, version).map(|package| package.fetch(apt, &cache)).transpose()
+        });
+        match (found, any_kept(&cache, version)) {
+            (Ok(Some(kernel)), _) => return Ok(kernel),
+            (Ok(None), _) => offered.extend(releases(apt)),
+            (Err(error), Some(kept)) => {
+                println!("kernels: taking {}, which was kept: {error:#}", kept.release);
+                return Ok(kept);
+            }
+            (Err(error), None) => return Err(error),
         }
-        offered.extend(releases(apt));
     }
     offered.sort_by_key(|release| numbers(release));
     bail!("apt offers no cloud kernel {version}, but these: {}", offered.join(", "));
+}
+
+/// The newest kernel of `version` among those that were fetched before.
+fn any_kept(cache: &Path, version: &str) -> Option<Kernel> {
+    let wanted = numbers(version);
+    let kept = fs::read_dir(cache).ok()?.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let release = release(name.split_once('_')?.0)?;
+        let vmlinuz = entry.path().join("vmlinuz");
+        let is_it = numbers(release).starts_with(&wanted) && vmlinuz.exists();
+        is_it.then(|| Kernel { release: release.to_owned(), vmlinuz })
+    });
+    kept.max_by_key(|kernel| numbers(&kernel.release))
 }
 
 /// A package in a version.
@@ -85,7 +105,9 @@ impl Package {
         let partial = cache.join(format!("partial-{}-{}", self.release, std::process::id()));
         fs::create_dir_all(&partial)?;
         let package = format!("{}={}", self.name, self.version);
-        run(apt.command("apt-get").args(["download", "-qq", &package]).current_dir(&partial))?;
+        patiently(|| {
+            run(apt.command("apt-get").args(["download", "-qq", &package]).current_dir(&partial))
+        })?;
         let deb = fs::read_dir(&partial)?.next().context("apt-get downloaded nothing")??.path();
         run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&partial))?;
         let vmlinuz = partial.join("boot").join(format!("vmlinuz-{}", self.release));

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::run::{root as workspace, run};
-use root::Root;
-pub use suite::{run_on_releases, run_quickly};
+pub use root::{Root, make};
+pub use suite::{Extent, QUICK_ON, set};
 
 /// Options of `cargo xtask rocm`.
 #[derive(Args)]
@@ -30,10 +30,10 @@ pub struct Options {
 pub fn run_rocm(options: &Options) -> anyhow::Result<()> {
     let root = root::make(&options.release)?;
     println!("rocm: {} in {}", describe(&root)?, root.path.display());
-    match options.command.split_first() {
-        Some((program, arguments)) => run(inside(&root, program)?.args(arguments)),
-        None => Ok(()),
+    if options.command.is_empty() {
+        return Ok(());
     }
+    run(inside(&root)?.args(&options.command))
 }
 
 /// The files of a release, unpacked, under a directory as they would be under `/`.
@@ -53,8 +53,9 @@ fn describe(root: &Root) -> anyhow::Result<String> {
     Ok(format!("HIP {hip}, HSA runtime {hsa}, C library {libc}"))
 }
 
-/// A command that runs in the root. What is mounted for it goes with it: it has a mount namespace.
-fn inside(root: &Root, program: &str) -> anyhow::Result<Command> {
+/// A command that runs in the root what it gets as further arguments. What is mounted for it goes with it:
+/// it has a mount namespace.
+fn inside(root: &Root) -> anyhow::Result<Command> {
     // $0 is the root, $1 the workspace, and the rest what to run.
     const SCRIPT: &str = r#"set -e
 for place in /proc /sys /dev /tmp "$1"; do
@@ -65,6 +66,6 @@ cd "$0"
 exec chroot "$0" /bin/bash -c 'cd "$0" && exec "$@"' "$@""#;
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "bash", "-c", SCRIPT]);
-    command.arg(&root.path).arg(workspace().canonicalize()?).arg(program);
+    command.arg(&root.path).arg(workspace().canonicalize()?);
     Ok(command)
 }

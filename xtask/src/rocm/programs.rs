@@ -27,9 +27,9 @@ const PROGRAMS: [&str; 9] = [
     "hsa_direct",
 ];
 
-/// Builds the programs with the compiler and for the runtimes in `root`, which has `release`. What they are
-/// linked with is built already, as is roctap.
-pub fn build(root: &Root, release: &str) -> anyhow::Result<Artifacts> {
+/// Builds the programs with the compiler and for the runtimes in `root`. What they are linked with is built
+/// already, as is roctap.
+pub fn build(root: &Root) -> anyhow::Result<Artifacts> {
     let target = workspace().join("target").canonicalize()?;
     let directory = |name: &str| -> anyhow::Result<PathBuf> {
         let path = target.join(name);
@@ -41,12 +41,12 @@ pub fn build(root: &Root, release: &str) -> anyhow::Result<Artifacts> {
     let library = target.join("release").join(&name);
     fs::copy(&library, gpu.join(&name))
         .with_context(|| format!("copying {}", library.display()))?;
-    let apps = directory(&format!("apps-{release}"))?;
+    let apps = directory(&format!("apps-{}", root.release))?;
     let settings =
         [format!("OUT={}", apps.display()), format!("GPU=-L{} -l{DRIVER}", gpu.display())];
     let cpus = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut make = inside(root, "make")?;
-    run(make.args(["--silent", "-C", "tests/apps", &format!("-j{cpus}")]).args(settings))?;
+    let mut make = inside(root)?;
+    run(make.args(["make", "--silent", "-C", "tests/apps", &format!("-j{cpus}")]).args(settings))?;
     Ok(Artifacts { roctap: target.join("release/roctap"), gpu, apps })
 }
 
@@ -54,8 +54,8 @@ pub fn build(root: &Root, release: &str) -> anyhow::Result<Artifacts> {
 pub fn run_untraced(root: &Root, built: &Artifacts) -> anyhow::Result<()> {
     for program in PROGRAMS {
         let script = format!("cd {} && exec timeout 300 ./{program}", built.apps.display());
-        let mut command = inside(root, "/bin/bash")?;
-        command.args(["-c", &script]).env("LD_LIBRARY_PATH", &built.gpu);
+        let mut command = inside(root)?;
+        command.args(["/bin/bash", "-c", &script]).env("LD_LIBRARY_PATH", &built.gpu);
         let printed = run_silently(&mut command)?;
         if !printed.lines().any(|line| line == "result ok") {
             bail!("{program} printed no \"result ok\":\n{printed}");

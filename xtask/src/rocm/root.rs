@@ -11,7 +11,8 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    apt::Apt,
+    apt::{Apt, patiently},
+    kernels::numbers,
     run::{output_of, run},
     setup,
 };
@@ -33,6 +34,8 @@ const MANIFEST: &str = "roctap-packages";
 pub struct Root {
     /// Its directory.
     pub path: PathBuf,
+    /// Which one: `6.4`.
+    pub release: String,
     /// The packages in it, as `name_version_architecture.deb`.
     pub packages: Vec<String>,
 }
@@ -58,22 +61,28 @@ impl Root {
     }
 }
 
-/// The root with the newest packages of `release` (`6.4`) that Debian has. Made anew when they moved.
-pub fn make(release: &str) -> anyhow::Result<Root> {
+/// The root with the newest packages of `wanted`, a release (`6.4`) or a major one (`6`), that Debian has.
+/// Made anew when they moved; where they cannot be had, one that was made before serves.
+pub fn make(wanted: &str) -> anyhow::Result<Root> {
     let home = setup::data_directory()?.join("rocm");
-    let path = home.join(release);
-    let kept = read(&path);
+    newest(&home, wanted).or_else(|error| match kept(&home, wanted) {
+        Some(root) => {
+            println!("rocm: using {}, which was made before: {error:#}", root.path.display());
+            Ok(root)
+        }
+        None => Err(error),
+    })
+}
+
+fn newest(home: &Path, wanted: &str) -> anyhow::Result<Root> {
     let (apt, archives) = Apt::of_suites(&home.join("apt"), "debian", &SUITES)?
         .for_an_empty_system(&home.join("apt"))?;
-    let update = update(&apt, &home.join("apt"));
-    if let (Err(error), Some(kept)) = (&update, &kept) {
-        println!(
-            "rocm: using the packages of before, since apt cannot look for newer ones: {error:#}"
-        );
-        return Ok(Root { path, packages: kept.clone() });
+    if let Err(error) = update(&apt, &home.join("apt")) {
+        println!("rocm: going on with the lists of packages that came: {error:#}");
     }
-    update?;
-    let (suite, hip) = find(&apt, release)?;
+    let (suite, hip) = find(&apt, wanted)?;
+    let release = release_of(&hip).with_context(|| format!("{HIP} {hip} is of no release"))?;
+    let path = home.join(&release);
     let install = |more: &[&str]| {
         let mut command = apt.command("apt-get");
         command.args(["install", "-y", "-qq", "--no-install-recommends", "-t", suite]);
@@ -87,17 +96,34 @@ pub fn make(release: &str) -> anyhow::Result<Root> {
         .filter_map(|line| line.strip_prefix('\'')?.split(' ').nth(1).map(str::to_owned))
         .collect();
     packages.sort();
-    if kept.as_ref() == Some(&packages) {
-        return Ok(Root { path, packages });
+    if read(&path).as_ref() == Some(&packages) {
+        return Ok(Root { path, release, packages });
     }
     println!("rocm: making a root with HIP {hip} from Debian {suite}: {} packages", packages.len());
-    run(&mut install(&["--download-only"]))?;
+    patiently(|| run(&mut install(&["--download-only"])))?;
     unpack(&path, &packages, &archives)?;
     // They are in the root now.
     for package in &packages {
         let _ = fs::remove_file(archives.join(package));
     }
-    Ok(Root { path, packages })
+    Ok(Root { path, release, packages })
+}
+
+/// The newest root of `wanted` that was made before.
+fn kept(home: &Path, wanted: &str) -> Option<Root> {
+    let roots = fs::read_dir(home).ok()?.flatten().filter_map(|entry| {
+        let release = entry.file_name().into_string().ok()?;
+        let path = entry.path();
+        let packages = is_release(&release, wanted).then(|| read(&path)).flatten()?;
+        Some(Root { path, release, packages })
+    });
+    roots.max_by_key(|root| numbers(&root.release))
+}
+
+/// The release that a version is one of: `6.4` of `6.4.3-5`.
+fn release_of(version: &str) -> Option<String> {
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit());
+    Some(format!("{}.{}", numbers.next()?, numbers.next()?))
 }
 
 /// The packages of a root that is whole.
@@ -137,8 +163,8 @@ fn find(apt: &Apt, release: &str) -> anyhow::Result<(&'static str, String)> {
     bail!("Debian has no HIP {release} at present, but these: {}", offered.join(", "))
 }
 
-/// Whether `6.4.3-5` is one of `6.4`.
-fn is_release(version: &str, release: &str) -> bool {
+/// Whether `6.4.3-5` is one of `6.4`, or of `6`.
+pub fn is_release(version: &str, release: &str) -> bool {
     version
         .strip_prefix(release)
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -188,15 +214,17 @@ mod tests {
     fn versions_belong_to_releases() {
         assert!(is_release("6.4.3-5", "6.4"));
         assert!(is_release("7.2.4-1~exp2", "7.2"));
+        assert!(is_release("6.4.3-5", "6"));
         assert!(!is_release("6.40.3-5", "6.4"));
         assert!(!is_release("5.7.1-6", "6.4"));
+        assert_eq!(release_of("7.2.4-1~exp2").as_deref(), Some("7.2"));
     }
 
     #[test]
     fn packages_are_found_by_name() {
         let packages = ["libamdhip64-6_6.4.3-5_amd64.deb", "libllvm21_1%3a21.1.8-13_amd64.deb"];
         let packages = packages.map(str::to_owned).to_vec();
-        let root = Root { path: PathBuf::new(), packages };
+        let root = Root { path: PathBuf::new(), release: "6.4".to_owned(), packages };
         assert_eq!(root.library("libamdhip64-"), Some("6.4.3-5"));
         assert_eq!(root.version("libllvm21"), Some("1%3a21.1.8-13"));
         assert_eq!(root.library("libamdhip-"), None);

@@ -8,7 +8,7 @@ use e2e::{
     run, send_signal, times, wait_until,
 };
 
-use crate::{METHODS, has, ringing};
+use crate::{METHODS, has};
 
 /// Functions that the program calls all the time, and some more: what takes a while to be removed.
 const FUNCTIONS: [&str; 2] = ["--include=hsa_signal_{store,wait,load}*", "--api=hsa"];
@@ -19,7 +19,7 @@ fn recording(scene: &Scene, target: &Running, method: &str) -> (Child, InKernel)
     let mut record = scene.record(&["--gpu=off", "--force", "--probes", method, &pid]);
     let _ = std::fs::remove_file(scene.trace_path());
     let roctap = record.args(FUNCTIONS).spawn().expect("roctap");
-    wait_until("it records", || scene.trace_so_far().is_some_and(|t| !t.calls.is_empty()));
+    scene.wait_for_trace("it records", |trace| !trace.calls.is_empty());
     let held = InKernel::of(roctap.id());
     assert_eq!(held.left(), held, "the kernel tells of all");
     assert!(held.links() > 2, "{held:?}");
@@ -31,15 +31,13 @@ fn recording(scene: &Scene, target: &Running, method: &str) -> (Child, InKernel)
 fn expect_nothing_left(scene: &Scene, target: &Running, held: &InKernel) {
     wait_until("the kernel has removed all", || held.left().is_empty());
     wait_until("its code is as on disk", || changed_code(target.pid()).is_empty());
-    let dispatched = || std::fs::metadata(scene.path("truth")).expect("truth").len();
-    let before = dispatched();
-    wait_until("it goes on", || dispatched() > before);
+    scene.wait_for_dispatches(scene.true_dispatches().len() + 1);
 }
 
 #[test]
 fn root_kernel_killed_while_recording() {
     let scene = Scene::default();
-    let target = ringing(&scene);
+    let target = Running::ringing(&scene);
     for method in METHODS.into_iter().filter(|method| has(method)) {
         let (mut roctap, held) = recording(&scene, &target, method);
         roctap.kill().expect("killed");
@@ -54,7 +52,7 @@ fn root_kernel_killed_while_recording() {
 #[test]
 fn root_kernel_killed_while_detaching() {
     let scene = Scene::default();
-    let target = ringing(&scene);
+    let target = Running::ringing(&scene);
     for method in METHODS.into_iter().filter(|method| has(method)) {
         for round in 0..times(3) {
             let (mut roctap, held) = recording(&scene, &target, method);
@@ -80,7 +78,7 @@ fn root_kernel_killed_while_detaching() {
 #[test]
 fn root_kernel_definitions_of_the_killed_are_deleted() {
     let (scene, tracefs) = (Scene::default(), Tracefs::default());
-    let target = ringing(&scene);
+    let target = Running::ringing(&scene);
     let (mut roctap, held) = recording(&scene, &target, "event");
     roctap.kill().expect("killed");
     roctap.wait().expect("status");

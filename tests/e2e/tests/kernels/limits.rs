@@ -1,10 +1,14 @@
 //! What is out of bounds, and what is plainly wrong: one clear message, and nothing is placed.
 
-use std::process::Command;
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    process::{Command, Stdio},
+};
 
-use e2e::{Scene, app, remains::changed_code, roctap_bin, run, wait_until};
-
-use crate::{ringing, tell};
+use e2e::{
+    Running, Scene, Signal, app, remains::changed_code, roctap_bin, run, send_signal, wait_until,
+    within_deadline,
+};
 
 const SINGLE: [&str; 5] = ["--probes=single", "--gpu=off", "--api=hsa", "--force", "-o"];
 
@@ -30,7 +34,7 @@ fn needed_and_free(stderr: &str) -> (u64, u64) {
 #[test]
 fn root_kernel_too_few_descriptors() {
     let scene = Scene::default();
-    let target = ringing(&scene);
+    let target = Running::ringing(&scene);
     let pid = target.pid().to_string();
     let all = ["--include=*", "-p", &pid];
     let ran = run(&mut limited(&scene, 200, &all)).expect(1);
@@ -45,17 +49,27 @@ fn root_kernel_too_few_descriptors() {
 #[test]
 fn root_kernel_removal_is_not_waited_for() {
     let scene = Scene::default();
-    let target = ringing(&scene);
+    let target = Running::ringing(&scene);
     let pid = target.pid().to_string();
     let mut record = scene.record(&SINGLE[..4]);
-    record.args(["--include=hsa_signal_*", "--exclude=*{wait,cas}*", "-d0.3", "-p", &pid]);
-    let ran = run(&mut record).expect(0);
-    tell(&ran);
-    ran.complains(&["probes are being removed one by one, by process"]);
-    let (_, helper) = ran.stderr.split_once("by process ").expect("a process");
-    let helper = helper.split(':').next().expect("a number").to_owned();
+    record.args(["--include=hsa_signal_*", "--exclude=*{wait,cas}*", "-p", &pid]);
+    let mut recording = Running::spawn(&mut record);
+    scene.wait_for_trace("calls are recorded", |trace| !trace.calls.is_empty());
+    let said = BufReader::new(recording.child.stderr.take().expect("piped")).lines();
+    send_signal(recording.pid(), Signal::INT);
+    let mut said = said.map(|line| line.expect("a line"));
+    let line = within_deadline(recording.pid(), || {
+        said.find(|line| line.contains("probes are being removed one by one"))
+    });
+    let line = line.expect("it is said");
+    let (_, helper) = line.split_once("by process ").expect("a process");
+    let helper: u32 = helper.split(':').next().and_then(|pid| pid.parse().ok()).expect("a number");
+    // Held up, so that it ends after roctap, whatever the machine does.
+    send_signal(helper, Signal::STOP);
+    recording.ended().expect(0);
     let command = || std::fs::read_to_string(format!("/proc/{helper}/cmdline")).unwrap_or_default();
-    assert!(command().contains("__remove-probes"), "it has ended before roctap: {ran:#?}");
+    assert!(command().contains("__remove-probes"), "{line}");
+    send_signal(helper, Signal::CONT);
     let trace = scene.trace();
     trace.expect_complete();
     assert!(!trace.calls.is_empty());
@@ -69,20 +83,38 @@ fn root_kernel_removal_is_not_waited_for() {
 fn root_kernel_children_without_descriptors() {
     let scene = Scene::default();
     let program = app("hsa_direct").display().to_string();
-    let command = ["--", "sh", "-c", "\"$0\" s 3; \"$0\" s 3; echo done", &program];
-    let record =
-        |descriptors, include: &str| run(limited(&scene, descriptors, &[include]).args(command));
-    let ran = record(200, "--include=*");
+    // Each child ends when a line of ours lets it.
+    let script = "for child in 1 2; do \"$0\" sz 3 & read -r _; kill $!; wait $!; done; echo done";
+    let command = ["--", "sh", "-c", script, &program];
+    let record = |descriptors, include: &str| {
+        let mut record = limited(&scene, descriptors, &[include]);
+        record.args(command).stdin(Stdio::piped());
+        Running::spawn(&mut record)
+    };
+    let ran = record(200, "--include=*").ended();
     let (_, free) = needed_and_free(&ran.expect(1).stderr);
     // Enough for the first process: for an entry and a return.
     let enough = 4 + 200 - free;
-    let ran = record(enough + 1, "--include=hsa_signal_store_screlease");
-    tell(&ran);
+    let mut recording = record(enough + 1, "--include=hsa_signal_store_screlease");
+    let mut go = recording.child.stdin.take().expect("piped");
+    let said = BufReader::new(recording.child.stderr.take().expect("piped")).lines();
+    let said = said.map(|line| line.expect("a line"));
+    let mut about =
+        said.filter(|line| line.contains("descriptors")).inspect(|line| println!("{line}"));
+    within_deadline(recording.pid(), || {
+        for _ in 0..2 {
+            let line = about.next().expect("it is told of");
+            assert!(line.contains("is not traced"), "{line}");
+            // Behind what the one before has reported.
+            let lines = recording.output.by_ref().lines().map(|line| line.expect("output"));
+            let reported: Vec<String> = lines.take_while(|line| line != "ready").collect();
+            assert!(!reported.iter().any(|line| line.contains("FAILED")), "{reported:?}");
+            go.write_all(b"go\n").expect("it listens");
+        }
+        assert_eq!(about.next(), None, "one line for each child");
+    });
+    let ran = recording.ended();
     assert!(ran.stdout.contains("done") && !ran.stdout.contains("FAILED"), "{ran:#?}");
-    let told = ran.stderr.lines().filter(|line| line.contains("is not traced")).count();
-    assert_eq!(told, 2, "one line for each child: {ran:#?}");
-    let others = ran.stderr.lines().filter(|line| line.contains("descriptors")).count();
-    assert_eq!(others, told, "{ran:#?}");
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, time::Instant};
 use e2e::{Scene, run};
 use roctap::probe::{Follow, Programs, Settings};
 
-/// The most instructions that any kernel verified of each program (6.1, 6.12 and 6.18), and a tenth more.
-const MOST_INSTRUCTIONS: [(&str, u32); 10] = [
+/// The most instructions that any kernel verified of each program (6.1, 6.12 and 6.18), and a tenth more. By how
+/// much that is exceeded is said. Other compilers and kernels make it half as many again: more is a finding.
+const USUAL_INSTRUCTIONS: [(&str, u32); 10] = [
     ("api_enter", 15_300),
     ("api_exit", 13_250),
     ("dispatch_site", 3_550),
@@ -27,10 +28,14 @@ fn root_kernel_verified_instructions_are_bounded() {
     println!("loaded in {:?}", began.elapsed());
     let verified = programs.verified_instructions().expect("the kernel tells");
     println!("{verified:?}");
-    let most = BTreeMap::from(MOST_INSTRUCTIONS.map(|(name, most)| (name.to_owned(), most)));
-    assert!(verified.keys().eq(most.keys()), "every program has its bound");
+    let usual = BTreeMap::from(USUAL_INSTRUCTIONS.map(|(name, count)| (name.to_owned(), count)));
+    assert!(verified.keys().eq(usual.keys()), "every program has its bound");
     for (name, count) in verified {
-        assert!((1..=most[&name]).contains(&count), "{name}: {count}, bound {}", most[&name]);
+        let usual = usual[&name];
+        if count > usual {
+            println!("{name}: {count} instructions, {} more than usual", count - usual);
+        }
+        assert!((1..=usual * 3 / 2).contains(&count), "{name}: {count}, usual {usual}");
     }
 }
 

@@ -1,14 +1,14 @@
 //! Attaching to processes that run, several at once and several recordings of one.
 
 use e2e::{
-    Running, Scene,
+    Recorded, Running, Scene,
     compare::{expect_a_call_for_each_dispatch, expect_doorbells_joined, expect_no_holes},
     interrupt,
     remains::Tracefs,
-    run, wait_until,
+    wait_until,
 };
 
-use crate::{METHODS, has, ringing, tell};
+use crate::{METHODS, has, tell};
 
 /// Calls by probes alone; each of the functions is called once a dispatch.
 const CALLS: [&str; 5] = [
@@ -19,21 +19,24 @@ const CALLS: [&str; 5] = [
     "--force",
 ];
 
+fn calls_of(trace: &Recorded, pid: u32) -> usize {
+    trace.calls.iter().filter(|call| call.record.process_or_device == pid).count()
+}
+
 /// Two processes with shims: each dispatch once and with its call, in its own process.
 #[test]
 fn root_kernel_two_processes_with_shims() {
     let scenes = [Scene::default(), Scene::default()];
-    let targets = scenes.each_ref().map(ringing);
+    let targets = scenes.each_ref().map(Running::ringing);
     let pids = targets.each_ref().map(Running::pid);
     let [first, second] = pids.map(|pid| format!("-p{pid}"));
-    let ran = run(&mut scenes[0].record(&["--api", "hsa", "-d", "1", &first, &second])).expect(0);
-    tell(&ran);
+    let mut record = scenes[0].record(&["--api", "hsa", &first, &second]);
+    tell(&scenes[0].record_kernels(&mut record, &pids, 20).expect(0));
     for target in targets {
         assert!(target.end().expect(0).stdout.contains("result ok"));
     }
     for (pid, scene) in pids.into_iter().zip(&scenes) {
         let trace = scenes[0].trace().only(pid);
-        assert!(trace.dispatches.len() > 5, "{}", trace.dispatches.len());
         expect_no_holes(&trace, &scene.true_dispatches());
         expect_doorbells_joined(&trace, pid);
     }
@@ -43,12 +46,14 @@ fn root_kernel_two_processes_with_shims() {
 #[test]
 fn root_kernel_two_processes_by_every_method() {
     let scenes = [Scene::default(), Scene::default()];
-    let targets = scenes.each_ref().map(ringing);
+    let targets = scenes.each_ref().map(Running::ringing);
     let pids = targets.each_ref().map(Running::pid);
     let [first, second] = pids.map(|pid| format!("-p{pid}"));
     for method in METHODS {
-        let mut record = scenes[0].record(&["-d0.5", "--probes", method, &first, &second]);
-        let ran = run(record.args(CALLS));
+        let mut record = scenes[0].record(&["--probes", method, &first, &second]);
+        let ran = scenes[0].record_until(record.args(CALLS), "calls are recorded", |trace| {
+            pids.iter().all(|&pid| calls_of(trace, pid) > 20)
+        });
         tell(&ran);
         if !has(method) {
             ran.expect(1).complains(&["uprobe_multi"]);
@@ -70,7 +75,7 @@ fn root_kernel_two_processes_by_every_method() {
 #[test]
 fn root_kernel_two_recordings_by_events() {
     let (scene, other, tracefs) = (Scene::default(), Scene::default(), Tracefs::default());
-    let target = ringing(&scene);
+    let target = Running::ringing(&scene);
     let pid = format!("-p{}", target.pid());
     let by_events = |scene: &Scene| {
         let mut record = scene.record(&["--probes", "event", &pid]);
@@ -79,16 +84,16 @@ fn root_kernel_two_recordings_by_events() {
     };
     let long = by_events(&scene).spawn().expect("roctap");
     let calls = |scene: &Scene| scene.trace_so_far().map_or(0, |trace| trace.calls.len());
-    wait_until("it records", || calls(&scene) > 0);
+    wait_until("it records", || calls(&scene) > 20);
     let defined = tracefs.definitions_of(long.id());
     assert_eq!(defined.len(), 4, "entries and returns: {defined:?}");
-    let mut second = by_events(&other).arg("-d1").spawn().expect("roctap");
-    wait_until("the second one has its own", || {
-        tracefs.definitions_of(second.id()).len() == defined.len()
-    });
+    let second = by_events(&other).spawn().expect("roctap");
+    wait_until("the second one records", || calls(&other) > 20);
+    let second_id = second.id();
+    assert_eq!(tracefs.definitions_of(second_id).len(), defined.len());
     assert_eq!(tracefs.definitions_of(long.id()), defined);
-    assert_eq!(second.wait().expect("status").code(), Some(0));
-    assert_eq!(tracefs.definitions_of(second.id()), Vec::<String>::new());
+    interrupt(second).expect(0);
+    assert_eq!(tracefs.definitions_of(second_id), Vec::<String>::new());
     assert_eq!(tracefs.definitions_of(long.id()), defined);
     let before = calls(&scene);
     wait_until("the first one goes on", || calls(&scene) > before);

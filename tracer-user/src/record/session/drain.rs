@@ -25,12 +25,11 @@ impl Session {
         let soon = if self.injections.are_any() { Duration::from_millis(1) } else { timeout };
         let records = self.probes.take(soon.min(timeout));
         self.shims.look(|pid| self.processes.has_ended(pid));
-        // Before and after: a large batch of records takes its time, and the shims' rings fill. Before
-        // also because of calls, which wait for records of calls around them.
+        // Once, and then the records: operations wait for those of their calls, and calls for those around
+        // them. The rings that fill meanwhile are relieved.
         self.shims.drain_shares(&mut self.recorder)?;
         self.take_records(&records, |_| {})?;
         self.recorder.settle_calls(self.probes.answered())?;
-        self.shims.drain_shares(&mut self.recorder)?;
         self.give_up_memories();
         self.ask_for_calls();
         self.take_over();

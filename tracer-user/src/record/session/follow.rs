@@ -114,6 +114,7 @@ impl Session {
             self.probes.forget(child);
             // It may have had a memory for a moment.
             self.shims.look(|pid| pid == child);
+            self.shims.drain(&mut self.recorder, |_, _| {})?;
             return Ok(());
         };
         self.add_target(Arc::clone(&subject), command, source)?;

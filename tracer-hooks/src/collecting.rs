@@ -1,0 +1,71 @@
+//! What threads that have waited for the GPU tell the holder of [`crate::harvest::WORK`], which records what has
+//! completed.
+//!
+//! A thread that finds the lock taken asks the holder to look once more, and mostly goes on: to hold many threads
+//! up, one after the other, would cost the program more than a record is worth. It waits only where the holder has
+//! been at it for long. That one may be reading a clock for the first time, which takes half a millisecond, or not
+//! be scheduled, and a process that leaves by `_exit` meanwhile loses all that is not recorded.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+/// The holder mostly needs a few microseconds; more than this is long.
+const LONG_NS: u64 = 50_000;
+
+/// What they tell, and what the holder tells them.
+pub struct Collecting {
+    asked: AtomicBool,
+    began_ns: AtomicU64,
+    /// A thread has waited in vain since the holder began.
+    is_stuck: AtomicBool,
+}
+
+impl Collecting {
+    /// Nobody collects.
+    pub const fn new() -> Self {
+        Self {
+            asked: AtomicBool::new(false),
+            began_ns: AtomicU64::new(0),
+            is_stuck: AtomicBool::new(false),
+        }
+    }
+
+    /// The holder looks at everything now, for all that asked.
+    pub fn begins(&self, now_ns: u64) {
+        self.began_ns.store(now_ns, Ordering::Relaxed);
+        self.is_stuck.store(false, Ordering::Relaxed);
+        // Acquire pairs with the Release in `ask`: what completed before is seen, for all that asked.
+        self.asked.swap(false, Ordering::AcqRel);
+    }
+
+    /// Something that the caller knows of has completed. The caller tries to get the lock afterwards.
+    pub fn ask(&self) {
+        // Release pairs with the Acquire in `begins`. A swap, so that it goes on with that of another thread.
+        self.asked.swap(true, Ordering::Release);
+        // Pairs with the fence in `is_asked`: the caller gets the lock, or the holder sees that he asked.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a thread has asked. To miss none, the holder looks again after it gave the lock back.
+    pub fn is_asked(&self) -> bool {
+        // Pairs with the fence in `ask`.
+        fence(Ordering::SeqCst);
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether the holder has been at it for long, and may still come back.
+    pub fn takes_long(&self, now_ns: u64) -> bool {
+        let began_ns = self.began_ns.load(Ordering::Relaxed);
+        now_ns.saturating_sub(began_ns) > LONG_NS && !self.is_stuck.load(Ordering::Relaxed)
+    }
+
+    /// The caller has waited in vain: nobody else does, until somebody begins again.
+    pub fn waited_in_vain(&self) {
+        self.is_stuck.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Default for Collecting {
+    fn default() -> Self {
+        Self::new()
+    }
+}

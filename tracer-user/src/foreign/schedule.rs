@@ -1,0 +1,180 @@
+//! Telling a memory that has its reader wait from a machine that does: a thread that could run and waits for
+//! a CPU waits for nobody's memory.
+
+use std::{fs, os::fd::AsFd, sync::LazyLock, time::Duration};
+
+use tracer_common::waited::Waited;
+
+/// Longest text of `/proc/PID/schedstat`: three numbers.
+const MOST_BYTES: usize = 64;
+
+/// Whether this kernel counts (`CONFIG_SCHED_INFO`, and `delayacct` where nothing else needs it). If not, the
+/// file is missing or its numbers are zero, also for this process, which has run.
+static IS_COUNTED: LazyLock<bool> = LazyLock::new(|| {
+    let own = fs::File::open("/proc/self/schedstat");
+    own.ok().and_then(Schedule::of).is_some_and(|own| own.on_cpu_ns > 0)
+});
+
+/// What the kernel has counted of a thread, in its `schedstat`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    /// How long it was on a CPU, ns.
+    on_cpu_ns: u64,
+    /// How long it waited for one, ns. It is counted when the thread gets it.
+    queued_ns: u64,
+}
+
+impl Schedule {
+    /// Reads an open `schedstat`. It may be called behind a `fork`.
+    pub fn of(file: impl AsFd) -> Option<Self> {
+        let mut text = [0; MOST_BYTES];
+        let length = rustix::io::pread(file, &mut text, 0).ok()?;
+        Self::parse(text.get(..length)?)
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let mut numbers = str::from_utf8(text).ok()?.split_ascii_whitespace();
+        let mut next = || numbers.next()?.parse().ok();
+        Some(Self { on_cpu_ns: next()?, queued_ns: next()? })
+    }
+
+    /// How long the thread waited for a CPU since `before`, ns; 0 where that is not counted.
+    pub fn queued_since(self, before: Self) -> u64 {
+        self.queued_ns.saturating_sub(before.queued_ns)
+    }
+}
+
+/// A process of one thread, as it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Look {
+    schedule: Schedule,
+    /// It is on a CPU, or waits for one.
+    can_run: bool,
+}
+
+impl Look {
+    /// Looks at process `pid`; none where the kernel does not count.
+    pub fn at(pid: i32) -> Option<Self> {
+        let stat = super::text(format!("/proc/{pid}/stat").as_ref()).ok()?;
+        let can_run = super::lossy(&stat).rsplit_once(") ")?.1.starts_with('R');
+        let schedule = Schedule::of(fs::File::open(format!("/proc/{pid}/schedstat")).ok()?)?;
+        IS_COUNTED.then_some(Self { schedule, can_run })
+    }
+}
+
+/// How long a process has been waited for.
+#[derive(Debug)]
+pub struct Silence {
+    waited: Waited,
+    last: Option<Look>,
+    blocked_ns: u64,
+}
+
+impl Silence {
+    /// From `now_ns` on.
+    pub fn since(now_ns: u64) -> Self {
+        Self { waited: Waited::since(now_ns), last: None, blocked_ns: 0 }
+    }
+
+    /// How long it has been at `now_ns`, in all.
+    pub fn so_far(&mut self, now_ns: u64) -> Duration {
+        Duration::from_nanos(self.waited.look(now_ns))
+    }
+
+    /// At `now_ns` the process looks like that, and has not answered.
+    pub fn goes_on(&mut self, now_ns: u64, look: Option<Look>) {
+        let before_ns = self.waited.at_last_look();
+        let passed_ns = self.waited.look(now_ns) - before_ns;
+        let last = std::mem::replace(&mut self.last, look);
+        self.blocked_ns += match (last, look) {
+            // Since when it has waited for a CPU is not known yet: it has used what was counted at most.
+            (Some(last), Some(now)) if now.can_run => {
+                passed_ns.min(now.schedule.on_cpu_ns.saturating_sub(last.schedule.on_cpu_ns))
+            }
+            (None, Some(now)) if now.can_run => 0,
+            (Some(last), Some(now)) => {
+                passed_ns.saturating_sub(now.schedule.queued_since(last.schedule))
+            }
+            _ => passed_ns,
+        };
+    }
+
+    /// How long it has been but for the time in which the process waited for a CPU.
+    pub fn blocked(&self) -> Duration {
+        Duration::from_nanos(self.blocked_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn look(can_run: bool, on_cpu_ms: u64, queued_ms: u64) -> Option<Look> {
+        let schedule = Schedule { on_cpu_ns: on_cpu_ms * MS, queued_ns: queued_ms * MS };
+        Some(Look { schedule, can_run })
+    }
+
+    /// What is charged, ms, after looks every 20 ms.
+    fn charged<const LOOKS: usize>(looks: [Option<Look>; LOOKS]) -> [u128; LOOKS] {
+        let (mut silence, mut now_ns) = (Silence::since(0), 0);
+        looks.map(|look| {
+            now_ns += 20 * MS;
+            silence.goes_on(now_ns, look);
+            silence.blocked().as_millis()
+        })
+    }
+
+    #[test]
+    fn who_sleeps_is_waited_for() {
+        assert_eq!(
+            charged([look(false, 5, 7), look(false, 5, 7), look(false, 5, 7)]),
+            [20, 40, 60]
+        );
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_is_not() {
+        assert_eq!(charged([look(true, 5, 7), look(true, 5, 7), look(true, 5, 7)]), [0, 0, 0]);
+        // It had one at last, after 55 ms, and sleeps again.
+        let looks = [look(true, 5, 7), look(true, 5, 7), look(false, 6, 62), look(false, 6, 62)];
+        assert_eq!(charged(looks), [0, 0, 0, 20]);
+        let looks = [look(false, 5, 7), look(false, 6, 22), look(false, 6, 22)];
+        assert_eq!(charged(looks), [20, 25, 45]);
+    }
+
+    /// As where one page fault follows another.
+    #[test]
+    fn who_keeps_a_cpu_busy_is_waited_for() {
+        assert_eq!(charged([look(true, 5, 7), look(true, 25, 7), look(true, 29, 7)]), [0, 20, 24]);
+    }
+
+    #[test]
+    fn without_counting_all_time_counts() {
+        assert_eq!(charged([None, None]), [20, 40]);
+        assert_eq!(Look::at(-1), None);
+    }
+
+    #[test]
+    fn time_that_nobody_looked_at_hardly_counts() {
+        let mut silence = Silence::since(0);
+        silence.goes_on(3_600_000 * MS, look(false, 0, 0));
+        assert!(silence.blocked() < Duration::from_secs(1));
+        assert_eq!(silence.so_far(3_600_000 * MS), silence.blocked());
+    }
+
+    #[test]
+    fn the_numbers_are_the_kernels() {
+        let schedule = Schedule::parse(b"351449 3723983 3\n").unwrap();
+        assert_eq!(schedule, Schedule { on_cpu_ns: 351_449, queued_ns: 3_723_983 });
+        assert_eq!(schedule.queued_since(Schedule { on_cpu_ns: 0, queued_ns: 3_723_980 }), 3);
+        for wrong in [&b""[..], b"7\n", b"a b c", b"\xff 1"] {
+            assert_eq!(Schedule::parse(wrong), None);
+        }
+        let own = fs::File::open("/proc/thread-self/schedstat").unwrap();
+        let (first, second) = (Schedule::of(&own).unwrap(), Schedule::of(&own).unwrap());
+        assert!(first.on_cpu_ns <= second.on_cpu_ns);
+        assert_eq!(Look::at(std::process::id().cast_signed()).is_some(), *IS_COUNTED);
+    }
+}
