@@ -53,7 +53,7 @@ pub mod flag {
     /// Only the entry is known, because only that was probed (see `calls_back` in the operation
     /// table) or because an exception left the call: `end_ns` and `ret` are 0.
     pub const ENTRY_ONLY: u16 = 1 << 0;
-    /// The call was open when tracing began: `begin_ns` is 0 and no argument is known.
+    /// The call was open when its function was probed: `begin_ns` is 0 and no argument is known.
     pub const OPEN_AT_START: u16 = 1 << 1;
     /// The call was open when tracing ended: `end_ns` and `ret` are 0.
     pub const OPEN_AT_END: u16 = 1 << 2;
@@ -252,9 +252,6 @@ wire! {
         pub depth: u32,
         /// Open calls beyond `open`, which are not kept.
         pub skipped: u32,
-        /// Highest stack pointer that a probe of this thread saw since all probes are attached. A
-        /// return from above it is that of a call around all since: one that was open at the start.
-        pub highest_sp: u64,
         /// The calls, outermost first.
         pub open: [OpenCall; MAX_DEPTH],
     }
@@ -316,7 +313,7 @@ pub const MAX_PACKETS: u64 = 32;
 const _: () = {
     assert!(size_of::<Header>() == 16);
     assert!(size_of::<OpenCall>() == 144);
-    assert!(size_of::<ThreadState>() == 24 + MAX_DEPTH * 144);
+    assert!(size_of::<ThreadState>() == 16 + MAX_DEPTH * 144);
     assert!(size_of::<Config>() == 72);
     assert!(size_of::<Place>() == 16);
     assert!(size_of::<ApiRecord>() == 128);

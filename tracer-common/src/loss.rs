@@ -114,29 +114,26 @@ impl BpfLoss {
     pub const LINK_RING_FULL: Self = Self(1);
     /// More calls nested in one thread than are kept.
     pub const NESTING: Self = Self(2);
-    /// A call returned whose entry was not seen.
-    pub const STATE_NOT_FOUND: Self = Self(3);
     /// The state of one more thread could not be stored; its calls are recorded at their return.
-    pub const THREAD_TABLE_FULL: Self = Self(4);
+    pub const THREAD_TABLE_FULL: Self = Self(3);
     /// An argument's memory could not be read; the call itself is recorded.
-    pub const UNREADABLE: Self = Self(5);
+    pub const UNREADABLE: Self = Self(4);
     /// A call was left by `longjmp` or thread exit, without a return.
-    pub const ABANDONED: Self = Self(6);
+    pub const ABANDONED: Self = Self(5);
     /// The ring buffer, or the table of processes, was full when a process forked or executed.
-    pub const LIFE_RING_FULL: Self = Self(7);
+    pub const LIFE_RING_FULL: Self = Self(6);
     /// The CPU's ring buffer was full when a doorbell announced a packet, or a signal was destroyed.
-    pub const PACKET_RING_FULL: Self = Self(8);
+    pub const PACKET_RING_FULL: Self = Self(7);
     /// A probed function was called that the table of places does not have.
-    pub const UNKNOWN_PLACE: Self = Self(9);
+    pub const UNKNOWN_PLACE: Self = Self(8);
     /// How many causes there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 9;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::API_RING_FULL,
         Self::LINK_RING_FULL,
         Self::NESTING,
-        Self::STATE_NOT_FOUND,
         Self::THREAD_TABLE_FULL,
         Self::UNREADABLE,
         Self::ABANDONED,
@@ -151,7 +148,6 @@ impl BpfLoss {
             Self::API_RING_FULL => "API calls: ring buffer full",
             Self::LINK_RING_FULL => "dispatch links: ring buffer full",
             Self::NESTING => "API calls: nested too deep",
-            Self::STATE_NOT_FOUND => "API calls: returned, but the entry was not seen",
             Self::THREAD_TABLE_FULL => "API calls: recorded without begin, thread table full",
             Self::UNREADABLE => "arguments: memory not readable (the calls are recorded)",
             Self::ABANDONED => "API calls: left without a return",

@@ -134,7 +134,6 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
         return maps::lost(BpfLoss::NESTING);
     }
     thread.skipped = 0;
-    see_stack(thread, regs.rsp);
     let Some(open) = threads::open_call(thread, depth) else { return };
     // Field by field: as a whole it would be built on the stack and copied.
     open.sp = regs.rsp;
@@ -218,7 +217,7 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     match threads::known_thread(pid_tgid as u32) {
         Some(thread) => exit(cookie, regs, pid_tgid, end_ns, thread),
         None => without_entry(cookie, pid_tgid, |capture| {
-            open_at_start(capture, regs, pid_tgid, end_ns);
+            open_at_start(capture, regs, pid_tgid, end_ns, 0);
         }),
     }
     0
@@ -265,11 +264,11 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
         if thread.skipped > 0 {
             // Nested too deep: counted at its entry.
             thread.skipped -= 1;
-        } else if sp > thread.highest_sp || phase() == phase::ATTACHING {
-            see_stack(thread, sp);
-            open_at_start(capture, regs, pid_tgid, end_ns);
-        } else if phase() == phase::ATTACHED {
-            maps::lost(BpfLoss::STATE_NOT_FOUND);
+        } else {
+            let (parent_id, flags) = innermost(thread);
+            if flags & flag::SHIM == 0 {
+                open_at_start(capture, regs, pid_tgid, end_ns, parent_id);
+            }
         }
     });
 }
@@ -298,17 +297,10 @@ pub fn phase() -> u32 {
     maps::config().map_or(phase::ATTACHING, |config| config.phase)
 }
 
-/// Takes note of a stack pointer.
+/// A call that was entered before its probe was there, which may be inside of a call that was recorded
+/// whole: probes are placed whenever a process or a library comes.
 #[inline(always)]
-fn see_stack(thread: &mut ThreadState, sp: u64) {
-    if sp > thread.highest_sp && phase() == phase::ATTACHED {
-        thread.highest_sp = sp;
-    }
-}
-
-/// A call that was entered before its probe was there.
-#[inline(always)]
-fn open_at_start(capture: Capture, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
+fn open_at_start(capture: Capture, regs: &pt_regs, pid_tgid: u64, end_ns: u64, parent_id: u64) {
     if phase() == phase::DETACHING {
         return;
     }
@@ -316,7 +308,7 @@ fn open_at_start(capture: Capture, regs: &pt_regs, pid_tgid: u64, end_ns: u64) {
     let record = ApiRecord {
         header: header(kind::API, flag::OPEN_AT_START, operation, pid_tgid),
         correlation_id: maps::next_correlation_id(),
-        parent_id: 0,
+        parent_id,
         begin_ns: 0,
         end_ns,
         ret: regs.rax,

@@ -72,7 +72,6 @@ pub fn forget_thread(tid: u32) {
         Some(near) if near.tid == tid => {
             near.depth = 0;
             near.skipped = 0;
-            near.highest_sp = 0;
             // Last: the place can be claimed from now on.
             near.tid = 0;
         }

@@ -586,8 +586,11 @@ impl Recorded {
         assert!(self.reading.status.complete && self.reading.damage.is_none());
     }
 
-    /// Asserts that every function that the program counted was called as often as it says.
+    /// Asserts that every function that the program counted was called as often as it says, and that each
+    /// call was seen from its begin on.
     pub fn expect_counts(&self, ran: &Ran) {
+        let without_begin = self.calls.iter().find(|call| call.record.begin_ns == 0);
+        assert_eq!(without_begin, None);
         let traced = self.call_counts();
         for (function, count) in ran.counts() {
             if function.starts_with("hip") {
