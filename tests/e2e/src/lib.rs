@@ -6,6 +6,7 @@
 
 pub mod compare;
 pub mod remains;
+pub mod stopped;
 
 use std::{
     collections::BTreeMap,

@@ -10,10 +10,12 @@ use std::{
 
 use e2e::{
     Ran, Recorded, Running, Scene, Signal, app,
-    compare::{expect_joined, expect_no_holes},
-    interrupt, send_signal, times, wait_for, wait_until,
+    compare::{expect_doorbells_joined, expect_joined, expect_no_holes},
+    interrupt, send_signal,
+    stopped::StoppedThread,
+    times, wait_for, wait_until,
 };
-use tracer_common::calls::FIRST_ID;
+use tracer_common::{calls::FIRST_ID, shim::THREAD_NAME};
 use tracer_records::model::ApiCall;
 
 /// Ends a `loop`, which checks what it computed.
@@ -69,6 +71,30 @@ fn root_attach_sees_every_kernel_with_its_call() {
         let tier = &trace.tables().processes[&pid].gpu_tier;
         assert_eq!(tier, "HSA tables patched in the running process");
     }
+}
+
+/// The shim's thread stops and does not see that the recording ends: what others write behind the end is left
+/// out.
+#[test]
+fn root_attach_ends_while_the_shims_thread_is_stopped() {
+    let scene = Scene::default();
+    let target = Running::ringing(&scene);
+    let pid = target.pid();
+    let recording = Running::spawn(scene.record(&["--api", "hsa"]).args(["-p", &pid.to_string()]));
+    scene.wait_for_a_kernel_of(pid);
+    let stopped = StoppedThread::named(pid, &THREAD_NAME.to_string_lossy());
+    let before = scene.true_dispatches().len();
+    scene.wait_for_dispatches(before + 100);
+    send_signal(recording.pid(), Signal::INT);
+    recording.ended().expect(0);
+    drop(stopped);
+    finish(target);
+    let trace = scene.trace();
+    expect_no_holes(&trace, &scene.true_dispatches());
+    expect_doorbells_joined(&trace, pid);
+    let ended_ns = trace.tables().processes[&pid].detached_ns;
+    let later = trace.dispatches.iter().filter(|d| d.enqueue_ns > ended_ns).count();
+    assert_eq!(later, 0, "of {} kernels", trace.dispatches.len());
 }
 
 #[test]

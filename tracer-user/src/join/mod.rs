@@ -133,7 +133,7 @@ impl Joiner {
         self.processes.get(&pid).map_or(0, |process| process.early_launches)
     }
 
-    /// No more GPU work is recorded of what is launched from `time_ns` on.
+    /// No GPU work is recorded that is enqueued later than `time_ns`.
     pub fn gpu_until(&mut self, time_ns: u64) {
         self.settings.gpu_until_ns = time_ns;
     }

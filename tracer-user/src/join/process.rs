@@ -25,7 +25,7 @@ use super::{
 /// What is the same for all processes.
 pub struct Settings {
     pub mode: Mode,
-    /// No more GPU work is recorded of what is launched from then on.
+    /// No GPU work is recorded that is enqueued later.
     pub gpu_until_ns: u64,
 }
 
@@ -280,13 +280,14 @@ impl ProcessState {
     ) -> Result<(), S::Error> {
         let Some(operation) = self.pending.remove(sequence) else { return Ok(()) };
         let (link, enqueue_ns) = (operation.link, operation.enqueue_ns());
-        let event = operation.event(
-            self.pid,
-            output.settings.mode,
-            &self.inventory,
-            &self.calls,
-            output.counts,
-        );
+        // A shim that is late to stop tells of more, and of calls that nobody reads any more.
+        let is_too_late = enqueue_ns.is_some_and(|at_ns| at_ns > output.settings.gpu_until_ns);
+        let event = if is_too_late {
+            None
+        } else {
+            let (mode, counts) = (output.settings.mode, &mut *output.counts);
+            operation.event(self.pid, mode, &self.inventory, &self.calls, counts)
+        };
         if let Some((tid, caller)) = link {
             self.calls.release(caller);
             self.calls.forget_doorbell(tid, enqueue_ns.unwrap_or(0), sequence);

@@ -35,11 +35,12 @@ impl Session {
     ) -> anyhow::Result<ExitCode> {
         (self.ending, self.watch) = (true, None);
         self.let_injections_end(stop)?;
+        let ended_ns = clock::now_ns();
         let living = self.processes.iter_mut().map(|(_, target)| target);
         for target in living.filter(|t| t.info.detached_ns == 0 && t.is_alive()) {
-            target.info.detached_ns = clock::now_ns();
+            target.info.detached_ns = ended_ns;
         }
-        self.recorder.gpu_until(clock::now_ns());
+        self.recorder.gpu_until(ended_ns);
         // The shims first: a call that is recorded without its kernel is less than a kernel whose call
         // is not known.
         self.shims.stop();

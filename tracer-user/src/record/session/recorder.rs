@@ -175,7 +175,7 @@ impl Recorder {
         self.joiner.gpu_from(pid, time_ns);
     }
 
-    /// No more GPU work is recorded of what is launched from `time_ns` on.
+    /// No GPU work is recorded that is enqueued later than `time_ns`.
     pub fn gpu_until(&mut self, time_ns: u64) {
         self.joiner.gpu_until(time_ns);
     }
