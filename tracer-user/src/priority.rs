@@ -5,13 +5,13 @@ use rustix::process::setpriority_process;
 /// Prefers the calling thread, which empties rings, to all others: one that is scheduled late loses records,
 /// and it needs little.
 pub fn prefer_for_rings() {
-    prefer(-10);
+    prefer(-15);
 }
 
 /// Prefers the calling thread, which joins records, to the target's. It can need all of a CPU, which it leaves
 /// to the one that empties rings.
 pub fn prefer_for_records() {
-    prefer(-5);
+    prefer(-10);
 }
 
 fn prefer(nice: i32) {
