@@ -53,6 +53,8 @@ fn root_kernel_removal_is_not_waited_for() {
     let pid = target.pid().to_string();
     let mut record = scene.record(&SINGLE[..4]);
     record.args(["--include=hsa_signal_*", "--exclude=*{wait,cas}*", "-p", &pid]);
+    // It stops before it begins: so it ends after roctap, whatever the machine does.
+    record.env("LD_PRELOAD", app("libstopping.so")).env("STOP_BEFORE", "__remove-probes");
     let mut recording = Running::spawn(&mut record);
     scene.wait_for_trace("calls are recorded", |trace| !trace.calls.is_empty());
     let said = BufReader::new(recording.child.stderr.take().expect("piped")).lines();
@@ -64,11 +66,11 @@ fn root_kernel_removal_is_not_waited_for() {
     let line = line.expect("it is said");
     let (_, helper) = line.split_once("by process ").expect("a process");
     let helper: u32 = helper.split(':').next().and_then(|pid| pid.parse().ok()).expect("a number");
-    // Held up, so that it ends after roctap, whatever the machine does.
-    send_signal(helper, Signal::STOP);
     recording.ended().expect(0);
-    let command = || std::fs::read_to_string(format!("/proc/{helper}/cmdline")).unwrap_or_default();
+    let of_helper = |file| std::fs::read_to_string(format!("/proc/{helper}/{file}"));
+    let command = || of_helper("cmdline").unwrap_or_default();
     assert!(command().contains("__remove-probes"), "{line}");
+    wait_until("it is stopped", || of_helper("stat").expect("it lives").contains(") T "));
     send_signal(helper, Signal::CONT);
     let trace = scene.trace();
     trace.expect_complete();
