@@ -67,7 +67,7 @@ pub enum IfTaken {
 }
 
 /// Has what completed recorded, by the calling thread or by the one that does so just now.
-pub fn collect_now(state: &'static State, now_ns: u64, if_taken: IfTaken) {
+pub fn collect_now(state: &'static State, sink: &dyn Sink, now_ns: u64, if_taken: IfTaken) {
     let waits = if_taken == IfTaken::Wait && state.collecting.takes_long(now_ns);
     state.collecting.ask();
     let mut work = WORK.try_lock();
@@ -77,21 +77,22 @@ pub fn collect_now(state: &'static State, now_ns: u64, if_taken: IfTaken) {
             state.collecting.waited_in_vain();
         }
     }
-    if let Some(work) = work {
+    // That can take a place in the sink, which a thread that has nothing to collect needs not.
+    if let Some(work) = work.filter(|_| sink.can_complete(now_ns)) {
         unlock(work, state);
     }
 }
 
 /// Gives the lock of the work back, and looks for those who could not get it.
 pub fn unlock(mut work: Guard<'static, Work>, state: &'static State) {
-    for _ in 0..LOOKS_FOR_OTHERS {
+    for left in (0..LOOKS_FOR_OTHERS).rev() {
         // Who closes the runtime does so under the lock.
         if state.collecting.is_asked() && state.phase.get().relays() {
             let round = work.round(state, Look::Near);
             state.collected.fetch_add(round.chained, Ordering::Relaxed);
         }
         drop(work);
-        if !state.collecting.is_asked() {
+        if left == 0 || !state.collecting.is_asked() {
             return;
         }
         match WORK.try_lock() {

@@ -100,10 +100,7 @@ fn collect(if_taken: IfTaken) {
     let Some(&sink) = STATE.sink.get() else { return };
     // A jump out of here would take the lock along, and the runtime's.
     sys::uninterrupted(|| {
-        let now = sys::now_ns();
-        if sink.can_complete(now) {
-            harvest::collect_now(&STATE, now, if_taken);
-        }
+        harvest::collect_now(&STATE, sink, sys::now_ns(), if_taken);
     });
 }
 

@@ -435,11 +435,13 @@ impl Queue {
         // Acquire: packets below the read index are consumed.
         let read = amd.read_dispatch_id.load(Ordering::Acquire);
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
-        if read > producer.next {
-            context.sink.lost(ShimLoss::PACKET_PASSED, read - producer.next);
-            producer.next = read;
-        }
         let asked = self.asked.load(Ordering::Relaxed);
+        // What was rung for after the end is not missing.
+        let passed = if why == Why::Last { read.min(asked) } else { read };
+        if passed > producer.next {
+            context.sink.lost(ShimLoss::PACKET_PASSED, passed - producer.next);
+            producer.next = passed;
+        }
         let end = asked.min(read.saturating_add(packets.len() as u64));
         let mut now = 0;
         while producer.next < end {

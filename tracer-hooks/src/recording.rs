@@ -74,9 +74,7 @@ pub fn release_queues() {
     // After a failure nothing more is put into packets.
     let context = STATE.context().filter(|_| !STATE.gave_up());
     for queue in STATE.registry.objects() {
-        if let Some(context) = &context
-            && queue.held.load(Ordering::Relaxed)
-        {
+        if let Some(context) = &context {
             STATE.has_rung(queue.finish(context), context.sink);
         }
         queue.release(&STATE.pool);
