@@ -18,11 +18,6 @@ pub fn now_ns() -> u64 {
     read_ns(ClockId::Boottime)
 }
 
-/// How long this thread has had a CPU, ns.
-pub fn of_this_thread_ns() -> u64 {
-    read_ns(ClockId::ThreadCPUTime)
-}
-
 /// How long something is waited for, looking all the time; see [`Waited`].
 #[derive(Debug)]
 pub struct Patience {

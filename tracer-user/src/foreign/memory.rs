@@ -109,7 +109,13 @@ impl Memory {
     /// As of [`Memory::read_at`], and when not all of it is there.
     pub fn read_exact_at(&self, bytes: &mut [u8], address: u64) -> io::Result<()> {
         let read = self.read_at(bytes, address)?;
-        if read == bytes.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        let rest = bytes.get_mut(read..).unwrap_or_default();
+        // Asked for by itself, what is missing tells why.
+        if rest.is_empty() || self.read_at(rest, address.wrapping_add(read as u64))? == rest.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
     }
 
     /// Writes to `address`, whatever the protection.
@@ -202,7 +208,8 @@ impl Servants {
         self.ending.push(servant.give_up());
         if lost != Lost::Late {
             self.charge(owner, lost.waited());
-            return io::Error::other("roctap's process that reads memory was ended");
+            let text = "roctap's process that reads memory was ended";
+            return io::Error::new(io::ErrorKind::TimedOut, text);
         }
         self.budgets.was_silent(owner, lost.waited(), clock::now_ns());
         let refusal = refused(owner, Refusal::Process);

@@ -68,12 +68,14 @@ pub struct Silence {
     waited: Waited,
     last: Option<Look>,
     blocked_ns: u64,
+    /// Time of which it is not known yet whether the process waited for a CPU.
+    unknown_ns: u64,
 }
 
 impl Silence {
     /// From `now_ns` on.
     pub fn since(now_ns: u64) -> Self {
-        Self { waited: Waited::since(now_ns), last: None, blocked_ns: 0 }
+        Self { waited: Waited::since(now_ns), last: None, blocked_ns: 0, unknown_ns: 0 }
     }
 
     /// How long it has been at `now_ns`, in all.
@@ -85,18 +87,23 @@ impl Silence {
     pub fn goes_on(&mut self, now_ns: u64, look: Option<Look>) {
         let before_ns = self.waited.at_last_look();
         let passed_ns = self.waited.look(now_ns) - before_ns;
-        let last = std::mem::replace(&mut self.last, look);
-        self.blocked_ns += match (last, look) {
-            // Since when it has waited for a CPU is not known yet: it has used what was counted at most.
-            (Some(last), Some(now)) if now.can_run => {
-                passed_ns.min(now.schedule.on_cpu_ns.saturating_sub(last.schedule.on_cpu_ns))
-            }
-            (None, Some(now)) if now.can_run => 0,
-            (Some(last), Some(now)) => {
-                passed_ns.saturating_sub(now.schedule.queued_since(last.schedule))
-            }
-            _ => passed_ns,
+        let last = std::mem::replace(&mut self.last, look).map(|last| last.schedule);
+        let Some(Look { schedule, can_run }) = look else {
+            self.blocked_ns += passed_ns;
+            return;
         };
+        let queued_ns = last.map_or(0, |last| schedule.queued_since(last));
+        let used_ns = last.map_or(0, |last| schedule.on_cpu_ns.saturating_sub(last.on_cpu_ns));
+        let earlier_ns = self.unknown_ns.saturating_sub(queued_ns);
+        let all_ns = (self.unknown_ns + passed_ns).saturating_sub(queued_ns);
+        let blocked_ns = match (can_run, used_ns) {
+            (false, _) => all_ns,
+            // Since when it has waited for a CPU is counted when it gets it.
+            (true, 0) => 0,
+            (true, used_ns) => all_ns.min(earlier_ns + used_ns),
+        };
+        self.blocked_ns += blocked_ns;
+        self.unknown_ns = all_ns - blocked_ns;
     }
 
     /// How long it has been but for the time in which the process waited for a CPU.
@@ -139,7 +146,7 @@ mod tests {
         assert_eq!(charged([look(true, 5, 7), look(true, 5, 7), look(true, 5, 7)]), [0, 0, 0]);
         // It had one at last, after 55 ms, and sleeps again.
         let looks = [look(true, 5, 7), look(true, 5, 7), look(false, 6, 62), look(false, 6, 62)];
-        assert_eq!(charged(looks), [0, 0, 0, 20]);
+        assert_eq!(charged(looks), [0, 0, 5, 25]);
         let looks = [look(false, 5, 7), look(false, 6, 22), look(false, 6, 22)];
         assert_eq!(charged(looks), [20, 25, 45]);
     }
@@ -147,7 +154,14 @@ mod tests {
     /// As where one page fault follows another.
     #[test]
     fn who_keeps_a_cpu_busy_is_waited_for() {
-        assert_eq!(charged([look(true, 5, 7), look(true, 25, 7), look(true, 29, 7)]), [0, 20, 24]);
+        assert_eq!(charged([look(true, 5, 7), look(true, 25, 7), look(true, 29, 7)]), [0, 40, 44]);
+    }
+
+    /// As where page faults are answered in step with the looks.
+    #[test]
+    fn who_runs_at_each_look_and_sleeps_in_between_is_waited_for() {
+        let looks = [look(true, 5, 7), look(true, 6, 7), look(true, 7, 8), look(true, 8, 8)];
+        assert_eq!(charged(looks), [0, 21, 40, 60]);
     }
 
     #[test]

@@ -369,7 +369,8 @@ impl Joiner {
         self.numbered += 1;
         let number = self.numbered;
         let (process, mut output) = self.joined(pid, sink);
-        process.dispatches += u64::from(matches!(work, Work::Dispatch(_)));
+        let in_time = work.enqueue_ns() <= output.settings.gpu_until_ns;
+        process.dispatches += u64::from(in_time && matches!(work, Work::Dispatch(_)));
         let operation = process.operation(sequence, &mut output)?;
         operation.enqueued = Some((tid, work));
         operation.number = number;
@@ -400,7 +401,8 @@ impl Joiner {
         self.enqueued(key, tid, work, sink)
     }
 
-    /// Thread `tid` enqueued the work of [`Joiner::seen_outside`].
+    /// Thread `tid` enqueued the work of [`Joiner::seen_outside`], and rang for it at `rung_ns`. Another thread
+    /// that saw it may have read the clock later.
     ///
     /// # Errors
     ///
@@ -408,13 +410,15 @@ impl Joiner {
     pub fn owned_outside<S: RecordSink>(
         &mut self,
         (pid, sequence): (u32, u64),
-        tid: u32,
+        (tid, rung_ns): (u32, u64),
         caller: Caller,
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let (process, mut output) = self.joined(pid, sink);
-        let operation = process.pending.get(sequence);
-        if let Some(enqueue_ns) = operation.and_then(operation::Operation::enqueue_ns) {
+        let operation = process.pending.get_mut(sequence);
+        if let Some((_, work)) = operation.and_then(|operation| operation.enqueued.as_mut()) {
+            work.enqueued_by(rung_ns);
+            let enqueue_ns = work.enqueue_ns();
             process.enqueued_outside(sequence, tid, enqueue_ns, caller);
         }
         process.settle(sequence, &mut output)

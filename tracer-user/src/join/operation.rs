@@ -49,6 +49,16 @@ impl Work {
             Self::Barrier(w) => w.enqueue_ns,
         }
     }
+
+    /// It was enqueued no later than at `time_ns`.
+    pub fn enqueued_by(&mut self, time_ns: u64) {
+        let enqueue_ns = match self {
+            Self::Dispatch(w) => &mut w.enqueue_ns,
+            Self::Copy(w) => &mut w.enqueue_ns,
+            Self::Barrier(w) => &mut w.enqueue_ns,
+        };
+        *enqueue_ns = time_ns.min(*enqueue_ns);
+    }
 }
 
 /// What is known of an operation's end.

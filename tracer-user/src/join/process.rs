@@ -167,7 +167,8 @@ impl ProcessState {
                 output.counts.launches += 1;
                 if call.begin_ns < self.gpu_from_ns {
                     self.early_launches += 1;
-                } else if call.begin_ns < output.settings.gpu_until_ns {
+                } else if call.end_ns <= output.settings.gpu_until_ns {
+                    // Returned by then, or open.
                     self.launches += 1;
                 }
             }

@@ -157,7 +157,9 @@ impl CodeObjects {
             self.known.insert(key, self.round);
         }
         // One that comes back at the same address is another one.
-        self.known.retain(|_, round| *round == self.round);
+        if list_is_whole {
+            self.known.retain(|_, round| *round == self.round);
+        }
         kernels
     }
 }

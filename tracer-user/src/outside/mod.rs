@@ -17,7 +17,7 @@ mod ticks;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tracer_common::{
@@ -202,7 +202,8 @@ impl Outside {
         match queue.see(record.index, record.time_ns, doorbell, sequence) {
             Sight::Again => return Ok(()),
             Sight::Own(sequence) => {
-                return joiner.owned_outside((pid, sequence), tid, caller, sink);
+                let rung = (tid, record.time_ns);
+                return joiner.owned_outside((pid, sequence), rung, caller, sink);
             }
             Sight::New => self.sequence += 1,
         }
@@ -424,13 +425,12 @@ impl Watched {
     }
 }
 
-/// A look at a process, for [`LOOK_FOR`] at most; and how long it kept the CPU, or the process's memory had
-/// it wait, ns.
+/// A look at a process, which waits for its memory for [`LOOK_FOR`] at most; and how long it took, ns.
 fn taking<T>(process: &LiveProcess, look: impl FnOnce() -> T) -> (T, u64) {
     process.wait_at_most(LOOK_FOR);
-    let before_ns = process.taken_ns();
+    let began = Instant::now();
     let seen = look();
-    (seen, process.taken_ns().saturating_sub(before_ns))
+    (seen, began.elapsed().as_nanos() as u64)
 }
 
 impl Queue {

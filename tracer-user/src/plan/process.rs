@@ -98,6 +98,8 @@ impl MappedFile {
 
 /// How long a look at a process may wait for its memory in all ([`Memory::waited`]): not for a CPU.
 const LOOK_FOR: Duration = Duration::from_secs(3);
+/// How much longer it may take, on a machine that gives a CPU now and then: who looks has other things to do.
+const MORE_FOR: Duration = Duration::from_secs(10);
 /// How many pieces a look may read: some seconds of our own CPU time at most, however slow the CPU is.
 const MOST_PIECES: u64 = 1 << 17;
 /// What is read between two looks at the clock, bytes.
@@ -110,6 +112,8 @@ pub struct LiveProcess {
     memory: Memory,
     /// How long it may still be waited for, ns.
     left_ns: AtomicU64,
+    /// When nothing is read any more, ns of CLOCK_BOOTTIME.
+    until_ns: AtomicU64,
     /// How many pieces may still be read.
     left_pieces: AtomicU64,
     /// Something was not read for want of these.
@@ -136,9 +140,9 @@ impl LiveProcess {
     pub fn with(memory: Memory, pid: u32) -> Result<Self, PlanError> {
         let maps = Maps::of(pid).map_err(|cause| PlanError::Process { pid, cause })?;
         let mappings = maps.iter().map(Mapping::from).collect();
-        let [left_ns, left_pieces] = [0, 0].map(AtomicU64::new);
+        let [left_ns, until_ns, left_pieces] = [0; 3].map(AtomicU64::new);
         let cut_short = AtomicBool::new(false);
-        let process = Self { pid, memory, left_ns, left_pieces, cut_short, mappings };
+        let process = Self { pid, memory, left_ns, until_ns, left_pieces, cut_short, mappings };
         process.wait_at_most(LOOK_FOR);
         Ok(process)
     }
@@ -149,19 +153,16 @@ impl LiveProcess {
         self.cut_short.store(false, Ordering::Relaxed);
         self.left_pieces.store(MOST_PIECES, Ordering::Relaxed);
         self.left_ns.store(time.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// How long its memory was waited for in all, and this thread had a CPU, ns: two such numbers tell what a
-    /// look took in between.
-    pub fn taken_ns(&self) -> u64 {
-        self.memory.waited().as_nanos() as u64 + clock::of_this_thread_ns()
+        let most_ns = (time + MORE_FOR).as_nanos() as u64;
+        self.until_ns.store(clock::now_ns() + most_ns, Ordering::Relaxed);
     }
 
     /// Reads a piece, with what is left.
     fn read_piece(&self, piece: &mut [u8], at: u64) -> io::Result<()> {
         let (left_ns, left_pieces) =
             (self.left_ns.load(Ordering::Relaxed), self.left_pieces.load(Ordering::Relaxed));
-        if left_ns == 0 || left_pieces == 0 {
+        let until_ns = self.until_ns.load(Ordering::Relaxed);
+        if left_ns == 0 || left_pieces == 0 || clock::now_ns() > until_ns {
             let text = "reading its memory takes too long";
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
