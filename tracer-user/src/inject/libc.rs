@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use memchr::memmem;
+
 use super::error::{Refusal, Refused};
 use crate::{
     discover, foreign,
@@ -14,6 +16,10 @@ const GLIBC: std::ops::RangeInclusive<u32> = 28..=44;
 const MAX_BYTES: u64 = 8 << 20;
 /// Pieces in which it is mapped as code: one, as a rule.
 const MAX_PIECES: usize = 8;
+/// What is read of its code at once, bytes.
+const PIECE_BYTES: usize = 16 << 10;
+/// The instruction.
+const SYSCALL: &[u8] = &[0x0f, 0x05];
 
 /// A process's C library.
 pub struct Libc {
@@ -98,26 +104,26 @@ fn part_of_libc(name: &str) -> Option<Part> {
 /// The minor release that glibc says of itself: "GNU C Library (…) stable release version 2.36."
 fn release(path: &Path) -> Option<u32> {
     let bytes = foreign::File::open(path).ok()?.beginning(MAX_BYTES).ok()?;
-    let at = find(&bytes, b"GNU C Library ")?;
+    let at = memmem::find(&bytes, b"GNU C Library ")?;
     let banner = String::from_utf8_lossy(bytes.get(at..at + 200)?).into_owned();
     let (_, rest) = banner.split_once("version 2.")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
-}
-
-/// The address of a `syscall` instruction in the mapped code of the library.
+/// The address of a `syscall` instruction in the mapped code of the library. There are hundreds: one that
+/// lies across two pieces is passed over.
 fn syscall_instruction(process: &LiveProcess, library: &Path) -> Option<u64> {
     let binary = Binary::open(library).ok()?;
     let is_code = |mapping: &&Mapping| mapping.executable && mapping.is_of(&binary);
     for mapping in process.mappings().iter().filter(is_code).take(MAX_PIECES) {
-        let bytes = (mapping.end - mapping.start).min(MAX_BYTES);
-        let mut code = vec![0; usize::try_from(bytes).ok()?];
-        process.read(mapping.start, &mut code).ok()?;
-        if let Some(at) = find(&code, &[0x0f, 0x05]) {
-            return Some(mapping.start + at as u64);
+        let end = mapping.end.min(mapping.start.saturating_add(MAX_BYTES));
+        for start in (mapping.start..end).step_by(PIECE_BYTES) {
+            let mut piece = [0; PIECE_BYTES];
+            let bytes = piece.get_mut(..(end - start).min(PIECE_BYTES as u64) as usize)?;
+            process.read(start, bytes).ok()?;
+            if let Some(at) = memmem::find(bytes, SYSCALL) {
+                return Some(start + at as u64);
+            }
         }
     }
     None
@@ -146,6 +152,6 @@ mod tests {
         let libc = Libc::find(pid, &process).unwrap();
         let mut instruction = [0; 2];
         process.read(libc.syscall, &mut instruction).unwrap();
-        assert_eq!(instruction, [0x0f, 0x05]);
+        assert_eq!(instruction, SYSCALL);
     }
 }
