@@ -18,7 +18,12 @@ fn rocm_programs_that_test_callbacks_and_exceptions() {
         let log = s.log("native");
         let (native, native_errors) = finish(start(&mut s.command(program, &[], &log)), program);
         let outcome = s.run("through", program, &[]);
-        assert_eq!(outcome.errors, native_errors, "{program}");
+        // Which the runtime says at its end now and then, untraced too.
+        let known = "Resource leak detected by SharedSignalPool";
+        let others = |errors: &str| -> Vec<String> {
+            errors.lines().filter(|line| !line.contains(known)).map(str::to_owned).collect()
+        };
+        assert_eq!(others(&outcome.errors), others(&native_errors), "{program}");
         assert_eq!(
             outcome.report.lines().count(),
             native.lines().count(),

@@ -7,8 +7,8 @@ use tracer_records::model::{ApiCall, Dispatch};
 
 use crate::{Operation, Recorded};
 
-/// What each of 8 threads of `loop` launches before it waits, in all.
-const BEHIND: u64 = 800;
+/// What each of 8 threads of `loop` launches before it waits, in all, with the barriers for that.
+const BEHIND: u64 = 808;
 /// What `hsa_direct s` calls once for each dispatch, and the runtime never.
 pub const ASKS_FOR_TIMES: &str = "hsa_amd_profiling_get_dispatch_time";
 /// By how much times may differ from those of the GPU, ns, beside what the trace tells.
@@ -133,11 +133,12 @@ fn aligned<'a>(
 pub fn expect_only_inevitable(trace: &Recorded) -> BTreeMap<String, u64> {
     let lost = trace.losses();
     for (cause, &count) in &lost {
-        let most = if cause == ShimLoss::BEFORE_ATTACH.describe() {
+        let most = if cause == ShimLoss::BEFORE_ATTACH.describe()
+            || cause == "GPU operations: no completion seen"
+        {
             BEHIND
         } else if cause == ShimLoss::PACKET_PASSED.describe()
             || cause == ShimLoss::UNPUBLISHED.describe()
-            || cause == "GPU operations: no completion seen"
         {
             FEW
         } else {
@@ -177,7 +178,8 @@ pub fn expect_joined(trace: &Recorded, pid: u32) {
     // kernel without a launch.
     let known = |d: &&Dispatch| d.record.correlation_id != 0;
     let unknown: Vec<_> = trace.dispatches.iter().filter(|d| !known(d)).collect();
-    assert!(unknown.len() <= 8, "{} dispatches without a call", unknown.len());
+    // One of each of 8 threads, at either end.
+    assert!(unknown.len() <= 16, "{} dispatches without a call", unknown.len());
     assert!(
         missed.len() as u64 <= counted.min(FEW) + unknown.len() as u64,
         "recorded in {whole:?}, launches without a kernel: {missed:?}; lost: {:?}; kernels without a launch: {unknown:?}",

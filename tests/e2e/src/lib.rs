@@ -31,8 +31,13 @@ use tracer_records::{
 /// Longest time that anything here may take.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Times of the GPU may not be told to be off by more, ns: a clock whose reading was disturbed is read again.
-const MOST_CLOCK_ERROR_NS: u64 = 2_000_000;
+/// Options for targets that call or launch without a pause: they fill rings of the default size while a
+/// machine keeps the reader waiting.
+pub const LARGE_RINGS: [&str; 2] = ["--shim-ring-bytes", "33554432"];
+
+/// Times of the GPU may not be told to be off by more, ns: a clock whose reading was disturbed is read again. An
+/// emulated machine takes some 0.1 ms for one.
+const MOST_CLOCK_ERROR_NS: u64 = 20_000_000;
 
 /// A line that the runtime of ROCm 7 writes at the end of a program, untraced too.
 const OF_THE_RUNTIME: &str = "Warning: Resource leak detected by SharedSignalPool";

@@ -9,7 +9,7 @@ use std::{
 };
 
 use e2e::{
-    Ran, Recorded, Running, Scene, Signal, app,
+    LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app,
     compare::{expect_doorbells_joined, expect_joined, expect_no_holes},
     interrupt, send_signal,
     stopped::StoppedThread,
@@ -33,9 +33,7 @@ fn finish_quietly(target: Running) {
 /// Records a process until so many of its kernels are in the trace.
 fn record(scene: &Scene, pid: u32, options: &[&str], kernels: usize) -> Recorded {
     let mut record = scene.record(&["-p", &pid.to_string()]);
-    // Programs that launch without a pause fill rings of the default size while a machine keeps the reader
-    // waiting.
-    record.args(["--shim-ring-bytes", "33554432"]).args(options);
+    record.args(LARGE_RINGS).args(options);
     scene.record_kernels(&mut record, &[pid], kernels).expect(0);
     scene.trace()
 }
@@ -80,7 +78,8 @@ fn root_attach_ends_while_the_shims_thread_is_stopped() {
     let scene = Scene::default();
     let target = Running::ringing(&scene);
     let pid = target.pid();
-    let recording = Running::spawn(scene.record(&["--api", "hsa"]).args(["-p", &pid.to_string()]));
+    let recording =
+        Running::spawn(scene.record(&["--api", "hsa", "-p", &pid.to_string()]).args(LARGE_RINGS));
     scene.wait_for_a_kernel_of(pid);
     let stopped = StoppedThread::named(pid, &THREAD_NAME.to_string_lossy());
     let before = scene.true_dispatches().len();
@@ -106,10 +105,11 @@ fn root_attach_again_and_again() {
     let pid = target.pid();
     let before = census(pid);
     record(&scene, pid, &[], 2000);
-    let left = (before.0, before.1.len() + 1);
-    wait_for("one thread stays, and no descriptor", &left, || {
+    let left = (before.0, before.1.len() + 1, 0);
+    wait_for("one thread stays, no descriptor, and no shared memory", &left, || {
         let now = census(pid);
-        (now.0, now.1.len())
+        let memories = now.2.iter().filter(|file| file.contains("memfd:roctap-shim"));
+        (now.0, now.1.len(), memories.count())
     });
     let dormant = census(pid);
     let added: Vec<&String> = dormant.1.iter().filter(|name| name.starts_with("roctap")).collect();
@@ -144,6 +144,12 @@ fn root_attach_survives_a_killed_roctap() {
         roctap.kill().expect("killed");
         roctap.wait().expect("status");
     }
+    // What the last one asked for comes to its end: until then another one is told that it is recorded.
+    let pid_of_tracer = || std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    wait_until("nobody attaches to it", || {
+        let is_attaching = census(target.pid()).1.iter().any(|name| name.trim() == "roctap-attach");
+        !is_attaching && pid_of_tracer().contains("TracerPid:\t0\n")
+    });
     let trace = record(&scene, target.pid(), &[], 1000);
     expect_joined(&trace, target.pid());
     finish(target);
@@ -440,7 +446,11 @@ fn root_attach_again_and_again_under_other_allocators() {
         };
         let threads = census(pid).1.len();
         record(&scene, pid, &[], 1);
-        wait_for("one thread stays", &(threads + 1), || census(pid).1.len());
+        wait_for("one thread stays, and no shared memory", &(threads + 1, 0), || {
+            let now = census(pid);
+            let memories = now.2.iter().filter(|file| file.contains("memfd:roctap-shim"));
+            (now.1.len(), memories.count())
+        });
         let before = (left(), census(pid));
         assert!(before.0 > 0, "the first one stays");
         for _ in 0..times(5) {

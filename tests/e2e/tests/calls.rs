@@ -7,8 +7,8 @@ use std::{
 };
 
 use e2e::{
-    Ran, Recorded, Running, Scene, Signal, app, calls_of_the_runtime, makes_its_tables, only_child,
-    release, run, send_signal, wait_until, within_deadline,
+    LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app, calls_of_the_runtime,
+    makes_its_tables, only_child, release, run, send_signal, wait_until, within_deadline,
 };
 use roctap::{
     discover::{self, Image, Runtime},
@@ -222,7 +222,8 @@ fn compare(
 #[test]
 fn root_hsa_calls_are_inside_of_their_hip_calls() {
     let scene = Scene::default();
-    let ran = scene.record_app(&["--api", "hip,hsa"], "storm", &["4", "4", "2000"]).expect(0);
+    let options = ["--api", "hip,hsa", LARGE_RINGS[0], LARGE_RINGS[1]];
+    let ran = scene.record_app(&options, "storm", &["4", "4", "2000"]).expect(0);
     let trace = scene.trace();
     trace.expect_complete();
     trace.expect_counts(&ran);

@@ -10,8 +10,8 @@ use std::{
 };
 
 use e2e::{
-    Recorded, Running, Scene, Signal, app, compare::expect_only_inevitable, roctap_bin, run,
-    send_signal, wait_until,
+    Recorded, Running, Scene, Signal, app, compare::expect_only_inevitable, only_child, roctap_bin,
+    run, send_signal, wait_until,
 };
 use roctap::trace::Trace;
 
@@ -40,7 +40,7 @@ fn root_names_that_are_no_text() {
     let shim = "libroctap_shim.so";
     fs::copy(roctap_bin().with_file_name(shim), here(shim.as_bytes())).expect("copied");
     fs::copy(app("loop"), here(b"lo\xffp")).expect("copied");
-    let (program, seconds) = (here(b"lo\xffp"), OsStr::from_bytes(b"0.1\xff"));
+    let (program, seconds) = (here(b"lo\xffp"), OsStr::from_bytes(b"0\xff"));
     let record = |trace: &[u8], options: &[&OsStr]| {
         let mut record = scene.command(&roctap);
         record.arg("record").args(options).arg("-o").arg(here(trace));
@@ -55,9 +55,13 @@ fn root_names_that_are_no_text() {
     };
 
     let mut command = record(b"command\xff", &[]);
-    let ran = run(command.arg("--").arg(&program).arg(seconds)).expect(0);
-    ran.complains(&[r"caf\xe9/command\xff"]);
+    let recording = Running::spawn(command.arg("--").arg(&program).arg(seconds));
+    let enough = |trace: Recorded| trace.calls.len() > 10 && !trace.dispatches.is_empty();
     let path = here(b"command\xff");
+    wait_until("something is recorded", || Recorded::read_so_far(&path).is_some_and(enough));
+    send_signal(only_child(recording.pid()), Signal::TERM);
+    let ran = recording.ended().expect(0);
+    ran.complains(&[r"caf\xe9/command\xff"]);
     let trace = Recorded::read(&path);
     trace.expect_complete();
     expect(&path, &trace, *trace.tables().processes.keys().next().expect("one"));

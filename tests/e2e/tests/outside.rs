@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use e2e::{Recorded, Running, Scene, Signal, app, only_child, run, send_signal, times};
+use tracer_common::loss::ShimLoss;
 use tracer_records::model::{ApiCall, op_flag};
 
 /// Dispatches by kernel.
@@ -15,19 +16,26 @@ fn by_kernel(trace: &Recorded) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Every launch has its one dispatch, with its name, its thread and its call; without times.
+/// Every launch has its one dispatch, with its name, its thread and its call; without times. But for those that
+/// are counted: the GPU took them for another thread's doorbell, which was being seen.
 #[test]
 fn root_outside_hip_launches_are_seen_by_name() {
     let scene = Scene::default();
     let ran = scene.record_app(&["--gpu", "uprobes"], "storm", &["8", "4", "1000"]).expect(0);
     let trace = scene.trace();
-    trace.expect_complete();
+    let mut lost = trace.losses();
+    let missed = lost.remove(ShimLoss::PACKET_PASSED.describe()).unwrap_or(0);
+    assert_eq!(lost, BTreeMap::new());
     trace.expect_counts(&ran);
-    let mut truth = BTreeMap::new();
+    let mut unseen: BTreeMap<String, u64> = BTreeMap::new();
     for operation in scene.true_dispatches() {
-        *truth.entry(operation.name).or_default() += 1;
+        *unseen.entry(operation.name).or_default() += 1;
     }
-    assert_eq!(by_kernel(&trace), truth);
+    for (kernel, seen) in by_kernel(&trace) {
+        let unseen = unseen.get_mut(&kernel).unwrap_or_else(|| panic!("{kernel} did not run"));
+        *unseen = unseen.checked_sub(seen).expect("each once");
+    }
+    assert_eq!(unseen.into_values().sum::<u64>(), missed);
     let calls: HashMap<u64, &ApiCall> =
         trace.calls.iter().map(|call| (call.record.correlation_id, call)).collect();
     let mut launches = 0;
@@ -41,7 +49,7 @@ fn root_outside_hip_launches_are_seen_by_name() {
         assert_eq!((dispatch.record.begin_ns, dispatch.grid[1], dispatch.workgroup[2]), (0, 1, 1));
         launches += 1;
     }
-    assert_eq!(launches, ran.launches().values().sum::<u64>());
+    assert_eq!(launches + missed, ran.launches().values().sum::<u64>());
     let process = trace.tables().processes.values().next().expect("a process");
     assert!(process.gpu_tier.contains("partial"), "{}", process.gpu_tier);
     ran.complains(&["kernels were seen from outside alone: 0 have times"]);

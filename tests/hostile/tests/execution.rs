@@ -3,11 +3,12 @@
 
 use std::{
     fs::Permissions,
+    io::{BufRead as _, BufReader},
     os::{fd::AsRawFd as _, unix::fs::PermissionsExt as _},
     process::{Command, Stdio},
 };
 
-use e2e::{Running, Scene, run};
+use e2e::{Running, Scene, Signal, run, send_signal, within_deadline};
 use hostile::{NOBODY, as_nobody, compile, give_as_3};
 use rustix::fs::{MemfdFlags, Mode, fchmod, fcntl_get_seals, fstat, memfd_create};
 
@@ -52,9 +53,16 @@ fn hostile_a_mapped_library_is_not_executed_for_a_process_that_was_named() {
 fn hostile_a_mapped_library_is_not_executed_for_a_process_that_was_found() {
     let scene = Scene::default();
     let target = start(&scene);
-    let ran = run(&mut scene.record(&["-a", "--api", "hsa", "-d", "0.2"]));
+    let mut recording = Running::spawn(&mut scene.record(&["-a", "--api", "hsa"]));
+    let process = format!("process {}", target.pid());
+    let told = [&[&*process], &TOLD[..]].concat();
+    let mut errors = BufReader::new(recording.child.stderr.take().expect("piped")).lines();
+    let is_it = |line: String| told.iter().all(|part| line.contains(part));
+    let found = within_deadline(recording.pid(), || errors.any(|line| is_it(line.expect("text"))));
+    assert!(found, "{told:?} is not told");
+    send_signal(recording.pid(), Signal::INT);
+    recording.ended();
     assert!(!loaded_by(&scene, 0), "root has executed the library of another user");
-    ran.complains(&[&[&*format!("process {}", target.pid())], &TOLD[..]].concat());
 }
 
 #[test]

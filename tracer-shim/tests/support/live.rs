@@ -81,9 +81,9 @@ impl Program {
         assert_eq!(self.command(&format!("lock {limit}\n")).as_deref(), Some("-"));
     }
 
-    /// How often the shim was refused memory; see `ROCTAP_TEST_NO_MEMORY` there.
-    pub fn refused_memory(&mut self) -> u64 {
-        self.command("refused\n").expect("it runs").parse().expect("a number")
+    /// How often the shim was refused memory, if the program runs; see `ROCTAP_TEST_NO_MEMORY` there.
+    pub fn refused_memory(&mut self) -> Option<u64> {
+        Some(self.command("refused\n")?.parse().expect("a number"))
     }
 
     /// How much of its memory is locked, KiB.
@@ -158,6 +158,11 @@ impl Program {
             && self.wait_for(&recording, STATE, state::ACTIVE))
         .then_some(recording)?;
         Some((recording, now_ns()))
+    }
+
+    /// Has the shim try to attach to `recording`, whatever comes of it; false when the program has ended.
+    pub fn try_to_attach(&mut self, recording: &Recording) -> bool {
+        self.ask(&recording.path(), "block").is_some()
     }
 
     /// Ends a recording in good order.

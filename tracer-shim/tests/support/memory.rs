@@ -26,7 +26,7 @@ pub struct Trace {
     pub copies: BTreeMap<u64, Copy>,
     pub completes: BTreeMap<u64, Complete>,
     /// How often each HSA function was called, by slot.
-    pub calls: BTreeMap<usize, u64>,
+    pub calls: BTreeMap<usize, Vec<u64>>,
     pub symbols: Vec<(Symbol, String)>,
     pub agents: Vec<Agent>,
     pub queues: Vec<Queue>,
@@ -289,7 +289,7 @@ impl Trace {
                     .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
                     .collect();
                 let call = Call::decode(&words).expect("a call");
-                *self.calls.entry(call.operation.into()).or_default() += 1;
+                self.calls.entry(call.operation.into()).or_default().push(call.begin_ns);
             }
             kind::SYMBOL => {
                 let (r, name) = record::<Symbol>(bytes);

@@ -1,11 +1,14 @@
 //! Killing roctap leaves nothing in the kernel and nothing in the program.
 
-use std::{process::Child, time::Duration};
+use std::{
+    process::{Child, Command},
+    time::Duration,
+};
 
 use e2e::{
     Running, Scene, Signal,
     remains::{InKernel, Tracefs, changed_code},
-    run, send_signal, times, wait_until,
+    send_signal, times, wait_until,
 };
 
 use crate::{METHODS, has};
@@ -47,6 +50,10 @@ fn root_kernel_killed_while_recording() {
     assert!(target.end().expect(0).stdout.contains("result ok"));
 }
 
+fn record_a_call(scene: &Scene, record: &mut Command) {
+    scene.record_until(record, "a call is recorded", |trace| !trace.calls.is_empty()).expect(0);
+}
+
 /// At some moment of its end. If that was one in which the kernel removed a probe, it stays until the
 /// process is recorded again (docs/attach.md).
 #[test]
@@ -65,8 +72,8 @@ fn root_kernel_killed_while_detaching() {
             if !changed_code(target.pid()).is_empty() {
                 println!("{method}: a probe was being removed");
                 let pid = format!("-p{}", target.pid());
-                let again = ["--gpu=off", "--force", "--probes", method, "-d0.1", &pid];
-                run(scene.record(&again).args(FUNCTIONS)).expect(0);
+                let again = ["--gpu=off", "--force", "--probes", method, &pid];
+                record_a_call(&scene, scene.record(&again).args(FUNCTIONS));
             }
             expect_nothing_left(&scene, &target, &held);
         }
@@ -84,8 +91,8 @@ fn root_kernel_definitions_of_the_killed_are_deleted() {
     roctap.wait().expect("status");
     expect_nothing_left(&scene, &target, &held);
     assert_ne!(tracefs.definitions_of(roctap.id()), Vec::<String>::new());
-    let options = ["--api=hsa", "--gpu=off", "--probes=event", "--force", "-d0.1"];
-    run(scene.record(&options).arg(format!("-p{}", target.pid()))).expect(0);
+    let options = ["--api=hsa", "--gpu=off", "--probes=event", "--force"];
+    record_a_call(&scene, scene.record(&options).arg(format!("-p{}", target.pid())));
     assert_eq!(tracefs.definitions_of(roctap.id()), Vec::<String>::new());
     assert!(target.end().expect(0).stdout.contains("result ok"));
 }
