@@ -53,7 +53,10 @@ fn rocm_shut_down_for_good_and_begun_anew() {
     let mut recorded = 0;
     for _ in 0..3 {
         let Some((recording, _)) = running.attach() else { break };
-        recording.wait_for_state(state::DORMANT);
+        // Attached behind the last shut-down, it records to the end of the program.
+        if !running.wait_for_state(&recording, state::DORMANT) {
+            break;
+        }
         recording.set(control::RECORD, 0);
         let trace = recording.stop();
         recorded += trace.dispatches.len();

@@ -343,7 +343,11 @@ fn root_attach_to_a_parent_of_forked_workers() {
     let told = notices.iter().any(|notice| notice.contains("before they had their probes"));
     assert!(told || !late, "{workers:?}: {notices:?}");
     let tiers = trace.tables().processes.values().map(|process| &process.gpu_tier);
-    let patched = tiers.clone().filter(|tier| tier.starts_with("HSA tables")).count();
+    // One that ended just then is whole as well.
+    let had_shim = |tier: &&String| {
+        tier.starts_with("HSA tables") || tier.contains("ended before its shim answered")
+    };
+    let patched = tiers.clone().filter(had_shim).count();
     assert!(patched > whole(&trace), "{:?}", tiers.collect::<Vec<_>>());
 }
 

@@ -59,6 +59,9 @@ impl Setup {
     }
 }
 
+/// Dispatches that [`Program::record`] waits for.
+const FEW: u64 = 20;
+
 impl Program {
     /// Has the shim attached to `memory`; what the agent answers, if the program has not ended.
     fn ask(&mut self, memory: &str, rest: &str) -> Option<String> {
@@ -123,6 +126,11 @@ impl Program {
         true
     }
 
+    /// Waits until the shim is in a state; false if the program ends before that.
+    pub fn wait_for_state(&mut self, recording: &Recording, state: u64) -> bool {
+        self.wait_for(recording, STATE, state)
+    }
+
     /// Waits until a control word is `value`; false if the program ends before that.
     fn wait_for(&mut self, recording: &Recording, word: usize, value: u64) -> bool {
         let deadline = Instant::now() + super::DEADLINE;
@@ -176,10 +184,13 @@ impl Program {
         })
     }
 
-    /// Records for a while.
+    /// Records for a while, and [`FEW`] dispatches at least.
     pub fn record(&mut self, for_ms: u64) -> Option<Window> {
         let recording = self.attach()?;
         std::thread::sleep(Duration::from_millis(for_ms));
+        while recording.0.recorded() < FEW && self.child.try_wait().expect("wait").is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.detach(recording)
     }
 
