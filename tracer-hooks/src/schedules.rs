@@ -214,6 +214,28 @@ fn no_doorbell_is_held_back_for_ever() {
     });
 }
 
+/// What ran unrecorded after its doorbell was held back for as long as may be is counted when the recording ends,
+/// though nobody rings in that queue any more.
+#[test]
+fn what_was_let_pass_is_counted_at_the_end() {
+    alone("schedules::what_was_let_pass_is_counted_at_the_end", || {
+        let bench = Bench::new();
+        let queue = bench.queue(64, 1);
+        let doorbell = crate::view::signal(queue.amd.doorbell_signal.load(Ordering::Relaxed));
+        let late = queue.reserve();
+        let dones = [(); 3].map(|()| signal(1, true));
+        let last = dones.map(|done| queue.dispatch(true, handle(done)))[2];
+        until("the doorbell", || value(doorbell.expect("there")) == last as i64);
+        queue.publish(late, packet_type::DISPATCH, true, late + 1, 0);
+        until("all ran", || dones.iter().all(|done| value(done) == 0));
+        bench.switch(false);
+        let told = bench.recorder.told();
+        let passed = told.losses[ShimLoss::PACKET_PASSED.0 as usize];
+        let recorded = told.packets.len() as u64;
+        assert_eq!((recorded + passed, told.losses.iter().sum()), (4, passed));
+    });
+}
+
 /// A thread that has waited for a kernel.
 struct Waited {
     place: (u64, u64),

@@ -67,7 +67,8 @@ fn rocm_attached_again_and_again() {
             windows.len(),
             truth.len()
         );
-        assert!(recorded > 100 && windows.len() > 3, "{program}");
+        // That no doorbell rang while a queue was recorded tells nothing about its kernels.
+        assert!(recorded > 100.max(unseen) && windows.len() > 3, "{program}");
     }
 }
 

@@ -146,7 +146,11 @@ fn call_ns(function: extern "C" fn()) -> f64 {
 }
 
 /// Where an address of this program is in its file.
-pub(crate) fn file_offset(address: u64) -> Result<u64, CalibrateError> {
+///
+/// # Errors
+///
+/// When no file is mapped there.
+pub fn file_offset(address: u64) -> Result<u64, CalibrateError> {
     procfs::process::Process::myself()?
         .maps()?
         .into_iter()

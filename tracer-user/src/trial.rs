@@ -90,7 +90,7 @@ pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<Works,
 }
 
 /// The calls among records.
-fn calls(mut bytes: &[u8]) -> Vec<ApiRecord> {
+pub fn calls(mut bytes: &[u8]) -> Vec<ApiRecord> {
     let mut calls = Vec::new();
     while let Ok((header, _)) = Header::read_from_prefix(bytes) {
         if header.kind == kind::API {

@@ -7,7 +7,8 @@ use tracer_records::model::{ApiCall, Dispatch};
 
 use crate::{Operation, Recorded};
 
-/// What each of 8 threads of `loop` launches before it waits, in all, with the barriers for that.
+/// What each of 8 threads of `loop` launches before it waits, in all, with the barriers for that: so much can be
+/// under way when a recording begins, or a second after it ended.
 const BEHIND: u64 = 808;
 /// What `hsa_direct s` calls once for each dispatch, and the runtime never.
 pub const ASKS_FOR_TIMES: &str = "hsa_amd_profiling_get_dispatch_time";
@@ -41,16 +42,7 @@ pub fn expect_launches_joined(trace: &Recorded) {
     assert!(by_call.values().all(|&count| count == 1), "one dispatch a launch");
     for pairs in by_thread_and_queue.values_mut() {
         pairs.sort_by_key(|(dispatch, _)| dispatch.record.begin_ns);
-        for two in pairs.windows(2) {
-            let [(first, of_first), (second, of_second)] = [two[0], two[1]];
-            // Two that began closer together than times are exact can be told either way.
-            let apart_ns = second.record.begin_ns - first.record.begin_ns;
-            assert!(
-                of_first.record.begin_ns <= of_second.record.begin_ns
-                    || apart_ns <= 2 * trace.told_error_ns(first.process_id),
-                "not in the order of calls: {two:?}"
-            );
-        }
+        assert!(pairs.is_sorted_by_key(|(_, call)| call.record.begin_ns), "in the order of calls");
     }
 }
 
@@ -187,8 +179,8 @@ pub fn expect_joined(trace: &Recorded, pid: u32) {
     // kernel without a launch.
     let known = |d: &&Dispatch| d.record.correlation_id != 0;
     let unknown: Vec<_> = trace.dispatches.iter().filter(|d| !known(d)).collect();
-    // One of each of 8 threads, at either end.
-    assert!(unknown.len() <= 16, "{} dispatches without a call", unknown.len());
+    // One of each of 8 threads.
+    assert!(unknown.len() <= 8, "{} dispatches without a call", unknown.len());
     assert!(
         missed.len() as u64 <= counted.min(FEW) + unknown.len() as u64,
         "recorded in {whole:?}, launches without a kernel: {missed:?}; lost: {:?}; kernels without a launch: {unknown:?}",

@@ -96,6 +96,11 @@ fn root_attach_ends_while_the_shims_thread_is_stopped() {
     assert_eq!(later, 0, "of {} kernels", trace.dispatches.len());
 }
 
+/// How many of a process's mapped files are memories that it shares with roctap.
+fn shared_memories(files: &[String]) -> usize {
+    files.iter().filter(|file| file.contains("memfd:roctap-shim")).count()
+}
+
 #[test]
 fn root_attach_again_and_again() {
     let scene = Scene::default();
@@ -108,8 +113,7 @@ fn root_attach_again_and_again() {
     let left = (before.0, before.1.len() + 1, 0);
     wait_for("one thread stays, no descriptor, and no shared memory", &left, || {
         let now = census(pid);
-        let memories = now.2.iter().filter(|file| file.contains("memfd:roctap-shim"));
-        (now.0, now.1.len(), memories.count())
+        (now.0, now.1.len(), shared_memories(&now.2))
     });
     let dormant = census(pid);
     let added: Vec<&String> = dormant.1.iter().filter(|name| name.starts_with("roctap")).collect();
@@ -145,10 +149,10 @@ fn root_attach_survives_a_killed_roctap() {
         roctap.wait().expect("status");
     }
     // What the last one asked for comes to its end: until then another one is told that it is recorded.
-    let pid_of_tracer = || std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    let status = || std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
     wait_until("nobody attaches to it", || {
         let is_attaching = census(target.pid()).1.iter().any(|name| name.trim() == "roctap-attach");
-        !is_attaching && pid_of_tracer().contains("TracerPid:\t0\n")
+        !is_attaching && status().contains("TracerPid:\t0\n")
     });
     let trace = record(&scene, target.pid(), &[], 1000);
     expect_joined(&trace, target.pid());
@@ -452,8 +456,7 @@ fn root_attach_again_and_again_under_other_allocators() {
         record(&scene, pid, &[], 1);
         wait_for("one thread stays, and no shared memory", &(threads + 1, 0), || {
             let now = census(pid);
-            let memories = now.2.iter().filter(|file| file.contains("memfd:roctap-shim"));
-            (now.1.len(), memories.count())
+            (now.1.len(), shared_memories(&now.2))
         });
         let before = (left(), census(pid));
         assert!(before.0 > 0, "the first one stays");

@@ -157,6 +157,16 @@ fn root_children_are_followed_with_their_gpu_work() {
     assert_eq!(trace.tables().processes.len(), 2);
 }
 
+/// All kernels of workers are there, and the ends of most.
+fn expect_most_ends(trace: &Recorded, launched: u64) {
+    let mut losses = trace.losses();
+    let unseen = losses.remove("GPU operations: no completion seen").unwrap_or(0);
+    assert_eq!(losses, BTreeMap::new());
+    assert!(unseen < launched / 2, "{unseen} of {launched} without an end");
+    let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
+    assert_eq!(work.count() as u64, launched);
+}
+
 /// The parent uses no GPU; its children find the shim in the environment that is theirs too.
 #[test]
 fn root_forked_workers_are_followed_with_their_gpu_work() {
@@ -164,23 +174,17 @@ fn root_forked_workers_are_followed_with_their_gpu_work() {
     let ran = scene.record_app(&[], "workers", &["3", "50"]).expect(0);
     let trace = scene.trace();
     // They end by `_exit`, as below: what completed last in each of them may be missing, and is counted.
-    let mut losses = trace.losses();
-    losses.remove("GPU operations: no completion seen");
-    assert_eq!(losses, BTreeMap::new());
-    let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
-    assert_eq!(work.count() as u64, ran.launches()["worker_kernel"]);
+    expect_most_ends(&trace, ran.launches()["worker_kernel"]);
     assert_eq!(trace.tables().processes.len(), 4);
 }
 
 /// More processes than there are shared memories, and never more at once. They end by `_exit`, without a
-/// moment for the shim: on a busy machine the last completion of one may be missing, which is counted.
+/// moment for the shim: on a busy machine the last completions of one may be missing, which is counted.
 #[test]
 fn root_more_processes_one_after_the_other_than_there_are_memories() {
     let scene = Scene::default();
     let ran = scene.record_app(&["--processes", "4"], "workers", &["9", "20"]).expect(0);
-    let trace = scene.trace();
-    let work = trace.dispatches.iter().filter(|d| trace.kernel(d) == "worker_kernel");
-    assert_eq!(work.count() as u64, ran.launches()["worker_kernel"], "{:?}", trace.losses());
+    expect_most_ends(&scene.trace(), ran.launches()["worker_kernel"]);
 }
 
 /// The parent has the one shared memory as long as its child lives.

@@ -1,9 +1,16 @@
 //! How probes are placed, from the library's side. Small: `cargo xtask test --kernels` runs these as well.
 
+use std::{arch::naked_asm, path::Path};
+
 use e2e::{Running, Scene};
 use roctap::{
-    probe::{Follow, Placing, Programs, Settings},
+    calibrate::file_offset,
+    probe::{Attachment, Follow, Placing, Programs, Reader, Settings, Site},
     trial,
+};
+use tracer_common::{
+    bpf::{Capture, flag, phase},
+    loss::BpfLoss,
 };
 
 /// Whether a way works, a call being recorded through it; else why not.
@@ -66,4 +73,59 @@ fn root_kernel_a_function_that_is_probed_twice() {
         assert_eq!(counts.len(), 2, "{counts:?}");
     }
     target.end().expect(0);
+}
+
+/// Calls [`inner`] with its own argument.
+#[unsafe(naked)]
+extern "C" fn outer(argument: u64) -> u64 {
+    naked_asm!("push rbp", "pop rbp", "sub rsp, 8", "call {}", "add rsp, 8", "ret", sym inner)
+}
+
+/// Returns its argument plus 1.
+#[unsafe(naked)]
+extern "C" fn inner(argument: u64) -> u64 {
+    naked_asm!("push rbp", "pop rbp", "lea rax, [rdi + 1]", "ret")
+}
+
+/// Return probes are placed before entry probes: a thread may call through one function and into the next
+/// between the two.
+#[test]
+fn root_kernel_a_call_that_was_entered_before_its_probe_inside_of_another() {
+    for placing in [Placing::Event, Placing::Single] {
+        let settings = Settings {
+            ring_bytes: 4096,
+            follow: Follow::Nobody,
+            placing: Some(placing),
+            preallocate: None,
+        };
+        let mut programs = Programs::load(settings).expect("it loads");
+        let _life = programs.attach_life().expect("it is there");
+        let mut reader = Reader::new(&programs).expect("rings");
+        let probe = |function: extern "C" fn(u64) -> u64, operation| -> Attachment {
+            let site = Site {
+                symbol: format!("function {operation}"),
+                file: None,
+                file_offset: file_offset(function as *const () as u64).expect("mapped"),
+                capture: Capture { operation, ..Capture::default() },
+            };
+            let exe = Path::new("/proc/self/exe");
+            programs.attach(std::process::id(), exe, &[site]).expect("probes")
+        };
+        let mut of_inner = probe(inner, 2);
+        drop(of_inner.take_entries());
+        let of_outer = probe(outer, 1);
+        programs.set_phase(phase::ATTACHED).expect("it is set");
+        assert_eq!(std::hint::black_box(outer)(41), 42);
+        let records = reader.take_all();
+        let calls = trial::calls(&records);
+        let [of_inner_call, of_outer_call] = &calls[..] else { panic!("{calls:?}") };
+        assert_eq!((of_outer_call.header.operation, of_outer_call.args[0]), (1, 41));
+        assert_eq!(of_outer_call.header.flags, 0);
+        let seen = (of_inner_call.header.operation, of_inner_call.ret, of_inner_call.begin_ns);
+        assert_eq!(seen, (2, 42, 0));
+        assert_eq!(of_inner_call.header.flags, flag::OPEN_AT_START);
+        assert_eq!(of_inner_call.parent_id, of_outer_call.correlation_id);
+        assert_eq!(programs.losses().expect("read"), [0; BpfLoss::COUNT]);
+        drop((of_inner, of_outer));
+    }
 }

@@ -445,3 +445,41 @@ fn the_call_that_rings_a_doorbell_is_found_when_it_returns() {
     let found: Vec<u64> = dispatches.iter().map(|d| d.record.correlation_id).collect();
     assert_eq!(found, (1..=100).map(|nth| nth * 1000).collect::<Vec<_>>());
 }
+
+/// Another thread's doorbell finds a packet, and reads the clock when the packet's own thread has long returned.
+#[test]
+fn a_packet_that_another_doorbell_found_was_enqueued_in_its_own_call() {
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HONEST);
+    let (key, own) = ((HONEST, 1), Caller { correlation_id: 7, operation: launch() });
+    let found = Announced { sequence: 1, enqueue_ns: 9_000, ..Announced::default() };
+    scene.joiner.seen_outside(key, THREAD + 1, found.into(), None, &mut scene.kept).unwrap();
+    scene.joiner.owned_outside(key, (THREAD, 1_500), own, &mut scene.kept).unwrap();
+    scene.joiner.ended_outside(key, None, &mut scene.kept).unwrap();
+    scene.launch(HONEST, 7, [1_000, 2_000], 3);
+    scene.joiner.tick(1_000_000_000, &mut scene.kept).unwrap();
+    let dispatches = dispatches(&scene.finish(), HONEST);
+    let [dispatch] = &dispatches[..] else { panic!("{dispatches:?}") };
+    assert_eq!((dispatch.enqueue_ns, dispatch.record.correlation_id), (1_500, 7));
+}
+
+/// What is enqueued behind the end of a recording is neither written nor counted as seen; nor is a launch that
+/// returned behind it.
+#[test]
+fn what_comes_behind_the_end_is_left_out() {
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HONEST);
+    scene.joiner.gpu_until(2_000);
+    for (sequence, enqueue_ns) in [(1, 1_500), (2, 2_500)] {
+        let began_ns = enqueue_ns - 100;
+        scene.enqueue(HONEST, THREAD, sequence, enqueue_ns);
+        scene.link(HONEST, sequence, sequence, launch());
+        scene.launch(HONEST, sequence, [began_ns, began_ns + 200], 3);
+        scene.complete(HONEST, sequence);
+    }
+    let process = &scene.joiner.processes[&HONEST];
+    assert_eq!((process.launches, process.dispatches), (1, 1));
+    let dispatches = dispatches(&scene.finish(), HONEST);
+    let enqueued: Vec<u64> = dispatches.iter().map(|d| d.enqueue_ns).collect();
+    assert_eq!(enqueued, [1_500]);
+}

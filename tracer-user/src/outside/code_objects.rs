@@ -425,6 +425,8 @@ mod tests {
         assert_eq!(look(&mut objects, of_list - 1), (0, true));
         assert_eq!(look(&mut objects, of_list), (1, true), "the first is given up");
         assert_eq!(look(&mut objects, of_list), (2, false), "and the other one");
+        // What is known stays known where not all of the list could be read.
+        assert_eq!(look(&mut objects, of_list - 1), (2, false));
     }
 
     /// A list of our own, with a cycle, an unreadable name and our own executable.

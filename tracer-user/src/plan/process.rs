@@ -344,6 +344,9 @@ mod tests {
         process.left_pieces.store(1, Ordering::Relaxed);
         assert_eq!(look().unwrap_err().kind(), io::ErrorKind::TimedOut, "after one piece");
         process.wait_at_most(LOOK_FOR);
+        process.until_ns.store(clock::now_ns() - 1, Ordering::Relaxed);
+        assert_eq!(look().unwrap_err().kind(), io::ErrorKind::TimedOut, "by any clock");
+        process.wait_at_most(LOOK_FOR);
         look().unwrap();
         assert!(!process.was_cut_short());
         assert_eq!(read, bytes);
