@@ -546,11 +546,10 @@ impl Recorded {
     pub fn told_error_ns(&self, pid: u32) -> u64 {
         let error_ns = self.tables().processes[&pid].clock_error_ns;
         let told = (1..MOST_CLOCK_ERROR_NS).contains(&error_ns);
-        let own = |d: &&Dispatch| d.process_id == pid;
-        let timed = self.dispatches.iter().filter(own).filter(|d| d.record.begin_ns > 0).count();
         assert!(
             told,
-            "times of process {pid} are told to be off by {error_ns} ns; {timed} of {} kernels have some",
+            "times of process {pid} are told to be off by {error_ns} ns; {} of {} kernels have some",
+            self.dispatches.iter().filter(|d| d.process_id == pid && d.record.begin_ns > 0).count(),
             self.kernels_of(pid)
         );
         error_ns
