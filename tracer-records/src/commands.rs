@@ -12,18 +12,20 @@ pub mod rect {
     pub const DEVICE_TO_DEVICE: u32 = 0x1203;
 }
 
-/// ROCclr's name of a command (`hipGetCmdName`); none for those that are no work of a GPU's, or not known.
+/// Those that are work of a GPU's, and ROCclr's names of them (`hipGetCmdName`).
+pub const ALL: [(u32, &str); 9] = [
+    (kind::KERNEL, "KernelExecution"),
+    (kind::COPY_DEVICE_TO_HOST, "CopyDeviceToHost"),
+    (kind::COPY_HOST_TO_DEVICE, "CopyHostToDevice"),
+    (kind::COPY_DEVICE_TO_DEVICE, "CopyDeviceToDevice"),
+    (rect::DEVICE_TO_HOST, "CopyDeviceToHost2D"),
+    (rect::HOST_TO_DEVICE, "CopyHostToDevice2D"),
+    (rect::DEVICE_TO_DEVICE, "CopyDeviceToDevice2D"),
+    (kind::FILL, "FillBuffer"),
+    (kind::MARKER, "Marker"),
+];
+
+/// The name of a command, if it is one of [`ALL`].
 pub fn name(command: u32) -> Option<&'static str> {
-    Some(match command {
-        kind::KERNEL => "KernelExecution",
-        kind::COPY_DEVICE_TO_HOST => "CopyDeviceToHost",
-        kind::COPY_HOST_TO_DEVICE => "CopyHostToDevice",
-        kind::COPY_DEVICE_TO_DEVICE => "CopyDeviceToDevice",
-        rect::DEVICE_TO_HOST => "CopyDeviceToHost2D",
-        rect::HOST_TO_DEVICE => "CopyHostToDevice2D",
-        rect::DEVICE_TO_DEVICE => "CopyDeviceToDevice2D",
-        kind::FILL => "FillBuffer",
-        kind::MARKER => "Marker",
-        _ => return None,
-    })
+    ALL.iter().find(|(known, _)| *known == command).map(|(_, name)| *name)
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use capi_build::{LIBRARIES, layouts, link::Profile};
+use capi_build::{LIBRARIES, Library, layouts, link::Profile};
 use clap::Subcommand;
 
 use crate::run::root;
@@ -26,18 +26,18 @@ pub fn run_abi(action: &Action) -> anyhow::Result<()> {
 pub fn check() -> anyhow::Result<()> {
     let target = root().join("target");
     layouts::check(&target.join("capi"))?;
-    for library in build(&target.join("capi"))? {
+    for library in build(&LIBRARIES, &target.join("capi"))? {
         println!("{}: as listed", library.display());
     }
     println!("headers: as listed, in C99 and C++11");
     Ok(())
 }
 
-/// Builds the libraries as users get them into a directory, compares them with the lists, and returns where
+/// Builds libraries as users get them into a directory, compares them with the lists, and returns where
 /// they are.
-pub fn build(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn build(libraries: &[Library], directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let target = root().join("target");
-    LIBRARIES
+    libraries
         .iter()
         .map(|library| {
             println!("\nBuilding {}", library.soname);

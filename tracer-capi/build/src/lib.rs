@@ -4,6 +4,7 @@
 //! * [`link`](mod@link): archive → shared library, with soname and symbol versions.
 //! * [`symbols`]: what a library exports, compared with `tracer-capi/abi/<soname>.txt`.
 //! * [`layouts`]: sizes, offsets and constants of the headers, compared with `tracer-capi/abi/layouts.txt`.
+//! * [`clients`]: programs in C and C++ that use a library, for tests.
 //!
 //! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, its headers, and in
 //! `layouts.txt` what those declare; a new function is a line in the map, one in the list, and its
@@ -14,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod clients;
 pub mod layouts;
 pub mod link;
 pub mod symbols;
@@ -35,10 +37,24 @@ pub struct Library {
     pub development_name: &'static str,
     /// The linker's version script, below `tracer-capi`.
     exports: &'static str,
+    /// What else the linker is told.
+    options: &'static [&'static str],
 }
 
 /// All of them.
-pub const LIBRARIES: [Library; 1] = [ROCTX];
+pub const LIBRARIES: [Library; 2] = [ROCTRACER, ROCTX];
+
+/// Callbacks and activity records.
+pub const ROCTRACER: Library = Library {
+    package: "roctracer64",
+    archive: "libroctracer64.a",
+    soname: "libroctracer64.so.4",
+    development_name: "libroctracer64.so",
+    exports: "roctracer64/exports.map",
+    // Threads of its pools run its code, and threads of the program's may be in it: it stays where it was
+    // loaded once.
+    options: &["-Wl,-z,nodelete"],
+};
 
 /// Marks and ranges.
 pub const ROCTX: Library = Library {
@@ -47,6 +63,7 @@ pub const ROCTX: Library = Library {
     soname: "libroctx64.so.4",
     development_name: "libroctx64.so",
     exports: "roctx/exports.map",
+    options: &[],
 };
 
 /// The directory `tracer-capi`, where sources, headers and lists are.

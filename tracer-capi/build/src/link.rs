@@ -12,9 +12,15 @@ use crate::{Library, source_directory};
 
 /// What the linker is told besides: of the archive only what is exported stays, and what that needs, without
 /// the debug information of Rust's library; nothing may be missing, and nothing is looked up later, in
-/// the middle of a call.
-const OPTIONS: [&str; 5] =
-    ["-Wl,--gc-sections", "-Wl,--strip-debug", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--as-needed"];
+/// the middle of a call. A library's calls of its own functions lead to no other library.
+const OPTIONS: [&str; 6] = [
+    "-Wl,--gc-sections",
+    "-Wl,--strip-debug",
+    "-Wl,-z,defs",
+    "-Wl,-z,now",
+    "-Wl,--as-needed",
+    "-Wl,-Bsymbolic-functions",
+];
 
 /// What Rust's standard library is linked against on Linux.
 const SYSTEM: [&str; 2] = ["-lgcc_s", "-lc"];
@@ -66,6 +72,7 @@ impl Library {
         linker.args(["-shared", "-o"]).arg(&library);
         linker.arg(format!("-Wl,-soname,{}", self.soname));
         linker.arg(format!("-Wl,--version-script={}", exports.display())).args(OPTIONS);
+        linker.args(self.options);
         linker.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive").args(SYSTEM);
         succeed(&mut linker)?;
         let link = directory.join(self.development_name);

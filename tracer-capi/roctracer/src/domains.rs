@@ -76,6 +76,20 @@ pub fn operation_of(domain: Domain, name: &str) -> Result<u32, Error> {
         .ok_or_else(|| Error::InvalidName { name: name.into(), domain: domain.0 })
 }
 
+/// The names of all operations, in no order; some more than once.
+pub fn all_names() -> impl Iterator<Item = &'static str> {
+    let named =
+        [Domain::HSA_API, Domain::HIP_API, Domain::HSA_OPS, Domain::HSA_EVT, Domain::EXT_API];
+    let of = |domain| {
+        let ops = operations(domain).unwrap_or_default();
+        ops.start..ops.end.max(1)
+    };
+    let functions = named.into_iter().flat_map(move |domain| {
+        of(domain).filter_map(move |op| operation_name(domain, op, 0).ok())
+    });
+    functions.chain(commands::ALL.iter().map(|(_, name)| *name))
+}
+
 fn function_name(domain: Domain, op: u32) -> Option<&'static str> {
     operations(domain).ok().filter(|operations| operations.contains(&op))?;
     Some(api::by_id(domain, u16::try_from(op).ok()?)?.name)

@@ -26,29 +26,37 @@ impl Status {
     pub const MISMATCHED_EXTERNAL_CORRELATION_ID: Self = Self(-7);
 }
 
-/// Why something was not done. The texts are those that roctracer tells, where it tells any.
+/// Why something was not done. The texts are those that AMD's library tells, where it tells any: some begin with
+/// the function of its own that found the error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such domain, or it has no operations.
-    #[error("invalid domain ID({domain})")]
+    #[error("invalid domain ID")]
     InvalidDomain {
         /// `activity_domain_t`, as it was given.
         domain: u32,
     },
 
     /// The operations of the domain cannot be found by name.
-    #[error("limited domain ID({domain})")]
+    #[error("roctracer_op_code(), limited domain ID({domain})")]
     LimitedDomain {
         /// `activity_domain_t`, as it was given.
         domain: u32,
     },
 
-    /// The domain has no such operation, or there is no callback.
+    /// The domain has no properties.
+    #[error("roctracer_set_properties(), invalid domain ID({domain})")]
+    NoProperties {
+        /// `activity_domain_t`, as it was given.
+        domain: u32,
+    },
+
+    /// The domain has no such operation, there is no callback, or a pointer is null that may not be.
     #[error("invalid argument")]
     InvalidArgument,
 
     /// No operation of the domain is called so.
-    #[error("Invalid API name \"{name}\", domain ID({domain})")]
+    #[error("roctracer_op_code(), Invalid API name \"{name}\", domain ID({domain})")]
     InvalidName {
         /// The name that was given.
         name: String,
@@ -57,15 +65,15 @@ pub enum Error {
     },
 
     /// No pool was given, and there is no default pool.
-    #[error("no default pool")]
+    #[error("roctracer_enable_activity_impl(), no default pool")]
     NoDefaultPool,
 
     /// There is a default pool already.
-    #[error("default pool already set")]
+    #[error("roctracer_open_pool_impl(), default pool already set")]
     DefaultPoolDefined,
 
     /// The allocator gave nothing, or not what records can be stored in.
-    #[error("MemoryPool() error")]
+    #[error("roctracer_open_pool_impl(), MemoryPool() error")]
     NoMemory,
 
     /// The system did not start the pool's thread.
@@ -80,20 +88,28 @@ pub enum Error {
     PoolClosed,
 
     /// The thread has no external correlation id.
-    #[error("unbalanced external correlation id pop")]
+    #[error(
+        "roctracer_activity_pop_external_correlation_id(), unbalanced external correlation id pop"
+    )]
     NoExternalId,
+
+    /// A fault of this library's own.
+    #[error("a fault in this library, which is one to report")]
+    Internal,
 }
 
 impl Error {
     /// The status code.
     pub const fn status(&self) -> Status {
         match self {
-            Self::InvalidDomain { .. } | Self::LimitedDomain { .. } => Status::INVALID_DOMAIN_ID,
+            Self::InvalidDomain { .. } | Self::LimitedDomain { .. } | Self::NoProperties { .. } => {
+                Status::INVALID_DOMAIN_ID
+            }
             Self::InvalidArgument | Self::InvalidName { .. } => Status::INVALID_ARGUMENT,
             Self::NoDefaultPool => Status::DEFAULT_POOL_UNDEFINED,
             Self::DefaultPoolDefined => Status::DEFAULT_POOL_ALREADY_DEFINED,
             Self::NoMemory => Status::MEMORY_ALLOCATION,
-            Self::NoThread { .. } | Self::PoolClosed => Status::ERROR,
+            Self::NoThread { .. } | Self::PoolClosed | Self::Internal => Status::ERROR,
             Self::NoExternalId => Status::MISMATCHED_EXTERNAL_CORRELATION_ID,
         }
     }
@@ -103,8 +119,8 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps an error as the last one of the calling thread, for [`last`]. `function` is the function that
-/// failed, as roctracer calls it.
+/// Keeps an error as the last one of the calling thread, for [`last`]. `function` is the function that the client
+/// has called.
 pub fn keep(function: &str, error: &Error) {
     // A thread that is ending has no text any more.
     let _ = LAST.try_with(|last| *last.borrow_mut() = format!("{function}(), {error}"));
@@ -122,14 +138,16 @@ mod tests {
     #[test]
     fn last_error_is_the_threads_own_and_stays() {
         assert_eq!(last(), "");
-        keep("roctracer_open_pool_impl", &Error::DefaultPoolDefined);
-        let text = "roctracer_open_pool_impl(), default pool already set";
+        keep("roctracer_open_pool", &Error::DefaultPoolDefined);
+        let text = "roctracer_open_pool(), roctracer_open_pool_impl(), default pool already set";
         assert_eq!(last(), text);
         std::thread::scope(|scope| {
             scope.spawn(|| assert_eq!(last(), ""));
         });
         assert_eq!(last(), text);
         keep("roctracer_op_code", &Error::InvalidName { name: "hipNo".into(), domain: 3 });
-        assert_eq!(last(), "roctracer_op_code(), Invalid API name \"hipNo\", domain ID(3)");
+        let text =
+            "roctracer_op_code(), roctracer_op_code(), Invalid API name \"hipNo\", domain ID(3)";
+        assert_eq!(last(), text);
     }
 }

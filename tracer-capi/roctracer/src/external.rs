@@ -1,4 +1,4 @@
-//! External correlation ids: numbers by which a program names its own doings. A thread's innermost one is
+//! External correlation ids: numbers by which a program names regions of its own. A thread's innermost one is
 //! told with the records of the calls that it makes meanwhile.
 
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ thread_local! {
     static IDS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins a doing of the calling thread's, inside of those that it has begun before.
+/// Begins a region of the calling thread, inside of those that it has begun before.
 ///
 /// # Errors
 ///
@@ -27,7 +27,7 @@ pub fn push(id: u64) -> Result<(), Error> {
     }
 }
 
-/// Ends the innermost doing of the calling thread, and returns its id.
+/// Ends the innermost region of the calling thread, and returns its id.
 ///
 /// # Errors
 ///

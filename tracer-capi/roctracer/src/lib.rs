@@ -4,7 +4,7 @@
 //! * [`pool`]: pools of activity records, which are delivered to a callback in buffers.
 //! * [`tracer`]: which callbacks and pools are enabled for which operations; the default pool; start and stop.
 //! * [`domains`]: the domains and how many operations each has; names of operations.
-//! * [`external`]: correlation ids that the program gives its own doings.
+//! * [`external`]: correlation ids that the program gives regions of its own.
 //! * [`error`]: status codes, and the text of a thread's last error.
 //!
 //! Imports go downwards only:
@@ -16,8 +16,8 @@
 //! error, thread    status codes; a thread of ours, a forked child
 //! ```
 //!
-//! It is not the library that programs are linked against: no C interface is here, and nothing that
-//! calls callbacks or writes records of HIP or HSA.
+//! Its C interface is `libroctracer64.so.4` (`tracer-capi/roctracer64`). Nothing calls callbacks or writes records of
+//! HIP or HSA so far.
 
 #![deny(unsafe_code)]
 

@@ -44,6 +44,9 @@ typedef uint32_t activity_kind_t;
 typedef uint32_t activity_op_t;
 typedef uint64_t activity_correlation_id_t;
 
+/* Nanoseconds of CLOCK_BOOTTIME. */
+typedef uint64_t roctracer_timestamp_t;
+
 /* Called for an operation that callbacks are enabled for; what `data` points at depends on the domain. */
 typedef void (*activity_rtapi_callback_t)(uint32_t domain, uint32_t cid, const void* data, void* arg);
 
@@ -55,8 +58,8 @@ typedef struct activity_record_s {
   __extension__ union {
     __extension__ struct {
       activity_correlation_id_t correlation_id; /* joins calls with the work that they started */
-      uint64_t begin_ns;                        /* CLOCK_BOOTTIME */
-      uint64_t end_ns;                          /* CLOCK_BOOTTIME */
+      roctracer_timestamp_t begin_ns;
+      roctracer_timestamp_t end_ns;
     };
     struct {
       uint32_t se;
@@ -83,6 +86,11 @@ typedef struct activity_record_s {
     const char* mark_message; /* marks */
   };
 } activity_record_t;
+
+/* What runtimes of before 5.3 were given. */
+typedef void (*activity_sync_callback_t)(uint32_t cid, activity_record_t* record, const void* data,
+                                         void* arg);
+typedef void (*activity_async_callback_t)(uint32_t op, void* record, void* arg);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,141 @@
+//! Programs in C and C++ that use a library, linked as it is for users: for the tests of its package.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, ensure};
+use tempfile::TempDir;
+
+use crate::{Library, include_directory, layouts::Language, link::Profile};
+
+/// A library that was built, and where programs for it are made.
+#[derive(Debug)]
+pub struct Clients {
+    library: &'static Library,
+    sources: PathBuf,
+    directory: TempDir,
+}
+
+impl Clients {
+    /// Builds the library, for a test of the package whose directory (`CARGO_MANIFEST_DIR`) this is.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be built.
+    pub fn new(library: &'static Library, package: &str) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let exe = std::env::current_exe()?;
+        // <target>/<profile>/deps/<this>. `cargo test` alone makes no archive that has its own name.
+        let target = exe.ancestors().nth(3).context("no target directory")?;
+        library.build(target, Profile::Debug, directory.path())?;
+        let sources = Path::new(package).join("tests/clients");
+        Ok(Self { library, sources, directory })
+    }
+
+    /// The library's file.
+    pub fn library(&self) -> PathBuf {
+        self.directory().join(self.library.soname)
+    }
+
+    /// Where it is, and what is made for it.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A source of a program.
+    pub fn source(&self, name: &str) -> PathBuf {
+        self.sources.join(name)
+    }
+
+    /// Compares the library's exports with the committed list.
+    ///
+    /// # Errors
+    ///
+    /// If they differ.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.library.check(&self.library())
+    }
+
+    /// Compiles the program `name`, linked against the library.
+    ///
+    /// # Errors
+    ///
+    /// If the compiler has anything to say.
+    pub fn linked(&self, language: Language, name: &str) -> anyhow::Result<PathBuf> {
+        let program = self.directory().join(format!("{name}-{}", language.extension()));
+        let source = self.source(&format!("{name}.{}", language.extension()));
+        let linked = self.library.development_name.trim_start_matches("lib");
+        let linked = linked.trim_end_matches(".so");
+        let mut compiler = language.compiler()?;
+        // As those do who name the directory of the headers alone.
+        compiler.arg("-I").arg(include_directory()?.join("roctracer"));
+        compiler.arg("-o").args([&program, &source]);
+        compiler.arg("-L").arg(self.directory()).arg(format!("-l{linked}"));
+        succeed(&mut compiler)?;
+        Ok(program)
+    }
+
+    /// A program that runs with the library.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.directory());
+        command
+    }
+
+    /// Compiles and runs the program `name`, which must succeed and say nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub fn run(&self, language: Language, name: &str) -> anyhow::Result<()> {
+        succeed(&mut self.command(&self.linked(language, name)?))
+    }
+
+    /// The same with a program that is linked against a library of that name which is made from the source
+    /// `old`, and then runs with this one.
+    ///
+    /// # Errors
+    ///
+    /// If it does not succeed.
+    pub fn run_linked_against(&self, old: &str, name: &str) -> anyhow::Result<()> {
+        let directory = self.directory().join("old");
+        std::fs::create_dir_all(&directory)?;
+        let library = directory.join(self.library.soname);
+        let soname = format!("-Wl,-soname,{}", self.library.soname);
+        let mut compiler = Language::C.compiler()?;
+        compiler.args(["-shared", "-fPIC", &soname, "-o"]);
+        succeed(compiler.args([&library, &self.source(old)]))?;
+        let program = directory.join("client");
+        let mut compiler = Language::C.compiler()?;
+        succeed(compiler.arg("-o").args([&program, &self.source(name), &library]))?;
+        succeed(&mut self.command(&program))
+    }
+
+    /// The same with a program that loads the library, whose path it is given.
+    ///
+    /// # Errors
+    ///
+    /// If it does not succeed.
+    pub fn run_loading(&self, name: &str) -> anyhow::Result<()> {
+        let program = self.directory().join(name);
+        let mut compiler = Language::C.compiler()?;
+        let source = self.source(&format!("{name}.c"));
+        succeed(compiler.arg("-o").arg(&program).arg(source).arg("-ldl"))?;
+        succeed(self.command(&program).arg(self.library()))
+    }
+}
+
+/// Runs a command that must succeed and say nothing.
+///
+/// # Errors
+///
+/// If it does not, with what it said.
+pub fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    ensure!(output.status.success() && said.is_empty(), "{command:?}: {}\n{said}", output.status);
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! What the HSA runtime looks for in a library that `HSA_TOOLS_LIB` names or that is loaded already.
+
+#![expect(unsafe_code, reason = "exports")]
+
+use core::ffi::{c_char, c_void};
+
+/// When it is the library's turn among other tools: the lower comes first.
+#[unsafe(no_mangle)]
+static HSA_AMD_TOOL_PRIORITY: u32 = 50;
+
+/// The runtime has begun. Returns that the library is to stay.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn OnLoad(
+    _table: *const c_void,
+    _runtime_version: u64,
+    _failed_tools: u64,
+    _failed_tool_names: *const *const c_char,
+) -> bool {
+    true
+}
+
+/// The runtime ends.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn OnUnload() {}
