@@ -12,17 +12,39 @@ pub mod rect {
     pub const DEVICE_TO_DEVICE: u32 = 0x1203;
 }
 
-/// Those that are work of a GPU's, and ROCclr's names of them (`hipGetCmdName`).
-pub const ALL: [(u32, &str); 9] = [
+/// All of them, and ROCclr's names (`hipGetCmdName`); 0 is none of the program's.
+pub const ALL: [(u32, &str); 31] = [
+    (0, "InternalMarker"),
     (kind::KERNEL, "KernelExecution"),
+    (0x11F1, "Task"),
+    (0x11F2, "NativeKernel"),
     (kind::COPY_DEVICE_TO_HOST, "CopyDeviceToHost"),
     (kind::COPY_HOST_TO_DEVICE, "CopyHostToDevice"),
     (kind::COPY_DEVICE_TO_DEVICE, "CopyDeviceToDevice"),
+    (0x11F6, "ReadImage"),
+    (0x11F7, "WriteImage"),
+    (0x11F8, "CopyImage"),
+    (0x11F9, "CopyImageToBuffer"),
+    (0x11FA, "CopyBufferToImage"),
+    (0x11FB, "MapBuffer"),
+    (0x11FC, "MapImage"),
+    (0x11FD, "UnmapMemObject"),
+    (kind::MARKER, "Marker"),
+    (0x11FF, "AcquireGLObjects"),
+    (0x1200, "ReleaseGLObjects"),
     (rect::DEVICE_TO_HOST, "CopyDeviceToHost2D"),
     (rect::HOST_TO_DEVICE, "CopyHostToDevice2D"),
     (rect::DEVICE_TO_DEVICE, "CopyDeviceToDevice2D"),
+    (0x1204, "User"),
+    (0x1205, "Barrier"),
+    (0x1206, "MigrateMemObjects"),
     (kind::FILL, "FillBuffer"),
-    (kind::MARKER, "Marker"),
+    (0x1208, "FillImage"),
+    (0x1209, "SvmFree"),
+    (0x120A, "SvmMemcpy"),
+    (0x120B, "SvmMemFill"),
+    (0x120C, "SvmMap"),
+    (0x120D, "SvmUnmap"),
 ];
 
 /// The name of a command, if it is one of [`ALL`].

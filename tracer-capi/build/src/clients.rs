@@ -14,6 +14,8 @@ use crate::{Library, include_directory, layouts::Language, link::Profile};
 #[derive(Debug)]
 pub struct Clients {
     library: &'static Library,
+    /// Others that programs are linked against.
+    beside: Vec<&'static Library>,
     sources: PathBuf,
     directory: TempDir,
 }
@@ -25,13 +27,30 @@ impl Clients {
     ///
     /// If it cannot be built.
     pub fn new(library: &'static Library, package: &str) -> anyhow::Result<Self> {
+        let sources = Path::new(package).join("tests/clients");
         let directory = tempfile::tempdir()?;
+        let clients = Self { library, beside: Vec::new(), sources, directory };
+        clients.build(library)?;
+        Ok(clients)
+    }
+
+    /// Builds another library, which programs are linked against as well.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be built.
+    pub fn beside(mut self, library: &'static Library) -> anyhow::Result<Self> {
+        self.build(library)?;
+        self.beside.push(library);
+        Ok(self)
+    }
+
+    fn build(&self, library: &Library) -> anyhow::Result<()> {
         let exe = std::env::current_exe()?;
         // <target>/<profile>/deps/<this>. `cargo test` alone makes no archive that has its own name.
         let target = exe.ancestors().nth(3).context("no target directory")?;
-        library.build(target, Profile::Debug, directory.path())?;
-        let sources = Path::new(package).join("tests/clients");
-        Ok(Self { library, sources, directory })
+        library.build(target, Profile::Debug, self.directory())?;
+        Ok(())
     }
 
     /// The library's file.
@@ -66,13 +85,14 @@ impl Clients {
     pub fn linked(&self, language: Language, name: &str) -> anyhow::Result<PathBuf> {
         let program = self.directory().join(format!("{name}-{}", language.extension()));
         let source = self.source(&format!("{name}.{}", language.extension()));
-        let linked = self.library.development_name.trim_start_matches("lib");
-        let linked = linked.trim_end_matches(".so");
         let mut compiler = language.compiler()?;
         // As those do who name the directory of the headers alone.
         compiler.arg("-I").arg(include_directory()?.join("roctracer"));
         compiler.arg("-o").args([&program, &source]);
-        compiler.arg("-L").arg(self.directory()).arg(format!("-l{linked}"));
+        compiler.arg("-L").arg(self.directory());
+        for library in [self.library].into_iter().chain(self.beside.iter().copied()) {
+            compiler.arg(format!("-l:{}", library.development_name));
+        }
         succeed(&mut compiler)?;
         Ok(program)
     }

@@ -84,8 +84,11 @@ ROCTRACER_API roctracer_status_t roctracer_op_code(uint32_t domain, const char* 
 ROCTRACER_API roctracer_status_t roctracer_set_properties(roctracer_domain_t domain,
                                                           void* properties) ROCTRACER_VERSION_4_1;
 
-/* Callbacks (3.5): called by the thread that makes the call, before it and after it. An operation has one: the
- * last that was enabled. Work of GPUs (…_OPS) has none; enabling one succeeds and does nothing. */
+/* Callbacks (3.5): called by the thread that makes the call, before it and after it; of marks and ranges once, before.
+ * An operation has one: the last that was enabled. Work of GPUs (…_OPS) has none; enabling one succeeds and does
+ * nothing. So does enabling one of HIP or roctx before that library is loaded: it is called from when something of
+ * the domain is enabled again. A callback may throw, and must not be left by longjmp. Calls of the domain that it
+ * makes call no callback. */
 typedef activity_rtapi_callback_t roctracer_rtapi_callback_t;
 
 ROCTRACER_API roctracer_status_t roctracer_enable_op_callback(activity_domain_t domain, uint32_t op,
@@ -108,7 +111,8 @@ ROCTRACER_API roctracer_status_t roctracer_next_record(const activity_record_t* 
                                                        const activity_record_t** next)
     ROCTRACER_VERSION_4_1;
 
-/* Allocates `size` bytes where *ptr is NULL, and sets *ptr; gives *ptr back where `size` is 0. */
+/* Allocates `size` bytes where *ptr is NULL, and sets *ptr; gives *ptr back where `size` is 0. What it throws passes
+ * through the function that opens the pool. */
 typedef void (*roctracer_allocator_t)(char** ptr, size_t size, void* arg);
 
 /* Takes the records from `begin` to before `end`, on the pool's thread. They, and what they point at, are there

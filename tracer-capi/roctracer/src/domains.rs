@@ -48,10 +48,13 @@ pub fn operations(domain: Domain) -> Result<Range<u32>, Error> {
 /// [`Error::InvalidDomain`] for a domain whose operations have no names, [`Error::InvalidArgument`] for an
 /// operation that it does not have.
 pub fn operation_name(domain: Domain, op: u32, kind: u32) -> Result<&'static str, Error> {
+    let of_hsa = |names: &[&'static str], what| {
+        names.get(op as usize).copied().ok_or(Error::InvalidOperation { what })
+    };
     let name = match domain {
         Domain::HSA_API | Domain::HIP_API => function_name(domain, op),
-        Domain::HSA_OPS => HSA_OPS.get(op as usize).copied(),
-        Domain::HSA_EVT => HSA_EVENTS.get(op as usize).copied(),
+        Domain::HSA_OPS => return of_hsa(&HSA_OPS, "OPS"),
+        Domain::HSA_EVT => return of_hsa(&HSA_EVENTS, "EVT"),
         Domain::HIP_OPS => commands::name(kind),
         Domain::EXT_API => Some("EXT_API"),
         Domain(domain) => return Err(Error::InvalidDomain { domain }),
@@ -146,7 +149,8 @@ mod tests {
         assert_eq!(operation_name(Domain::HIP_OPS, 0, 0x1201), Ok("CopyDeviceToHost2D"));
         assert_eq!(operation_name(Domain::HSA_OPS, 1, 0), Ok("COPY"));
         assert_eq!(operation_name(Domain::HSA_EVT, 5, 0), Ok("CODEOBJ"));
-        assert_eq!(operation_name(Domain::HSA_EVT, 6, 0), Err(Error::InvalidArgument));
+        let invalid = Err(Error::InvalidOperation { what: "EVT" });
+        assert_eq!(operation_name(Domain::HSA_EVT, 6, 0), invalid);
         assert_eq!(operation_name(Domain::EXT_API, 77, 0), Ok("EXT_API"));
     }
 }

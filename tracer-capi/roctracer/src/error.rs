@@ -55,6 +55,13 @@ pub enum Error {
     #[error("invalid argument")]
     InvalidArgument,
 
+    /// HSA has no such event, or operation of a GPU.
+    #[error("invalid HSA {what} callback id")]
+    InvalidOperation {
+        /// `OPS` or `EVT`.
+        what: &'static str,
+    },
+
     /// No operation of the domain is called so.
     #[error("roctracer_op_code(), Invalid API name \"{name}\", domain ID({domain})")]
     InvalidName {
@@ -105,7 +112,9 @@ impl Error {
             Self::InvalidDomain { .. } | Self::LimitedDomain { .. } | Self::NoProperties { .. } => {
                 Status::INVALID_DOMAIN_ID
             }
-            Self::InvalidArgument | Self::InvalidName { .. } => Status::INVALID_ARGUMENT,
+            Self::InvalidArgument | Self::InvalidOperation { .. } | Self::InvalidName { .. } => {
+                Status::INVALID_ARGUMENT
+            }
             Self::NoDefaultPool => Status::DEFAULT_POOL_UNDEFINED,
             Self::DefaultPoolDefined => Status::DEFAULT_POOL_ALREADY_DEFINED,
             Self::NoMemory => Status::MEMORY_ALLOCATION,

@@ -5,6 +5,7 @@
 //! * [`tracer`]: which callbacks and pools are enabled for which operations; the default pool; start and stop.
 //! * [`domains`]: the domains and how many operations each has; names of operations.
 //! * [`external`]: correlation ids that the program gives regions of its own.
+//! * [`thread`]: a thread of ours, a forked child, the calling thread's numbers.
 //! * [`error`]: status codes, and the text of a thread's last error.
 //!
 //! Imports go downwards only:
@@ -16,8 +17,8 @@
 //! error, thread    status codes; a thread of ours, a forked child
 //! ```
 //!
-//! Its C interface is `libroctracer64.so.4` (`tracer-capi/roctracer64`). Nothing calls callbacks or writes records of
-//! HIP or HSA so far.
+//! Its C interface is `libroctracer64.so.4` (`tracer-capi/roctracer64`). Who calls callbacks and writes
+//! records is there, too.
 
 #![deny(unsafe_code)]
 
@@ -26,7 +27,7 @@ pub mod error;
 pub mod external;
 mod pair;
 pub mod pool;
-mod thread;
+pub mod thread;
 pub mod tracer;
 
 pub use tracer_hooks::sys::now_ns as timestamp_ns;

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "how a thread is scheduled, and what runs in a forked child")]
 
+use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -54,6 +55,33 @@ impl Process {
     /// Whether the calling thread is in it, and not in a child.
     pub fn is_this(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
+    }
+}
+
+/// A process and a thread, by the numbers that the system gives them.
+#[derive(Clone, Copy, Debug)]
+pub struct Ids {
+    /// Of the process.
+    pub process: u32,
+    /// Of the thread.
+    pub thread: u32,
+}
+
+/// The calling thread's.
+pub fn own_ids() -> Ids {
+    thread_local! {
+        /// With the process that they were asked for in.
+        static KNOWN: Cell<Option<(Process, Ids)>> = const { Cell::new(None) };
+    }
+    match KNOWN.get() {
+        Some((process, ids)) if process.is_this() => ids,
+        _ => {
+            // SAFETY: they take nothing, and do not fail.
+            let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
+            let ids = Ids { process: process as u32, thread: thread as u32 };
+            KNOWN.set(Some((Process::this(), ids)));
+            ids
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracer_common::activity::Domain;
 
@@ -13,6 +13,7 @@ use crate::domains::operations;
 use crate::error::Error;
 use crate::pair::Pair;
 use crate::pool::{Pool, Properties};
+use crate::thread::Process;
 
 /// `activity_rtapi_callback_t`: domain, operation, data of the domain's, argument. It may throw.
 pub type CallbackFunction = unsafe extern "C-unwind" fn(u32, u32, *const c_void, *mut c_void);
@@ -32,6 +33,32 @@ pub type TransitionFunction = unsafe extern "C-unwind" fn();
 /// `ACTIVITY_DOMAIN_NUMBER`.
 const DOMAINS: usize = 8;
 
+/// Whether anybody is told of an operation, and by what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// A callback is enabled.
+    pub callback: bool,
+    /// Activities are recorded.
+    pub activity: bool,
+}
+
+/// Who finds out about the operations of a domain, as long as somebody wants to know.
+pub trait Source: Sync {
+    /// What is wanted of an operation has changed, or was asked for again; not where nothing was wanted, and nothing
+    /// is. One at a time; it calls nothing of the client's, and not the tracer.
+    fn follow(&self, op: u32, wanted: Wanted);
+
+    /// Something will be wanted: looks for what is needed for it. Without a lock of the tracer's, since it may wait
+    /// for those of the dynamic linker.
+    fn prepare(&self) {}
+}
+
+impl Wanted {
+    fn anything(self) -> bool {
+        self.callback || self.activity
+    }
+}
+
 /// What a client has enabled.
 ///
 /// Looking something up takes no lock and waits for nobody. What was looked up before a change may still be
@@ -42,10 +69,13 @@ pub struct Tracer {
     activities: [Vec<AtomicPtr<Pool>>; DOMAINS],
     /// Who has it may change those.
     registration: Mutex<()>,
+    /// Where that may be waited for.
+    process: Process,
     default_pool: AtomicPtr<Pool>,
     is_stopped: AtomicBool,
     /// The functions to call when tracing starts and when it stops.
     transitions: Pair,
+    sources: [OnceLock<&'static dyn Source>; DOMAINS],
 }
 
 impl Default for Tracer {
@@ -66,10 +96,23 @@ impl Tracer {
                 (0..length(domain)).map(|_| AtomicPtr::default()).collect()
             }),
             registration: Mutex::new(()),
+            process: Process::this(),
             default_pool: AtomicPtr::default(),
             is_stopped: AtomicBool::new(false),
             transitions: Pair::zero(),
+            sources: [const { OnceLock::new() }; DOMAINS],
         }
+    }
+
+    /// From now on `source` follows what is enabled of a domain; once, and before anything is enabled.
+    pub fn set_source(&self, domain: Domain, source: &'static dyn Source) {
+        if let Some(place) = self.sources.get(domain.0 as usize) {
+            let _ = place.set(source);
+        }
+    }
+
+    fn source(&self, domain: Domain) -> Option<&'static dyn Source> {
+        self.sources.get(domain.0 as usize)?.get().copied()
     }
 
     /// The callback of an operation: the last one that was enabled, with the argument of that.
@@ -109,6 +152,7 @@ impl Tracer {
     ) -> Result<(), Error> {
         let known = op < operations(domain)?.end;
         let callback = callback.filter(|_| known).ok_or(Error::InvalidArgument)?;
+        self.prepare(domain);
         let function = (callback.function as *const c_void).expose_provenance();
         self.set_callback(domain, op, [function, callback.argument.expose_provenance()]);
         Ok(())
@@ -128,11 +172,34 @@ impl Tracer {
     }
 
     fn set_callback(&self, domain: Domain, op: u32, words: [usize; 2]) {
-        let _registration = self.registration();
+        let Some(_registration) = self.registration() else { return };
         if !matches!(domain, Domain::HSA_OPS | Domain::HIP_OPS)
             && let Some(slot) = self.slot(&self.callbacks, domain, op)
         {
+            let before = self.wanted(domain, op);
             slot.write(words);
+            self.follow(domain, op, before);
+        }
+    }
+
+    /// What is wanted of an operation.
+    fn wanted(&self, domain: Domain, op: u32) -> Wanted {
+        let callback = self.slot(&self.callbacks, domain, op);
+        let activity = self.slot(&self.activities, domain, op);
+        Wanted {
+            callback: callback.is_some_and(|slot| slot.read()[0] != 0),
+            activity: activity.is_some_and(|slot| !slot.load(Ordering::Relaxed).is_null()),
+        }
+    }
+
+    /// Tells the source of a domain what is wanted of an operation, of which something else was wanted before. With
+    /// the lock of the registration.
+    fn follow(&self, domain: Domain, op: u32, before: Wanted) {
+        let wanted = self.wanted(domain, op);
+        if let Some(source) = self.source(domain)
+            && (before.anything() || wanted.anything())
+        {
+            source.follow(op, wanted);
         }
     }
 
@@ -154,7 +221,8 @@ impl Tracer {
         if op >= operations(domain)?.end {
             return Err(Error::InvalidArgument);
         }
-        let _registration = self.registration();
+        self.prepare(domain);
+        let Some(_registration) = self.registration() else { return Ok(()) };
         // With the lock: who closes it disables first, with the lock, what uses it.
         if pool.is_closed() {
             return Err(Error::PoolClosed);
@@ -172,7 +240,7 @@ impl Tracer {
         if op >= operations(domain)?.end {
             return Err(Error::InvalidArgument);
         }
-        let _registration = self.registration();
+        let Some(_registration) = self.registration() else { return Ok(()) };
         self.set_activity(domain, op, ptr::null());
         Ok(())
     }
@@ -181,8 +249,10 @@ impl Tracer {
         if !matches!(domain, Domain::HSA_EVT | Domain::ROCTX)
             && let Some(slot) = self.slot(&self.activities, domain, op)
         {
+            let before = self.wanted(domain, op);
             // Pairs with the Acquire in `activity`.
             slot.store(pool.cast_mut(), Ordering::Release);
+            self.follow(domain, op, before);
         }
     }
 
@@ -249,10 +319,15 @@ impl Tracer {
         // Relaxed on failure: another pool is the default pool, and stays it.
         let _ =
             self.default_pool.compare_exchange(closed, none, Ordering::AcqRel, Ordering::Relaxed);
-        let registration = self.registration();
-        for slot in self.activities.iter().flatten() {
-            if slot.load(Ordering::Relaxed) == closed {
-                slot.store(none, Ordering::Release);
+        let Some(registration) = self.registration() else { return };
+        for (domain, slots) in self.activities.iter().enumerate() {
+            for (op, slot) in slots.iter().enumerate() {
+                if slot.load(Ordering::Relaxed) == closed {
+                    let (domain, op) = (Domain(domain as u32), op as u32);
+                    let before = self.wanted(domain, op);
+                    slot.store(none, Ordering::Release);
+                    self.follow(domain, op, before);
+                }
             }
         }
         pool.begin_to_close();
@@ -276,8 +351,9 @@ impl Tracer {
         let word = |function: Option<TransitionFunction>| {
             function.map_or(0, |function| (function as *const c_void).expose_provenance())
         };
-        let _registration = self.registration();
-        self.transitions.write([word(start), word(stop)]);
+        if let Some(_registration) = self.registration() {
+            self.transitions.write([word(start), word(stop)]);
+        }
     }
 
     /// Goes on tracing after [`Tracer::stop`], and calls the function for that. Nothing happens if it was not
@@ -307,8 +383,20 @@ impl Tracer {
         slots.get(domain.0 as usize)?.get(op as usize)
     }
 
-    fn registration(&self) -> MutexGuard<'_, ()> {
-        self.registration.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The right to change what is enabled. In a forked child none where another thread had it at the fork, which
+    /// the child does not have: what is enabled stays as it was.
+    fn registration(&self) -> Option<MutexGuard<'_, ()>> {
+        if self.process.is_this() {
+            Some(self.registration.lock().unwrap_or_else(PoisonError::into_inner))
+        } else {
+            self.registration.try_lock().ok()
+        }
+    }
+
+    fn prepare(&self, domain: Domain) {
+        if let Some(source) = self.source(domain) {
+            source.prepare();
+        }
     }
 }
 
@@ -429,6 +517,43 @@ mod tests {
         assert!(tracer.default_pool().is_none() && second.is_closed());
         assert_eq!(tracer.open_default_pool(properties(&seen)), Ok(()));
         tracer.close_pool(None);
+    }
+
+    /// What a source is told.
+    struct Told(Mutex<Vec<(u32, Wanted)>>);
+
+    impl Source for Told {
+        fn follow(&self, op: u32, wanted: Wanted) {
+            self.0.lock().expect("no panic").push((op, wanted));
+        }
+    }
+
+    #[test]
+    fn a_source_is_told_what_is_wanted() {
+        static TOLD: Told = Told(Mutex::new(Vec::new()));
+        let told = || std::mem::take(&mut *TOLD.0.lock().expect("no panic"));
+        let tracer = Tracer::new();
+        tracer.set_source(Domain::HIP_API, &TOLD);
+        let wanted = |callback, activity| Wanted { callback, activity };
+        // Nobody wants anything, and nobody did: another tracer may.
+        tracer.disable_callback(Domain::HIP_API, 7).expect("valid");
+        tracer.disable_activity(Domain::HIP_API, 7).expect("valid");
+        tracer.enable_callback(Domain::HSA_API, 7, NOTHING).expect("valid");
+        assert_eq!(told(), []);
+        let pool = pool();
+        tracer.enable_callback(Domain::HIP_API, 7, NOTHING).expect("valid");
+        tracer.enable_activity(Domain::HIP_API, 7, Some(pool)).expect("valid");
+        tracer.enable_activity(Domain::HIP_API, 8, Some(pool)).expect("valid");
+        tracer.disable_callback(Domain::HIP_API, 7).expect("valid");
+        let expected =
+            [(7, [true, false]), (7, [true, true]), (8, [false, true]), (7, [false, true])];
+        assert_eq!(told(), expected.map(|(op, [c, a])| (op, wanted(c, a))));
+        tracer.enable_callback(Domain::HIP_API, 8, NOTHING).expect("valid");
+        told();
+        tracer.close_pool(Some(pool));
+        assert_eq!(told(), [(7, wanted(false, false)), (8, wanted(true, false))]);
+        tracer.disable_callback(Domain::HIP_API, 7).expect("valid");
+        assert_eq!(told(), []);
     }
 
     #[test]

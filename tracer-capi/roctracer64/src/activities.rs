@@ -6,8 +6,9 @@ use core::ffi::{c_int, c_void};
 use roctracer::tracer::Tracer;
 use tracer_common::activity::Domain;
 
+use crate::answer;
 use crate::pools::pool_of;
-use crate::{TRACER, answer};
+use crate::sources::tracer;
 
 /// Has activities of an operation recorded in a pool, the default pool if it is null.
 ///
@@ -22,14 +23,16 @@ unsafe extern "C-unwind" fn roctracer_enable_op_activity_expl(
 ) -> c_int {
     answer::to("roctracer_enable_op_activity_expl", || {
         // SAFETY: as the caller promises.
-        TRACER.enable_activity(Domain(domain), op, unsafe { pool_of(pool) })
+        tracer().enable_activity(Domain(domain), op, unsafe { pool_of(pool) })
     })
 }
 
 /// The same in the default pool.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_enable_op_activity(domain: u32, op: u32) -> c_int {
-    answer::to("roctracer_enable_op_activity", || TRACER.enable_activity(Domain(domain), op, None))
+    answer::to("roctracer_enable_op_activity", || {
+        tracer().enable_activity(Domain(domain), op, None)
+    })
 }
 
 /// Has activities of all operations of a domain recorded in a pool, the default pool if it is null.
@@ -46,7 +49,7 @@ pub unsafe extern "C-unwind" fn roctracer_enable_domain_activity_expl(
     let pool = unsafe { pool_of(pool) };
     answer::to("roctracer_enable_domain_activity_expl", || {
         let enable = |tracer: &Tracer, op| tracer.enable_activity(Domain(domain), op, pool);
-        TRACER.for_domain(Domain(domain), enable)
+        tracer().for_domain(Domain(domain), enable)
     })
 }
 
@@ -55,20 +58,21 @@ pub unsafe extern "C-unwind" fn roctracer_enable_domain_activity_expl(
 pub extern "C-unwind" fn roctracer_enable_domain_activity(domain: u32) -> c_int {
     answer::to("roctracer_enable_domain_activity", || {
         let enable = |tracer: &Tracer, op| tracer.enable_activity(Domain(domain), op, None);
-        TRACER.for_domain(Domain(domain), enable)
+        tracer().for_domain(Domain(domain), enable)
     })
 }
 
 /// Has no activities of an operation recorded any more.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_disable_op_activity(domain: u32, op: u32) -> c_int {
-    answer::to("roctracer_disable_op_activity", || TRACER.disable_activity(Domain(domain), op))
+    answer::to("roctracer_disable_op_activity", || tracer().disable_activity(Domain(domain), op))
 }
 
 /// The same for all operations of a domain.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn roctracer_disable_domain_activity(domain: u32) -> c_int {
     answer::to("roctracer_disable_domain_activity", || {
-        TRACER.for_domain(Domain(domain), |tracer, op| tracer.disable_activity(Domain(domain), op))
+        tracer()
+            .for_domain(Domain(domain), |tracer, op| tracer.disable_activity(Domain(domain), op))
     })
 }

@@ -7,7 +7,8 @@ use core::ffi::{c_int, c_void};
 use roctracer::tracer::{Callback, CallbackFunction, Tracer};
 use tracer_common::activity::Domain;
 
-use crate::{TRACER, answer};
+use crate::answer;
+use crate::sources::tracer;
 
 /// Has a function called for an operation when it begins and when it ends, in the place of the one before.
 #[unsafe(no_mangle)]
@@ -19,7 +20,7 @@ extern "C-unwind" fn roctracer_enable_op_callback(
 ) -> c_int {
     answer::to("roctracer_enable_op_callback", || {
         let callback = function.map(|function| Callback { function, argument });
-        TRACER.enable_callback(Domain(domain), op, callback)
+        tracer().enable_callback(Domain(domain), op, callback)
     })
 }
 
@@ -33,32 +34,33 @@ pub extern "C-unwind" fn roctracer_enable_domain_callback(
     answer::to("roctracer_enable_domain_callback", || {
         let callback = function.map(|function| Callback { function, argument });
         let enable = |tracer: &Tracer, op| tracer.enable_callback(Domain(domain), op, callback);
-        TRACER.for_domain(Domain(domain), enable)
+        tracer().for_domain(Domain(domain), enable)
     })
 }
 
 /// Has no function called for an operation any more.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_disable_op_callback(domain: u32, op: u32) -> c_int {
-    answer::to("roctracer_disable_op_callback", || TRACER.disable_callback(Domain(domain), op))
+    answer::to("roctracer_disable_op_callback", || tracer().disable_callback(Domain(domain), op))
 }
 
 /// The same for all operations of a domain.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn roctracer_disable_domain_callback(domain: u32) -> c_int {
     answer::to("roctracer_disable_domain_callback", || {
-        TRACER.for_domain(Domain(domain), |tracer, op| tracer.disable_callback(Domain(domain), op))
+        tracer()
+            .for_domain(Domain(domain), |tracer, op| tracer.disable_callback(Domain(domain), op))
     })
 }
 
 /// Goes on tracing after [`roctracer_stop`], and calls the function for that (`roctracer_ext.h`).
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_start() {
-    TRACER.start();
+    tracer().start();
 }
 
 /// Has nothing called and nothing recorded but marks and ranges, and calls the function for that.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_stop() {
-    TRACER.stop();
+    tracer().stop();
 }

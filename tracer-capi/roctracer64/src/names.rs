@@ -13,7 +13,8 @@ use roctracer::error::{self, Error};
 use roctracer::tracer::TransitionFunction;
 use tracer_common::activity::Domain;
 
-use crate::{TRACER, answer};
+use crate::answer;
+use crate::sources::tracer;
 
 /// All names, for C.
 static NAMES: LazyLock<HashMap<&'static str, CString>> = LazyLock::new(|| {
@@ -86,7 +87,7 @@ unsafe extern "C-unwind" fn roctracer_set_properties(
             // SAFETY: as the caller promises.
             let properties = unsafe { properties.cast::<ExtProperties>().as_ref() };
             let &ExtProperties { start, stop } = properties.ok_or(Error::InvalidArgument)?;
-            TRACER.set_transitions(start, stop);
+            tracer().set_transitions(start, stop);
             Ok(())
         }
         Domain::HSA_API | Domain::HSA_OPS | Domain::HSA_EVT | Domain::HIP_API | Domain::HIP_OPS => {

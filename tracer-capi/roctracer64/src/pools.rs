@@ -9,7 +9,8 @@ use roctracer::error::Error;
 use roctracer::pool::{Allocator, Consumer, Pool, Properties, system_allocator};
 use tracer_common::activity::ActivityRecord;
 
-use crate::{TRACER, answer};
+use crate::answer;
+use crate::sources::tracer;
 
 /// `roctracer_allocator_t`. It may throw.
 type AllocatorFunction = unsafe extern "C-unwind" fn(*mut *mut c_char, usize, *mut c_void);
@@ -94,7 +95,7 @@ unsafe fn open(properties: *const PoolProperties, place: *mut *mut c_void) -> Re
     // SAFETY: null, or properties, as the caller promises.
     let properties = unsafe { properties.as_ref() }.ok_or(Error::InvalidArgument)?.for_pool();
     if place.is_null() {
-        return TRACER.open_default_pool(properties);
+        return tracer().open_default_pool(properties);
     }
     let pool = Pool::open(properties)?;
     // SAFETY: valid for writes, as the caller promises.
@@ -136,7 +137,7 @@ unsafe extern "C-unwind" fn roctracer_open_pool(properties: *const PoolPropertie
 unsafe extern "C-unwind" fn roctracer_close_pool_expl(pool: *mut c_void) -> c_int {
     answer::to("roctracer_close_pool_expl", || {
         // SAFETY: as the caller promises.
-        TRACER.close_pool(unsafe { pool_of(pool) });
+        tracer().close_pool(unsafe { pool_of(pool) });
         Ok(())
     })
 }
@@ -145,7 +146,7 @@ unsafe extern "C-unwind" fn roctracer_close_pool_expl(pool: *mut c_void) -> c_in
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_close_pool() -> c_int {
     answer::to("roctracer_close_pool", || {
-        TRACER.close_pool(None);
+        tracer().close_pool(None);
         Ok(())
     })
 }
@@ -159,15 +160,15 @@ extern "C-unwind" fn roctracer_close_pool() -> c_int {
 unsafe extern "C-unwind" fn roctracer_default_pool_expl(pool: *mut c_void) -> *mut c_void {
     // SAFETY: as the caller promises.
     handle_of(match unsafe { pool_of(pool) } {
-        Some(pool) => TRACER.exchange_default_pool(pool),
-        None => TRACER.default_pool(),
+        Some(pool) => tracer().exchange_default_pool(pool),
+        None => tracer().default_pool(),
     })
 }
 
 /// The default pool, or null.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_default_pool() -> *mut c_void {
-    handle_of(TRACER.default_pool())
+    handle_of(tracer().default_pool())
 }
 
 /// Delivers what was written into a pool, the default pool if it is null, and returns when that is done.
@@ -179,7 +180,7 @@ extern "C-unwind" fn roctracer_default_pool() -> *mut c_void {
 unsafe extern "C-unwind" fn roctracer_flush_activity_expl(pool: *mut c_void) -> c_int {
     answer::to("roctracer_flush_activity_expl", || {
         // SAFETY: as the caller promises.
-        TRACER.flush(unsafe { pool_of(pool) });
+        tracer().flush(unsafe { pool_of(pool) });
         Ok(())
     })
 }
@@ -188,7 +189,7 @@ unsafe extern "C-unwind" fn roctracer_flush_activity_expl(pool: *mut c_void) -> 
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_flush_activity() -> c_int {
     answer::to("roctracer_flush_activity", || {
-        TRACER.flush(None);
+        tracer().flush(None);
         Ok(())
     })
 }

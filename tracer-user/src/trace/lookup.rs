@@ -122,7 +122,9 @@ fn direction_of_kind(command: u32) -> Option<Direction> {
 /// ROCclr's name of a command (`hipGetCmdName`), as far as GPU work has one; for commands that are
 /// not known, a name after the operation.
 pub fn command_name(operation: u32, command: u32) -> &'static str {
-    commands::name(command).unwrap_or(match operation {
+    // 0 is a command of the runtime's own, or was not recorded.
+    let named = (command != 0).then(|| commands::name(command)).flatten();
+    named.unwrap_or(match operation {
         op::DISPATCH => "KernelExecution",
         op::COPY => "Copy",
         _ => "Barrier",

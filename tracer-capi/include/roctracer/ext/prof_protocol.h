@@ -87,7 +87,7 @@ typedef struct activity_record_s {
   };
 } activity_record_t;
 
-/* What runtimes of before 5.3 were given. */
+/* Of earlier versions; nothing takes them. */
 typedef void (*activity_sync_callback_t)(uint32_t cid, activity_record_t* record, const void* data,
                                          void* arg);
 typedef void (*activity_async_callback_t)(uint32_t op, void* record, void* arg);

@@ -74,6 +74,10 @@ static void names(void) {
   CHECK(strcmp(roctracer_op_string(ACTIVITY_DOMAIN_HIP_OPS, 0, 0x11F0), "KernelExecution") == 0);
   CHECK(strcmp(roctracer_op_string(ACTIVITY_DOMAIN_HIP_OPS, 77, 0x1207), "FillBuffer") == 0);
   CHECK(strcmp(roctracer_op_string(ACTIVITY_DOMAIN_EXT_API, 0, 0), "EXT_API") == 0);
+  CHECK(roctracer_op_string(ACTIVITY_DOMAIN_HSA_OPS, 4, 0) == NULL);
+  CHECK(last_error_is("roctracer_op_string(), invalid HSA OPS callback id"));
+  CHECK(roctracer_op_string(ACTIVITY_DOMAIN_HSA_EVT, 6, 0) == NULL);
+  CHECK(last_error_is("roctracer_op_string(), invalid HSA EVT callback id"));
   CHECK(roctracer_op_string(ACTIVITY_DOMAIN_HIP_API, 100000, 0) == NULL);
   CHECK(last_error_is("roctracer_op_string(), invalid argument"));
   CHECK(roctracer_op_string(ACTIVITY_DOMAIN_KFD_API, 0, 0) == NULL);

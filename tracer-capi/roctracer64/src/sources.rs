@@ -1,0 +1,20 @@
+//! What the clients of this process have enabled, for those who change it.
+
+use std::sync::Once;
+
+use roctracer::tracer::Tracer;
+use tracer_common::activity::Domain;
+
+use crate::enabled::TRACER;
+use crate::hip::CALLS;
+use crate::roctx::MARKS;
+
+/// It, with those who follow it.
+pub fn tracer() -> &'static Tracer {
+    static SET: Once = Once::new();
+    SET.call_once(|| {
+        TRACER.set_source(Domain::HIP_API, &CALLS);
+        TRACER.set_source(Domain::ROCTX, &MARKS);
+    });
+    &TRACER
+}

@@ -1,0 +1,201 @@
+// A client that is loaded into a program: enables what WATCH says for all functions of HIP, checks what it is told,
+// and writes to WATCH_OUT at the end how often each was called, and what was wrong.
+//   callbacks, activities: one of them
+//   both: and whether they belong together; the thread that starts the program has an external id
+//   nested: both, and callbacks call HIP themselves
+//   changing: callbacks, arguments and pools are exchanged all the time
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/syscall.h>
+
+#include "roctracer_ext.h"
+#include "roctracer_hip.h"
+
+namespace {
+
+const uint64_t EXTERNAL_ID = 0x123456789abcdef0;
+const int OPERATIONS = 334;
+
+std::mutex lock;
+std::set<std::string> wrong;
+
+void check(bool right, const char* what) {
+  if (right) return;
+  std::lock_guard<std::mutex> guard(lock);
+  wrong.insert(what);
+}
+
+std::string mode;
+uint32_t main_thread;
+std::atomic<uint64_t> entered[OPERATIONS], exited[OPERATIONS];
+std::atomic<uint64_t> own_calls, started, stopped;
+std::map<std::string, uint64_t> launches;
+std::map<uint64_t, std::pair<uint32_t, uint32_t>> told;  // by correlation id: operation and thread
+std::vector<activity_record_t> records;
+
+uint32_t thread_id() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
+
+struct Open {
+  uint32_t op;
+  const hip_api_data_t* data;
+};
+thread_local std::vector<Open> calls;
+
+void on_call(uint32_t domain, uint32_t op, const void* data, void* argument) {
+  auto api = static_cast<const hip_api_data_t*>(data);
+  check(domain == ACTIVITY_DOMAIN_HIP_API, "domain");
+  check(op > 0 && op < OPERATIONS, "operation");
+  check(argument == &records, "argument");
+  check(api->correlation_id != 0, "a correlation id");
+  if (api->phase == ACTIVITY_API_PHASE_ENTER) {
+    entered[op]++;
+    calls.push_back({op, api});
+    {
+      std::lock_guard<std::mutex> guard(lock);
+      if (!told.insert({api->correlation_id, {op, thread_id()}}).second) wrong.insert("an id twice");
+      if (op == HIP_API_ID_hipLaunchKernel) {
+        auto& arguments = api->args.hipLaunchKernel;
+        launches[hipKernelNameRefByPtr(arguments.function_address, arguments.stream)]++;
+      }
+      if (op == HIP_API_ID_hipMalloc && api->args.hipMalloc.size == 0) wrong.insert("arguments");
+    }
+    if (mode == "nested" && op == HIP_API_ID_hipLaunchKernel) {
+      int device = -1;
+      check(hipGetDevice(&device) == hipSuccess && device == 0, "HIP in a callback");
+      own_calls++;
+    }
+  } else {
+    exited[op]++;
+    check(api->phase == ACTIVITY_API_PHASE_EXIT, "phase");
+    check(!calls.empty() && calls.back().op == op && calls.back().data == api, "the call that it entered");
+    if (!calls.empty()) calls.pop_back();
+    if (op == HIP_API_ID_hipMalloc) check(*api->args.hipMalloc.ptr != nullptr, "a result");
+  }
+}
+
+void on_records(const char* begin, const char* end, void* argument) {
+  check(argument == &records, "argument");
+  auto record = reinterpret_cast<const activity_record_t*>(begin);
+  while (record < reinterpret_cast<const activity_record_t*>(end)) {
+    records.push_back(*record);
+    roctracer_next_record(record, &record);
+  }
+}
+
+void require(roctracer_status_t status) {
+  if (status != ROCTRACER_STATUS_SUCCESS) check(false, roctracer_error_string());
+}
+
+// Callbacks that must not be called with each other's argument.
+template <int N> void numbered(uint32_t, uint32_t, const void*, void* argument) {
+  check(reinterpret_cast<uintptr_t>(argument) % 4 == N, "an argument of another's");
+  started++;
+}
+void discard(const char* begin, const char* end, void*) { stopped += (end - begin) / sizeof(activity_record_t); }
+
+void change(const std::atomic<bool>& done) {
+  const activity_rtapi_callback_t functions[] = {numbered<0>, numbered<1>, numbered<2>, numbered<3>};
+  roctracer_pool_t* pool = nullptr;
+  for (uintptr_t round = 0; !done; round++) {
+    auto argument = reinterpret_cast<void*>(round);
+    require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HIP_API, functions[round % 4], argument));
+    roctracer_pool_t* last = pool;
+    roctracer_properties_t properties = {};
+    properties.buffer_size = 4096;
+    properties.buffer_callback_fun = discard;
+    require(roctracer_open_pool_expl(&properties, &pool));
+    require(roctracer_enable_domain_activity_expl(ACTIVITY_DOMAIN_HIP_API, pool));
+    if (last != nullptr) require(roctracer_close_pool_expl(last));
+    if (round % 8 == 7) require(roctracer_disable_domain_callback(ACTIVITY_DOMAIN_HIP_API));
+    if (round % 8 == 3) {
+      roctracer_stop();
+      roctracer_start();
+    }
+  }
+  require(roctracer_close_pool_expl(pool));
+}
+
+struct Watcher {
+  std::atomic<bool> done{false};
+  std::thread changer;
+
+  Watcher() {
+    const char* watch = getenv("WATCH");
+    mode = watch != nullptr ? watch : "";
+    main_thread = thread_id();
+    if (mode == "changing") {
+      changer = std::thread([this] { change(done); });
+      return;
+    }
+    if (mode != "callbacks") {
+      roctracer_properties_t properties = {};
+      properties.buffer_size = 64 * 1024;
+      properties.buffer_callback_fun = on_records;
+      properties.buffer_callback_arg = &records;
+      require(roctracer_open_pool(&properties));
+      require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_API));
+    }
+    if (mode != "activities") {
+      require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HIP_API, on_call, &records));
+    }
+    if (mode == "both") require(roctracer_activity_push_external_correlation_id(EXTERNAL_ID));
+  }
+
+  ~Watcher() {
+    done = true;
+    if (changer.joinable()) changer.join();
+    require(roctracer_disable_domain_callback(ACTIVITY_DOMAIN_HIP_API));
+    require(roctracer_close_pool());
+    std::ofstream out(getenv("WATCH_OUT"));
+    std::map<uint32_t, uint64_t> recorded;
+    std::set<uint64_t> ids;
+    const activity_record_t* before = nullptr;
+    for (auto& record : records) {
+      if (record.domain == ACTIVITY_DOMAIN_EXT_API) {
+        check(record.op == ACTIVITY_EXT_OP_EXTERN_ID && record.external_id == EXTERNAL_ID, "external id");
+        check(before == nullptr, "two external ids in a row");
+        before = &record;
+        continue;
+      }
+      const bool has_external = before != nullptr && before->correlation_id == record.correlation_id;
+      check(has_external == (before != nullptr), "whose external id it is");
+      check(has_external == (mode == "both" && record.thread_id == main_thread), "an external id");
+      before = nullptr;
+      check(record.domain == ACTIVITY_DOMAIN_HIP_API && record.kind == 0, "what was recorded");
+      check(record.begin_ns > 0 && record.begin_ns <= record.end_ns, "times");
+      check(record.process_id == static_cast<uint32_t>(getpid()), "process");
+      check(ids.insert(record.correlation_id).second, "an id twice in records");
+      recorded[record.op]++;
+      auto call = told.find(record.correlation_id);
+      if (mode == "both") {
+        const std::pair<uint32_t, uint32_t> same{record.op, record.thread_id};
+        check(call != told.end() && call->second == same, "callbacks and records that differ");
+      }
+    }
+    if (mode == "both") check(ids.size() == told.size(), "as many records as callbacks");
+    for (uint32_t op = 0; op < OPERATIONS; op++) {
+      if (entered[op] + exited[op] + recorded[op] == 0) continue;
+      out << roctracer_op_string(ACTIVITY_DOMAIN_HIP_API, op, 0) << ' ' << entered[op] << ' ' << exited[op] << ' '
+          << recorded[op] << '\n';
+    }
+    for (auto& kernel : launches) out << "launches " << kernel.first << ' ' << kernel.second << '\n';
+    out << "own " << own_calls << '\n' << "changing " << started << ' ' << stopped << '\n';
+    for (auto& what : wrong) out << "wrong: " << what << '\n';
+    out << "end\n";
+  }
+} watcher;
+
+}  // namespace
