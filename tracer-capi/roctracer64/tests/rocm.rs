@@ -185,3 +185,13 @@ fn rocm_callbacks_that_do_as_they_like() {
     let mut command = Command::new(program);
     succeed(command.env("LD_LIBRARY_PATH", scene.libraries())).expect("it runs");
 }
+
+#[test]
+fn rocm_headers_in_c99() {
+    let Some(scene) = scene() else { return };
+    let program = scene.clients.directory().join("headers");
+    let mut compiler = Language::C.compiler().expect("a compiler");
+    compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
+    succeed(compiler.arg(scene.clients.source("headers.c"))).expect("it compiles");
+    succeed(&mut Command::new(program)).expect("it runs");
+}
