@@ -131,7 +131,8 @@ typedef struct {
 typedef void roctracer_pool_t;
 
 /* Makes a pool, or, where `pool` is NULL, the default pool. A thread whose record has no room waits until the
- * callback has returned from the other buffer: nothing is dropped. */
+ * callback has returned from the other buffer: nothing is dropped. When the process exits, what was written into a
+ * pool that is open is delivered, after the destructors of what was made since the first pool. */
 ROCTRACER_API roctracer_status_t roctracer_open_pool_expl(const roctracer_properties_t* properties,
                                                           roctracer_pool_t** pool)
     ROCTRACER_VERSION_4_1;

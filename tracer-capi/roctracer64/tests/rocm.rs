@@ -66,6 +66,20 @@ impl Scene {
         format!("{}:{}", self.gpu.display(), self.clients.directory().display())
     }
 
+    /// Compiles and runs a program of HIP's in C++, which must succeed and say nothing.
+    fn run_client(&self, name: &str) {
+        let program = self.clients.directory().join(name);
+        let mut compiler = Language::Cpp.compiler().expect("a compiler");
+        compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
+        let headers = capi_build::include_directory().expect("headers");
+        compiler.arg("-I").arg(headers.join("roctracer"));
+        compiler.arg(self.clients.source(&format!("{name}.cpp")));
+        compiler.arg("-L").arg(self.clients.directory()).args(["-lroctracer64", "-lamdhip64"]);
+        succeed(&mut compiler).expect("the client");
+        let mut command = Command::new(program);
+        succeed(command.env("LD_LIBRARY_PATH", self.libraries())).expect("it runs");
+    }
+
     fn run(&self, mode: &str, program: &str, arguments: &[&str]) -> Outcome {
         let out = self.clients.directory().join("told");
         let mut command = Command::new(self.apps.join(program));
@@ -176,14 +190,14 @@ fn rocm_callbacks_and_pools_that_change() {
 #[test]
 fn rocm_callbacks_that_do_as_they_like() {
     let Some(scene) = scene() else { return };
-    let program = scene.clients.directory().join("callbacks");
-    let mut compiler = Language::Cpp.compiler().expect("a compiler");
-    compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
-    compiler.arg("-I").arg(capi_build::include_directory().expect("headers").join("roctracer"));
-    compiler.arg(scene.clients.source("callbacks.cpp")).arg("-L").arg(scene.clients.directory());
-    succeed(compiler.args(["-lroctracer64", "-lamdhip64"])).expect("the client");
-    let mut command = Command::new(program);
-    succeed(command.env("LD_LIBRARY_PATH", scene.libraries())).expect("it runs");
+    scene.run_client("callbacks");
+}
+
+/// A program ends without closing its pools.
+#[test]
+fn rocm_records_at_the_end_of_a_program() {
+    let Some(scene) = scene() else { return };
+    scene.run_client("exits");
 }
 
 #[test]

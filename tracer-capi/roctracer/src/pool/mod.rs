@@ -14,6 +14,8 @@
 //! * The callback may do all of this itself, to its own pool. It waits for nothing then: what it
 //!   flushes is delivered when it has returned, and what it writes while both buffers are full goes into
 //!   a third. Callbacks of two pools that wait for each other's do so for ever.
+//! * When the process exits, what was written is delivered by a handler that the first pool has registered: after
+//!   the destructors of what was made later, before those of what was there already. It waits [`EXIT_WAIT`] for that.
 //! * In a forked child a pool of its parent's is closed, and nobody waits for anything.
 
 mod buffer;
@@ -24,10 +26,13 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::Once;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tracer_common::activity::ActivityRecord;
+use tracer_hooks::sys;
 
 use crate::error::Error;
 use crate::thread::{self, Process};
@@ -38,6 +43,24 @@ pub use buffer::{Allocator, system_allocator};
 /// Takes the records of a buffer. It is called on the pool's thread; the records, and what they point at,
 /// are there until it returns.
 pub type Consumer = Box<dyn FnMut(&[ActivityRecord]) + Send>;
+
+/// How long the end of the process waits for callbacks of all pools.
+pub const EXIT_WAIT: Duration = Duration::from_secs(10);
+
+/// The pools that are open.
+static OPEN: Mutex<Vec<&'static Pool>> = Mutex::new(Vec::new());
+
+fn open_pools() -> MutexGuard<'static, Vec<&'static Pool>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Delivers what was written into pools that nobody has closed.
+extern "C" fn at_exit() {
+    let until = Instant::now() + EXIT_WAIT;
+    // In a forked child none is its own, and somebody may have had the lock.
+    let pools = OPEN.try_lock().map(|pools| pools.clone()).unwrap_or_default();
+    pools.into_iter().for_each(|pool| pool.flush_until(until));
+}
 
 /// What a pool is made of.
 pub struct Properties {
@@ -136,6 +159,9 @@ impl Pool {
             }
         }
         drop(state);
+        static AT_EXIT: Once = Once::new();
+        AT_EXIT.call_once(|| sys::at_exit(at_exit));
+        open_pools().push(pool);
         Ok(pool)
     }
 
@@ -204,6 +230,25 @@ impl Pool {
         }
     }
 
+    /// The same, and waits no longer than until then.
+    fn flush_until(&self, until: Instant) {
+        if !self.process.is_this() {
+            return;
+        }
+        let mut state = self.lock();
+        let written = state.written;
+        state.flush_to = state.flush_to.max(written);
+        self.work.notify_one();
+        while state.delivered < written && !self.is_own_thread() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.progress.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Delivers what was written, and gives the memory back. When this returns the callback is not called any
     /// more; in the callback itself it returns at once, and the rest is done when the callback has returned.
     /// Of a pool that is closed already nothing happens.
@@ -212,6 +257,7 @@ impl Pool {
             return;
         }
         self.begin_to_close();
+        open_pools().retain(|open| !ptr::eq(*open, self));
         let mut state = self.lock();
         let thread = state.thread.take();
         if self.is_own_thread() {
