@@ -61,9 +61,11 @@ fn listing(scene: &Scene, uris: &[String]) -> Command {
     program
 }
 
-/// Starts one that lists code objects: it does when it has loaded its own.
+/// Starts one that lists code objects: it does when it has loaded its own, and the emulated GPU, which follows the list
+/// as well, has run each of its kernels once.
 fn start_listing(scene: &Scene, program: &mut Command) -> Running {
     let target = Running::start(program);
+    scene.wait_for_dispatches(10);
     fs::write(scene.path("go"), "").expect("a file");
     target
 }
