@@ -87,9 +87,11 @@ impl Copies {
             return None;
         }
         let epoch = context.recording()?;
-        // Pairs with the swap in `release`: who ends the recording sees that copies are timed for it.
-        if self.profiled.swap(epoch, Ordering::AcqRel) != epoch {
+        // Acquire pairs with the swap below: who finds the epoch there has his copy timed.
+        if self.profiled.load(Ordering::Acquire) != epoch {
             sys::uninterrupted(|| RUNTIME.profile_copies());
+            // Pairs with the swap in `release`: who ends the recording sees that copies are timed for it.
+            self.profiled.swap(epoch, Ordering::AcqRel);
         }
         let Some(sequence) = context.sink.reserve(record.enqueue_ns) else {
             context.sink.lost(ShimLoss::NO_RING, 1);
