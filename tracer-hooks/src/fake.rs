@@ -64,6 +64,8 @@ pub enum In {
     CopyAsked,
     /// It is done, and its caller has not been told.
     Copy,
+    /// Its times are asked for.
+    CopyTime,
 }
 
 /// A thread that stops in [`In`], and goes on when it is told to.
@@ -343,6 +345,7 @@ unsafe extern "C-unwind" fn profile_copies(_: bool) -> Status {
 }
 unsafe extern "C-unwind" fn copy_time(signal: u64, out: *mut Times) -> Status {
     entered();
+    Stop::at(In::CopyTime);
     let signal = at::<AmdSignal>(signal);
     let ns = |ticks: &AtomicU64| ticks.load(Ordering::Relaxed) - TICKS;
     // SAFETY: valid for writes.

@@ -221,7 +221,9 @@ impl Work {
             }
             tell_error(sink, clocks, &mut told_ns);
             report(sink, entry, times);
-            put_away(state, signal, entry.signal, now, returned, resting);
+            let rings = signal.event_mailbox.load(Ordering::Relaxed) != 0;
+            let watched = rings && state.watched.is_watched(entry.signal, now);
+            put_away(state, entry.signal, watched, returned, resting);
             Fate::Done
         };
         let left_behind = |seen: &Seen| {
@@ -260,11 +262,14 @@ impl Work {
                 return Fate::Done;
             }
             let collected = collect(state, Of::Copies, seen, now, round);
-            let Some(signal) = collected else { return Fate::Pending };
+            if collected.is_none() {
+                return Fate::Pending;
+            }
             let times = clocks.copy_times(seen.entry.signal);
             tell_error(sink, clocks, &mut told_ns);
             report(sink, &seen.entry, times);
-            put_away(state, signal, seen.entry.signal, now, returned, resting);
+            let watched = state.watched.is_watched(seen.entry.signal, now);
+            put_away(state, seen.entry.signal, watched, returned, resting);
             Fate::Done
         };
         // Copies have no barrier bits.
@@ -392,17 +397,10 @@ fn report(sink: &dyn Sink, entry: &Entry, times: Option<Times>) {
     }
 }
 
-/// Has a signal used again, once nobody can sleep on it any more. Only those that ring are slept on.
-fn put_away(
-    state: &State,
-    signal: &AmdSignal,
-    handle: u64,
-    now: u64,
-    returned: &mut Batch,
-    resting: &mut Batch,
-) {
-    let rings = signal.event_mailbox.load(Ordering::Relaxed) != 0;
-    if rings && state.watched.is_watched(handle, now) {
+/// Has a signal used again, once it is not watched any more: of packets those that ring are slept on, and the runtime
+/// may be asked for a copy's times.
+fn put_away(state: &State, handle: u64, watched: bool, returned: &mut Batch, resting: &mut Batch) {
+    if watched {
         resting.push(handle);
     } else {
         recycle(handle);

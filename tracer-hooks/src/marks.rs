@@ -45,8 +45,9 @@ impl Watched {
                     .compare_exchange(held, signal, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok();
             taken.then(|| {
-                // Pairs with the Acquire in `is_watched`, as the exchange above does.
-                watch.until_ns.store(until_ns, Ordering::Release);
+                // Pairs with the Acquire in `is_watched`, as the exchange above does. Not a store: whether the signal
+                // is still in use is asked after this.
+                watch.until_ns.swap(until_ns, Ordering::AcqRel);
                 Watching { watch, signal }
             })
         })

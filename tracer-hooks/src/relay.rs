@@ -70,6 +70,13 @@ pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
             decrement(original, (start, end));
         }
         Of::Copies => {
+            let now = sys::now_ns();
+            let until = now + SPINNING_NS + GRACE_NS;
+            // Meanwhile it is not used again: the runtime would complain on standard error of a signal without times.
+            let _watching = state.watched.watch(seen.entry.signal, now, until);
+            if !seen.is_open() {
+                return false;
+            }
             let copy_times = || RUNTIME.copy_times(seen.entry.signal);
             let times: Option<Times> = sys::uninterrupted(copy_times);
             if !seen.claim() {

@@ -33,7 +33,7 @@ fn begin(state: &'static State, original: &AmdSignal, compare: i64) -> crate::re
 }
 
 /// A state of the test's own, without a worker: what is relayed is relayed by whoever waits.
-fn active() -> &'static State {
+pub fn active() -> &'static State {
     let state = forever(State::new());
     for event in [Event::Install, Event::Begin] {
         state.phase.apply(event).expect("a new one");
@@ -42,14 +42,14 @@ fn active() -> &'static State {
 }
 
 /// The GPU completes a signal of ours.
-fn complete(ours: u64) {
+pub fn complete(ours: u64) {
     let ours = crate::view::signal(ours).expect("a signal");
     ours.start_ts.store(fake::TICKS + 5, Ordering::Relaxed);
     ours.end_ts.store(fake::TICKS + 6, Ordering::Relaxed);
     ours.value.fetch_sub(1, Ordering::AcqRel);
 }
 
-fn entry(ours: &AmdSignal, original: &AmdSignal) -> Entry {
+pub fn entry(ours: &AmdSignal, original: &AmdSignal) -> Entry {
     Entry { signal: handle(ours), original: handle(original), ..Entry::default() }
 }
 

@@ -12,6 +12,7 @@ use crate::bench::{Bench, until, value};
 use crate::fake::{self, DRY, FakeQueue, In, Stop, handle, signal};
 use crate::harvest::{self, COLLECT_WAIT_NS, WORK};
 use crate::phase::Phase;
+use crate::relay::{self, Of};
 use crate::state::STATE;
 use crate::sys;
 use crate::testing::alone;
@@ -329,6 +330,31 @@ fn a_copy_is_relayed_though_its_thread_never_comes_back() {
         until("it stops", || stop.reached());
         until("the copy", || value(done) == 0);
         bench.switch(false);
+    });
+}
+
+/// A thread stops where it asks for the times of a copy, and another one relays that: the signal is not used again
+/// while its times may be read.
+#[test]
+fn a_signal_whose_times_are_asked_for_is_watched() {
+    alone("schedules::a_signal_whose_times_are_asked_for_is_watched", || {
+        let _bench = Bench::new();
+        let state = crate::relaying::active();
+        let ours = signal(1, true);
+        crate::relaying::complete(handle(ours));
+        let entry = crate::relaying::entry(ours, signal(1, true));
+        assert!(state.copies.track.push(entry));
+        let seen = state.copies.track.find(entry.original).expect("in flight");
+        let stop = Stop::new(In::CopyTime);
+        apart(stop, move || assert!(!relay::relay(state, Of::Copies, &seen), "another"));
+        until("it stops", || stop.reached());
+        // Not when it stops for long.
+        assert!(state.watched.is_watched(handle(ours), 0));
+        assert!(seen.claim());
+        stop.release();
+        until("its end", || !state.watched.is_watched(handle(ours), 0));
+        // Nobody asks for those of one that was relayed.
+        assert!(!relay::relay(state, Of::Copies, &seen));
     });
 }
 
