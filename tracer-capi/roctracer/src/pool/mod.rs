@@ -26,8 +26,8 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::Once;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -47,19 +47,19 @@ pub type Consumer = Box<dyn FnMut(&[ActivityRecord]) + Send>;
 /// How long the end of the process waits for callbacks of all pools.
 pub const EXIT_WAIT: Duration = Duration::from_secs(10);
 
-/// The pools that are open.
-static OPEN: Mutex<Vec<&'static Pool>> = Mutex::new(Vec::new());
-
-fn open_pools() -> MutexGuard<'static, Vec<&'static Pool>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The pool that was made last. A list without a lock: a forked child could find that taken for ever.
+static NEWEST: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
 /// Delivers what was written into pools that nobody has closed.
+#[expect(unsafe_code, reason = "follows pointers to pools")]
 extern "C" fn at_exit() {
     let until = Instant::now() + EXIT_WAIT;
-    // In a forked child none is its own, and somebody may have had the lock.
-    let pools = OPEN.try_lock().map(|pools| pools.clone()).unwrap_or_default();
-    pools.into_iter().for_each(|pool| pool.flush_until(until));
+    let mut next = &NEWEST;
+    // SAFETY: null, or a pool, which lives for ever. Acquire pairs with the Release of who has made it.
+    while let Some(pool) = unsafe { next.load(Ordering::Acquire).as_ref() } {
+        pool.flush_until(until);
+        next = &pool.older;
+    }
 }
 
 /// What a pool is made of.
@@ -75,6 +75,8 @@ pub struct Properties {
 /// A pool; see [the module](self).
 pub struct Pool {
     process: Process,
+    /// The pool that was made before it.
+    older: AtomicPtr<Self>,
     state: Mutex<State>,
     /// There is something to do for the pool's thread.
     work: Condvar,
@@ -141,6 +143,7 @@ impl Pool {
         };
         let pool: &'static Self = Box::leak(Box::new(Self {
             process: Process::this(),
+            older: AtomicPtr::default(),
             state: Mutex::new(state),
             work: Condvar::new(),
             progress: Condvar::new(),
@@ -161,7 +164,10 @@ impl Pool {
         drop(state);
         static AT_EXIT: Once = Once::new();
         AT_EXIT.call_once(|| sys::at_exit(at_exit));
-        open_pools().push(pool);
+        let _ = NEWEST.fetch_update(Ordering::Release, Ordering::Relaxed, |newest| {
+            pool.older.store(newest, Ordering::Relaxed);
+            Some(ptr::from_ref(pool).cast_mut())
+        });
         Ok(pool)
     }
 
@@ -217,7 +223,7 @@ impl Pool {
         }
         state.written += N as u64;
         if !copies {
-            drop(self.wait_for_delivery(state));
+            self.wait_for_delivery(state, None);
         }
         Ok(())
     }
@@ -226,26 +232,14 @@ impl Pool {
     /// written is delivered when it has returned.
     pub fn flush(&self) {
         if self.process.is_this() {
-            drop(self.wait_for_delivery(self.lock()));
+            self.wait_for_delivery(self.lock(), None);
         }
     }
 
     /// The same, and waits no longer than until then.
     fn flush_until(&self, until: Instant) {
-        if !self.process.is_this() {
-            return;
-        }
-        let mut state = self.lock();
-        let written = state.written;
-        state.flush_to = state.flush_to.max(written);
-        self.work.notify_one();
-        while state.delivered < written && !self.is_own_thread() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.progress.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if self.process.is_this() {
+            self.wait_for_delivery(self.lock(), Some(until));
         }
     }
 
@@ -257,7 +251,6 @@ impl Pool {
             return;
         }
         self.begin_to_close();
-        open_pools().retain(|open| !ptr::eq(*open, self));
         let mut state = self.lock();
         let thread = state.thread.take();
         if self.is_own_thread() {
@@ -328,15 +321,24 @@ impl Pool {
         state
     }
 
-    /// Has delivered what was written until now. Only asks for it on the pool's thread.
-    fn wait_for_delivery<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    /// Has delivered what was written until now, or waits until a time for that. Only asks for it on the pool's
+    /// thread.
+    fn wait_for_delivery(&self, mut state: MutexGuard<'_, State>, until: Option<Instant>) {
         let written = state.written;
         state.flush_to = state.flush_to.max(written);
         self.work.notify_one();
         while state.delivered < written && !self.is_own_thread() {
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let Some(until) = until else {
+                state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.progress.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state
     }
 
     /// What the pool's thread does.
