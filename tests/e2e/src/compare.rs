@@ -59,6 +59,8 @@ pub fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
     let pids: HashSet<u32> = timed.map(|dispatch| dispatch.process_id).collect();
     let error_ns = pids.into_iter().map(|pid| trace.told_error_ns(pid)).max().unwrap_or(0);
     let tolerance_ns = error_ns + TICK_NS;
+    let ended_ns = trace.tables().processes.values().map(|process| process.detached_ns).max();
+    let ended_ns = ended_ns.unwrap_or(0).saturating_add(tolerance_ns);
     let mut queues: BTreeMap<u64, Vec<&Dispatch>> = BTreeMap::new();
     for dispatch in &trace.dispatches {
         queues.entry(dispatch.record.queue_id).or_default().push(dispatch);
@@ -89,9 +91,16 @@ pub fn expect_no_holes(trace: &Recorded, truth: &[Operation]) {
         }
         found.sort_unstable();
         let (Some(first), Some(last)) = (found.first(), found.last()) else { continue };
-        let expected = of_queue.iter().filter(|o| (first..=last).contains(&&o.index)).count();
-        let holes = (expected - found.len()) as u64;
-        assert!(holes <= counted, "queue {queue}: {holes} holes; lost: {:?}", trace.losses());
+        let mut holes = of_queue.clone();
+        holes.retain(|o| (first..=last).contains(&&o.index) && !found.contains(&o.index));
+        // A thread may have reserved a packet, and published it behind the end, while another one had rung for a later
+        // one before it: that is recorded, and this is left out.
+        holes.retain(|o| o.start_ns <= ended_ns);
+        let lost = trace.losses();
+        assert!(
+            holes.len() as u64 <= counted,
+            "queue {queue}: {holes:?} are holes; lost: {lost:?}"
+        );
     }
 }
 
