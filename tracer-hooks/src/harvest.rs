@@ -235,6 +235,7 @@ impl Work {
             // application's own signal was decremented then.
             // Its signal is not used again: the GPU may write it some day, or never.
             sink.lost(ShimLoss::PACKET_PASSED, 1);
+            sink.no_times(seen.entry.sequence);
             if overtaken.len() < WATCHES && overtaken.try_reserve(1).is_ok() {
                 overtaken.push(Overtaken { queue, entry: seen.entry, waited: Waited::since(now) });
             }
@@ -393,7 +394,10 @@ fn report(sink: &dyn Sink, entry: &Entry, times: Option<Times>) {
         Some(Times { start, end }) => {
             sink.complete(Complete { sequence: entry.sequence, start_ns: start, end_ns: end });
         }
-        None => sink.lost(ShimLoss::NO_TIMES, 1),
+        None => {
+            sink.lost(ShimLoss::NO_TIMES, 1);
+            sink.no_times(entry.sequence);
+        }
     }
 }
 
@@ -412,7 +416,10 @@ fn put_away(state: &State, handle: u64, watched: bool, returned: &mut Batch, res
 fn leftovers(sink: &dyn Sink, track: &Track, mut each: impl FnMut(&Entry)) {
     let mut unfinished = 0;
     track.discard(|seen| {
-        unfinished += u64::from(!seen.is_cancelled());
+        if !seen.is_cancelled() {
+            unfinished += 1;
+            sink.no_times(seen.entry.sequence);
+        }
         each(&seen.entry);
     });
     if unfinished > 0 {

@@ -15,7 +15,7 @@ use tracer_common::hsa_layout::{self, AmdExtLayout, TableVersion};
 
 use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times, Version};
 use crate::originals::Patched;
-use crate::stubs::Library;
+use crate::stubs::{self, Library};
 use crate::{sys, view};
 
 /// What is wrong with a runtime's tables; nothing was changed.
@@ -97,6 +97,27 @@ impl Tables {
             let amd = (&raw const (*root).amd_ext).read();
             Self::at(core as u64, amd as u64).map(|tables| tables.with_images(image))
         }
+    }
+
+    /// The tables that two exported functions of the runtime jump through, `hsa_agent_get_info` and
+    /// `hsa_amd_coherency_get_type`, which have the same places in all releases.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported::Tables`].
+    ///
+    /// # Safety
+    ///
+    /// They are those functions, of a library that is never unloaded.
+    pub unsafe fn behind(agent_get_info: usize, coherency: usize) -> Result<Self, Unsupported> {
+        let table = |function, place: usize| {
+            let entry = stubs::entry_of(function).ok_or(Unsupported::Tables)?;
+            Ok(entry.wrapping_sub(place) as u64)
+        };
+        let core = table(agent_get_info, offset_of!(abi::CoreTable, agent_get_info))?;
+        let amd = table(coherency, hsa_layout::VERSION_BYTES as usize)?;
+        // SAFETY: a stub jumps through the runtime's own table.
+        unsafe { Self::at(core, amd) }
     }
 
     /// The tables at two addresses that somebody found out.

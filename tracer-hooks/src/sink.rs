@@ -85,6 +85,10 @@ pub trait Sink: Sync {
     /// An operation completed. Called on any thread; with the tables, on one at a time.
     fn complete(&self, record: Complete);
 
+    /// Of the operation of this number no completion will be told: it was lost, which is counted as well. 0 is the
+    /// number of one that was not recorded. Called like [`Sink::complete`].
+    fn no_times(&self, _sequence: u64) {}
+
     /// No time that is told from here on, or was since recording began, is off by more than `error_ns`, as
     /// [`tracer_common::shim::control::CLOCK_ERROR_NS`] says it. Called like [`Sink::complete`].
     fn clock_error(&self, _error_ns: u64) {}

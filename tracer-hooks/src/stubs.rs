@@ -39,15 +39,20 @@ impl Library {
         let mut with_nul = [0u8; MAX_NAME];
         with_nul.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         let function = self.0.function(CStr::from_bytes_until_nul(&with_nul).ok()?)?;
-        let Jump { pointer, offset } = decode(function, &read(function)?)?;
-        if !sys::is_readable(pointer, size_of::<usize>()) {
-            return None;
-        }
-        // SAFETY: it can be read, and the runtime's own code reads it as a pointer. Relaxed: what it points
-        // at is not looked at here.
-        let used = unsafe { &*(pointer as *const AtomicUsize) }.load(Ordering::Relaxed);
-        Some(used.wrapping_add_signed(offset as isize).wrapping_sub(table) as u64)
+        Some(entry_of(function)?.wrapping_sub(table) as u64)
     }
+}
+
+/// Where the stub `function` finds its entry: an address; none if it is no stub, or of another shape.
+pub fn entry_of(function: usize) -> Option<usize> {
+    let Jump { pointer, offset } = decode(function, &read(function)?)?;
+    if !sys::is_readable(pointer, size_of::<usize>()) {
+        return None;
+    }
+    // SAFETY: it can be read, and the runtime's own code reads it as a pointer. Relaxed: what it points
+    // at is not looked at here.
+    let used = unsafe { &*(pointer as *const AtomicUsize) }.load(Ordering::Relaxed);
+    Some(used.wrapping_add_signed(offset as isize))
 }
 
 /// The code at `function`, if as much of it can be read.

@@ -103,7 +103,13 @@ ROCTRACER_API roctracer_status_t roctracer_disable_op_callback(activity_domain_t
 ROCTRACER_API roctracer_status_t roctracer_disable_domain_callback(activity_domain_t domain)
     ROCTRACER_VERSION_4_1;
 
-/* Activities (3.6): records of calls and of what GPUs do are written into pools, and delivered from there. */
+/* Activities (3.6): records of calls and of what GPUs do are written into pools, and delivered from there.
+ *
+ * What a GPU does is recorded when it is done, in the pool that was enabled when it was enqueued: each packet and each
+ * asynchronous copy once, with the GPU's times in ns of CLOCK_BOOTTIME, 0 where they are not known. In HIP_OPS, which
+ * records where HIP is loaded, a kernel by which HIP copies or fills is a copy; in HSA_OPS it is a kernel. device_id is
+ * the number of the GPU in the runtime's order, queue_id that of the HSA queue, kernel_name the symbol. A barrier is
+ * recorded if it has a signal. correlation_id is that of the innermost call that is traced, 0 if there is none. */
 typedef activity_record_t roctracer_record_t;
 
 /* The record behind `record` in a buffer. */
@@ -139,8 +145,8 @@ ROCTRACER_API roctracer_status_t roctracer_open_pool_expl(const roctracer_proper
 ROCTRACER_API roctracer_status_t roctracer_open_pool(const roctracer_properties_t* properties)
     ROCTRACER_VERSION_4_1;
 
-/* Disables what is recorded in a pool, delivers what was written, and closes it; NULL: the default pool, if there
- * is one. When it has returned the callback is not called any more. In the pool's own callback it returns at
+/* Disables what is recorded in a pool, delivers what was written and, as a flush does, what GPUs were given, and closes
+ * it; NULL: the default pool, if there is one. When it has returned the callback is not called any more. In the pool's own callback it returns at
  * once, and the rest is done when that has returned. Closing a pool again does nothing. */
 ROCTRACER_API roctracer_status_t roctracer_close_pool_expl(roctracer_pool_t* pool)
     ROCTRACER_VERSION_4_1;
@@ -169,8 +175,9 @@ ROCTRACER_API roctracer_status_t roctracer_disable_op_activity(activity_domain_t
 ROCTRACER_API roctracer_status_t roctracer_disable_domain_activity(activity_domain_t domain)
     ROCTRACER_VERSION_4_1;
 
-/* Delivers what was written into a pool, NULL: the default pool, if there is one; and returns when it was. In the
- * pool's own callback it returns at once. */
+/* Delivers what was written into a pool, NULL: the default pool, if there is one; and returns when it was. What GPUs were
+ * given before is waited for, up to a second in all, or as many ms as ROCTRACER_DRAIN_MS says in the environment: what
+ * takes longer is delivered later. In a pool's callback it returns at once. */
 ROCTRACER_API roctracer_status_t roctracer_flush_activity_expl(roctracer_pool_t* pool)
     ROCTRACER_VERSION_4_1;
 ROCTRACER_API roctracer_status_t roctracer_flush_activity(void) ROCTRACER_VERSION_4_1;

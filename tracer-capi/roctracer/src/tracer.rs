@@ -51,6 +51,14 @@ pub trait Source: Sync {
     /// Something will be wanted: looks for what is needed for it. Without a lock of the tracer's, since it may wait
     /// for those of the dynamic linker.
     fn prepare(&self) {}
+
+    /// What [`Source::follow`] was told is wanted from now on: what is called or done after this is to be found out.
+    /// Without a lock of the tracer's.
+    fn begin(&self) {}
+
+    /// Has everything recorded that was under way when this was called, or has waited long enough for it. Without a
+    /// lock of the tracer's.
+    fn drain(&self) {}
 }
 
 impl Wanted {
@@ -222,12 +230,16 @@ impl Tracer {
             return Err(Error::InvalidArgument);
         }
         self.prepare(domain);
-        let Some(_registration) = self.registration() else { return Ok(()) };
+        let Some(registration) = self.registration() else { return Ok(()) };
         // With the lock: who closes it disables first, with the lock, what uses it.
         if pool.is_closed() {
             return Err(Error::PoolClosed);
         }
         self.set_activity(domain, op, pool);
+        drop(registration);
+        if let Some(source) = self.source(domain) {
+            source.begin();
+        }
         Ok(())
     }
 
@@ -320,25 +332,41 @@ impl Tracer {
         let _ =
             self.default_pool.compare_exchange(closed, none, Ordering::AcqRel, Ordering::Relaxed);
         let Some(registration) = self.registration() else { return };
-        for (domain, slots) in self.activities.iter().enumerate() {
-            for (op, slot) in slots.iter().enumerate() {
-                if slot.load(Ordering::Relaxed) == closed {
-                    let (domain, op) = (Domain(domain as u32), op as u32);
-                    let before = self.wanted(domain, op);
-                    slot.store(none, Ordering::Release);
-                    self.follow(domain, op, before);
-                }
-            }
-        }
+        self.disable_activities_of(pool);
+        drop(registration);
+        self.drain();
+        let Some(registration) = self.registration() else { return };
+        // Again: meanwhile somebody may have enabled others.
+        self.disable_activities_of(pool);
         pool.begin_to_close();
         drop(registration);
         pool.close();
     }
 
-    /// Delivers what was written into a pool, the default pool if none is given. Without one nothing happens.
+    /// With the lock of the registration.
+    fn disable_activities_of(&self, pool: &'static Pool) {
+        for (domain, slots) in self.activities.iter().enumerate() {
+            for (op, slot) in slots.iter().enumerate() {
+                if ptr::eq(slot.load(Ordering::Relaxed), pool) {
+                    self.set_activity(Domain(domain as u32), op as u32, ptr::null());
+                }
+            }
+        }
+    }
+
+    /// Delivers what was written into a pool, the default pool if none is given, and what is under way, as far as its
+    /// source waits for that. Without a pool nothing happens.
     pub fn flush(&self, pool: Option<&'static Pool>) {
         if let Some(pool) = pool.or(self.default_pool()) {
+            self.drain();
             pool.flush();
+        }
+    }
+
+    /// Waits for what is under way. Not on a pool's thread, for which others may wait.
+    fn drain(&self) {
+        if self.process.is_this() && !Pool::is_any_of_their_threads() {
+            self.sources.iter().filter_map(OnceLock::get).for_each(|source| source.drain());
         }
     }
 

@@ -5,7 +5,8 @@
 //! * [`names`], [`callbacks`], [`pools`], [`activities`], [`time`]: the functions, by what they are about.
 //! * [`deprecated`]: those of roctracer 4.0, in no header any more.
 //! * [`hip`], [`roctx`]: calls of HIP for callbacks and records, marks and ranges for callbacks.
-//! * [`sources`], [`enabled`]: what clients have enabled, with those two who follow it, and without.
+//! * [`gpu`]: work of GPUs for records.
+//! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
 //! * [`loaded`]: libraries that the process has loaded.
 //! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
 //! * [`answer`]: status codes, and the text of a thread's last error.
@@ -13,8 +14,8 @@
 //! They are declared in `tracer-capi/include/roctracer`. An exception that a client's function throws on the
 //! client's thread passes through; a panic of ours never does.
 //!
-//! So far calls of HIP are traced, on runtimes of before ROCm 5.3.1, and marks and ranges. What else can be enabled is not called, and not
-//! recorded.
+//! So far calls of HIP are traced, on runtimes of before ROCm 5.3.1, marks and ranges, and work of GPUs. What else can
+//! be enabled is not called, and not recorded.
 
 #![deny(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod answer;
 mod callbacks;
 mod deprecated;
 mod enabled;
+mod gpu;
 mod hip;
 mod loaded;
 mod names;

@@ -6,6 +6,7 @@ use roctracer::tracer::Tracer;
 use tracer_common::activity::Domain;
 
 use crate::enabled::TRACER;
+use crate::gpu::{HIP_OPS, HSA_OPS};
 use crate::hip::CALLS;
 use crate::roctx::MARKS;
 
@@ -15,6 +16,8 @@ pub fn tracer() -> &'static Tracer {
     SET.call_once(|| {
         TRACER.set_source(Domain::HIP_API, &CALLS);
         TRACER.set_source(Domain::ROCTX, &MARKS);
+        TRACER.set_source(Domain::HIP_OPS, &HIP_OPS);
+        TRACER.set_source(Domain::HSA_OPS, &HSA_OPS);
     });
     &TRACER
 }

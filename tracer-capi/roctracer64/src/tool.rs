@@ -4,21 +4,38 @@
 
 use core::ffi::{c_char, c_void};
 
+use tracer_hooks::abi::ApiTable;
+use tracer_hooks::{Tables, contained};
+
+use crate::gpu;
+
 /// When it is the library's turn among other tools: the lower comes first.
 #[unsafe(no_mangle)]
 static HSA_AMD_TOOL_PRIORITY: u32 = 50;
 
 /// The runtime has begun. Returns that the library is to stay.
+///
+/// # Safety
+///
+/// `table` is null or the runtime's own table.
 #[unsafe(no_mangle)]
-extern "C-unwind" fn OnLoad(
-    _table: *const c_void,
+unsafe extern "C-unwind" fn OnLoad(
+    table: *const c_void,
     _runtime_version: u64,
     _failed_tools: u64,
     _failed_tool_names: *const *const c_char,
 ) -> bool {
+    contained(|| {
+        // SAFETY: the caller's promise.
+        if let Ok(tables) = unsafe { Tables::of(table.cast::<ApiTable>()) } {
+            gpu::runtime_begins(tables);
+        }
+    });
     true
 }
 
 /// The runtime ends.
 #[unsafe(no_mangle)]
-extern "C-unwind" fn OnUnload() {}
+extern "C-unwind" fn OnUnload() {
+    contained(tracer_hooks::close);
+}

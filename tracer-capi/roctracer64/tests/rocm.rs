@@ -10,6 +10,7 @@ use capi_build::{
     clients::{Clients, succeed},
     layouts::Language,
 };
+use emulated_gpu::truth::{self, Operation};
 
 /// What `cargo xtask test` has built, and a client to be loaded into it.
 struct Scene {
@@ -27,6 +28,22 @@ struct Told {
     recorded: u64,
 }
 
+/// What a GPU did, as it was recorded.
+#[derive(Clone, Debug)]
+struct Work {
+    domain: u64,
+    op: u64,
+    kind: u64,
+    device: u64,
+    queue: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    /// The function of HIP that has the same correlation id.
+    call: String,
+    /// The name of a kernel, the bytes of a copy.
+    what: String,
+}
+
 /// What a program said of itself, and the client of it.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -38,6 +55,9 @@ struct Outcome {
     own: u64,
     /// Calls of callbacks and records while they were exchanged.
     while_changing: (u64, u64),
+    /// What the client was told that GPUs did, and what they did.
+    work: Vec<Work>,
+    truth: Vec<Operation>,
 }
 
 fn scene() -> Option<Scene> {
@@ -68,6 +88,10 @@ impl Scene {
 
     /// Compiles and runs a program of HIP's in C++, which must succeed and say nothing.
     fn run_client(&self, name: &str) {
+        self.run_client_with(name, &[]);
+    }
+
+    fn run_client_with(&self, name: &str, environment: &[(&str, &str)]) {
         let program = self.clients.directory().join(name);
         let mut compiler = Language::Cpp.compiler().expect("a compiler");
         compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
@@ -77,15 +101,30 @@ impl Scene {
         compiler.arg("-L").arg(self.clients.directory()).args(["-lroctracer64", "-lamdhip64"]);
         succeed(&mut compiler).expect("the client");
         let mut command = Command::new(program);
-        succeed(command.env("LD_LIBRARY_PATH", self.libraries())).expect("it runs");
+        command.env("LD_LIBRARY_PATH", self.libraries()).env("WORK_MODULES", &self.apps);
+        succeed(command.envs(environment.iter().copied())).expect("it runs");
     }
 
     fn run(&self, mode: &str, program: &str, arguments: &[&str]) -> Outcome {
+        self.run_with(mode, program, arguments, &[])
+    }
+
+    fn run_with(
+        &self,
+        mode: &str,
+        program: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Outcome {
         let out = self.clients.directory().join("told");
         let mut command = Command::new(self.apps.join(program));
         command.args(arguments).env("LD_LIBRARY_PATH", self.libraries());
         command.env("LD_PRELOAD", &self.watcher);
         command.env("WATCH", mode).env("WATCH_OUT", &out);
+        let log = self.clients.directory().join("truth");
+        // The packet processor takes no packet of which nobody has rung the doorbell: none could be recorded.
+        command.env("EMUGPU_LOG", &log).env("EMUGPU_BEYOND_DOORBELL_MS", "60000");
+        command.envs(environment.iter().copied());
         let output = command.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -93,7 +132,9 @@ impl Scene {
         let told = std::fs::read_to_string(&out).expect("what the client was told");
         std::fs::remove_file(&out).expect("removed");
         assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{program}: {told}");
-        let mut outcome = Outcome::default();
+        let truth = truth::read(&log).expect("what the GPU did");
+        std::fs::remove_file(&log).expect("removed");
+        let mut outcome = Outcome { truth, ..Outcome::default() };
         for line in said.lines() {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
                 ["count", function, count] => {
@@ -114,6 +155,23 @@ impl Scene {
                     outcome.while_changing = (number(calls), number(records));
                 }
                 ["own", calls] => outcome.own = number(calls),
+                ["op", domain, op, kind, device, queue, begin, end, call, what] => {
+                    let [domain, op, kind] = [domain, op, kind].map(number);
+                    let [device, queue] = [device, queue].map(number);
+                    let [begin_ns, end_ns] = [begin, end].map(number);
+                    let (call, what) = (call.to_owned(), what.to_owned());
+                    outcome.work.push(Work {
+                        domain,
+                        op,
+                        kind,
+                        device,
+                        queue,
+                        begin_ns,
+                        end_ns,
+                        call,
+                        what,
+                    });
+                }
                 [function, entered, exited, recorded] => {
                     let [entered, exited, recorded] = [entered, exited, recorded].map(number);
                     let told = Told { entered, exited, recorded };
@@ -139,6 +197,80 @@ impl Outcome {
             compared += 1;
         }
         assert!(compared > 2, "{self:#?}");
+    }
+}
+
+/// `ACTIVITY_DOMAIN_HSA_OPS` and `ACTIVITY_DOMAIN_HIP_OPS`.
+const HSA_OPS: u64 = 1;
+const HIP_OPS: u64 = 2;
+
+/// What a record of an operation of the GPU says of it: operation, kind, and name or size. None of what nobody sees: what
+/// the runtime does for itself, and barriers without a signal.
+fn expected(operation: &Operation, domain: u64) -> Option<(u64, u64, String)> {
+    const OF_THE_RUNTIME: [&str; 3] = ["CopyAligned", "CopyMisaligned", "Fill"];
+    const FILL: u64 = 0x1207;
+    const DEVICE_TO_DEVICE: u64 = 0x11F5;
+    const RECTANGLE: u64 = 0x1203;
+    let hip = |kind| if domain == HIP_OPS { kind } else { 0 };
+    let name = &operation.name[..];
+    Some(match &operation.kind[..] {
+        "dispatch" if OF_THE_RUNTIME.contains(&name) => return None,
+        "dispatch" if domain == HIP_OPS && name.starts_with("__amd_rocclr_") => {
+            let kind = match name {
+                _ if name.contains("fillBuffer") => FILL,
+                _ if name.contains("copyBufferRect") => RECTANGLE,
+                _ => DEVICE_TO_DEVICE,
+            };
+            (1, kind, "0".to_owned())
+        }
+        "dispatch" => (0, hip(0x11F0), name.to_owned()),
+        "copy" => {
+            let kind = match name {
+                "H2D" => 0x11F4,
+                "D2H" => 0x11F3,
+                _ => DEVICE_TO_DEVICE,
+            };
+            (1, hip(kind), operation.bytes.to_string())
+        }
+        "barrier_and" | "barrier_or" if operation.signal != 0 => (2, hip(0x11FE), "0".to_owned()),
+        _ => return None,
+    })
+}
+
+impl Outcome {
+    /// Everything that the GPU did is recorded once, when it was done. Returns how many of them there are.
+    fn expect_all_work(&self, domain: u64) -> usize {
+        const NEAR_NS: u64 = 2_000_000;
+        /// Begin and end of each operation, by queue and by what it is.
+        type Times = BTreeMap<(u64, (u64, u64, String)), Vec<(u64, u64)>>;
+        let mut truth = Times::new();
+        for operation in &self.truth {
+            if let Some(expected) = expected(operation, domain) {
+                let queue = operation.hsa_queue.unwrap_or(0);
+                let times = (operation.start_ns, operation.end_ns);
+                truth.entry((queue, expected)).or_default().push(times);
+            }
+        }
+        let mut told = Times::new();
+        for work in &self.work {
+            assert_eq!((work.domain, work.device), (domain, 0), "{work:?}");
+            let key = (work.queue, (work.op, work.kind, work.what.clone()));
+            told.entry(key).or_default().push((work.begin_ns, work.end_ns));
+        }
+        let count = |all: &Times| -> Vec<_> {
+            all.iter().map(|(key, times)| (key.clone(), times.len())).collect()
+        };
+        assert_eq!(count(&told), count(&truth));
+        for (key, truth) in &mut truth {
+            let told = told.get_mut(key).expect("compared");
+            truth.sort_unstable();
+            told.sort_unstable();
+            for ((begin, end), (true_begin, true_end)) in told.iter().zip(truth) {
+                let off = begin.abs_diff(*true_begin).max(end.abs_diff(*true_end));
+                assert!(off < NEAR_NS, "{key:?}: off by {off} ns");
+            }
+        }
+        self.work.len()
     }
 }
 
@@ -208,4 +340,49 @@ fn rocm_headers_in_c99() {
     compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
     succeed(compiler.arg(scene.clients.source("headers.c"))).expect("it compiles");
     succeed(&mut Command::new(program)).expect("it runs");
+}
+
+/// Each kernel, copy and barrier is recorded, with the call that it was done for.
+#[test]
+fn rocm_work_of_gpus() {
+    let Some(scene) = scene() else { return };
+    for (program, arguments) in [
+        ("basic", &[][..]),
+        ("copies", &["512"]),
+        ("graph", &["20"]),
+        ("module", &[]),
+        ("storm", &["8", "4", "300"]),
+    ] {
+        let outcome = scene.run("gpu", program, arguments);
+        outcome.expect_every_call(false, true);
+        assert!(outcome.expect_all_work(HIP_OPS) > 5);
+        for work in &outcome.work {
+            let by_name = match work.op {
+                0 => work.call.contains("Launch"),
+                _ => work.call != "-",
+            };
+            assert!(by_name, "{program}: {work:?}");
+        }
+        scene.run("hsa", program, arguments).expect_all_work(HSA_OPS);
+    }
+    // A program of HSA's, which shuts the runtime down.
+    assert!(scene.run("hsa", "hsa_direct", &[]).expect_all_work(HSA_OPS) > 5);
+    // The runtime loads the library as a tool, too.
+    let tool = [("HSA_TOOLS_LIB", "libroctracer64.so.4")];
+    for (program, domain) in [("basic", HIP_OPS), ("hsa_direct", HSA_OPS)] {
+        let mode = if domain == HIP_OPS { "gpu" } else { "hsa" };
+        assert!(scene.run_with(mode, program, &[], &tool).expect_all_work(domain) > 5);
+    }
+}
+
+/// Pools and operations that are enabled, disabled, flushed and closed while the GPU works; a kernel that does not end.
+#[test]
+fn rocm_work_while_clients_do_as_they_like() {
+    let Some(scene) = scene() else { return };
+    let environment = [
+        ("EMUGPU_KERNEL_NS", "module_shift=20000000000"),
+        ("EMUGPU_BEYOND_DOORBELL_MS", "60000"),
+        ("ROCTRACER_DRAIN_MS", "500"),
+    ];
+    scene.run_client_with("work", &environment);
 }

@@ -292,6 +292,11 @@ impl Pool {
         if state.phase == Phase::Open { Ok(state) } else { Err(Error::PoolClosed) }
     }
 
+    /// Whether the calling thread is one that calls a pool's callback.
+    pub fn is_any_of_their_threads() -> bool {
+        !OWN.get().is_null()
+    }
+
     fn is_own_thread(&self) -> bool {
         ptr::eq(OWN.get(), self)
     }

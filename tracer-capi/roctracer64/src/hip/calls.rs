@@ -132,6 +132,14 @@ pub fn pop(op: u32) -> Option<Ended> {
     Some(Ended { correlation_id, begin_ns: call.begin_ns })
 }
 
+/// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.
+pub fn innermost_id() -> u64 {
+    // SAFETY: null, or the thread's own, which nobody has borrowed: HIP and what it calls run meanwhile.
+    let own = unsafe { CALLS.get().as_mut() };
+    // SAFETY: it was written when the call began.
+    own.and_then(Calls::innermost).map_or(0, |call| unsafe { call.data.api.correlation_id })
+}
+
 /// Whether the client's callback is called for the begin of the innermost call. [`left_callback`] is to follow, and
 /// [`was_told`] if it returns.
 pub fn begins_callback() -> bool {

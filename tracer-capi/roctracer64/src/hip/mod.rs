@@ -28,6 +28,8 @@ use crate::enabled::TRACER;
 use calls::{ApiData, ENTER};
 use runtime::Runtime;
 
+pub use calls::innermost_id;
+
 /// Calls of HIP.
 pub struct Calls {
     /// By operation: 0, or one more than the bits of what is followed.

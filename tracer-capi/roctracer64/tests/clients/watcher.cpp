@@ -4,6 +4,7 @@
 //   both: and whether they belong together; the thread that starts the program has an external id
 //   nested: both, and callbacks call HIP themselves
 //   changing: callbacks, arguments and pools are exchanged all the time
+//   gpu: records of calls and of what GPUs do for them; hsa: of the latter alone, as HSA knows it
 
 #include <unistd.h>
 
@@ -45,6 +46,7 @@ std::atomic<uint64_t> own_calls, started, stopped;
 std::map<std::string, uint64_t> launches;
 std::map<uint64_t, std::pair<uint32_t, uint32_t>> told;  // by correlation id: operation and thread
 std::vector<activity_record_t> records;
+std::vector<std::pair<activity_record_t, std::string>> work;  // of GPUs, with the name of the kernel or the size
 
 uint32_t thread_id() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
 
@@ -90,7 +92,13 @@ void on_records(const char* begin, const char* end, void* argument) {
   check(argument == &records, "argument");
   auto record = reinterpret_cast<const activity_record_t*>(begin);
   while (record < reinterpret_cast<const activity_record_t*>(end)) {
-    records.push_back(*record);
+    const bool is_work = record->domain == ACTIVITY_DOMAIN_HIP_OPS || record->domain == ACTIVITY_DOMAIN_HSA_OPS;
+    if (!is_work) records.push_back(*record);
+    const bool is_kernel = is_work && record->op == HIP_OP_ID_DISPATCH;
+    if (is_kernel) check(record->kernel_name != nullptr && *record->kernel_name != 0, "a kernel's name");
+    if (is_work) {
+      work.push_back({*record, is_kernel && record->kernel_name ? record->kernel_name : std::to_string(record->bytes)});
+    }
     roctracer_next_record(record, &record);
   }
 }
@@ -146,9 +154,11 @@ struct Watcher {
       properties.buffer_callback_fun = on_records;
       properties.buffer_callback_arg = &records;
       require(roctracer_open_pool(&properties));
-      require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_API));
+      if (mode != "hsa") require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_API));
+      if (mode == "gpu") require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_OPS));
+      if (mode == "hsa") require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_OPS));
     }
-    if (mode != "activities") {
+    if (mode != "activities" && mode != "gpu" && mode != "hsa") {
       require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HIP_API, on_call, &records));
     }
     if (mode == "both") require(roctracer_activity_push_external_correlation_id(EXTERNAL_ID));
@@ -190,6 +200,16 @@ struct Watcher {
       if (entered[op] + exited[op] + recorded[op] == 0) continue;
       out << roctracer_op_string(ACTIVITY_DOMAIN_HIP_API, op, 0) << ' ' << entered[op] << ' ' << exited[op] << ' '
           << recorded[op] << '\n';
+    }
+    std::map<uint64_t, uint32_t> calls;
+    for (auto& record : records) calls[record.correlation_id] = record.op;
+    for (auto& done : work) {
+      const activity_record_t& record = done.first;
+      auto call = calls.find(record.correlation_id);
+      out << "op " << record.domain << ' ' << record.op << ' ' << record.kind << ' ' << record.device_id << ' '
+          << record.queue_id << ' ' << record.begin_ns << ' ' << record.end_ns << ' '
+          << (call == calls.end() ? "-" : roctracer_op_string(ACTIVITY_DOMAIN_HIP_API, call->second, 0)) << ' '
+          << done.second << '\n';
     }
     for (auto& kernel : launches) out << "launches " << kernel.first << ' ' << kernel.second << '\n';
     out << "own " << own_calls << '\n' << "changing " << started << ' ' << stopped << '\n';

@@ -1,0 +1,224 @@
+//! What is told of the work of GPUs, on whichever thread: queued, without waiting for anybody.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_queue::SegQueue;
+use roctracer::pool::Pool;
+use tracer_common::activity::{Domain, op};
+use tracer_common::loss::ShimLoss;
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol};
+use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
+use tracer_hooks::{Sink, Wish};
+
+use super::{HAS_HIP, WANTED, delivery};
+use crate::enabled::TRACER;
+use crate::hip;
+
+/// Which pools records of an operation go into.
+#[derive(Clone, Copy, Default)]
+pub struct Pools {
+    /// `HIP_OPS`.
+    pub hip: Option<&'static Pool>,
+    /// `HSA_OPS`.
+    pub hsa: Option<&'static Pool>,
+}
+
+/// What is enqueued.
+pub enum Work {
+    /// A kernel, by the address of its descriptor; and where HIP's go if it is one by which HIP copies or fills.
+    Kernel(u64, Option<&'static Pool>),
+    /// So many bytes, from agent to agent.
+    Copy { bytes: u64, from: u64, to: u64 },
+    /// A barrier with a signal.
+    Barrier,
+}
+
+/// An operation that is enqueued.
+pub struct Enqueued {
+    pub sequence: u64,
+    pub work: Work,
+    /// That has the queue; 0 of copies.
+    pub agent: u64,
+    pub queue_id: u64,
+    pub pools: Pools,
+}
+
+/// What was told.
+pub enum Event {
+    /// GPU `index`, or a CPU, has this handle.
+    Agent {
+        handle: u64,
+        gpu: Option<u32>,
+    },
+    /// The kernel at this address has this name, which ends in NUL.
+    Symbol(u64, Box<[u8]>),
+    Enqueued(Enqueued),
+    /// The call that enqueued an operation, and its thread; `is_certain`, or another thread may say that it was it.
+    Launcher {
+        sequence: u64,
+        correlation_id: u64,
+        thread: u64,
+        is_certain: bool,
+    },
+    Done(Complete),
+    /// It is done, or lost: its times are not known.
+    NoTimes(u64),
+    /// Somebody waits for what was enqueued.
+    Drain(std::sync::Arc<delivery::Drain>),
+}
+
+/// What was told, and not taken yet.
+pub static QUEUE: SegQueue<Event> = SegQueue::new();
+
+/// Queues what is told.
+pub struct Events;
+
+/// The one sink of the process.
+pub static EVENTS: Events = Events;
+
+/// The pools of an operation, if it is recorded at all.
+fn pools(op: u32) -> Option<Pools> {
+    let hip = HAS_HIP.load(Ordering::Relaxed);
+    let pools = Pools {
+        hip: hip.then(|| TRACER.activity(Domain::HIP_OPS, op)).flatten(),
+        hsa: TRACER.activity(Domain::HSA_OPS, op),
+    };
+    (pools.hip.is_some() || pools.hsa.is_some()).then_some(pools)
+}
+
+/// In the number of an operation the thread that gave it is above, a count below.
+const COUNT_BITS: u32 = 40;
+
+thread_local! {
+    /// The last number that the calling thread gave.
+    static LAST: Cell<u64> = const { Cell::new(0) };
+}
+
+fn last_number() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    if LAST.get() == 0 {
+        LAST.set(THREADS.fetch_add(1, Ordering::Relaxed) << COUNT_BITS);
+    }
+    LAST.get()
+}
+
+/// The next number of the calling thread, whose numbers follow on each other.
+fn next_number() -> u64 {
+    let number = last_number() + 1;
+    LAST.set(number);
+    number
+}
+
+/// Takes a number for a record that has none yet.
+fn number(sequence: &mut u64) -> u64 {
+    if *sequence == 0 {
+        *sequence = next_number();
+    }
+    *sequence
+}
+
+impl Sink for Events {
+    fn wanted(&self, _now_ns: u64) -> Wish {
+        if WANTED.load(Ordering::Relaxed) == 0 { Wish::Nothing } else { Wish::Record }
+    }
+
+    fn let_go(&self, _remains: Remains) -> bool {
+        true
+    }
+
+    fn forked(&self, _runtime: AtFork) {}
+
+    fn reserve(&self, _now_ns: u64) -> Option<u64> {
+        Some(next_number())
+    }
+
+    #[inline]
+    fn dispatch(&self, record: &mut Dispatch) -> bool {
+        let of_hip = |op| TRACER.activity(Domain::HIP_OPS, op);
+        let as_copy = HAS_HIP.load(Ordering::Relaxed).then(|| of_hip(op::COPY)).flatten();
+        let pools = match (pools(op::DISPATCH), as_copy) {
+            (Some(pools), _) => pools,
+            (None, Some(_)) => Pools::default(),
+            (None, None) => return false,
+        };
+        QUEUE.push(Event::Enqueued(Enqueued {
+            sequence: number(&mut record.sequence),
+            work: Work::Kernel(record.kernel_object, as_copy),
+            agent: record.agent,
+            queue_id: record.queue_id,
+            pools,
+        }));
+        true
+    }
+
+    fn barrier(&self, record: &mut Barrier) -> bool {
+        let Some(pools) = pools(op::BARRIER) else { return false };
+        QUEUE.push(Event::Enqueued(Enqueued {
+            sequence: number(&mut record.sequence),
+            work: Work::Barrier,
+            agent: record.agent,
+            queue_id: record.queue_id,
+            pools,
+        }));
+        true
+    }
+
+    fn copy(&self, record: &mut Copy) -> bool {
+        let Some(pools) = pools(op::COPY) else { return false };
+        let Copy { size_bytes: bytes, src_agent: from, dst_agent: to, .. } = *record;
+        QUEUE.push(Event::Enqueued(Enqueued {
+            sequence: number(&mut record.sequence),
+            work: Work::Copy { bytes, from, to },
+            agent: 0,
+            queue_id: 0,
+            pools,
+        }));
+        true
+    }
+
+    #[inline]
+    fn enqueued(&self, sequence: u64, by: Enqueuer) {
+        let correlation_id = hip::innermost_id();
+        let thread = last_number() >> COUNT_BITS;
+        let is_certain = by == Enqueuer::Caller;
+        QUEUE.push(Event::Launcher { sequence, correlation_id, thread, is_certain });
+    }
+
+    fn can_complete(&self, _now_ns: u64) -> bool {
+        true
+    }
+
+    fn complete(&self, record: Complete) {
+        QUEUE.push(Event::Done(record));
+        delivery::wake();
+    }
+
+    fn no_times(&self, sequence: u64) {
+        if sequence != 0 {
+            QUEUE.push(Event::NoTimes(sequence));
+            delivery::wake();
+        }
+    }
+
+    fn symbol(&self, record: Symbol, name: &[u8]) {
+        let name = name.iter().copied().chain([0]).collect();
+        QUEUE.push(Event::Symbol(record.kernel_object, name));
+    }
+
+    fn agent(&self, record: Agent) {
+        let gpu = (record.device_type == 1).then_some(record.index);
+        QUEUE.push(Event::Agent { handle: record.handle, gpu });
+    }
+
+    fn queue(&self, _record: Queue) {}
+
+    /// What was lost of an operation is told by its number.
+    fn lost(&self, _cause: ShimLoss, _count: u64) {}
+
+    fn state(&self, _state: u64) {}
+
+    fn housekeeping(&self, _now_ns: u64) -> bool {
+        false
+    }
+}

@@ -1,0 +1,342 @@
+//! Which events belong to one operation, and the record of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tracer_common::activity::{ActivityRecord, Domain, kind, op};
+use tracer_common::shim::Complete;
+use tracer_records::commands::rect;
+
+use super::events::{Enqueued, Event, Pools, Work};
+
+/// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns.
+const LAUNCHER_NS: u64 = 1_000_000_000;
+/// After so many packets that one thread alone has rung for, what it finds in their queue is its own: it rings once for
+/// several.
+const RINGS: u32 = 4;
+
+/// Operations whose events have not all come.
+#[derive(Default)]
+pub struct Operations {
+    under_way: HashMap<u64, Operation>,
+    /// GPUs by handle: their numbers among the GPUs. CPUs have none.
+    agents: HashMap<u64, Option<u32>>,
+    /// Names of kernels, by their descriptors. An address may get another name: what was enqueued before keeps its own.
+    names: HashMap<u64, Arc<[u8]>>,
+    /// Who rings for a queue.
+    ringers: HashMap<u64, Ringer>,
+}
+
+/// Who has rung for the packets of a queue.
+#[derive(Clone, Copy)]
+enum Ringer {
+    /// One thread, for so many.
+    One(u64, u32),
+    Several,
+}
+
+impl Ringer {
+    fn after(self, thread: u64) -> Self {
+        match self {
+            Self::One(one, rings) if one == thread => Self::One(one, rings.saturating_add(1)),
+            _ => Self::Several,
+        }
+    }
+}
+
+/// An operation, as far as it is known. Events come in any order but one: it is done after it is enqueued, unless it is a
+/// copy.
+#[derive(Default)]
+struct Operation {
+    enqueued: Option<Recorded>,
+    /// The call that it belongs to, and from when on that is believed, ns.
+    launcher: Option<(u64, u64)>,
+    /// Begin and end, ns; zeros if they are not known.
+    times: Option<(u64, u64)>,
+}
+
+/// A record, and where it goes.
+#[derive(Clone)]
+pub struct Recorded {
+    /// As of `HIP_OPS`.
+    pub record: ActivityRecord,
+    /// The kernel's name, with NUL.
+    pub name: Option<Arc<[u8]>>,
+    pub pools: Pools,
+}
+
+/// An operation of which everything is known, by its number.
+pub type Finished = (u64, Recorded);
+
+impl Operations {
+    /// Takes what was told at a time, ns. Returns the operation that is complete by it.
+    pub fn take(&mut self, event: Event, now_ns: u64) -> Option<Finished> {
+        let sequence = match event {
+            Event::Agent { handle, gpu } => {
+                self.agents.insert(handle, gpu);
+                return None;
+            }
+            Event::Symbol(kernel, name) => {
+                self.names.insert(kernel, name.into());
+                return None;
+            }
+            Event::Enqueued(enqueued) => {
+                let sequence = enqueued.sequence;
+                let recorded = self.record(enqueued);
+                self.under_way.entry(sequence).or_default().enqueued = Some(recorded);
+                sequence
+            }
+            Event::Launcher { sequence, correlation_id, thread, is_certain } => {
+                let operation = self.under_way.entry(sequence).or_default();
+                let queue = operation.enqueued.as_ref().map_or(0, |known| known.record.queue_id);
+                let is_known = is_certain || rings_alone(self.ringers.get(&queue), thread);
+                let since_ns = if is_known { 0 } else { now_ns + LAUNCHER_NS };
+                operation.launcher = Some((correlation_id, since_ns));
+                if is_certain {
+                    let before = self.ringers.entry(queue).or_insert(Ringer::One(thread, 0));
+                    *before = before.after(thread);
+                }
+                sequence
+            }
+            Event::Done(Complete { sequence, start_ns, end_ns }) => {
+                self.under_way.entry(sequence).or_default().times = Some((start_ns, end_ns));
+                sequence
+            }
+            Event::NoTimes(sequence) => {
+                self.under_way.entry(sequence).or_default().times = Some((0, 0));
+                sequence
+            }
+            Event::Drain(_) => return None,
+        };
+        self.finish(sequence, now_ns)
+    }
+
+    fn finish(&mut self, sequence: u64, now_ns: u64) -> Option<Finished> {
+        let operation = self.under_way.get_mut(&sequence)?;
+        let (begin_ns, end_ns) = operation.times?;
+        let (correlation_id, _) = operation.launcher.filter(|&(_, ns)| ns <= now_ns)?;
+        let mut done = operation.enqueued.take()?;
+        self.under_way.remove(&sequence);
+        done.record = ActivityRecord { correlation_id, begin_ns, end_ns, ..done.record };
+        Some((sequence, done))
+    }
+
+    /// Those that are complete because nobody has said that it was him who enqueued them.
+    pub fn finish_late(&mut self, now_ns: u64) -> Vec<Finished> {
+        let is_late = |operation: &Operation| {
+            operation.times.is_some() && operation.launcher.is_some_and(|(_, ns)| ns <= now_ns)
+        };
+        let late = self.under_way.iter().filter(|(_, operation)| is_late(operation));
+        let late: Vec<u64> = late.map(|(&sequence, _)| sequence).collect();
+        late.into_iter().filter_map(|sequence| self.finish(sequence, now_ns)).collect()
+    }
+
+    /// Whether any is done and waits for who has enqueued it.
+    pub fn any_done(&self) -> bool {
+        self.under_way.values().any(|operation| operation.times.is_some())
+    }
+
+    /// The numbers of those that are under way.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.under_way.keys().copied()
+    }
+
+    /// What is known of an operation when it is enqueued.
+    fn record(&self, enqueued: Enqueued) -> Recorded {
+        let Enqueued { work, agent, queue_id, mut pools, .. } = enqueued;
+        let gpu = |agent| self.agents.get(&agent).copied().flatten();
+        let mut record = ActivityRecord {
+            domain: Domain::HIP_OPS,
+            process_or_device: gpu(agent).unwrap_or(0),
+            queue_id,
+            ..ActivityRecord::default()
+        };
+        let mut name = None;
+        match work {
+            Work::Kernel(kernel, as_copy) => {
+                (record.op, record.kind) = (op::DISPATCH, kind::KERNEL);
+                name = self.names.get(&kernel).cloned();
+                if let Some(kind) = name.as_deref().and_then(hips_own) {
+                    pools.hip = as_copy;
+                    (record.op, record.kind) = (op::COPY, kind);
+                }
+            }
+            Work::Copy { bytes, from, to } => {
+                record.op = op::COPY;
+                record.kind = match (gpu(from), gpu(to)) {
+                    (Some(_), Some(_)) => kind::COPY_DEVICE_TO_DEVICE,
+                    (Some(_), None) => kind::COPY_DEVICE_TO_HOST,
+                    (None, _) => kind::COPY_HOST_TO_DEVICE,
+                };
+                record.process_or_device = gpu(to).or(gpu(from)).unwrap_or(0);
+                record.bytes_or_name = bytes;
+            }
+            Work::Barrier => (record.op, record.kind) = (op::BARRIER, kind::MARKER),
+        }
+        Recorded { record, name, pools }
+    }
+}
+
+fn rings_alone(ringer: Option<&Ringer>, thread: u64) -> bool {
+    matches!(ringer, Some(&Ringer::One(one, rings)) if one == thread && rings >= RINGS)
+}
+
+/// The command that HIP does by a kernel of its own, by the kernel's name.
+fn hips_own(name: &[u8]) -> Option<u32> {
+    let own = name.strip_prefix(b"__amd_rocclr_")?;
+    let kinds: [(&[u8], u32); 3] = [
+        (b"fillBuffer", kind::FILL),
+        (b"copyBufferRect", rect::DEVICE_TO_DEVICE),
+        (b"copyBuffer", kind::COPY_DEVICE_TO_DEVICE),
+    ];
+    kinds.iter().find(|(begin, _)| own.starts_with(begin)).map(|&(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GPU 1 and a CPU.
+    const GPU: u64 = 0x1000;
+    const CPU: u64 = 0x2000;
+    const QUEUE: u64 = 7;
+
+    fn operations() -> Operations {
+        let mut operations = Operations::default();
+        for (handle, gpu) in [(GPU, Some(1)), (CPU, None)] {
+            assert!(operations.take(Event::Agent { handle, gpu }, 0).is_none());
+        }
+        operations
+    }
+
+    fn enqueued(sequence: u64, work: Work) -> Event {
+        let (agent, queue_id) = match work {
+            Work::Copy { .. } => (0, 0),
+            _ => (GPU, QUEUE),
+        };
+        Event::Enqueued(Enqueued { sequence, work, agent, queue_id, pools: Pools::default() })
+    }
+
+    fn kernel(sequence: u64) -> Event {
+        enqueued(sequence, Work::Kernel(0x500, None))
+    }
+
+    fn launcher(sequence: u64, correlation_id: u64, thread: u64, is_certain: bool) -> Event {
+        Event::Launcher { sequence, correlation_id, thread, is_certain }
+    }
+
+    fn done(sequence: u64) -> Event {
+        Event::Done(Complete { sequence, start_ns: sequence * 10, end_ns: sequence * 10 + 5 })
+    }
+
+    fn symbol(name: &[u8]) -> Event {
+        Event::Symbol(0x500, name.into())
+    }
+
+    #[test]
+    fn a_kernel_has_the_name_that_its_address_had_when_it_was_enqueued() {
+        let mut operations = operations();
+        for event in [symbol(b"one\0"), kernel(3), symbol(b"two\0"), launcher(3, 9, 1, true)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(!operations.any_done());
+        let (sequence, Recorded { record, name, .. }) =
+            operations.take(done(3), 0).expect("all is known");
+        assert_eq!((sequence, name.as_deref()), (3, Some(&b"one\0"[..])));
+        assert_eq!((record.domain, record.op, record.kind), (Domain::HIP_OPS, 0, kind::KERNEL));
+        assert_eq!((record.correlation_id, record.begin_ns, record.end_ns), (9, 30, 35));
+        assert_eq!((record.process_or_device, record.queue_id), (1, QUEUE));
+        assert_eq!(operations.numbers().count(), 0);
+    }
+
+    #[test]
+    fn copies_may_be_done_before_they_are_recorded() {
+        for (from, to, kind) in [
+            (CPU, GPU, kind::COPY_HOST_TO_DEVICE),
+            (GPU, CPU, kind::COPY_DEVICE_TO_HOST),
+            (GPU, GPU, kind::COPY_DEVICE_TO_DEVICE),
+        ] {
+            let mut operations = operations();
+            assert!(operations.take(done(1), 0).is_none());
+            let copy = enqueued(1, Work::Copy { bytes: 77, from, to });
+            assert!(operations.take(copy, 0).is_none());
+            let (_, Recorded { record, .. }) =
+                operations.take(launcher(1, 2, 1, true), 0).expect("all is known");
+            assert_eq!((record.op, record.kind, record.bytes_or_name), (op::COPY, kind, 77));
+            assert_eq!(record.process_or_device, 1);
+        }
+    }
+
+    #[test]
+    fn kernels_by_which_hip_copies_are_copies() {
+        for (name, kind) in [
+            (&b"__amd_rocclr_fillBufferAligned\0"[..], kind::FILL),
+            (b"__amd_rocclr_copyBuffer\0", kind::COPY_DEVICE_TO_DEVICE),
+            (b"__amd_rocclr_copyBufferRectAligned\0", rect::DEVICE_TO_DEVICE),
+        ] {
+            let mut operations = operations();
+            for event in [symbol(name), kernel(1), launcher(1, 2, 1, true)] {
+                operations.take(event, 0);
+            }
+            let (_, Recorded { record, .. }) = operations.take(done(1), 0).expect("all is known");
+            assert_eq!((record.op, record.kind), (op::COPY, kind));
+        }
+        assert_eq!(hips_own(b"__amd_rocclr_scheduler\0"), None);
+        assert_eq!(hips_own(b"fillBuffer\0"), None);
+    }
+
+    /// Another thread has found the packet, whose call it may not be.
+    #[test]
+    fn who_enqueued_a_packet_is_waited_for() {
+        let mut operations = operations();
+        for event in [kernel(1), launcher(1, 100, 1, false), done(1)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(operations.any_done());
+        let (_, Recorded { record, .. }) =
+            operations.take(launcher(1, 200, 2, true), 0).expect("all is known");
+        assert_eq!(record.correlation_id, 200);
+        // Not for ever.
+        for event in [kernel(2), launcher(2, 300, 1, false), done(2)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(operations.finish_late(LAUNCHER_NS - 1).is_empty());
+        let late = operations.finish_late(LAUNCHER_NS);
+        assert_eq!(
+            late.iter().map(|(_, done)| done.record.correlation_id).collect::<Vec<_>>(),
+            [300]
+        );
+    }
+
+    /// Who rings once for several packets says so of the last one alone.
+    #[test]
+    fn a_thread_that_rings_alone_is_believed() {
+        let mut operations = operations();
+        for sequence in 0..u64::from(RINGS) {
+            for event in [kernel(sequence), launcher(sequence, 1, 5, true), done(sequence)] {
+                operations.take(event, 0);
+            }
+        }
+        for event in [kernel(50), launcher(50, 2, 5, false)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(operations.take(done(50), 0).is_some());
+        // Another one does, too.
+        for event in [kernel(51), launcher(51, 3, 6, true), done(51), kernel(52)] {
+            operations.take(event, 0);
+        }
+        assert!(operations.take(launcher(52, 4, 5, false), 0).is_none());
+        assert!(operations.take(done(52), 0).is_none());
+    }
+
+    #[test]
+    fn what_has_no_times_has_zeros() {
+        let mut operations = operations();
+        for event in [enqueued(1, Work::Barrier), launcher(1, 2, 1, true)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        let (_, Recorded { record, .. }) = operations.take(Event::NoTimes(1), 0).expect("known");
+        assert_eq!((record.op, record.kind), (op::BARRIER, kind::MARKER));
+        assert_eq!((record.begin_ns, record.end_ns), (0, 0));
+    }
+}
