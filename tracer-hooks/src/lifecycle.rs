@@ -66,8 +66,14 @@ pub fn install(
     match timing {
         Timing::AtStart => put_in_place(tables, sink, timing, None)?,
         Timing::Live => {
+            let patched = patched();
+            // Our thunk would take it for the application's call.
+            let is_open = match patched {
+                Patched::Already => RUNTIME.is_open(),
+                Patched::NotYet => tables.is_open(),
+            };
             // The runtime must not go while we learn what is in it.
-            let held = tables.is_open().then(|| tables.hold(patched())).flatten();
+            let held = is_open.then(|| tables.hold(patched)).flatten();
             let result = put_in_place(tables, sink, timing, held.as_ref());
             if let Some(held) = held {
                 one_user_less(move || held.end());

@@ -164,6 +164,9 @@ unsafe extern "C-unwind" fn original(
 struct Sink {
     open: AtomicU64,
     ended: Mutex<Vec<Call>>,
+    /// Words on the stack of calls that were entered, and how many were left since.
+    entered: Mutex<Vec<Vec<u64>>>,
+    left: AtomicU64,
 }
 
 impl CallSink for Sink {
@@ -176,9 +179,35 @@ impl CallSink for Sink {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.ended.lock().expect("not poisoned").push(*call);
     }
+
+    fn entered(&self, call: &Call, stack: &[u64], _: usize) {
+        assert_ne!(self.open.load(Ordering::Relaxed), 0, "after its begin");
+        self.entered.lock().expect("not poisoned").push(stack.to_vec());
+        if call.args[0] == 17 {
+            resume_unwind(Box::new("refused"));
+        }
+    }
+
+    fn left(&self, call: &Call, _: usize) {
+        let last = self.ended.lock().expect("not poisoned").last().copied();
+        assert_eq!(last.map(|last| last.correlation_id), Some(call.correlation_id));
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
-static SINK: Sink = Sink { open: AtomicU64::new(0), ended: Mutex::new(Vec::new()) };
+static SINK: Sink = Sink {
+    open: AtomicU64::new(0),
+    ended: Mutex::new(Vec::new()),
+    entered: Mutex::new(Vec::new()),
+    left: AtomicU64::new(0),
+};
+
+/// The words on the stack of calls that were entered, as many as were left.
+fn take_entered() -> Vec<Vec<u64>> {
+    let entered = core::mem::take(&mut *SINK.entered.lock().expect("not poisoned"));
+    assert_eq!(SINK.left.swap(0, Ordering::Relaxed), entered.len() as u64);
+    entered
+}
 
 fn take() -> Vec<Call> {
     assert_eq!(SINK.open.load(Ordering::Relaxed), 0, "every call is told of twice");
@@ -246,6 +275,7 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
             assert_eq!(usize::from(told.extra_count), stack, "slot {slot}");
             assert_eq!(told.extra[..stack], [7, 8, 9][..stack]);
             assert!(told.begin_ns <= told.end_ns && told.begin_ns > 0);
+            assert_eq!(take_entered(), [[7, 8, 9, 10][..words].to_vec()], "slot {slot}");
         });
     }
 
@@ -255,6 +285,15 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     assert_eq!(thrown.expect_err("thrown").downcast_ref(), Some(&"thrown"));
     let [told] = take()[..] else { panic!("one call") };
     assert_eq!((told.flags & flag::ENTRY_ONLY, told.ret), (flag::ENTRY_ONLY, 0));
+    assert_eq!(take_entered().len(), 1);
+
+    // Who is told of a begin refuses it: the function is not called.
+    *CALLED.lock().expect("not poisoned") = [0; 10];
+    let refused = catch_unwind(AssertUnwindSafe(|| call(core, 56, 17)));
+    assert_eq!(refused.expect_err("refused").downcast_ref(), Some(&"refused"));
+    let [told] = take()[..] else { panic!("one call") };
+    assert_eq!(told.flags & flag::ENTRY_ONLY, flag::ENTRY_ONLY);
+    assert_eq!((take_entered().len(), *CALLED.lock().expect("not poisoned")), (1, [0; 10]));
 
     // An output is read after success.
     let signal = slot_of("hsa_signal_create").expect("a slot");

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "functions of the client's, kept as words")]
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,6 +33,32 @@ pub type TransitionFunction = unsafe extern "C-unwind" fn();
 
 /// `ACTIVITY_DOMAIN_NUMBER`.
 const DOMAINS: usize = 8;
+
+/// Operations of a domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ops {
+    /// One.
+    One(u32),
+    /// As many as there are.
+    All,
+}
+
+impl From<u32> for Ops {
+    fn from(op: u32) -> Self {
+        Self::One(op)
+    }
+}
+
+impl Ops {
+    fn of(self, domain: Domain) -> Result<Range<u32>, Error> {
+        let all = operations(domain)?;
+        match self {
+            Self::All => Ok(all),
+            Self::One(op) if op < all.end => Ok(op..op + 1),
+            Self::One(_) => Err(Error::InvalidArgument),
+        }
+    }
+}
 
 /// Whether anybody is told of an operation, and by what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,9 +172,10 @@ impl Tracer {
         unsafe { pool.as_ref() }.filter(|_| !self.is_stopped_for(domain))
     }
 
-    /// Has a callback called for an operation, in the place of the one before, if any.
+    /// Has a callback called for operations, in the place of the one before, if any.
     ///
-    /// Of the work of a GPU there are no callbacks: for `HSA_OPS` and `HIP_OPS` this does nothing.
+    /// Of the work of a GPU there are no callbacks: for `HSA_OPS` and `HIP_OPS` this does nothing. A domain without
+    /// operations is no error.
     ///
     /// # Errors
     ///
@@ -155,38 +183,42 @@ impl Tracer {
     pub fn enable_callback(
         &self,
         domain: Domain,
-        op: u32,
+        ops: impl Into<Ops>,
         callback: Option<Callback>,
     ) -> Result<(), Error> {
-        let known = op < operations(domain)?.end;
-        let callback = callback.filter(|_| known).ok_or(Error::InvalidArgument)?;
+        let ops = ops.into().of(domain)?;
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let Callback { function, argument } = callback.ok_or(Error::InvalidArgument)?;
         self.prepare(domain);
-        let function = (callback.function as *const c_void).expose_provenance();
-        self.set_callback(domain, op, [function, callback.argument.expose_provenance()]);
+        let function = (function as *const c_void).expose_provenance();
+        self.set_callbacks(domain, ops, [function, argument.expose_provenance()]);
+        self.begin(domain);
         Ok(())
     }
 
-    /// Has no callback called for an operation any more.
+    /// Has no callback called for operations any more.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidDomain`], [`Error::InvalidArgument`].
-    pub fn disable_callback(&self, domain: Domain, op: u32) -> Result<(), Error> {
-        if op >= operations(domain)?.end {
-            return Err(Error::InvalidArgument);
-        }
-        self.set_callback(domain, op, [0, 0]);
+    pub fn disable_callback(&self, domain: Domain, ops: impl Into<Ops>) -> Result<(), Error> {
+        self.set_callbacks(domain, ops.into().of(domain)?, [0, 0]);
         Ok(())
     }
 
-    fn set_callback(&self, domain: Domain, op: u32, words: [usize; 2]) {
+    fn set_callbacks(&self, domain: Domain, ops: Range<u32>, words: [usize; 2]) {
+        if matches!(domain, Domain::HSA_OPS | Domain::HIP_OPS) {
+            return;
+        }
         let Some(_registration) = self.registration() else { return };
-        if !matches!(domain, Domain::HSA_OPS | Domain::HIP_OPS)
-            && let Some(slot) = self.slot(&self.callbacks, domain, op)
-        {
-            let before = self.wanted(domain, op);
-            slot.write(words);
-            self.follow(domain, op, before);
+        for op in ops {
+            if let Some(slot) = self.slot(&self.callbacks, domain, op) {
+                let before = self.wanted(domain, op);
+                slot.write(words);
+                self.follow(domain, op, before);
+            }
         }
     }
 
@@ -211,10 +243,11 @@ impl Tracer {
         }
     }
 
-    /// Has activities of an operation recorded in a pool, the default pool if none is given, and no more in the
+    /// Has activities of operations recorded in a pool, the default pool if none is given, and no more in the
     /// one before, if any.
     ///
-    /// Events of HSA and marks have callbacks alone: for `HSA_EVT` and `ROCTX` this does nothing.
+    /// Events of HSA and marks have callbacks alone: for `HSA_EVT` and `ROCTX` this does nothing. A domain without
+    /// operations is no error.
     ///
     /// # Errors
     ///
@@ -222,64 +255,53 @@ impl Tracer {
     pub fn enable_activity(
         &self,
         domain: Domain,
-        op: u32,
+        ops: impl Into<Ops>,
         pool: Option<&'static Pool>,
     ) -> Result<(), Error> {
-        let pool = pool.or(self.default_pool()).ok_or(Error::NoDefaultPool)?;
-        if op >= operations(domain)?.end {
-            return Err(Error::InvalidArgument);
+        let ops = ops.into();
+        // Of one operation the pool is looked at first.
+        if ops == Ops::All && operations(domain)?.is_empty() {
+            return Ok(());
         }
+        let pool = pool.or(self.default_pool()).ok_or(Error::NoDefaultPool)?;
+        let ops = ops.of(domain)?;
         self.prepare(domain);
         let Some(registration) = self.registration() else { return Ok(()) };
         // With the lock: who closes it disables first, with the lock, what uses it.
         if pool.is_closed() {
             return Err(Error::PoolClosed);
         }
-        self.set_activity(domain, op, pool);
+        self.set_activities(domain, ops, pool);
         drop(registration);
-        if let Some(source) = self.source(domain) {
-            source.begin();
-        }
+        self.begin(domain);
         Ok(())
     }
 
-    /// Has no activities of an operation recorded any more.
+    /// Has no activities of operations recorded any more.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidDomain`], [`Error::InvalidArgument`].
-    pub fn disable_activity(&self, domain: Domain, op: u32) -> Result<(), Error> {
-        if op >= operations(domain)?.end {
-            return Err(Error::InvalidArgument);
-        }
+    pub fn disable_activity(&self, domain: Domain, ops: impl Into<Ops>) -> Result<(), Error> {
+        let ops = ops.into().of(domain)?;
         let Some(_registration) = self.registration() else { return Ok(()) };
-        self.set_activity(domain, op, ptr::null());
+        self.set_activities(domain, ops, ptr::null());
         Ok(())
     }
 
-    fn set_activity(&self, domain: Domain, op: u32, pool: *const Pool) {
-        if !matches!(domain, Domain::HSA_EVT | Domain::ROCTX)
-            && let Some(slot) = self.slot(&self.activities, domain, op)
-        {
-            let before = self.wanted(domain, op);
-            // Pairs with the Acquire in `activity`.
-            slot.store(pool.cast_mut(), Ordering::Release);
-            self.follow(domain, op, before);
+    /// With the lock of the registration.
+    fn set_activities(&self, domain: Domain, ops: Range<u32>, pool: *const Pool) {
+        if matches!(domain, Domain::HSA_EVT | Domain::ROCTX) {
+            return;
         }
-    }
-
-    /// Does for each operation of a domain what `act` does for one, until that fails. A domain without
-    /// operations is no error.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidDomain`], and what `act` says.
-    pub fn for_domain(
-        &self,
-        domain: Domain,
-        mut act: impl FnMut(&Self, u32) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        operations(domain)?.try_for_each(|op| act(self, op))
+        for op in ops {
+            if let Some(slot) = self.slot(&self.activities, domain, op) {
+                let before = self.wanted(domain, op);
+                // Pairs with the Acquire in `activity`.
+                slot.store(pool.cast_mut(), Ordering::Release);
+                self.follow(domain, op, before);
+            }
+        }
     }
 
     /// Opens a pool that becomes the default pool.
@@ -348,7 +370,8 @@ impl Tracer {
         for (domain, slots) in self.activities.iter().enumerate() {
             for (op, slot) in slots.iter().enumerate() {
                 if ptr::eq(slot.load(Ordering::Relaxed), pool) {
-                    self.set_activity(Domain(domain as u32), op as u32, ptr::null());
+                    let op = op as u32;
+                    self.set_activities(Domain(domain as u32), op..op + 1, ptr::null());
                 }
             }
         }
@@ -426,6 +449,12 @@ impl Tracer {
             source.prepare();
         }
     }
+
+    fn begin(&self, domain: Domain) {
+        if let Some(source) = self.source(domain) {
+            source.begin();
+        }
+    }
 }
 
 /// Calls a function of [`Tracer::set_transitions`], or none.
@@ -481,7 +510,7 @@ mod tests {
             let enabled = tracer.enable_activity(Domain(domain), 0, None);
             assert_eq!(enabled, Err(Error::NoDefaultPool));
             assert_eq!(tracer.enable_activity(Domain(domain), 0, Some(pool())), invalid(domain));
-            assert_eq!(tracer.for_domain(Domain(domain), |_, _| Ok(())), invalid(domain));
+            assert_eq!(tracer.disable_activity(Domain(domain), Ops::All), invalid(domain));
         }
         let argument = Err(Error::InvalidArgument);
         for (domain, end) in [(0, 187), (1, 4), (2, 3), (3, 334), (5, 0), (6, 5), (7, 6)] {
@@ -495,14 +524,13 @@ mod tests {
                 assert_eq!(tracer.enable_callback(domain, end - 1, NOTHING), Ok(()));
                 assert_eq!(tracer.enable_activity(domain, end - 1, Some(pool())), Ok(()));
             }
-            let mut ops = 0;
-            let count = |_: &Tracer, _| {
-                ops += 1;
-                Ok(())
-            };
-            assert_eq!(tracer.for_domain(domain, count), Ok(()));
             let first = u32::from(domain == Domain::HIP_API);
-            assert_eq!(ops, end - first);
+            assert_eq!(Ops::All.of(domain), Ok(first..end));
+            // Without operations nothing is needed, and nothing happens.
+            let without = if end == 0 { Ok(()) } else { Err(Error::NoDefaultPool) };
+            assert_eq!(tracer.enable_activity(domain, Ops::All, None), without);
+            let without = if end == 0 { Ok(()) } else { argument.clone() };
+            assert_eq!(tracer.enable_callback(domain, Ops::All, None), without);
             // Callbacks of calls, events and marks; activities of calls and of what the GPU does.
             let calls = matches!(domain, Domain::HSA_API | Domain::HIP_API);
             let gpu = matches!(domain, Domain::HSA_OPS | Domain::HIP_OPS);

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports, and handles of the client's")]
 
 use core::ffi::{c_int, c_void};
-use roctracer::tracer::Tracer;
+use roctracer::tracer::Ops;
 use tracer_common::activity::Domain;
 
 use crate::answer;
@@ -48,8 +48,7 @@ pub unsafe extern "C-unwind" fn roctracer_enable_domain_activity_expl(
     // SAFETY: as the caller promises.
     let pool = unsafe { pool_of(pool) };
     answer::to("roctracer_enable_domain_activity_expl", || {
-        let enable = |tracer: &Tracer, op| tracer.enable_activity(Domain(domain), op, pool);
-        tracer().for_domain(Domain(domain), enable)
+        tracer().enable_activity(Domain(domain), Ops::All, pool)
     })
 }
 
@@ -57,8 +56,7 @@ pub unsafe extern "C-unwind" fn roctracer_enable_domain_activity_expl(
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn roctracer_enable_domain_activity(domain: u32) -> c_int {
     answer::to("roctracer_enable_domain_activity", || {
-        let enable = |tracer: &Tracer, op| tracer.enable_activity(Domain(domain), op, None);
-        tracer().for_domain(Domain(domain), enable)
+        tracer().enable_activity(Domain(domain), Ops::All, None)
     })
 }
 
@@ -72,7 +70,6 @@ extern "C-unwind" fn roctracer_disable_op_activity(domain: u32, op: u32) -> c_in
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn roctracer_disable_domain_activity(domain: u32) -> c_int {
     answer::to("roctracer_disable_domain_activity", || {
-        tracer()
-            .for_domain(Domain(domain), |tracer, op| tracer.disable_activity(Domain(domain), op))
+        tracer().disable_activity(Domain(domain), Ops::All)
     })
 }

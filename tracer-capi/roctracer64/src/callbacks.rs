@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use roctracer::tracer::{Callback, CallbackFunction, Tracer};
+use roctracer::tracer::{Callback, CallbackFunction, Ops};
 use tracer_common::activity::Domain;
 
 use crate::answer;
@@ -33,8 +33,7 @@ pub extern "C-unwind" fn roctracer_enable_domain_callback(
 ) -> c_int {
     answer::to("roctracer_enable_domain_callback", || {
         let callback = function.map(|function| Callback { function, argument });
-        let enable = |tracer: &Tracer, op| tracer.enable_callback(Domain(domain), op, callback);
-        tracer().for_domain(Domain(domain), enable)
+        tracer().enable_callback(Domain(domain), Ops::All, callback)
     })
 }
 
@@ -48,8 +47,7 @@ extern "C-unwind" fn roctracer_disable_op_callback(domain: u32, op: u32) -> c_in
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn roctracer_disable_domain_callback(domain: u32) -> c_int {
     answer::to("roctracer_disable_domain_callback", || {
-        tracer()
-            .for_domain(Domain(domain), |tracer, op| tracer.disable_callback(Domain(domain), op))
+        tracer().disable_callback(Domain(domain), Ops::All)
     })
 }
 

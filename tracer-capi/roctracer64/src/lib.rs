@@ -5,7 +5,8 @@
 //! * [`names`], [`callbacks`], [`pools`], [`activities`], [`time`]: the functions, by what they are about.
 //! * [`deprecated`]: those of roctracer 4.0, in no header any more.
 //! * [`hip`], [`roctx`]: calls of HIP for callbacks and records, marks and ranges for callbacks.
-//! * [`gpu`]: work of GPUs for records.
+//! * [`hsa`], [`gpu`]: calls of HSA, and work of GPUs for records.
+//! * [`client_thread`], [`call_record`]: what calls of HIP and of HSA share.
 //! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
 //! * [`loaded`]: libraries that the process has loaded.
 //! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
@@ -14,18 +15,21 @@
 //! They are declared in `tracer-capi/include/roctracer`. An exception that a client's function throws on the
 //! client's thread passes through; a panic of ours never does.
 //!
-//! So far calls of HIP are traced, on runtimes of before ROCm 5.3.1, marks and ranges, and work of GPUs. What else can
-//! be enabled is not called, and not recorded.
+//! So far calls of HIP are traced, on runtimes of before ROCm 5.3.1, calls of HSA,
+//! marks and ranges, and work of GPUs. Events of HSA are not told of.
 
 #![deny(unsafe_code)]
 
 mod activities;
 mod answer;
+mod call_record;
 mod callbacks;
+mod client_thread;
 mod deprecated;
 mod enabled;
 mod gpu;
 mod hip;
+mod hsa;
 mod loaded;
 mod names;
 mod pools;

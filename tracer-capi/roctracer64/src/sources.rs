@@ -8,6 +8,7 @@ use tracer_common::activity::Domain;
 use crate::enabled::TRACER;
 use crate::gpu::{HIP_OPS, HSA_OPS};
 use crate::hip::CALLS;
+use crate::hsa;
 use crate::roctx::MARKS;
 
 /// It, with those who follow it.
@@ -16,6 +17,7 @@ pub fn tracer() -> &'static Tracer {
     SET.call_once(|| {
         TRACER.set_source(Domain::HIP_API, &CALLS);
         TRACER.set_source(Domain::ROCTX, &MARKS);
+        TRACER.set_source(Domain::HSA_API, &hsa::CALLS);
         TRACER.set_source(Domain::HIP_OPS, &HIP_OPS);
         TRACER.set_source(Domain::HSA_OPS, &HSA_OPS);
     });

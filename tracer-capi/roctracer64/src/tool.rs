@@ -7,7 +7,7 @@ use core::ffi::{c_char, c_void};
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::{Tables, contained};
 
-use crate::gpu;
+use crate::hsa;
 
 /// When it is the library's turn among other tools: the lower comes first.
 #[unsafe(no_mangle)]
@@ -28,7 +28,7 @@ unsafe extern "C-unwind" fn OnLoad(
     contained(|| {
         // SAFETY: the caller's promise.
         if let Ok(tables) = unsafe { Tables::of(table.cast::<ApiTable>()) } {
-            gpu::runtime_begins(tables);
+            hsa::runtime_begins(tables);
         }
     });
     true

@@ -99,7 +99,7 @@ impl Scene {
         compiler.arg("-I").arg(headers.join("roctracer"));
         compiler.arg(self.clients.source(&format!("{name}.cpp")));
         compiler.arg("-L").arg(self.clients.directory()).args(["-lroctracer64", "-lamdhip64"]);
-        succeed(&mut compiler).expect("the client");
+        succeed(compiler.arg("-lhsa-runtime64")).expect("the client");
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", self.libraries()).env("WORK_MODULES", &self.apps);
         succeed(command.envs(environment.iter().copied())).expect("it runs");
@@ -187,8 +187,13 @@ impl Scene {
 impl Outcome {
     /// Each call of HIP was told of once by callbacks, recorded once, or both.
     fn expect_every_call(&self, callbacks: bool, activities: bool) {
+        self.expect_every_call_of("hip", callbacks, activities);
+    }
+
+    /// The same of the functions whose names have this in them.
+    fn expect_every_call_of(&self, runtime: &str, callbacks: bool, activities: bool) {
         let mut compared = 0;
-        for (function, &count) in self.counts.iter().filter(|(name, _)| name.contains("hip")) {
+        for (function, &count) in self.counts.iter().filter(|(name, _)| name.contains(runtime)) {
             let called = if callbacks { count } else { 0 };
             let recorded = if activities { count } else { 0 };
             let expected = Told { entered: called, exited: called, recorded };
@@ -385,4 +390,36 @@ fn rocm_work_while_clients_do_as_they_like() {
         ("ROCTRACER_DRAIN_MS", "500"),
     ];
     scene.run_client_with("work", &environment);
+}
+
+/// Each call of HSA is told of once, with its arguments, and recorded once; and work has the call that enqueued it.
+#[test]
+fn rocm_calls_of_hsa() {
+    let Some(scene) = scene() else { return };
+    let mut direct = scene.run("hsa_calls", "hsa_direct", &[]);
+    // The tables are made inside of it; and a callback has called it.
+    direct.counts.remove("hsa_init");
+    direct.counts.remove("hsa_iterate_agents");
+    direct.expect_every_call_of("hsa", true, true);
+    for (program, arguments) in [("basic", &[][..]), ("storm", &["8", "4", "300"])] {
+        let outcome = scene.run("hsa_calls", program, arguments);
+        let told = outcome.told["hsa_signal_store_screlease"];
+        assert!(told.entered > 5, "{told:?}");
+        for (function, &Told { entered, exited, recorded }) in &outcome.told {
+            let of_callbacks = if function == "hsa_iterate_agents" { outcome.own } else { 0 };
+            assert_eq!((entered, recorded), (exited, entered + of_callbacks), "{function}");
+        }
+        outcome.expect_all_work(HSA_OPS);
+    }
+    for work in &direct.work {
+        let expected = if work.op == 1 { "hsa_amd_memory_async_copy" } else { "hsa_signal_store" };
+        assert!(work.call.starts_with(expected), "{work:?}");
+    }
+}
+
+/// Callbacks of HSA's functions, in a program without HIP.
+#[test]
+fn rocm_callbacks_of_hsa_that_do_as_they_like() {
+    let Some(scene) = scene() else { return };
+    scene.run_client("hsa");
 }

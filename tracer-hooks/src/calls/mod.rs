@@ -140,6 +140,14 @@ pub fn begin() {
     }
 }
 
+/// Begins or stops to record the calls of a slot that [`want`] named.
+pub fn record(slot: usize, on: bool) {
+    if let Some(place) = PLACES.get(slot) {
+        let wanted = if on { place.wish.load(Ordering::Relaxed) } else { 0 };
+        place.wanted.store(wanted, Ordering::Release);
+    }
+}
+
 /// Stops to record. Calls that are open are told of when they end.
 pub fn end() {
     for place in &PLACES {

@@ -23,6 +23,13 @@ pub trait CallSink: Sync {
 
     /// A call is over of which [`CallSink::begins`] said true.
     fn ends(&self, call: &Call, at: usize);
+
+    /// Right after [`CallSink::begins`] said true, with the words of the arguments on the stack. The thread is in nothing
+    /// of ours: this may wait, call the runtime, and throw, which leaves the call.
+    fn entered(&self, _call: &Call, _stack: &[u64], _at: usize) {}
+
+    /// The same right after [`CallSink::ends`]. It may not throw where an exception leaves the call.
+    fn left(&self, _call: &Call, _at: usize) {}
 }
 
 /// An entry of a table.
@@ -96,6 +103,9 @@ impl Open {
                 self.sink = Some(sink);
             }
         });
+        if let Some(sink) = self.sink {
+            sink.entered(&self.call, stack, self.at());
+        }
     }
 
     /// The call returned `ret`.
@@ -108,6 +118,7 @@ impl Open {
             self.read_output();
             self.tell(sink);
         });
+        self.tell_outside(sink);
     }
 
     /// Reads what the output argument points at. Only after success: then the function has written
@@ -129,6 +140,12 @@ impl Open {
             sink.ends(&self.call, self.at());
         }
     }
+
+    fn tell_outside(&self, sink: &dyn CallSink) {
+        if !STATE.phase.is_inert() {
+            sink.left(&self.call, self.at());
+        }
+    }
 }
 
 impl Drop for Open {
@@ -140,6 +157,7 @@ impl Drop for Open {
                 self.call.flags |= flag::ENTRY_ONLY;
                 self.tell(sink);
             });
+            self.tell_outside(sink);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use roctracer::timestamp_ns;
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_hooks::sys;
 
-use super::events::{Event, QUEUE};
 use super::operations::{Finished, Operations, Recorded};
+use super::queue::{Drain, Event, QUEUE};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -29,13 +29,6 @@ const DRAIN_MS: &str = "ROCTRACER_DRAIN_MS";
 static WORKER: OnceLock<Option<(Process, Thread)>> = OnceLock::new();
 /// It sleeps until it is woken.
 static SLEEPS: AtomicBool = AtomicBool::new(false);
-
-/// Somebody waits for what is under way.
-#[derive(Default)]
-pub struct Drain {
-    is_over: Mutex<bool>,
-    over: Condvar,
-}
 
 /// Starts the thread, unless there is one; whether there is one.
 pub fn start() -> bool {
@@ -71,29 +64,13 @@ pub fn drain(until: Option<Instant>) {
     QUEUE.push(Event::Drain(Arc::clone(&drain)));
     SLEEPS.store(false, Ordering::Relaxed);
     worker.unpark();
-    let mut is_over = drain.is_over.lock().unwrap_or_else(PoisonError::into_inner);
-    while !*is_over {
-        let left =
-            until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
-            return;
-        }
-        let waited = drain.over.wait_timeout(is_over, left);
-        is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
-    }
+    drain.wait(until);
 }
 
 /// The process exits.
 extern "C" fn at_exit() {
     if !Pool::is_any_of_their_threads() {
         drain(Some(Instant::now() + EXIT_WAIT));
-    }
-}
-
-impl Drain {
-    fn ends(&self) {
-        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.over.notify_all();
     }
 }
 
@@ -162,7 +139,7 @@ fn run() {
 
 /// Writes the records of an operation. A closed pool takes none.
 fn write(recorded: &Recorded) {
-    let Recorded { record, name, pools } = recorded;
+    let Recorded { record, hsa_correlation_id, name, pools } = recorded;
     if let Some(pool) = pools.hip {
         let _ = match name.as_deref().filter(|_| record.op == op::DISPATCH) {
             Some(name) => pool.write_with(record, name),
@@ -172,7 +149,8 @@ fn write(recorded: &Recorded) {
     if let Some(pool) = pools.hsa {
         // HSA knows packets and copies; what HIP has a kernel for is a kernel.
         let op = if name.is_some() { op::DISPATCH } else { record.op };
-        let record = ActivityRecord { domain: Domain::HSA_OPS, kind: 0, op, ..*record };
+        let (domain, correlation_id) = (Domain::HSA_OPS, *hsa_correlation_id);
+        let record = ActivityRecord { domain, kind: 0, op, correlation_id, ..*record };
         let _ = match name.as_deref() {
             Some(name) => pool.write_with(&record, name),
             None => pool.write(&record),

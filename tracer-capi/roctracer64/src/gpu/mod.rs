@@ -1,24 +1,31 @@
 //! Work of GPUs, as records of the domains `HIP_OPS` and `HSA_OPS`: kernels, copies, barriers.
 //!
-//! * [`events`]: what the threads of the program are told by [`tracer_hooks`], which has patched the tables of the HSA
+//! * [`sink`]: what the threads of the program are told by [`tracer_hooks`], which has patched the tables of the HSA
 //!   runtime, and queue without waiting.
-//! * [`operations`]: which events belong to one operation, and its record.
-//! * [`delivery`]: the one thread that takes the events, and writes records into pools, where it may have to wait.
+//! * [`delivery`]: the one thread that takes it out of the [`queue`], and writes records into pools, where it may have to
+//!   wait.
+//! * [`operations`]: what was told of one operation, and its record.
+//! * [`wanted`]: what is wanted at all.
 //!
 //! Each packet and each asynchronous copy is one record, once it is done; its times are those of the GPU. It goes into
 //! the pool that was enabled when it was enqueued. Where HIP is loaded all of them are HIP's.
 
 mod delivery;
-mod events;
 mod operations;
+mod queue;
+mod sink;
+mod wanted;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::Domain;
 use tracer_hooks::{Tables, Timing, contained};
 
 use crate::loaded::Loaded;
+use wanted::{HAS_HIP, WANTED};
+
+pub use wanted::{CALLS_OF_HSA, want};
 
 /// What the file of the HSA runtime is called, but for its version.
 const HSA: &[u8] = b"libhsa-runtime64.so";
@@ -35,35 +42,29 @@ pub static HIP_OPS: Operations = Operations { domain: Domain::HIP_OPS };
 /// HSA's.
 pub static HSA_OPS: Operations = Operations { domain: Domain::HSA_OPS };
 
-/// A bit for each operation that is recorded: 8 of each domain.
-static WANTED: AtomicU32 = AtomicU32::new(0);
-/// HIP is loaded.
-static HAS_HIP: AtomicBool = AtomicBool::new(false);
-
 impl Source for Operations {
     fn follow(&self, op: u32, wanted: Wanted) {
-        let bit = 1 << (self.domain.0 * 8 + op);
-        // Relaxed: `begin` comes after it on this thread; who ends a recording may be late.
-        match wanted.activity {
-            true => WANTED.fetch_or(bit, Ordering::Relaxed),
-            false => WANTED.fetch_and(!bit, Ordering::Relaxed),
-        };
+        want(1 << (self.domain.0 * 8 + op), wanted.activity);
     }
 
-    /// Where the runtime is not loaded nothing happens: what is wanted is found out when it is asked for again, or when
-    /// the runtime loads this library as a tool.
     fn begin(&self) {
-        if Loaded::find(HIP).is_some() {
-            HAS_HIP.store(true, Ordering::Relaxed);
-        }
-        if let Some(tables) = tables() {
-            install(tables, Timing::Live);
-        }
+        begin();
     }
 
     fn drain(&self) {
         delivery::drain(None);
     }
+}
+
+/// Has what is wanted recorded from now on; the runtime's tables, if it is loaded. Else it is recorded when it is asked for
+/// again, or when the runtime loads this library as a tool.
+pub fn begin() -> Option<Tables> {
+    if Loaded::find(HIP).is_some() {
+        HAS_HIP.store(true, Ordering::Relaxed);
+    }
+    let tables = tables()?;
+    install(tables, Timing::Live);
+    Some(tables)
 }
 
 /// The runtime initializes, and has these tables.
@@ -77,7 +78,7 @@ pub fn runtime_begins(tables: Tables) {
 fn install(tables: Tables, timing: Timing) {
     if delivery::start() {
         contained(|| {
-            let _ = tracer_hooks::install(tables, &events::EVENTS, timing);
+            let _ = tracer_hooks::install(tables, &sink::EVENTS, timing);
         });
     }
 }

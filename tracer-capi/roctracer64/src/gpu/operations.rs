@@ -7,7 +7,7 @@ use tracer_common::activity::{ActivityRecord, Domain, kind, op};
 use tracer_common::shim::Complete;
 use tracer_records::commands::rect;
 
-use super::events::{Enqueued, Event, Pools, Work};
+use super::queue::{Calls, Enqueued, Event, Pools, Work};
 
 /// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns.
 const LAUNCHER_NS: u64 = 1_000_000_000;
@@ -49,8 +49,8 @@ impl Ringer {
 #[derive(Default)]
 struct Operation {
     enqueued: Option<Recorded>,
-    /// The call that it belongs to, and from when on that is believed, ns.
-    launcher: Option<(u64, u64)>,
+    /// The calls that it belongs to, and from when on that is believed, ns.
+    launcher: Option<(Calls, u64)>,
     /// Begin and end, ns; zeros if they are not known.
     times: Option<(u64, u64)>,
 }
@@ -60,6 +60,8 @@ struct Operation {
 pub struct Recorded {
     /// As of `HIP_OPS`.
     pub record: ActivityRecord,
+    /// Of the record of `HSA_OPS`.
+    pub hsa_correlation_id: u64,
     /// The kernel's name, with NUL.
     pub name: Option<Arc<[u8]>>,
     pub pools: Pools,
@@ -86,12 +88,12 @@ impl Operations {
                 self.under_way.entry(sequence).or_default().enqueued = Some(recorded);
                 sequence
             }
-            Event::Launcher { sequence, correlation_id, thread, is_certain } => {
+            Event::Launcher { sequence, calls, thread, is_certain } => {
                 let operation = self.under_way.entry(sequence).or_default();
                 let queue = operation.enqueued.as_ref().map_or(0, |known| known.record.queue_id);
                 let is_known = is_certain || rings_alone(self.ringers.get(&queue), thread);
                 let since_ns = if is_known { 0 } else { now_ns + LAUNCHER_NS };
-                operation.launcher = Some((correlation_id, since_ns));
+                operation.launcher = Some((calls, since_ns));
                 if is_certain {
                     let before = self.ringers.entry(queue).or_insert(Ringer::One(thread, 0));
                     *before = before.after(thread);
@@ -114,10 +116,13 @@ impl Operations {
     fn finish(&mut self, sequence: u64, now_ns: u64) -> Option<Finished> {
         let operation = self.under_way.get_mut(&sequence)?;
         let (begin_ns, end_ns) = operation.times?;
-        let (correlation_id, _) = operation.launcher.filter(|&(_, ns)| ns <= now_ns)?;
+        let (calls, _) = operation.launcher.filter(|&(_, ns)| ns <= now_ns)?;
         let mut done = operation.enqueued.take()?;
         self.under_way.remove(&sequence);
+        let correlation_id = calls.hip;
         done.record = ActivityRecord { correlation_id, begin_ns, end_ns, ..done.record };
+        // Calls of HSA are made inside of HIP's.
+        done.hsa_correlation_id = if calls.hsa != 0 { calls.hsa } else { calls.hip };
         Some((sequence, done))
     }
 
@@ -173,7 +178,7 @@ impl Operations {
             }
             Work::Barrier => (record.op, record.kind) = (op::BARRIER, kind::MARKER),
         }
-        Recorded { record, name, pools }
+        Recorded { record, hsa_correlation_id: 0, name, pools }
     }
 }
 
@@ -222,7 +227,8 @@ mod tests {
     }
 
     fn launcher(sequence: u64, correlation_id: u64, thread: u64, is_certain: bool) -> Event {
-        Event::Launcher { sequence, correlation_id, thread, is_certain }
+        let calls = Calls { hip: correlation_id, hsa: 0 };
+        Event::Launcher { sequence, calls, thread, is_certain }
     }
 
     fn done(sequence: u64) -> Event {

@@ -5,7 +5,8 @@
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::client_thread::next_id;
 
 /// `ACTIVITY_API_PHASE_ENTER`.
 pub const ENTER: u32 = 0;
@@ -56,8 +57,6 @@ struct Calls {
     /// Those from the depth on are for the next calls.
     calls: Vec<Box<Call>>,
     depth: usize,
-    /// The thread is in a callback of the client's: calls that this makes call none.
-    in_callback: bool,
 }
 
 thread_local! {
@@ -81,9 +80,6 @@ impl Drop for AtEnd {
         }
     }
 }
-
-/// The correlation id that the next call gets; 0 is none.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Calls {
     /// The calling thread's. Nothing of others' is called while they are borrowed.
@@ -115,8 +111,7 @@ pub fn push(op: u32, begin_ns: u64) -> *mut c_void {
     own.depth += 1;
     let Some(call) = own.innermost() else { return ptr::null_mut() };
     (call.op, call.begin_ns, call.told) = (op, begin_ns, Told::No);
-    // Ids need to be different, not ordered with anything else.
-    let correlation_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    let correlation_id = next_id();
     call.data.api = core::mem::ManuallyDrop::new(ApiData { correlation_id, phase: ENTER });
     (&raw mut call.data).cast()
 }
@@ -140,18 +135,11 @@ pub fn innermost_id() -> u64 {
     own.and_then(Calls::innermost).map_or(0, |call| unsafe { call.data.api.correlation_id })
 }
 
-/// Whether the client's callback is called for the begin of the innermost call. [`left_callback`] is to follow, and
-/// [`was_told`] if it returns.
+/// Whether the client's callback is called for the begin of the innermost call. [`was_told`] is to follow, if that returns.
 pub fn begins_callback() -> bool {
-    let own = Calls::own();
-    let is_free = !own.in_callback;
     // HIP says once more that a call begins when it ends by an exception of the callback's.
-    let Some(call) = own.innermost().filter(|call| is_free && call.told == Told::No) else {
-        return false;
-    };
-    call.told = Told::Entered;
-    own.in_callback = true;
-    true
+    let call = Calls::own().innermost().filter(|call| call.told == Told::No);
+    call.map(|call| call.told = Told::Entered).is_some()
 }
 
 /// The client's callback has returned for the begin of the innermost call.
@@ -161,16 +149,7 @@ pub fn was_told() {
     }
 }
 
-/// Whether it is called for the end, as it was for the begin. [`left_callback`] is to follow.
+/// Whether it is called for the end, as it was for the begin.
 pub fn ends_callback() -> bool {
-    let own = Calls::own();
-    let is_free = !own.in_callback;
-    let ends = own.innermost().is_some_and(|call| is_free && call.told == Told::Yes);
-    own.in_callback |= ends;
-    ends
-}
-
-/// The thread has left the client's callback.
-pub fn left_callback() {
-    Calls::own().in_callback = false;
+    Calls::own().innermost().is_some_and(|call| call.told == Told::Yes)
 }

@@ -18,12 +18,12 @@ use std::panic::catch_unwind;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use roctracer::external;
-use roctracer::thread::own_ids;
 use roctracer::timestamp_ns;
 use roctracer::tracer::{Callback, Source, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain};
 
+use crate::call_record;
+use crate::client_thread::InCallback;
 use crate::enabled::TRACER;
 use calls::{ApiData, ENTER};
 use runtime::Runtime;
@@ -90,25 +90,8 @@ fn begin(op: u32) -> *mut c_void {
 }
 
 fn end(op: u32) -> *mut c_void {
-    if let Some(call) = calls::pop(op)
-        && let Some(pool) = TRACER.activity(Domain::HIP_API, op)
-    {
-        let ids = own_ids();
-        let record = ActivityRecord {
-            domain: Domain::HIP_API,
-            op,
-            correlation_id: call.correlation_id,
-            begin_ns: call.begin_ns,
-            end_ns: timestamp_ns(),
-            process_or_device: ids.process,
-            thread_id: ids.thread,
-            ..ActivityRecord::default()
-        };
-        // A closed pool takes none: it was closed just now.
-        let _ = match external::record_before(&record) {
-            Some(before) => pool.write_pair(&before, &record),
-            None => pool.write(&record),
-        };
+    if let Some(call) = calls::pop(op) {
+        call_record::write(Domain::HIP_API, op, call.correlation_id, call.begin_ns);
     }
     ptr::null_mut()
 }
@@ -118,27 +101,18 @@ unsafe extern "C-unwind" fn on_call(_domain: u32, op: u32, data: *const c_void, 
     // SAFETY: what `begin` has returned.
     let phase = unsafe { (*data.cast::<ApiData>()).phase };
     let Some(callback) = TRACER.callback(Domain::HIP_API, op) else { return };
+    // Calls that a callback makes call none.
+    let Some(inside) = InCallback::enter() else { return };
     // Only who was told of the begin is told of the end.
     let begins = phase == ENTER;
     if !(if begins { calls::begins_callback() } else { calls::ends_callback() }) {
         return;
     }
-    // Also when it throws.
-    let outside = Outside;
     let Callback { function, argument } = callback;
     // SAFETY: the client's function, with the data of its domain.
     unsafe { function(Domain::HIP_API.0, op, data, argument) };
-    drop(outside);
+    drop(inside);
     if begins {
         calls::was_told();
-    }
-}
-
-/// When it is dropped, the thread has left the callback.
-struct Outside;
-
-impl Drop for Outside {
-    fn drop(&mut self) {
-        calls::left_callback();
     }
 }

@@ -5,6 +5,7 @@
 //   nested: both, and callbacks call HIP themselves
 //   changing: callbacks, arguments and pools are exchanged all the time
 //   gpu: records of calls and of what GPUs do for them; hsa: of the latter alone, as HSA knows it
+//   hsa_calls: callbacks and records of HSA's functions, and what GPUs do for them
 
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 
 #include "roctracer_ext.h"
 #include "roctracer_hip.h"
+#include "roctracer_hsa.h"
 
 namespace {
 
@@ -88,12 +90,47 @@ void on_call(uint32_t domain, uint32_t op, const void* data, void* argument) {
   }
 }
 
+std::atomic<uint64_t> hsa_entered[HSA_API_ID_NUMBER], hsa_exited[HSA_API_ID_NUMBER];
+std::map<uint64_t, uint32_t> hsa_calls;  // operations by correlation id, of records
+thread_local std::vector<std::pair<uint32_t, const hsa_api_data_t*>> open_hsa_calls;
+
+void on_hsa_call(uint32_t domain, uint32_t op, const void* data, void* argument) {
+  auto api = static_cast<const hsa_api_data_t*>(data);
+  check(domain == ACTIVITY_DOMAIN_HSA_API && op < HSA_API_ID_NUMBER && argument == &records, "of HSA");
+  check(api->correlation_id != 0, "a correlation id of HSA's");
+  if (api->phase == ACTIVITY_API_PHASE_ENTER) {
+    hsa_entered[op]++;
+    check(*api->phase_data == 0, "phase data at the begin");
+    *api->phase_data = api->correlation_id + 1;
+    open_hsa_calls.push_back({op, api});
+    auto size = api->args.hsa_queue_create.size;
+    if (op == HSA_API_ID_hsa_queue_create) check(size != 0 && (size & (size - 1)) == 0, "the size of a queue");
+    // Of our own, which calls none.
+    if (op == HSA_API_ID_hsa_queue_create) hsa_iterate_agents([](hsa_agent_t, void*) { return HSA_STATUS_SUCCESS; }, nullptr);
+  } else {
+    hsa_exited[op]++;
+    check(*api->phase_data == api->correlation_id + 1, "phase data at the end");
+    check(!open_hsa_calls.empty() && open_hsa_calls.back() == std::make_pair(op, api), "the call of HSA that it entered");
+    if (!open_hsa_calls.empty()) open_hsa_calls.pop_back();
+    if (op == HSA_API_ID_hsa_queue_create && api->hsa_status_t_retval == HSA_STATUS_SUCCESS) {
+      own_calls++;
+      check(*api->args.hsa_queue_create.queue != nullptr, "a queue");
+    }
+  }
+}
+
 void on_records(const char* begin, const char* end, void* argument) {
   check(argument == &records, "argument");
   auto record = reinterpret_cast<const activity_record_t*>(begin);
   while (record < reinterpret_cast<const activity_record_t*>(end)) {
     const bool is_work = record->domain == ACTIVITY_DOMAIN_HIP_OPS || record->domain == ACTIVITY_DOMAIN_HSA_OPS;
-    if (!is_work) records.push_back(*record);
+    if (record->domain == ACTIVITY_DOMAIN_HSA_API) {
+      check(record->begin_ns > 0 && record->begin_ns <= record->end_ns && record->kind == 0, "a record of HSA's");
+      check(record->process_id == static_cast<uint32_t>(getpid()) && record->thread_id != 0, "whose record it is");
+      check(hsa_calls.insert({record->correlation_id, record->op}).second, "an id of HSA's twice");
+    } else if (!is_work) {
+      records.push_back(*record);
+    }
     const bool is_kernel = is_work && record->op == HIP_OP_ID_DISPATCH;
     if (is_kernel) check(record->kernel_name != nullptr && *record->kernel_name != 0, "a kernel's name");
     if (is_work) {
@@ -154,11 +191,16 @@ struct Watcher {
       properties.buffer_callback_fun = on_records;
       properties.buffer_callback_arg = &records;
       require(roctracer_open_pool(&properties));
-      if (mode != "hsa") require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_API));
+      const bool of_hsa = mode == "hsa" || mode == "hsa_calls";
+      if (!of_hsa) require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_API));
+      if (mode == "hsa_calls") {
+        require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_API));
+        require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HSA_API, on_hsa_call, &records));
+      }
       if (mode == "gpu") require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_OPS));
-      if (mode == "hsa") require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_OPS));
+      if (of_hsa) require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_OPS));
     }
-    if (mode != "activities" && mode != "gpu" && mode != "hsa") {
+    if (mode != "activities" && mode != "gpu" && mode != "hsa" && mode != "hsa_calls") {
       require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HIP_API, on_call, &records));
     }
     if (mode == "both") require(roctracer_activity_push_external_correlation_id(EXTERNAL_ID));
@@ -168,6 +210,7 @@ struct Watcher {
     done = true;
     if (changer.joinable()) changer.join();
     require(roctracer_disable_domain_callback(ACTIVITY_DOMAIN_HIP_API));
+    require(roctracer_disable_domain_callback(ACTIVITY_DOMAIN_HSA_API));
     require(roctracer_close_pool());
     std::ofstream out(getenv("WATCH_OUT"));
     std::map<uint32_t, uint64_t> recorded;
@@ -201,15 +244,25 @@ struct Watcher {
       out << roctracer_op_string(ACTIVITY_DOMAIN_HIP_API, op, 0) << ' ' << entered[op] << ' ' << exited[op] << ' '
           << recorded[op] << '\n';
     }
+    std::map<uint32_t, uint64_t> hsa_recorded;
+    for (auto& call : hsa_calls) hsa_recorded[call.second]++;
+    for (uint32_t op = 0; op < HSA_API_ID_NUMBER; op++) {
+      if (hsa_entered[op] + hsa_exited[op] + hsa_recorded[op] == 0) continue;
+      out << roctracer_op_string(ACTIVITY_DOMAIN_HSA_API, op, 0) << ' ' << hsa_entered[op] << ' ' << hsa_exited[op] << ' '
+          << hsa_recorded[op] << '\n';
+    }
     std::map<uint64_t, uint32_t> calls;
     for (auto& record : records) calls[record.correlation_id] = record.op;
     for (auto& done : work) {
       const activity_record_t& record = done.first;
       auto call = calls.find(record.correlation_id);
+      auto hsa_call = hsa_calls.find(record.correlation_id);
+      const char* name = "-";
+      if (call != calls.end()) name = roctracer_op_string(ACTIVITY_DOMAIN_HIP_API, call->second, 0);
+      if (hsa_call != hsa_calls.end()) name = roctracer_op_string(ACTIVITY_DOMAIN_HSA_API, hsa_call->second, 0);
       out << "op " << record.domain << ' ' << record.op << ' ' << record.kind << ' ' << record.device_id << ' '
           << record.queue_id << ' ' << record.begin_ns << ' ' << record.end_ns << ' '
-          << (call == calls.end() ? "-" : roctracer_op_string(ACTIVITY_DOMAIN_HIP_API, call->second, 0)) << ' '
-          << done.second << '\n';
+          << name << ' ' << done.second << '\n';
     }
     for (auto& kernel : launches) out << "launches " << kernel.first << ' ' << kernel.second << '\n';
     out << "own " << own_calls << '\n' << "changing " << started << ' ' << stopped << '\n';

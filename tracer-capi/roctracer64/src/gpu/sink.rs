@@ -1,75 +1,19 @@
-//! What is told of the work of GPUs, on whichever thread: queued, without waiting for anybody.
+//! Who is told of the work of GPUs, on whichever thread, and queues it without waiting for anybody.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_queue::SegQueue;
-use roctracer::pool::Pool;
 use tracer_common::activity::{Domain, op};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol};
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
 use tracer_hooks::{Sink, Wish};
 
-use super::{HAS_HIP, WANTED, delivery};
+use super::delivery;
+use super::queue::{Calls, Enqueued, Event, Pools, QUEUE, Work};
+use super::wanted::{HAS_HIP, WANTED};
 use crate::enabled::TRACER;
-use crate::hip;
-
-/// Which pools records of an operation go into.
-#[derive(Clone, Copy, Default)]
-pub struct Pools {
-    /// `HIP_OPS`.
-    pub hip: Option<&'static Pool>,
-    /// `HSA_OPS`.
-    pub hsa: Option<&'static Pool>,
-}
-
-/// What is enqueued.
-pub enum Work {
-    /// A kernel, by the address of its descriptor; and where HIP's go if it is one by which HIP copies or fills.
-    Kernel(u64, Option<&'static Pool>),
-    /// So many bytes, from agent to agent.
-    Copy { bytes: u64, from: u64, to: u64 },
-    /// A barrier with a signal.
-    Barrier,
-}
-
-/// An operation that is enqueued.
-pub struct Enqueued {
-    pub sequence: u64,
-    pub work: Work,
-    /// That has the queue; 0 of copies.
-    pub agent: u64,
-    pub queue_id: u64,
-    pub pools: Pools,
-}
-
-/// What was told.
-pub enum Event {
-    /// GPU `index`, or a CPU, has this handle.
-    Agent {
-        handle: u64,
-        gpu: Option<u32>,
-    },
-    /// The kernel at this address has this name, which ends in NUL.
-    Symbol(u64, Box<[u8]>),
-    Enqueued(Enqueued),
-    /// The call that enqueued an operation, and its thread; `is_certain`, or another thread may say that it was it.
-    Launcher {
-        sequence: u64,
-        correlation_id: u64,
-        thread: u64,
-        is_certain: bool,
-    },
-    Done(Complete),
-    /// It is done, or lost: its times are not known.
-    NoTimes(u64),
-    /// Somebody waits for what was enqueued.
-    Drain(std::sync::Arc<delivery::Drain>),
-}
-
-/// What was told, and not taken yet.
-pub static QUEUE: SegQueue<Event> = SegQueue::new();
+use crate::{hip, hsa};
 
 /// Queues what is told.
 pub struct Events;
@@ -127,7 +71,9 @@ impl Sink for Events {
         true
     }
 
-    fn forked(&self, _runtime: AtFork) {}
+    fn forked(&self, _runtime: AtFork) {
+        tracer_hooks::calls::end();
+    }
 
     fn reserve(&self, _now_ns: u64) -> Option<u64> {
         Some(next_number())
@@ -179,10 +125,10 @@ impl Sink for Events {
 
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
-        let correlation_id = hip::innermost_id();
+        let calls = Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() };
         let thread = last_number() >> COUNT_BITS;
         let is_certain = by == Enqueuer::Caller;
-        QUEUE.push(Event::Launcher { sequence, correlation_id, thread, is_certain });
+        QUEUE.push(Event::Launcher { sequence, calls, thread, is_certain });
     }
 
     fn can_complete(&self, _now_ns: u64) -> bool {

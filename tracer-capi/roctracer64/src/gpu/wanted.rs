@@ -1,0 +1,20 @@
+//! What is wanted that passes through the tables of the HSA runtime.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// What is wanted that passes through the runtime's tables: a bit for each operation of the two domains, 8 of each, and
+/// [`CALLS_OF_HSA`].
+pub static WANTED: AtomicU32 = AtomicU32::new(0);
+/// Of [`WANTED`].
+pub const CALLS_OF_HSA: u32 = 1;
+/// HIP is loaded.
+pub static HAS_HIP: AtomicBool = AtomicBool::new(false);
+
+/// Something that passes through the tables is wanted from now on, or not any more: `bits` of [`WANTED`].
+pub fn want(bits: u32, on: bool) {
+    // Relaxed: `begin` comes after it on this thread; who ends a recording may be late.
+    match on {
+        true => WANTED.fetch_or(bits, Ordering::Relaxed),
+        false => WANTED.fetch_and(!bits, Ordering::Relaxed),
+    };
+}

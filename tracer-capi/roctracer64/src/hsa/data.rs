@@ -1,0 +1,216 @@
+//! `hsa_api_data_t`: the arguments and the result of a call, as callbacks get them.
+//!
+//! Its fields are those of `tracer-capi/include/roctracer/hsa_prof_str.h`, which is written from the same table of
+//! functions ([`tracer_records::api`]).
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use tracer_common::activity::Domain;
+use tracer_records::api::{self, Argument, Kind, Operation, Place};
+
+/// Bytes of the structure, and some more.
+const BYTES: usize = 256;
+/// Where its first fields are, bytes from its beginning.
+const PHASE: usize = 8;
+const RESULT: usize = 16;
+const ARGUMENTS: usize = 24;
+/// The field that roctracer adds behind an argument: what this points at, three 32-bit numbers.
+const POINTED_AT: (&str, &str, usize) = ("hsa_amd_memory_async_copy_rect", "range", 12);
+
+/// `hsa_api_data_t`.
+#[repr(C, align(8))]
+pub struct Data([u8; BYTES]);
+
+/// An argument's field.
+struct Field {
+    place: Place,
+    /// Bytes of the structure.
+    bytes: Range<usize>,
+    /// Where what it points at is kept, if it is.
+    pointed_at: Option<Range<usize>>,
+}
+
+/// Where all arguments are.
+struct Layout {
+    /// By operation.
+    functions: Vec<Vec<Field>>,
+    /// Where the last field is, a pointer.
+    phase_data: usize,
+}
+
+/// Bytes of a value, which is aligned to as many; none of what has no size.
+pub fn bytes_of(kind: Kind) -> Option<usize> {
+    Some(match kind {
+        Kind::Bool => 1,
+        Kind::Signed(bits) | Kind::Unsigned(bits) => usize::from(bits) / 8,
+        Kind::Enumeration(_) => 4,
+        Kind::Pointer | Kind::Function | Kind::Stream | Kind::Handle => 8,
+        Kind::Unknown | Kind::Void | Kind::Float | Kind::Dim3 | Kind::Struct(_) => return None,
+    })
+}
+
+/// The functions of the domain, by operation.
+pub fn functions() -> impl Iterator<Item = &'static Operation> {
+    // What has a larger id roctracer has none for.
+    (0..).map_while(|id| api::by_id(Domain::HSA_API, id))
+}
+
+static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
+    let functions: Vec<Vec<Field>> = functions().map(fields).collect();
+    let end = |field: &Field| field.pointed_at.as_ref().unwrap_or(&field.bytes).end;
+    let end = functions.iter().flatten().map(end).max().unwrap_or(ARGUMENTS);
+    Layout { functions, phase_data: end.next_multiple_of(8) }
+});
+
+fn fields(function: &Operation) -> Vec<Field> {
+    let mut end = ARGUMENTS;
+    let mut next = |bytes: usize, alignment: usize| {
+        let at = end.next_multiple_of(alignment);
+        end = at + bytes;
+        at..end
+    };
+    let field = |argument: &Argument| {
+        let size = bytes_of(argument.ty.kind).unwrap_or(8);
+        let bytes = next(size, size);
+        let (name, pointer, extra) = POINTED_AT;
+        let pointed_at =
+            (function.name == name && argument.name == pointer).then(|| next(extra, 4));
+        Field { place: argument.place, bytes, pointed_at }
+    };
+    function.args.iter().map(field).collect()
+}
+
+impl Data {
+    /// Nothing in it.
+    pub const fn new() -> Self {
+        Self([0; BYTES])
+    }
+
+    /// A call begins, with these arguments: in registers and on the stack.
+    pub fn begin(&mut self, id: u64, op: u32, registers: &[u64; 6], stack: &[u64]) {
+        self.0 = [0; BYTES];
+        self.set(0..8, id);
+        for field in LAYOUT.functions.get(op as usize).into_iter().flatten() {
+            let word = match field.place {
+                Place::Register(n) => registers.get(usize::from(n)),
+                Place::Stack(n) => stack.get(usize::from(n)),
+                Place::Vector(_) => None,
+            };
+            let word = word.copied().unwrap_or(0);
+            self.set(field.bytes.clone(), word);
+            if let Some(copied) = &field.pointed_at
+                && word != 0
+            {
+                self.copy(copied.clone(), word);
+            }
+        }
+    }
+
+    /// It has returned. `phase_data` is where the client may keep a number from the begin to the end.
+    pub fn end(&mut self, result: u64) {
+        self.set(PHASE..PHASE + 4, 1);
+        self.set(RESULT..RESULT + 8, result);
+    }
+
+    /// Where the client may keep a number from the begin of the call to its end.
+    pub fn set_phase_data(&mut self, place: *mut u64) {
+        let at = LAYOUT.phase_data;
+        self.set(at..at + 8, place.expose_provenance() as u64);
+    }
+
+    fn set(&mut self, bytes: Range<usize>, word: u64) {
+        if let Some(to) = self.0.get_mut(bytes) {
+            to.iter_mut().zip(word.to_le_bytes()).for_each(|(to, from)| *to = from);
+        }
+    }
+
+    /// Copies what an argument points at.
+    #[expect(unsafe_code, reason = "an argument of the program's")]
+    fn copy(&mut self, bytes: Range<usize>, from: u64) {
+        if let Some(to) = self.0.get_mut(bytes) {
+            // SAFETY: the runtime reads as much there, too.
+            unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capi_build::{clients::succeed, layouts::Language};
+
+    #[test]
+    fn every_argument_has_a_place() {
+        for function in functions() {
+            for argument in function.args {
+                assert!(
+                    bytes_of(argument.ty.kind).is_some(),
+                    "{} {}",
+                    function.name,
+                    argument.name
+                );
+            }
+        }
+        assert_eq!(LAYOUT.functions.len(), 186);
+        assert!(LAYOUT.phase_data + 8 <= BYTES);
+    }
+
+    /// In C99 and C++11, by the headers of HSA that are installed.
+    #[test]
+    fn rocm_fields_are_where_the_header_has_them() {
+        if !std::path::Path::new("/usr/include/hsa/hsa_ext_amd.h").exists() {
+            eprintln!("skipped: the headers of HSA are not installed");
+            return;
+        }
+        let mut source =
+            String::from("#include <roctracer/roctracer_hsa.h>\n#include <stddef.h>\n");
+        let mut number = 0;
+        let mut field = |name: &str, bytes: &Range<usize>| {
+            number += 1;
+            let (at, size) = (bytes.start, bytes.len());
+            source += &format!(
+                "typedef char is_{number}[(offsetof(hsa_api_data_t, {name}) == {at} && \
+                 sizeof(((hsa_api_data_t*)0)->{name}) == {size}) ? 1 : -1];\n"
+            );
+        };
+        field("phase", &(PHASE..PHASE + 4));
+        for result in ["hsa_status_t", "hsa_signal_value_t", "uint32_t", "uint64_t"] {
+            let size = if matches!(result, "hsa_status_t" | "uint32_t") { 4 } else { 8 };
+            field(&format!("{result}_retval"), &(RESULT..RESULT + size));
+        }
+        for (function, fields) in functions().zip(&LAYOUT.functions) {
+            for (argument, place) in function.args.iter().zip(fields) {
+                let name = format!("args.{}.{}", function.name, argument.name);
+                field(&name, &place.bytes);
+                if let Some(pointed_at) = &place.pointed_at {
+                    field(&format!("{name}__val"), pointed_at);
+                }
+            }
+        }
+        field("phase_data", &(LAYOUT.phase_data..LAYOUT.phase_data + 8));
+        assert!(number > 500, "{number}");
+        source += "int main(void) { return 0; }\n";
+        let directory = tempfile::tempdir().expect("a directory");
+        for language in Language::ALL {
+            let file = directory.path().join(format!("fields.{}", language.extension()));
+            std::fs::write(&file, &source).expect("written");
+            let mut compiler = language.compiler().expect("a compiler");
+            succeed(compiler.arg("-fsyntax-only").arg(file)).expect("as the header has them");
+        }
+    }
+
+    #[test]
+    fn arguments_are_as_wide_as_they_are() {
+        let mut data = Data::new();
+        let create = api::by_name("hsa_queue_create").expect("a function");
+        data.begin(77, create.id.into(), &[1, u64::MAX, 3, 4, 5, 6], &[7, 8]);
+        let word = |at: usize| u64::from_le_bytes(data.0[at..at + 8].try_into().expect("8 bytes"));
+        assert_eq!((word(0), word(8), word(16)), (77, 0, 0));
+        // hsa_agent_t, uint32_t and hsa_queue_type32_t, two pointers, two uint32_t, a pointer.
+        let (max, words) = (u64::from(u32::MAX), [24, 32, 40, 48, 56, 64].map(word));
+        assert_eq!(words, [1, max | 3 << 32, 4, 5, 6 | 7 << 32, 8]);
+        data.end(9);
+        assert_eq!((data.0[PHASE], data.0[RESULT]), (1, 9));
+    }
+}

@@ -1,0 +1,187 @@
+//! Calls of HSA, which pass through thunks in the runtime's tables ([`tracer_hooks::calls`]).
+//!
+//! * [`open`]: the calls that a thread is in.
+//! * [`data`]: their arguments and results, as callbacks get them.
+//!
+//! The first `hsa_init` is not told of, since the tables are made inside of it.
+
+#![expect(unsafe_code, reason = "functions of the client's")]
+
+mod data;
+pub mod open;
+
+use std::ptr;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use roctracer::tracer::{Callback, Source, Wanted};
+use tracer_common::activity::Domain;
+use tracer_common::calls::Call;
+use tracer_common::hsa_functions::SLOTS;
+use tracer_hooks::calls::{self, CallSink};
+use tracer_hooks::{Tables, contained};
+use tracer_records::api;
+
+use crate::call_record;
+use crate::client_thread::{InCallback, is_in_callback, next_id};
+use crate::enabled::TRACER;
+use crate::gpu;
+use open::Called;
+
+/// More than there are operations.
+const OPERATIONS: usize = 192;
+
+/// Calls of HSA.
+pub struct Calls {
+    /// By operation.
+    recorded: [AtomicBool; OPERATIONS],
+    /// How many are.
+    count: AtomicU32,
+}
+
+/// The one source of them.
+pub static CALLS: Calls =
+    Calls { recorded: [const { AtomicBool::new(false) }; OPERATIONS], count: AtomicU32::new(0) };
+
+/// Places of the runtime's tables, by operation: those of functions that roctracer has an id for.
+static SLOT_OF: LazyLock<[Option<usize>; OPERATIONS]> = LazyLock::new(|| {
+    let mut slots = [None; OPERATIONS];
+    for (slot, function) in SLOTS.iter().enumerate() {
+        let op = api::by_name(function.name).filter(|op| op.domain == Domain::HSA_API);
+        if let Some(place) = op.and_then(|op| slots.get_mut(usize::from(op.id))) {
+            *place = Some(slot);
+        }
+    }
+    slots
+});
+
+fn slot_of(op: u32) -> Option<usize> {
+    SLOT_OF.get(op as usize).copied().flatten()
+}
+
+impl Source for Calls {
+    fn follow(&self, op: u32, wanted: Wanted) {
+        let (Some(recorded), Some(slot)) = (self.recorded.get(op as usize), slot_of(op)) else {
+            return;
+        };
+        let now = wanted.callback || wanted.activity;
+        // One at a time.
+        if recorded.swap(now, Ordering::Relaxed) != now {
+            match now {
+                true => self.count.fetch_add(1, Ordering::Relaxed),
+                false => self.count.fetch_sub(1, Ordering::Relaxed),
+            };
+        }
+        gpu::want(gpu::CALLS_OF_HSA, self.count.load(Ordering::Relaxed) > 0);
+        calls::record(slot, now);
+    }
+
+    fn begin(&self) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        want();
+        if let Some(tables) = gpu::begin() {
+            self.patch(&tables);
+        }
+    }
+}
+
+impl Calls {
+    fn patch(&self, tables: &Tables) {
+        contained(|| calls::patch(tables));
+        for (op, recorded) in self.recorded.iter().enumerate() {
+            if let Some(slot) = slot_of(op as u32) {
+                calls::record(slot, recorded.load(Ordering::Relaxed));
+            }
+        }
+    }
+}
+
+/// Says which functions there may be calls of: all that roctracer has an id for.
+fn want() {
+    let wishes = SLOTS.iter().map(|slot| {
+        let wanted = api::capture::shim_call(slot);
+        let wanted = wanted.filter(|wanted| slot_of(wanted.operation.into()).is_some());
+        wanted.map_or(0, |wanted| wanted.to_word())
+    });
+    calls::want(wishes, &CALLS);
+}
+
+/// The runtime initializes, and has these tables.
+pub fn runtime_begins(tables: Tables) {
+    gpu::runtime_begins(tables);
+    if CALLS.count.load(Ordering::Relaxed) > 0 {
+        want();
+        CALLS.patch(&tables);
+    }
+}
+
+fn callback(op: u32) -> Option<Callback> {
+    TRACER.callback(Domain::HSA_API, op)
+}
+
+impl CallSink for Calls {
+    fn begins(&self, call: &mut Call, at: usize) -> bool {
+        let op = call.operation.into();
+        let wanted = TRACER.activity(Domain::HSA_API, op).is_some() || callback(op).is_some();
+        call.correlation_id = if wanted { next_id() } else { 0 };
+        wanted && open::begin(at, call.correlation_id)
+    }
+
+    fn ends(&self, _call: &Call, _at: usize) {}
+
+    /// The client's callback is called, unless the thread is in one.
+    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
+        let op = call.operation.into();
+        let Some(Callback { function, argument }) = callback(op).filter(|_| !is_in_callback())
+        else {
+            return;
+        };
+        let Some(open) = open::find(at) else { return };
+        open.called = Called::Entered;
+        open.data.begin(call.correlation_id, op, &call.args, stack);
+        open.data.set_phase_data(&raw mut open.phase_data);
+        let data = ptr::from_ref(&open.data).cast();
+        let inside = InCallback::enter();
+        // SAFETY: the client's function, with the data of its domain.
+        unsafe { function(Domain::HSA_API.0, op, data, argument) };
+        drop(inside);
+        if let Some(open) = open::find(at) {
+            open.called = Called::Yes;
+        }
+    }
+
+    fn left(&self, call: &Call, at: usize) {
+        // Also when the callback throws.
+        let _ended = Ends(at);
+        let op = call.operation.into();
+        let Some(open) = open::find(at) else { return };
+        let called = open.called;
+        let has_returned = call.flags & tracer_common::bpf::flag::ENTRY_ONLY == 0;
+        // Only who was told of the begin is told of the end.
+        if called == Called::Yes
+            && has_returned
+            && let Some(Callback { function, argument }) = callback(op)
+            && let Some(_inside) = InCallback::enter()
+        {
+            open.data.end(call.ret);
+            let data = ptr::from_ref(&open.data).cast();
+            // SAFETY: the client's function, with the data of its domain.
+            unsafe { function(Domain::HSA_API.0, op, data, argument) };
+        }
+        // A callback that has thrown has kept the call from being made.
+        if called != Called::Entered {
+            call_record::write(Domain::HSA_API, op, call.correlation_id, call.begin_ns);
+        }
+    }
+}
+
+/// When it is dropped, the call whose frame is there has ended.
+struct Ends(usize);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        open::end(self.0);
+    }
+}
