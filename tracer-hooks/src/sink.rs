@@ -1,7 +1,9 @@
 //! What the mechanism tells whoever embeds it.
 
+use core::ffi::CStr;
+
 use tracer_common::loss::ShimLoss;
-use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol};
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, THREAD_NAME};
 
 /// Whether there is somebody to record for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +49,11 @@ pub enum Enqueuer {
 /// wait or call the HSA runtime. Records come without a sequence number where one is to be filled
 /// in: the sink numbers them.
 pub trait Sink: Sync {
+    /// What the worker is called: roctap knows its shim's by that.
+    fn thread_name(&self) -> &'static CStr {
+        THREAD_NAME
+    }
+
     /// Whether to record, asked by the worker a few times a second.
     fn wanted(&self, now_ns: u64) -> Wish;
 

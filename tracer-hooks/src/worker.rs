@@ -8,7 +8,7 @@
 //! the thread sleeps, and asks a few times a second whether somebody records. When nobody does or will,
 //! it sleeps until it is called.
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{Ordering, fence};
 
 use tracer_common::waited::Waited;
@@ -56,8 +56,8 @@ const PROMPT_NS: u64 = 100_000_000;
 const PROMPT_SHARE: usize = 64;
 
 /// Starts the thread.
-pub fn start() -> bool {
-    sys::spawn(tracer_common::shim::THREAD_NAME, run)
+pub fn start(name: &'static CStr) -> bool {
+    sys::spawn(name, run)
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {

@@ -1,6 +1,7 @@
 //! Who is told of the work of GPUs, on whichever thread, and queues it without waiting for anybody.
 
 use core::cell::Cell;
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_common::activity::{Domain, op};
@@ -63,6 +64,10 @@ fn number(sequence: &mut u64) -> u64 {
 }
 
 impl Sink for Events {
+    fn thread_name(&self) -> &'static CStr {
+        c"roctracer-gpu"
+    }
+
     fn wanted(&self, _now_ns: u64) -> Wish {
         if WANTED.load(Ordering::Relaxed) == 0 { Wish::Nothing } else { Wish::Record }
     }
