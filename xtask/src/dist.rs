@@ -3,19 +3,16 @@
 use std::{fs, process::Command};
 
 use anyhow::Context as _;
+use capi_build::link::Profile;
 
 use crate::{
-    abi, artifacts,
+    artifacts,
     run::{root, run},
     setup,
 };
 
 /// What goes into the tarball beside the programs.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
-
-/// Headers of the libraries that go with them.
-const HEADERS: [&str; 3] =
-    ["roctracer/ext/prof_protocol.h", "roctracer/roctracer_roctx.h", "roctracer/roctx.h"];
 
 /// Builds and packs.
 pub fn run_dist() -> anyhow::Result<()> {
@@ -33,13 +30,10 @@ pub fn run_dist() -> anyhow::Result<()> {
         let to = directory.join(file.file_name().context("a file name")?);
         fs::copy(&file, to).with_context(|| format!("copying {}", file.display()))?;
     }
-    // Of the libraries with C interfaces the one that does all that it is for.
-    abi::build(&[capi_build::ROCTX], &directory.join("lib"))?;
-    for header in HEADERS {
-        let (from, to) = (capi_build::include_directory()?, directory.join("include"));
-        fs::create_dir_all(to.join(header).parent().context("a directory")?)?;
-        fs::copy(from.join(header), to.join(header))
-            .with_context(|| format!("copying {header}"))?;
+    let target = root().join("target");
+    for library in &capi_build::LIBRARIES {
+        library.install(&target, Profile::Release, &directory)?;
+        library.check(&directory.join("lib").join(library.soname))?;
     }
     let tarball = format!("{name}.tar.gz");
     run(Command::new("tar").args(["-czf", &tarball, &name]).current_dir(&dist))?;

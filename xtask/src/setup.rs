@@ -20,9 +20,10 @@ use crate::{
 pub const RUSTC: &str = "rustc";
 
 /// Debian packages, and what each is for.
-const PACKAGES: [(&str, &str); 17] = [
+const PACKAGES: [(&str, &str); 18] = [
     ("gcc", "links programs"),
     ("g++", "tests of the C interfaces: clients in C++"),
+    ("cmake", "tests of the C interfaces: how projects find them"),
     ("make", "builds libbpf and the test programs"),
     ("pkg-config", "finds libelf"),
     ("libelf-dev", "libbpf reads ELF with it"),

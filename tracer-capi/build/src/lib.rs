@@ -4,6 +4,7 @@
 //! * [`link`](mod@link): archive → shared library, with soname and symbol versions.
 //! * [`symbols`]: what a library exports, compared with `tracer-capi/abi/<soname>.txt`.
 //! * [`layouts`]: sizes, offsets and constants of the headers, compared with `tracer-capi/abi/layouts.txt`.
+//! * [`install`]: library, headers, and what pkg-config and CMake need, below a directory.
 //! * [`clients`]: programs in C and C++ that use a library, for tests.
 //!
 //! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, its headers, and in
@@ -16,6 +17,7 @@
 #![deny(unsafe_code)]
 
 pub mod clients;
+pub mod install;
 pub mod layouts;
 pub mod link;
 pub mod symbols;
@@ -27,6 +29,14 @@ use anyhow::Context as _;
 /// A library with a C interface.
 #[derive(Debug)]
 pub struct Library {
+    /// What pkg-config and CMake know it by.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: &'static str,
+    /// Its interface's version.
+    pub version: &'static str,
+    /// Its headers, below the directory of headers.
+    pub headers: &'static [&'static str],
     /// The package that cargo builds.
     pub package: &'static str,
     /// The archive that comes of it.
@@ -46,6 +56,19 @@ pub const LIBRARIES: [Library; 2] = [ROCTRACER, ROCTX];
 
 /// Callbacks and activity records.
 pub const ROCTRACER: Library = Library {
+    name: "roctracer",
+    description: "Callbacks and activity records of HIP and HSA",
+    version: "4.1.0",
+    headers: &[
+        "roctracer/roctracer.h",
+        "roctracer/roctracer_ext.h",
+        "roctracer/roctracer_hip.h",
+        "roctracer/roctracer_hsa.h",
+        "roctracer/hsa_prof_str.h",
+        "roctracer/roctracer_plugin.h",
+        "roctracer/roctracer_roctx.h",
+        "roctracer/ext/prof_protocol.h",
+    ],
     package: "roctracer64",
     archive: "libroctracer64.a",
     soname: "libroctracer64.so.4",
@@ -58,6 +81,10 @@ pub const ROCTRACER: Library = Library {
 
 /// Marks and ranges.
 pub const ROCTX: Library = Library {
+    name: "roctx",
+    description: "Marks and ranges of programs",
+    version: "4.1.0",
+    headers: &["roctracer/roctx.h", "roctracer/roctracer_roctx.h", "roctracer/ext/prof_protocol.h"],
     package: "roctx",
     archive: "libroctx64.a",
     soname: "libroctx64.so.4",

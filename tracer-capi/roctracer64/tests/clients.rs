@@ -1,9 +1,12 @@
 //! Programs in C99 and C++11 that use `libroctracer64.so.4`, linked as it is for users.
 
+use std::process::Command;
+
 use capi_build::{
     ROCTRACER, ROCTX,
     clients::{Clients, succeed},
     layouts::Language,
+    link::Profile,
 };
 
 fn clients() -> Clients {
@@ -54,4 +57,51 @@ fn registered_while_wanted() {
     compiler.arg("-o").args([&program, &clients.source("registers.c"), &clients.library(), &roctx]);
     succeed(&mut compiler).expect("the client");
     succeed(&mut clients.command(&program)).expect("it runs");
+}
+
+/// What `cargo xtask dist` packs, and where somebody has moved it.
+#[test]
+fn found_by_pkg_config_and_cmake() {
+    for tool in ["pkg-config", "cmake"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            eprintln!("skipped: {tool} is not installed; `cargo xtask setup` installs it");
+            return;
+        }
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    for library in [&ROCTRACER, &ROCTX] {
+        let exe = std::env::current_exe().expect("this program");
+        let target = exe.ancestors().nth(3).expect("a target directory");
+        library.install(target, Profile::Debug, &at("first")).expect("installed");
+    }
+    std::fs::rename(at("first"), at("moved")).expect("moved");
+    let source = "#include <roctracer/roctracer_ext.h>\n#include <roctx.h>\n\
+        int main(void) { return roctracer_version_major() != 4 || roctx_version_major() != 4; }\n";
+    std::fs::write(at("client.c"), source).expect("written");
+
+    let mut pkg_config = Command::new("pkg-config");
+    pkg_config.env("PKG_CONFIG_PATH", at("moved/lib/pkgconfig"));
+    pkg_config.args(["--cflags", "--libs", "roctracer >= 4.1", "roctx"]);
+    let options = pkg_config.output().expect("pkg-config").stdout;
+    let options = String::from_utf8(options).expect("text");
+    let mut compiler = Language::C.compiler().expect("a compiler");
+    compiler.arg("-o").args([at("by_pkg_config"), at("client.c")]);
+    succeed(compiler.args(options.split_whitespace())).expect("it compiles");
+    let mut client = Command::new(at("by_pkg_config"));
+    succeed(client.env("LD_LIBRARY_PATH", at("moved/lib"))).expect("it runs");
+
+    let project = "cmake_minimum_required(VERSION 3.18)\nproject(client C)\n\
+        find_package(roctracer 4.0 REQUIRED)\nfind_package(roctx REQUIRED)\n\
+        add_executable(client client.c)\n\
+        target_link_libraries(client roctracer::roctracer roctx::roctx)\n";
+    std::fs::write(at("CMakeLists.txt"), project).expect("written");
+    for arguments in [["-S", ".", "-B", "build"], ["--build", "build", "--config", "Debug"]] {
+        let mut cmake = Command::new("cmake");
+        cmake.args(arguments).current_dir(&directory).env("CMAKE_PREFIX_PATH", at("moved"));
+        let output = cmake.output().expect("cmake");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // CMake has it find the libraries.
+    succeed(&mut Command::new(at("build/client"))).expect("it runs");
 }

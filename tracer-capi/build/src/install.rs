@@ -1,0 +1,86 @@
+//! A library as users have it: below a directory, which may be moved.
+//!
+//! ```text
+//! lib/libroctracer64.so.4                                the library, stripped, and the link for `-l`
+//! include/roctracer/…                                    its headers
+//! lib/pkgconfig/roctracer.pc                             pkg-config
+//! lib/cmake/roctracer/roctracer-config{,-version}.cmake  find_package(roctracer), roctracer::roctracer
+//! ```
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context as _, ensure};
+
+use crate::{Library, include_directory, link::Profile};
+
+impl Library {
+    /// Builds the library below `target`, as users get it, and installs it below `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be built, stripped or written.
+    pub fn install(&self, target: &Path, profile: Profile, prefix: &Path) -> anyhow::Result<()> {
+        let directory = prefix.join("lib");
+        let file = self.build(target, profile, &directory)?;
+        let strip = Command::new("strip").arg("--strip-unneeded").arg(&file).status();
+        ensure!(strip.context("cannot run strip")?.success(), "stripping {}", file.display());
+        for header in self.headers {
+            let from = include_directory()?.join(header);
+            write(&prefix.join("include").join(header), &fs::read_to_string(&from)?)?;
+        }
+        let Self { name, .. } = self;
+        write(&directory.join(format!("pkgconfig/{name}.pc")), &self.pkg_config())?;
+        let cmake = directory.join("cmake").join(name);
+        write(&cmake.join(format!("{name}-config.cmake")), &self.cmake_config())?;
+        write(&cmake.join(format!("{name}-config-version.cmake")), &self.cmake_version())
+    }
+
+    fn pkg_config(&self) -> String {
+        let Self { name, description, version, development_name, .. } = self;
+        let link = development_name.trim_start_matches("lib").trim_end_matches(".so");
+        format!(
+            "prefix=${{pcfiledir}}/../..\n\n\
+             Name: {name}\n\
+             Description: {description}\n\
+             Version: {version}\n\
+             Cflags: -I${{prefix}}/include -I${{prefix}}/include/roctracer\n\
+             Libs: -L${{prefix}}/lib -l{link}\n"
+        )
+    }
+
+    fn cmake_config(&self) -> String {
+        let Self { name, soname, .. } = self;
+        format!(
+            "get_filename_component(_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/../../..\" ABSOLUTE)\n\
+             if(NOT TARGET {name}::{name})\n\
+             \x20 add_library({name}::{name} SHARED IMPORTED)\n\
+             \x20 set_target_properties({name}::{name} PROPERTIES\n\
+             \x20   IMPORTED_LOCATION \"${{_prefix}}/lib/{soname}\"\n\
+             \x20   IMPORTED_SONAME \"{soname}\"\n\
+             \x20   INTERFACE_INCLUDE_DIRECTORIES \"${{_prefix}}/include;${{_prefix}}/include/roctracer\")\n\
+             endif()\n\
+             unset(_prefix)\n"
+        )
+    }
+
+    /// A later minor version serves who asks for an earlier one.
+    fn cmake_version(&self) -> String {
+        let Self { version, .. } = self;
+        let major = version.split('.').next().unwrap_or_default();
+        format!(
+            "set(PACKAGE_VERSION \"{version}\")\n\
+             if(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION AND\n\
+             \x20  (NOT PACKAGE_FIND_VERSION_MAJOR OR PACKAGE_FIND_VERSION_MAJOR EQUAL {major}))\n\
+             \x20 set(PACKAGE_VERSION_COMPATIBLE TRUE)\n\
+             endif()\n\
+             if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)\n\
+             \x20 set(PACKAGE_VERSION_EXACT TRUE)\n\
+             endif()\n"
+        )
+    }
+}
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    fs::create_dir_all(file.parent().context("a directory")?)?;
+    fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+}
