@@ -67,10 +67,10 @@ pub fn install(
         Timing::AtStart => put_in_place(tables, sink, timing, None)?,
         Timing::Live => {
             let patched = patched();
-            // Our thunk would take it for the application's call.
+            // A thunk of ours would take it for the application's call.
             let is_open = match patched {
-                Patched::Already => RUNTIME.is_open(),
-                Patched::NotYet => tables.is_open(),
+                Patched::Already if RUNTIME.has(&tables) => RUNTIME.is_open(),
+                _ => tables.is_open(),
             };
             // The runtime must not go while we learn what is in it.
             let held = is_open.then(|| tables.hold(patched)).flatten();

@@ -321,6 +321,13 @@ impl Runtime {
         if same { Ok(()) } else { Err(Unsupported::Second) }
     }
 
+    /// Whether the tables are those of the runtime that was hooked.
+    pub(crate) fn has(&self, tables: &Tables) -> bool {
+        // Acquire pairs with the Release in `is_of`.
+        let known = self.tables.each_ref().map(|table| table.load(Ordering::Acquire));
+        known == addresses(tables.core, &tables.amd)
+    }
+
     pub(crate) fn is_of(&self, core: &abi::CoreTable, amd: &abi::AmdExtTable) {
         for (table, address) in self.tables.iter().zip(addresses(core, amd)) {
             // Pairs with the Acquire in `check_that_it_is_of`, and in `is_gone`.
