@@ -83,9 +83,9 @@ pub trait Source: Sync {
     /// Without a lock of the tracer's.
     fn begin(&self) {}
 
-    /// Has everything recorded that was under way when this was called, or has waited long enough for it. Without a
-    /// lock of the tracer's.
-    fn drain(&self) {}
+    /// Has everything recorded in a pool that was under way when this was called, or has waited long enough for it.
+    /// Without a lock of the tracer's.
+    fn drain(&self, _pool: &'static Pool) {}
 }
 
 impl Wanted {
@@ -356,7 +356,7 @@ impl Tracer {
         let Some(registration) = self.registration() else { return };
         self.disable_activities_of(pool);
         drop(registration);
-        self.drain();
+        self.drain(pool);
         let Some(registration) = self.registration() else { return };
         // Again: meanwhile somebody may have enabled others.
         self.disable_activities_of(pool);
@@ -381,15 +381,15 @@ impl Tracer {
     /// source waits for that. Without a pool nothing happens.
     pub fn flush(&self, pool: Option<&'static Pool>) {
         if let Some(pool) = pool.or(self.default_pool()) {
-            self.drain();
+            self.drain(pool);
             pool.flush();
         }
     }
 
     /// Waits for what is under way. Not on a pool's thread, for which others may wait.
-    fn drain(&self) {
+    fn drain(&self, pool: &'static Pool) {
         if self.process.is_this() && !Pool::is_any_of_their_threads() {
-            self.sources.iter().filter_map(OnceLock::get).for_each(|source| source.drain());
+            self.sources.iter().filter_map(OnceLock::get).for_each(|source| source.drain(pool));
         }
     }
 

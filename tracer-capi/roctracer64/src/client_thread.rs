@@ -13,27 +13,28 @@ pub fn next_id() -> u64 {
 }
 
 thread_local! {
-    /// The thread is in a callback of the client's: calls that this makes call none.
-    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// Where the frame is from which the thread has called a callback of the client's; 0 if it is in none. What a
+    /// callback calls has frames below. Calls that it makes call none.
+    static CALLED_FROM: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread is in a callback of the client's.
-pub fn is_in_callback() -> bool {
-    IN_CALLBACK.get()
-}
-
-/// The calling thread is in a callback until this is dropped, also by an exception.
+/// The calling thread, of which a frame is at an address, is in a callback until this is dropped, also by an exception.
+/// A callback that was left by a jump is seen by its frame, which is below.
 pub struct InCallback(());
 
 impl InCallback {
     /// None if it is in one already.
-    pub fn enter() -> Option<Self> {
-        (!IN_CALLBACK.replace(true)).then_some(Self(()))
+    pub fn enter(at: usize) -> Option<Self> {
+        if CALLED_FROM.get() > at {
+            return None;
+        }
+        CALLED_FROM.set(at);
+        Some(Self(()))
     }
 }
 
 impl Drop for InCallback {
     fn drop(&mut self) {
-        IN_CALLBACK.set(false);
+        CALLED_FROM.set(0);
     }
 }

@@ -3,7 +3,14 @@
 //! Every test is named `rocm_…`. Where `cargo xtask test` has not built the programs they have nothing to run, and
 //! say so.
 
-use std::{collections::BTreeMap, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 use capi_build::{
     ROCTRACER,
@@ -116,24 +123,39 @@ impl Scene {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Outcome {
-        let out = self.clients.directory().join("told");
-        let mut command = Command::new(self.apps.join(program));
-        command.args(arguments).env("LD_LIBRARY_PATH", self.libraries());
-        command.env("LD_PRELOAD", &self.watcher);
-        command.env("WATCH", mode).env("WATCH_OUT", &out);
-        let log = self.clients.directory().join("truth");
-        // The packet processor takes no packet of which nobody has rung the doorbell: none could be recorded.
-        command.env("EMUGPU_LOG", &log).env("EMUGPU_BEYOND_DOORBELL_MS", "60000");
-        command.envs(environment.iter().copied());
-        let output = command.output().expect("it runs");
+        let mut command = self.watched(mode, &self.apps.join(program));
+        let output =
+            command.args(arguments).envs(environment.iter().copied()).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
-        let told = std::fs::read_to_string(&out).expect("what the client was told");
-        std::fs::remove_file(&out).expect("removed");
-        assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{program}: {told}");
-        let truth = truth::read(&log).expect("what the GPU did");
-        std::fs::remove_file(&log).expect("removed");
+        self.outcome(&said)
+    }
+
+    /// A program with the client in it.
+    fn watched(&self, mode: &str, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.libraries()).env("LD_PRELOAD", &self.watcher);
+        command.env("WATCH", mode).env("WATCH_OUT", self.file("told"));
+        command.env("WATCH_GO", self.file("go")).env("EMUGPU_LOG", self.file("truth"));
+        // The packet processor takes no packet of which nobody has rung the doorbell: none could be recorded.
+        command.env("EMUGPU_BEYOND_DOORBELL_MS", "60000");
+        command
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.clients.directory().join(name)
+    }
+
+    /// What a program that has ended said, its client, and the GPU.
+    fn outcome(&self, said: &str) -> Outcome {
+        let read = |name: &str| std::fs::read_to_string(self.file(name)).expect(name);
+        let told = read("told");
+        let truth = truth::read(&self.file("truth")).expect("what the GPU did");
+        for file in ["told", "truth"] {
+            std::fs::remove_file(self.file(file)).expect("removed");
+        }
+        assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{told}");
         let mut outcome = Outcome { truth, ..Outcome::default() };
         for line in said.lines() {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
@@ -242,12 +264,33 @@ fn expected(operation: &Operation, domain: u64) -> Option<(u64, u64, String)> {
     })
 }
 
+/// A queue, and what was done there: operation, kind, name or size.
+type Key = (u64, (u64, u64, String));
+/// Begin and end of each operation.
+type Times = BTreeMap<Key, Vec<(u64, u64)>>;
+type Count = (Key, usize);
+
 impl Outcome {
     /// Everything that the GPU did is recorded once, when it was done. Returns how many of them there are.
     fn expect_all_work(&self, domain: u64) -> usize {
+        self.expect_work(domain, |told, truth| assert_eq!(told, truth));
+        self.work.len()
+    }
+
+    /// The same of the last that it did, of each kind on each queue: something was recorded from some time on.
+    fn expect_last_work(&self, domain: u64) {
+        self.expect_work(domain, |told, truth| {
+            for (key, count) in told {
+                let did = truth.iter().find(|(of, _)| of == key).map_or(0, |(_, count)| *count);
+                assert!(*count <= did, "{key:?}: {count} of {did}");
+            }
+        });
+    }
+
+    /// What is recorded of each kind on each queue is the last of what the GPU did, when it did it, if the numbers are
+    /// as they should be.
+    fn expect_work(&self, domain: u64, expect: impl FnOnce(&[Count], &[Count])) {
         const NEAR_NS: u64 = 2_000_000;
-        /// Begin and end of each operation, by queue and by what it is.
-        type Times = BTreeMap<(u64, (u64, u64, String)), Vec<(u64, u64)>>;
         let mut truth = Times::new();
         for operation in &self.truth {
             if let Some(expected) = expected(operation, domain) {
@@ -262,20 +305,20 @@ impl Outcome {
             let key = (work.queue, (work.op, work.kind, work.what.clone()));
             told.entry(key).or_default().push((work.begin_ns, work.end_ns));
         }
-        let count = |all: &Times| -> Vec<_> {
+        let count = |all: &Times| -> Vec<Count> {
             all.iter().map(|(key, times)| (key.clone(), times.len())).collect()
         };
-        assert_eq!(count(&told), count(&truth));
-        for (key, truth) in &mut truth {
-            let told = told.get_mut(key).expect("compared");
+        expect(&count(&told), &count(&truth));
+        for (key, told) in &mut told {
+            let truth = truth.get_mut(key).expect("compared");
             truth.sort_unstable();
             told.sort_unstable();
-            for ((begin, end), (true_begin, true_end)) in told.iter().zip(truth) {
+            let last = truth.len() - told.len();
+            for ((begin, end), (true_begin, true_end)) in told.iter().zip(&truth[last..]) {
                 let off = begin.abs_diff(*true_begin).max(end.abs_diff(*true_end));
                 assert!(off < NEAR_NS, "{key:?}: off by {off} ns");
             }
         }
-        self.work.len()
     }
 }
 
@@ -401,6 +444,13 @@ fn rocm_calls_of_hsa() {
     direct.counts.remove("hsa_init");
     direct.counts.remove("hsa_iterate_agents");
     direct.expect_every_call_of("hsa", true, true);
+    // Enabled by another tool in its OnLoad, inside of hsa_init.
+    let tool = [("HSA_TOOLS_LIB", scene.watcher.to_str().expect("text"))];
+    let mut enabled = scene.run_with("tool", "hsa_direct", &[], &tool);
+    enabled.counts.remove("hsa_init");
+    enabled.counts.remove("hsa_iterate_agents");
+    enabled.expect_every_call_of("hsa", true, true);
+    enabled.expect_all_work(HSA_OPS);
     for (program, arguments) in [("basic", &[][..]), ("storm", &["8", "4", "300"])] {
         let outcome = scene.run("hsa_calls", program, arguments);
         let told = outcome.told["hsa_signal_store_screlease"];
@@ -422,4 +472,134 @@ fn rocm_calls_of_hsa() {
 fn rocm_callbacks_of_hsa_that_do_as_they_like() {
     let Some(scene) = scene() else { return };
     scene.run_client("hsa");
+}
+
+/// As PyTorch's Kineto and as HPCToolkit use roctracer.
+#[test]
+fn rocm_clients_like_profilers() {
+    let Some(scene) = scene() else { return };
+    scene.run_client_with("profilers", &[("EMUGPU_BEYOND_DOORBELL_MS", "60000")]);
+}
+
+/// How long anything is waited for.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// A program that is killed with this.
+struct Running {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, output }
+    }
+
+    /// Ends it by a signal; it must succeed. What it said.
+    fn end(mut self, signal: &str) -> String {
+        send(signal, self.child.id());
+        self.ended()
+    }
+
+    fn ended(&mut self) -> String {
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).expect("text");
+        let status = self.child.wait().expect("its status");
+        assert!(status.success(), "{status}: {said}");
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(signal: &str, pid: u32) {
+    let status = Command::new("kill").args([signal, &pid.to_string()]).status();
+    assert!(status.expect("kill").success());
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !done() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// roctap records a program that traces itself by roctracer: it comes first, second, or starts it.
+#[test]
+fn rocm_beside_roctap() {
+    let Some(scene) = scene() else { return };
+    let Some(roctap) = std::env::var_os("ROCTAP_BIN") else {
+        eprintln!("skipped: `cargo xtask test` builds roctap");
+        return;
+    };
+    let trace = scene.file("test.rtrace");
+    let recorded = |more: usize| {
+        let export = Command::new(&roctap).args(["export", "-f", "text"]).arg(&trace).output();
+        let text = export.expect("roctap").stdout;
+        // Of work, not of calls, which have it behind `kernel=`.
+        String::from_utf8_lossy(&text).matches(" loop_t").count() >= more
+    };
+    let target = |mode: &str| {
+        let mut command = scene.watched(mode, &scene.apps.join("loop"));
+        let mut target = Running::start(command.args(["0", "2", "300"]));
+        let mut ready = String::new();
+        target.output.read_line(&mut ready).expect("text");
+        assert!(ready.starts_with("ready"), "{ready}");
+        target
+    };
+    let attached = |pid: u32| {
+        let mut command = Command::new(&roctap);
+        command.args(["record", "-p", &pid.to_string(), "-o"]).arg(&trace);
+        Running::start(&mut command)
+    };
+
+    // roctracer first.
+    let program = target("gpu");
+    let recording = attached(program.child.id());
+    wait_until("kernels are recorded", || recorded(200));
+    recording.end("-INT");
+    let outcome = scene.outcome(&program.end("-TERM"));
+    assert!(outcome.expect_all_work(HIP_OPS) > 200);
+
+    // roctap first, and it leaves first.
+    std::fs::remove_file(&trace).expect("a trace");
+    let program = target("gpu_late");
+    let recording = attached(program.child.id());
+    wait_until("kernels are recorded", || recorded(100));
+    std::fs::write(scene.file("go"), "").expect("written");
+    wait_until("roctracer records", || !scene.file("go").exists());
+    let before = truth::read(&scene.file("truth")).expect("what the GPU did").len();
+    wait_until("kernels are recorded by both", || recorded(before + 100));
+    recording.end("-INT");
+    let outcome = scene.outcome(&program.end("-TERM"));
+    assert!(outcome.work.len() > 100, "{}", outcome.work.len());
+    outcome.expect_last_work(HIP_OPS);
+
+    // From the start.
+    std::fs::remove_file(&trace).expect("a trace");
+    let program = scene.watched("gpu", &scene.apps.join("loop"));
+    let mut command = Command::new(&roctap);
+    command.env("LD_LIBRARY_PATH", scene.libraries());
+    command.args(["record", "-o"]).arg(&trace).arg("--").arg("env");
+    for (name, value) in program.get_envs() {
+        let mut assignment = name.to_owned();
+        assignment.push("=");
+        assignment.push(value.expect("a value"));
+        command.arg(assignment);
+    }
+    let mut recording = Running::start(command.arg(program.get_program()).args(["0", "2", "300"]));
+    wait_until("kernels are recorded", || recorded(200));
+    let did = truth::read(&scene.file("truth")).expect("what the GPU did");
+    send("-TERM", did.first().expect("something").pid);
+    let said = recording.ended();
+    assert!(scene.outcome(&said).expect_all_work(HIP_OPS) > 200);
 }

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,10 +50,13 @@ pub const EXIT_WAIT: Duration = Duration::from_secs(10);
 /// The pool that was made last. A list without a lock: a forked child could find that taken for ever.
 static NEWEST: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
-/// Delivers what was written into pools that nobody has closed.
-#[expect(unsafe_code, reason = "follows pointers to pools")]
 extern "C" fn at_exit() {
-    let until = Instant::now() + EXIT_WAIT;
+    flush_open(Instant::now() + EXIT_WAIT);
+}
+
+/// Delivers what was written into pools that nobody has closed, and waits no longer than until then.
+#[expect(unsafe_code, reason = "follows pointers to pools")]
+pub fn flush_open(until: Instant) {
     let mut next = &NEWEST;
     // SAFETY: null, or a pool, which lives for ever. Acquire pairs with the Release of who has made it.
     while let Some(pool) = unsafe { next.load(Ordering::Acquire).as_ref() } {
@@ -238,8 +241,15 @@ impl Pool {
 
     /// The same, and waits no longer than until then.
     fn flush_until(&self, until: Instant) {
-        if self.process.is_this() {
-            self.wait_for_delivery(self.lock(), Some(until));
+        while self.process.is_this() && Instant::now() < until {
+            // The thread may have it itself: a handler of a signal has called `exit`.
+            match self.state.try_lock() {
+                Ok(state) => return self.wait_for_delivery(state, Some(until)),
+                Err(TryLockError::Poisoned(state)) => {
+                    return self.wait_for_delivery(state.into_inner(), Some(until));
+                }
+                Err(TryLockError::WouldBlock) => sys::sleep_ns(1_000_000),
+            }
         }
     }
 

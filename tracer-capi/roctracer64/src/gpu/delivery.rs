@@ -4,18 +4,19 @@
 //! a pool is full because its callback is slow, it waits, and what is told meanwhile waits in the queue.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
 
-use roctracer::pool::{EXIT_WAIT, Pool};
+use roctracer::pool::{self, EXIT_WAIT, Pool};
 use roctracer::thread::{self, Process};
 use roctracer::timestamp_ns;
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_hooks::sys;
 
-use super::operations::{Finished, Operations, Recorded};
+use super::operations::{Operations, Recorded};
 use super::queue::{Drain, Event, QUEUE};
 
 /// Between two looks.
@@ -24,6 +25,20 @@ const PAUSE: Duration = Duration::from_millis(1);
 const DRAIN: Duration = Duration::from_secs(1);
 /// The environment's word for it, ms.
 const DRAIN_MS: &str = "ROCTRACER_DRAIN_MS";
+/// Between two looks while nothing is done.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+/// How long who waits does so before it looks what this thread does.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// So much is taken at once.
+const AT_ONCE: usize = 1000;
+
+/// How long a drain waits for work that a GPU does not end.
+static LONGEST: LazyLock<Duration> = LazyLock::new(|| {
+    let longest = std::env::var(DRAIN_MS).ok().and_then(|ms| ms.parse().ok());
+    longest.map_or(DRAIN, Duration::from_millis)
+});
+/// The pool that the thread writes into, and may be waiting for.
+static WRITES_INTO: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
 /// The thread, if it could be started, and the process that has it.
 static WORKER: OnceLock<Option<(Process, Thread)>> = OnceLock::new();
@@ -53,9 +68,14 @@ pub fn wake() {
     }
 }
 
-/// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time. What is
-/// written waits for callbacks: not on a thread that calls one.
-pub fn drain(until: Option<Instant>) {
+/// Waits until what has been enqueued until now is recorded, or a GPU has taken too long. What is written waits for the
+/// pools' callbacks: not on a thread that calls one. The callback of `pool` is waited for, that of another one no longer
+/// than a GPU.
+pub fn drain(pool: &'static Pool) {
+    drain_until(Some(pool), None);
+}
+
+fn drain_until(pool: Option<&'static Pool>, until: Option<Instant>) {
     let Some(Some((process, worker))) = WORKER.get() else { return };
     if !process.is_this() {
         return;
@@ -64,13 +84,24 @@ pub fn drain(until: Option<Instant>) {
     QUEUE.push(Event::Drain(Arc::clone(&drain)));
     SLEEPS.store(false, Ordering::Relaxed);
     worker.unpark();
-    drain.wait(until);
+    let patience = Instant::now() + *LONGEST + PATIENCE;
+    while !drain.wait_until(Instant::now() + PATIENCE) {
+        let now = Instant::now();
+        let other = WRITES_INTO.load(Ordering::Relaxed);
+        let is_other = !other.is_null() && pool.is_some_and(|pool| !ptr::eq(pool, other));
+        if until.is_some_and(|until| now >= until) || (now >= patience && is_other) {
+            return;
+        }
+    }
 }
 
 /// The process exits.
 extern "C" fn at_exit() {
     if !Pool::is_any_of_their_threads() {
-        drain(Some(Instant::now() + EXIT_WAIT));
+        let until = Instant::now() + EXIT_WAIT;
+        drain_until(None, Some(until));
+        // The first pool may have been opened later than this was registered, and was looked at before.
+        pool::flush_open(until);
     }
 }
 
@@ -83,47 +114,39 @@ struct Waiting {
 
 /// What the thread does.
 fn run() {
-    let longest = std::env::var(DRAIN_MS).ok().and_then(|ms| ms.parse().ok());
-    let longest = longest.map_or(DRAIN, Duration::from_millis);
     let mut operations = Operations::default();
     let mut waiting: Vec<Waiting> = Vec::new();
-    // A drain has waited for them in vain: no other one does.
-    let mut given_up: HashSet<u64> = HashSet::new();
     loop {
-        let mut any = false;
-        let mut finished = |(sequence, recorded): Finished, waiting: &mut [Waiting]| {
-            write(&recorded);
-            given_up.remove(&sequence);
-            for Waiting { numbers, .. } in waiting {
-                numbers.remove(&sequence);
-            }
-        };
-        let now_ns = timestamp_ns();
-        while let Some(event) = QUEUE.pop() {
-            any = true;
+        let mut taken = 0;
+        // Not until the queue is empty: a program may fill it as fast.
+        while taken < AT_ONCE
+            && let Some(event) = QUEUE.pop()
+        {
+            taken += 1;
             if let Event::Drain(drain) = event {
                 waiting.push(Waiting {
                     drain,
-                    numbers: operations.numbers().collect(),
-                    until: Instant::now() + longest,
+                    numbers: operations.awaited().collect(),
+                    until: Instant::now() + *LONGEST,
                 });
-            } else if let Some(done) = operations.take(event, now_ns) {
-                finished(done, &mut waiting);
+            } else if let Some(recorded) = operations.take(event, timestamp_ns()) {
+                write(&recorded);
             }
         }
-        for done in operations.finish_late(timestamp_ns()) {
-            finished(done, &mut waiting);
-        }
+        operations.finish_late(timestamp_ns()).iter().for_each(write);
         waiting.retain_mut(|Waiting { drain, numbers, until }| {
-            numbers.retain(|number| !given_up.contains(number));
-            if numbers.is_empty() || Instant::now() >= *until {
-                given_up.extend(&*numbers);
+            numbers.retain(|&number| operations.is_awaited(number));
+            let is_over = numbers.is_empty() || Instant::now() >= *until;
+            if is_over {
+                numbers.iter().for_each(|&number| operations.give_up(number));
                 drain.ends();
-                return false;
             }
-            true
+            !is_over
         });
-        if any || !waiting.is_empty() || operations.any_done() {
+        if taken == AT_ONCE {
+            continue;
+        }
+        if taken > 0 || !waiting.is_empty() || operations.any_done() {
             park_timeout(PAUSE);
             continue;
         }
@@ -131,7 +154,8 @@ fn run() {
         // Pairs with the fence in `wake`.
         fence(Ordering::SeqCst);
         if QUEUE.is_empty() {
-            park();
+            // What is never enqueued is to be forgotten.
+            if operations.any() { park_timeout(LONG_PAUSE) } else { park() }
         }
         SLEEPS.store(false, Ordering::Relaxed);
     }
@@ -141,19 +165,22 @@ fn run() {
 fn write(recorded: &Recorded) {
     let Recorded { record, hsa_correlation_id, name, pools } = recorded;
     if let Some(pool) = pools.hip {
-        let _ = match name.as_deref().filter(|_| record.op == op::DISPATCH) {
-            Some(name) => pool.write_with(record, name),
-            None => pool.write(record),
-        };
+        write_into(pool, record, name.as_deref().filter(|_| record.op == op::DISPATCH));
     }
     if let Some(pool) = pools.hsa {
         // HSA knows packets and copies; what HIP has a kernel for is a kernel.
         let op = if name.is_some() { op::DISPATCH } else { record.op };
         let (domain, correlation_id) = (Domain::HSA_OPS, *hsa_correlation_id);
         let record = ActivityRecord { domain, kind: 0, op, correlation_id, ..*record };
-        let _ = match name.as_deref() {
-            Some(name) => pool.write_with(&record, name),
-            None => pool.write(&record),
-        };
+        write_into(pool, &record, name.as_deref());
     }
+}
+
+fn write_into(pool: &'static Pool, record: &ActivityRecord, name: Option<&[u8]>) {
+    WRITES_INTO.store(ptr::from_ref(pool).cast_mut(), Ordering::Relaxed);
+    let _ = match name {
+        Some(name) => pool.write_with(record, name),
+        None => pool.write(record),
+    };
+    WRITES_INTO.store(ptr::null_mut(), Ordering::Relaxed);
 }

@@ -17,7 +17,11 @@ mod sink;
 mod wanted;
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
+use roctracer::pool::Pool;
+use roctracer::thread;
 use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::Domain;
 use tracer_hooks::{Tables, Timing, contained};
@@ -31,6 +35,9 @@ pub use wanted::{CALLS_OF_HSA, want};
 const HSA: &[u8] = b"libhsa-runtime64.so";
 /// The same of HIP's.
 const HIP: &[u8] = b"libamdhip64.so";
+
+/// How long a runtime that is in use takes to be held, at most; else it is being initialized.
+const INITIALIZING: Duration = Duration::from_millis(100);
 
 /// The work of one domain.
 pub struct Operations {
@@ -51,36 +58,56 @@ impl Source for Operations {
         begin();
     }
 
-    fn drain(&self) {
-        delivery::drain(None);
+    /// Of both domains at once.
+    fn drain(&self, pool: &'static Pool) {
+        if self.domain == Domain::HIP_OPS {
+            delivery::drain(pool);
+        }
     }
 }
 
-/// Has what is wanted recorded from now on; the runtime's tables, if it is loaded. Else it is recorded when it is asked for
-/// again, or when the runtime loads this library as a tool.
+/// Has what is wanted recorded from now on; the runtime's tables, if they are patched. Where the runtime is not loaded, it
+/// is recorded when it is asked for again, or when the runtime loads this library as a tool.
 pub fn begin() -> Option<Tables> {
+    if WANTED.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    look_for_hip();
+    let tables = tables()?;
+    install_live(tables).then_some(tables)
+}
+
+/// The runtime initializes, and has these tables; whether they are patched.
+pub fn runtime_begins(tables: Tables) -> bool {
+    look_for_hip();
+    WANTED.load(Ordering::Relaxed) != 0 && install(tables, Timing::AtStart)
+}
+
+fn look_for_hip() {
     if Loaded::find(HIP).is_some() {
         HAS_HIP.store(true, Ordering::Relaxed);
     }
-    let tables = tables()?;
-    install(tables, Timing::Live);
-    Some(tables)
 }
 
-/// The runtime initializes, and has these tables.
-pub fn runtime_begins(tables: Tables) {
-    if WANTED.load(Ordering::Relaxed) != 0 {
-        install(tables, Timing::AtStart);
+/// Installs in a runtime that may be in use, which is held meanwhile: by a thread of its own. The calling one may be
+/// inside of `hsa_init`, in a tool that the runtime has loaded, and would wait for itself. The tables are patched then as
+/// they are in `OnLoad`, and the other thread finds it done.
+fn install_live(tables: Tables) -> bool {
+    let (done, installed) = mpsc::channel();
+    let started = thread::start(move || {
+        let _ = done.send(install(tables, Timing::Live));
+    });
+    match started.map(|_| installed.recv_timeout(INITIALIZING)) {
+        Ok(Ok(installed)) => installed,
+        Ok(Err(RecvTimeoutError::Timeout)) => install(tables, Timing::AtStart),
+        _ => false,
     }
 }
 
 /// Records from now on what is wanted. The runtime works also without us.
-fn install(tables: Tables, timing: Timing) {
-    if delivery::start() {
-        contained(|| {
-            let _ = tracer_hooks::install(tables, &sink::EVENTS, timing);
-        });
-    }
+fn install(tables: Tables, timing: Timing) -> bool {
+    let install = || tracer_hooks::install(tables, &sink::EVENTS, timing).is_ok();
+    delivery::start() && contained(install).unwrap_or(false)
 }
 
 /// The tables of the HSA runtime that is loaded.

@@ -9,8 +9,12 @@ use tracer_records::commands::rect;
 
 use super::queue::{Calls, Enqueued, Event, Pools, Work};
 
-/// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns.
+/// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns; and
+/// how long a kernel's name, which is told of kernels that were there before.
 const LAUNCHER_NS: u64 = 1_000_000_000;
+/// After so long what was told of an operation that nobody has enqueued is forgotten: it was not to be recorded, or its
+/// record was written, ns.
+const ENQUEUED_NS: u64 = 10_000_000_000;
 /// After so many packets that one thread alone has rung for, what it finds in their queue is its own: it rings once for
 /// several.
 const RINGS: u32 = 4;
@@ -44,19 +48,21 @@ impl Ringer {
     }
 }
 
-/// An operation, as far as it is known. Events come in any order but one: it is done after it is enqueued, unless it is a
-/// copy.
-#[derive(Default)]
+/// An operation, as far as it is known. What is told of it comes in any order.
 struct Operation {
-    enqueued: Option<Recorded>,
+    /// When it was told of first, ns.
+    since_ns: u64,
+    /// And the name that the kernel had then.
+    enqueued: Option<(Enqueued, Option<Arc<[u8]>>)>,
     /// The calls that it belongs to, and from when on that is believed, ns.
     launcher: Option<(Calls, u64)>,
-    /// Begin and end, ns; zeros if they are not known.
-    times: Option<(u64, u64)>,
+    /// Begin and end, ns; zeros if they are not known. And when that was told, ns.
+    times: Option<(u64, u64, u64)>,
+    /// Somebody has waited for it in vain.
+    is_given_up: bool,
 }
 
 /// A record, and where it goes.
-#[derive(Clone)]
 pub struct Recorded {
     /// As of `HIP_OPS`.
     pub record: ActivityRecord,
@@ -67,13 +73,15 @@ pub struct Recorded {
     pub pools: Pools,
 }
 
-/// An operation of which everything is known, by its number.
-pub type Finished = (u64, Recorded);
-
 impl Operations {
-    /// Takes what was told at a time, ns. Returns the operation that is complete by it.
-    pub fn take(&mut self, event: Event, now_ns: u64) -> Option<Finished> {
+    /// Takes what was told at a time, ns. Returns the record of the operation that is complete by it.
+    pub fn take(&mut self, event: Event, now_ns: u64) -> Option<Recorded> {
         let sequence = match event {
+            Event::Begins => {
+                // What an address was called before this recording it may not be now.
+                self.names.clear();
+                return None;
+            }
             Event::Agent { handle, gpu } => {
                 self.agents.insert(handle, gpu);
                 return None;
@@ -83,29 +91,24 @@ impl Operations {
                 return None;
             }
             Event::Enqueued(enqueued) => {
+                let name = match enqueued.work {
+                    Work::Kernel(kernel, _) => self.names.get(&kernel).cloned(),
+                    _ => None,
+                };
                 let sequence = enqueued.sequence;
-                let recorded = self.record(enqueued);
-                self.under_way.entry(sequence).or_default().enqueued = Some(recorded);
+                self.operation(sequence, now_ns).enqueued = Some((enqueued, name));
                 sequence
             }
             Event::Launcher { sequence, calls, thread, is_certain } => {
-                let operation = self.under_way.entry(sequence).or_default();
-                let queue = operation.enqueued.as_ref().map_or(0, |known| known.record.queue_id);
-                let is_known = is_certain || rings_alone(self.ringers.get(&queue), thread);
-                let since_ns = if is_known { 0 } else { now_ns + LAUNCHER_NS };
-                operation.launcher = Some((calls, since_ns));
-                if is_certain {
-                    let before = self.ringers.entry(queue).or_insert(Ringer::One(thread, 0));
-                    *before = before.after(thread);
-                }
+                self.launched(sequence, calls, thread, is_certain, now_ns);
                 sequence
             }
             Event::Done(Complete { sequence, start_ns, end_ns }) => {
-                self.under_way.entry(sequence).or_default().times = Some((start_ns, end_ns));
+                self.operation(sequence, now_ns).times = Some((start_ns, end_ns, now_ns));
                 sequence
             }
             Event::NoTimes(sequence) => {
-                self.under_way.entry(sequence).or_default().times = Some((0, 0));
+                self.operation(sequence, now_ns).times = Some((0, 0, now_ns));
                 sequence
             }
             Event::Drain(_) => return None,
@@ -113,42 +116,103 @@ impl Operations {
         self.finish(sequence, now_ns)
     }
 
-    fn finish(&mut self, sequence: u64, now_ns: u64) -> Option<Finished> {
-        let operation = self.under_way.get_mut(&sequence)?;
-        let (begin_ns, end_ns) = operation.times?;
-        let (calls, _) = operation.launcher.filter(|&(_, ns)| ns <= now_ns)?;
-        let mut done = operation.enqueued.take()?;
-        self.under_way.remove(&sequence);
-        let correlation_id = calls.hip;
-        done.record = ActivityRecord { correlation_id, begin_ns, end_ns, ..done.record };
-        // Calls of HSA are made inside of HIP's.
-        done.hsa_correlation_id = if calls.hsa != 0 { calls.hsa } else { calls.hip };
-        Some((sequence, done))
+    fn operation(&mut self, sequence: u64, now_ns: u64) -> &mut Operation {
+        self.under_way.entry(sequence).or_insert(Operation {
+            since_ns: now_ns,
+            enqueued: None,
+            launcher: None,
+            times: None,
+            is_given_up: false,
+        })
     }
 
-    /// Those that are complete because nobody has said that it was him who enqueued them.
-    pub fn finish_late(&mut self, now_ns: u64) -> Vec<Finished> {
-        let is_late = |operation: &Operation| {
-            operation.times.is_some() && operation.launcher.is_some_and(|(_, ns)| ns <= now_ns)
+    fn launched(&mut self, sequence: u64, calls: Calls, thread: u64, certain: bool, now_ns: u64) {
+        let operation = self.operation(sequence, now_ns);
+        let queue = operation.enqueued.as_ref().map(|(enqueued, _)| enqueued.queue_id);
+        if certain {
+            operation.launcher = Some((calls, 0));
+            if let Some(queue) = queue {
+                let before = self.ringers.entry(queue).or_insert(Ringer::One(thread, 0));
+                *before = before.after(thread);
+            }
+        } else if operation.launcher.is_none() {
+            let alone = queue.is_some_and(|queue| rings_alone(self.ringers.get(&queue), thread));
+            let believed_ns = if alone { 0 } else { now_ns + LAUNCHER_NS };
+            self.operation(sequence, now_ns).launcher = Some((calls, believed_ns));
+        }
+    }
+
+    fn finish(&mut self, sequence: u64, now_ns: u64) -> Option<Recorded> {
+        let operation = self.under_way.get(&sequence)?;
+        let (begin_ns, end_ns, done_ns) = operation.times?;
+        let (enqueued, name) = operation.enqueued.as_ref()?;
+        let is_late = now_ns >= done_ns + LAUNCHER_NS;
+        let calls = match operation.launcher {
+            Some((calls, ns)) if ns <= now_ns => calls,
+            // Its thread has not come back from ringing.
+            None if is_late => Calls { hip: 0, hsa: 0 },
+            _ => return None,
         };
-        let late = self.under_way.iter().filter(|(_, operation)| is_late(operation));
-        let late: Vec<u64> = late.map(|(&sequence, _)| sequence).collect();
-        late.into_iter().filter_map(|sequence| self.finish(sequence, now_ns)).collect()
+        let name = match enqueued.work {
+            Work::Kernel(kernel, _) => {
+                let name = name.clone().or_else(|| self.names.get(&kernel).cloned());
+                if name.is_none() && !is_late {
+                    return None;
+                }
+                name
+            }
+            _ => None,
+        };
+        let mut recorded = self.record(enqueued, name);
+        let correlation_id = calls.hip;
+        recorded.record = ActivityRecord { correlation_id, begin_ns, end_ns, ..recorded.record };
+        // Calls of HSA are made inside of HIP's.
+        recorded.hsa_correlation_id = if calls.hsa != 0 { calls.hsa } else { calls.hip };
+        self.under_way.remove(&sequence);
+        Some(recorded)
     }
 
-    /// Whether any is done and waits for who has enqueued it.
+    /// Those that are complete because something has not been told for so long; and forgets what was told of none.
+    pub fn finish_late(&mut self, now_ns: u64) -> Vec<Recorded> {
+        let is_open = |operation: &Operation| {
+            operation.enqueued.is_some() || now_ns < operation.since_ns + ENQUEUED_NS
+        };
+        self.under_way.retain(|_, operation| is_open(operation));
+        let done = self.under_way.iter().filter(|(_, operation)| operation.is_done());
+        let done: Vec<u64> = done.map(|(&sequence, _)| sequence).collect();
+        done.into_iter().filter_map(|sequence| self.finish(sequence, now_ns)).collect()
+    }
+
+    /// Whether any is done, and not all of it is told.
     pub fn any_done(&self) -> bool {
-        self.under_way.values().any(|operation| operation.times.is_some())
+        self.under_way.values().any(Operation::is_done)
     }
 
-    /// The numbers of those that are under way.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.under_way.keys().copied()
+    /// Whether anything was told of any.
+    pub fn any(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// The numbers of those that are under way, and that nobody has waited for in vain.
+    pub fn awaited(&self) -> impl Iterator<Item = u64> {
+        self.under_way.iter().filter(|(_, o)| o.is_awaited()).map(|(&sequence, _)| sequence)
+    }
+
+    /// Whether that one still is.
+    pub fn is_awaited(&self, sequence: u64) -> bool {
+        self.under_way.get(&sequence).is_some_and(Operation::is_awaited)
+    }
+
+    /// It was waited for in vain.
+    pub fn give_up(&mut self, sequence: u64) {
+        if let Some(operation) = self.under_way.get_mut(&sequence) {
+            operation.is_given_up = true;
+        }
     }
 
     /// What is known of an operation when it is enqueued.
-    fn record(&self, enqueued: Enqueued) -> Recorded {
-        let Enqueued { work, agent, queue_id, mut pools, .. } = enqueued;
+    fn record(&self, enqueued: &Enqueued, name: Option<Arc<[u8]>>) -> Recorded {
+        let &Enqueued { ref work, agent, queue_id, mut pools, .. } = enqueued;
         let gpu = |agent| self.agents.get(&agent).copied().flatten();
         let mut record = ActivityRecord {
             domain: Domain::HIP_OPS,
@@ -156,11 +220,9 @@ impl Operations {
             queue_id,
             ..ActivityRecord::default()
         };
-        let mut name = None;
-        match work {
-            Work::Kernel(kernel, as_copy) => {
+        match *work {
+            Work::Kernel(_, as_copy) => {
                 (record.op, record.kind) = (op::DISPATCH, kind::KERNEL);
-                name = self.names.get(&kernel).cloned();
                 if let Some(kind) = name.as_deref().and_then(hips_own) {
                     pools.hip = as_copy;
                     (record.op, record.kind) = (op::COPY, kind);
@@ -179,6 +241,16 @@ impl Operations {
             Work::Barrier => (record.op, record.kind) = (op::BARRIER, kind::MARKER),
         }
         Recorded { record, hsa_correlation_id: 0, name, pools }
+    }
+}
+
+impl Operation {
+    fn is_done(&self) -> bool {
+        self.enqueued.is_some() && self.times.is_some()
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.enqueued.is_some() && !self.is_given_up
     }
 }
 
@@ -246,13 +318,12 @@ mod tests {
             assert!(operations.take(event, 0).is_none());
         }
         assert!(!operations.any_done());
-        let (sequence, Recorded { record, name, .. }) =
-            operations.take(done(3), 0).expect("all is known");
-        assert_eq!((sequence, name.as_deref()), (3, Some(&b"one\0"[..])));
+        let Recorded { record, name, .. } = operations.take(done(3), 0).expect("all is known");
+        assert_eq!(name.as_deref(), Some(&b"one\0"[..]));
         assert_eq!((record.domain, record.op, record.kind), (Domain::HIP_OPS, 0, kind::KERNEL));
         assert_eq!((record.correlation_id, record.begin_ns, record.end_ns), (9, 30, 35));
         assert_eq!((record.process_or_device, record.queue_id), (1, QUEUE));
-        assert_eq!(operations.numbers().count(), 0);
+        assert_eq!(operations.awaited().count(), 0);
     }
 
     #[test]
@@ -266,7 +337,7 @@ mod tests {
             assert!(operations.take(done(1), 0).is_none());
             let copy = enqueued(1, Work::Copy { bytes: 77, from, to });
             assert!(operations.take(copy, 0).is_none());
-            let (_, Recorded { record, .. }) =
+            let Recorded { record, .. } =
                 operations.take(launcher(1, 2, 1, true), 0).expect("all is known");
             assert_eq!((record.op, record.kind, record.bytes_or_name), (op::COPY, kind, 77));
             assert_eq!(record.process_or_device, 1);
@@ -284,7 +355,7 @@ mod tests {
             for event in [symbol(name), kernel(1), launcher(1, 2, 1, true)] {
                 operations.take(event, 0);
             }
-            let (_, Recorded { record, .. }) = operations.take(done(1), 0).expect("all is known");
+            let Recorded { record, .. } = operations.take(done(1), 0).expect("all is known");
             assert_eq!((record.op, record.kind), (op::COPY, kind));
         }
         assert_eq!(hips_own(b"__amd_rocclr_scheduler\0"), None);
@@ -295,11 +366,12 @@ mod tests {
     #[test]
     fn who_enqueued_a_packet_is_waited_for() {
         let mut operations = operations();
+        operations.take(symbol(b"one\0"), 0);
         for event in [kernel(1), launcher(1, 100, 1, false), done(1)] {
             assert!(operations.take(event, 0).is_none());
         }
         assert!(operations.any_done());
-        let (_, Recorded { record, .. }) =
+        let Recorded { record, .. } =
             operations.take(launcher(1, 200, 2, true), 0).expect("all is known");
         assert_eq!(record.correlation_id, 200);
         // Not for ever.
@@ -308,16 +380,77 @@ mod tests {
         }
         assert!(operations.finish_late(LAUNCHER_NS - 1).is_empty());
         let late = operations.finish_late(LAUNCHER_NS);
-        assert_eq!(
-            late.iter().map(|(_, done)| done.record.correlation_id).collect::<Vec<_>>(),
-            [300]
-        );
+        assert_eq!(late.iter().map(|done| done.record.correlation_id).collect::<Vec<_>>(), [300]);
+    }
+
+    /// Who has found a packet may say so later than who has enqueued it.
+    #[test]
+    fn who_is_certain_is_believed() {
+        let mut operations = operations();
+        for event in [symbol(b"one\0"), kernel(1), launcher(1, 200, 2, true)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(operations.take(launcher(1, 100, 1, false), 0).is_none());
+        let Recorded { record, .. } = operations.take(done(1), 0).expect("all is known");
+        assert_eq!(record.correlation_id, 200);
+        // Nothing is left of what is told behind the record.
+        assert!(operations.take(launcher(1, 100, 1, false), 0).is_none());
+        assert!(operations.any() && !operations.any_done());
+        assert_eq!(operations.awaited().count(), 0);
+        assert!(operations.finish_late(ENQUEUED_NS).is_empty() && !operations.any());
+    }
+
+    /// Its thread has not come back from ringing.
+    #[test]
+    fn an_operation_whose_thread_says_nothing_has_no_call() {
+        let mut operations = operations();
+        for event in [symbol(b"one\0"), kernel(1), done(1)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        let [Recorded { record, .. }] = &operations.finish_late(LAUNCHER_NS)[..] else {
+            panic!("one record");
+        };
+        assert_eq!((record.correlation_id, record.begin_ns), (0, 10));
+    }
+
+    /// A recording begins in a program that launches: names are told when kernels of that name have run.
+    #[test]
+    fn names_are_waited_for() {
+        let mut operations = operations();
+        operations.take(symbol(b"of the recording before\0"), 0);
+        operations.take(Event::Begins, 0);
+        for event in [kernel(1), launcher(1, 2, 1, true), done(1)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(operations.take(symbol(b"one\0"), 0).is_none());
+        let [Recorded { name, .. }] = &operations.finish_late(1)[..] else { panic!("one record") };
+        assert_eq!(name.as_deref(), Some(&b"one\0"[..]));
+        // Not for ever.
+        operations.take(Event::Begins, 0);
+        for event in [kernel(2), launcher(2, 2, 1, true), done(2)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        let [Recorded { name, .. }] = &operations.finish_late(LAUNCHER_NS)[..] else {
+            panic!("one record");
+        };
+        assert_eq!(*name, None);
+    }
+
+    #[test]
+    fn what_was_waited_for_in_vain_is_not_waited_for_again() {
+        let mut operations = operations();
+        operations.take(kernel(1), 0);
+        operations.take(kernel(2), 0);
+        operations.give_up(1);
+        assert_eq!(operations.awaited().collect::<Vec<_>>(), [2]);
+        assert!(!operations.is_awaited(1) && operations.is_awaited(2) && !operations.is_awaited(3));
     }
 
     /// Who rings once for several packets says so of the last one alone.
     #[test]
     fn a_thread_that_rings_alone_is_believed() {
         let mut operations = operations();
+        operations.take(symbol(b"one\0"), 0);
         for sequence in 0..u64::from(RINGS) {
             for event in [kernel(sequence), launcher(sequence, 1, 5, true), done(sequence)] {
                 operations.take(event, 0);
@@ -341,7 +474,7 @@ mod tests {
         for event in [enqueued(1, Work::Barrier), launcher(1, 2, 1, true)] {
             assert!(operations.take(event, 0).is_none());
         }
-        let (_, Recorded { record, .. }) = operations.take(Event::NoTimes(1), 0).expect("known");
+        let Recorded { record, .. } = operations.take(Event::NoTimes(1), 0).expect("known");
         assert_eq!((record.op, record.kind), (op::BARRIER, kind::MARKER));
         assert_eq!((record.begin_ns, record.end_ns), (0, 0));
     }

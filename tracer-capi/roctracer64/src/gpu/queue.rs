@@ -1,7 +1,7 @@
 //! What is told of the work of GPUs: a queue, in which nobody waits.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_queue::SegQueue;
 use roctracer::pool::Pool;
@@ -45,6 +45,8 @@ pub struct Enqueued {
 
 /// What was told.
 pub enum Event {
+    /// A recording begins: all kernels are told of again.
+    Begins,
     /// GPU `index`, or a CPU, has this handle.
     Agent {
         handle: u64,
@@ -79,18 +81,12 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Waits until it is over, or until a time.
-    pub fn wait(&self, until: Option<Instant>) {
-        let mut is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*is_over {
-            let left = until
-                .map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.over.wait_timeout(is_over, left);
-            is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+    /// Waits until it is over, or until a time; whether it is.
+    pub fn wait_until(&self, until: Instant) -> bool {
+        let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.over.wait_timeout_while(is_over, left, |is_over| !*is_over);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// It is over.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_common::activity::{Domain, op};
 use tracer_common::loss::ShimLoss;
-use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol};
+use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, state};
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
 use tracer_hooks::{Sink, Wish};
 
@@ -155,6 +155,8 @@ impl Sink for Events {
     fn symbol(&self, record: Symbol, name: &[u8]) {
         let name = name.iter().copied().chain([0]).collect();
         QUEUE.push(Event::Symbol(record.kernel_object, name));
+        // Else they stay in the queue where nothing is recorded but calls.
+        delivery::wake();
     }
 
     fn agent(&self, record: Agent) {
@@ -167,7 +169,11 @@ impl Sink for Events {
     /// What was lost of an operation is told by its number.
     fn lost(&self, _cause: ShimLoss, _count: u64) {}
 
-    fn state(&self, _state: u64) {}
+    fn state(&self, state: u64) {
+        if state == state::ACTIVE {
+            QUEUE.push(Event::Begins);
+        }
+    }
 
     fn housekeeping(&self, _now_ns: u64) -> bool {
         false

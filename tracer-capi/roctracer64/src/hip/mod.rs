@@ -102,7 +102,7 @@ unsafe extern "C-unwind" fn on_call(_domain: u32, op: u32, data: *const c_void, 
     let phase = unsafe { (*data.cast::<ApiData>()).phase };
     let Some(callback) = TRACER.callback(Domain::HIP_API, op) else { return };
     // Calls that a callback makes call none.
-    let Some(inside) = InCallback::enter() else { return };
+    let Some(inside) = InCallback::enter((&raw const phase).addr()) else { return };
     // Only who was told of the begin is told of the end.
     let begins = phase == ENTER;
     if !(if begins { calls::begins_callback() } else { calls::ends_callback() }) {

@@ -23,7 +23,7 @@ use tracer_hooks::{Tables, contained};
 use tracer_records::api;
 
 use crate::call_record;
-use crate::client_thread::{InCallback, is_in_callback, next_id};
+use crate::client_thread::{InCallback, next_id};
 use crate::enabled::TRACER;
 use crate::gpu;
 use open::Called;
@@ -66,7 +66,7 @@ impl Source for Calls {
         };
         let now = wanted.callback || wanted.activity;
         // One at a time.
-        if recorded.swap(now, Ordering::Relaxed) != now {
+        if recorded.swap(now, Ordering::SeqCst) != now {
             match now {
                 true => self.count.fetch_add(1, Ordering::Relaxed),
                 false => self.count.fetch_sub(1, Ordering::Relaxed),
@@ -91,8 +91,14 @@ impl Calls {
     fn patch(&self, tables: &Tables) {
         contained(|| calls::patch(tables));
         for (op, recorded) in self.recorded.iter().enumerate() {
-            if let Some(slot) = slot_of(op as u32) {
-                calls::record(slot, recorded.load(Ordering::Relaxed));
+            let Some(slot) = slot_of(op as u32) else { continue };
+            loop {
+                let now = recorded.load(Ordering::SeqCst);
+                calls::record(slot, now);
+                // Another thread may have changed it, and come first. Pairs with the exchange in `follow`.
+                if recorded.load(Ordering::SeqCst) == now {
+                    break;
+                }
             }
         }
     }
@@ -110,9 +116,11 @@ fn want() {
 
 /// The runtime initializes, and has these tables.
 pub fn runtime_begins(tables: Tables) {
-    gpu::runtime_begins(tables);
-    if CALLS.count.load(Ordering::Relaxed) > 0 {
+    let calls = CALLS.count.load(Ordering::Relaxed) > 0;
+    if calls {
         want();
+    }
+    if gpu::runtime_begins(tables) && calls {
         CALLS.patch(&tables);
     }
 }
@@ -134,16 +142,13 @@ impl CallSink for Calls {
     /// The client's callback is called, unless the thread is in one.
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
         let op = call.operation.into();
-        let Some(Callback { function, argument }) = callback(op).filter(|_| !is_in_callback())
-        else {
-            return;
-        };
+        let Some(Callback { function, argument }) = callback(op) else { return };
+        let Some(inside) = InCallback::enter(at) else { return };
         let Some(open) = open::find(at) else { return };
         open.called = Called::Entered;
         open.data.begin(call.correlation_id, op, &call.args, stack);
         open.data.set_phase_data(&raw mut open.phase_data);
         let data = ptr::from_ref(&open.data).cast();
-        let inside = InCallback::enter();
         // SAFETY: the client's function, with the data of its domain.
         unsafe { function(Domain::HSA_API.0, op, data, argument) };
         drop(inside);
@@ -163,7 +168,7 @@ impl CallSink for Calls {
         if called == Called::Yes
             && has_returned
             && let Some(Callback { function, argument }) = callback(op)
-            && let Some(_inside) = InCallback::enter()
+            && let Some(_inside) = InCallback::enter(at)
         {
             open.data.end(call.ret);
             let data = ptr::from_ref(&open.data).cast();

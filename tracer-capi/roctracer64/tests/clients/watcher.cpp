@@ -5,6 +5,8 @@
 //   nested: both, and callbacks call HIP themselves
 //   changing: callbacks, arguments and pools are exchanged all the time
 //   gpu: records of calls and of what GPUs do for them; hsa: of the latter alone, as HSA knows it
+//   tool: as hsa_calls, enabled when the runtime loads the client as a tool
+//   gpu_late: as gpu, from when the file WATCH_GO is there; it is removed then
 //   hsa_calls: callbacks and records of HSA's functions, and what GPUs do for them
 
 #include <unistd.h>
@@ -78,8 +80,10 @@ void on_call(uint32_t domain, uint32_t op, const void* data, void* argument) {
     }
     if (mode == "nested" && op == HIP_API_ID_hipLaunchKernel) {
       int device = -1;
-      check(hipGetDevice(&device) == hipSuccess && device == 0, "HIP in a callback");
-      own_calls++;
+      for (int i = 0; i < 2; i++) {
+        check(hipGetDevice(&device) == hipSuccess && device == 0, "HIP in a callback");
+        own_calls++;
+      }
     }
   } else {
     exited[op]++;
@@ -181,26 +185,42 @@ struct Watcher {
     const char* watch = getenv("WATCH");
     mode = watch != nullptr ? watch : "";
     main_thread = thread_id();
+    if (mode == "tool") return;
+    if (mode == "gpu_late") {
+      changer = std::thread([this] {
+        const char* go = getenv("WATCH_GO");
+        while (!done && access(go, F_OK) != 0) usleep(1000);
+        if (done) return;
+        enable();
+        unlink(go);
+      });
+      return;
+    }
     if (mode == "changing") {
       changer = std::thread([this] { change(done); });
       return;
     }
+    enable();
+  }
+
+  void enable() {
+    const bool of_gpus = mode == "gpu" || mode == "gpu_late", of_hsa_calls = mode == "hsa_calls" || mode == "tool";
     if (mode != "callbacks") {
       roctracer_properties_t properties = {};
       properties.buffer_size = 64 * 1024;
       properties.buffer_callback_fun = on_records;
       properties.buffer_callback_arg = &records;
       require(roctracer_open_pool(&properties));
-      const bool of_hsa = mode == "hsa" || mode == "hsa_calls";
+      const bool of_hsa = mode == "hsa" || of_hsa_calls;
       if (!of_hsa) require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_API));
-      if (mode == "hsa_calls") {
+      if (of_hsa_calls) {
         require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_API));
         require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HSA_API, on_hsa_call, &records));
       }
-      if (mode == "gpu") require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_OPS));
+      if (of_gpus) require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_OPS));
       if (of_hsa) require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_OPS));
     }
-    if (mode != "activities" && mode != "gpu" && mode != "hsa" && mode != "hsa_calls") {
+    if (mode != "activities" && !of_gpus && mode != "hsa" && !of_hsa_calls) {
       require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HIP_API, on_call, &records));
     }
     if (mode == "both") require(roctracer_activity_push_external_correlation_id(EXTERNAL_ID));
@@ -272,3 +292,10 @@ struct Watcher {
 } watcher;
 
 }  // namespace
+
+// The runtime calls these in a tool: inside of hsa_init, and at its end.
+extern "C" bool OnLoad(void*, uint64_t, uint64_t, const char* const*) {
+  if (mode == "tool") watcher.enable();
+  return true;
+}
+extern "C" void OnUnload() {}

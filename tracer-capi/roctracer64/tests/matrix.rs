@@ -1,0 +1,163 @@
+//! `MATRIX.md` is written from the list of exports, the specification's sections, and the sources of clients.
+//! `ROCTAP_BLESS=1` rewrites it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The functions of the specification, by the section that describes them, and what there is to say of each.
+const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
+    ("3.2 Versioning", &[("roctracer_version_major", ""), ("roctracer_version_minor", "")]),
+    ("3.3 Status codes", &[("roctracer_error_string", "")]),
+    (
+        "3.4 Traced runtime domains",
+        &[
+            ("roctracer_op_string", "operations of HIP are those of ROCm 5.2.3"),
+            ("roctracer_op_code", "operations of HIP are those of ROCm 5.2.3"),
+            ("roctracer_set_properties", "EXT_API has properties; those of others mean nothing"),
+        ],
+    ),
+    (
+        "3.5 Callbacks",
+        &[
+            (
+                "roctracer_enable_op_callback",
+                "not called for HSA_EVT yet, nor for HIP from ROCm 5.3.1 on",
+            ),
+            ("roctracer_enable_domain_callback", "the same"),
+            ("roctracer_disable_op_callback", ""),
+            ("roctracer_disable_domain_callback", ""),
+        ],
+    ),
+    (
+        "3.6 Activities",
+        &[
+            ("roctracer_next_record", ""),
+            ("roctracer_open_pool", ""),
+            ("roctracer_open_pool_expl", ""),
+            ("roctracer_close_pool", ""),
+            ("roctracer_close_pool_expl", ""),
+            ("roctracer_default_pool", ""),
+            ("roctracer_default_pool_expl", ""),
+            ("roctracer_enable_op_activity", "no records of HIP's calls from ROCm 5.3.1 on yet"),
+            ("roctracer_enable_op_activity_expl", "the same"),
+            ("roctracer_enable_domain_activity", "the same"),
+            ("roctracer_enable_domain_activity_expl", "the same"),
+            ("roctracer_disable_op_activity", ""),
+            ("roctracer_disable_domain_activity", ""),
+            ("roctracer_flush_activity", ""),
+            ("roctracer_flush_activity_expl", ""),
+        ],
+    ),
+    ("3.7 Timestamps", &[("roctracer_get_timestamp", "")]),
+    (
+        "`roctracer_ext.h`: external correlation ids, start and stop",
+        &[
+            ("roctracer_activity_push_external_correlation_id", ""),
+            ("roctracer_activity_pop_external_correlation_id", ""),
+            ("roctracer_start", ""),
+            ("roctracer_stop", ""),
+        ],
+    ),
+    (
+        "Of roctracer 4.0, and for the runtime",
+        &[
+            ("roctracer_load", "returns 1, as AMD's"),
+            ("roctracer_unload", "does nothing, as AMD's"),
+            ("roctracer_flush_buf", "does nothing, as AMD's"),
+            ("roctracer_mark", "does nothing, as AMD's"),
+            ("roctracer_enable_callback", "fails when it reaches KFD_API, as AMD's"),
+            ("roctracer_disable_callback", "fails when it reaches KFD_API, as AMD's"),
+            ("roctracer_enable_activity", "fails when it reaches KFD_API, as AMD's"),
+            ("roctracer_enable_activity_expl", "fails when it reaches KFD_API, as AMD's"),
+            ("roctracer_disable_activity", "fails when it reaches KFD_API, as AMD's"),
+            ("OnLoad", "what is enabled is recorded from the runtime's begin on"),
+            ("OnUnload", ""),
+        ],
+    ),
+];
+
+const BEGIN: &str = "# Functions of roctracer 4.1
+
+Written by a test of roctracer64 (`tests/matrix.rs`), from the list of what AMD's library exports, the sections of its \
+specification, and the sources of the tests' clients. Every function is there, with AMD's versions of symbols; the last \
+column says where one does less than AMD's, or the same where that is surprising. What each does is said in \
+[`roctracer.h`](../include/roctracer/roctracer.h) and [`roctracer_ext.h`](../include/roctracer/roctracer_ext.h).
+";
+
+/// The words of the clients, by their names.
+fn clients() -> BTreeMap<String, String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    let files = fs::read_dir(directory).expect("clients").map(|entry| entry.expect("one").path());
+    // Not what stands in the place of a library.
+    let is_client = |file: &PathBuf| {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        !name.starts_with("fake_") && !name.starts_with("old_")
+    };
+    let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    files
+        .filter(is_client)
+        .map(|file| (name(&file), fs::read_to_string(&file).expect("text")))
+        .collect()
+}
+
+fn uses(text: &str, function: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(function).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + function.len()..]);
+        !before.ends_with(is_word) && !after.starts_with(is_word)
+    })
+}
+
+fn matrix() -> String {
+    let clients = clients();
+    let mut text = BEGIN.to_owned();
+    for (section, functions) in SECTIONS {
+        write!(text, "\n## {section}\n\n| function | called by | notes |\n|---|---|---|\n")
+            .expect("text");
+        for (function, notes) in functions {
+            let by = clients.iter().filter(|(_, text)| uses(text, function));
+            let by: Vec<String> = by.map(|(name, _)| format!("`{name}`")).collect();
+            writeln!(text, "| `{function}` | {} | {notes} |", by.join(", ")).expect("text");
+        }
+    }
+    text
+}
+
+#[test]
+fn every_export_is_in_the_matrix() {
+    let list = capi_build::source_directory().expect("sources").join("abi/libroctracer64.so.4.txt");
+    let list = fs::read_to_string(list).expect("the list");
+    let known: Vec<&str> =
+        SECTIONS.iter().flat_map(|(_, all)| *all).map(|(name, _)| *name).collect();
+    let exported = list.lines().filter(|line| line.ends_with(" function") && line.contains("@@"));
+    let exported: Vec<&str> = exported.filter_map(|line| line.split("@@").next()).collect();
+    for function in &exported {
+        assert!(known.contains(function), "{function} is in no section");
+    }
+    assert_eq!(known.len(), exported.len());
+}
+
+#[test]
+fn every_function_has_a_client() {
+    let clients = clients();
+    for (function, _) in SECTIONS.iter().flat_map(|(_, functions)| *functions) {
+        // The runtime calls these.
+        let is_called =
+            function.starts_with("On") || clients.values().any(|text| uses(text, function));
+        assert!(is_called, "no client calls {function}");
+    }
+}
+
+#[test]
+fn matrix_is_written_from_the_lists() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("MATRIX.md");
+    let written = matrix();
+    if std::env::var_os("ROCTAP_BLESS").is_some() {
+        fs::write(&path, &written).expect("written");
+    }
+    assert!(fs::read_to_string(&path).expect("MATRIX.md") == written, "ROCTAP_BLESS=1 rewrites it");
+}
