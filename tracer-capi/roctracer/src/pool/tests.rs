@@ -490,3 +490,18 @@ fn forked_child_finds_a_closed_pool() {
     pool.close();
     assert_eq!(seen.ids(), [1]);
 }
+
+/// A handler of a signal calls `exit` on a thread that writes.
+#[test]
+fn the_end_of_the_process_waits_for_no_lock() {
+    let seen = Seen::default();
+    let pool = pool(TEN, seen.consumer());
+    pool.write(&record(1)).expect("open");
+    let writes = pool.lock();
+    pool.flush_until(Instant::now() + Duration::from_millis(20));
+    assert_eq!(seen.records().len(), 0);
+    drop(writes);
+    pool.flush_until(Instant::now() + EXIT_WAIT);
+    assert_eq!(seen.ids(), [1]);
+    pool.close();
+}
