@@ -22,7 +22,8 @@ typedef enum hsa_op_id_t {
   HSA_OP_ID_NUMBER = 4
 } hsa_op_id_t;
 
-/* Operations of ACTIVITY_DOMAIN_HSA_EVT, of which this library tells none yet. */
+/* Operations of ACTIVITY_DOMAIN_HSA_EVT, each told once, to callbacks alone. AMD's library tells none of SUBMIT and
+ * KSYMBOL, and neither does this one. */
 typedef enum hsa_evt_id_t {
   HSA_EVT_ID_ALLOCATE = 0, /* memory is allocated, or given back */
   HSA_EVT_ID_DEVICE = 1,   /* a device may use memory */

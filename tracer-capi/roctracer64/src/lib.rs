@@ -15,8 +15,8 @@
 //! They are declared in `tracer-capi/include/roctracer`. An exception that a client's function throws on the
 //! client's thread passes through; a panic of ours never does.
 //!
-//! So far calls of HIP are traced, on runtimes of before ROCm 5.3.1, calls of HSA,
-//! marks and ranges, and work of GPUs. Events of HSA are not told of.
+//! So far calls of HIP are traced, on runtimes of before ROCm 5.3.1, calls and
+//! events of HSA, marks and ranges, and work of GPUs.
 
 #![deny(unsafe_code)]
 

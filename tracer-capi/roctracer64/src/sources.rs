@@ -18,6 +18,7 @@ pub fn tracer() -> &'static Tracer {
         TRACER.set_source(Domain::HIP_API, &CALLS);
         TRACER.set_source(Domain::ROCTX, &MARKS);
         TRACER.set_source(Domain::HSA_API, &hsa::CALLS);
+        TRACER.set_source(Domain::HSA_EVT, &hsa::EVENTS);
         TRACER.set_source(Domain::HIP_OPS, &HIP_OPS);
         TRACER.set_source(Domain::HSA_OPS, &HSA_OPS);
     });

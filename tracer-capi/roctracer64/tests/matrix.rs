@@ -25,7 +25,7 @@ const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
         &[
             (
                 "roctracer_enable_op_callback",
-                "not called for HSA_EVT yet, nor for HIP from ROCm 5.3.1 on",
+                "not called for HIP from ROCm 5.3.1 on yet, nor, as AMD's, for SUBMIT and KSYMBOL of HSA_EVT",
             ),
             ("roctracer_enable_domain_callback", "the same"),
             ("roctracer_disable_op_callback", ""),

@@ -62,6 +62,8 @@ struct Outcome {
     own: u64,
     /// Calls of callbacks and records while they were exchanged.
     while_changing: (u64, u64),
+    /// Events of HSA: memory allocated and given back, devices that may use it, code objects loaded and unloaded.
+    events: [u64; 5],
     /// What the client was told that GPUs did, and what they did.
     work: Vec<Work>,
     truth: Vec<Operation>,
@@ -177,6 +179,10 @@ impl Scene {
                     outcome.while_changing = (number(calls), number(records));
                 }
                 ["own", calls] => outcome.own = number(calls),
+                ["events", ref counts @ ..] => {
+                    let counts: Vec<u64> = counts.iter().map(|&count| number(count)).collect();
+                    outcome.events = counts.try_into().expect("five");
+                }
                 ["op", domain, op, kind, device, queue, begin, end, call, what] => {
                     let [domain, op, kind] = [domain, op, kind].map(number);
                     let [device, queue] = [device, queue].map(number);
@@ -444,6 +450,13 @@ fn rocm_calls_of_hsa() {
     direct.counts.remove("hsa_init");
     direct.counts.remove("hsa_iterate_agents");
     direct.expect_every_call_of("hsa", true, true);
+    let [allocated, freed, devices, loaded, unloaded] = direct.events;
+    let called = |function: &str| direct.counts[function];
+    assert_eq!(allocated, called("hsa_amd_memory_pool_allocate"));
+    assert_eq!(freed, called("hsa_amd_memory_pool_free"));
+    // Both agents each time; and those that need not be allowed to.
+    assert!(devices >= 2 * called("hsa_amd_agents_allow_access"), "{devices}");
+    assert_eq!((loaded, unloaded), (1, 0));
     // Enabled by another tool in its OnLoad, inside of hsa_init.
     let tool = [("HSA_TOOLS_LIB", scene.watcher.to_str().expect("text"))];
     let mut enabled = scene.run_with("tool", "hsa_direct", &[], &tool);

@@ -120,6 +120,12 @@ pub(crate) fn beneath(address: usize) -> usize {
     place.map_or(address, |place| place.original.load(Ordering::Acquire))
 }
 
+/// The function of a slot's entry, which our thunk leads to; 0 while that has not been there.
+pub fn original(slot: usize) -> usize {
+    // Acquire pairs with the Release in `cover`.
+    PLACES.get(slot).map_or(0, |place| place.original.load(Ordering::Acquire))
+}
+
 /// The tables in which thunks are whose calls are wanted: bits of [`tables`].
 pub fn in_place() -> u8 {
     let mut bits = 0;

@@ -2,12 +2,14 @@
 //!
 //! * [`open`]: the calls that a thread is in.
 //! * [`data`]: their arguments and results, as callbacks get them.
+//! * [`events`]: what some of them have done.
 //!
 //! The first `hsa_init` is not told of, since the tables are made inside of it.
 
 #![expect(unsafe_code, reason = "functions of the client's")]
 
 mod data;
+mod events;
 pub mod open;
 
 use std::ptr;
@@ -26,6 +28,7 @@ use crate::call_record;
 use crate::client_thread::{InCallback, next_id};
 use crate::enabled::TRACER;
 use crate::gpu;
+use events::Events;
 use open::Called;
 
 /// More than there are operations.
@@ -42,6 +45,9 @@ pub struct Calls {
 /// The one source of them.
 pub static CALLS: Calls =
     Calls { recorded: [const { AtomicBool::new(false) }; OPERATIONS], count: AtomicU32::new(0) };
+
+/// The one source of events.
+pub static EVENTS: Events = Events::new(|| CALLS.follow_events(), || CALLS.begin());
 
 /// Places of the runtime's tables, by operation: those of functions that roctracer has an id for.
 static SLOT_OF: LazyLock<[Option<usize>; OPERATIONS]> = LazyLock::new(|| {
@@ -72,12 +78,12 @@ impl Source for Calls {
                 false => self.count.fetch_sub(1, Ordering::Relaxed),
             };
         }
-        gpu::want(gpu::CALLS_OF_HSA, self.count.load(Ordering::Relaxed) > 0);
-        calls::record(slot, now);
+        self.follows();
+        self.record(op, slot);
     }
 
     fn begin(&self) {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if !self.any() {
             return;
         }
         want();
@@ -88,17 +94,48 @@ impl Source for Calls {
 }
 
 impl Calls {
+    /// Whether anything is wanted that calls tell of.
+    fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 || EVENTS.any()
+    }
+
+    /// What is wanted has changed.
+    fn follows(&self) {
+        gpu::want(gpu::CALLS_OF_HSA, self.any());
+    }
+
+    /// What is wanted of events has changed.
+    fn follow_events(&self) {
+        self.follows();
+        self.record_all();
+    }
+
     fn patch(&self, tables: &Tables) {
         contained(|| calls::patch(tables));
-        for (op, recorded) in self.recorded.iter().enumerate() {
-            let Some(slot) = slot_of(op as u32) else { continue };
-            loop {
-                let now = recorded.load(Ordering::SeqCst);
-                calls::record(slot, now);
-                // Another thread may have changed it, and come first. Pairs with the exchange in `follow`.
-                if recorded.load(Ordering::SeqCst) == now {
-                    break;
-                }
+        self.record_all();
+    }
+
+    fn record_all(&self) {
+        for op in 0..OPERATIONS as u32 {
+            if let Some(slot) = slot_of(op) {
+                self.record(op, slot);
+            }
+        }
+    }
+
+    fn is_wanted(&self, op: u32, slot: usize) -> bool {
+        let recorded = self.recorded.get(op as usize);
+        recorded.is_some_and(|recorded| recorded.load(Ordering::SeqCst)) || EVENTS.need(slot)
+    }
+
+    /// Has calls of an operation recorded, or not, as is wanted.
+    fn record(&self, op: u32, slot: usize) {
+        loop {
+            let now = self.is_wanted(op, slot);
+            calls::record(slot, now);
+            // Another thread may have changed it, and come first.
+            if self.is_wanted(op, slot) == now {
+                return;
             }
         }
     }
@@ -116,7 +153,7 @@ fn want() {
 
 /// The runtime initializes, and has these tables.
 pub fn runtime_begins(tables: Tables) {
-    let calls = CALLS.count.load(Ordering::Relaxed) > 0;
+    let calls = CALLS.any();
     if calls {
         want();
     }
@@ -135,6 +172,7 @@ impl CallSink for Calls {
         let wanted = TRACER.activity(Domain::HSA_API, op).is_some() || callback(op).is_some();
         call.correlation_id = if wanted { next_id() } else { 0 };
         wanted && open::begin(at, call.correlation_id)
+            || slot_of(op).is_some_and(|slot| EVENTS.need(slot))
     }
 
     fn ends(&self, _call: &Call, _at: usize) {}
@@ -142,6 +180,9 @@ impl CallSink for Calls {
     /// The client's callback is called, unless the thread is in one.
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
         let op = call.operation.into();
+        if let Some(slot) = slot_of(op).filter(|&slot| EVENTS.need(slot)) {
+            events::entered(slot, call, at);
+        }
         let Some(Callback { function, argument }) = callback(op) else { return };
         let Some(inside) = InCallback::enter(at) else { return };
         let Some(open) = open::find(at) else { return };
@@ -161,9 +202,12 @@ impl CallSink for Calls {
         // Also when the callback throws.
         let _ended = Ends(at);
         let op = call.operation.into();
+        let has_returned = call.flags & tracer_common::bpf::flag::ENTRY_ONLY == 0;
+        if let Some(slot) = slot_of(op).filter(|&slot| has_returned && EVENTS.need(slot)) {
+            events::left(slot, call, at);
+        }
         let Some(open) = open::find(at) else { return };
         let called = open.called;
-        let has_returned = call.flags & tracer_common::bpf::flag::ENTRY_ONLY == 0;
         // Only who was told of the begin is told of the end.
         if called == Called::Yes
             && has_returned

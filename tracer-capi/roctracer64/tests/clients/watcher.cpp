@@ -123,6 +123,33 @@ void on_hsa_call(uint32_t domain, uint32_t op, const void* data, void* argument)
   }
 }
 
+std::atomic<uint64_t> allocated, freed, devices, loaded, unloaded;
+
+void on_event(uint32_t domain, uint32_t op, const void* data, void* argument) {
+  auto event = static_cast<const hsa_evt_data_t*>(data);
+  check(domain == ACTIVITY_DOMAIN_HSA_EVT && argument == &records, "an event");
+  if (op == HSA_EVT_ID_ALLOCATE) {
+    if (event->allocate.size != 0) {
+      check(event->allocate.ptr != nullptr, "memory");
+      check(event->allocate.segment == HSA_AMD_SEGMENT_GLOBAL, "a segment");
+    }
+    (event->allocate.size != 0 ? allocated : freed)++;
+  } else if (op == HSA_EVT_ID_DEVICE) {
+    check(event->device.agent.handle != 0 && event->device.ptr != nullptr, "a device");
+    check(event->device.type == HSA_DEVICE_TYPE_CPU || event->device.type == HSA_DEVICE_TYPE_GPU, "a kind of device");
+    devices++;
+  } else if (op == HSA_EVT_ID_CODEOBJ) {
+    auto& object = event->codeobj;
+    check(std::string(object.uri).size() == object.uri_length && object.uri_length > 7, "a URI");
+    check(object.load_base != 0 && object.load_size != 0, "where it is loaded");
+    (object.unload ? unloaded : loaded)++;
+    own_calls++;
+    hsa_iterate_agents([](hsa_agent_t, void*) { return HSA_STATUS_SUCCESS; }, nullptr);
+  } else {
+    check(false, "an event that nobody tells");
+  }
+}
+
 void on_records(const char* begin, const char* end, void* argument) {
   check(argument == &records, "argument");
   auto record = reinterpret_cast<const activity_record_t*>(begin);
@@ -216,6 +243,7 @@ struct Watcher {
       if (of_hsa_calls) {
         require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_API));
         require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HSA_API, on_hsa_call, &records));
+        require(roctracer_enable_domain_callback(ACTIVITY_DOMAIN_HSA_EVT, on_event, &records));
       }
       if (of_gpus) require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HIP_OPS));
       if (of_hsa) require(roctracer_enable_domain_activity(ACTIVITY_DOMAIN_HSA_OPS));
@@ -231,6 +259,7 @@ struct Watcher {
     if (changer.joinable()) changer.join();
     require(roctracer_disable_domain_callback(ACTIVITY_DOMAIN_HIP_API));
     require(roctracer_disable_domain_callback(ACTIVITY_DOMAIN_HSA_API));
+    require(roctracer_disable_domain_callback(ACTIVITY_DOMAIN_HSA_EVT));
     require(roctracer_close_pool());
     std::ofstream out(getenv("WATCH_OUT"));
     std::map<uint32_t, uint64_t> recorded;
@@ -285,6 +314,7 @@ struct Watcher {
           << name << ' ' << done.second << '\n';
     }
     for (auto& kernel : launches) out << "launches " << kernel.first << ' ' << kernel.second << '\n';
+    out << "events " << allocated << ' ' << freed << ' ' << devices << ' ' << loaded << ' ' << unloaded << '\n';
     out << "own " << own_calls << '\n' << "changing " << started << ' ' << stopped << '\n';
     for (auto& what : wrong) out << "wrong: " << what << '\n';
     out << "end\n";
