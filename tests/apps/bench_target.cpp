@@ -1,5 +1,6 @@
 // What the benchmarks measure: repeats a call as told on standard input, and answers with the time.
 //   hip N            N calls of hipGetErrorName
+//   device N         N calls of hipGetDevice, of which HIP tells tracers
 //   hsa N            N calls of hsa_signal_load_relaxed, through the exported function
 //   launch N         N launches of an empty kernel with <<<>>> (3 HIP calls), synchronised after each 512
 //   bare N           the same with hipLaunchKernel alone (1 HIP call)
@@ -73,6 +74,7 @@ int main() {
     else if (!strcmp(what, "flags")) (void)hipSetDeviceFlags(n);
     else if (waits) times = wait_often(calls = n, launches, kernel);
     else if (!strcmp(what, "hip")) for (; calls < n; calls++) hipGetErrorName(hipSuccess);
+    else if (!strcmp(what, "device")) for (int device; calls < n; calls++) (void)hipGetDevice(&device);
     else if (!strcmp(what, "hsa")) for (; calls < n; calls++) hsa_signal_load_relaxed(signal);
     else if (!strcmp(what, "launch")) {
       for (; calls < n; calls++) {

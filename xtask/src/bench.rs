@@ -11,9 +11,11 @@ use crate::{
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub struct Options {
-    /// What to measure: api, launch, attach, consumer, kernel, probes, wait [default: all]
+    /// What to measure: api, launch, attach, consumer, kernel, probes, roctracer, wait [default: all]
     #[arg(value_name = "PART")]
-    #[arg(value_parser = ["api", "launch", "attach", "consumer", "kernel", "probes", "wait"])]
+    #[arg(value_parser = [
+        "api", "launch", "attach", "consumer", "kernel", "probes", "roctracer", "wait",
+    ])]
     parts: Vec<String>,
 
     /// The part `kernel` alone, on the newest of each of these versions that Debian has for clouds, in

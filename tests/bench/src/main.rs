@@ -16,6 +16,7 @@ mod kernel;
 mod launch;
 mod peer;
 mod place;
+mod roctracer;
 mod sites;
 mod stats;
 mod table;
@@ -56,6 +57,8 @@ enum Part {
     Kernel,
     /// The probes of roctap against those of bpftrace
     Probes,
+    /// Clients of libroctracer64
+    Roctracer,
     /// Waiting for the GPU: time of a synchronisation, CPU of the shim's thread
     Wait,
 }
@@ -72,6 +75,7 @@ fn main() -> anyhow::Result<()> {
             Part::Consumer => consumer::run(&places)?,
             Part::Kernel => kernel::run(&places, rounds)?,
             Part::Probes => peer::run(&places, rounds)?,
+            Part::Roctracer => roctracer::run(&places, rounds)?,
             Part::Wait => wait::run(&places, &wait, rounds)?,
         }
     }

@@ -38,6 +38,11 @@ impl Places {
         })
     }
 
+    /// The directory of the test programs.
+    pub fn apps(&self) -> &Path {
+        &self.apps
+    }
+
     /// The program that is measured.
     pub fn bench_target(&self) -> PathBuf {
         self.apps.join("bench_target")
