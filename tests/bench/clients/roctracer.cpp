@@ -44,7 +44,10 @@ struct Client {
   Client() {
     const char* mode = getenv("BENCH_CLIENT");
     if (mode == nullptr || strcmp(mode, "disabled") == 0) return;
-    if (strcmp(mode, "direct") == 0) return register_directly();
+    if (strcmp(mode, "direct") == 0) {
+      register_directly();
+      return;
+    }
     auto has = [mode](const char* what) { return strstr(mode, what) != nullptr; };
     roctracer_properties_t properties = {};
     properties.buffer_size = 1 << 20;

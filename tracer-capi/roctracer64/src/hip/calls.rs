@@ -32,7 +32,8 @@ union Data {
 struct Call {
     data: Data,
     op: u32,
-    begin_ns: u64,
+    /// None if it was not to be recorded.
+    begin_ns: Option<u64>,
     told: Told,
 }
 
@@ -48,7 +49,7 @@ enum Told {
 /// A call that has ended.
 pub struct Ended {
     pub correlation_id: u64,
-    pub begin_ns: u64,
+    pub begin_ns: Option<u64>,
 }
 
 #[expect(clippy::vec_box, reason = "HIP has pointers to calls, which stay where they are")]
@@ -98,8 +99,8 @@ impl Calls {
     }
 }
 
-/// A call begins at a time, ns. Returns the place for its arguments, which is null if there is no memory.
-pub fn push(op: u32, begin_ns: u64) -> *mut c_void {
+/// A call begins, at a time, ns, if it is to be recorded. Returns the place for its arguments, which is null if there is no memory.
+pub fn push(op: u32, begin_ns: Option<u64>) -> *mut c_void {
     let own = Calls::own();
     if own.depth == own.calls.len() {
         if own.calls.try_reserve(1).is_err() {

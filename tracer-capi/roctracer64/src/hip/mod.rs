@@ -25,7 +25,7 @@ use tracer_common::activity::{ActivityRecord, Domain};
 use crate::call_record;
 use crate::client_thread::InCallback;
 use crate::enabled::TRACER;
-use calls::{ApiData, ENTER};
+use calls::{ApiData, ENTER, Ended};
 use runtime::Runtime;
 
 pub use calls::innermost_id;
@@ -84,14 +84,19 @@ unsafe extern "C-unwind" fn on_activity(
 }
 
 fn begin(op: u32) -> *mut c_void {
-    let wanted = TRACER.activity(Domain::HIP_API, op).is_some()
-        || TRACER.callback(Domain::HIP_API, op).is_some();
-    if wanted { calls::push(op, timestamp_ns()) } else { ptr::null_mut() }
+    // The time takes longer than all else.
+    if TRACER.activity(Domain::HIP_API, op).is_some() {
+        calls::push(op, Some(timestamp_ns()))
+    } else if TRACER.callback(Domain::HIP_API, op).is_some() {
+        calls::push(op, None)
+    } else {
+        ptr::null_mut()
+    }
 }
 
 fn end(op: u32) -> *mut c_void {
-    if let Some(call) = calls::pop(op) {
-        call_record::write(Domain::HIP_API, op, call.correlation_id, call.begin_ns);
+    if let Some(Ended { correlation_id, begin_ns: Some(begin_ns) }) = calls::pop(op) {
+        call_record::write(Domain::HIP_API, op, correlation_id, begin_ns);
     }
     ptr::null_mut()
 }
