@@ -9,7 +9,7 @@ use crate::contained::contained;
 use crate::harvest::{WORK, Work};
 use crate::lock::{Guard, Lock};
 use crate::phase::{Event, Phase};
-use crate::queue::Stage;
+use crate::queue::{Queue, Stage};
 use crate::recording::{SWITCH, SWITCH_WAIT_NS, flush, release_queues};
 use crate::runtime::{Hold, RUNTIME};
 use crate::state::STATE;
@@ -23,6 +23,14 @@ pub const EXIT_WAIT_NS: u64 = 100_000_000;
 
 /// A use of the runtime that we began because nobody could tell whether it goes.
 static KEPT: Lock<Option<Hold>> = Lock::new(None);
+
+/// The process exits.
+static EXITS: AtomicBool = AtomicBool::new(false);
+
+/// The process exits, and what shuts the runtime down from now on is the last that does.
+pub fn exits() {
+    EXITS.store(true, Ordering::Relaxed);
+}
 
 /// Threads that are about to shut the runtime down, or do.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
@@ -129,9 +137,12 @@ fn make_ready(work: &mut Guard<'_, Work>) {
     if sink.can_complete(sys::now_ns()) {
         work.round(&STATE, Look::Full);
     }
-    if STATE.registry.objects().all(|queue| queue.is(Stage::Free)) {
-        // It probably does: the application has no queue left. The runtime of Debian 12 complains of
-        // each signal that is not destroyed.
+    let exits = EXITS.load(Ordering::Relaxed);
+    let is_done = |queue: &Queue| queue.is(Stage::Free) || exits && queue.track.pending() == 0;
+    if STATE.registry.objects().all(is_done) {
+        // It probably does: the application has no queue left, or the process exits, where HIP 6 leaves
+        // those of streams. Debian's runtimes complain of each signal that is not destroyed.
+        STATE.registry.objects().for_each(|queue| queue.release(&STATE.pool));
         STATE.copies.give_back(&STATE.pool);
         STATE.pool.destroy_idle(|signal| RUNTIME.destroy_signal(signal));
     }

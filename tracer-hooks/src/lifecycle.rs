@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::state;
 
-use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, forget, one_user_less};
+use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, exits, forget, one_user_less};
 use crate::contained::contained;
 use crate::harvest::WORK;
 use crate::originals::Patched;
@@ -179,6 +179,7 @@ pub fn call_worker() -> bool {
 /// This runs before the destructors of everything that was loaded before us, HIP and the runtime
 /// included, which may still launch and wait for work; so nothing is switched off here.
 extern "C" fn at_exit() {
+    exits();
     contained(|| {
         let deadline = sys::now_ns() + EXIT_WAIT_NS;
         if !STATE.is_installed() {
