@@ -1,8 +1,12 @@
 //! Domains, their operations, and the names of those.
 //!
-//! Ids and names are those of ROCm 5.2.3's headers ([`tracer_records::api`]).
+//! Ids and names of HIP's functions are those of the runtime that is loaded, which differ between releases. Of HSA's
+//! functions, and of HIP's until the runtime is loaded, they are those of ROCm 5.2.3's headers
+//! ([`tracer_records::api`]).
 
+use std::ffi::CStr;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use tracer_common::activity::Domain;
 use tracer_records::{api, commands};
@@ -19,8 +23,29 @@ const HIP_OPS: u32 = 3;
 const ROCTX: u32 = 5;
 /// One past `HIP_API_ID_LAST`. The ids begin with 1, 0 being none.
 const HIP_API_END: u32 = 334;
+/// More functions than HIP has in any release.
+pub const MOST_HIP_FUNCTIONS: u32 = 1024;
 /// `HSA_API_ID_NUMBER`: after the functions comes `HSA_API_ID_DISPATCH`, which is none.
 const HSA_API_END: u32 = 187;
+
+/// The functions of the HIP runtime that is loaded, by id.
+static LOADED_HIP: OnceLock<HipFunctions> = OnceLock::new();
+
+/// Names by id; none where an id is no function's.
+type HipFunctions = Vec<Option<&'static CStr>>;
+
+/// HIP is loaded, and has these functions; what `name` says of ids below [`MOST_HIP_FUNCTIONS`]. Once.
+pub fn set_hip_functions(name: impl Fn(u32) -> Option<&'static CStr>) {
+    let mut functions: HipFunctions = (0..MOST_HIP_FUNCTIONS).map(name).collect();
+    let end = functions.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    functions.truncate(end);
+    let _ = LOADED_HIP.set(functions);
+}
+
+/// The name of a function of HIP, if that is loaded: [`operation_name`] for C.
+pub fn loaded_hip_function(op: u32) -> Option<&'static CStr> {
+    *LOADED_HIP.get()?.get(op as usize)?
+}
 
 /// The operations of a domain.
 ///
@@ -32,7 +57,7 @@ pub fn operations(domain: Domain) -> Result<Range<u32>, Error> {
         Domain::HSA_API => 0..HSA_API_END,
         Domain::HSA_OPS => 0..HSA_OPS.len() as u32,
         Domain::HIP_OPS => 0..HIP_OPS,
-        Domain::HIP_API => 1..HIP_API_END,
+        Domain::HIP_API => 1..LOADED_HIP.get().map_or(HIP_API_END, |hip| hip.len() as u32),
         Domain::EXT_API => 0..0,
         Domain::ROCTX => 0..ROCTX,
         Domain::HSA_EVT => 0..HSA_EVENTS.len() as u32,
@@ -71,12 +96,21 @@ pub fn operation_of(domain: Domain, name: &str) -> Result<u32, Error> {
     if !matches!(domain, Domain::HSA_API | Domain::HIP_API) {
         return Err(Error::LimitedDomain { domain: domain.0 });
     }
+    let invalid = || Error::InvalidName { name: name.into(), domain: domain.0 };
+    if domain == Domain::HIP_API
+        && let Some(hip) = LOADED_HIP.get()
+    {
+        let is_it = |function: &Option<&CStr>| {
+            function.is_some_and(|its| its.to_bytes() == name.as_bytes())
+        };
+        return hip.iter().position(is_it).map(|op| op as u32).ok_or_else(invalid);
+    }
     api::by_name(name)
         .filter(|op| op.domain == domain && op.name == name)
         .map(|op| u32::from(op.id))
         // Functions that roctracer has no id for have one of ours, which its clients do not know.
         .filter(|op| operations(domain).is_ok_and(|operations| operations.contains(op)))
-        .ok_or_else(|| Error::InvalidName { name: name.into(), domain: domain.0 })
+        .ok_or_else(invalid)
 }
 
 /// The names of all operations, in no order; some more than once.
@@ -94,6 +128,9 @@ pub fn all_names() -> impl Iterator<Item = &'static str> {
 }
 
 fn function_name(domain: Domain, op: u32) -> Option<&'static str> {
+    if domain == Domain::HIP_API && LOADED_HIP.get().is_some() {
+        return loaded_hip_function(op)?.to_str().ok();
+    }
     operations(domain).ok().filter(|operations| operations.contains(&op))?;
     Some(api::by_id(domain, u16::try_from(op).ok()?)?.name)
 }

@@ -94,6 +94,17 @@ pub enum Error {
     #[error("the pool is closed")]
     PoolClosed,
 
+    /// The runtime that is loaded is of no release whose way of telling a tracer of calls is known.
+    #[error(
+        "calls of {library} cannot be traced: its release is not known, and later than {latest}"
+    )]
+    UnknownRuntime {
+        /// Its file.
+        library: String,
+        /// The latest release that is known.
+        latest: &'static str,
+    },
+
     /// The thread has no external correlation id.
     #[error(
         "roctracer_activity_pop_external_correlation_id(), unbalanced external correlation id pop"
@@ -118,7 +129,10 @@ impl Error {
             Self::NoDefaultPool => Status::DEFAULT_POOL_UNDEFINED,
             Self::DefaultPoolDefined => Status::DEFAULT_POOL_ALREADY_DEFINED,
             Self::NoMemory => Status::MEMORY_ALLOCATION,
-            Self::NoThread { .. } | Self::PoolClosed | Self::Internal => Status::ERROR,
+            Self::NoThread { .. }
+            | Self::PoolClosed
+            | Self::UnknownRuntime { .. }
+            | Self::Internal => Status::ERROR,
             Self::NoExternalId => Status::MISMATCHED_EXTERNAL_CORRELATION_ID,
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracer_common::activity::Domain;
 
-use crate::domains::operations;
+use crate::domains::{MOST_HIP_FUNCTIONS, operations};
 use crate::error::Error;
 use crate::pair::Pair;
 use crate::pool::{Pool, Properties};
@@ -77,7 +77,13 @@ pub trait Source: Sync {
 
     /// Something will be wanted: looks for what is needed for it. Without a lock of the tracer's, since it may wait
     /// for those of the dynamic linker.
-    fn prepare(&self) {}
+    ///
+    /// # Errors
+    ///
+    /// If what was found cannot be traced.
+    fn prepare(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// What [`Source::follow`] was told is wanted from now on: what is called or done after this is to be found out.
     /// Without a lock of the tracer's.
@@ -122,7 +128,11 @@ impl Default for Tracer {
 impl Tracer {
     /// Nothing is enabled, and nothing stopped.
     pub fn new() -> Self {
-        let length = |domain| operations(Domain(domain as u32)).map_or(0, |ops| ops.end as usize);
+        let length = |domain| match Domain(domain as u32) {
+            // Which runtime will be loaded is not known.
+            Domain::HIP_API => MOST_HIP_FUNCTIONS as usize,
+            domain => operations(domain).map_or(0, |ops| ops.end as usize),
+        };
         Self {
             callbacks: std::array::from_fn(|domain| {
                 (0..length(domain)).map(|_| Pair::zero()).collect()
@@ -179,19 +189,19 @@ impl Tracer {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidDomain`], [`Error::InvalidArgument`].
+    /// [`Error::InvalidDomain`], [`Error::InvalidArgument`], [`Error::UnknownRuntime`].
     pub fn enable_callback(
         &self,
         domain: Domain,
         ops: impl Into<Ops>,
         callback: Option<Callback>,
     ) -> Result<(), Error> {
+        self.prepare(domain)?;
         let ops = ops.into().of(domain)?;
         if ops.is_empty() {
             return Ok(());
         }
         let Callback { function, argument } = callback.ok_or(Error::InvalidArgument)?;
-        self.prepare(domain);
         let function = (function as *const c_void).expose_provenance();
         self.set_callbacks(domain, ops, [function, argument.expose_provenance()]);
         self.begin(domain);
@@ -251,7 +261,8 @@ impl Tracer {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDefaultPool`], [`Error::PoolClosed`], [`Error::InvalidDomain`], [`Error::InvalidArgument`].
+    /// [`Error::NoDefaultPool`], [`Error::PoolClosed`], [`Error::InvalidDomain`], [`Error::InvalidArgument`],
+    /// [`Error::UnknownRuntime`].
     pub fn enable_activity(
         &self,
         domain: Domain,
@@ -264,8 +275,8 @@ impl Tracer {
             return Ok(());
         }
         let pool = pool.or(self.default_pool()).ok_or(Error::NoDefaultPool)?;
+        self.prepare(domain)?;
         let ops = ops.of(domain)?;
-        self.prepare(domain);
         let Some(registration) = self.registration() else { return Ok(()) };
         // With the lock: who closes it disables first, with the lock, what uses it.
         if pool.is_closed() {
@@ -444,10 +455,9 @@ impl Tracer {
         }
     }
 
-    fn prepare(&self, domain: Domain) {
-        if let Some(source) = self.source(domain) {
-            source.prepare();
-        }
+    /// The operations of a domain may be others after this.
+    fn prepare(&self, domain: Domain) -> Result<(), Error> {
+        self.source(domain).map_or(Ok(()), Source::prepare)
     }
 
     fn begin(&self, domain: Domain) {

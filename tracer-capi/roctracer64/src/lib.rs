@@ -6,7 +6,7 @@
 //! * [`deprecated`]: those of roctracer 4.0, in no header any more.
 //! * [`hip`], [`roctx`]: calls of HIP for callbacks and records, marks and ranges for callbacks.
 //! * [`hsa`], [`gpu`]: calls of HSA, and work of GPUs for records.
-//! * [`client_thread`], [`call_record`]: what calls of HIP and of HSA share.
+//! * [`open`], [`client_thread`], [`call_record`]: what calls of HIP and of HSA share.
 //! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
 //! * [`loaded`]: libraries that the process has loaded.
 //! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
@@ -15,8 +15,7 @@
 //! They are declared in `tracer-capi/include/roctracer`. An exception that a client's function throws on the
 //! client's thread passes through; a panic of ours never does.
 //!
-//! So far calls of HIP are traced, on runtimes of before ROCm 5.3.1, calls and
-//! events of HSA, marks and ranges, and work of GPUs.
+//! Traced are calls of HIP, calls and events of HSA, marks and ranges, and work of GPUs.
 
 #![deny(unsafe_code)]
 
@@ -32,6 +31,7 @@ mod hip;
 mod hsa;
 mod loaded;
 mod names;
+mod open;
 mod pools;
 mod roctx;
 mod sources;

@@ -7,7 +7,10 @@ use std::ffi::CString;
 use std::ptr::NonNull;
 
 /// A library that is loaded, and stays so from then on.
-pub struct Loaded(NonNull<c_void>);
+pub struct Loaded {
+    handle: NonNull<c_void>,
+    path: CString,
+}
 
 impl Loaded {
     /// The one whose file is called so, or so and a version; none if there is none.
@@ -15,13 +18,18 @@ impl Loaded {
         let path = path_of(name)?;
         // SAFETY: it loads nothing, and the handle is kept for ever.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        NonNull::new(handle).map(Self)
+        NonNull::new(handle).map(|handle| Self { handle, path })
+    }
+
+    /// Its file, as the dynamic linker has it.
+    pub fn path(&self) -> &CStr {
+        &self.path
     }
 
     /// The address of a function of it.
     pub fn function(&self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: a library that is loaded.
-        let found = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
+        let found = unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) };
         (!found.is_null()).then_some(found)
     }
 }

@@ -8,15 +8,16 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::LazyLock;
 
-use roctracer::domains::{all_names, operation_name, operation_of};
+use roctracer::domains::{all_names, loaded_hip_function, operation_name, operation_of};
 use roctracer::error::{self, Error};
 use roctracer::tracer::TransitionFunction;
 use tracer_common::activity::Domain;
 
 use crate::answer;
+use crate::hip;
 use crate::sources::tracer;
 
-/// All names, for C.
+/// All names that are known without a runtime, for C.
 static NAMES: LazyLock<HashMap<&'static str, CString>> = LazyLock::new(|| {
     all_names().filter_map(|name| Some((name, CString::new(name).ok()?))).collect()
 });
@@ -28,12 +29,24 @@ struct ExtProperties {
     stop: Option<TransitionFunction>,
 }
 
+/// Operations of HIP are those of the runtime that is loaded.
+fn look_for(domain: Domain) {
+    if domain == Domain::HIP_API {
+        // One whose calls cannot be traced has names, too.
+        let _ = hip::look();
+    }
+}
+
 /// The name of an operation, which stays this library's; null if there is none. In `HIP_OPS` it is that of the
 /// kind.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn roctracer_op_string(domain: u32, op: u32, kind: u32) -> *const c_char {
     let name = answer::guarded(|| {
+        look_for(Domain(domain));
         let name = operation_name(Domain(domain), op, kind)?;
+        if let (Domain::HIP_API, Some(name)) = (Domain(domain), loaded_hip_function(op)) {
+            return Ok(name.as_ptr());
+        }
         NAMES.get(name).map(|name| name.as_ptr()).ok_or(Error::Internal)
     });
     name.unwrap_or_else(|error| {
@@ -60,6 +73,7 @@ unsafe extern "C-unwind" fn roctracer_op_code(
         }
         // SAFETY: a string, as the caller promises.
         let name = unsafe { CStr::from_ptr(name) };
+        look_for(Domain(domain));
         let found = operation_of(Domain(domain), &name.to_string_lossy())?;
         // SAFETY: valid for writes, as the caller promises.
         unsafe {

@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use roctracer::error::Error;
 use roctracer::tracer::{Callback, Source, Wanted};
 use tracer_common::activity::Domain;
 
@@ -45,7 +46,7 @@ impl Source for Marks {
         }
     }
 
-    fn prepare(&self) {
+    fn prepare(&self) -> Result<(), Error> {
         if REGISTER.get().is_none()
             && let Some(library) = Loaded::find(NAME)
         {
@@ -54,6 +55,7 @@ impl Source for Marks {
             let of_type = |found| unsafe { core::mem::transmute::<*mut c_void, Register>(found) };
             let _ = REGISTER.set(found.map(of_type));
         }
+        Ok(())
     }
 }
 

@@ -7,15 +7,14 @@ use tracer_common::activity::Domain;
 
 use crate::enabled::TRACER;
 use crate::gpu::{HIP_OPS, HSA_OPS};
-use crate::hip::CALLS;
-use crate::hsa;
 use crate::roctx::MARKS;
+use crate::{hip, hsa};
 
 /// It, with those who follow it.
 pub fn tracer() -> &'static Tracer {
     static SET: Once = Once::new();
     SET.call_once(|| {
-        TRACER.set_source(Domain::HIP_API, &CALLS);
+        TRACER.set_source(Domain::HIP_API, &hip::Calls);
         TRACER.set_source(Domain::ROCTX, &MARKS);
         TRACER.set_source(Domain::HSA_API, &hsa::CALLS);
         TRACER.set_source(Domain::HSA_EVT, &hsa::EVENTS);

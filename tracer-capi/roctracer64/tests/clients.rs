@@ -47,14 +47,26 @@ fn marks_and_ranges() {
 /// What is registered with roctx, and when: in the place of its library is one that tells.
 #[test]
 fn registered_while_wanted() {
+    run_with_fake("libroctx64.so.4", "fake_roctx.c", "registers");
+}
+
+/// Functions of HIP are those of the runtime that is loaded; a later one than is known is refused.
+#[test]
+fn later_hip_has_names_and_is_refused() {
+    run_with_fake("libamdhip64.so.9", "fake_hip.c", "later_hip");
+}
+
+/// Runs a client with a library that stands in for another.
+fn run_with_fake(soname: &str, source: &str, client: &str) {
     let clients = clients();
-    let roctx = clients.directory().join(ROCTX.soname);
+    let fake = clients.directory().join(soname);
     let mut compiler = Language::C.compiler().expect("a compiler");
-    compiler.args(["-shared", "-fPIC", "-Wl,-soname,libroctx64.so.4", "-o"]).arg(&roctx);
-    succeed(compiler.arg(clients.source("fake_roctx.c"))).expect("the library");
-    let program = clients.directory().join("registers");
+    compiler.args(["-shared", "-fPIC", &format!("-Wl,-soname,{soname}"), "-o"]).arg(&fake);
+    succeed(compiler.arg(clients.source(source))).expect("the library");
+    let program = clients.directory().join(client);
+    let source = clients.source(&format!("{client}.c"));
     let mut compiler = Language::C.compiler().expect("a compiler");
-    compiler.arg("-o").args([&program, &clients.source("registers.c"), &clients.library(), &roctx]);
+    compiler.arg("-o").args([&program, &source, &clients.library(), &fake]);
     succeed(&mut compiler).expect("the client");
     succeed(&mut clients.command(&program)).expect("it runs");
 }

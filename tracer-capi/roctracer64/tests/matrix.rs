@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+const OF_RELEASES: &str = "operations of HIP are those of the runtime that is loaded, and before one is those of ROCm 5.2.3, as are HSA's";
+
 /// The functions of the specification, by the section that describes them, and what there is to say of each.
 const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
     ("3.2 Versioning", &[("roctracer_version_major", ""), ("roctracer_version_minor", "")]),
@@ -15,8 +17,8 @@ const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
     (
         "3.4 Traced runtime domains",
         &[
-            ("roctracer_op_string", "operations of HIP are those of ROCm 5.2.3"),
-            ("roctracer_op_code", "operations of HIP are those of ROCm 5.2.3"),
+            ("roctracer_op_string", OF_RELEASES),
+            ("roctracer_op_code", OF_RELEASES),
             ("roctracer_set_properties", "EXT_API has properties; those of others mean nothing"),
         ],
     ),
@@ -25,7 +27,7 @@ const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
         &[
             (
                 "roctracer_enable_op_callback",
-                "not called for HIP from ROCm 5.3.1 on yet, nor, as AMD's, for SUBMIT and KSYMBOL of HSA_EVT",
+                "an error for HIP of releases after ROCm 7.2; not called, as AMD's, for SUBMIT and KSYMBOL of HSA_EVT",
             ),
             ("roctracer_enable_domain_callback", "the same"),
             ("roctracer_disable_op_callback", ""),
@@ -42,7 +44,7 @@ const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
             ("roctracer_close_pool_expl", ""),
             ("roctracer_default_pool", ""),
             ("roctracer_default_pool_expl", ""),
-            ("roctracer_enable_op_activity", "no records of HIP's calls from ROCm 5.3.1 on yet"),
+            ("roctracer_enable_op_activity", "an error for HIP of releases after ROCm 7.2"),
             ("roctracer_enable_op_activity_expl", "the same"),
             ("roctracer_enable_domain_activity", "the same"),
             ("roctracer_enable_domain_activity_expl", "the same"),

@@ -1,10 +1,11 @@
 //! Clients in real HIP programs, on the emulated GPU: what they are told is what the programs say that they called.
 //!
 //! Every test is named `rocm_…`. Where `cargo xtask test` has not built the programs they have nothing to run, and
-//! say so.
+//! say so. On another release of ROCm, whose root is not this machine's, `ROCTAP_TEST_INSIDE` runs them there.
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
@@ -23,6 +24,8 @@ use emulated_gpu::truth::{self, Operation};
 struct Scene {
     apps: PathBuf,
     gpu: PathBuf,
+    /// A program that runs a command where another release is.
+    inside: Option<PathBuf>,
     clients: Clients,
     watcher: PathBuf,
 }
@@ -75,18 +78,40 @@ fn scene() -> Option<Scene> {
         eprintln!("skipped: `cargo xtask test` builds the programs and the emulated GPU");
         return None;
     };
+    let inside = built("ROCTAP_TEST_INSIDE");
     let clients = Clients::new(&ROCTRACER, env!("CARGO_MANIFEST_DIR")).expect("the library");
     let watcher = clients.directory().join("watcher.so");
-    let mut compiler = Language::Cpp.compiler().expect("a compiler");
-    compiler.args(["-D__HIP_PLATFORM_AMD__", "-shared", "-fPIC", "-o"]).arg(&watcher);
-    compiler.arg("-I").arg(capi_build::include_directory().expect("headers").join("roctracer"));
-    compiler.arg(clients.source("watcher.cpp")).arg("-L").arg(clients.directory());
-    succeed(compiler.args(["-lroctracer64", "-lamdhip64"])).expect("the client");
-    Some(Scene { apps, gpu, clients, watcher })
+    let scene = Scene { apps, gpu, inside, clients, watcher };
+    let mut compiler = scene.compiler(Language::Cpp, &scene.watcher);
+    compiler.args(["-shared", "-fPIC"]).arg(scene.clients.source("watcher.cpp"));
+    compiler.arg("-L").arg(scene.clients.directory()).args(["-lroctracer64", "-lamdhip64"]);
+    succeed(&mut compiler).expect("the client");
+    Some(scene)
 }
+
+/// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
+const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
 
 fn number(word: &str) -> u64 {
     word.parse().expect("a number")
+}
+
+/// What the runtime of ROCm 7 says at the end of programs with several threads, untraced too.
+const OF_THE_RUNTIME: &str =
+    "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.";
+
+/// A command line that runs a command with its variables.
+fn by_env(command: &Command) -> Vec<OsString> {
+    let mut line = vec![OsString::from("env")];
+    for (name, value) in command.get_envs() {
+        let mut variable = name.to_owned();
+        variable.push("=");
+        variable.push(value.expect("none is removed"));
+        line.push(variable);
+    }
+    line.push(command.get_program().to_owned());
+    line.extend(command.get_args().map(ToOwned::to_owned));
+    line
 }
 
 impl Scene {
@@ -95,23 +120,48 @@ impl Scene {
         format!("{}:{}", self.gpu.display(), self.clients.directory().display())
     }
 
-    /// Compiles and runs a program of HIP's in C++, which must succeed and say nothing.
-    fn run_client(&self, name: &str) {
-        self.run_client_with(name, &[]);
+    /// A command as it runs where the release is. Its variables are not those of what runs it there.
+    fn there(&self, command: Command) -> Command {
+        let Some(inside) = &self.inside else { return command };
+        let mut there = Command::new(inside);
+        there.args(by_env(&command));
+        there
     }
 
-    fn run_client_with(&self, name: &str, environment: &[(&str, &str)]) {
+    /// A compiler that makes something of what is a client of HIP's.
+    fn compiler(&self, language: Language, out: &Path) -> Command {
+        let mut compiler = language.compiler().expect("a compiler");
+        compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(out);
+        compiler.arg("-I").arg(capi_build::include_directory().expect("headers").join("roctracer"));
+        let Some(inside) = &self.inside else { return compiler };
+        // The one version that the root has.
+        let exec = match language {
+            Language::C => "exec /usr/bin/clang-[0-9][0-9] \"$@\"",
+            Language::Cpp => "exec /usr/bin/clang++-[0-9][0-9] \"$@\"",
+        };
+        let mut there = Command::new(inside);
+        there.args(["sh", "-c", exec, "clang"]).args(compiler.get_args());
+        there
+    }
+
+    /// Compiles and runs a program of HIP's in C++, which must succeed and say nothing.
+    fn run_client(&self, name: &str, environment: &[(&str, &str)]) {
         let program = self.clients.directory().join(name);
-        let mut compiler = Language::Cpp.compiler().expect("a compiler");
-        compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
-        let headers = capi_build::include_directory().expect("headers");
-        compiler.arg("-I").arg(headers.join("roctracer"));
+        let mut compiler = self.compiler(Language::Cpp, &program);
         compiler.arg(self.clients.source(&format!("{name}.cpp")));
+        if self.inside.is_some() {
+            compiler.arg("-L").arg(&self.gpu).arg("-lemulated_gpu_driver");
+        }
         compiler.arg("-L").arg(self.clients.directory()).args(["-lroctracer64", "-lamdhip64"]);
         succeed(compiler.arg("-lhsa-runtime64")).expect("the client");
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", self.libraries()).env("WORK_MODULES", &self.apps);
-        succeed(command.envs(environment.iter().copied())).expect("it runs");
+        let environment = [BEYOND_DOORBELL].into_iter().chain(environment.iter().copied());
+        command.envs(environment);
+        let output = self.there(command).output().expect("it runs");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let is_quiet = said.lines().all(|line| line == OF_THE_RUNTIME);
+        assert!(output.status.success() && is_quiet, "{name}: {}\n{said}", output.status);
     }
 
     fn run(&self, mode: &str, program: &str, arguments: &[&str]) -> Outcome {
@@ -126,8 +176,9 @@ impl Scene {
         environment: &[(&str, &str)],
     ) -> Outcome {
         let mut command = self.watched(mode, &self.apps.join(program));
-        let output =
-            command.args(arguments).envs(environment.iter().copied()).output().expect("it runs");
+        command.args(arguments).envs(environment.iter().copied());
+        let mut command = self.there(command);
+        let output = command.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
@@ -140,8 +191,7 @@ impl Scene {
         command.env("LD_LIBRARY_PATH", self.libraries()).env("LD_PRELOAD", &self.watcher);
         command.env("WATCH", mode).env("WATCH_OUT", self.file("told"));
         command.env("WATCH_GO", self.file("go")).env("EMUGPU_LOG", self.file("truth"));
-        // The packet processor takes no packet of which nobody has rung the doorbell: none could be recorded.
-        command.env("EMUGPU_BEYOND_DOORBELL_MS", "60000");
+        command.envs([BEYOND_DOORBELL]);
         command
     }
 
@@ -376,24 +426,23 @@ fn rocm_callbacks_and_pools_that_change() {
 #[test]
 fn rocm_callbacks_that_do_as_they_like() {
     let Some(scene) = scene() else { return };
-    scene.run_client("callbacks");
+    scene.run_client("callbacks", &[]);
 }
 
 /// A program ends without closing its pools.
 #[test]
 fn rocm_records_at_the_end_of_a_program() {
     let Some(scene) = scene() else { return };
-    scene.run_client("exits");
+    scene.run_client("exits", &[]);
 }
 
 #[test]
 fn rocm_headers_in_c99() {
     let Some(scene) = scene() else { return };
     let program = scene.clients.directory().join("headers");
-    let mut compiler = Language::C.compiler().expect("a compiler");
-    compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
+    let mut compiler = scene.compiler(Language::C, &program);
     succeed(compiler.arg(scene.clients.source("headers.c"))).expect("it compiles");
-    succeed(&mut Command::new(program)).expect("it runs");
+    succeed(&mut scene.there(Command::new(program))).expect("it runs");
 }
 
 /// Each kernel, copy and barrier is recorded, with the call that it was done for.
@@ -433,12 +482,9 @@ fn rocm_work_of_gpus() {
 #[test]
 fn rocm_work_while_clients_do_as_they_like() {
     let Some(scene) = scene() else { return };
-    let environment = [
-        ("EMUGPU_KERNEL_NS", "module_shift=20000000000"),
-        ("EMUGPU_BEYOND_DOORBELL_MS", "60000"),
-        ("ROCTRACER_DRAIN_MS", "500"),
-    ];
-    scene.run_client_with("work", &environment);
+    let environment =
+        [("EMUGPU_KERNEL_NS", "module_shift=20000000000"), ("ROCTRACER_DRAIN_MS", "500")];
+    scene.run_client("work", &environment);
 }
 
 /// Each call of HSA is told of once, with its arguments, and recorded once; and work has the call that enqueued it.
@@ -484,14 +530,14 @@ fn rocm_calls_of_hsa() {
 #[test]
 fn rocm_callbacks_of_hsa_that_do_as_they_like() {
     let Some(scene) = scene() else { return };
-    scene.run_client("hsa");
+    scene.run_client("hsa", &[]);
 }
 
 /// As PyTorch's Kineto and as HPCToolkit use roctracer.
 #[test]
 fn rocm_clients_like_profilers() {
     let Some(scene) = scene() else { return };
-    scene.run_client_with("profilers", &[("EMUGPU_BEYOND_DOORBELL_MS", "60000")]);
+    scene.run_client("profilers", &[]);
 }
 
 /// How long anything is waited for.
@@ -504,7 +550,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -554,25 +600,28 @@ fn rocm_beside_roctap() {
         eprintln!("skipped: `cargo xtask test` builds roctap");
         return;
     };
+    let roctap = || Command::new(&roctap);
     let trace = scene.file("test.rtrace");
     let recorded = |more: usize| {
-        let export = Command::new(&roctap).args(["export", "-f", "text"]).arg(&trace).output();
-        let text = export.expect("roctap").stdout;
+        let mut export = roctap();
+        export.args(["export", "-f", "text"]).arg(&trace);
+        let text = scene.there(export).output().expect("roctap").stdout;
         // Of work, not of calls, which have it behind `kernel=`.
         String::from_utf8_lossy(&text).matches(" loop_t").count() >= more
     };
     let target = |mode: &str| {
         let mut command = scene.watched(mode, &scene.apps.join("loop"));
-        let mut target = Running::start(command.args(["0", "2", "300"]));
+        command.args(["0", "2", "300"]);
+        let mut target = Running::start(scene.there(command));
         let mut ready = String::new();
         target.output.read_line(&mut ready).expect("text");
         assert!(ready.starts_with("ready"), "{ready}");
         target
     };
     let attached = |pid: u32| {
-        let mut command = Command::new(&roctap);
+        let mut command = roctap();
         command.args(["record", "-p", &pid.to_string(), "-o"]).arg(&trace);
-        Running::start(&mut command)
+        Running::start(scene.there(command))
     };
 
     // roctracer first.
@@ -600,16 +649,11 @@ fn rocm_beside_roctap() {
     // From the start.
     std::fs::remove_file(&trace).expect("a trace");
     let program = scene.watched("gpu", &scene.apps.join("loop"));
-    let mut command = Command::new(&roctap);
+    let mut command = roctap();
     command.env("LD_LIBRARY_PATH", scene.libraries());
-    command.args(["record", "-o"]).arg(&trace).arg("--").arg("env");
-    for (name, value) in program.get_envs() {
-        let mut assignment = name.to_owned();
-        assignment.push("=");
-        assignment.push(value.expect("a value"));
-        command.arg(assignment);
-    }
-    let mut recording = Running::start(command.arg(program.get_program()).args(["0", "2", "300"]));
+    command.args(["record", "-o"]).arg(&trace).arg("--").args(by_env(&program));
+    command.args(["0", "2", "300"]);
+    let mut recording = Running::start(scene.there(command));
     wait_until("kernels are recorded", || recorded(200));
     let did = truth::read(&scene.file("truth")).expect("what the GPU did");
     send("-TERM", did.first().expect("something").pid);

@@ -81,12 +81,13 @@ fn fields(function: &Operation) -> Vec<Field> {
     function.args.iter().map(field).collect()
 }
 
-impl Data {
-    /// Nothing in it.
-    pub const fn new() -> Self {
+impl Default for Data {
+    fn default() -> Self {
         Self([0; BYTES])
     }
+}
 
+impl Data {
     /// A call begins, with these arguments: in registers and on the stack.
     pub fn begin(&mut self, id: u64, op: u32, registers: &[u64; 6], stack: &[u64]) {
         self.0 = [0; BYTES];
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn arguments_are_as_wide_as_they_are() {
-        let mut data = Data::new();
+        let mut data = Data::default();
         let create = api::by_name("hsa_queue_create").expect("a function");
         data.begin(77, create.id.into(), &[1, u64::MAX, 3, 4, 5, 6], &[7, 8]);
         let word = |at: usize| u64::from_le_bytes(data.0[at..at + 8].try_into().expect("8 bytes"));

@@ -32,7 +32,7 @@
 namespace {
 
 const uint64_t EXTERNAL_ID = 0x123456789abcdef0;
-const int OPERATIONS = 334;
+const int OPERATIONS = HIP_API_ID_LAST + 1;
 
 std::mutex lock;
 std::set<std::string> wrong;
@@ -66,6 +66,11 @@ void on_call(uint32_t domain, uint32_t op, const void* data, void* argument) {
   check(op > 0 && op < OPERATIONS, "operation");
   check(argument == &records, "argument");
   check(api->correlation_id != 0, "a correlation id");
+#if HIP_VERSION >= 50400000
+  const bool enters = api->phase == ACTIVITY_API_PHASE_ENTER;
+  check(*api->phase_data == (enters ? 0 : api->correlation_id + 1), "phase data");
+  *api->phase_data = api->correlation_id + 1;
+#endif
   if (api->phase == ACTIVITY_API_PHASE_ENTER) {
     entered[op]++;
     calls.push_back({op, api});
@@ -97,11 +102,18 @@ void on_call(uint32_t domain, uint32_t op, const void* data, void* argument) {
 std::atomic<uint64_t> hsa_entered[HSA_API_ID_NUMBER], hsa_exited[HSA_API_ID_NUMBER];
 std::map<uint64_t, uint32_t> hsa_calls;  // operations by correlation id, of records
 thread_local std::vector<std::pair<uint32_t, const hsa_api_data_t*>> open_hsa_calls;
+std::set<uint64_t> of_the_runtime;  // correlation ids
 
 void on_hsa_call(uint32_t domain, uint32_t op, const void* data, void* argument) {
   auto api = static_cast<const hsa_api_data_t*>(data);
   check(domain == ACTIVITY_DOMAIN_HSA_API && op < HSA_API_ID_NUMBER && argument == &records, "of HSA");
   check(api->correlation_id != 0, "a correlation id of HSA's");
+  // From ROCm 6 on it copies code so, and waits for that.
+  if (!open_hsa_calls.empty() && open_hsa_calls.back().first == HSA_API_ID_hsa_executable_freeze && api != open_hsa_calls.back().second) {
+    std::lock_guard<std::mutex> guard(lock);
+    of_the_runtime.insert(api->correlation_id);
+    return;
+  }
   if (api->phase == ACTIVITY_API_PHASE_ENTER) {
     hsa_entered[op]++;
     check(*api->phase_data == 0, "phase data at the begin");
@@ -294,7 +306,7 @@ struct Watcher {
           << recorded[op] << '\n';
     }
     std::map<uint32_t, uint64_t> hsa_recorded;
-    for (auto& call : hsa_calls) hsa_recorded[call.second]++;
+    for (auto& call : hsa_calls) hsa_recorded[call.second] += !of_the_runtime.count(call.first);
     for (uint32_t op = 0; op < HSA_API_ID_NUMBER; op++) {
       if (hsa_entered[op] + hsa_exited[op] + hsa_recorded[op] == 0) continue;
       out << roctracer_op_string(ACTIVITY_DOMAIN_HSA_API, op, 0) << ' ' << hsa_entered[op] << ' ' << hsa_exited[op] << ' '

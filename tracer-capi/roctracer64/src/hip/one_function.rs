@@ -1,0 +1,236 @@
+//! Runtimes from ROCm 5.3.1 on, which tell one function of everything.
+//!
+//! It is set by `hipRegisterTracerCallback`, and is asked at the begin of a call whether that is traced. HIP has made
+//! room in its stack frame for what it will tell, [`Trace`]; whoever answers that it is traced fills in what is called
+//! when the arguments are there, and at the end.
+
+#![expect(unsafe_code, reason = "functions of HIP's, and its stack frames")]
+
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use core::mem::{self, offset_of, size_of, transmute};
+use core::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use roctracer::domains::{MOST_HIP_FUNCTIONS, operations};
+use roctracer::timestamp_ns;
+use roctracer::tracer::{Callback, Wanted};
+use tracer_common::activity::Domain;
+use tracer_hooks::contained;
+
+use super::protocol::{Protocol, callback, is_recorded};
+use crate::call_record;
+use crate::client_thread::{InCallback, next_id};
+use crate::loaded::Loaded;
+use crate::open::{self, AtEnd, OfThreads};
+
+/// Domain, operation, and the frame of a call or null. It returns whether that is traced: 0 or −1.
+type Report = unsafe extern "C-unwind" fn(u32, u32, *mut c_void) -> c_int;
+type Register = unsafe extern "C" fn(Option<Report>);
+
+const TRACED: c_int = 0;
+const NOT_TRACED: c_int = -1;
+
+/// `ACTIVITY_API_PHASE_EXIT`.
+const EXIT: u32 = 1;
+
+/// `hip_api_trace_data_t`, in HIP's frame of a call: `hip_api_data_t`, and what is behind it. What HIP does not write
+/// itself is not initialized.
+#[repr(C)]
+struct Trace<const ARGUMENTS: usize> {
+    correlation_id: u64,
+    phase: u32,
+    /// As many words as the largest ones have, of any function: those of `hipChooseDevice`, whose second points at a
+    /// `hipDeviceProp_t`, of which there is a copy.
+    arguments: [u64; ARGUMENTS],
+    phase_data_at: *mut u64,
+    /// 0 if it is not recorded.
+    begin_ns: u64,
+    /// The client's, from the begin to the end.
+    phase_data: u64,
+    /// HIP calls it if it is there, when the arguments are.
+    enter: Option<Phase<ARGUMENTS>>,
+    exit: Option<Phase<ARGUMENTS>>,
+}
+
+type Phase<const ARGUMENTS: usize> = unsafe extern "C-unwind" fn(u32, *mut Trace<ARGUMENTS>);
+
+/// Words of arguments until ROCm 5.7.
+const UNTIL_5: usize = 102;
+/// From ROCm 6.0 on.
+const SINCE_6: usize = 187;
+const _: () = assert!(offset_of!(Trace<UNTIL_5>, begin_ns) == 840);
+const _: () = assert!(offset_of!(Trace<SINCE_6>, begin_ns) == 1520);
+const _: () = assert!(size_of::<Trace<SINCE_6>>() == 1520 + 32);
+
+/// One past the last function of ROCm 5.7, and of 7.2. A later release may have larger arguments.
+const END_OF_5: u32 = 364;
+const END_OF_7: u32 = 450;
+
+/// Such a runtime.
+pub struct OneFunction {
+    register: Register,
+    report: Report,
+    /// By operation.
+    followed: Vec<AtomicBool>,
+    /// How many are.
+    count: AtomicU32,
+}
+
+impl OneFunction {
+    /// None if it has no such function, or is later than those that are known.
+    pub fn of(library: &Loaded) -> Option<Self> {
+        let register = library.function(c"hipRegisterTracerCallback")?;
+        // Its `hipDeviceProp_t` is another one since then.
+        let is_since_6 = library.function(c"hipGetDevicePropertiesR0600").is_some();
+        let (report, end): (Report, _) = match is_since_6 {
+            true => (report::<SINCE_6>, END_OF_7),
+            false => (report::<UNTIL_5>, END_OF_5),
+        };
+        if operations(Domain::HIP_API).ok()?.end > end {
+            return None;
+        }
+        Some(Self {
+            // SAFETY: a function of this type, by its name.
+            register: unsafe { transmute::<*mut c_void, Register>(register) },
+            report,
+            followed: (0..MOST_HIP_FUNCTIONS).map(|_| AtomicBool::new(false)).collect(),
+            count: AtomicU32::new(0),
+        })
+    }
+}
+
+impl Protocol for OneFunction {
+    /// The runtime tells nothing while nothing is followed.
+    fn follow(&self, op: u32, wanted: Wanted) {
+        let Some(followed) = self.followed.get(op as usize) else { return };
+        let now = wanted.callback || wanted.activity;
+        if followed.swap(now, Ordering::Relaxed) == now {
+            return;
+        }
+        let before = match now {
+            true => self.count.fetch_add(1, Ordering::Relaxed),
+            false => self.count.fetch_sub(1, Ordering::Relaxed),
+        };
+        if before == u32::from(!now) {
+            // SAFETY: HIP's function, and one of ours that stays.
+            unsafe { (self.register)(now.then_some(self.report)) };
+        }
+    }
+
+    fn innermost_id(&self) -> u64 {
+        THREADS.known().map_or(0, open::Calls::innermost_id)
+    }
+}
+
+thread_local! {
+    static CALLS: Cell<*mut open::Calls<()>> = const { Cell::new(ptr::null_mut()) };
+    static AT_END: AtEnd<()> = const { AtEnd(&CALLS) };
+}
+
+const THREADS: OfThreads<()> = OfThreads { place: &CALLS, at_end: &AT_END };
+
+/// Whether an operation is traced. If it is a call, which begins, its trace is filled in.
+///
+/// Work of GPUs is of another domain, and not traced in this way: 7.2 then has 1 for a pointer.
+unsafe extern "C-unwind" fn report<const ARGUMENTS: usize>(
+    domain: u32,
+    op: u32,
+    trace: *mut c_void,
+) -> c_int {
+    if Domain(domain) != Domain::HIP_API {
+        return NOT_TRACED;
+    }
+    let is_recorded = is_recorded(op);
+    let is_told = callback(op).is_some();
+    if !is_recorded && !is_told {
+        return NOT_TRACED;
+    }
+    let trace = trace.cast::<Trace<ARGUMENTS>>();
+    if trace.is_null() {
+        return TRACED;
+    }
+    let correlation_id = next_id();
+    let begun = contained(|| THREADS.own().begin(trace.addr(), correlation_id).is_some());
+    if begun != Some(true) {
+        return NOT_TRACED;
+    }
+    // SAFETY: HIP's frame, which has the place for it, and is this thread's.
+    unsafe {
+        (&raw mut (*trace).correlation_id).write(correlation_id);
+        (&raw mut (*trace).phase).write(0);
+        (&raw mut (*trace).phase_data).write(0);
+        (&raw mut (*trace).phase_data_at).write(&raw mut (*trace).phase_data);
+        (&raw mut (*trace).enter).write(is_told.then_some(enter::<ARGUMENTS>));
+        (&raw mut (*trace).exit).write(Some(exit::<ARGUMENTS>));
+        // The time takes longer than all else.
+        (&raw mut (*trace).begin_ns).write(if is_recorded { timestamp_ns() } else { 0 });
+    }
+    TRACED
+}
+
+/// A call's arguments are there; the client's callback is called.
+unsafe extern "C-unwind" fn enter<const ARGUMENTS: usize>(op: u32, trace: *mut Trace<ARGUMENTS>) {
+    let Some(callback) = callback(op) else { return };
+    // Calls that a callback makes call none.
+    let Some(inside) = InCallback::enter(trace.addr()) else { return };
+    // HIP does not tell of the end when the callback throws.
+    let ends = Ends(trace.addr());
+    // SAFETY: the client's function, with the data of its domain.
+    unsafe { call(callback, op, trace) };
+    mem::forget(ends);
+    drop(inside);
+    // Only who was told of the begin is told of the end.
+    // SAFETY: HIP's frame.
+    unsafe { (&raw mut (*trace).exit).write(Some(exit_told::<ARGUMENTS>)) };
+}
+
+/// A call has ended of which the client was told; its callback is called.
+unsafe extern "C-unwind" fn exit_told<const ARGUMENTS: usize>(
+    op: u32,
+    trace: *mut Trace<ARGUMENTS>,
+) {
+    if let Some(callback) = callback(op)
+        && let Some(_inside) = InCallback::enter(trace.addr())
+    {
+        // SAFETY: HIP's frame; the client's function, with the data of its domain.
+        unsafe {
+            (&raw mut (*trace).phase).write(EXIT);
+            call(callback, op, trace);
+        }
+    }
+    // SAFETY: HIP's frame.
+    unsafe { exit(op, trace) };
+}
+
+/// A call has ended.
+unsafe extern "C-unwind" fn exit<const ARGUMENTS: usize>(op: u32, trace: *mut Trace<ARGUMENTS>) {
+    drop(Ends(trace.addr()));
+    // SAFETY: HIP's frame, with what was written at the begin.
+    let (id, begin_ns) = unsafe { ((*trace).correlation_id, (*trace).begin_ns) };
+    if begin_ns != 0 {
+        contained(|| call_record::write(Domain::HIP_API, op, id, begin_ns));
+    }
+}
+
+/// # Safety
+///
+/// As of the client's function.
+unsafe fn call<const ARGUMENTS: usize>(
+    callback: Callback,
+    op: u32,
+    trace: *const Trace<ARGUMENTS>,
+) {
+    let Callback { function, argument } = callback;
+    // SAFETY: as the caller promises.
+    unsafe { function(Domain::HIP_API.0, op, trace.cast(), argument) };
+}
+
+/// When it is dropped, the call whose frame is there has ended.
+struct Ends(usize);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        contained(|| THREADS.known().map(|own| own.end(|call| call.at == self.0).is_some()));
+    }
+}

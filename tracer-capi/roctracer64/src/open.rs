@@ -1,0 +1,106 @@
+//! The calls of a runtime that a thread is in, innermost last.
+
+#![expect(unsafe_code, reason = "the thread's own memory")]
+
+use core::cell::Cell;
+use core::ptr;
+use std::thread::LocalKey;
+
+/// A call, and what is kept of it.
+#[derive(Default)]
+pub struct Call<T> {
+    /// In its stack frame: what lies below belongs to calls inside of it.
+    pub at: usize,
+    /// Its correlation id.
+    pub id: u64,
+    pub kept: T,
+}
+
+#[derive(Default)]
+pub struct Calls<T> {
+    /// Those from the depth on are for the next calls. Runtimes and clients have pointers to them: they stay where they
+    /// are.
+    calls: Vec<Box<Call<T>>>,
+    depth: usize,
+}
+
+impl<T: Default> Calls<T> {
+    /// A call begins. What is kept of it is what was kept of an earlier one. None if there is no memory.
+    pub fn begin(&mut self, at: usize, id: u64) -> Option<&mut Call<T>> {
+        if self.depth == self.calls.len() {
+            self.calls.try_reserve(1).ok()?;
+            self.calls.push(Box::default());
+        }
+        let call = &mut **self.calls.get_mut(self.depth)?;
+        self.depth += 1;
+        (call.at, call.id) = (at, id);
+        Some(call)
+    }
+
+    pub fn innermost(&mut self) -> Option<&mut Call<T>> {
+        self.calls.get_mut(self.depth.checked_sub(1)?).map(|call| &mut **call)
+    }
+
+    /// The correlation id of the innermost; 0 if there is none.
+    pub fn innermost_id(&mut self) -> u64 {
+        self.innermost().map_or(0, |call| call.id)
+    }
+
+    /// The innermost that is meant has ended. Of those inside of it no end was told.
+    pub fn end(&mut self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&Call<T>> {
+        self.depth = self.calls[..self.depth].iter().rposition(|call| is_meant(call))?;
+        Some(&*self.calls[self.depth])
+    }
+
+    /// Forgets calls that were left by a jump: their frames are below this one.
+    pub fn leave_below(&mut self, at: usize) {
+        while self.innermost().is_some_and(|call| call.at < at) {
+            self.depth -= 1;
+        }
+    }
+}
+
+/// Where a thread's calls of a runtime are. Without a destructor: a program calls it in destructors of its own, to a
+/// thread's very end.
+pub type Place<T> = LocalKey<Cell<*mut Calls<T>>>;
+
+/// Gives the calls back when the thread ends. What comes later stays.
+pub struct AtEnd<T: 'static>(pub &'static Place<T>);
+
+impl<T> Drop for AtEnd<T> {
+    fn drop(&mut self) {
+        let calls = self.0.get();
+        // SAFETY: null, or the thread's own, which nobody else uses.
+        let is_in_none = unsafe { calls.as_ref() }.is_some_and(|calls| calls.depth == 0);
+        if is_in_none {
+            self.0.set(ptr::null_mut());
+            // SAFETY: it was made from a box, and is no one's any more.
+            drop(unsafe { Box::from_raw(calls) });
+        }
+    }
+}
+
+/// The calls of every thread.
+pub struct OfThreads<T: 'static> {
+    pub place: &'static Place<T>,
+    pub at_end: &'static LocalKey<AtEnd<T>>,
+}
+
+impl<T: Default> OfThreads<T> {
+    /// The calling thread's, if it has had any. Nothing of others' is called while they are borrowed.
+    pub fn known<'a>(&self) -> Option<&'a mut Calls<T>> {
+        // SAFETY: null, or the thread's own, which is not borrowed: nobody who has it comes here again.
+        unsafe { self.place.get().as_mut() }
+    }
+
+    /// The same; they are made if there are none.
+    pub fn own<'a>(&self) -> &'a mut Calls<T> {
+        if self.place.get().is_null() {
+            self.place.set(Box::into_raw(Box::default()));
+            // A thread that is ending gives nothing back any more.
+            let _ = self.at_end.try_with(|_| ());
+        }
+        // SAFETY: as above, and made above.
+        unsafe { &mut *self.place.get() }
+    }
+}
