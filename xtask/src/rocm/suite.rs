@@ -1,4 +1,4 @@
-//! The end-to-end tests on other releases of ROCm.
+//! The end-to-end tests, and roctracer's, on other releases of ROCm.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -51,12 +51,22 @@ const QUICK: [&str; 18] = [
     "root_storm_of_8_threads_4_streams_5000_launches",
 ];
 
+/// Tests of roctracer in HIP programs.
+pub const ROCTRACER: &str = "package(roctracer64) and test(rocm_)";
+
+/// Of these, what differs most between releases.
+const ROCTRACER_QUICK: [&str; 3] = [
+    "rocm_callbacks_that_do_as_they_like",
+    "rocm_clients_like_profilers",
+    "rocm_every_call_of_programs",
+];
+
 /// The tests on a release: builds the programs there, and sees that they run untraced.
 ///
 /// # Errors
 ///
 /// When something cannot be built, or a program fails without roctap.
-pub fn set(root: &Root, extent: Extent) -> anyhow::Result<Nextest> {
+pub fn sets(root: &Root, extent: Extent) -> anyhow::Result<[Nextest; 2]> {
     println!("\n{}", describe(root)?);
     build_release(&["roctap", "tracer-shim", "emulated-gpu-driver"])?;
     let built = programs::build(root)?;
@@ -83,14 +93,28 @@ pub fn set(root: &Root, extent: Extent) -> anyhow::Result<Nextest> {
     let label = format!("ROCm {}", root.release);
     let binaries = BINARIES.iter().flat_map(|name| ["--test", name]).collect::<Vec<_>>();
     let filter = format!("package(e2e) and ({})", names.join(" or "));
-    Ok(Nextest::new(&label, &TRACED, &filter)
+    let runner = runner(root)?;
+    let end_to_end = Nextest::new(&label, &TRACED, &filter)
         .with(&["--release"])
         .with(&binaries)
         .alone()
         .without(skipped)
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
-        .run_by(runner(root)?))
+        .run_by(runner.clone());
+    // These compile and run programs there themselves. They were built for the unit tests already.
+    let chosen = match extent {
+        Extent::Whole => ROCTRACER.to_owned(),
+        Extent::Quick => {
+            let names = ROCTRACER_QUICK.map(|name| format!("test(={name})"));
+            format!("{ROCTRACER} and ({})", names.join(" or "))
+        }
+    };
+    let roctracer = Nextest::new(&format!("roctracer, {label}"), &[], &chosen)
+        .alone()
+        .in_environment(built.environment())
+        .in_environment([("ROCTAP_TEST_INSIDE", runner)]);
+    Ok([end_to_end, roctracer])
 }
 
 /// A program that runs a test binary in the root.

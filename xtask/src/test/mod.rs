@@ -181,7 +181,7 @@ fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
     vec![
         // These two were built for the unit tests already.
         set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
-        set("roctracer in HIP programs", &[], "package(roctracer64) and test(rocm_)"),
+        set("roctracer in HIP programs", &[], rocm::ROCTRACER),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
         optimised("end to end", "package(e2e) and test(root_)"),
@@ -192,8 +192,8 @@ fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
 /// Runs the tests on a release of ROCm.
 fn on_rocm(report: &mut Report, root: &rocm::Root, extent: rocm::Extent) {
     let label = format!("programs on ROCm {}", root.release);
-    if let Some(set) = report.step(&label, || rocm::set(root, extent)) {
-        report.set(&set);
+    if let Some(sets) = report.step(&label, || rocm::sets(root, extent)) {
+        sets.iter().for_each(|set| report.set(set));
     }
 }
 
