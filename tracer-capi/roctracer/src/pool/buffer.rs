@@ -4,7 +4,14 @@
 
 use std::ptr::{self, NonNull};
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tracer_common::activity::ActivityRecord;
+#[cfg(not(loom))]
+use tracer_hooks::sys;
 
 use crate::error::Error;
 
@@ -68,26 +75,51 @@ impl Memory {
 }
 
 /// Records from its begin on, and what they point at from its end on, downwards.
+///
+/// Who writes takes a place first, and waits for nobody: places are taken in an order, and filled in any. Nobody takes
+/// one any more once the buffer is closed, and when all that were taken are filled it can be read.
 pub struct Buffer {
     begin: NonNull<u8>,
     bytes: usize,
-    records: usize,
-    data_bytes: usize,
+    /// Bytes that are taken, of records and, [`DATA`] times, of what they point at; and [`CLOSED`].
+    taken: AtomicU64,
+    /// Bytes of both that are filled.
+    filled: AtomicU64,
     /// The memory, where it is not the pool's.
-    own: Option<Vec<u64>>,
+    _own: Vec<u64>,
 }
 
-// SAFETY: the memory belongs to the buffer alone: that of the pool, which outlives it, or its own.
+/// Most bytes that a buffer has; more are left alone.
+const MOST: usize = 1 << 30;
+/// A byte of what records point at, in [`Buffer::taken`].
+const DATA: u64 = 1 << 32;
+/// Nothing can be taken.
+const CLOSED: u64 = 1 << 63;
+
+// SAFETY: the memory is that of the pool, which outlives it, or its own. Each byte is written by who has taken it, once,
+// and read when that is done.
 unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+/// A place for some records that follow each other, and for what the last one points at.
+pub struct Place<'a> {
+    buffer: &'a Buffer,
+    records: NonNull<ActivityRecord>,
+    data: NonNull<u8>,
+    bytes: usize,
+}
 
 impl Buffer {
+    /// One that is closed.
     fn new(begin: NonNull<u8>, bytes: usize) -> Self {
-        Self { begin, bytes, records: 0, data_bytes: 0, own: None }
-    }
-
-    /// One without room.
-    pub fn none() -> Self {
-        Self::new(NonNull::<u64>::dangling().cast(), 0)
+        Self {
+            begin,
+            bytes: bytes.min(MOST),
+            taken: AtomicU64::new(CLOSED),
+            filled: AtomicU64::new(0),
+            _own: Vec::new(),
+        }
     }
 
     /// One with memory of its own.
@@ -97,12 +129,7 @@ impl Buffer {
         own.try_reserve_exact(words).map_err(|_| Error::NoMemory)?;
         own.resize(words, 0);
         let begin = NonNull::from(own.as_mut_slice()).cast();
-        Ok(Self { own: Some(own), ..Self::new(begin, words * size_of::<u64>()) })
-    }
-
-    /// Whether its memory is its own.
-    pub fn is_extra(&self) -> bool {
-        self.own.is_some()
+        Ok(Self { _own: own, ..Self::new(begin, words * size_of::<u64>()) })
     }
 
     /// How many bytes it can hold.
@@ -110,44 +137,135 @@ impl Buffer {
         self.bytes
     }
 
-    /// Whether nothing is in it.
+    /// Bytes that are taken, of records and of what they point at.
+    fn taken(&self) -> (usize, usize) {
+        let taken = self.taken.load(Ordering::Relaxed) & !CLOSED;
+        ((taken % DATA) as usize, (taken / DATA) as usize)
+    }
+
+    /// Whether no place is taken in it.
     pub fn is_empty(&self) -> bool {
-        self.records == 0
+        self.taken() == (0, 0)
     }
 
-    /// Whether so many bytes, of records and of what they point at, fit in beside what is there.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        bytes <= self.bytes - self.records * RECORD - self.data_bytes
+    /// Empties it; from now on places can be taken. It was closed, and nobody reads it any more.
+    pub fn open(&self) {
+        self.filled.store(0, Ordering::Relaxed);
+        // Pairs with the Acquire in `take`.
+        self.taken.store(0, Ordering::Release);
     }
 
-    /// Forgets what is in it.
-    pub fn clear(&mut self) {
-        (self.records, self.data_bytes) = (0, 0);
+    /// From now on no place can be taken.
+    pub fn close(&self) {
+        self.taken.fetch_or(CLOSED, Ordering::Relaxed);
     }
 
-    /// Adds a record. The caller has asked for room.
-    pub fn push(&mut self, record: &ActivityRecord) {
-        assert!(self.has_room(RECORD));
-        // SAFETY: there is room behind the other records, aligned as they are, and the buffer's alone.
-        unsafe { self.begin.cast::<ActivityRecord>().add(self.records).write(*record) };
-        self.records += 1;
-    }
-
-    /// Copies what a record points at, and returns where it is. The caller has asked for room.
-    pub fn keep(&mut self, data: &[u8]) -> *const u8 {
-        assert!(self.has_room(data.len()));
-        self.data_bytes += data.len();
-        // SAFETY: there is room above the records and below what was copied before, the buffer's alone.
-        unsafe {
-            let at = self.begin.add(self.bytes - self.data_bytes);
-            ptr::copy_nonoverlapping(data.as_ptr(), at.as_ptr(), data.len());
-            at.as_ptr()
+    /// A place for so many records, and so many bytes that the last one points at; none if it is closed or has no room.
+    #[inline]
+    pub fn take(&self, records: usize, data: usize) -> Option<Place<'_>> {
+        let bytes = records * RECORD + data;
+        let mut taken = self.taken.load(Ordering::Relaxed);
+        loop {
+            let (of_records, of_data) = ((taken % DATA) as usize, (taken / DATA) as usize);
+            if taken & CLOSED != 0 || bytes > self.bytes - of_records - of_data {
+                return None;
+            }
+            let more = taken + (records * RECORD) as u64 + data as u64 * DATA;
+            // Acquire pairs with the Release in `open`: what was there has been read.
+            let exchanged =
+                self.taken.compare_exchange_weak(taken, more, Ordering::Acquire, Ordering::Relaxed);
+            if let Err(now) = exchanged {
+                taken = now;
+                continue;
+            }
+            // SAFETY: there is room, of records from the begin on and of data below the end.
+            let (at, data) = unsafe {
+                (self.begin.add(of_records), self.begin.add(self.bytes - of_data - data))
+            };
+            return Some(Place { buffer: self, records: at.cast(), data, bytes });
         }
     }
 
-    /// The records.
+    /// The records. It is closed; who has taken a place is waited for.
     pub fn records(&self) -> &[ActivityRecord] {
-        // SAFETY: so many were written from the begin on.
-        unsafe { std::slice::from_raw_parts(self.begin.cast().as_ptr(), self.records) }
+        let (records, data) = self.taken();
+        // Acquire pairs with the Release in `fill`.
+        while self.filled.load(Ordering::Acquire) != (records + data) as u64 {
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            #[cfg(not(loom))]
+            sys::sleep_ns(10_000);
+        }
+        // SAFETY: so many were filled from the begin on.
+        unsafe { std::slice::from_raw_parts(self.begin.cast().as_ptr(), records / RECORD) }
+    }
+}
+
+impl Place<'_> {
+    /// Fills it: with as many records, and as much data, as it was taken for. The last one points at the data, if there
+    /// is any.
+    #[inline]
+    pub fn fill<const N: usize>(self, records: [&ActivityRecord; N], data: &[u8]) {
+        assert!(N * RECORD + data.len() == self.bytes);
+        // SAFETY: the place is as large, its own, and aligned as records are.
+        unsafe {
+            for (index, record) in records.into_iter().enumerate() {
+                self.records.add(index).write(*record);
+            }
+            if !data.is_empty() {
+                self.data.copy_from_nonoverlapping(NonNull::from(data).cast(), data.len());
+                let last = self.records.add(N - 1).as_mut();
+                last.bytes_or_name = self.data.as_ptr().expose_provenance() as u64;
+            }
+        }
+        // Pairs with the Acquire in `records`.
+        self.buffer.filled.fetch_add(self.bytes as u64, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Two threads write while the buffer is read twice, emptied in between: what was taken is read, once, and whole.
+    #[test]
+    fn each_record_is_read_once_by_who_has_closed() {
+        let mut model = loom::model::Builder::new();
+        // All of them take a minute.
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let buffer = Arc::new(Buffer::extra(2 * RECORD).expect("memory"));
+            buffer.open();
+            let writers = [1, 2].map(|id| {
+                let buffer = Arc::clone(&buffer);
+                thread::spawn(move || {
+                    let record = ActivityRecord {
+                        correlation_id: id,
+                        end_ns: id,
+                        ..ActivityRecord::default()
+                    };
+                    let place = buffer.take(1, 0);
+                    place.map(|place| place.fill([&record], &[])).map(|()| id)
+                })
+            });
+            let mut read = Vec::new();
+            for round in 0..2 {
+                if round > 0 {
+                    buffer.open();
+                }
+                buffer.close();
+                for record in buffer.records() {
+                    assert_eq!(record.correlation_id, record.end_ns);
+                    read.push(record.correlation_id);
+                }
+            }
+            let written = writers.map(|writer| writer.join().expect("no panic"));
+            let mut written: Vec<u64> = written.into_iter().flatten().collect();
+            written.sort_unstable();
+            read.sort_unstable();
+            assert_eq!(read, written);
+        });
     }
 }

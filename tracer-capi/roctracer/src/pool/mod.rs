@@ -1,8 +1,8 @@
 //! Pools of activity records.
 //!
-//! Records are written into one of two buffers. When it is full it is handed to the pool's thread, which
-//! gives it to the client's callback, and the other one is written. Nothing is dropped: who finds the
-//! one full while the callback still works on the other waits.
+//! Records are written into one of two buffers, without a lock: [`buffer`]. When it is full it is handed to the
+//! pool's thread, which gives it to the client's callback, and the other one is written. Nothing is dropped: who
+//! finds the one full while the callback still works on the other waits.
 //!
 //! What holds:
 //!
@@ -24,6 +24,7 @@ mod tests;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -36,7 +37,7 @@ use tracer_hooks::sys;
 
 use crate::error::Error;
 use crate::thread::{self, Process};
-use buffer::{Buffer, Memory, RECORD};
+use buffer::{Buffer, Memory, Place, RECORD};
 
 pub use buffer::{Allocator, system_allocator};
 
@@ -80,6 +81,8 @@ pub struct Pool {
     process: Process,
     /// The pool that was made before it.
     older: AtomicPtr<Self>,
+    /// The buffer in which places are taken without the lock; null if there is none.
+    open: AtomicPtr<Buffer>,
     state: Mutex<State>,
     /// There is something to do for the pool's thread.
     work: Condvar,
@@ -88,16 +91,16 @@ pub struct Pool {
 }
 
 struct State {
-    /// Being written.
-    active: Buffer,
+    /// In which places are taken.
+    active: Held,
     /// Not in use.
-    spares: Vec<Buffer>,
-    /// Full, the oldest first, and how many records had been written when it was.
-    full: VecDeque<(Buffer, u64)>,
+    spares: Vec<Held>,
+    /// Handed over, the oldest first.
+    full: VecDeque<Held>,
     /// Bytes of a buffer, none of which is smaller.
     buffer_bytes: usize,
-    /// How many records have been written, and how many of those delivered.
-    written: u64,
+    /// How many buffers have been handed over, and how many of those delivered.
+    handed: u64,
     delivered: u64,
     /// So many are to be delivered without waiting for a full buffer.
     flush_to: u64,
@@ -106,6 +109,25 @@ struct State {
     phase: Phase,
     memory: Option<Memory>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// A buffer.
+enum Held {
+    /// One of the pool's two, which live for ever, as it does.
+    Own(&'static Buffer),
+    /// With memory of its own; places are taken with the lock alone.
+    Extra(Box<Buffer>),
+}
+
+impl Deref for Held {
+    type Target = Buffer;
+
+    fn deref(&self) -> &Buffer {
+        match self {
+            Self::Own(buffer) => buffer,
+            Self::Extra(buffer) => buffer,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,14 +151,19 @@ impl Pool {
     /// [`Error::NoMemory`], [`Error::NoThread`].
     pub fn open(properties: Properties) -> Result<&'static Self, Error> {
         let Properties { buffer_bytes, allocator, consumer } = properties;
-        let (memory, [active, spare]) = Memory::allocate(allocator, buffer_bytes)?;
+        let (memory, buffers) = Memory::allocate(allocator, buffer_bytes)?;
+        let [active, spare]: [&'static Buffer; 2] =
+            buffers.map(|buffer| &*Box::leak(Box::new(buffer)));
+        // Never more than the two, so that nothing is allocated later.
+        let mut spares = Vec::with_capacity(2);
+        spares.push(Held::Own(spare));
+        active.open();
         let state = State {
             buffer_bytes: active.bytes(),
-            active,
-            // Never more than the two, so that nothing is allocated later.
-            spares: Vec::with_capacity(2),
+            active: Held::Own(active),
+            spares,
             full: VecDeque::with_capacity(2),
-            written: 0,
+            handed: 0,
             delivered: 0,
             flush_to: 0,
             waiting: 0,
@@ -147,12 +174,12 @@ impl Pool {
         let pool: &'static Self = Box::leak(Box::new(Self {
             process: Process::this(),
             older: AtomicPtr::default(),
+            open: AtomicPtr::new(ptr::from_ref(active).cast_mut()),
             state: Mutex::new(state),
             work: Condvar::new(),
             progress: Condvar::new(),
         }));
         let mut state = pool.lock();
-        state.spares.push(spare);
         match thread::start(|| pool.deliver_until_closed(consumer)) {
             Ok(thread) => state.thread = Some(thread),
             Err(error) => {
@@ -201,33 +228,48 @@ impl Pool {
         self.write_all([record], data)
     }
 
+    #[expect(unsafe_code, reason = "follows a pointer to a buffer")]
     fn write_all<const N: usize>(
         &self,
         records: [&ActivityRecord; N],
         data: &[u8],
     ) -> Result<(), Error> {
+        // Acquire pairs with the Release in `exchange`.
+        // SAFETY: null, or a buffer of the pool's own, which lives for ever.
+        let open = unsafe { self.open.load(Ordering::Acquire).as_ref() };
+        // A forked child has the memory, too, and none who reads it.
+        if self.process.is_this()
+            && let Some(place) = open.and_then(|buffer| buffer.take(N, data.len()))
+        {
+            place.fill(records, data);
+            return Ok(());
+        }
+        self.write_with_lock(records, data)
+    }
+
+    /// The same where the open buffer is full, or there is none.
+    #[cold]
+    fn write_with_lock<const N: usize>(
+        &self,
+        records: [&ActivityRecord; N],
+        data: &[u8],
+    ) -> Result<(), Error> {
         let mut state = self.lock_open()?;
-        let is_own_thread = self.is_own_thread();
-        // Nobody delivers while the pool's thread waits.
-        let copies = is_own_thread || N * RECORD + data.len() <= state.buffer_bytes;
-        let bytes = N * RECORD + if copies { data.len() } else { 0 };
-        if is_own_thread {
-            state.make_room(bytes)?;
-        } else {
-            state = self.wait_for_room(state, bytes);
+        if self.is_own_thread() {
+            return self.write_in_callback(&mut state, records, data);
         }
+        if N * RECORD + data.len() <= state.buffer_bytes {
+            state = self.wait_for_place(state, N, data.len(), |place| place.fill(records, data));
+            drop(state);
+            return Ok(());
+        }
+        // It fits into none: the record points at the writer's own.
         let mut last = *records[N - 1];
-        if !data.is_empty() {
-            let at = if copies { state.active.keep(data) } else { data.as_ptr() };
-            last.bytes_or_name = at.expose_provenance() as u64;
-        }
-        for record in records.into_iter().take(N - 1).chain([&last]) {
-            state.active.push(record);
-        }
-        state.written += N as u64;
-        if !copies {
-            self.wait_for_delivery(state, None);
-        }
+        last.bytes_or_name = data.as_ptr().expose_provenance() as u64;
+        let records: [&_; N] =
+            std::array::from_fn(|at| if at == N - 1 { &last } else { records[at] });
+        state = self.wait_for_place(state, N, 0, |place| place.fill(records, &[]));
+        self.wait_for_delivery(state, None);
         Ok(())
     }
 
@@ -279,6 +321,8 @@ impl Pool {
     pub fn begin_to_close(&self) {
         if let Ok(mut state) = self.lock_open() {
             state.phase = Phase::Closing;
+            // Relaxed: nothing is told by it.
+            self.open.store(ptr::null_mut(), Ordering::Relaxed);
             self.work.notify_one();
         }
     }
@@ -311,17 +355,23 @@ impl Pool {
         ptr::eq(OWN.get(), self)
     }
 
-    /// Hands the active buffer over until another one has room.
-    fn wait_for_room<'a>(
+    /// Hands the active buffer over until another one has room, and has a place in it filled.
+    fn wait_for_place<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
-        bytes: usize,
+        records: usize,
+        data: usize,
+        fill: impl FnOnce(Place<'_>),
     ) -> MutexGuard<'a, State> {
         state.waiting += 1;
-        while !state.active.has_room(bytes) {
+        loop {
+            if let Some(place) = state.active.take(records, data) {
+                fill(place);
+                break;
+            }
             match state.spares.pop() {
                 Some(spare) => {
-                    state.exchange(spare);
+                    self.exchange(&mut state, spare);
                     self.work.notify_one();
                 }
                 None => {
@@ -336,10 +386,72 @@ impl Pool {
         state
     }
 
+    /// Has places taken in another buffer; what is in the active one waits for delivery.
+    fn exchange(&self, state: &mut State, next: Held) {
+        // First: who takes a place in the next one comes later.
+        state.active.close();
+        next.open();
+        let open = match &next {
+            Held::Own(buffer) if state.phase == Phase::Open => ptr::from_ref(*buffer).cast_mut(),
+            _ => ptr::null_mut(),
+        };
+        // Pairs with the Acquire in `write_all`.
+        self.open.store(open, Ordering::Release);
+        let full = std::mem::replace(&mut state.active, next);
+        if full.is_empty() {
+            state.recycle(full);
+        } else {
+            state.full.push_back(full);
+            state.handed += 1;
+        }
+    }
+
+    /// Writes on the pool's thread, which cannot wait for itself.
+    fn write_in_callback<const N: usize>(
+        &self,
+        state: &mut State,
+        records: [&ActivityRecord; N],
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let bytes = N * RECORD + data.len();
+        loop {
+            if let Some(place) = state.active.take(N, data.len()) {
+                place.fill(records, data);
+                return Ok(());
+            }
+            let next = match state.spares.pop_if(|spare| spare.bytes() >= bytes) {
+                Some(spare) => spare,
+                None => {
+                    state.full.try_reserve(1).map_err(|_| Error::NoMemory)?;
+                    Held::Extra(Box::new(Buffer::extra(bytes.max(state.buffer_bytes))?))
+                }
+            };
+            self.exchange(state, next);
+        }
+    }
+
+    /// The oldest buffer that was handed over; else the active one if that is to be flushed.
+    fn next_to_deliver(&self, state: &mut State) -> Option<Held> {
+        if state.full.is_empty() {
+            let closes = state.phase == Phase::Closing && state.waiting == 0;
+            if closes {
+                // Who has found it open may still write.
+                state.active.close();
+            }
+            if !(closes || state.flush_to > state.delivered) || state.active.is_empty() {
+                return None;
+            }
+            // None is being delivered, and none waits for it: both, but the active one, are here.
+            let spare = state.spares.pop()?;
+            self.exchange(state, spare);
+        }
+        state.full.pop_front()
+    }
+
     /// Has delivered what was written until now, or waits until a time for that. Only asks for it on the pool's
     /// thread.
     fn wait_for_delivery(&self, mut state: MutexGuard<'_, State>, until: Option<Instant>) {
-        let written = state.written;
+        let written = state.handed + u64::from(!state.active.is_empty());
         state.flush_to = state.flush_to.max(written);
         self.work.notify_one();
         while state.delivered < written && !self.is_own_thread() {
@@ -361,13 +473,13 @@ impl Pool {
         OWN.set(self);
         let mut state = self.lock();
         loop {
-            if let Some((buffer, written)) = state.next_to_deliver() {
+            if let Some(buffer) = self.next_to_deliver(&mut state) {
                 drop(state);
                 // A panic of the consumer's ends in it; the records count as delivered.
                 let _ = catch_unwind(AssertUnwindSafe(|| consumer(buffer.records())));
                 state = self.lock();
                 state.recycle(buffer);
-                state.delivered = written;
+                state.delivered += 1;
                 self.progress.notify_all();
             } else if state.phase == Phase::Closing && state.waiting == 0 {
                 break;
@@ -387,60 +499,17 @@ impl Pool {
 }
 
 impl State {
-    /// Begins to write into another buffer; what is in the active one waits for delivery.
-    fn exchange(&mut self, next: Buffer) {
-        let full = std::mem::replace(&mut self.active, next);
-        if full.is_empty() {
-            self.recycle(full);
-        } else {
-            self.full.push_back((full, self.written));
-        }
-    }
-
     /// Puts a buffer away that has been delivered.
-    fn recycle(&mut self, mut buffer: Buffer) {
-        if !buffer.is_extra() {
-            buffer.clear();
+    fn recycle(&mut self, buffer: Held) {
+        if matches!(buffer, Held::Own(_)) {
             self.spares.push(buffer);
         }
     }
 
-    /// Makes the active buffer one with room, for the pool's thread, which cannot wait for itself.
-    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
-        if self.active.has_room(bytes) {
-            return Ok(());
-        }
-        let next = match self.spares.pop_if(|spare| spare.has_room(bytes)) {
-            Some(spare) => spare,
-            None => {
-                self.full.try_reserve(1).map_err(|_| Error::NoMemory)?;
-                Buffer::extra(bytes.max(self.buffer_bytes))?
-            }
-        };
-        self.exchange(next);
-        Ok(())
-    }
-
-    /// The oldest full buffer; else the active one if that is to be flushed. And how many records have been
-    /// written when it has been delivered.
-    fn next_to_deliver(&mut self) -> Option<(Buffer, u64)> {
-        if self.full.is_empty() {
-            let wanted =
-                self.flush_to > self.delivered || self.phase == Phase::Closing && self.waiting == 0;
-            if !wanted || self.active.is_empty() {
-                return None;
-            }
-            // None is being delivered, and none waits for it: both, but the active one, are here.
-            let spare = self.spares.pop()?;
-            self.exchange(spare);
-        }
-        self.full.pop_front()
-    }
-
-    /// It is over. Returns the memory, if that is still there.
+    /// It is over: all buffers are closed. Returns the memory, if that is still there.
     fn end(&mut self) -> Option<Memory> {
         self.phase = Phase::Closed;
-        self.active = Buffer::none();
+        self.active.close();
         self.spares.clear();
         self.memory.take()
     }

@@ -203,7 +203,7 @@ fn flush_returns_when_all_was_delivered() {
     (0..11).for_each(|id| pool.write(&record(id)).expect("open"));
     assert_eq!(called.recv(), Ok(10));
     let flusher = std::thread::spawn(|| pool.flush());
-    until(|| pool.lock().flush_to == 11);
+    until(|| pool.lock().flush_to == 2);
     go.send(()).expect("a callback waits");
     assert_eq!(called.recv(), Ok(1));
     assert!(!flusher.is_finished(), "the second delivery has not happened");
@@ -213,6 +213,25 @@ fn flush_returns_when_all_was_delivered() {
     pool.flush();
     assert_eq!(seen.deliveries(), [10, 1], "nothing to flush, nothing delivered");
     drop(go);
+    pool.close();
+}
+
+/// A writer that is stopped with a place that it has taken holds up delivery, and no other writer but for room.
+#[test]
+fn stopped_writer_is_waited_for_by_who_delivers() {
+    let seen = Seen::default();
+    let pool = pool(TEN, seen.consumer());
+    // SAFETY: a buffer of the pool's own, which lives for ever.
+    let open = unsafe { pool.open.load(Ordering::Acquire).as_ref() }.expect("an open pool");
+    let place = open.take(1, 0).expect("room");
+    (1..15).for_each(|id| pool.write(&record(id)).expect("open"));
+    let flusher = std::thread::spawn(|| pool.flush());
+    until(|| pool.lock().flush_to == 2);
+    assert!(seen.deliveries().is_empty() && !flusher.is_finished());
+    place.fill([&record(0)], &[]);
+    flusher.join().expect("no panic");
+    assert_eq!(seen.deliveries(), [10, 5]);
+    assert_eq!(seen.ids(), (0..15).collect::<Vec<_>>());
     pool.close();
 }
 
