@@ -95,12 +95,14 @@ impl<T: Default> OfThreads<T> {
 
     /// The same; they are made if there are none.
     pub fn own<'a>(&self) -> &'a mut Calls<T> {
-        if self.place.get().is_null() {
-            self.place.set(Box::into_raw(Box::default()));
-            // A thread that is ending gives nothing back any more.
-            let _ = self.at_end.try_with(|_| ());
-        }
-        // SAFETY: as above, and made above.
-        unsafe { &mut *self.place.get() }
+        self.place.with(|place| {
+            if place.get().is_null() {
+                place.set(Box::into_raw(Box::default()));
+                // A thread that is ending gives nothing back any more.
+                let _ = self.at_end.try_with(|_| ());
+            }
+            // SAFETY: as above, and made above.
+            unsafe { &mut *place.get() }
+        })
     }
 }

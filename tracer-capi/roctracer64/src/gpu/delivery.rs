@@ -117,7 +117,7 @@ fn run() {
     let mut operations = Operations::default();
     let mut waiting: Vec<Waiting> = Vec::new();
     loop {
-        let mut taken = 0;
+        let (mut taken, now_ns) = (0, timestamp_ns());
         // Not until the queue is empty: a program may fill it as fast.
         while taken < AT_ONCE
             && let Some(event) = QUEUE.pop()
@@ -129,7 +129,7 @@ fn run() {
                     numbers: operations.awaited().collect(),
                     until: Instant::now() + *LONGEST,
                 });
-            } else if let Some(recorded) = operations.take(event, timestamp_ns()) {
+            } else if let Some(recorded) = operations.take(event, now_ns) {
                 write(&recorded);
             }
         }

@@ -8,7 +8,7 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
-use core::mem::{ManuallyDrop, transmute};
+use core::mem::transmute;
 use core::ptr;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -112,6 +112,7 @@ const ENTER: u32 = 0;
 const DATA_BYTES: usize = 1024;
 
 /// The begin of `hip_api_data_t`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct ApiData {
     correlation_id: u64,
@@ -121,11 +122,12 @@ struct ApiData {
 /// `hip_api_data_t`.
 #[repr(C)]
 union Data {
-    api: ManuallyDrop<ApiData>,
+    api: ApiData,
     words: [u64; DATA_BYTES / 8],
 }
 
-/// What is kept of a call.
+/// What is kept of a call. HIP has a pointer to it.
+#[repr(C)]
 struct Kept {
     data: Data,
     op: u32,
@@ -180,8 +182,8 @@ fn begin(op: u32) -> *mut c_void {
     let Some(call) = THREADS.own().begin(0, correlation_id) else { return ptr::null_mut() };
     let kept = &mut call.kept;
     (kept.op, kept.begin_ns, kept.told) = (op, begin_ns, Told::No);
-    kept.data.api = ManuallyDrop::new(ApiData { correlation_id, phase: ENTER });
-    (&raw mut kept.data).cast()
+    kept.data.api = ApiData { correlation_id, phase: ENTER };
+    ptr::from_mut(kept).cast()
 }
 
 fn end(op: u32) -> *mut c_void {
@@ -194,32 +196,23 @@ fn end(op: u32) -> *mut c_void {
 
 /// A call's arguments are there, or its result; the client's callback is called.
 unsafe extern "C-unwind" fn on_call(_domain: u32, op: u32, data: *const c_void, _: *mut c_void) {
-    // SAFETY: what `begin` has returned.
-    let phase = unsafe { (*data.cast::<ApiData>()).phase };
     let Some(Callback { function, argument }) = callback(op) else { return };
+    // What `begin` has returned, the thread's own.
+    let kept = data.cast_mut().cast::<Kept>();
     // Calls that a callback makes call none.
-    let Some(inside) = InCallback::enter((&raw const phase).addr()) else { return };
-    // Only who was told of the begin is told of the end.
-    let begins = phase == ENTER;
-    if !(if begins { begins_callback() } else { ends_callback() }) {
-        return;
+    let Some(inside) = InCallback::enter((&raw const op).addr()) else { return };
+    // SAFETY: it was written when the call began, and nobody else has it now; HIP writes the phase.
+    let (told, begins) = unsafe { (&mut (*kept).told, (*kept).data.api.phase == ENTER) };
+    match (begins, *told) {
+        (true, Told::No) => *told = Told::Entered,
+        // Only who was told of the begin is told of the end.
+        (false, Told::Yes) => {}
+        // HIP says once more that a call begins when it ends by an exception of the callback's.
+        _ => return,
     }
     // SAFETY: the client's function, with the data of its domain.
     unsafe { function(Domain::HIP_API.0, op, data, argument) };
     drop(inside);
-    if begins && let Some(call) = THREADS.own().innermost() {
-        call.kept.told = Told::Yes;
-    }
-}
-
-/// Whether the client's callback is called for the begin of the innermost call.
-fn begins_callback() -> bool {
-    // HIP says once more that a call begins when it ends by an exception of the callback's.
-    let call = THREADS.own().innermost().filter(|call| call.kept.told == Told::No);
-    call.map(|call| call.kept.told = Told::Entered).is_some()
-}
-
-/// Whether it is called for the end, as it was for the begin.
-fn ends_callback() -> bool {
-    THREADS.own().innermost().is_some_and(|call| call.kept.told == Told::Yes)
+    // SAFETY: as above.
+    unsafe { (*kept).told = Told::Yes };
 }
