@@ -77,15 +77,16 @@ impl Clients {
         self.library.check(&self.library())
     }
 
-    /// Compiles the program `name`, linked against the library.
+    /// Compiles the program `name`, linked against the library, with these options beside the usual ones.
     ///
     /// # Errors
     ///
     /// If the compiler has anything to say.
-    pub fn linked(&self, language: Language, name: &str) -> anyhow::Result<PathBuf> {
+    fn linked(&self, language: Language, name: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
         let program = self.directory().join(format!("{name}-{}", language.extension()));
         let source = self.source(&format!("{name}.{}", language.extension()));
         let mut compiler = language.compiler()?;
+        compiler.args(options);
         // As those do who name the directory of the headers alone.
         compiler.arg("-I").arg(include_directory()?.join("roctracer"));
         compiler.arg("-o").args([&program, &source]);
@@ -110,10 +111,21 @@ impl Clients {
     ///
     /// If it does not.
     pub fn run(&self, language: Language, name: &str) -> anyhow::Result<()> {
-        succeed(&mut self.command(&self.linked(language, name)?))
+        succeed(&mut self.command(&self.linked(language, name, &[])?))
     }
 
-    /// The same with a program that is linked against a library of that name which is made from the source
+    /// The same with the compiler's sanitizers of addresses, of leaks and of undefined behaviour in the program.
+    /// The library is not instrumented; what it allocates and copies is seen.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub fn run_sanitized(&self, language: Language, name: &str) -> anyhow::Result<()> {
+        let options = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g"];
+        succeed(&mut self.command(&self.linked(language, name, &options)?))
+    }
+
+    /// As [`Clients::run`], with a program that is linked against a library of that name which is made from the source
     /// `old`, and then runs with this one.
     ///
     /// # Errors

@@ -29,6 +29,13 @@ fn exceptions_of_the_clients_functions() {
 }
 
 #[test]
+fn under_sanitizers() {
+    let clients = clients();
+    clients.run_sanitized(Language::C, "calls").expect("it runs");
+    clients.run_sanitized(Language::Cpp, "throws").expect("it runs");
+}
+
+#[test]
 fn loaded_and_unloaded() {
     clients().run_loading("loads").expect("it runs");
 }
