@@ -1,6 +1,7 @@
 // What the benchmarks measure: repeats a call as told on standard input, and answers with the time.
 //   hip N            N calls of hipGetErrorName
 //   device N         N calls of hipGetDevice, of which HIP tells tracers
+//   devices N        the same on each of 8 threads at once; their CPU time together
 //   hsa N            N calls of hsa_signal_load_relaxed, through the exported function
 //   launch N         N launches of an empty kernel with <<<>>> (3 HIP calls), synchronised after each 512
 //   bare N           the same with hipLaunchKernel alone (1 HIP call)
@@ -13,6 +14,8 @@
 
 #include <hsa/hsa.h>
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <time.h>
 #include <unistd.h>
 #include <vector>
@@ -53,6 +56,20 @@ static std::vector<uint64_t> wait_often(uint64_t rounds, uint64_t launches, uint
   return times;
 }
 
+// Calls of 8 threads; returns their CPU time.
+static uint64_t devices(uint64_t calls_each) {
+  std::atomic<uint64_t> cpu_ns{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; i++) threads.emplace_back([&] {
+    const uint64_t cpu = ns(CLOCK_THREAD_CPUTIME_ID);
+    int device;
+    for (uint64_t calls = 0; calls < calls_each; calls++) (void)hipGetDevice(&device);
+    cpu_ns += ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  });
+  for (auto& thread : threads) thread.join();
+  return cpu_ns;
+}
+
 int main() {
   char what[16];
   hsa_signal_t signal{};
@@ -60,7 +77,7 @@ int main() {
   printf("ready %d\n", getpid());
   fflush(stdout);
   while (scanf("%15s %llu", what, &n) == 2) {
-    uint64_t calls = 0;
+    uint64_t calls = 0, of_threads = 0;
     const bool at_rate = !strcmp(what, "rate");
     const bool waits = !strcmp(what, "wait");
     std::vector<uint64_t> times;
@@ -75,6 +92,7 @@ int main() {
     else if (waits) times = wait_often(calls = n, launches, kernel);
     else if (!strcmp(what, "hip")) for (; calls < n; calls++) hipGetErrorName(hipSuccess);
     else if (!strcmp(what, "device")) for (int device; calls < n; calls++) (void)hipGetDevice(&device);
+    else if (!strcmp(what, "devices")) of_threads = devices(n), calls = 8 * n;
     else if (!strcmp(what, "hsa")) for (; calls < n; calls++) hsa_signal_load_relaxed(signal);
     else if (!strcmp(what, "launch")) {
       for (; calls < n; calls++) {
@@ -87,7 +105,7 @@ int main() {
         if (calls % 512 == 511) (void)hipDeviceSynchronize();
       }
     } else return 2;
-    const uint64_t cpu_ns = ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    const uint64_t cpu_ns = of_threads ? of_threads : ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
     printf("%llu %llu %llu", (unsigned long long)calls, (unsigned long long)(ns(CLOCK_MONOTONIC) - wall),
            (unsigned long long)cpu_ns);
     if (!times.empty()) {
