@@ -27,4 +27,5 @@ pub use contents::{Contents, Source, View};
 pub use file::{File, may_read};
 pub use maps::{Map, Maps};
 pub use memory::{Access, Memory};
+pub use schedule::{Look, Silence};
 pub use text::{beginning, lossy, program, read as text, real_user};

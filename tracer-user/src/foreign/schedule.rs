@@ -5,7 +5,7 @@ use std::{fs, os::fd::AsFd, sync::LazyLock, time::Duration};
 
 use tracer_common::waited::Waited;
 
-/// Longest text of `/proc/PID/schedstat`: three numbers.
+/// Longest text of a `schedstat`: three numbers.
 const MOST_BYTES: usize = 64;
 
 /// Whether this kernel counts (`CONFIG_SCHED_INFO`, and `delayacct` where nothing else needs it). If not, the
@@ -44,7 +44,7 @@ impl Schedule {
     }
 }
 
-/// A process of one thread, as it is now.
+/// A thread, as it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
     schedule: Schedule,
@@ -53,22 +53,28 @@ pub struct Look {
 }
 
 impl Look {
-    /// Looks at process `pid`; none where the kernel does not count.
-    pub fn at(pid: i32) -> Option<Self> {
-        let stat = super::text(format!("/proc/{pid}/stat").as_ref()).ok()?;
+    /// Of a thread that never gets one.
+    #[cfg(test)]
+    pub const WAITS_FOR_A_CPU: Self =
+        Self { schedule: Schedule { on_cpu_ns: 0, queued_ns: 0 }, can_run: true };
+
+    /// Looks at thread `tid` of process `pid`; none where the kernel does not count.
+    pub fn at(pid: u32, tid: u32) -> Option<Self> {
+        let stat = super::text(format!("/proc/{pid}/task/{tid}/stat").as_ref()).ok()?;
         let can_run = super::lossy(&stat).rsplit_once(") ")?.1.starts_with('R');
-        let schedule = Schedule::of(fs::File::open(format!("/proc/{pid}/schedstat")).ok()?)?;
+        let schedule = fs::File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok();
+        let schedule = Schedule::of(schedule?)?;
         IS_COUNTED.then_some(Self { schedule, can_run })
     }
 }
 
-/// How long a process has been waited for.
+/// How long a thread has been waited for.
 #[derive(Debug)]
 pub struct Silence {
     waited: Waited,
     last: Option<Look>,
     blocked_ns: u64,
-    /// Time of which it is not known yet whether the process waited for a CPU.
+    /// Time of which it is not known yet whether the thread waited for a CPU.
     unknown_ns: u64,
 }
 
@@ -83,7 +89,7 @@ impl Silence {
         Duration::from_nanos(self.waited.look(now_ns))
     }
 
-    /// At `now_ns` the process looks like that, and has not answered.
+    /// At `now_ns` the thread looks like that, and has not answered.
     pub fn goes_on(&mut self, now_ns: u64, look: Option<Look>) {
         let before_ns = self.waited.at_last_look();
         let passed_ns = self.waited.look(now_ns) - before_ns;
@@ -106,7 +112,7 @@ impl Silence {
         self.unknown_ns = all_ns - blocked_ns;
     }
 
-    /// How long it has been but for the time in which the process waited for a CPU.
+    /// How long it has been but for the time in which the thread waited for a CPU.
     pub fn blocked(&self) -> Duration {
         Duration::from_nanos(self.blocked_ns)
     }
@@ -167,7 +173,7 @@ mod tests {
     #[test]
     fn without_counting_all_time_counts() {
         assert_eq!(charged([None, None]), [20, 40]);
-        assert_eq!(Look::at(-1), None);
+        assert_eq!(Look::at(u32::MAX, 1), None);
     }
 
     #[test]
@@ -189,6 +195,7 @@ mod tests {
         let own = fs::File::open("/proc/thread-self/schedstat").unwrap();
         let (first, second) = (Schedule::of(&own).unwrap(), Schedule::of(&own).unwrap());
         assert!(first.on_cpu_ns <= second.on_cpu_ns);
-        assert_eq!(Look::at(std::process::id().cast_signed()).is_some(), *IS_COUNTED);
+        let own = std::process::id();
+        assert_eq!(Look::at(own, own).is_some(), *IS_COUNTED);
     }
 }

@@ -185,7 +185,8 @@ impl Servant {
             if let Ok(1..) = poll(&mut look, Some(&LOOK_EVERY)) {
                 return Ok(silence);
             }
-            silence.goes_on(clock::now_ns(), Look::at(self.pid.as_raw_nonzero().get()));
+            let pid = self.pid.as_raw_nonzero().get().cast_unsigned();
+            silence.goes_on(clock::now_ns(), Look::at(pid, pid));
             if silence.blocked() > ANSWER_WITHIN {
                 return Err(Lost::Late);
             }

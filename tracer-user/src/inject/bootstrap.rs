@@ -35,7 +35,8 @@ pub mod at {
     pub const STATE: usize = 0xcc;
     /// 0 while the thread is there, 32 bits: written by the kernel.
     pub const ALIVE: usize = 0xd0;
-    /// The thread's id, as the process sees it.
+    /// The id of the thread that is at work, as the process sees it: of the new one, then of the ordinary
+    /// one that it starts.
     pub const TID: usize = 0xd8;
     /// An error number of a system call or of `pthread_create`.
     pub const ERROR: usize = 0xe0;
@@ -219,6 +220,10 @@ global_asm!(
     "50:",
     "push rbx",
     "mov rbx, rdi",
+    // gettid
+    "mov eax, 186",
+    "syscall",
+    "mov [rbx + {TID}], rax",
     "lea rdi, [rbx + {PATH}]",
     // RTLD_NOW
     "mov esi, 2",

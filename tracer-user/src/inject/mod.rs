@@ -37,13 +37,18 @@ pub use crate::foreign::{Access, Memory};
 use std::{
     fs::File,
     os::fd::OwnedFd,
+    thread,
     time::{Duration, Instant},
 };
 
 use tracer_common::shim::{Attach, attach_status};
 use zerocopy::IntoBytes as _;
 
-use crate::{clock::Patience, discover::Subject};
+use crate::{
+    clock,
+    discover::Subject,
+    foreign::{Look, Silence},
+};
 use bootstrap::{at, go, state};
 use guardian::Task;
 use start::Started;
@@ -55,7 +60,15 @@ const READY_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// How long it may take to end.
 const END_WITHIN: Duration = Duration::from_secs(2);
+/// Time in which the thread waits for a CPU does not count, but however busy the machine is, so many times
+/// as long is enough.
+const AT_MOST: u32 = 4;
+/// The first pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
+/// The longest one: from here on it is also looked whether the thread waits for a CPU.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+/// What a pause is of the time that has passed: what is waited too long for, and what looking costs.
+const PAUSE_OF_PASSED: u32 = 16;
 
 /// What the process gets.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +157,29 @@ pub fn inject<T>(
     Ok(Injected { prepared, status, stopped, took: began.elapsed(), victim })
 }
 
+/// Looks until `seen` sees something; none when the thread that `look` looks at was waited for too long.
+fn wait<R>(
+    within: Duration,
+    mut look: impl FnMut() -> Option<Look>,
+    seen: impl Fn() -> Option<R>,
+) -> Option<R> {
+    let (began_ns, mut pause) = (clock::now_ns(), LOOK_EVERY);
+    let mut silence = Silence::since(began_ns);
+    loop {
+        if let Some(result) = seen() {
+            return Some(result);
+        }
+        let now_ns = clock::now_ns();
+        silence.goes_on(now_ns, (pause == LONGEST_PAUSE).then(&mut look).flatten());
+        let passed = silence.so_far(now_ns);
+        if silence.blocked() > within || passed > within * AT_MOST {
+            return None;
+        }
+        thread::sleep(pause);
+        pause = (passed / PAUSE_OF_PASSED).clamp(LOOK_EVERY, LONGEST_PAUSE);
+    }
+}
+
 /// The thread that was started in the process.
 struct Newcomer<'a> {
     process: &'a Subject,
@@ -175,16 +211,15 @@ impl Newcomer<'_> {
 
     /// Looks until `seen` sees something; none when the time is over.
     fn wait<R>(&self, within: Duration, seen: impl Fn() -> Option<R>) -> Option<R> {
-        let mut patience = Patience::of(within);
-        loop {
-            if let Some(result) = seen() {
-                return Some(result);
-            }
-            if patience.has_ended() {
-                return None;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
+        let pid = self.process.pid();
+        let mut known: Option<(u64, u32)> = None;
+        let look = || {
+            let inside = self.word(at::TID)?;
+            let same = known.filter(|&(its, _)| its == inside);
+            known = same.or_else(|| Some((inside, victim::named_inside(pid, inside)?)));
+            Look::at(pid, known?.1)
+        };
+        wait(within, look, seen)
     }
 
     fn bring_in<T>(
@@ -277,7 +312,7 @@ impl Newcomer<'_> {
         );
         if !reached && ended.is_some() && unused && !self.started.stays {
             // What was loading returns from our code; the least that it has left to do is a return.
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
             let block = Task::Unmap(self.started.block, self.started.block_bytes);
             if let Err(error) = guardian::send(self.process, &block) {
                 tracing::info!(
@@ -287,5 +322,40 @@ impl Newcomer<'_> {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_millis(400);
+
+    /// How often it is looked at a thread that looks like this, until it is given up.
+    fn looks_at(look: Option<Look>) -> (u32, Duration) {
+        let (mut looks, began) = (0, Instant::now());
+        let found = wait(
+            WITHIN,
+            || {
+                looks += 1;
+                look
+            },
+            || None::<()>,
+        );
+        assert_eq!(found, None);
+        (looks, began.elapsed())
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_is_waited_for_longer() {
+        let (looks, took) = looks_at(None);
+        assert!(took > WITHIN && looks > 0, "{took:?} {looks}");
+        let (_, took) = looks_at(Some(Look::WAITS_FOR_A_CPU));
+        assert!(took > WITHIN * AT_MOST, "{took:?}");
+    }
+
+    #[test]
+    fn what_is_there_is_seen_at_once() {
+        assert_eq!(wait(Duration::ZERO, || panic!("no need to look"), || Some(1)), Some(1));
     }
 }
