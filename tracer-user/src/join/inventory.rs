@@ -1,6 +1,9 @@
 //! What was told of the agents and kernels of one process.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::BuildHasher as _,
+};
 
 use tracer_common::shim::{self, Symbol};
 use tracer_records::{
@@ -11,10 +14,9 @@ use tracer_records::{
 
 use crate::budget::Budget;
 
-/// A kernel symbol from some moment on.
+/// A kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownKernel {
-    since_ns: u64,
     /// What the sink knows it by.
     pub id: u32,
     /// Raw name.
@@ -38,14 +40,49 @@ pub const MOST_BYTES: usize = 256 << 20;
 const MOST_OF_A_PROCESS: usize = 64 << 20;
 /// What is counted for an agent or a kernel beside its names.
 const ENTRY_BYTES: usize = 128;
-/// Kernels that are remembered at one address; of more, the oldest are forgotten.
-const MOST_AT_ONE_ADDRESS: usize = 64;
+/// What is counted for each time that an address gets a kernel again.
+const SINCE_BYTES: usize = 32;
+/// How often it is remembered that an address got a kernel: code objects are loaded and unloaded at the same
+/// place, faster than operations are done. Of more, the oldest are forgotten.
+const MOST_AT_ONE_ADDRESS: usize = 4096;
+
+/// Which kernels were at one address.
+#[derive(Default)]
+struct Place {
+    /// Since when each, in order.
+    since: VecDeque<(u64, KnownKernel)>,
+    /// There were others before the first of these.
+    forgot: bool,
+}
+
+impl Place {
+    fn forget_one(&mut self) {
+        self.forgot |= self.since.pop_front().is_some();
+    }
+
+    fn add(&mut self, since_ns: u64, kernel: KnownKernel) {
+        let place = self.since.partition_point(|&(since, _)| since <= since_ns);
+        self.since.insert(place, (since_ns, kernel));
+    }
+
+    fn at(&self, time_ns: u64) -> Option<KnownKernel> {
+        let behind = self.since.partition_point(|&(since, _)| since <= time_ns);
+        let last = behind.checked_sub(1).and_then(|last| self.since.get(last));
+        // A symbol that was seen only after its first launch counts for that launch too.
+        let first = self.since.front().filter(|_| !self.forgot);
+        last.or(first).map(|&(_, kernel)| kernel)
+    }
+}
+
+/// Of a kernel's address, name and registers: those of a code object that is loaded again are the same.
+type Identity = u64;
 
 /// Agents and kernels of one process.
 #[derive(Default)]
 pub struct Inventory {
     agents: HashMap<u64, KnownAgent>,
-    kernels: HashMap<u64, Vec<KnownKernel>>,
+    kernels: HashMap<Identity, KnownKernel>,
+    places: HashMap<u64, Place>,
     /// Agents and kernels that were told beyond it.
     pub left_out: u64,
 }
@@ -68,7 +105,8 @@ impl Inventory {
         sink.agent(pid, agent.node_id, Agent { name, gpu, index: agent.index });
     }
 
-    /// Takes a kernel symbol of process `pid`, under a new id; false if `names` have no room for it.
+    /// Takes a kernel symbol of process `pid`, under a new id if there was none like it at its address; true
+    /// then. `names` may have no room for it.
     pub fn symbol<S: RecordSink>(
         &mut self,
         (pid, names): (u32, &mut Budget<u32>),
@@ -78,6 +116,18 @@ impl Inventory {
         sink: &mut S,
     ) -> bool {
         let raw = raw.strip_suffix(".kd").unwrap_or(raw);
+        let Symbol { kernel_object, since_ns, .. } = *symbol;
+        let Symbol { vgpr_count, accum_vgpr_count, sgpr_count, .. } = *symbol;
+        let registers = [vgpr_count, accum_vgpr_count, sgpr_count];
+        let identity = self.kernels.hasher().hash_one((kernel_object, raw, registers));
+        if let Some(&kernel) = self.kernels.get(&identity) {
+            let place = self.places.entry(kernel_object).or_default();
+            if place.since.len() >= MOST_AT_ONE_ADDRESS || !names.take(pid, SINCE_BYTES) {
+                place.forget_one();
+            }
+            place.add(since_ns, kernel);
+            return false;
+        }
         if !self.takes((pid, names), raw.len()) {
             return false;
         }
@@ -86,17 +136,12 @@ impl Inventory {
             // Without, whoever shows the kernel demangles its name.
             if names.take(pid, demangled.len()) { sink.string(pid, &demangled) } else { 0 }
         });
-        let Symbol { vgpr_count, accum_vgpr_count, sgpr_count, .. } = *symbol;
         sink.kernel(pid, id, Kernel { name, vgpr_count, accum_vgpr_count, sgpr_count });
-        let known = self.kernels.entry(symbol.kernel_object).or_default();
-        if known.len() >= MOST_AT_ONE_ADDRESS {
-            known.remove(0);
-        }
-        let place = known.partition_point(|kernel| kernel.since_ns <= symbol.since_ns);
-        known.insert(place, KnownKernel { since_ns: symbol.since_ns, id, name, demangled });
+        let kernel = KnownKernel { id, name, demangled };
+        self.kernels.insert(identity, kernel);
+        self.places.entry(kernel_object).or_default().add(since_ns, kernel);
         true
     }
-
     /// Whether there is room for an entry with so many bytes of names; if not, counts it.
     fn takes(&mut self, (pid, names): (u32, &mut Budget<u32>), name_bytes: usize) -> bool {
         let bytes = ENTRY_BYTES + name_bytes;
@@ -112,9 +157,7 @@ impl Inventory {
 
     /// The kernel whose descriptor was at an address at some time: an address can be used again.
     pub fn kernel(&self, kernel_object: u64, time_ns: u64) -> Option<KnownKernel> {
-        let known = self.kernels.get(&kernel_object)?;
-        // A symbol that was seen only after its first launch counts for that launch too.
-        known.iter().rev().find(|k| k.since_ns <= time_ns).or(known.first()).copied()
+        self.places.get(&kernel_object)?.at(time_ns)
     }
 }
 
@@ -122,13 +165,29 @@ impl Inventory {
 mod tests {
     use super::*;
 
+    const fn kernel(id: u32) -> KnownKernel {
+        KnownKernel { id, name: id, demangled: id }
+    }
+
     #[test]
     fn a_reused_address_resolves_by_time() {
         let mut inventory = Inventory::default();
-        let kernel = |since_ns, id| KnownKernel { since_ns, id, name: id, demangled: id };
-        inventory.kernels.insert(64, vec![kernel(100, 1), kernel(200, 2)]);
+        let place = inventory.places.entry(64).or_default();
+        place.add(200, kernel(2));
+        place.add(100, kernel(1));
+        place.add(300, kernel(1));
         let at = |time| inventory.kernel(64, time).map(|k| k.id);
-        assert_eq!([at(50), at(150), at(250)], [Some(1), Some(1), Some(2)]);
+        assert_eq!([50, 150, 200, 250, 300].map(at), [1, 1, 2, 2, 1].map(Some));
         assert_eq!(inventory.kernel(65, 150), None);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_taken_for_another() {
+        let mut place = Place::default();
+        place.add(100, kernel(1));
+        place.add(200, kernel(2));
+        place.forget_one();
+        let at = |time| place.at(time).map(|k| k.id);
+        assert_eq!([150, 250].map(at), [None, Some(2)]);
     }
 }

@@ -1,6 +1,9 @@
 //! The joiner, with processes that say what they like, in any order.
 
-use std::{collections::HashMap, convert::Infallible};
+use std::{
+    collections::{BTreeSet, HashMap},
+    convert::Infallible,
+};
 
 use tracer_common::{
     activity::Domain,
@@ -312,6 +315,38 @@ fn nobody_names_the_calls_of_another_process() {
     let ids =
         dispatches(&events, HOSTILE).iter().map(|d| d.record.correlation_id).collect::<Vec<_>>();
     assert_eq!(ids, [0, 0, 0, first_id(HOSTILE)]);
+}
+
+/// Code objects that are loaded at one address in turn, faster than what ran of them is known.
+#[test]
+fn kernels_of_reloaded_code_objects_have_their_names() {
+    const TIMES: u64 = 1000;
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HONEST);
+    let name = |number: u64| if number.is_multiple_of(2) { "even" } else { "odd" };
+    for number in 0..TIMES {
+        let symbol = Symbol { kernel_object: 64, since_ns: 10 * number, ..Symbol::default() };
+        scene.frame(HONEST, THREAD, Frame::Symbol(symbol, name(number).to_owned()));
+        let dispatch = Announced {
+            sequence: number,
+            enqueue_ns: 10 * number + 5,
+            kernel_object: 64,
+            ..Announced::default()
+        };
+        scene.frame(HONEST, THREAD, Frame::Dispatch(dispatch));
+    }
+    for sequence in 0..TIMES {
+        scene.complete(HONEST, sequence);
+    }
+    let strings = scene.kept.strings.clone();
+    let all = dispatches(&scene.finish(), HONEST);
+    assert_eq!(all.len() as u64, TIMES);
+    for dispatch in &all {
+        let expected = strings[name(dispatch.enqueue_ns / 10)];
+        assert_eq!(dispatch.record.bytes_or_name, u64::from(expected), "{dispatch:?}");
+    }
+    let ids = all.iter().map(|dispatch| dispatch.kernel_id).collect::<BTreeSet<_>>();
+    assert_eq!(ids.len(), 2, "one that is loaded again is the same");
 }
 
 /// Very many kernels at one address, and at others.
