@@ -193,8 +193,8 @@ wire! {
         pub header: Header,
         /// When, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,
-        /// Fork: the child's process id.
-        pub child_pid: u32,
+        /// Fork: the child's process id. Exec: the id that the thread had which did it.
+        pub other_id: u32,
         /// Fork: 1 if the child shares its parent's memory until it executes a program, else 0.
         pub shares_memory: u32,
     }

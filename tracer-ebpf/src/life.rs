@@ -7,7 +7,7 @@ use tracer_common::loss::BpfLoss;
 
 use crate::{
     maps,
-    records::{Child, Memory, emit_life, submit},
+    records::{Memory, emit_life, submit},
     threads::{self, forget_thread},
 };
 
@@ -44,7 +44,7 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
             let _ = maps::SHIMS.insert(child_pid, maps::Told { tables: 0, ..told }, 0);
         }
         let memory = if clone_flags & CLONE_VM != 0 { Memory::Shared } else { Memory::Own };
-        emit_life(kind::FORK, pid_tgid, Some(Child { pid: child_pid, memory }));
+        emit_life(kind::FORK, pid_tgid, child_pid, memory);
     }
     0
 }
@@ -65,7 +65,7 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
         let _ = maps::SHIMS.remove((pid_tgid >> 32) as u32);
     }
     if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
-        emit_life(kind::EXEC, pid_tgid, None);
+        emit_life(kind::EXEC, pid_tgid, old_tid as u32, Memory::Own);
     }
     0
 }

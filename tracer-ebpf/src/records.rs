@@ -37,13 +37,6 @@ pub fn submit(record: &mut ApiRecord, end_ns: u64, ret: u64) {
     }
 }
 
-/// A process that was just created.
-#[derive(Clone, Copy)]
-pub struct Child {
-    pub pid: u32,
-    pub memory: Memory,
-}
-
 /// Whose memory a child has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
@@ -55,12 +48,12 @@ pub enum Memory {
 
 /// Records something in the life of a process.
 #[inline(always)]
-pub fn emit_life(kind: u16, pid_tgid: u64, child: Option<Child>) {
+pub fn emit_life(kind: u16, pid_tgid: u64, other_id: u32, memory: Memory) {
     let record = ProcessRecord {
         header: header(kind, 0, 0, pid_tgid),
         time_ns: now(),
-        child_pid: child.map_or(0, |child| child.pid),
-        shares_memory: u32::from(child.is_some_and(|child| child.memory == Memory::Shared)),
+        other_id,
+        shares_memory: u32::from(memory == Memory::Shared),
     };
     maps::emit(&record, BpfLoss::LIFE_RING_FULL, Wake::Now);
 }

@@ -37,7 +37,7 @@ pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
             return Some(near);
         }
         if claim(near, tid) {
-            records::emit_life(kind::CALLER, pid_tgid, None);
+            records::emit_life(kind::CALLER, pid_tgid, 0, records::Memory::Own);
             return Some(near);
         }
     }
@@ -50,7 +50,7 @@ pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
         maps::lost(BpfLoss::THREAD_TABLE_FULL);
         return None;
     }
-    records::emit_life(kind::CALLER, pid_tgid, None);
+    records::emit_life(kind::CALLER, pid_tgid, 0, records::Memory::Own);
     let far = far(tid)?;
     far.tid = tid;
     Some(far)

@@ -105,7 +105,7 @@ fn root_copies_have_their_bytes_and_directions() {
 
 #[test]
 fn root_graphs_modules_and_callbacks() {
-    for (app, arguments) in [("graph", &["20"][..]), ("module", &[][..]), ("callbacks", &["20"])] {
+    for (app, arguments) in [("graph", &["20"][..]), ("module", &["500"]), ("callbacks", &["20"])] {
         let scene = Scene::default();
         let ran = scene.record_app(&[], app, arguments).expect(0);
         let trace = scene.trace();
@@ -155,6 +155,25 @@ fn root_children_are_followed_with_their_gpu_work() {
     let own = |d: &&Dispatch| !trace.kernel(d).starts_with("__amd_rocclr");
     assert_eq!(trace.dispatches.iter().filter(own).count() as u64, launched);
     assert_eq!(trace.tables().processes.len(), 2);
+}
+
+/// The thread that executes a program has the process's number from then on. Where the program was stopped too
+/// late for its probes, that is told.
+#[test]
+fn root_a_program_that_a_thread_executes() {
+    let scene = Scene::default();
+    let program = e2e::app("storm").display().to_string();
+    let ran = scene.record_app(&[], "thread_exec", &[&program, "2", "2", "100"]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    let launched: u64 = ran.launches().values().sum();
+    let own = |d: &&Dispatch| !trace.kernel(d).starts_with("__amd_rocclr");
+    assert_eq!(trace.dispatches.iter().filter(own).count() as u64, launched);
+    assert_eq!(trace.tables().processes.len(), 1);
+    assert!(!trace.calls.is_empty());
+    if !ran.stderr.contains("before it had its probes") {
+        trace.expect_counts(&ran);
+    }
 }
 
 /// All kernels of workers are there, and the ends of most.

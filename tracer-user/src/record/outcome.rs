@@ -41,6 +41,8 @@ pub struct RecordingOutcome<'a> {
     pub silent: Vec<Silent>,
     /// Launches of kernels beyond the kernels that were seen.
     pub unmatched: u64,
+    /// Processes may have called ROCm before their probes were in place: a notice says which.
+    pub may_have_called: bool,
 }
 
 /// A process that launched kernels, none of which was recorded.
@@ -123,7 +125,8 @@ impl RecordingOutcome<'_> {
         if self.losses.is_empty() {
             // Doorbells were compared with packets, or the shim counted, and launches with kernels: where
             // there was none of these it is not known.
-            let known = if !self.rocm_seen || self.unmatched > 0 { "known to be " } else { "" };
+            let unknown = !self.rocm_seen || self.unmatched > 0 || self.may_have_called;
+            let known = if unknown { "known to be " } else { "" };
             let of_what = if self.silent.is_empty() { "nothing" } else { "nothing else" };
             let is = if known.is_empty() { "was" } else { "is" };
             say(&format!("{of_what} {is} {known}lost"));

@@ -31,7 +31,7 @@ impl Session {
     pub(super) fn life(&mut self, life: &ProcessRecord) -> anyhow::Result<()> {
         match life.header.kind {
             kind::FORK if self.following.wanted && !self.ending => self.follow_child(life),
-            kind::EXEC => self.executed(life.header.pid, life.time_ns),
+            kind::EXEC => self.executed(life.header.pid, life.other_id, life.time_ns),
             kind::CALLER => {
                 self.called(life.header.pid);
                 Ok(())
@@ -40,8 +40,9 @@ impl Session {
         }
     }
 
-    /// A process executes another program: what its shim had in flight is gone with the old one.
-    fn executed(&mut self, pid: u32, time_ns: u64) -> anyhow::Result<()> {
+    /// A thread of a process, `by` then, executes another program: what its shim had in flight is gone with
+    /// the old one.
+    fn executed(&mut self, pid: u32, by: u32, time_ns: u64) -> anyhow::Result<()> {
         if let Some(watch) = &mut self.watch {
             watch.executed(pid);
         }
@@ -71,6 +72,12 @@ impl Session {
         self.injections.executed(pid, time_ns);
         self.end_outside(pid)?;
         self.recorder.executed(pid, time_ns)?;
+        if by != pid
+            && let Err(error) = self.place_anew(pid, time_ns)
+            && self.processes.is_alive(pid)
+        {
+            self.recorder.notice(&format!("process {pid} is not traced any more: {error:#}"));
+        }
         // A failure is that process's alone: it may be gone.
         if let Err(error) = self.cover_again(pid)
             && self.processes.is_alive(pid)
@@ -81,9 +88,38 @@ impl Session {
         Ok(())
     }
 
+    /// The thread that executes another program has the process's number from then on, but the kernel knows the
+    /// links by the thread that had it before: no probe of theirs is put into what the new program maps. New
+    /// ones are placed while it is stopped, before it has got far.
+    fn place_anew(&mut self, pid: u32, executed_ns: u64) -> anyhow::Result<()> {
+        let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
+        let subject = Arc::clone(&target.subject);
+        let _pause = Pause::of(&subject);
+        let late = Duration::from_nanos(clock::now_ns().saturating_sub(executed_ns));
+        if subject.by_number(discover::libraries).is_ok_and(|mapped| !mapped.is_empty()) {
+            self.departed.may_have_called = true;
+            self.recorder.notice(&format!(
+                "process {pid}: a thread executed another program, which ran for {:.1} ms before it had its probes; calls in that time are not in the trace",
+                late.as_secs_f64() * 1e3
+            ));
+        }
+        let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
+        let planned = std::mem::take(&mut target.planned).into_values().collect();
+        let doorbells = target.doorbell_places.clone();
+        // First: they tell of what the new ones meet, too.
+        drop((target.take_probes(), target.dispatch_site.take()));
+        target.left_to_shim = 0;
+        target.calls_by_shim = false;
+        let placed = self.attach_child(&subject, planned);
+        if let Some(doorbells) = doorbells {
+            self.see_child_from_outside(pid, doorbells);
+        }
+        placed
+    }
+
     /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
     fn follow_child(&mut self, born: &ProcessRecord) -> anyhow::Result<()> {
-        let child = born.child_pid;
+        let child = born.other_id;
         // Whoever started later has the number of a child that has ended.
         let subject = Subject::open(child).ok().filter(|child| child.was_there_at(born.time_ns));
         let subject = subject.map(Arc::new);
@@ -138,6 +174,7 @@ impl Session {
             && subject.by_number(discover::libraries).is_ok_and(|mapped| !mapped.is_empty())
         {
             let late = Duration::from_nanos(stopped_ns.saturating_sub(born.time_ns));
+            self.departed.may_have_called = true;
             self.following.was_late(late);
         }
         Ok(())
@@ -209,10 +246,13 @@ impl Session {
                 let (path, id) = (library.path.display().to_string(), library.id);
                 match self.attach(pid, &library) {
                     Ok(()) if again => {}
-                    Ok(()) => self.recorder.notice(&format!(
-                        "process {pid}: {path} was found up to {} ms after it was mapped; earlier calls are not in the trace",
-                        late.as_millis()
-                    )),
+                    Ok(()) => {
+                        self.departed.may_have_called = true;
+                        self.recorder.notice(&format!(
+                            "process {pid}: {path} was found up to {} ms after it was mapped; earlier calls are not in the trace",
+                            late.as_millis()
+                        ));
+                    }
                     Err(error) => {
                         let target = self.processes.get_mut(pid);
                         if target.is_some_and(|target| target.explain(id)) {
