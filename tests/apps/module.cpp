@@ -1,9 +1,41 @@
 // Code objects loaded at run time from files beside the executable, used and unloaded in turn.
-//   module [rounds] [launches in each round]
+//   module [rounds, 0: until SIGTERM] [launches in each round] [confined]
+// Prints "ready <pid>" after the first round. From there on some system calls kill it if it is confined:
+// those that neither it nor the runtime makes, and a tool may be tempted to.
 #include "common.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
+
+static std::atomic<bool> stop{false};
+
+static bool confine() {
+  std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  auto kill_if = [&](unsigned value) {
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  };
+  for (unsigned call : {SYS_prctl, SYS_setpriority, SYS_getpriority, SYS_sched_setscheduler, SYS_sched_setaffinity,
+                        SYS_sched_setattr, SYS_ptrace, SYS_process_vm_writev, SYS_munlock, SYS_mlock, SYS_mlock2,
+                        SYS_mlockall, SYS_kill, SYS_socket, SYS_membarrier, SYS_seccomp, SYS_fork, SYS_execve})
+    kill_if(call);
+  // The emulated GPU reads packets by it, with two places for what is read.
+  filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 3));
+  filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])));
+  kill_if(1);
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  sock_fprog program = {(unsigned short)filter.size(), filter.data()};
+  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+         !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+}
 
 HOST_KERNEL(module_scale) {
   auto data = argument<unsigned*>(args, 0);
@@ -45,7 +77,9 @@ int main(int argc, char** argv) {
   if (HIP(hipMalloc, (void**)&data, bytes)) return common::report();
   HIP(hipMemcpy, data, host.data(), bytes, hipMemcpyHostToDevice);
   COPIED("H2D", bytes);
-  for (long r = 0; r < rounds; r++) {
+  signal(SIGTERM, [](int) { stop = true; });
+  long r = 0;
+  for (; rounds ? r < rounds : !stop; r++) {
     bool first = r % 2 == 0;
     std::string path = beside(argv[0], first ? "module_a.co" : "module_b.co");
     std::ifstream file(path, std::ios::binary);
@@ -64,10 +98,15 @@ int main(int argc, char** argv) {
     }
     HIP(hipDeviceSynchronize);
     HIP(hipModuleUnload, module);
+    if (r == 0) {
+      EXPECT(argc <= 3 || confine(), "no filter");
+      printf("ready %d\n", getpid());
+      fflush(stdout);
+    }
   }
   HIP(hipMemcpy, host.data(), data, bytes, hipMemcpyDeviceToHost);
   COPIED("D2H", bytes);
-  EXPECT(host == expected, "wrong data after %ld rounds", rounds);
+  EXPECT(host == expected, "wrong data after %ld rounds", r);
   HIP(hipFree, data);
   return common::report();
 }

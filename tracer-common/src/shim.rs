@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls, hsa_functions, loss::ShimLoss};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 7;
+pub const VERSION: u64 = 8;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -420,6 +420,8 @@ wire! {
         /// Address of a 32-bit word that the kernel makes 0 when the thread that came in with the
         /// block is gone: nothing of the block may be removed before.
         pub thread_alive: u64,
+        /// Not 0: no seccomp filter of the process keeps it from `process_vm_readv`.
+        pub may_read: u64,
     }
 }
 
@@ -434,7 +436,7 @@ const _: () = {
     assert!(size_of::<Symbol>() == 40);
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
-    assert!(size_of::<Attach>() == 64);
+    assert!(size_of::<Attach>() == 72);
     assert!(control::LOSSES + ShimLoss::COUNT <= control::CALLS);
     assert!(control::CALLS + hsa_functions::SLOT_COUNT <= CONTROL_BYTES / 8);
     let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;

@@ -94,3 +94,4 @@ pub use lifecycle::{InstallError, Timing, call_worker, finish, install, prepare_
 pub use recording::deactivate;
 pub use runtime::{Tables, Unsupported};
 pub use sink::{Sink, Wish};
+pub use symbols::may_read;

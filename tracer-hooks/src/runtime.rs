@@ -575,7 +575,7 @@ impl abi::LoaderTable {
     ///
     /// The descriptor is in device memory; the loader knows the host's copy of it, if any. Not to
     /// be called from one of the loader's callbacks: they hold its locks.
-    pub fn kernel_descriptor(&self, kernel_object: u64) -> Option<[u32; 16]> {
+    pub fn kernel_descriptor(&self, kernel_object: u64, life: Life) -> Option<[u32; 16]> {
         let mut host = ptr::null();
         // SAFETY: `host` is valid for writes.
         let status =
@@ -583,9 +583,25 @@ impl abi::LoaderTable {
         if status != abi::SUCCESS || host.is_null() {
             return None;
         }
-        // The executable may be destroyed by another thread meanwhile.
-        sys::read_words(host as usize)
+        match life {
+            // SAFETY: it is readable, and stays so for as long as this call lasts.
+            Life::Held => sys::is_readable(host as usize, size_of::<[u32; 16]>())
+                .then(|| unsafe { host.cast::<[u32; 16]>().read_volatile() }),
+            Life::MayEnd => sys::read_words(host as usize),
+            Life::Unknown => None,
+        }
     }
+}
+
+/// What is known of an executable's life while its kernels are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// The calling thread is in a call on it, so that nobody destroys it.
+    Held,
+    /// Another thread may destroy it.
+    MayEnd,
+    /// The same, in a process that is confined: its memory cannot be read with care.
+    Unknown,
 }
 
 fn one_handle<F: FnMut(u64)>(each: &mut F) -> (abi::AgentCallback, *mut c_void) {

@@ -11,9 +11,18 @@ use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
 
 use crate::abi::info;
-use crate::runtime::{self, RUNTIME};
+use crate::runtime::{self, Life, RUNTIME};
 use crate::state::STATE;
 use crate::{agents, sys};
+
+/// No seccomp filter keeps this process from reading its memory with care.
+static MAY_READ: AtomicBool = AtomicBool::new(false);
+
+/// Somebody who has looked says whether seccomp filters allow `process_vm_readv`. Without that it is called
+/// where there are none.
+pub fn may_read(allowed: bool) {
+    MAY_READ.store(allowed, Ordering::Relaxed);
+}
 
 /// Everything that was loaded when recording began has been looked at.
 static LOOKED: AtomicBool = AtomicBool::new(false);
@@ -34,7 +43,7 @@ pub fn begin() {
 pub fn of_executable(executable: u64) {
     let mut kernels = Vec::new();
     collect(executable, &gpus(), &mut kernels);
-    tell(kernels, &mut || {});
+    tell(kernels, || Life::Held, &mut || {});
 }
 
 /// Tells the sink the kernels of an executable that is about to go, if nobody else has: what ran since
@@ -68,7 +77,9 @@ pub fn of_everything(between: &mut dyn FnMut()) {
     RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
     // Pairs with the Acquire in `before_destroying`: all that was loaded has been collected.
     LOOKED.store(true, Ordering::Release);
-    tell(kernels, between);
+    let may_read = || MAY_READ.load(Ordering::Relaxed) || !sys::is_confined();
+    let life = || if may_read() { Life::MayEnd } else { Life::Unknown };
+    tell(kernels, life, between);
 }
 
 fn gpus() -> Vec<u64> {
@@ -122,23 +133,26 @@ fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
     Some(Kernel { record, name, agent })
 }
 
-/// Kernels that are told before somebody else may do something.
+/// Kernels that are told before somebody else may do something, and before it is asked again what is known of
+/// the lives of executables.
 const AT_ONCE: usize = 32;
 
-fn tell(kernels: Vec<Kernel>, between: &mut dyn FnMut()) {
+fn tell(kernels: Vec<Kernel>, look: impl Fn() -> Life, between: &mut dyn FnMut()) {
     let Some(&sink) = STATE.sink.get() else { return };
     if agents::several_gpus() {
         agents::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
     }
     let loader = RUNTIME.loader();
     let since_ns = sys::now_ns();
+    let mut life = Life::Unknown;
     for (index, Kernel { mut record, name, agent }) in kernels.into_iter().enumerate() {
         if index % AT_ONCE == 0 {
             between();
+            life = look();
         }
         let target = RUNTIME.agent_name(agent).unwrap_or([0; 64]);
         let registers = loader
-            .kernel_descriptor(record.kernel_object)
+            .kernel_descriptor(record.kernel_object, life)
             .map_or(Registers::default(), |d| Registers::of(&d, runtime::c_bytes(&target)));
         record.since_ns = since_ns;
         record.vgpr_count = registers.vector;

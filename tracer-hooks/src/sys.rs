@@ -139,7 +139,28 @@ pub fn getpid() -> u32 {
     unsafe { libc::getpid() as u32 }
 }
 
-/// The words at `address` of this process, or `None` if there is no memory: it cannot fault.
+/// Whether a seccomp filter is in force for the calling thread, or may be. It can kill for any call that the
+/// program itself does not make, so those are left out then: what is read here every program reads.
+pub fn is_confined() -> bool {
+    let mut text = [0u8; 4096];
+    // SAFETY: the path is NUL-terminated, `text` is valid for writes, and the descriptor is ours.
+    let length = unsafe {
+        let path = c"/proc/thread-self/status";
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return true;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length
+    };
+    let text = usize::try_from(length).ok().and_then(|length| text.get(..length)).unwrap_or(&[]);
+    let mut lines = text.split(|&byte| byte == b'\n');
+    !lines.any(|line| line == b"Seccomp:\t0")
+}
+
+/// The words at `address` of this process, or `None` if there is no memory: it cannot fault. Not where the
+/// thread [is confined](is_confined).
 pub fn read_words<const N: usize>(address: usize) -> Option<[u32; N]> {
     let mut words = [0u32; N];
     let bytes = size_of_val(&words);
@@ -331,8 +352,9 @@ pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
 ///
 /// Each page costs nothing until it is touched, also where the process has all that is mapped locked into
 /// memory (`mlockall(MCL_FUTURE)`): that would bring in every page at once, and charge the process for
-/// them. And none is in a core dump, which is the process's. They stay in forked children: one that was
-/// made without libc's `fork` does not know that it is one, and would crash in a hook.
+/// them (but for pages of its own where it [is confined](is_confined)). And none is in a core dump, which
+/// is the process's. They stay in forked children: one that was made without libc's `fork` does not know
+/// that it is one, and would crash in a hook.
 pub fn map_pages(bytes: usize, file: Option<c_int>) -> Option<*mut c_void> {
     let (flags, file) = match file {
         Some(file) => (libc::MAP_SHARED, file),
@@ -345,7 +367,9 @@ pub fn map_pages(bytes: usize, file: Option<c_int>) -> Option<*mut c_void> {
         if at == libc::MAP_FAILED {
             return None;
         }
-        libc::munlock(at, bytes);
+        if !is_confined() {
+            libc::munlock(at, bytes);
+        }
         libc::madvise(at, bytes, libc::MADV_DONTDUMP);
         if libc::mprotect(at, bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
             libc::munmap(at, bytes);
@@ -383,12 +407,12 @@ pub fn spawn(
         };
         // By the one who starts it, before it runs: on the one CPU of a thread that is real time and does
         // not sleep it never would.
-        let mut failed = match own_schedule(&raw mut attributes) {
+        let mut failed = match !is_confined() && own_schedule(&raw mut attributes) {
             true => create(&raw const attributes),
             false => libc::EPERM,
         };
         if failed != 0 {
-            // The kernel, or a filter of system calls, does not allow that.
+            // The kernel does not allow that, or a filter may not.
             libc::pthread_attr_setinheritsched(&raw mut attributes, libc::PTHREAD_INHERIT_SCHED);
             libc::pthread_attr_setaffinity_np(&raw mut attributes, 0, ptr::null());
             failed = create(&raw const attributes);
@@ -420,18 +444,18 @@ unsafe fn own_schedule(attributes: *mut libc::pthread_attr_t) -> bool {
     }
 }
 
-/// Gives the calling thread the nice value 0, where that is allowed: a thread has that of the one that
-/// started it.
-pub fn own_nice_value() {
-    // SAFETY: takes numbers only; 0 is the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
-}
-
-/// Makes the calling thread's timed sleeps end when they should: the default slack of 50 µs would
-/// be added to every one of them.
-pub fn precise_timers() {
-    // SAFETY: takes numbers only.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
+/// Makes the calling thread one of its own, where that is allowed: with the nice value 0, where it would have
+/// that of the one that started it, and timed sleeps that end when they should, to which the default slack
+/// of 50 µs would be added. Not where it [is confined](is_confined).
+pub fn own_thread() {
+    if is_confined() {
+        return;
+    }
+    // SAFETY: these take numbers only; 0 is the calling thread.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64);
+        libc::setpriority(libc::PRIO_PROCESS, 0, 0);
+    }
 }
 
 /// Calls `child` in every child that is made by `fork`.
@@ -502,7 +526,7 @@ mod tests {
     fn our_threads_are_scheduled_by_themselves() {
         static SEEN: Mutex<Option<(c_int, usize, c_int)>> = Mutex::new(None);
         extern "C" fn look(_: *mut c_void) -> *mut c_void {
-            own_nice_value();
+            own_thread();
             *SEEN.lock().expect("whole") = Some(schedule());
             ptr::null_mut()
         }

@@ -61,8 +61,7 @@ pub fn start(name: &'static CStr) -> bool {
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
-    sys::precise_timers();
-    sys::own_nice_value();
+    sys::own_thread();
     let mut pace = Pace::new();
     loop {
         let pause = contained(|| one_round(&mut pace)).unwrap_or(Pause::Slow(1_000_000));

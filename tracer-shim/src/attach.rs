@@ -197,6 +197,7 @@ fn begin_with_tables(asked: &Attach, memory: Memory) -> Outcome {
     if !put_away_the_last() {
         return Outcome::tell(&memory, attach_status::BUSY);
     }
+    tracer_hooks::may_read(asked.may_read != 0);
     if let Err(outcome) = connect(memory) {
         return outcome;
     }

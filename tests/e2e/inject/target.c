@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,9 +16,13 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -93,6 +98,45 @@ static void forbid(unsigned number, unsigned error) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) fail("seccomp");
 }
 
+// Waits in one call all the time, on sockets that have timeouts: there a stop alone interrupts.
+static void waits_on_sockets(const char* call) {
+  int pair[2], listening = socket(AF_UNIX, SOCK_STREAM, 0), second = socket(AF_UNIX, SOCK_STREAM, 0);
+  struct timeval minute = {60, 0};
+  // A name that the kernel chooses.
+  struct sockaddr_un name = {.sun_family = AF_UNIX};
+  socklen_t length = sizeof name.sun_family;
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || bind(listening, (void*)&name, length)) fail("socket");
+  length = sizeof name;
+  if (listen(listening, 0) || getsockname(listening, (void*)&name, &length)) fail("listen");
+  int* all[] = {&pair[0], &listening, &second};
+  for (int i = 0; i < 3; i++) {
+    setsockopt(*all[i], SOL_SOCKET, SO_RCVTIMEO, &minute, sizeof minute);
+    setsockopt(*all[i], SOL_SOCKET, SO_SNDTIMEO, &minute, sizeof minute);
+  }
+  static char bytes[4096];
+  struct iovec parts = {bytes, sizeof bytes};
+  struct msghdr message = {.msg_iov = &parts, .msg_iovlen = 1};
+  int sends = !strcmp(call, "write") || !strcmp(call, "writev") || !strcmp(call, "sendmsg");
+  while (sends && send(pair[0], bytes, sizeof bytes, MSG_DONTWAIT) > 0);
+  // The one connection that may wait to be accepted.
+  int first = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (!strcmp(call, "connect") && connect(first, (void*)&name, length)) fail("connect");
+  while (!stop) {
+    ssize_t n = -1;
+    if (!strcmp(call, "read")) n = read(pair[0], bytes, 1);
+    else if (!strcmp(call, "readv")) n = readv(pair[0], &parts, 1);
+    else if (!strcmp(call, "recvmsg")) n = recvmsg(pair[0], &message, 0);
+    else if (!strcmp(call, "accept")) n = accept(listening, NULL, NULL);
+    else if (!strcmp(call, "accept4")) n = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    else if (!strcmp(call, "connect")) n = connect(second, (void*)&name, length);
+    else if (!strcmp(call, "write")) n = write(pair[0], bytes, 1);
+    else if (!strcmp(call, "writev")) n = writev(pair[0], &parts, 1);
+    else if (!strcmp(call, "sendmsg")) n = sendmsg(pair[0], &message, 0);
+    else fail("call");
+    if (!stop) { printf("%s returned %zd\n", call, n), fail("a call on a socket returned"); }
+  }
+}
+
 int main(int count, char** arguments) {
   const char* mode = count > 1 ? arguments[1] : "threads";
   // Without SA_RESTART: it ends what waits.
@@ -100,6 +144,12 @@ int main(int count, char** arguments) {
   sigaction(SIGTERM, &term, NULL);
   arithmetic();
   if (!strcmp(mode, "confined")) forbid(SYS_memfd_create, EPERM), mode = "threads";
+  if (!strcmp(mode, "crowded")) {
+    // No more threads, of a user who is allowed no more than this.
+    struct rlimit one = {1, 1};
+    if (setrlimit(RLIMIT_NPROC, &one) || setuid(54321)) fail("setuid");
+    mode = "epoll";
+  }
   if (!strcmp(mode, "contained")) forbid(SYS_clone3, ENOSYS), mode = "threads";
   if (!strcmp(mode, "threads")) {
     pthread_t threads[4];
@@ -163,6 +213,17 @@ int main(int count, char** arguments) {
       ssize_t n = read(pipes[0], &byte, 1);
       if (n < 0 && !stop) fail("read was interrupted");
     }
+  } else if (!strncmp(mode, "timeout:", 8)) {
+    puts("ready"), fflush(stdout);
+    waits_on_sockets(mode + 8);
+  } else if (!strcmp(mode, "ring")) {
+    struct io_uring_params parameters = {0};
+    int ring = (int)syscall(SYS_io_uring_setup, 4, &parameters);
+    if (ring < 0) fail("io_uring_setup");
+    puts("ready"), fflush(stdout);
+    while (!stop)
+      if (syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0 && !stop)
+        fail("io_uring_enter was interrupted");
   } else {
     fail("mode");
   }

@@ -5,6 +5,7 @@
 //! the environment where it is. Nothing here skips: without that environment they fail.
 
 pub mod compare;
+pub mod frozen;
 pub mod remains;
 pub mod stopped;
 

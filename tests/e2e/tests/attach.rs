@@ -2,7 +2,9 @@
 //! the process does not notice.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet},
+    fs,
     io::Write as _,
     process::Stdio,
     time::Duration,
@@ -11,7 +13,8 @@ use std::{
 use e2e::{
     LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app,
     compare::{expect_doorbells_joined, expect_joined, expect_no_holes},
-    interrupt, send_signal,
+    frozen::{self, Frozen},
+    interrupt, run, send_signal,
     stopped::StoppedThread,
     times, wait_for, wait_until,
 };
@@ -54,6 +57,98 @@ fn census(pid: u32) -> (usize, Vec<String>, Vec<String>) {
         .map(str::to_owned)
         .collect();
     (list("fd").count(), threads, files)
+}
+
+/// The bytes that a process has mapped.
+fn mapped(pid: u32) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).expect("alive");
+    let pages = statm.split(' ').next().expect("its size").parse::<u64>().expect("a number");
+    pages * 4096
+}
+
+/// Of what a process's limits leave an eighth is taken at most, or nothing: it is told which and how much.
+#[test]
+fn root_limits_of_the_process_are_kept() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    const MIB: u64 = 1 << 20;
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let pid = target.pid();
+    let number = Pid::from_raw(pid.cast_signed());
+    // Those of the test are the target's.
+    let limit = |resource, current: u64| {
+        let limit = Rlimit { current: Some(current), ..getrlimit(resource) };
+        prlimit(number, resource, limit).expect("a limit");
+    };
+    let unlimit = |resource| prlimit(number, resource, getrlimit(resource)).expect("a limit");
+    let open = || fs::read_dir(format!("/proc/{pid}/fd")).expect("alive").count() as u64;
+    let option = format!("-p{pid}");
+    for (resource, left, told) in [
+        (Resource::As, mapped(pid) + 300 * MIB, "RLIMIT_AS leaves 2"),
+        (Resource::Data, 100 * MIB, "RLIMIT_DATA leaves"),
+        (Resource::Nofile, open() + 5, "RLIMIT_NOFILE leaves 5, "),
+    ] {
+        limit(resource, left);
+        let mut record = scene.record(&[&option, "--gpu", "inject"]);
+        run(record.arg("--force")).expect(1).complains(&[told, "an eighth of that at most"]);
+        unlimit(resource);
+    }
+    let (before, room) = (mapped(pid), 2600 * MIB);
+    limit(Resource::As, before + room);
+    let mut record = scene.record(&[&option, "--gpu", "inject"]);
+    let ran = scene.record_until(record.arg("--force"), "kernels are recorded", |trace| {
+        let taken = mapped(pid).saturating_sub(before);
+        assert!(taken <= room / 8, "{} MiB", taken / MIB);
+        trace.kernels_of(pid) > 50
+    });
+    ran.expect(0);
+    expect_no_holes(&scene.trace(), &scene.true_dispatches());
+    finish_quietly(target);
+}
+
+/// What holds a process is told at once, and it gets the shim as soon as it goes on.
+#[test]
+fn root_held_processes_are_waited_for() {
+    /// Goes on when this is dropped.
+    struct Stopped(u32);
+    impl Drop for Stopped {
+        fn drop(&mut self) {
+            send_signal(self.0, Signal::CONT);
+        }
+    }
+    let stop = |pid| {
+        send_signal(pid, Signal::STOP);
+        let status = format!("/proc/{pid}/stat");
+        wait_until("it is stopped", || {
+            fs::read_to_string(&status).expect("alive").contains(") T ")
+        });
+        Stopped(pid)
+    };
+    let kinds = (0..frozen::kinds()).map(Some);
+    for kind in kinds.chain([None]) {
+        let scene = Scene::default();
+        let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+        let word = if kind.is_some() { "is frozen" } else { "is stopped" };
+        let held: Box<dyn Any> = match kind {
+            Some(kind) => Box::new(Frozen::new(target.pid(), kind)),
+            None => Box::new(stop(target.pid())),
+        };
+        // For as long as it was to be recorded, and no longer.
+        let pid = format!("-p{}", target.pid());
+        let ran = run(&mut scene.record(&[&pid, "-d", "0.2"])).expect(3);
+        ran.complains(&["no GPU times until it goes on", word]);
+        fs::remove_file(scene.trace_path()).expect("a trace");
+
+        let recording = Running::spawn(&mut scene.record(&[&pid, "--gpu", "inject"]));
+        scene.wait_for_trace("it says so", |trace| {
+            trace.tables().notices.iter().any(|notice| notice.contains(word))
+        });
+        drop(held);
+        scene.wait_for_a_kernel_of(target.pid());
+        send_signal(recording.pid(), Signal::INT);
+        recording.ended().expect(0).complains(&["GPU times: HSA tables patched"]);
+        target.end().expect(0);
+    }
 }
 
 #[test]

@@ -10,8 +10,9 @@ use std::{
 };
 
 use e2e::{
-    Recorded, Running, Scene, Signal, app, compare::expect_only_inevitable, only_child, roctap_bin,
-    run, send_signal, wait_until,
+    Recorded, Running, Scene, Signal, app,
+    compare::{expect_no_holes, expect_only_inevitable},
+    only_child, roctap_bin, run, send_signal, wait_until,
 };
 use roctap::trace::Trace;
 
@@ -93,7 +94,11 @@ fn root_nobody_listens() {
         let scene = Scene::default();
         let mut roctap = shell(&scene, &format!("exec \"$@\" {redirected}"));
         roctap.arg(roctap_bin()).args(["-vv", "record", "-o"]).arg(scene.trace_path());
-        run(roctap.arg("--").arg(app("basic"))).expect(0);
+        // The command has them closed, too, and would print into what it opens first.
+        roctap
+            .args(["--", "sh", "-c", r#"exec "$0" </dev/null >/dev/null 2>&1"#])
+            .arg(app("basic"));
+        run(&mut roctap).expect(0);
         let trace = scene.trace();
         trace.expect_complete();
         trace.expect_dispatches(&scene.true_dispatches(), 1000);
@@ -106,6 +111,54 @@ fn root_nobody_listens() {
     drop(roctap.stderr.take());
     assert_eq!(roctap.wait().expect("status").code(), Some(0));
     scene.trace().expect_complete();
+}
+
+/// A command has from its parent what it has without roctap, but for what the shim needs.
+#[test]
+fn root_a_command_inherits_all() {
+    let scene = Scene::default();
+    let (set, shows) = (app("inherits"), app("inherits"));
+    let started = |command: &mut Command| {
+        let ran = run(command.arg(&shows).args(["an argument", ""]));
+        ran.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let without = started(scene.command(&set).arg("set"));
+    assert!(without.len() > 50, "{without:#?}");
+    let shim = ["HSA_TOOLS_LIB=", "HSA_TOOLS_ROCPROFILER_V1_TOOLS=", "ROCTAP_SHIM_MEMORY="];
+    for (gpu, needed) in [("off", &[][..]), ("auto", &shim)] {
+        let mut record = scene.command(&set);
+        record.arg("set").arg(roctap_bin()).args(["record", "--gpu", gpu, "--force", "-o"]);
+        let under = started(record.arg(scene.trace_path()).arg("--"));
+        let missing = without.iter().filter(|line| !under.contains(line)).collect::<Vec<_>>();
+        assert!(missing.is_empty(), "--gpu {gpu}: {missing:#?} are not in {under:#?}");
+        let new: Vec<_> = under.iter().filter(|line| !without.contains(line)).collect();
+        let is_needed = |line: &&&String| {
+            let variable = line.strip_prefix("variable ");
+            variable.is_some_and(|it| needed.iter().any(|name| it.starts_with(name)))
+        };
+        assert_eq!(new.len(), needed.len(), "{new:#?}");
+        assert!(new.iter().all(|line| is_needed(&line)), "--gpu {gpu}: {new:#?}");
+    }
+}
+
+/// A program that confines itself, with the shim from its start; and a confined one that gets it. Neither is
+/// killed, and nothing is missing.
+#[test]
+fn root_confined_programs() {
+    let scene = Scene::default();
+    let ran = scene.record_app(&[], "module", &["8", "5", "confined"]).expect(0);
+    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_dispatches(&scene.true_dispatches(), 1000);
+
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("module")).args(["0", "5", "confined"]));
+    let mut record = scene.record(&[&format!("-p{}", target.pid()), "--gpu", "inject"]);
+    scene.record_kernels(&mut record, &[target.pid()], 50).expect(0);
+    expect_no_holes(&scene.trace(), &scene.true_dispatches());
+    let ran = target.end().expect(0);
+    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
 }
 
 /// Each ends the recording; the trace is whole. The program goes on.

@@ -145,6 +145,46 @@ fn root_inject_into_every_kind_of_target() {
     }
 }
 
+/// In each of these calls on a socket with a timeout a stop alone is answered with EINTR.
+#[test]
+fn root_inject_interrupts_no_call() {
+    const CALLS: [&str; 9] =
+        ["read", "readv", "recvmsg", "accept", "accept4", "connect", "write", "writev", "sendmsg"];
+    let on_sockets = CALLS.map(|call| format!("timeout:{call}"));
+    // 2: nobody may use io_uring.
+    let rings = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let ring = (rings.is_ok_and(|disabled| disabled.trim() != "2")).then(|| "ring".to_owned());
+    for mode in on_sockets.into_iter().chain(ring) {
+        let target = start(&mode);
+        for _ in 0..5 {
+            wait_until("it waits", || {
+                let call = fs::read_to_string(format!("/proc/{}/syscall", target.pid()));
+                call.expect("alive").starts_with(|digit: char| digit.is_ascii_digit())
+            });
+            loads(target.pid());
+        }
+        end(target);
+    }
+}
+
+/// What no thread of the process can do is tried once: each try stops one.
+#[test]
+fn root_inject_tries_a_limit_once() {
+    let target = start("crowded");
+    let switches = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", target.pid())).expect("alive");
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("counted")
+    };
+    let before = switches();
+    let error = load(target.pid()).expect_err("no thread more").to_string();
+    assert!(error.contains("clone in the process failed"), "{error}");
+    let stops = switches() - before;
+    // The stop, and one for each system call or less.
+    assert!(stops <= 30, "switched {stops} times");
+    end(target);
+}
+
 #[test]
 fn root_inject_leaves_nothing_behind() {
     let target = start("threads");

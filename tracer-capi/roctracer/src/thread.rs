@@ -24,6 +24,9 @@ pub fn start(run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<
 }
 
 fn schedule_by_itself() {
+    if sys::is_confined() {
+        return;
+    }
     // SAFETY: the parameters are valid; 0 is the calling thread. Where it is not allowed it stays as it was.
     unsafe {
         let parameters: libc::sched_param = core::mem::zeroed();
@@ -34,7 +37,7 @@ fn schedule_by_itself() {
         }
         libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus);
     }
-    sys::own_nice_value();
+    sys::own_thread();
 }
 
 /// How often this process has been forked from one that already watched for it.

@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// Somebody traces it.
-    #[error("process {tracer} ({name}) traces it already (a debugger?); end that and try again")]
+    #[error("process {tracer} ({name}) traces it already (a debugger?)")]
     Traced {
         /// Who.
         tracer: u32,
@@ -22,8 +22,11 @@ pub enum Refusal {
     #[error("it is a 32-bit program; ROCm and the shim are 64-bit")]
     Bits32,
     /// It is stopped.
-    #[error("it is stopped (state {0}); continue it (kill -CONT) and try again")]
+    #[error("it is stopped (state {0}); kill -CONT continues it")]
     Stopped(char),
+    /// Its cgroup is frozen.
+    #[error("its cgroup {} is frozen, as a paused container's is", .0.display())]
+    Frozen(PathBuf),
     /// It was made by `vfork`, or like that: what is put into it is put into the other one.
     #[error("it shares its memory with process {0}, until it executes another program")]
     SharesMemory(i32),

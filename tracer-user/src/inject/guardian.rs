@@ -143,13 +143,16 @@ fn read(stdout: &mut ChildStdout) -> std::io::Result<Option<String>> {
 
 fn parse(answer: &str) -> Option<Done> {
     let words: Vec<&str> = answer.split_whitespace().collect();
-    let [word, block, block_bytes, tid, stays, stopped_ns, victim] = words[..] else { return None };
+    let [word, block, block_bytes, tid, stays, may_read, stopped_ns, victim] = words[..] else {
+        return None;
+    };
     Some(Done {
         started: Started {
             block: block.parse().ok().filter(|_| word == "done")?,
             block_bytes: block_bytes.parse().ok()?,
             tid: tid.parse().ok()?,
             stays: stays.parse().ok()?,
+            may_read: may_read.parse().ok()?,
         },
         stopped: Duration::from_nanos(stopped_ns.parse().ok()?),
         victim: victim.parse().ok()?,
@@ -179,8 +182,10 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         .map_err(anyhow::Error::from)
         .and_then(|process| work(&process, &task));
     let answer = match worked {
-        Ok(Done { started: Started { block, block_bytes, tid, stays }, stopped, victim }) => {
-            format!("done {block} {block_bytes} {tid} {stays} {} {victim}", stopped.as_nanos())
+        Ok(Done { started, stopped, victim }) => {
+            let Started { block, block_bytes, tid, stays, may_read } = started;
+            let stopped_ns = stopped.as_nanos();
+            format!("done {block} {block_bytes} {tid} {stays} {may_read} {stopped_ns} {victim}")
         }
         Err(error) => format!("{error:#}"),
     };
@@ -220,6 +225,8 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
                 Err(StartError::Replaced | StartError::Step(StepError::Replaced)) => {
                     return Err(StartError::Replaced.into());
                 }
+                // A limit of the process, which another thread would meet as well.
+                Err(error @ StartError::Call { .. }) => return Err(error.into()),
                 Err(error) => reason = format!("thread {}: {error}", victim.tid),
             }
         }
@@ -278,6 +285,7 @@ fn on_thread(
                 block_bytes,
                 tid: 0,
                 stays: false,
+                may_read: false,
             })
         }
         _ => start::start(&mut thread, &plan),
@@ -438,10 +446,11 @@ mod tests {
 
     #[test]
     fn answers_are_read_back() {
-        let done = parse("done 4096 8192 17 true 120000 18\n").unwrap();
-        assert_eq!(done.started, Started { block: 4096, block_bytes: 8192, tid: 17, stays: true });
+        let done = parse("done 4096 8192 17 true false 120000 18\n").unwrap();
+        let (block, block_bytes, tid, stays, may_read) = (4096, 8192, 17, true, false);
+        assert_eq!(done.started, Started { block, block_bytes, tid, stays, may_read });
         assert_eq!((done.stopped, done.victim), (Duration::from_micros(120), 18));
-        for other in ["", "done", "done 1 2 3 true 4 x", "failed 1 2 3 true 4 5"] {
+        for other in ["", "done", "done 1 2 3 true true 4 x", "failed 1 2 3 true true 4 5"] {
             assert!(parse(other).is_none(), "{other}");
         }
     }

@@ -9,12 +9,14 @@
 //!
 //! * [`error`]: why not; [`bootstrap`]: the code of the new thread; [`seccomp`]: what a process is not
 //!   allowed to do;
-//! * [`libc`] and [`threads`]: what must be known of the process; [`refuse`]: who is not to be touched;
+//! * [`libc`] and [`threads`]: what must be known of the process; [`frozen`] and [`refuse`]: who is not to
+//!   be touched;
 //! * [`tracee`]: `ptrace`; [`start`]: the critical section; [`victim`]: which thread is stopped;
 //! * [`guardian`]: the process that runs it; and [`inject()`], here, which is all that others see.
 
 mod bootstrap;
 mod error;
+mod frozen;
 mod fuzz;
 mod guardian;
 mod libc;
@@ -29,7 +31,7 @@ mod victim;
 pub use error::{InjectError, Refusal, Refused};
 pub use fuzz::{fuzz_link_map, fuzz_process_texts, fuzz_seccomp};
 pub use guardian::guardian;
-pub use refuse::GUARDIAN;
+pub use refuse::{GUARDIAN, held_now};
 pub(crate) use tracee::Thread;
 
 pub use crate::foreign::{Access, Memory};
@@ -251,6 +253,7 @@ impl Newcomer<'_> {
             block: self.started.block,
             block_bytes: if self.started.stays { 0 } else { self.started.block_bytes },
             thread_alive: self.address(at::ALIVE),
+            may_read: self.started.may_read.into(),
             ..request.attach
         };
         self.write(0, attach.as_bytes())?;

@@ -9,6 +9,7 @@ use procfs::{
 
 use super::{
     error::{Refusal, Refused},
+    frozen,
     libc::Libc,
     threads::Threads,
 };
@@ -49,10 +50,8 @@ impl Feasible {
         let proc = Proc::new(i32::try_from(pid).unwrap_or(i32::MAX))?;
         let mut patience = Patience::of(GUARDED_WITHIN);
         let status = loop {
-            let text = foreign::text(format!("/proc/{pid}/status").as_ref())
-                .map_err(procfs::ProcError::from)?;
-            let status = Status::from_buf_read(foreign::lossy(&text).as_bytes())?;
-            match held(&status) {
+            let status = status(pid)?;
+            match held(pid, &status) {
                 None => break status,
                 Some((refusal, brief)) if !brief || patience.has_ended() => {
                     return Err(refusal.into());
@@ -85,13 +84,28 @@ impl Feasible {
     }
 }
 
+/// Why nothing can be put into a process now: it is stopped, frozen or traced, and may go on. None for what
+/// passes by itself.
+pub fn held_now(process: &Subject) -> Option<Refusal> {
+    let looked = process.by_number(|pid| Ok::<_, Refused>(held(pid, &status(pid)?)));
+    let (refusal, brief) = looked.ok().flatten()?;
+    (!brief).then_some(refusal)
+}
+
+fn status(pid: u32) -> Result<Status, procfs::ProcError> {
+    let text = foreign::text(format!("/proc/{pid}/status").as_ref())?;
+    Status::from_buf_read(foreign::lossy(&text).as_bytes())
+}
+
 /// Why a process cannot be touched now, and whether that is a guardian's doing, or that of a tracer which
 /// has ended since.
-fn held(status: &Status) -> Option<(Refusal, bool)> {
+fn held(pid: u32, status: &Status) -> Option<(Refusal, bool)> {
     let state = status.state.chars().next().unwrap_or('?');
     let Ok(tracer @ 1..) = u32::try_from(status.tracerpid) else {
-        let stopped = matches!(state, 'T' | 't');
-        return stopped.then_some((Refusal::Stopped(state), state == 't'));
+        if matches!(state, 'T' | 't') {
+            return Some((Refusal::Stopped(state), state == 't'));
+        }
+        return frozen::cgroup(pid).map(|group| (Refusal::Frozen(group), false));
     };
     let arguments = discover::arguments(tracer).unwrap_or_default();
     let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == GUARDIAN);

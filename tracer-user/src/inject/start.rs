@@ -57,6 +57,8 @@ pub struct Started {
     pub tid: u64,
     /// The mapping has to stay.
     pub stays: bool,
+    /// The process may call `process_vm_readv`.
+    pub may_read: bool,
 }
 
 /// Why there is no new thread. The stopped one is as it was.
@@ -98,16 +100,15 @@ pub fn start(tracee: &mut impl Tracee, plan: &ThreadStart<'_>) -> Result<Started
     if tracee.in_rseq(registers.rip) {
         return Err(StartError::Rseq);
     }
-    if plan.filtered
-        && let Some(call) = seccomp::refused(&tracee.seccomp_filters()?)
-    {
+    let filters = if plan.filtered { tracee.seccomp_filters()? } else { Vec::new() };
+    if let Some(call) = seccomp::refused(&filters) {
         return Err(StartError::Seccomp(call));
     }
     let saved = Saved { registers, mask: tracee.signal_mask()? };
     tracee.set_signal_mask(SIGNALS)?;
     let started = make(tracee, plan, &saved.registers);
     put_back(tracee, &saved)?;
-    started
+    Ok(Started { may_read: seccomp::may_read(&filters), ..started? })
 }
 
 /// Makes `tracee`'s process unmap a block that nobody uses any more.
@@ -152,11 +153,15 @@ fn put_back(tracee: &mut impl Tracee, saved: &Saved) -> Result<(), StepError> {
 /// Lets the thread repeat a system call that our stop alone has interrupted, where that changes
 /// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew.
 fn repeat_interrupted(registers: &mut Registers) {
-    // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, recvfrom, recvmsg,
-    // recvmmsg, io_getevents
-    const REPEATABLE: [u64; 10] = [232, 281, 441, 128, 65, 220, 45, 47, 299, 208];
+    // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, io_getevents,
+    // io_pgetevents, io_uring_enter
+    const WAITING: [u64; 9] = [232, 281, 441, 128, 65, 220, 208, 333, 426];
+    // On sockets with timeouts: read, readv, recvfrom, recvmsg, recvmmsg, accept, accept4, connect, write,
+    // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many.
+    const SOCKETS: [u64; 13] = [0, 19, 45, 47, 299, 43, 288, 42, 1, 20, 44, 46, 307];
     const EINTR: u64 = -4i64 as u64;
-    if registers.rax == EINTR && REPEATABLE.contains(&registers.orig_rax) {
+    let repeatable = || WAITING.iter().chain(&SOCKETS).any(|&call| call == registers.orig_rax);
+    if registers.rax == EINTR && repeatable() {
         registers.rax = registers.orig_rax;
         registers.rip -= 2;
         // No system call from here on that the kernel could want to restart.
@@ -187,7 +192,7 @@ fn make(
     }
     // Its allocator learns of the new thread only where that calls libc.
     let stays = plan.threads.foreign_allocator && plan.calls_libc;
-    started.map(|tid| Started { block, block_bytes, tid, stays })
+    started.map(|tid| Started { block, block_bytes, tid, stays, may_read: false })
 }
 
 fn fill(

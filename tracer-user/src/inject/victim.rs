@@ -28,9 +28,11 @@ enum Disturbance {
     Repeated,
 }
 
-/// read, poll, select, nanosleep, wait4, futex, restart_syscall, clock_nanosleep, pselect6, ppoll: all
-/// of them are resumed after a stop as if nothing had been.
-const RESUMED: [u64; 10] = [0, 7, 23, 35, 61, 202, 219, 230, 270, 271];
+/// poll, select, nanosleep, wait4, futex, restart_syscall, clock_nanosleep, pselect6, ppoll: all of them
+/// are resumed after a stop as if nothing had been.
+const RESUMED: [u64; 9] = [7, 23, 35, 61, 202, 219, 230, 270, 271];
+/// It is resumed, too, but not on a socket with a timeout.
+const READ: u64 = 0;
 
 /// The threads of process `pid` that can be stopped, the best first.
 pub fn candidates(pid: u32) -> Vec<Victim> {
@@ -41,8 +43,9 @@ pub fn candidates(pid: u32) -> Vec<Victim> {
             let status = of_thread(pid, tid, "status")?;
             let (inside, state) = of_status(&status)?;
             let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
-            Some((of_call(&of_thread(pid, tid, "syscall")?), Victim { tid, inside }))
-                .filter(|_| usable)
+            let call = of_thread(pid, tid, "syscall")?;
+            let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
+            Some((disturbance, Victim { tid, inside })).filter(|_| usable)
         })
         .collect();
     found.sort_by_key(|(disturbance, _)| *disturbance);
@@ -89,15 +92,27 @@ fn is_ours(status: &str) -> bool {
 
 /// Reads whatever `text` is as what the kernel says of a thread.
 pub fn fuzz(text: &str) {
-    let _ = (of_status(text), is_ours(text), of_call(text));
+    let _ = (of_status(text), is_ours(text), of_call(text, |_| true));
 }
 
-fn of_call(syscall: &str) -> Disturbance {
-    match syscall.split_whitespace().next().map(str::parse) {
-        Some(Ok(number)) if RESUMED.contains(&number) => Disturbance::Resumed,
-        Some(Ok(_)) => Disturbance::Repeated,
-        _ => Disturbance::Delayed,
+/// By the kernel's line on a thread's system call: its number and arguments.
+fn of_call(line: &str, is_socket: impl Fn(u32) -> bool) -> Disturbance {
+    let mut words = line.split_whitespace();
+    let Some(Ok(number)) = words.next().map(str::parse) else { return Disturbance::Delayed };
+    let first =
+        words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    // The kernel looks at these bits alone.
+    let descriptor = first.map(|first| first as u32);
+    match number {
+        READ if !descriptor.is_none_or(is_socket) => Disturbance::Resumed,
+        number if RESUMED.contains(&number) => Disturbance::Resumed,
+        _ => Disturbance::Repeated,
     }
+}
+
+fn is_socket(pid: u32, descriptor: u32) -> bool {
+    let file = fs::read_link(format!("/proc/{pid}/fd/{descriptor}"));
+    file.map_or(true, |file| file.as_os_str().as_encoded_bytes().starts_with(b"socket:"))
 }
 
 #[cfg(test)]
@@ -106,9 +121,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_notices_least_comes_first() {
-        let mut order = [of_call("232 0x5 0x6 0x7"), of_call("running\n"), of_call("202 0x1 0x2")];
+        let of = |line| of_call(line, |descriptor| descriptor == 7);
+        let mut order = [of("232 0x5 0x6 0x7"), of("running\n"), of("202 0x1 0x2")];
         order.sort();
         assert_eq!(order, [Disturbance::Resumed, Disturbance::Delayed, Disturbance::Repeated]);
+        assert_eq!(of("0 0x5 0x6"), Disturbance::Resumed);
+        assert_eq!(of("0 0x7 0x6"), Disturbance::Repeated);
+        assert_eq!(of("0 7"), Disturbance::Repeated, "who knows");
     }
 
     #[test]

@@ -18,6 +18,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use super::inherited;
+
 /// The hidden subcommand that the child runs.
 pub const HOLD: &str = "__hold";
 
@@ -43,12 +45,11 @@ impl Held {
         for ours in [&release, &failure] {
             rustix::io::fcntl_setfd(ours, rustix::io::FdFlags::CLOEXEC)?;
         }
-        let child = Command::new(crate::program::program())
-            .arg(HOLD)
+        let mut hold = Command::new(crate::program::program());
+        hold.arg(HOLD)
             .args([&wait, &fail].map(|theirs| theirs.as_raw_fd().to_string()))
-            .args(command)
-            .spawn()
-            .context("starting the command")?;
+            .args(command);
+        let child = inherited::pass_on(&mut hold).spawn().context("starting the command")?;
         Ok(Self { child: Some(child), release: Some(release.into()), failure: failure.into() })
     }
 
@@ -132,7 +133,7 @@ impl Running {
 }
 
 /// The pipe's end of this number, which [`Held::start`] let this process inherit.
-fn inherited(number: &OsStr) -> anyhow::Result<File> {
+fn pipe_end(number: &OsStr) -> anyhow::Result<File> {
     let number: i32 = number.to_str().and_then(|n| n.parse().ok()).context("not a descriptor")?;
     // SAFETY: nothing else in this process owns it.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(number) }))
@@ -143,7 +144,7 @@ pub fn hold(arguments: &[OsString]) -> anyhow::Result<()> {
     let [wait, fail, command, arguments @ ..] = arguments else {
         bail!("{HOLD} is for roctap's own use")
     };
-    let (mut pipe, mut fail) = (inherited(wait)?, inherited(fail)?);
+    let (mut pipe, mut fail) = (pipe_end(wait)?, pipe_end(fail)?);
     let mut message = Vec::new();
     pipe.read_to_end(&mut message)?;
     // The command inherits no descriptor of ours.
@@ -152,7 +153,8 @@ pub fn hold(arguments: &[OsString]) -> anyhow::Result<()> {
     let Some(environment) = decode(&message) else {
         bail!("roctap ended before {} was started", command.display());
     };
-    let error = Command::new(command).args(arguments).envs(environment).exec();
+    let mut becomes = Command::new(command);
+    let error = inherited::pass_on(becomes.args(arguments).envs(environment)).exec();
     // Roctap says it, unless it is gone.
     let code = error.raw_os_error().unwrap_or(0).to_ne_bytes();
     if fail.write_all(&code).is_ok() {

@@ -65,6 +65,8 @@ pub enum GpuSource {
     AtStart,
     /// From nowhere yet: the process has not loaded the HSA runtime.
     Waiting,
+    /// From nowhere yet: the process is stopped, frozen or traced, and gets the shim when it goes on.
+    Held(String),
     /// From the shim, put in while the process ran: it patched the HSA runtime's tables.
     Tables,
     /// From nowhere yet: the process is a forked child, and gets the shim when it calls ROCm.
@@ -75,12 +77,20 @@ pub enum GpuSource {
     Uprobes(String),
 }
 
+impl GpuSource {
+    /// Whether the process gets the shim as soon as that is possible.
+    pub fn is_awaited(&self) -> bool {
+        matches!(self, Self::Waiting | Self::Held(_))
+    }
+}
+
 impl fmt::Display for GpuSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("none asked for"),
             Self::AtStart => f.write_str("tools interface at start (HSA_TOOLS_LIB)"),
             Self::Waiting => f.write_str("none: the HSA runtime was not loaded"),
+            Self::Held(why) => write!(f, "none: {why}"),
             Self::Tables => f.write_str("HSA tables patched in the running process"),
             Self::Unused => {
                 f.write_str("none: a forked child, which gets a shim when it first calls ROCm")

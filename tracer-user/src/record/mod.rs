@@ -3,6 +3,7 @@
 mod command;
 mod connection;
 mod gpu_source;
+mod inherited;
 mod options;
 mod outcome;
 mod pause;
@@ -10,6 +11,7 @@ mod progress;
 mod prospect;
 mod redirections;
 mod removal;
+mod room;
 mod select;
 mod session;
 mod stop;
@@ -84,8 +86,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let stop = Stop::install()?;
     let rights =
         Recording::begin(Recorded { injects: options.gpu.wants_shim(), starts: held.is_some() });
-    raise_descriptor_limit();
-    let mut session = Session::open(options)?;
+    raise_limits();
+    let mut session = Session::open(options, held.as_ref().map(Held::pid))?;
     rights.attach(session.placing());
     let command = match held {
         Some(held) => Some(let_go(options, held, &mut session)?),
@@ -100,11 +102,15 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     record(options, session, command, &stop)
 }
 
-/// Each process that is followed needs descriptors.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::debug!("keeping the limit of descriptors: {error}");
+/// Each process that is followed needs descriptors, and address space for its rings.
+fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::As, Resource::Data] {
+        let limit = getrlimit(resource);
+        let unlimited = Rlimit { current: None, maximum: None };
+        let raised = [unlimited, Rlimit { current: limit.maximum, ..limit }];
+        if !raised.into_iter().any(|raised| setrlimit(resource, raised).is_ok()) {
+            tracing::debug!("keeping the limit {resource:?}: {limit:?}");
+        }
     }
 }
 

@@ -113,7 +113,7 @@ impl Target {
     /// ago, and nothing is still to be done with what it maps.
     pub fn maps_the_same(&self, pages: u64) -> bool {
         let waits = match self.gpu_source {
-            GpuSource::Waiting => true,
+            GpuSource::Waiting | GpuSource::Held(_) => true,
             GpuSource::Uprobes(_) => self.doorbells.is_none(),
             GpuSource::Off
             | GpuSource::AtStart

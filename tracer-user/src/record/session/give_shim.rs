@@ -3,7 +3,7 @@
 use std::{os::fd::AsRawFd as _, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use tracer_common::shim::attach_status;
+use tracer_common::shim::{Layout, attach_status};
 
 use super::{
     Session,
@@ -17,6 +17,7 @@ use crate::{
     record::{
         gpu_source::{Gpu, GpuSource},
         prospect::Prospect,
+        room,
         stop::Stop,
         target::Target,
     },
@@ -42,7 +43,7 @@ enum Answer {
 impl Session {
     /// Begins to put the shim into process `pid` if that waits for it.
     pub(super) fn give_shim(&mut self, pid: u32, occasion: Occasion) {
-        let waits = |target: &&mut Target| target.gpu_source == GpuSource::Waiting;
+        let waits = |target: &&mut Target| target.gpu_source.is_awaited();
         let Some(target) = self.processes.get_mut(pid).filter(waits) else { return };
         if self.ending {
             return;
@@ -56,7 +57,8 @@ impl Session {
         let waited = std::mem::take(&mut target.is_being_attached);
         let occasion = if waited { Occasion::Attaching } else { occasion };
         let Some(shim) = self.shims.shim().cloned() else { return };
-        let inject = move |process: &Subject, desk: &Desk| inject(process, &shim, desk);
+        let wanted = self.shims.layout();
+        let inject = move |process: &Subject, desk: &Desk| inject(process, &shim, wanted, desk);
         if let Err(error) = self.injections.start(&target.subject, occasion, inject) {
             target.is_being_attached = occasion == Occasion::Attaching;
             let text =
@@ -111,9 +113,9 @@ impl Session {
             bail!("the recording has ended");
         }
         let subject = self.injections.subject(pid).context("it has ended")?;
-        let Handover { memory, file, offset } = handover;
+        let Handover { memory, layout, file, offset } = handover;
         let site = self.probes.place_site(&subject, &file, offset)?;
-        Ok(Prepared { connection: self.shims.adopt(pid, memory)?, site })
+        Ok(Prepared { connection: self.shims.adopt(pid, memory, layout)?, site })
     }
 
     /// A process has its shim, or not. One for which that is impossible is traced from outside, unless it was
@@ -121,12 +123,25 @@ impl Session {
     fn injected(&mut self, pid: u32, done: Done) -> anyhow::Result<Option<Failure>> {
         let Done { subject, occasion, result, prepared, executed_ns } = done;
         let Some(target) = self.processes.get_mut(pid) else { return Ok(None) };
-        if !Arc::ptr_eq(&target.subject, &subject) || target.gpu_source != GpuSource::Waiting {
+        if !Arc::ptr_eq(&target.subject, &subject) || !target.gpu_source.is_awaited() {
             return Ok(None);
         }
         let mut attached_ns = clock::now_ns();
         let source = match result {
-            Ok(Outcome::NotYet) => return Ok(None),
+            Ok(Outcome::NotYet) => {
+                target.gpu_source = GpuSource::Waiting;
+                return Ok(None);
+            }
+            Ok(Outcome::Held(why)) => {
+                target.is_being_attached |= occasion == Occasion::Attaching;
+                let source = GpuSource::Held(why.to_string());
+                if target.gpu_source != source {
+                    target.gpu_source = source;
+                    let text = format!("process {pid}: no GPU times until it goes on: {why}");
+                    self.recorder.notice(&text);
+                }
+                return Ok(None);
+            }
             Ok(Outcome::Forked) => GpuSource::Forked,
             Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns })) => {
                 let Some(Prepared { connection, site }) = prepared else { return Ok(None) };
@@ -183,8 +198,11 @@ impl Session {
 }
 
 /// Has the shim patch the HSA runtime's tables.
-fn inject(process: &Subject, shim: &Shim, desk: &Desk) -> anyhow::Result<Outcome> {
+fn inject(process: &Subject, shim: &Shim, wanted: Layout, desk: &Desk) -> anyhow::Result<Outcome> {
     let looked_ns = clock::now_ns();
+    if let Some(why) = inject::held_now(process) {
+        return Ok(Outcome::Held(why));
+    }
     let Some(prospect) = Prospect::of(process, Access::Write)? else { return Ok(Outcome::NotYet) };
     if prospect.cannot_use_gpu {
         return Ok(Outcome::Forked);
@@ -192,7 +210,11 @@ fn inject(process: &Subject, shim: &Shim, desk: &Desk) -> anyhow::Result<Outcome
     if let Some(why) = prospect.why_none() {
         bail!("{why}");
     }
-    match inject_shim(process, shim, &prospect, desk)? {
+    let layout = process.by_number(|pid| Ok::<_, anyhow::Error>(room::layout(pid, wanted)?))?;
+    if layout != wanted {
+        tracing::info!("process {}: its limits allow {layout:?}", process.pid());
+    }
+    match inject_shim(process, shim, &prospect, layout, desk)? {
         Answer::Recording(stopped) => {
             let answered_ns = clock::now_ns();
             Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns }))
@@ -205,6 +227,7 @@ fn inject_shim(
     process: &Subject,
     shim: &Shim,
     prospect: &Prospect,
+    layout: Layout,
     desk: &Desk,
 ) -> anyhow::Result<Answer> {
     let pid = process.pid();
@@ -230,7 +253,7 @@ fn inject_shim(
             }
             (None, None) => bail!("no library was handed over"),
         };
-        desk.prepare(Handover { memory, file, offset })?;
+        desk.prepare(Handover { memory, layout, file, offset })?;
         Ok(loaded.map_or(Ok(()), |loaded| loaded.file.check())?)
     };
     let Injected { status, stopped, took, .. } = inject::inject(&request, prepare)?;

@@ -18,8 +18,13 @@ use std::{
 
 use anyhow::anyhow;
 
+use tracer_common::shim::Layout;
+
 use crate::{
-    discover::Subject, foreign, inject::InjectError, probe::Attachment,
+    discover::Subject,
+    foreign,
+    inject::{InjectError, Refusal},
+    probe::Attachment,
     record::connection::Connection,
 };
 
@@ -42,8 +47,9 @@ pub struct Prepared {
 
 /// What a process has made for its shim.
 pub struct Handover {
-    /// An empty memfd.
+    /// An empty memfd, and of which sizes it is to be.
     pub memory: OwnedFd,
+    pub layout: Layout,
     /// Where its dispatch site is probed: a file that the thread holds open, and an offset.
     pub file: PathBuf,
     pub offset: u64,
@@ -62,6 +68,8 @@ pub struct Recording {
 pub enum Outcome {
     /// The process has not loaded the HSA runtime, or has not initialized it.
     NotYet,
+    /// It is stopped, frozen or traced, and may go on.
+    Held(Refusal),
     /// It is a forked child that cannot use its parent's GPU.
     Forked,
     /// Its shim records.
@@ -249,8 +257,6 @@ impl Injections {
 mod tests {
     use std::process::{Child, Command, Stdio};
 
-    use tracer_common::shim::Layout;
-
     use super::*;
     use crate::shim::{Memory, Relief};
 
@@ -283,7 +289,7 @@ mod tests {
         assert!(injections.has_to_wait(&subject) && !injections.has_to_wait(&other));
         let hand = |_: &Subject, desk: &Desk| {
             let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
-            desk.prepare(Handover { memory, file, offset: 7 })?;
+            desk.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 7 })?;
             Ok(Outcome::Forked)
         };
         injections.start(&other, Occasion::Later, hand).unwrap();
@@ -295,7 +301,7 @@ mod tests {
         // A failure is told as one, and a program that was executed meanwhile.
         let fail = |_: &Subject, desk: &Desk| {
             let (memory, file) = (std::fs::File::open("/dev/null")?.into(), PathBuf::new());
-            desk.prepare(Handover { memory, file, offset: 0 })?;
+            desk.prepare(Handover { memory, layout: Layout::DEFAULT, file, offset: 0 })?;
             Ok(Outcome::NotYet)
         };
         injections.start(&other, Occasion::Later, fail).unwrap();

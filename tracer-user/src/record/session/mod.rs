@@ -78,13 +78,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Loads the programs and creates the trace.
-    pub fn open(options: &Options) -> anyhow::Result<Self> {
+    /// Loads the programs and creates the trace. `command` is the process that is to become the command.
+    pub fn open(options: &Options, command: Option<u32>) -> anyhow::Result<Self> {
         let relief = Relief::default();
         let mut probes = Probes::load(options, &relief)?;
         let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
         let selection = Selection::new(options, shim.is_some(), probes.placing())?;
-        let shims = Shims::open(options, shim, &selection, relief)?;
+        let shims = Shims::open(options, shim, command, &selection, relief)?;
         let plans = Plans::new(selection, probes.placing());
         probes.follow()?;
         // Last, so that a failure above leaves no file behind.

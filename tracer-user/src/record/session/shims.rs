@@ -17,6 +17,7 @@ use crate::{
         connection::{Account, Connection, NOT_UNDERSTOOD, Over},
         gpu_source::Gpu,
         options::Options,
+        room,
         select::Selection,
     },
     shim::{Extent, Frame, Memory, MemoryError, Relief, Shim},
@@ -66,12 +67,16 @@ impl Shims {
     pub fn open(
         options: &Options,
         shim: Option<Shim>,
+        command: Option<u32>,
         selection: &Selection,
         relief: Relief,
     ) -> anyhow::Result<Self> {
-        let layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
-        let by_environment = shim.is_some() && !options.command.is_empty();
-        let memories = if by_environment { options.processes } else { 0 };
+        let mut layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
+        let mut memories = 0;
+        if let Some(command) = command.filter(|_| shim.is_some()) {
+            layout = room::layout(command, layout).context("the command")?;
+            memories = options.processes;
+        }
         let name = |_| File::open("/dev/null").map(OwnedFd::from).context("/dev/null");
         let mut shims = Self {
             gpu: options.gpu,
@@ -149,9 +154,19 @@ impl Shims {
         self.shim.iter().flat_map(|shim| shim.environment(&memories)).collect()
     }
 
+    /// The sizes of memories, where a process's limits allow them.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
     /// Adds a memory that process `pid` has made.
-    pub fn adopt(&self, pid: u32, memory: OwnedFd) -> Result<Connection, MemoryError> {
-        let (memory, call_ids) = self.create(Memory::adopt(memory, self.layout))?;
+    pub fn adopt(
+        &self,
+        pid: u32,
+        memory: OwnedFd,
+        layout: Layout,
+    ) -> Result<Connection, MemoryError> {
+        let (memory, call_ids) = self.create(Memory::adopt(memory, layout))?;
         let connection = Connection::to(pid, memory, call_ids, &self.relief);
         // The shim looks whether it is read before it records.
         connection.beat();
