@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls, hsa_functions, loss::ShimLoss};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 8;
+pub const VERSION: u64 = 9;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -207,8 +207,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// 256 rings of 4 MiB, which are touched as far as they are needed.
-    pub const DEFAULT: Self = Self { rings: 256, ring_bytes: 4 << 20 };
+    /// 2,048 rings of 4 MiB, which are touched as far as they are needed.
+    pub const DEFAULT: Self = Self { rings: 2048, ring_bytes: 4 << 20 };
 
     /// Whether the sizes are within what either side accepts from the other.
     pub const fn is_sane(self) -> bool {
@@ -245,7 +245,7 @@ pub mod kind {
     pub const COPY: u32 = 3;
     /// A [`Complete`](super::Complete): written by the thread that saw it.
     pub const COMPLETE: u32 = 4;
-    /// A [`Symbol`](super::Symbol) followed by its name, NUL-padded to 8 bytes.
+    /// A [`Symbol`](super::Symbol) followed by its name, or the end of that, NUL-padded to 8 bytes.
     pub const SYMBOL: u32 = 5;
     /// An [`Agent`](super::Agent).
     pub const AGENT: u32 = 6;
@@ -253,6 +253,9 @@ pub mod kind {
     pub const QUEUE: u32 = 7;
     /// A [`Call`](crate::calls::Call): written by the calling thread.
     pub const CALL: u32 = 8;
+    /// A part of the name of the symbol that comes next in the same ring: how many bytes, and these, NUL-padded
+    /// to 8 bytes.
+    pub const NAME: u32 = 9;
 }
 
 /// Bits of [`Dispatch::flags`] and [`Barrier::flags`].
@@ -288,6 +291,10 @@ wire! {
         pub private_bytes: u32,
         /// Bits of [`packet_flag`].
         pub flags: u32,
+        /// How many symbols had been told by then: the kernel's is one of these. They come by another ring.
+        pub symbols: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -360,7 +367,7 @@ wire! {
         pub accum_vgpr_count: u32,
         /// Scalar registers per wavefront; 0 when unknown.
         pub sgpr_count: u32,
-        /// Bytes of the name that follows.
+        /// Bytes of the name that follow: the last ones of it, behind the [`kind::NAME`] frames before.
         pub name_bytes: u32,
     }
 }
@@ -426,10 +433,12 @@ wire! {
 }
 
 /// Longest kernel name that is kept, in bytes; a longer one is cut.
-pub const MAX_NAME_BYTES: usize = 4096;
+pub const MAX_NAME_BYTES: usize = 1 << 20;
+/// Bytes of a name in one frame.
+pub const NAME_PART_BYTES: usize = 4096;
 
 const _: () = {
-    assert!(size_of::<Dispatch>() == 80);
+    assert!(size_of::<Dispatch>() == 88);
     assert!(size_of::<Barrier>() == 48);
     assert!(size_of::<Copy>() == 56);
     assert!(size_of::<Complete>() == 24);

@@ -631,6 +631,8 @@ impl Queue {
             private_bytes: fourth as u32,
             group_bytes: (fourth >> 32) as u32,
             flags: if original != 0 { packet_flag::HAD_SIGNAL } else { 0 },
+            symbols: 0,
+            reserved: 0,
         }
     }
 }

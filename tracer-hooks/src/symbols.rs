@@ -127,7 +127,6 @@ fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
         kernel_object,
         group_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_GROUP_BYTES).unwrap_or(0),
         private_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_PRIVATE_BYTES).unwrap_or(0),
-        name_bytes: name.len() as u32,
         ..Symbol::default()
     };
     Some(Kernel { record, name, agent })

@@ -4,9 +4,11 @@
 //! kernel whose name was dropped has none for the rest of the recording. They wait here for room,
 //! and the shim's thread moves them into its ring.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
 
 use tracer_common::ring::MAX_FRAME_WORDS;
+use tracer_common::shim::kind;
 use tracer_hooks::lock::Lock;
 
 /// Most words of 8 bytes that wait: 64 MiB, a hundred thousand kernels with long names.
@@ -14,7 +16,11 @@ const MAX_WORDS: usize = 8 << 20;
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Frames in order.
-pub struct Backlog(Lock<Frames>);
+pub struct Backlog {
+    frames: Lock<Frames>,
+    /// How many symbols have been put here since it was cleared. Changed under the lock.
+    symbols: AtomicU32,
+}
 
 struct Frames {
     waiting: VecDeque<(u32, Vec<u64>)>,
@@ -24,26 +30,39 @@ struct Frames {
 impl Backlog {
     /// Nothing waits.
     pub const fn new() -> Self {
-        Self(Lock::new(Frames { waiting: VecDeque::new(), words: 0 }))
+        let frames = Lock::new(Frames { waiting: VecDeque::new(), words: 0 });
+        Self { frames, symbols: AtomicU32::new(0) }
     }
 
-    /// Puts a frame at the end; false when too much waits already, or there is no memory for more.
-    pub fn push(&self, kind: u32, words: Vec<u64>) -> bool {
-        let Some(mut frames) = self.0.lock_or_lose(WAIT_NS) else { return false };
-        if frames.words + words.len() > MAX_WORDS || words.len() >= MAX_FRAME_WORDS {
+    /// How many symbols have been told since recording began.
+    #[inline]
+    pub fn symbols(&self) -> u32 {
+        // Who launches a kernel has been told of it since: no order is needed.
+        self.symbols.load(Ordering::Relaxed)
+    }
+
+    /// Puts frames at the end, one behind the other; false, and none of them, when too much waits already, or
+    /// there is no memory for more.
+    pub fn push(&self, new: Vec<(u32, Vec<u64>)>) -> bool {
+        let Some(mut frames) = self.frames.lock_or_lose(WAIT_NS) else { return false };
+        let words = new.iter().map(|(_, words)| words.len()).sum::<usize>();
+        let fit = new.iter().all(|(_, words)| words.len() < MAX_FRAME_WORDS);
+        if !fit || frames.words + words > MAX_WORDS {
             return false;
         }
-        if frames.waiting.try_reserve(1).is_err() {
+        if frames.waiting.try_reserve(new.len()).is_err() {
             return false;
         }
-        frames.words += words.len();
-        frames.waiting.push_back((kind, words));
+        frames.words += words;
+        let symbols = new.iter().filter(|(kind, _)| *kind == kind::SYMBOL).count();
+        self.symbols.fetch_add(symbols as u32, Ordering::Relaxed);
+        frames.waiting.extend(new);
         true
     }
 
     /// Hands frames to `write` as long as they fit into `room` words; true if some still wait.
     pub fn drain(&self, mut room: impl FnMut() -> u64, mut write: impl FnMut(u32, &[u64])) -> bool {
-        let Some(mut frames) = self.0.try_lock() else { return true };
+        let Some(mut frames) = self.frames.try_lock() else { return true };
         while let Some((kind, words)) = frames.waiting.front() {
             if room() < words.len() as u64 + 1 {
                 return true;
@@ -59,9 +78,10 @@ impl Backlog {
 
     /// Forgets everything that waits: recording begins anew and tells all of it again.
     pub fn clear(&self) {
-        if let Some(mut frames) = self.0.lock_or_lose(WAIT_NS) {
+        if let Some(mut frames) = self.frames.lock_or_lose(WAIT_NS) {
             frames.waiting = VecDeque::new();
             frames.words = 0;
+            self.symbols.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -81,7 +101,7 @@ mod tests {
     fn frames_wait_for_room_and_keep_their_order() {
         let backlog = Backlog::new();
         for i in 0..10u64 {
-            assert!(backlog.push(5, vec![i; 3]));
+            assert!(backlog.push(vec![(5, vec![i; 3])]));
         }
         let room = Cell::new(9);
         let mut seen = Vec::new();
@@ -99,7 +119,9 @@ mod tests {
         assert!(step(9));
         assert!(step(0));
         assert!(!step(1000));
+        let frames = vec![(5, vec![0; 3]), (5, vec![0; MAX_FRAME_WORDS])];
+        assert!(!backlog.push(frames), "no frame is that long");
+        assert!(!step(1000), "all or none");
         assert_eq!(seen, (0..10).collect::<Vec<_>>());
-        assert!(!backlog.push(5, vec![0; MAX_FRAME_WORDS]), "no frame is that long");
     }
 }

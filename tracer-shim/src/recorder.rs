@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
-    HEARTBEAT_TIMEOUT_NS, Queue, SITE_CALLS, Symbol, control, kind, shim_status, state,
+    HEARTBEAT_TIMEOUT_NS, NAME_PART_BYTES, Queue, SITE_CALLS, Symbol, control, kind, shim_status,
+    state,
 };
 use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
@@ -184,22 +185,39 @@ impl Recorder {
         taken
     }
 
-    /// Keeps a frame of a record and the bytes that follow it until the ring has room.
-    fn wait_for_room(&self, kind: u32, record: &[u64], bytes: &[u8]) {
-        let mut words = Vec::new();
-        let room = words.try_reserve_exact(record.len() + bytes.len().div_ceil(8)).is_ok();
-        if room {
-            words.extend_from_slice(record);
-            words.extend(bytes.chunks(8).map(|part| {
-                let mut word = [0; 8];
-                word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-                u64::from_le_bytes(word)
-            }));
-        }
-        if !room || !self.backlog.push(kind, words) {
+    /// Keeps frames until the ring has room, or counts one thing that is lost: there is no memory.
+    fn wait_for_room(&self, frames: Option<Vec<(u32, Vec<u64>)>>) {
+        if !frames.is_some_and(|frames| self.backlog.push(frames)) {
             self.lost(ShimLoss::NO_MEMORY, 1);
         }
     }
+}
+
+/// A frame of a record and the bytes that follow it; none without memory for it.
+fn frame(kind: u32, record: &[u64], bytes: &[u8]) -> Option<(u32, Vec<u64>)> {
+    let mut words = Vec::new();
+    words.try_reserve_exact(record.len() + bytes.len().div_ceil(8)).ok()?;
+    words.extend_from_slice(record);
+    words.extend(bytes.chunks(8).map(|part| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        u64::from_le_bytes(word)
+    }));
+    Some((kind, words))
+}
+
+/// The frames of a symbol: parts of its name, and the symbol with the last of these.
+fn symbol_frames(mut record: Symbol, name: &[u8]) -> Option<Vec<(u32, Vec<u64>)>> {
+    let (before, last) =
+        name.split_at(name.len().saturating_sub(1) / NAME_PART_BYTES * NAME_PART_BYTES);
+    let mut frames = Vec::new();
+    frames.try_reserve_exact(before.len() / NAME_PART_BYTES + 1).ok()?;
+    for part in before.chunks(NAME_PART_BYTES) {
+        frames.push(frame(kind::NAME, &[part.len() as u64], part)?);
+    }
+    record.name_bytes = last.len() as u32;
+    frames.push(frame(kind::SYMBOL, &words::<SYMBOL_WORDS, _>(&record), last)?);
+    Some(frames)
 }
 
 impl Sink for Recorder {
@@ -257,6 +275,7 @@ impl Sink for Recorder {
     #[inline]
     fn dispatch(&self, record: &mut Dispatch) -> bool {
         let now = record.enqueue_ns;
+        record.symbols = self.backlog.symbols();
         self.record::<DISPATCH_WORDS, _>(kind::DISPATCH, now, record, |r| &mut r.sequence)
     }
 
@@ -306,15 +325,17 @@ impl Sink for Recorder {
     }
 
     fn symbol(&self, record: Symbol, name: &[u8]) {
-        self.wait_for_room(kind::SYMBOL, &words::<SYMBOL_WORDS, _>(&record), name);
+        self.wait_for_room(symbol_frames(record, name));
     }
 
     fn agent(&self, record: Agent) {
-        self.wait_for_room(kind::AGENT, &words::<AGENT_WORDS, _>(&record), &[]);
+        let agent = frame(kind::AGENT, &words::<AGENT_WORDS, _>(&record), &[]);
+        self.wait_for_room(agent.map(|frame| vec![frame]));
     }
 
     fn queue(&self, record: Queue) {
-        self.wait_for_room(kind::QUEUE, &words::<QUEUE_WORDS, _>(&record), &[]);
+        let queue = frame(kind::QUEUE, &words::<QUEUE_WORDS, _>(&record), &[]);
+        self.wait_for_room(queue.map(|frame| vec![frame]));
     }
 
     fn lost(&self, cause: ShimLoss, count: u64) {

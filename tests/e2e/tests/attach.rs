@@ -82,13 +82,16 @@ fn root_limits_of_the_process_are_kept() {
     };
     let unlimit = |resource| prlimit(number, resource, getrlimit(resource)).expect("a limit");
     let open = || fs::read_dir(format!("/proc/{pid}/fd")).expect("alive").count() as u64;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    let data = status.lines().find_map(|line| line.strip_prefix("VmData:")).expect("counted");
+    let data = data.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10;
     let option = format!("-p{pid}");
-    for (resource, left, told) in [
+    for (resource, most, told) in [
         (Resource::As, mapped(pid) + 300 * MIB, "RLIMIT_AS leaves 2"),
-        (Resource::Data, 100 * MIB, "RLIMIT_DATA leaves"),
+        (Resource::Data, data + 100 * MIB, "RLIMIT_DATA leaves"),
         (Resource::Nofile, open() + 5, "RLIMIT_NOFILE leaves 5, "),
     ] {
-        limit(resource, left);
+        limit(resource, most);
         let mut record = scene.record(&[&option, "--gpu", "inject"]);
         run(record.arg("--force")).expect(1).complains(&[told, "an eighth of that at most"]);
         unlimit(resource);

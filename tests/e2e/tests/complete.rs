@@ -165,15 +165,52 @@ fn root_a_program_that_a_thread_executes() {
     let program = e2e::app("storm").display().to_string();
     let ran = scene.record_app(&[], "thread_exec", &[&program, "2", "2", "100"]).expect(0);
     let trace = scene.trace();
-    trace.expect_complete();
     let launched: u64 = ran.launches().values().sum();
     let own = |d: &&Dispatch| !trace.kernel(d).starts_with("__amd_rocclr");
     assert_eq!(trace.dispatches.iter().filter(own).count() as u64, launched);
     assert_eq!(trace.tables().processes.len(), 1);
     assert!(!trace.calls.is_empty());
     if !ran.stderr.contains("before it had its probes") {
+        trace.expect_complete();
         trace.expect_counts(&ran);
     }
+}
+
+/// A thousand threads at once, and five thousand that are there for a moment.
+#[test]
+fn root_crowds_of_threads() {
+    for arguments in [["1000", "1"], ["100", "50"]] {
+        let scene = Scene::default();
+        let ran = scene.record_app(&[], "crowd", &arguments).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        trace.expect_counts(&ran);
+        trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    }
+}
+
+/// Names of any length are whole, and those of a report are, too.
+#[test]
+fn root_long_names_are_told_apart() {
+    let scene = Scene::default();
+    scene.record_app(&[], "long_names", &[]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    let mut launches: BTreeMap<String, u64> = BTreeMap::new();
+    for dispatch in &trace.dispatches {
+        *launches.entry(trace.kernel(dispatch)).or_default() += 1;
+    }
+    let truth: BTreeSet<String> = scene.true_dispatches().into_iter().map(|o| o.name).collect();
+    assert_eq!(launches.keys().cloned().collect::<BTreeSet<_>>(), truth);
+    assert!(launches.keys().all(|name| name.len() > 9_000), "{launches:?}");
+    let counts: BTreeSet<u64> = launches.into_values().collect();
+    assert_eq!(counts, BTreeSet::from([3, 5, 7]));
+    let shown = e2e::run(scene.roctap(&["report", "--format", "json"]).arg(scene.trace_path()));
+    let shown: serde_json::Value = serde_json::from_str(&shown.expect(0).stdout).expect("JSON");
+    let kernels = shown["kernels"].as_array().expect("kernels").iter();
+    let counts: BTreeSet<u64> =
+        kernels.map(|kernel| kernel["count"].as_u64().expect("a count")).collect();
+    assert_eq!(counts, BTreeSet::from([3, 5, 7]));
 }
 
 /// All kernels of workers are there, and the ends of most.

@@ -85,6 +85,8 @@ pub struct Inventory {
     places: HashMap<u64, Place>,
     /// Agents and kernels that were told beyond it.
     pub left_out: u64,
+    /// How many symbols have come.
+    pub told: u32,
 }
 
 impl Inventory {
@@ -153,6 +155,11 @@ impl Inventory {
     /// The agent of a handle.
     pub fn known_agent(&self, handle: u64) -> Option<KnownAgent> {
         self.agents.get(&handle).copied()
+    }
+
+    /// Whether so many symbols have come.
+    pub fn has_symbols(&self, count: u32) -> bool {
+        self.told.wrapping_sub(count).cast_signed() >= 0
     }
 
     /// The kernel whose descriptor was at an address at some time: an address can be used again.

@@ -303,6 +303,7 @@ impl Joiner {
             Frame::Symbol(symbol, name) => {
                 let id = self.kernels + 1;
                 let (inventory, names) = self.inventory(pid);
+                inventory.told = inventory.told.wrapping_add(1);
                 self.kernels += u32::from(inventory.symbol((pid, names), id, &symbol, &name, sink));
             }
             Frame::Queue(_) => {}

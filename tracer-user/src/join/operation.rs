@@ -122,6 +122,7 @@ impl Operation {
         call && match work {
             Work::Dispatch(d) => {
                 (self.outside || inventory.known_agent(d.agent).is_some())
+                    && inventory.has_symbols(d.symbols)
                     && inventory.kernel(d.kernel_object, d.enqueue_ns).is_some()
             }
             Work::Copy(c) => {

@@ -349,6 +349,32 @@ fn kernels_of_reloaded_code_objects_have_their_names() {
     assert_eq!(ids.len(), 2, "one that is loaded again is the same");
 }
 
+/// The symbol comes by another ring than what ran of it, and later.
+#[test]
+fn a_kernel_is_not_taken_for_the_one_before_it_at_its_address() {
+    let mut scene = Scene::new(Mode::Exact);
+    scene.describe(HONEST);
+    let symbol = |since_ns| Symbol { kernel_object: 64, since_ns, ..Symbol::default() };
+    scene.frame(HONEST, THREAD, Frame::Symbol(symbol(10), "old".to_owned()));
+    let dispatch = Announced {
+        sequence: 5,
+        enqueue_ns: 25,
+        kernel_object: 64,
+        symbols: 3,
+        ..Announced::default()
+    };
+    scene.frame(HONEST, THREAD, Frame::Dispatch(dispatch));
+    scene.link(HONEST, 5, 7, launch());
+    scene.launch(HONEST, 7, [20, 30], 3);
+    scene.complete(HONEST, 5);
+    assert_eq!(scene.dispatches_so_far(), 0, "it waits for the third symbol");
+    scene.frame(HONEST, 0, Frame::Symbol(symbol(20), "new".to_owned()));
+    scene.complete(HONEST, 6);
+    let strings = scene.kept.strings.clone();
+    let [dispatch] = dispatches(&scene.finish(), HONEST)[..] else { panic!("one") };
+    assert_eq!(dispatch.record.bytes_or_name, u64::from(strings["new"]));
+}
+
 /// Very many kernels at one address, and at others.
 #[test]
 fn one_process_leaves_room_for_the_names_of_others() {

@@ -65,6 +65,7 @@ pub fn content(record: &PacketRecord, sequence: u64) -> Content {
                 group_bytes: high(3),
                 private_bytes: low(3),
                 flags,
+                ..Dispatch::default()
             }))
         }
         packet_type::BARRIER_AND | packet_type::BARRIER_OR if signal.is_some() => {

@@ -99,6 +99,8 @@ struct Taken {
     broken: Vec<bool>,
     /// Frames that were not understood.
     malformed: u64,
+    /// Parts of a name, and the ring in which its symbol comes next: one thread of a shim tells of symbols.
+    parts: (usize, Vec<u8>),
     frame: Box<[u64; MAX_FRAME_WORDS]>,
 }
 
@@ -118,7 +120,22 @@ impl Taken {
                     left = left.saturating_sub(length as u64 + 1);
                     // Counted first: what makes the parser panic is gone too.
                     self.malformed += 1;
-                    if let Some(frame) = parse(kind, &self.frame[..length]) {
+                    let words = &self.frame[..length];
+                    let frame = match kind {
+                        kind::NAME => {
+                            if self.parts.0 != ring {
+                                self.parts = (ring, Vec::new());
+                            }
+                            let added = add_part(&mut self.parts.1, words);
+                            self.malformed -= u64::from(added.is_some());
+                            continue;
+                        }
+                        kind::SYMBOL if self.parts.0 == ring => {
+                            symbol(mem::take(&mut self.parts.1), words)
+                        }
+                        _ => parse(kind, words),
+                    };
+                    if let Some(frame) = frame {
                         self.malformed -= 1;
                         self.waiting.push((owner, frame));
                     }
@@ -174,6 +191,7 @@ impl Reader {
             closed: false,
             broken: vec![false; memory.rings()],
             malformed: 0,
+            parts: (0, Vec::new()),
             frame: Box::new([0; MAX_FRAME_WORDS]),
         });
         Self { shared: Arc::new(Shared { memory, taken }), first: 0, batch: Vec::new() }
@@ -300,6 +318,22 @@ pub fn fuzz_ring(bytes: &[u8]) {
     }
 }
 
+/// Adds a part to a name; none if it is none, or makes the name too long.
+fn add_part(name: &mut Vec<u8>, words: &[u64]) -> Option<()> {
+    let (length, part) = words.split_first()?;
+    let part = part.as_bytes().get(..usize::try_from(*length).ok()?)?;
+    (name.len() + part.len() <= MAX_NAME_BYTES).then(|| name.extend_from_slice(part))
+}
+
+/// A symbol whose name begins with `name`.
+fn symbol(mut name: Vec<u8>, words: &[u64]) -> Option<Frame> {
+    let (symbol, last) = Symbol::read_from_prefix(words.as_bytes()).ok()?;
+    let last = last.get(..symbol.name_bytes as usize)?;
+    name.extend_from_slice(last);
+    (name.len() <= MAX_NAME_BYTES)
+        .then(|| Frame::Symbol(symbol, String::from_utf8_lossy(&name).into_owned()))
+}
+
 fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
     let bytes = words.as_bytes();
     fn whole<T: FromBytes>(bytes: &[u8]) -> Option<T> {
@@ -313,12 +347,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
         kind::AGENT => Frame::Agent(whole(bytes)?),
         kind::QUEUE => Frame::Queue(whole(bytes)?),
         kind::CALL => Frame::Call(Call::decode(words)?),
-        kind::SYMBOL => {
-            let (symbol, name) = Symbol::read_from_prefix(bytes).ok()?;
-            let length = symbol.name_bytes as usize;
-            let name = name.get(..length).filter(|_| length <= MAX_NAME_BYTES)?;
-            Frame::Symbol(symbol, String::from_utf8_lossy(name).into_owned())
-        }
+        kind::SYMBOL => symbol(Vec::new(), words)?,
         _ => return None,
     })
 }
@@ -532,6 +561,14 @@ mod tests {
             .collect();
         words.push(u64::from_le_bytes(*b"abc\0\0\0\0\0"));
         assert_eq!(parse(kind::SYMBOL, &words), Some(Frame::Symbol(symbol, "abc".into())));
+        let mut parts = Vec::new();
+        let part = |bytes: [u8; 8], length| [length, u64::from_le_bytes(bytes)];
+        assert_eq!(add_part(&mut parts, &part(*b"12345678", 8)), Some(()));
+        assert_eq!(add_part(&mut parts, &part(*b"9\0\0\0\0\0\0\0", 1)), Some(()));
+        assert_eq!(add_part(&mut parts, &part(*b"12345678", 9)), None, "not all of it is there");
+        let whole = self::symbol(parts, &words);
+        assert_eq!(whole, Some(Frame::Symbol(symbol, "123456789abc".into())));
+        assert_eq!(self::symbol(vec![0; MAX_NAME_BYTES], &words), None);
         words.pop();
         assert_eq!(parse(kind::SYMBOL, &words), None, "the name is missing");
     }

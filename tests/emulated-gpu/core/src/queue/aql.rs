@@ -102,9 +102,11 @@ pub struct AqlQueue {
     running: BinaryHeap<Reverse<Running>>,
     last_start_ns: u64,
     last_end_ns: u64,
-    // No packet starts before: the end of the last barrier packet, or of the kernel that made room.
+    // No packet starts before: the end of the last barrier packet.
     not_before_ns: u64,
-    was_full: bool,
+    // The ends of as many operations as may overlap, those that end last: the next one starts behind the
+    // first of these, however late that is looked at.
+    ends: BinaryHeap<Reverse<u64>>,
     was_blocked: bool,
 }
 
@@ -143,7 +145,7 @@ impl AqlQueue {
             last_start_ns: 0,
             last_end_ns: 0,
             not_before_ns: 0,
-            was_full: false,
+            ends: BinaryHeap::new(),
             was_blocked: false,
         }
     }
@@ -220,9 +222,6 @@ impl AqlQueue {
         let mut any = false;
         while self.running.peek().is_some_and(|Reverse(op)| op.end_ns <= now) {
             let Some(Reverse(op)) = self.running.pop() else { break };
-            if std::mem::take(&mut self.was_full) {
-                self.not_before_ns = self.not_before_ns.max(op.end_ns);
-            }
             self.finish(&op, cx);
             any = true;
         }
@@ -278,13 +277,11 @@ impl AqlQueue {
         }
         let earlier =
             if packet::has_barrier_bit(header) { self.last_end_ns } else { self.last_start_ns };
-        let mut start = self.arrivals.at(self.next).max(earlier).max(self.not_before_ns);
+        let room = if self.ends.len() < cx.config.overlap { None } else { self.ends.peek() };
+        let room = room.map_or(0, |&Reverse(end_ns)| end_ns);
+        let mut start = self.arrivals.at(self.next).max(earlier).max(self.not_before_ns).max(room);
         if start > now {
             return Launch::At(start);
-        }
-        if self.running.len() >= cx.config.overlap {
-            self.was_full = true;
-            return Launch::Blocked;
         }
         let slot = match packet::decode(&sys::read_bytes(at)) {
             Ok(slot) => slot,
@@ -326,6 +323,10 @@ impl AqlQueue {
         };
         let (index, end_ns) = (self.next, start + ns);
         self.running.push(Reverse(Running { end_ns, index, start_ns: start, slot, kernel, work }));
+        self.ends.push(Reverse(end_ns));
+        if self.ends.len() > cx.config.overlap {
+            self.ends.pop();
+        }
         self.last_start_ns = start;
         self.last_end_ns = self.last_end_ns.max(end_ns);
         if !matches!(slot.packet, Packet::Dispatch { .. }) {
