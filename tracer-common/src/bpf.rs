@@ -33,6 +33,8 @@ pub mod kind {
     pub const BATCH: u16 = 7;
     /// A [`ProcessRecord`](super::ProcessRecord): a thread made its first call.
     pub const CALLER: u16 = 8;
+    /// A [`LoadRecord`](super::LoadRecord): the dynamic linker has mapped or unmapped libraries.
+    pub const LOAD: u16 = 9;
 }
 
 /// Bytes of a record of this kind; none of a kind that there is not.
@@ -44,6 +46,7 @@ pub const fn record_bytes(kind: u16) -> Option<usize> {
         kind::PACKET => size_of::<PacketRecord>(),
         kind::SIGNAL => size_of::<SignalRecord>(),
         kind::BATCH => size_of::<BatchRecord>(),
+        kind::LOAD => size_of::<LoadRecord>(),
         _ => return None,
     })
 }
@@ -200,6 +203,16 @@ wire! {
     }
 }
 
+wire! {
+    /// A thread is in the dynamic linker, which tells debuggers that it has changed what is mapped.
+    pub struct LoadRecord {
+        /// Kind [`kind::LOAD`].
+        pub header: Header,
+        /// When, ns of CLOCK_BOOTTIME.
+        pub time_ns: u64,
+    }
+}
+
 /// Values of [`Config::phase`]: what is recorded, and what a return without an entry is.
 pub mod phase {
     /// Probes are being attached: a call that was open at the start.
@@ -319,6 +332,7 @@ const _: () = {
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);
     assert!(size_of::<ProcessRecord>() == 32);
+    assert!(size_of::<LoadRecord>() == 24);
     assert!(size_of::<PacketRecord>() == 144);
     assert!(size_of::<SignalRecord>() == 48);
     assert!(size_of::<BatchRecord>() == 56 + 64 * 64);

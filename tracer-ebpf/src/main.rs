@@ -5,7 +5,7 @@
 //! Data flow: a probe fires → the thread's stack of open calls in `threads::NEAR` or `threads::THREADS` →
 //! one record in the CPU's ring of `maps::RINGS`. What cannot be recorded is counted in `maps::LOSSES`.
 //!
-//! Imports go downwards only: `packets` → `api`; `api`, `life` → `threads` → `records` → `maps`.
+//! Imports go downwards only: `loader`, `packets` → `api`; `api`, `life` → `threads` → `records` → `maps`.
 
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch, core_intrinsics))]
@@ -28,6 +28,8 @@ macro_rules! debug {
 mod api;
 #[cfg(target_arch = "bpf")]
 mod life;
+#[cfg(target_arch = "bpf")]
+mod loader;
 #[cfg(all(target_arch = "bpf", feature = "bpf-log"))]
 mod macro_support;
 #[cfg(target_arch = "bpf")]

@@ -2,12 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    process::Stdio,
     time::Duration,
 };
 
 use e2e::{
-    LARGE_RINGS, Ran, Recorded, Scene, Signal, compare::expect_launches_joined, only_child,
-    send_signal,
+    LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app, compare::expect_launches_joined,
+    interrupt, only_child, run, send_signal,
 };
 use tracer_records::model::{ApiCall, Dispatch};
 
@@ -146,7 +150,7 @@ fn root_every_setting_of_the_runtime() {
 #[test]
 fn root_children_are_followed_with_their_gpu_work() {
     let scene = Scene::default();
-    let child = e2e::app("storm").display().to_string();
+    let child = app("storm").display().to_string();
     let ran = scene.record_app(&[], "fork_exec", &[&child, "2", "2", "100"]).expect(0);
     let trace = scene.trace();
     trace.expect_complete();
@@ -162,7 +166,7 @@ fn root_children_are_followed_with_their_gpu_work() {
 #[test]
 fn root_a_program_that_a_thread_executes() {
     let scene = Scene::default();
-    let program = e2e::app("storm").display().to_string();
+    let program = app("storm").display().to_string();
     let ran = scene.record_app(&[], "thread_exec", &[&program, "2", "2", "100"]).expect(0);
     let trace = scene.trace();
     let launched: u64 = ran.launches().values().sum();
@@ -171,6 +175,52 @@ fn root_a_program_that_a_thread_executes() {
     assert_eq!(trace.tables().processes.len(), 1);
     assert!(!trace.calls.is_empty());
     if !ran.stderr.contains("before it had its probes") {
+        trace.expect_complete();
+        trace.expect_counts(&ran);
+    }
+}
+
+/// A HIP runtime with a name and a place of its own, as programs bring it along.
+fn own_runtime(scene: &Scene) -> PathBuf {
+    let linked = run(scene.command("ldd").arg(app("basic"))).expect(0).stdout;
+    let line = linked.lines().find(|line| line.trim_start().starts_with("libamdhip64.so."));
+    let (_, found) = line.and_then(|line| line.split_once(" => ")).expect("it uses HIP");
+    let installed = found.split(' ').next().expect("a path");
+    let own = scene.path("site-packages/libamdhip64-5d1c0e2f.so.5");
+    fs::create_dir_all(own.parent().expect("a directory")).expect("mkdir");
+    fs::copy(installed, &own).expect("copied");
+    own
+}
+
+/// What a program loads while it is recorded has its probes before it can be called, in any directory and under
+/// any name: the thread that loads it waits in the dynamic linker for as long as the test likes.
+#[test]
+fn root_a_library_that_comes_late() {
+    let scene = Scene::default();
+    let mut program = scene.command(app("late_library"));
+    program.arg(own_runtime(&scene)).env("LD_AUDIT", app("liblate_audit.so")).stdin(Stdio::piped());
+    let mut running = Running::start(&mut program);
+    let pid = running.pid().to_string();
+    let recording = scene.record(&["-p", &pid, "--gpu=off"]).spawn().expect("start");
+    scene.wait_for_trace("it is attached to", |trace| !trace.tables().processes.is_empty());
+    running.child.stdin.take().expect("piped").write_all(b"\n").expect("written");
+    let ran = running.ended().expect(0);
+    let recorded = interrupt(recording).expect(0);
+    recorded.complains(&["nothing was lost"]);
+    assert!(!recorded.stderr.contains("earlier calls"), "{recorded:#?}");
+    let trace = scene.trace();
+    trace.expect_complete();
+    trace.expect_counts(&ran);
+}
+
+/// The same from its start, as fast as it goes: either all is recorded, or it is told that not all may be.
+#[test]
+fn root_a_library_that_comes_at_once() {
+    let scene = Scene::default();
+    let library = own_runtime(&scene).display().to_string();
+    let ran = scene.record_app(&[], "late_library", &[&library, "8"]).expect(0);
+    let trace = scene.trace();
+    if !ran.stderr.contains("earlier calls are not in the trace") {
         trace.expect_complete();
         trace.expect_counts(&ran);
     }
@@ -247,7 +297,7 @@ fn root_more_processes_one_after_the_other_than_there_are_memories() {
 #[test]
 fn root_more_processes_at_once_than_there_are_memories() {
     let scene = Scene::default();
-    let child = e2e::app("storm").display().to_string();
+    let child = app("storm").display().to_string();
     let ran = scene.record_app(&["--processes", "1"], "fork_exec", &[&child, "1", "1", "20"]);
     let ran = ran.expect(3);
     ran.complains(&["none was recorded", "--processes"]);

@@ -15,6 +15,8 @@ use crate::foreign::{Contents, File, Source, View};
 
 /// Longest function body that is read, bytes.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+/// What is read of an executable segment, bytes: a dynamic linker's has some 200 KiB.
+const MAX_SEGMENT_BYTES: u64 = 1 << 20;
 /// Segments that are considered; libraries have four to six.
 const MAX_SEGMENTS: usize = 64;
 
@@ -64,6 +66,17 @@ pub struct Function {
 pub struct Image<S: Source = File> {
     path: PathBuf,
     contents: Contents<S>,
+}
+
+/// Code of a library, as its file has it.
+#[derive(Clone, Copy)]
+pub struct Code<'d> {
+    /// Its address in the image, before relocation.
+    pub address: u64,
+    /// Its offset in the file.
+    pub offset: u64,
+    /// The code.
+    pub bytes: &'d [u8],
 }
 
 struct Segment {
@@ -137,6 +150,35 @@ impl<S: Source> Image<S> {
             .filter(|s| s.is_definition() && s.kind() == SymbolKind::Data)
             .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address())));
         Ok(variables.collect())
+    }
+
+    /// The executable segments, at most [`MAX_SEGMENT_BYTES`] of each.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not a readable x86-64 ELF library.
+    pub fn code_segments(&self) -> Result<Vec<Code<'_>>, ElfError> {
+        let segments = segments(&self.parse()?);
+        let code = segments.iter().filter(|segment| segment.executable).filter_map(|segment| {
+            let Segment { address, offset, file_size, .. } = *segment;
+            let size = file_size.min(MAX_SEGMENT_BYTES);
+            let bytes = self.contents.view().read_bytes_at(offset, size).ok()?;
+            Some(Code { address, offset, bytes })
+        });
+        Ok(code.collect())
+    }
+
+    /// The address in the image of what only the dynamic linker writes to (RELRO); none where there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not a readable x86-64 ELF library.
+    pub fn relro(&self) -> Result<Option<u64>, ElfError> {
+        let elf = self.parse()?;
+        let endian = elf.endian();
+        let mut headers = elf.elf_program_headers().iter();
+        let found = headers.find(|header| header.p_type(endian) == object::elf::PT_GNU_RELRO);
+        Ok(found.map(|header| header.p_vaddr(endian)))
     }
 
     /// The code of `function`, at most a mebibyte of it.

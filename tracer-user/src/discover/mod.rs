@@ -7,6 +7,7 @@
 
 mod elf;
 mod inside;
+mod loader;
 mod planned;
 mod predict;
 mod subject;
@@ -14,6 +15,7 @@ mod subject;
 pub use elf::{ElfError, Function, Image, fuzz_elf};
 pub(crate) use inside::stack_pointer;
 pub use inside::{Inside, threads_inside};
+pub use loader::{Loader, mapped_loader, may_be_called};
 pub use planned::{Changed, FileId, PlannedFile};
 pub use predict::{candidates, find_executable};
 pub use subject::{Ended, Subject};
@@ -48,11 +50,12 @@ impl Runtime {
     /// All runtimes.
     pub const ALL: [Self; 2] = [Self::Hip, Self::Hsa];
 
-    /// Beginning of the library's file name.
+    /// Beginning of the library's file name. A version follows (`.so.5`), or what makes the name unique where
+    /// libraries are packed with programs (`-1f0c3a2b.so.5`).
     pub const fn file_prefix(self) -> &'static str {
         match self {
-            Self::Hip => "libamdhip64.so",
-            Self::Hsa => "libhsa-runtime64.so",
+            Self::Hip => "libamdhip64",
+            Self::Hsa => "libhsa-runtime64",
         }
     }
 
@@ -74,7 +77,11 @@ impl Runtime {
 
     /// The runtime whose library has this file name.
     pub fn of_file_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|runtime| name.starts_with(runtime.file_prefix()))
+        let is_of = |runtime: &Self| {
+            let rest = name.strip_prefix(runtime.file_prefix());
+            rest.is_some_and(|rest| rest.starts_with(['.', '-', '_']) && rest.contains(".so"))
+        };
+        Self::ALL.into_iter().find(is_of)
     }
 
     /// Whether an exported symbol belongs to the API.
@@ -118,7 +125,7 @@ impl Library {
         let file = foreign::File::open(&self.open_path).ok();
         let real = file.and_then(|file| file.real_path()).unwrap_or_else(|| self.path.clone());
         let name = real.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let version = name.strip_prefix(self.runtime.file_prefix()).unwrap_or_default();
+        let version = name.split_once(".so").map(|(_, version)| version).unwrap_or_default();
         version.trim_start_matches('.').to_owned()
     }
 }

@@ -16,6 +16,8 @@ pub struct Maps(Vec<u8>);
 pub struct Map<'t> {
     /// The addresses.
     pub range: Range<u64>,
+    /// It can be written to.
+    pub writable: bool,
     /// It can be executed.
     pub executable: bool,
     /// Where in its file it begins.
@@ -69,8 +71,10 @@ fn line(text: &[u8]) -> Option<Map<'_>> {
     let name = rest.trim_ascii_start();
     // Other memory has no name, or one like "[heap]".
     let path = name.starts_with(b"/").then(|| Path::new(OsStr::from_bytes(name)));
-    let executable = permissions.as_bytes().get(2) == Some(&b'x');
-    (range.start < range.end).then_some(Map { range, executable, offset, device, inode, path })
+    let has = |at: usize, letter| permissions.as_bytes().get(at) == Some(&letter);
+    let (writable, executable) = (has(1, b'w'), has(2, b'x'));
+    let map = Map { range, writable, executable, offset, device, inode, path };
+    (map.range.start < map.range.end).then_some(map)
 }
 
 impl Map<'_> {
@@ -109,7 +113,7 @@ mod tests {
         assert_eq!((all[0].device, all[0].executable), ((0xfe, 0x1f), true));
         assert_eq!(all[0].plain_path().unwrap(), Path::new("/usr/lib/a b.so"));
         assert_eq!([all[1].path, all[2].path], [None, None]);
-        assert!(!all[1].executable);
+        assert!(!all[1].executable && all[1].writable && !all[0].writable);
         assert_eq!(all[3].path.unwrap().as_os_str().as_bytes(), b"/SYSV\xff");
     }
 

@@ -228,6 +228,7 @@ impl ProcessMemory for LiveProcess {
         };
         let map = Map {
             range: mapping.start..mapping.end,
+            writable: false, // Nobody asks.
             executable: mapping.executable,
             offset: mapping.file_offset,
             device: (identity.device_major, identity.device_minor),

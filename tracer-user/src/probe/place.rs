@@ -121,6 +121,7 @@ enum Program {
     Dispatch,
     Doorbell,
     SignalEnd,
+    LibrariesChange,
 }
 
 impl Program {
@@ -133,6 +134,7 @@ impl Program {
             Self::Dispatch => "dispatch_site",
             Self::Doorbell => "doorbell",
             Self::SignalEnd => "signal_end",
+            Self::LibrariesChange => "libraries_change",
         }
     }
 
@@ -155,6 +157,7 @@ impl fmt::Display for Program {
             Self::Dispatch => "dispatch",
             Self::Doorbell => "doorbell",
             Self::SignalEnd => "signal",
+            Self::LibrariesChange => "dynamic linker",
         })
     }
 }
@@ -285,6 +288,23 @@ impl Programs {
         };
         let mut entries = attach(Program::Doorbell, doorbells)?;
         entries.extend(attach(Program::SignalEnd, ends)?);
+        Ok(Attachment { entries, returns: Vec::new() })
+    }
+
+    /// Probes the places in process `pid`'s dynamic linker, the file at `path`, at which that tells that it
+    /// changes what is loaded.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn attach_loader(
+        &self,
+        pid: u32,
+        path: &Path,
+        sites: &[Site],
+    ) -> Result<Attachment, ProbeError> {
+        let sites: Vec<&Site> = sites.iter().collect();
+        let entries = self.attach_sites(Program::LibrariesChange, pid, path, &sites)?;
         Ok(Attachment { entries, returns: Vec::new() })
     }
 

@@ -89,16 +89,15 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     raise_limits();
     let mut session = Session::open(options, held.as_ref().map(Held::pid))?;
     rights.attach(session.placing());
-    let command = match held {
-        Some(held) => Some(let_go(options, held, &mut session)?),
-        None => {
-            session.attach_named(named, &stop)?;
-            None
-        }
-    };
+    match &held {
+        Some(held) => attach_held(options, held, &mut session)?,
+        None => session.attach_named(named, &stop)?,
+    }
     // What is read late is lost.
     priority::prefer_for_records();
     rights.go_on(session.placing());
+    // Last: it may load libraries at once.
+    let command = held.map(|held| let_go(options, held, &session)).transpose()?;
     record(options, session, command, &stop)
 }
 
@@ -119,12 +118,17 @@ fn raise_limits() {
 #[error("{0}; see `roctap record --help`")]
 pub struct Usage(&'static str);
 
-/// Attaches to the command and lets it run.
-fn let_go(options: &Options, held: Held, session: &mut Session) -> anyhow::Result<Running> {
+/// Attaches to the command.
+fn attach_held(options: &Options, held: &Held, session: &mut Session) -> anyhow::Result<()> {
     let shown: Vec<_> =
         options.command.iter().map(|part| shown::text_of(part.as_encoded_bytes())).collect();
     let program = options.command.first().context("a command")?;
-    session.attach_held(held.pid(), program, &shown.join(" "))?;
+    session.attach_held(held.pid(), program, &shown.join(" "))
+}
+
+/// Lets the command run.
+fn let_go(options: &Options, held: Held, session: &Session) -> anyhow::Result<Running> {
+    let program = options.command.first().context("a command")?;
     let cannot = || format!("cannot run {}", shown::text_of(program.as_encoded_bytes()));
     held.release(&session.environment()).with_context(cannot)
 }

@@ -1,8 +1,8 @@
-//! Stops a child process while its probes are attached.
+//! Stops a child process, or a thread that loads a library, while probes are attached.
 //!
-//! By `PTRACE_SEIZE` and `PTRACE_INTERRUPT`: unlike SIGSTOP, the child's parent does not see it. A
-//! system call in which the child waits may be interrupted by it, but the child has just been forked
-//! and has had no time to wait for anything.
+//! By `PTRACE_SEIZE` and `PTRACE_INTERRUPT`: unlike SIGSTOP, the process's parent does not see it. A
+//! system call in which the thread waits may be interrupted by it, but a child that has just been forked
+//! has had no time to wait for anything, and the dynamic linker does not wait.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ const STOP_DEADLINE: Duration = Duration::from_millis(50);
 /// being executed.
 const HOLDER_DEADLINE: Duration = Duration::from_millis(250);
 
-/// A stopped process; dropping it lets the process go on.
+/// A stopped process, or thread; dropping it lets that go on.
 pub struct Pause {
     /// Closed when it is to go on.
     release: Option<Sender<()>>,
@@ -31,15 +31,20 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Stops a process, by its first thread. None when it cannot be stopped: it is gone, may not be traced, is
-    /// traced by somebody else, or does not stop in time.
+    /// Stops a process that has just begun, by its first thread.
     pub fn of(process: &Arc<Subject>) -> Option<Self> {
+        Self::of_thread(process, process.pid())
+    }
+
+    /// Stops a thread of a process. None when it cannot be stopped: it is gone, may not be traced, is traced by
+    /// somebody else, or does not stop in time.
+    pub fn of_thread(process: &Arc<Subject>, tid: u32) -> Option<Self> {
         let process = Arc::clone(process);
         let (stopped, hear) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let hold = move || {
             // Without its memory, which of another user's process we may not be allowed to write.
-            let Ok(mut thread) = Thread::seize(&process, process.pid()) else { return };
+            let Ok(mut thread) = Thread::seize(&process, tid) else { return };
             if thread.stop(Some(STOP_DEADLINE)).is_ok() && stopped.send(()).is_ok() {
                 // It ends by an error, when the other side is dropped.
                 let _ = released.recv();

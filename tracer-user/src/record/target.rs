@@ -10,7 +10,7 @@ use tracer_records::model::{self, Process};
 
 use super::{gpu_source::GpuSource, removal::Removal, select::Doorbells};
 use crate::{
-    discover::{Changed, FileId, PlannedFile, Subject},
+    discover::{Changed, FileId, Loader, PlannedFile, Subject},
     plan::Followed,
     probe::{Attachment, Site},
 };
@@ -92,6 +92,10 @@ pub struct Target {
     pub doorbells: Option<Attachment>,
     /// The places of these probes, for its children.
     pub doorbell_places: Option<Arc<Doorbells>>,
+    /// Its dynamic linker, and the probes there.
+    pub loader: Option<(Arc<Loader>, Attachment)>,
+    /// It maps what its dynamic linker is about to tell of.
+    pub waits_for_loader: bool,
     /// It was traced when its program began: of what that launches nothing is too early to be recorded.
     pub is_recorded_from_start: bool,
     /// Where its GPU times come from.
@@ -146,6 +150,8 @@ impl Target {
             dispatch_site: None,
             doorbells: None,
             doorbell_places: None,
+            loader: None,
+            waits_for_loader: false,
             is_recorded_from_start: false,
             gpu_source,
             is_being_attached: false,
@@ -173,7 +179,8 @@ impl Target {
         let attached = std::mem::take(&mut self.attached).into_values();
         let covered = std::mem::take(&mut self.covered).into_values();
         let removals = removals.into_iter().filter_map(Removal::rest);
-        attached.chain(covered).chain(removals).chain(self.doorbells.take()).collect()
+        let loader = self.loader.take().map(|(_, probes)| probes);
+        attached.chain(covered).chain(removals).chain(self.doorbells.take()).chain(loader).collect()
     }
 
     /// The process has ended: has its probes removed meanwhile, since that takes its time. `request` is one

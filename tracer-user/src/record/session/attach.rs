@@ -48,6 +48,8 @@ impl Session {
             target.is_recorded_from_start = true;
         }
         self.probes.track(pid)?;
+        // Most commands have the dynamic linker that roctap has.
+        self.watch_loader(pid);
         self.see_from_outside(pid, &candidates);
         self.attach_all(pid, candidates)?;
         self.attach_site(pid)
@@ -136,6 +138,7 @@ impl Session {
             ));
         }
         let inside = subject.by_number(discover::threads_inside).unwrap_or_default();
+        self.watch_loader(pid);
         self.attach_all(pid, libraries.clone())?;
         if inside != Inside::default() {
             self.recorder.notice(&format!(

@@ -1,9 +1,13 @@
 //! Draining: records from the BPF rings, frames from the shims.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use tracer_common::bpf::{
-    ApiRecord, BatchRecord, Header, LinkRecord, PacketRecord, ProcessRecord, SignalRecord, kind,
+    ApiRecord, BatchRecord, Header, LinkRecord, LoadRecord, PacketRecord, ProcessRecord,
+    SignalRecord, kind,
 };
 use zerocopy::FromBytes as _;
 
@@ -67,6 +71,7 @@ impl Session {
         mut bytes: &[u8],
         mut on_call: impl FnMut(&ApiRecord),
     ) -> anyhow::Result<()> {
+        let mut loading: BTreeMap<u32, Vec<LoadRecord>> = BTreeMap::new();
         while let Ok((header, _)) = Header::read_from_prefix(bytes) {
             let rest = match header.kind {
                 kind::API => {
@@ -95,6 +100,11 @@ impl Session {
                     self.outside.signal(&signal);
                     rest
                 }
+                kind::LOAD => {
+                    let Ok((load, rest)) = LoadRecord::read_from_prefix(bytes) else { break };
+                    loading.entry(load.header.pid).or_default().push(load);
+                    rest
+                }
                 _ => {
                     let Ok((life, rest)) = ProcessRecord::read_from_prefix(bytes) else { break };
                     self.life(&life)?;
@@ -102,6 +112,10 @@ impl Session {
                 }
             };
             bytes = rest;
+        }
+        // Once for all that a process has told: what it maps is looked at now.
+        for (pid, told) in loading {
+            self.libraries_changed(pid, &told);
         }
         Ok(())
     }

@@ -15,12 +15,8 @@ use super::{
 };
 use crate::{
     clock,
-    discover::{self, Runtime, Subject},
-    record::{
-        gpu_source::GpuSource,
-        pause::Pause,
-        target::{Planned, Target},
-    },
+    discover::{self, Subject},
+    record::{gpu_source::GpuSource, pause::Pause, target::Planned},
 };
 
 /// How long libraries are looked for in one go.
@@ -85,6 +81,7 @@ impl Session {
             self.recorder
                 .notice(&format!("process {pid}: some HSA functions are not probed: {error:#}"));
         }
+        self.watch_loader(pid);
         Ok(())
     }
 
@@ -165,6 +162,7 @@ impl Session {
             stopped_ns = clock::now_ns();
         }
         drop(pause);
+        self.watch_loader(child);
         if let Err(error) = attached
             && let Some(target) = self.processes.get_mut(child).filter(|target| target.is_alive())
         {
@@ -230,38 +228,10 @@ impl Session {
                 _ => SCAN_INTERVAL,
             };
             let Ok(libraries) = subject.by_number(discover::libraries) else { continue };
-            let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
-            self.see_from_outside(pid, &libraries);
-            for library in libraries {
-                let known = |t: &Target| {
-                    t.planned.contains_key(&library.id) || t.refused.contains(&library.id)
-                };
-                // The file has been touched since.
-                let again =
-                    |t: &Target| t.planned.keys().any(|planned| planned.has_inode_of(library.id));
-                let again = self.processes.get(pid).is_some_and(again);
-                if !self.plans.wants(library.runtime) || self.processes.get(pid).is_none_or(known) {
-                    continue;
-                }
-                let (path, id) = (library.path.display().to_string(), library.id);
-                match self.attach(pid, &library) {
-                    Ok(()) if again => {}
-                    Ok(()) => {
-                        self.departed.may_have_called = true;
-                        self.recorder.notice(&format!(
-                            "process {pid}: {path} was found up to {} ms after it was mapped; earlier calls are not in the trace",
-                            late.as_millis()
-                        ));
-                    }
-                    Err(error) => {
-                        let target = self.processes.get_mut(pid);
-                        if target.is_some_and(|target| target.explain(id)) {
-                            self.recorder.notice(&format!("process {pid}: {error:#}"));
-                        }
-                    }
-                }
+            if self.is_to_be_told_of(pid, &libraries) {
+                continue;
             }
-            if uses_gpu {
+            if self.take_up(pid, libraries, Some(late)) {
                 self.give_shim(pid, Occasion::Later);
             }
         }

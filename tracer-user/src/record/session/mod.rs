@@ -20,6 +20,7 @@ mod follow;
 mod following;
 mod give_shim;
 mod injections;
+mod loading;
 mod pace;
 mod plans;
 mod probes;

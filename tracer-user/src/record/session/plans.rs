@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::recorder::Recorder;
 use crate::{
-    discover::{FileId, Library, Runtime, Subject},
+    discover::{self, FileId, Library, Loader, Runtime, Subject},
     plan::{Followed, LiveProcess, ProcessMemory},
     probe::Placing,
     record::{
@@ -67,13 +67,15 @@ pub struct Plans {
     placing: Placing,
     libraries: Kept<Planned>,
     doorbells: Kept<Doorbells>,
+    loaders: Kept<Loader>,
 }
 
 impl Plans {
     /// Nothing is planned yet.
     pub fn new(selection: Selection, placing: Placing) -> Self {
         let (libraries, doorbells) = (Kept(BTreeMap::new()), Kept(BTreeMap::new()));
-        Self { selection, placing, libraries, doorbells }
+        let loaders = Kept(BTreeMap::new());
+        Self { selection, placing, libraries, doorbells, loaders }
     }
 
     /// Whether any function of the runtime is to be probed.
@@ -178,6 +180,22 @@ impl Plans {
         let found = Arc::new(found);
         self.doorbells.remember(library.id, &found);
         Ok(found)
+    }
+
+    /// The dynamic linker of a process; none where it has none that tells what it loads.
+    pub fn loader(&mut self, subject: &Subject) -> anyhow::Result<Option<Arc<Loader>>> {
+        let Some(file) = subject.by_number(discover::mapped_loader)? else { return Ok(None) };
+        let id = file.id();
+        let known = self.loaders.0.get(&id).and_then(|loaders| loaders.first());
+        let loader = match known {
+            Some(known) => Arc::clone(known),
+            None => {
+                let loader = Arc::new(Loader::read(file)?);
+                self.loaders.remember(id, &loader);
+                loader
+            }
+        };
+        Ok(Some(loader).filter(|loader| !loader.calls.is_empty()))
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
-use tracer_common::bpf::{ApiRecord, phase};
+use tracer_common::bpf::{ApiRecord, Capture, phase};
 use tracer_common::loss::BpfLoss;
 
 use crate::{
-    discover::Subject,
+    discover::{Loader, Subject},
     probe::{Attachment, Follow, Placing, ProbeError, Programs, Reader, Settings, Site},
     record::{options::Options, select::Doorbells, target::Planned},
     shim::Relief,
@@ -109,6 +109,22 @@ impl Probes {
         subject.by_number(|pid| {
             let placed = self.programs.attach_doorbells(pid, &file.path(), stores, ends)?;
             file.check()?;
+            Ok(placed)
+        })
+    }
+
+    /// Probes where a process's dynamic linker tells that it changes what is loaded.
+    pub fn place_loader(&self, subject: &Subject, loader: &Loader) -> anyhow::Result<Attachment> {
+        let site = |&file_offset: &u64| Site {
+            symbol: "_dl_debug_state".to_owned(),
+            file: None,
+            file_offset,
+            capture: Capture::default(),
+        };
+        let sites: Vec<Site> = loader.calls.iter().map(site).collect();
+        subject.by_number(|pid| {
+            let placed = self.programs.attach_loader(pid, &loader.file.path(), &sites)?;
+            loader.file.check()?;
             Ok(placed)
         })
     }

@@ -1,0 +1,144 @@
+//! Libraries that a process loads while it is traced.
+//!
+//! Its dynamic linker tells when it has mapped one, and the thread that loads it is stopped until it has its
+//! probes: it can be called only when it has been relocated. Where the linker does not tell, or the thread has
+//! gone on, what is mapped is seen a little later, and the trace says so.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tracer_common::bpf::LoadRecord;
+
+use super::{Session, injections::Occasion};
+use crate::{
+    clock,
+    discover::{self, Ended, Library, Loader, Runtime},
+    probe::Placing,
+    record::{pause::Pause, removal::Removal, target::Target},
+};
+
+impl Session {
+    /// Has process `pid`'s dynamic linker tell what it loads. Where that cannot be, what is mapped is looked
+    /// through now and then.
+    pub(super) fn watch_loader(&mut self, pid: u32) {
+        if self.probes.placing() == Placing::Single {
+            return;
+        }
+        let Some(target) = self.processes.get_mut(pid) else { return };
+        let placed = self.plans.loader(&target.subject).and_then(|found| {
+            let is_known = |loader: &Arc<Loader>| {
+                target.loader.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, loader))
+            };
+            let Some(loader) = found.filter(|loader| !is_known(loader)) else { return Ok(()) };
+            let probes = self.probes.place_loader(&target.subject, &loader)?;
+            if let Some((_, earlier)) = target.loader.replace((loader, probes)) {
+                target.removals.push(Removal::begin(earlier));
+            }
+            Ok(())
+        });
+        if let Err(error) = placed {
+            tracing::info!("process {pid}: its dynamic linker is not probed: {error:#}");
+        }
+    }
+
+    /// Process `pid` has mapped or unmapped libraries, and told so each time.
+    pub(super) fn libraries_changed(&mut self, pid: u32, told: &[LoadRecord]) {
+        let (Some(target), [first, .., last] | [first @ last]) =
+            (self.processes.get_mut(pid), told)
+        else {
+            return;
+        };
+        let subject = Arc::clone(&target.subject);
+        let Ok(pages) = subject.by_number(discover::mapped_pages) else { return };
+        if target.seen.is_some_and(|(_, seen)| seen == pages) {
+            return;
+        }
+        target.seen = Some((Instant::now(), pages));
+        let Ok(libraries) = subject.by_number(discover::libraries) else { return };
+        let new: Vec<&Library> = libraries.iter().filter(|l| self.is_new(pid, l)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let pause = Pause::of_thread(&subject, last.header.tid);
+        let may_be_called = |library: &&Library| {
+            let looked =
+                subject.by_number(|pid| Ok::<_, Ended>(discover::may_be_called(pid, library)));
+            looked.unwrap_or(true)
+        };
+        // What is mapped at once is relocated one after the other, and called when all of it is.
+        let in_time = pause.is_some()
+            && match told {
+                [_] => !new.iter().all(may_be_called),
+                _ => !new.iter().any(may_be_called),
+            };
+        let late = Duration::from_nanos(clock::now_ns().saturating_sub(first.time_ns));
+        let uses_gpu = self.take_up(pid, libraries, (!in_time).then_some(late));
+        drop(pause);
+        if uses_gpu {
+            self.give_shim(pid, Occasion::Later);
+        }
+    }
+
+    /// Whether process `pid` maps a library that is to be probed, and its dynamic linker is about to tell so:
+    /// what it has told is on its way. If it did not, the next look finds the same.
+    pub(super) fn is_to_be_told_of(&mut self, pid: u32, libraries: &[Library]) -> bool {
+        let is_new = libraries.iter().any(|library| self.is_new(pid, library));
+        let Some(target) = self.processes.get_mut(pid) else { return false };
+        let waits = is_new && target.loader.is_some() && !target.waits_for_loader;
+        target.waits_for_loader = waits;
+        if waits {
+            target.seen = None;
+        }
+        waits
+    }
+
+    /// Whether a library is to be probed in a process, and is not yet.
+    fn is_new(&self, pid: u32, library: &Library) -> bool {
+        let is_known = |target: &Target| {
+            target.planned.contains_key(&library.id) || target.refused.contains(&library.id)
+        };
+        self.plans.wants(library.runtime) && !self.processes.get(pid).is_none_or(is_known)
+    }
+
+    /// Probes those of the libraries that a process maps which are new, found `late` if they may have been
+    /// called before. Whether one is the HSA runtime.
+    pub(super) fn take_up(
+        &mut self,
+        pid: u32,
+        libraries: Vec<Library>,
+        late: Option<Duration>,
+    ) -> bool {
+        let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
+        self.see_from_outside(pid, &libraries);
+        for library in libraries {
+            if !self.is_new(pid, &library) {
+                continue;
+            }
+            // The file has been touched since.
+            let again =
+                |target: &Target| target.planned.keys().any(|id| id.has_inode_of(library.id));
+            let again = self.processes.get(pid).is_some_and(again);
+            let attached = self.attach(pid, &library);
+            match (attached, late) {
+                (Ok(()), Some(late)) if !again => {
+                    self.departed.may_have_called = true;
+                    self.recorder.notice(&format!(
+                        "process {pid}: {} was found up to {:.1} ms after it was mapped; earlier calls are not in the trace",
+                        library.path.display(),
+                        late.as_secs_f64() * 1e3
+                    ));
+                }
+                (Ok(()), _) => {}
+                (Err(error), _) => {
+                    let target = self.processes.get_mut(pid);
+                    if target.is_some_and(|target| target.explain(library.id)) {
+                        self.recorder.notice(&format!("process {pid}: {error:#}"));
+                    }
+                }
+            }
+        }
+        uses_gpu
+    }
+}
