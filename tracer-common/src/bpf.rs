@@ -35,6 +35,8 @@ pub mod kind {
     pub const CALLER: u16 = 8;
     /// A [`LoadRecord`](super::LoadRecord): the dynamic linker has mapped or unmapped libraries.
     pub const LOAD: u16 = 9;
+    /// A [`ProcessRecord`](super::ProcessRecord): the first thread of a traced process ends.
+    pub const FIRST_THREAD: u16 = 10;
 }
 
 /// Bytes of a record of this kind; none of a kind that there is not.
@@ -42,7 +44,7 @@ pub const fn record_bytes(kind: u16) -> Option<usize> {
     Some(match kind {
         kind::API => size_of::<ApiRecord>(),
         kind::LINK => size_of::<LinkRecord>(),
-        kind::FORK | kind::EXEC | kind::CALLER => size_of::<ProcessRecord>(),
+        kind::FORK | kind::EXEC | kind::CALLER | kind::FIRST_THREAD => size_of::<ProcessRecord>(),
         kind::PACKET => size_of::<PacketRecord>(),
         kind::SIGNAL => size_of::<SignalRecord>(),
         kind::BATCH => size_of::<BatchRecord>(),
@@ -192,7 +194,7 @@ wire! {
 wire! {
     /// A traced process changed.
     pub struct ProcessRecord {
-        /// Kind [`kind::FORK`], [`kind::EXEC`] or [`kind::CALLER`].
+        /// Kind [`kind::FORK`], [`kind::EXEC`], [`kind::CALLER`] or [`kind::FIRST_THREAD`].
         pub header: Header,
         /// When, ns of CLOCK_BOOTTIME.
         pub time_ns: u64,

@@ -70,11 +70,16 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
     0
 }
 
-/// A thread ends: its open calls are recorded as such and its state is dropped.
+/// A thread ends: its open calls are recorded as such and its state is dropped. That the first one of a process
+/// does is reported: others may go on.
 #[unsafe(link_section = "raw_tp/sched_process_exit")]
 #[unsafe(no_mangle)]
 extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
+    let pid = (pid_tgid >> 32) as u32;
+    if pid == pid_tgid as u32 && maps::PROCESSES.get_ptr(pid).is_some() {
+        emit_life(kind::FIRST_THREAD, pid_tgid, 0, Memory::Own);
+    }
     let Some(thread) = threads::known_thread(pid_tgid as u32) else { return 0 };
     let mut at = 0;
     let mut steps = threads::Steps::new();

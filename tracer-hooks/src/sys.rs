@@ -166,9 +166,10 @@ pub fn read_words<const N: usize>(address: usize) -> Option<[u32; N]> {
     let bytes = size_of_val(&words);
     let to = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: bytes };
     let from = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes };
+    // By the thread: the process's first one, which its number stands for, may have ended.
+    let own = gettid().cast_signed();
     // SAFETY: `words` is valid for writes; whatever is at `address` is checked by the kernel.
-    let read =
-        unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
+    let read = unsafe { libc::process_vm_readv(own, &raw const to, 1, &raw const from, 1, 0) };
     (usize::try_from(read) == Ok(bytes)).then_some(words)
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{
     calibrate::{Cost, Costs},
-    discover::{self, Image, Library, Runtime, Subject},
+    discover::{self, Image, Library, ProcessInfo, Runtime, Subject},
     inject,
     plan::{Binary, FunctionPlan, LiveProcess, Planner, ProcessMemory},
     privileges::{self, Need},
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Err(error) => findings.line(&Finding::Limited, "shim", &error.to_string()),
     }
     libraries(&mut findings);
-    let running = discover::rocm_processes();
+    let running = rocm_processes();
     let colon = if running.is_empty() { "" } else { ":" };
     let processes = process_table(&running);
     print(&format!(
@@ -162,6 +162,22 @@ fn capabilities(findings: &mut Findings) {
             findings.line(&Finding::Limited, name, &format!("not held: cannot {purpose}"));
         }
     }
+}
+
+/// The running processes that map a runtime library, with those libraries.
+fn rocm_processes() -> Vec<(ProcessInfo, Vec<Library>)> {
+    discover::process_ids()
+        .into_iter()
+        .filter_map(|pid| {
+            let subject = Subject::open(pid).ok()?;
+            let libraries =
+                subject.by_number(discover::libraries).ok().filter(|l| !l.is_empty())?;
+            Some((
+                ProcessInfo { pid, ..subject.by_number(discover::process_info).ok()? },
+                libraries,
+            ))
+        })
+        .collect()
 }
 
 fn libraries(findings: &mut Findings) {
@@ -270,7 +286,7 @@ fn process_table(running: &[(discover::ProcessInfo, Vec<discover::Library>)]) ->
 /// When standard output cannot be written.
 pub fn ps() -> anyhow::Result<ExitCode> {
     privileges::keep_for_looking();
-    let running = discover::rocm_processes();
+    let running = rocm_processes();
     if running.is_empty() {
         shown::say(
             "no running process maps libamdhip64 or libhsa-runtime64 (as far as this user may look)",

@@ -3,15 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs,
-    io::Write as _,
+    io::{BufRead as _, Read as _, Write as _},
     path::PathBuf,
     process::Stdio,
     time::Duration,
 };
 
 use e2e::{
-    LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app, compare::expect_launches_joined,
-    interrupt, only_child, run, send_signal,
+    LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app,
+    compare::{expect_launches_joined, expect_no_holes},
+    interrupt, only_child,
+    remains::changed_code,
+    run, send_signal, wait_until, within_deadline,
 };
 use tracer_records::model::{ApiCall, Dispatch};
 
@@ -221,6 +224,81 @@ fn root_a_library_that_comes_at_once() {
     let ran = scene.record_app(&[], "late_library", &[&library, "8"]).expect(0);
     let trace = scene.trace();
     if !ran.stderr.contains("earlier calls are not in the trace") {
+        trace.expect_complete();
+        trace.expect_counts(&ran);
+    }
+}
+
+/// Reads a program's lines up to this one.
+fn wait_for_line(running: &mut Running, line: &str) {
+    let Running { child, output, .. } = running;
+    within_deadline(child.id(), || {
+        let mut lines = output.by_ref().lines().map_while(Result::ok);
+        assert!(lines.any(|read| read == line), "it has ended without `{line}`");
+    });
+}
+
+/// A process whose first thread has ended is attached to by the others. Whoever maps the same library is not
+/// recorded, though the kernel places the probes there too.
+#[test]
+fn root_a_process_that_has_outlived_its_first_thread() {
+    for probes in ["multi", "event"] {
+        let scene = Scene::default();
+        let mut other = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+        let mut target = Running::start(&mut scene.command(app("outlived")));
+        wait_for_line(&mut target, "alone");
+        let pid = target.pid();
+        let mut record = scene.record(&["-p", &pid.to_string(), "--probes", probes]);
+        let mut recording = record.spawn().expect("start");
+        let mut ended = None;
+        wait_until("kernels and calls are recorded", || {
+            ended = recording.try_wait().expect("status");
+            let enough = |t: Recorded| t.kernels_of(pid) > 20 && t.calls.len() > 100;
+            ended.is_some() || scene.trace_so_far().is_some_and(enough)
+        });
+        if ended.is_some() && probes == "multi" {
+            let ran: Ran = recording.wait_with_output().expect("output").into();
+            ran.complains(&["cannot place probes"]);
+            continue;
+        }
+        target.end().expect(0);
+        let ran = within_deadline(recording.id(), || recording.wait_with_output());
+        let ran = Ran::from(ran.expect("output")).expect(0);
+        ran.complains(&["its first thread has ended", "pay for its probes"]);
+        let trace = scene.trace();
+        trace.expect_complete();
+        assert_eq!(trace.tables().processes.keys().collect::<Vec<_>>(), [&pid]);
+        assert!(trace.calls.iter().all(|call| call.record.thread_id != other.pid()));
+        expect_no_holes(
+            &trace,
+            &scene
+                .true_dispatches()
+                .into_iter()
+                .filter(|o| o.name == "outlived_kernel")
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(changed_code(other.pid()), [0_u64; 0]);
+        other.child.kill().expect("it lives");
+        other.child.wait().expect("status");
+    }
+}
+
+/// It goes on being recorded when that happens meanwhile.
+#[test]
+fn root_a_first_thread_that_ends_meanwhile() {
+    let scene = Scene::default();
+    let mut recording = scene.recording(&["--gpu=off"], "outlived", &[]);
+    let mut running = Running::spawn(recording.stdin(Stdio::piped()));
+    wait_for_line(&mut running, "ready");
+    scene.wait_for_trace("calls are recorded", |trace| trace.calls.len() > 100);
+    drop(running.child.stdin.take());
+    wait_for_line(&mut running, "alone");
+    let before = scene.trace_so_far().map_or(0, |trace| trace.calls.len());
+    scene.wait_for_trace("more calls are recorded", |trace| trace.calls.len() > before + 200);
+    send_signal(only_child(running.pid()), Signal::TERM);
+    let ran = running.ended().expect(0);
+    let trace = scene.trace();
+    if !ran.stderr.contains("and with it its probes") {
         trace.expect_complete();
         trace.expect_counts(&ran);
     }

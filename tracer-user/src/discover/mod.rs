@@ -342,17 +342,6 @@ pub fn process_ids() -> Vec<u32> {
     all.flatten().filter_map(|process| u32::try_from(process.pid()).ok()).collect()
 }
 
-/// The running processes that map a runtime library, with those libraries.
-pub fn rocm_processes() -> Vec<(ProcessInfo, Vec<Library>)> {
-    process_ids()
-        .into_iter()
-        .filter_map(|pid| {
-            let libraries = libraries(pid).ok().filter(|l| !l.is_empty())?;
-            Some((process_info(pid).ok()?, libraries))
-        })
-        .collect()
-}
-
 /// Whether process `pid` has a thread of that name.
 pub fn has_thread(pid: u32, name: &CStr) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -8,6 +8,7 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustix::{
@@ -25,6 +26,12 @@ pub struct Ended {
     pub pid: u32,
 }
 
+impl From<Ended> for io::Error {
+    fn from(ended: Ended) -> Self {
+        Self::new(io::ErrorKind::NotFound, ended)
+    }
+}
+
 impl From<Ended> for DiscoverError {
     fn from(Ended { pid }: Ended) -> Self {
         Self::NoProcess { pid }
@@ -38,6 +45,9 @@ pub struct Subject {
     /// When it started, as `/proc/PID/stat` has it.
     started: u64,
     pidfd: OwnedFd,
+    /// Its first thread has ended, and others go on. Under the process's number the kernel shows nothing then
+    /// of what all of them share.
+    outlived: AtomicBool,
 }
 
 impl Subject {
@@ -71,10 +81,16 @@ impl Subject {
     }
 
     fn of(pid: u32, pidfd: OwnedFd) -> Result<Self, DiscoverError> {
-        let started = process(pid)
-            .and_then(|p| p.stat().map_err(|e| DiscoverError::proc(pid, "stat", e)))
-            .map(|stat| stat.starttime);
-        let subject = Self { pid, started: *started.as_ref().unwrap_or(&0), pidfd };
+        let stat =
+            process(pid).and_then(|p| p.stat().map_err(|e| DiscoverError::proc(pid, "stat", e)));
+        let outlived = stat.as_ref().is_ok_and(|stat| has_ended(stat.state));
+        let started = stat.map(|stat| stat.starttime);
+        let subject = Self {
+            pid,
+            started: *started.as_ref().unwrap_or(&0),
+            pidfd,
+            outlived: outlived.into(),
+        };
         if !subject.is_alive() {
             // A zombie is told as such.
             process_info(pid)?;
@@ -101,7 +117,29 @@ impl Subject {
         !matches!(poll(&mut polled, Some(&now)), Ok(ready) if ready > 0)
     }
 
-    /// Does something by its number. What comes back is of this process, and of no other one.
+    /// Whether its first thread has ended, and others go on, as far as was looked.
+    pub fn has_outlived_its_first_thread(&self) -> bool {
+        self.outlived.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether that is so.
+    pub fn look_at_its_first_thread(&self) -> bool {
+        let stat = process(self.pid).and_then(|process| {
+            process.stat().map_err(|error| DiscoverError::proc(self.pid, "stat", error))
+        });
+        let ended = stat.is_ok_and(|stat| has_ended(stat.state)) && self.is_alive();
+        self.outlived.store(ended, Ordering::Relaxed);
+        ended
+    }
+
+    /// The number under which the kernel shows what it maps and has open: its own, or that of a thread.
+    fn number(&self) -> u32 {
+        let thread = self.has_outlived_its_first_thread().then(|| living_thread(self.pid));
+        thread.flatten().unwrap_or(self.pid)
+    }
+
+    /// Does something by its number, or that of a thread of it where its first one has ended: both stand for
+    /// it in `/proc`. What comes back is of this process, and of no other one.
     ///
     /// # Errors
     ///
@@ -111,7 +149,7 @@ impl Subject {
         &self,
         act: impl FnOnce(u32) -> Result<T, E>,
     ) -> Result<T, E> {
-        let made = act(self.pid)?;
+        let made = act(self.number())?;
         if self.is_alive() { Ok(made) } else { Err(Ended { pid: self.pid }.into()) }
     }
 
@@ -119,6 +157,25 @@ impl Subject {
     pub fn was_there_at(&self, time_ns: u64) -> bool {
         let ns_of_tick = 1_000_000_000 / procfs::ticks_per_second().max(1);
         self.started <= time_ns / ns_of_tick
+    }
+
+    /// Whether its descriptors can be copied.
+    pub fn has_descriptors(&self) -> bool {
+        self.thread().is_ok()
+    }
+
+    /// A thread of it, as a descriptor, where its first one has ended: that has no descriptors any more.
+    fn thread(&self) -> io::Result<Option<OwnedFd>> {
+        if !self.has_outlived_its_first_thread() {
+            return Ok(None);
+        }
+        self.by_number(|tid| {
+            let tid = i32::try_from(tid).ok().and_then(Pid::from_raw);
+            let tid = tid.ok_or(io::ErrorKind::NotFound)?;
+            // PIDFD_THREAD, since Linux 6.9.
+            let flags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+            Ok(Some(pidfd_open(tid, flags)?))
+        })
     }
 
     /// A copy of one of its descriptors: the same open file, with the rights that the process itself has
@@ -129,8 +186,22 @@ impl Subject {
     /// When it has no such descriptor, or may not be traced by us.
     pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
         let number = i32::try_from(number).map_err(|_| io::ErrorKind::InvalidData)?;
-        Ok(pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?)
+        let thread = self.thread()?;
+        let process = thread.as_ref().unwrap_or(&self.pidfd);
+        Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
     }
+}
+
+/// By the letter that the kernel shows for a thread's state.
+fn has_ended(state: char) -> bool {
+    matches!(state, 'Z' | 'X')
+}
+
+/// A thread of process `pid` that has not ended.
+fn living_thread(pid: u32) -> Option<u32> {
+    let mut threads = process(pid).ok()?.tasks().ok()?.flatten();
+    let living = threads.find(|thread| thread.stat().is_ok_and(|stat| !has_ended(stat.state)))?;
+    u32::try_from(living.tid).ok()
 }
 
 impl AsFd for Subject {

@@ -27,6 +27,9 @@ pub enum Refusal {
     /// Its cgroup is frozen.
     #[error("its cgroup {} is frozen, as a paused container's is", .0.display())]
     Frozen(PathBuf),
+    /// Its first thread has ended, and the kernel hands no descriptors of its others over.
+    #[error("its first thread has ended; to reach the shim by another one takes Linux 6.9")]
+    Outlived,
     /// It was made by `vfork`, or like that: what is put into it is put into the other one.
     #[error("it shares its memory with process {0}, until it executes another program")]
     SharesMemory(i32),

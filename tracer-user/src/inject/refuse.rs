@@ -42,6 +42,9 @@ pub struct Feasible {
 impl Feasible {
     /// Looks at a process.
     pub fn look(process: &Subject) -> Result<Self, Refused> {
+        if !process.has_descriptors() {
+            return Err(Refusal::Outlived.into());
+        }
         process.by_number(Self::look_by_number)
     }
 

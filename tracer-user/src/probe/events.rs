@@ -57,13 +57,13 @@ impl Events {
         Self { tracefs: Arc::new(tracefs), defined: RefCell::default() }
     }
 
-    /// The part of process `pid` in an event, and the event, which is defined if it is not yet.
+    /// The part of process `pid` (-1: of all) in an event, and the event, which is defined if it is not yet.
     pub fn part_in(
         &self,
         wanted: Wanted<'_>,
-        pid: u32,
+        pid: i32,
     ) -> libbpf_rs::Result<(OwnedFd, Arc<Event>)> {
-        let event = if pid == std::process::id() {
+        let event = if pid == std::process::id().cast_signed() {
             // Its link is tied to this process, and would keep the probes there.
             Arc::new(Event::new(&self.tracefs, &wanted)?)
         } else {
@@ -86,7 +86,7 @@ impl Event {
     /// part in the event: the link's own is that of this process, which calls none of the functions.
     fn new(tracefs: &Arc<Tracefs>, wanted: &Wanted<'_>) -> libbpf_rs::Result<Self> {
         let definition = tracefs.define(wanted.file, &wanted.offsets, wanted.retprobe)?;
-        let part = sys::open_tracepoint(definition.id, std::process::id())?;
+        let part = sys::open_tracepoint(definition.id, std::process::id().cast_signed())?;
         let options = PerfEventOpts { cookie: wanted.cookie.to_u64(), ..Default::default() };
         let link = wanted.program.attach_perf_event_with_opts(part.as_raw_fd(), options)?;
         // It is the link's now.

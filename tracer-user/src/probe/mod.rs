@@ -23,7 +23,7 @@ pub use crate::placing::Placing;
 pub use load::{Follow, Programs, Settings, built};
 #[cfg(feature = "bpf-log")]
 pub use log::Log;
-pub use place::{Attachment, Site};
+pub use place::{Attachment, Site, Whose};
 pub use reader::Reader;
 pub use removal::{REMOVE, hand_over, remove};
 
@@ -73,6 +73,14 @@ pub enum ProbeError {
         what: String,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
+    },
+    /// The kernel would have to place the probes in all processes, and the programs could not tell them apart.
+    #[error(
+        "the first thread of process {pid} has ended; such a process can be traced only from the machine's own pid namespace"
+    )]
+    Outlived {
+        /// The process.
+        pid: u32,
     },
     /// Too many descriptors would be needed.
     #[error(

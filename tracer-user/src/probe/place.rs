@@ -162,19 +162,52 @@ impl fmt::Display for Program {
     }
 }
 
+/// Whose probes they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// This process's.
+    Process(u32),
+    /// This one's, whose first thread has ended. The kernel knows a process by that, and would put them
+    /// nowhere: they are in all processes, and the programs look whom they run for.
+    Outlived(u32),
+}
+
+impl Whose {
+    /// The process.
+    const fn pid(self) -> u32 {
+        match self {
+            Self::Process(pid) | Self::Outlived(pid) => pid,
+        }
+    }
+
+    /// As the kernel is told: -1 is all processes.
+    const fn told(self) -> i32 {
+        match self {
+            Self::Process(pid) => pid.cast_signed(),
+            Self::Outlived(_) => -1,
+        }
+    }
+}
+
+impl From<u32> for Whose {
+    fn from(pid: u32) -> Self {
+        Self::Process(pid)
+    }
+}
+
 /// A file whose functions are probed in a process.
 struct Probed {
-    pid: u32,
+    whose: Whose,
     /// Opened as a name alone: whatever it is, that does nothing.
     file: OwnedFd,
     id: FileId,
 }
 
 impl Probed {
-    fn open(pid: u32, path: &Path) -> Result<Self, rustix::io::Errno> {
+    fn open(whose: Whose, path: &Path) -> Result<Self, rustix::io::Errno> {
         let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let id = FileId::from(&fstat(&file)?);
-        Ok(Self { pid, file, id })
+        Ok(Self { whose, file, id })
     }
 
     /// By which the kernel finds it: libbpf's crate takes no path that is no text.
@@ -198,21 +231,25 @@ impl Programs {
         Ok(Attachment { entries: links, returns: Vec::new() })
     }
 
-    /// Probes `sites` of the library at `path`, and of the other files that they name, in process
-    /// `pid`.
+    /// Probes `sites` of the library at `path`, and of the other files that they name, in a process.
     ///
     /// # Errors
     ///
     /// When the kernel refuses; nothing stays attached.
-    pub fn attach(&self, pid: u32, path: &Path, sites: &[Site]) -> Result<Attachment, ProbeError> {
-        self.attach_pair([Program::Entry, Program::Return], pid, path, sites)
+    pub fn attach(
+        &self,
+        whose: impl Into<Whose>,
+        path: &Path,
+        sites: &[Site],
+    ) -> Result<Attachment, ProbeError> {
+        self.attach_pair([Program::Entry, Program::Return], whose.into(), path, sites)
     }
 
     /// Attaches the entry program to all sites and the return program to those that have one.
     fn attach_pair(
         &self,
         [enter, exit]: [Program; 2],
-        pid: u32,
+        whose: Whose,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
@@ -228,8 +265,8 @@ impl Programs {
         for (path, all) in files {
             let returning: Vec<&Site> =
                 all.iter().copied().filter(|s| s.capture.entry_only == 0).collect();
-            placed.returns.extend(self.attach_sites(exit, pid, &path, &returning)?);
-            placed.entries.extend(self.attach_sites(enter, pid, &path, &all)?);
+            placed.returns.extend(self.attach_sites(exit, whose, &path, &returning)?);
+            placed.entries.extend(self.attach_sites(enter, whose, &path, &all)?);
         }
         Ok(placed)
     }
@@ -241,11 +278,11 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_floor(
         &self,
-        pid: u32,
+        whose: impl Into<Whose>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        self.attach_pair([Program::FloorEntry, Program::FloorReturn], pid, path, sites)
+        self.attach_pair([Program::FloorEntry, Program::FloorReturn], whose.into(), path, sites)
     }
 
     /// Probes the shim's dispatch site at `file_offset` of the file at `path`.
@@ -255,7 +292,7 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_dispatch_site(
         &self,
-        pid: u32,
+        whose: impl Into<Whose>,
         path: &Path,
         file_offset: u64,
     ) -> Result<Attachment, ProbeError> {
@@ -265,11 +302,11 @@ impl Programs {
             file_offset,
             capture: Capture::default(),
         };
-        let entries = self.attach_sites(Program::Dispatch, pid, path, &[&site])?;
+        let entries = self.attach_sites(Program::Dispatch, whose.into(), path, &[&site])?;
         Ok(Attachment { entries, returns: Vec::new() })
     }
 
-    /// Probes the functions by which process `pid` rings doorbells and destroys signals, to see its
+    /// Probes the functions by which a process rings doorbells and destroys signals, to see its
     /// packets from outside.
     ///
     /// # Errors
@@ -277,21 +314,22 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_doorbells(
         &self,
-        pid: u32,
+        whose: impl Into<Whose>,
         path: &Path,
         doorbells: &[Site],
         ends: &[Site],
     ) -> Result<Attachment, ProbeError> {
+        let whose = whose.into();
         let attach = |program, sites: &[Site]| {
             let sites: Vec<&Site> = sites.iter().collect();
-            self.attach_sites(program, pid, path, &sites)
+            self.attach_sites(program, whose, path, &sites)
         };
         let mut entries = attach(Program::Doorbell, doorbells)?;
         entries.extend(attach(Program::SignalEnd, ends)?);
         Ok(Attachment { entries, returns: Vec::new() })
     }
 
-    /// Probes the places in process `pid`'s dynamic linker, the file at `path`, at which that tells that it
+    /// Probes the places in a process's dynamic linker, the file at `path`, at which that tells that it
     /// changes what is loaded.
     ///
     /// # Errors
@@ -299,19 +337,19 @@ impl Programs {
     /// When the kernel refuses.
     pub fn attach_loader(
         &self,
-        pid: u32,
+        whose: impl Into<Whose>,
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
         let sites: Vec<&Site> = sites.iter().collect();
-        let entries = self.attach_sites(Program::LibrariesChange, pid, path, &sites)?;
+        let entries = self.attach_sites(Program::LibrariesChange, whose.into(), path, &sites)?;
         Ok(Attachment { entries, returns: Vec::new() })
     }
 
     fn attach_sites(
         &self,
         program: Program,
-        pid: u32,
+        whose: Whose,
         path: &Path,
         sites: &[&Site],
     ) -> Result<Vec<Placed>, ProbeError> {
@@ -320,20 +358,24 @@ impl Programs {
         }
         let failed = |cause| ProbeError::Attach {
             path: path.to_owned(),
-            pid,
+            pid: whose.pid(),
             count: sites.len(),
             what: program.to_string(),
             cause,
         };
-        let probed = Probed::open(pid, path).map_err(|e| failed(std::io::Error::from(e).into()))?;
+        let probed =
+            Probed::open(whose, path).map_err(|e| failed(std::io::Error::from(e).into()))?;
         // Elsewhere the kernel knows processes by other numbers than we do.
-        let own = match &self.means {
+        let own = match (&self.means, whose) {
+            (_, Whose::Outlived(pid)) if !program::in_initial_pid_namespace() => {
+                return Err(ProbeError::Outlived { pid });
+            }
             _ if !program::in_initial_pid_namespace() => Cookie::ANY,
-            Means::Event(_) => {
-                self.track(pid)?;
+            (Means::Event(_), _) => {
+                self.track(whose.pid())?;
                 Cookie::TRACED
             }
-            Means::Multi | Means::Single => pid,
+            (Means::Multi | Means::Single, _) => whose.pid(),
         };
         let cookie = |site: &&Site| match program.captures() {
             true => self.cookie(own, probed.id, site.file_offset, site.capture),
@@ -360,7 +402,7 @@ impl Programs {
                     retprobe,
                     ..Default::default()
                 };
-                let (pid, path) = (probed.pid as i32, probed.path());
+                let (pid, path) = (probed.whose.told(), probed.path());
                 let link = program.attach_uprobe_multi_with_opts(pid, path, "", options)?;
                 Ok(vec![link.into()])
             }
@@ -374,7 +416,7 @@ impl Programs {
                     // All have the same: it tells the file.
                     cookie: cookies.first().copied().unwrap_or_default(),
                 };
-                let (part, event) = events.part_in(wanted, probed.pid)?;
+                let (part, event) = events.part_in(wanted, probed.whose.told())?;
                 Ok(vec![Placed::Member { _part: part, _event: event }])
             }
             Means::Single => {
@@ -382,7 +424,7 @@ impl Programs {
                 each.map(|(site, cookie)| {
                     let options =
                         UprobeOpts { cookie: cookie.to_u64(), retprobe, ..Default::default() };
-                    let (pid, offset) = (probed.pid as i32, site.file_offset as usize);
+                    let (pid, offset) = (probed.whose.told(), site.file_offset as usize);
                     let link =
                         program.attach_uprobe_with_opts(pid, probed.path(), offset, options)?;
                     Ok(link.into())

@@ -10,12 +10,13 @@ use std::{
 use libbpf_rs::libbpf_sys as bpf;
 use perf_event_open_sys::{self as perf, bindings as attr};
 
-/// Opens the event of a tracepoint, uprobe events among them, for process `pid`.
+/// Opens the event of a tracepoint, uprobe events among them, for process `pid`; -1 is all processes, of which
+/// programs are run on every CPU, whichever the event is of.
 ///
 /// # Errors
 ///
 /// Those of `perf_event_open(2)`.
-pub fn open_tracepoint(id: u64, pid: u32) -> io::Result<OwnedFd> {
+pub fn open_tracepoint(id: u64, pid: i32) -> io::Result<OwnedFd> {
     let mut event = attr::perf_event_attr {
         type_: attr::PERF_TYPE_TRACEPOINT,
         size: size_of::<attr::perf_event_attr>() as u32,
@@ -25,8 +26,9 @@ pub fn open_tracepoint(id: u64, pid: u32) -> io::Result<OwnedFd> {
     event.__bindgen_anon_1.sample_period = 1;
     event.__bindgen_anon_2.wakeup_events = 1;
     let flags = attr::PERF_FLAG_FD_CLOEXEC as _;
+    let cpu = if pid == -1 { 0 } else { -1 };
     // SAFETY: the structure is whole, and tells its size.
-    let fd = unsafe { perf::perf_event_open(&raw mut event, pid as i32, -1, -1, flags) };
+    let fd = unsafe { perf::perf_event_open(&raw mut event, pid, cpu, -1, flags) };
     // SAFETY: a descriptor that nobody else has.
     if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd) }) }
 }

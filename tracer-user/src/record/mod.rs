@@ -162,7 +162,7 @@ fn record(
         if session.targets_gone(!matches!(state, CommandState::GoesOn(_))) {
             if command.is_none() {
                 let after = began.elapsed().as_secs_f64();
-                session.notice(&format!(
+                session.tell(&format!(
                     "the recording ended after {after:.1} s: every traced process has ended"
                 ));
             }

@@ -96,6 +96,8 @@ pub struct Target {
     pub loader: Option<(Arc<Loader>, Attachment)>,
     /// It maps what its dynamic linker is about to tell of.
     pub waits_for_loader: bool,
+    /// Its first thread was about to end.
+    pub first_thread_ends: bool,
     /// It was traced when its program began: of what that launches nothing is too early to be recorded.
     pub is_recorded_from_start: bool,
     /// Where its GPU times come from.
@@ -152,6 +154,7 @@ impl Target {
             doorbell_places: None,
             loader: None,
             waits_for_loader: false,
+            first_thread_ends: false,
             is_recorded_from_start: false,
             gpu_source,
             is_being_attached: false,
@@ -231,9 +234,14 @@ impl Target {
 
     /// Forgets a plan, and removes its probes.
     fn forget(&mut self, id: FileId) {
-        let planned = self.planned.remove(&id);
-        self.left_to_shim -= planned.map_or(0, |planned| planned.left_to_shim);
-        drop((self.attached.remove(&id), self.covered.remove(&id)));
+        drop((self.take_plan(id), self.attached.remove(&id), self.covered.remove(&id)));
+    }
+
+    /// Takes a plan, for its probes to be placed anew.
+    pub fn take_plan(&mut self, id: FileId) -> Option<Arc<Planned>> {
+        let planned = self.planned.remove(&id)?;
+        self.left_to_shim -= planned.left_to_shim;
+        Some(planned)
     }
 
     /// A new plan of a file that was planned before, and has been touched since. Where it is the same plan

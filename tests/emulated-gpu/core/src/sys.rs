@@ -75,7 +75,14 @@ pub fn read_fallible(addr: u64, bytes: usize) -> Option<Vec<u8>> {
         [bytes, 0].map(|length| libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: length });
     let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: bytes };
     // SAFETY: the kernel checks the remote range; the local one is our own vector.
-    let n = unsafe { libc::process_vm_readv(libc::getpid(), local.as_ptr(), 2, &remote, 1, 0) };
+    let read = |number| unsafe { libc::process_vm_readv(number, local.as_ptr(), 2, &remote, 1, 0) };
+    // SAFETY: no arguments.
+    let mut n = read(unsafe { libc::getpid() });
+    if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+        // The first thread has ended, which the process's number stands for.
+        // SAFETY: no arguments.
+        n = read(unsafe { libc::gettid() });
+    }
     (n == bytes as isize).then_some(out)
 }
 

@@ -140,6 +140,7 @@ impl Session {
         let inside = subject.by_number(discover::threads_inside).unwrap_or_default();
         self.watch_loader(pid);
         self.attach_all(pid, libraries.clone())?;
+        self.tell_that_it_is_outlived(pid);
         if inside != Inside::default() {
             self.recorder.notice(&format!(
                 "process {pid}: when tracing began, {} threads waited inside a ROCm library and {} were running; a call that was open then is not in the trace",

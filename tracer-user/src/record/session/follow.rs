@@ -32,6 +32,13 @@ impl Session {
                 self.called(life.header.pid);
                 Ok(())
             }
+            kind::FIRST_THREAD => {
+                // Most processes end by that; it is seen a little later.
+                if let Some(target) = self.processes.get_mut(life.header.pid) {
+                    target.first_thread_ends = true;
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -91,6 +98,8 @@ impl Session {
     fn place_anew(&mut self, pid: u32, executed_ns: u64) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let subject = Arc::clone(&target.subject);
+        // It is the first one now.
+        subject.look_at_its_first_thread();
         let _pause = Pause::of(&subject);
         let late = Duration::from_nanos(clock::now_ns().saturating_sub(executed_ns));
         if subject.by_number(discover::libraries).is_ok_and(|mapped| !mapped.is_empty()) {
@@ -216,6 +225,11 @@ impl Session {
             let Some(subject) = self.processes.get(pid).map(|t| Arc::clone(&t.subject)) else {
                 continue;
             };
+            if let Err(error) = self.look_at_first_thread(pid)
+                && subject.is_alive()
+            {
+                self.recorder.notice(&format!("process {pid} is not traced any more: {error:#}"));
+            }
             // Before it is seen what they are: what is mapped meanwhile is seen the next time.
             let Ok(pages) = subject.by_number(discover::mapped_pages) else { continue };
             let Some(target) = self.processes.get_mut(pid) else { continue };

@@ -21,6 +21,7 @@ mod following;
 mod give_shim;
 mod injections;
 mod loading;
+mod outlived;
 mod pace;
 mod plans;
 mod probes;
@@ -148,9 +149,10 @@ impl Session {
         self.probes.failure().is_some()
     }
 
-    /// Says something, and writes it into the trace.
-    pub fn notice(&mut self, text: &str) {
-        self.recorder.notice(text);
+    /// Says what is as it should be, and writes it into the trace.
+    pub fn tell(&mut self, text: &str) {
+        shown::say(text);
+        self.recorder.write_notice(text);
     }
 }
 

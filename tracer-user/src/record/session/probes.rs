@@ -7,10 +7,17 @@ use tracer_common::loss::BpfLoss;
 
 use crate::{
     discover::{Loader, Subject},
-    probe::{Attachment, Follow, Placing, ProbeError, Programs, Reader, Settings, Site},
+    probe::{Attachment, Follow, Placing, ProbeError, Programs, Reader, Settings, Site, Whose},
     record::{options::Options, select::Doorbells, target::Planned},
     shim::Relief,
 };
+
+fn whose(subject: &Subject) -> Whose {
+    match subject.has_outlived_its_first_thread() {
+        false => Whose::Process(subject.pid()),
+        true => Whose::Outlived(subject.pid()),
+    }
+}
 
 /// The programs, loaded.
 pub struct Probes {
@@ -80,8 +87,8 @@ impl Probes {
         let sites: Vec<Site> = planned.sites.iter().filter(|site| wanted(site)).cloned().collect();
         planned.check()?;
         self.programs.set_phase(phase::ATTACHING)?;
-        let placed = subject.by_number(|pid| {
-            let placed = self.programs.attach(pid, &planned.file.path(), &sites)?;
+        let placed = subject.by_number(|_| {
+            let placed = self.programs.attach(whose(subject), &planned.file.path(), &sites)?;
             planned.check()?;
             anyhow::Ok(placed)
         });
@@ -96,7 +103,8 @@ impl Probes {
         file: &Path,
         offset: u64,
     ) -> anyhow::Result<Attachment> {
-        subject.by_number(|pid| Ok(self.programs.attach_dispatch_site(pid, file, offset)?))
+        subject
+            .by_number(|_| Ok(self.programs.attach_dispatch_site(whose(subject), file, offset)?))
     }
 
     /// Probes where a process rings doorbells.
@@ -106,8 +114,9 @@ impl Probes {
         doorbells: &Doorbells,
     ) -> anyhow::Result<Attachment> {
         let Doorbells { file, stores, ends, .. } = doorbells;
-        subject.by_number(|pid| {
-            let placed = self.programs.attach_doorbells(pid, &file.path(), stores, ends)?;
+        subject.by_number(|_| {
+            let placed =
+                self.programs.attach_doorbells(whose(subject), &file.path(), stores, ends)?;
             file.check()?;
             Ok(placed)
         })
@@ -122,8 +131,9 @@ impl Probes {
             capture: Capture::default(),
         };
         let sites: Vec<Site> = loader.calls.iter().map(site).collect();
-        subject.by_number(|pid| {
-            let placed = self.programs.attach_loader(pid, &loader.file.path(), &sites)?;
+        subject.by_number(|_| {
+            let placed =
+                self.programs.attach_loader(whose(subject), &loader.file.path(), &sites)?;
             loader.file.check()?;
             Ok(placed)
         })
