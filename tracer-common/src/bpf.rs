@@ -281,6 +281,10 @@ wire! {
         pub wake_mark_bytes: u64,
         /// Offset of `tgid` in the kernel's `task_struct`.
         pub tgid_offset: u64,
+        /// Offset of `signal` in it, which points at the `signal_struct` of the process.
+        pub signal_offset: u64,
+        /// Offset of `flags` in that.
+        pub signal_flags_offset: u64,
         /// By which the place of a probe is found; zero where cookies tell the function.
         pub place: PlaceOffsets,
         /// One of [`phase`].
@@ -329,7 +333,7 @@ const _: () = {
     assert!(size_of::<Header>() == 16);
     assert!(size_of::<OpenCall>() == 144);
     assert!(size_of::<ThreadState>() == 16 + MAX_DEPTH * 144);
-    assert!(size_of::<Config>() == 72);
+    assert!(size_of::<Config>() == 88);
     assert!(size_of::<Place>() == 16);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);

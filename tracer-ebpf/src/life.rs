@@ -1,6 +1,8 @@
 //! Processes: forks, exec and the end of threads, from raw tracepoints, which need no tracefs.
 
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_get_current_task,
+};
 use core::ffi::c_void;
 use tracer_common::bpf::{flag, follow, kind};
 use tracer_common::loss::BpfLoss;
@@ -15,6 +17,8 @@ use crate::{
 const CLONE_THREAD: u64 = 0x10000;
 /// `clone(2)`: it has the same memory.
 const CLONE_VM: u64 = 0x100;
+/// `signal_struct.flags`: all threads of the process end.
+const SIGNAL_GROUP_EXIT: u32 = 4;
 
 /// A task was created, before it runs: `task_newtask(task_struct *child, unsigned long flags)`.
 #[unsafe(link_section = "raw_tp/task_newtask")]
@@ -71,13 +75,13 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
 }
 
 /// A thread ends: its open calls are recorded as such and its state is dropped. That the first one of a process
-/// does is reported: others may go on.
+/// ends without the others is reported.
 #[unsafe(link_section = "raw_tp/sched_process_exit")]
 #[unsafe(no_mangle)]
 extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     let pid = (pid_tgid >> 32) as u32;
-    if pid == pid_tgid as u32 && maps::PROCESSES.get_ptr(pid).is_some() {
+    if pid == pid_tgid as u32 && maps::PROCESSES.get_ptr(pid).is_some() && others_go_on() {
         emit_life(kind::FIRST_THREAD, pid_tgid, 0, Memory::Own);
     }
     let Some(thread) = threads::known_thread(pid_tgid as u32) else { return 0 };
@@ -93,4 +97,19 @@ extern "C" fn task_ended(_ctx: *mut c_void) -> u32 {
     }
     forget_thread(pid_tgid as u32);
     0
+}
+
+/// Whether the current thread ends by itself, and not with its process.
+#[inline(always)]
+fn others_go_on() -> bool {
+    let Some(config) = maps::config() else { return false };
+    // SAFETY: the helper has no preconditions.
+    let task = unsafe { bpf_get_current_task() };
+    // SAFETY: the helper checks the addresses; the offsets are from the running kernel's BTF.
+    let flags = unsafe {
+        bpf_probe_read_kernel((task + config.signal_offset) as *const u64).and_then(|signal| {
+            bpf_probe_read_kernel((signal + config.signal_flags_offset) as *const u32)
+        })
+    };
+    flags.is_ok_and(|flags| flags & SIGNAL_GROUP_EXIT == 0)
 }

@@ -92,9 +92,9 @@ impl Programs {
         privileges::check()?;
         messages::keep();
         let failed = |doing| move |cause| ProbeError::load(doing, cause);
-        let tgid_offset = Btf::from_vmlinux()
-            .and_then(|btf| structures::task_tgid(&btf).map(|offset| (btf, offset)));
-        let (btf, tgid_offset) = tgid_offset.map_err(failed("reading the kernel's BTF"))?;
+        let task = Btf::from_vmlinux()
+            .and_then(|btf| structures::task(&btf).map(|offsets| (btf, offsets)));
+        let (btf, task) = task.map_err(failed("reading the kernel's BTF"))?;
         let means = Means::of(settings.placing)?;
         privileges::check_placing(means.placing())?;
         let by_place = means.placing() != Placing::Multi;
@@ -128,7 +128,9 @@ impl Programs {
             config: Config {
                 cpus: cpus as u64,
                 wake_mark_bytes: u64::from(settings.ring_bytes / 4),
-                tgid_offset,
+                tgid_offset: task.tgid,
+                signal_offset: task.signal,
+                signal_flags_offset: task.signal_flags,
                 place,
                 phase: phase::ATTACHING,
                 follow: settings.follow as u32,

@@ -11,13 +11,28 @@ use libbpf_rs::{
 };
 use tracer_common::bpf::PlaceOffsets;
 
-/// Offset of `tgid` in `task_struct`.
+/// Where a task has what is read of it.
+#[derive(Clone, Copy)]
+pub struct Task {
+    /// Of `tgid` in `task_struct`.
+    pub tgid: u64,
+    /// Of `signal` in `task_struct`, which points at a `signal_struct`.
+    pub signal: u64,
+    /// Of `flags` in that.
+    pub signal_flags: u64,
+}
+
+/// The offsets of tasks.
 ///
 /// # Errors
 ///
-/// When the kernel has another structure.
-pub fn task_tgid(kernel: &Btf<'_>) -> Result<u64> {
-    offset(kernel, "task_struct", "tgid")
+/// When the kernel has other structures.
+pub fn task(kernel: &Btf<'_>) -> Result<Task> {
+    Ok(Task {
+        tgid: offset(kernel, "task_struct", "tgid")?,
+        signal: offset(kernel, "task_struct", "signal")?,
+        signal_flags: offset(kernel, "signal_struct", "flags")?,
+    })
 }
 
 /// By which the place of a probe is found.
