@@ -139,24 +139,35 @@ pub fn getpid() -> u32 {
     unsafe { libc::getpid() as u32 }
 }
 
+/// Process id of the caller, as the `/proc` that it has mounted shows it: in a PID namespace of its own another
+/// one, where that is the host's. `None` without a `/proc`.
+pub fn pid_in_proc() -> Option<u32> {
+    status(b"Tgid:", |value| value.parse().ok())
+}
+
 /// Whether a seccomp filter is in force for the calling thread, or may be. It can kill for any call that the
 /// program itself does not make, so those are left out then: what is read here every program reads.
 pub fn is_confined() -> bool {
+    status(b"Seccomp:", |value| Some(value != "0")).unwrap_or(true)
+}
+
+/// What the kernel's file about the calling thread says in the line that begins with `name`.
+fn status<T>(name: &[u8], understand: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     let mut text = [0u8; 4096];
     // SAFETY: the path is NUL-terminated, `text` is valid for writes, and the descriptor is ours.
     let length = unsafe {
         let path = c"/proc/thread-self/status";
         let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
-            return true;
+            return None;
         }
         let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
         libc::close(file);
         length
     };
-    let text = usize::try_from(length).ok().and_then(|length| text.get(..length)).unwrap_or(&[]);
-    let mut lines = text.split(|&byte| byte == b'\n');
-    !lines.any(|line| line == b"Seccomp:\t0")
+    let text = text.get(..usize::try_from(length).ok()?)?;
+    let value = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    understand(core::str::from_utf8(value.trim_ascii()).ok()?)
 }
 
 /// The words at `address` of this process, or `None` if there is no memory: it cannot fault. Not where the

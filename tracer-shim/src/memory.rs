@@ -11,6 +11,7 @@ use tracer_common::ring::Producer;
 use tracer_common::shim::{
     CONTROL_BYTES, GROWTHS, Layout, MAGIC, RING_HEADER_BYTES, VERSION, control, ring_word,
 };
+use tracer_hooks::sys;
 
 /// A mapped memory; dropping it unmaps it.
 pub struct Memory {
@@ -62,7 +63,8 @@ pub fn connect() -> Result<Memory, ConnectError> {
         }
         CStr::from_ptr(list)
     };
-    let pid = tracer_hooks::sys::getpid();
+    // The memories are in roctap's part of `/proc`, where it looks for whoever has claimed one.
+    let Some(pid) = sys::pid_in_proc() else { return Err(ConnectError::NotMapped) };
     let mut result = Err(ConnectError::NotNamed);
     for path in list.to_bytes().split(|&byte| byte == b':') {
         result = open(path).and_then(|memory| memory.claim(pid).map(|()| memory));
@@ -112,7 +114,7 @@ pub fn map_file(file: i32) -> Result<Memory, ConnectError> {
         let seals = libc::fcntl(file, libc::F_GET_SEALS);
         let sealed = seals > 0 && seals & libc::F_SEAL_SHRINK != 0;
         let usable = bytes >= CONTROL_BYTES && sealed;
-        let at = usable.then(|| tracer_hooks::sys::map_pages(bytes, Some(file))).flatten();
+        let at = usable.then(|| sys::map_pages(bytes, Some(file))).flatten();
         libc::close(file);
         (at, bytes)
     };

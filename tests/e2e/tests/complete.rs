@@ -14,7 +14,7 @@ use e2e::{
     compare::{expect_launches_joined, expect_no_holes},
     interrupt, only_child,
     remains::changed_code,
-    run, send_signal, wait_until, within_deadline,
+    roctap_bin, run, send_signal, wait_until, within_deadline,
 };
 use tracer_records::model::{ApiCall, Dispatch};
 
@@ -302,6 +302,46 @@ fn root_a_first_thread_that_ends_meanwhile() {
         trace.expect_complete();
         trace.expect_counts(&ran);
     }
+}
+
+/// Launchers that wipe the environment, change the user, or hide the directory where the shim is: the shim is put
+/// in when the process has used the GPU without it.
+#[test]
+fn root_a_shim_that_was_not_loaded_at_start() {
+    let hidden = format!(
+        "mount -t tmpfs none '{}'; exec \"$0\" 0 1 1000",
+        roctap_bin().parent().expect("its directory").display()
+    );
+    let launchers: [&[&str]; 3] = [
+        &["env", "-u", "HSA_TOOLS_LIB", "-u", "HSA_TOOLS_ROCPROFILER_V1_TOOLS"],
+        &["env", "-u", "ROCTAP_SHIM_MEMORY"],
+        &["unshare", "--mount", "sh", "-ec", &hidden],
+    ];
+    for launcher in launchers {
+        let scene = Scene::default();
+        let mut recording = scene.record(&LARGE_RINGS);
+        recording.arg("--").args(launcher).arg(app("loop")).args(["0", "1", "1000"]);
+        let running = Running::spawn(&mut recording);
+        scene.wait_for_trace("kernels are recorded", |trace| trace.dispatches.len() > 300);
+        let target = only_child(running.pid());
+        send_signal(target, Signal::TERM);
+        let ran = running.ended().expect(0);
+        ran.complains(&["did not load the shim", "it is put in now"]);
+        ran.complains(&["kernels were launched before the shims of their processes were there"]);
+        let trace = scene.trace();
+        let tier = &trace.tables().processes[&target].gpu_tier;
+        assert!(tier.contains("tables patched"), "{launcher:?}: {tier}");
+        expect_no_holes(&trace, &scene.true_dispatches());
+    }
+}
+
+/// As `unshare --pid` leaves it: the process sees its own numbers, and the host's `/proc`.
+#[test]
+fn root_a_pid_namespace_without_a_proc_of_its_own() {
+    let scene = Scene::default();
+    let mut recording = scene.record(&LARGE_RINGS);
+    recording.args(["--", "unshare", "--pid", "--fork"]).arg(app("storm")).args(["4", "2", "500"]);
+    verify_storm(&scene, run(&mut recording));
 }
 
 /// A thousand threads at once, and five thousand that are there for a moment.

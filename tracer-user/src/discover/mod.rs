@@ -149,7 +149,7 @@ pub enum DiscoverError {
     },
     /// It may not be read.
     #[error(
-        "process {pid}: not permitted to read its memory maps; run as root or with CAP_SYS_PTRACE"
+        "process {pid}: not permitted to read its memory maps: that takes root or CAP_SYS_PTRACE, and a security module or a sandbox may forbid it all the same"
     )]
     NotPermitted {
         /// The process id.

@@ -93,29 +93,25 @@ impl Connection {
     ) -> Result<Self, OwnedFd> {
         // At once: whoever opens it finds the one memory or the other.
         match rustix::io::dup3(memory.descriptor(), &mut name, DupFlags::CLOEXEC) {
-            Ok(()) => Ok(Self::new(memory, call_ids, Of::WhoeverClaims(name), None, relief)),
+            Ok(()) => Ok(Self::new(memory, call_ids, Of::WhoeverClaims(name), relief)),
             Err(_) => Err(name),
         }
     }
 
     /// A memory that was handed to process `pid`.
     pub fn to(pid: u32, memory: Memory, call_ids: Range<u64>, relief: &Relief) -> Self {
-        Self::new(memory, call_ids, Of::HandedTo(pid), Threads::of(pid), relief)
+        let mut connection = Self::new(memory, call_ids, Of::HandedTo(pid), relief);
+        connection.threads = Threads::of(pid);
+        connection
     }
 
-    fn new(
-        memory: Memory,
-        call_ids: Range<u64>,
-        of: Of,
-        threads: Option<Threads>,
-        relief: &Relief,
-    ) -> Self {
+    fn new(memory: Memory, call_ids: Range<u64>, of: Of, relief: &Relief) -> Self {
         let reader = Reader::new(memory);
         relief.watch(&reader);
         Self {
             reader,
             of,
-            threads,
+            threads: None,
             claimer: OnceCell::new(),
             call_ids,
             seen_ns: None,
@@ -235,7 +231,10 @@ impl Connection {
     pub fn drain(&mut self, extent: Extent, mut sink: impl FnMut(u32, u32, Frame)) {
         let Some(pid) = self.pid() else { return };
         let extent = if self.over.is_some() { Extent::Everything } else { extent };
-        self.seen_ns.get_or_insert_with(clock::now_ns);
+        if self.seen_ns.is_none() {
+            self.seen_ns = Some(clock::now_ns());
+            self.threads = self.threads.take().or_else(|| Threads::of(pid));
+        }
         let threads = &mut self.threads;
         self.reader.drain(extent, |tid, frame| {
             let tid = threads.as_mut().map_or(tid, |threads| threads.outside(tid).unwrap_or(tid));

@@ -42,7 +42,7 @@ pub struct RecordingOutcome<'a> {
     /// Launches of kernels beyond the kernels that were seen.
     pub unmatched: u64,
     /// Processes may have called ROCm before their probes were in place: a notice says which.
-    pub may_have_called: bool,
+    pub was_late: bool,
 }
 
 /// A process that launched kernels, none of which was recorded.
@@ -125,7 +125,7 @@ impl RecordingOutcome<'_> {
         if self.losses.is_empty() {
             // Doorbells were compared with packets, or the shim counted, and launches with kernels: where
             // there was none of these it is not known.
-            let unknown = !self.rocm_seen || self.unmatched > 0 || self.may_have_called;
+            let unknown = !self.rocm_seen || self.unmatched > 0 || self.was_late;
             let known = if unknown { "known to be " } else { "" };
             let of_what = if self.silent.is_empty() { "nothing" } else { "nothing else" };
             let is = if known.is_empty() { "was" } else { "is" };

@@ -15,8 +15,8 @@ pub struct Departed {
     pub more_silent: u64,
     /// Launches of kernels beyond the kernels that were seen, of processes that were seen from their start.
     pub unmatched: u64,
-    /// Some had ROCm loaded before their probes were in place, and may have called it.
-    pub may_have_called: bool,
+    /// Some may have called ROCm, or used the GPU, before their probes or shims were in place.
+    pub was_late: bool,
     /// A notice of functions that neither a probe nor a shim recorded, of the first process that has such.
     pub left_to_nobody: Option<String>,
 }

@@ -67,7 +67,7 @@ impl Session {
             broken: self.probes.failure().into_iter().map(str::to_owned).collect(),
             silent: self.departed.silent,
             unmatched: self.departed.unmatched,
-            may_have_called: self.departed.may_have_called,
+            was_late: self.departed.was_late,
         };
         let mut notices = outcome.notices();
         if self.departed.more_silent > 0 {

@@ -103,7 +103,7 @@ impl Session {
         let _pause = Pause::of(&subject);
         let late = Duration::from_nanos(clock::now_ns().saturating_sub(executed_ns));
         if subject.by_number(discover::libraries).is_ok_and(|mapped| !mapped.is_empty()) {
-            self.departed.may_have_called = true;
+            self.departed.was_late = true;
             self.recorder.notice(&format!(
                 "process {pid}: a thread executed another program, which ran for {:.1} ms before it had its probes; calls in that time are not in the trace",
                 late.as_secs_f64() * 1e3
@@ -181,7 +181,7 @@ impl Session {
             && subject.by_number(discover::libraries).is_ok_and(|mapped| !mapped.is_empty())
         {
             let late = Duration::from_nanos(stopped_ns.saturating_sub(born.time_ns));
-            self.departed.may_have_called = true;
+            self.departed.was_late = true;
             self.following.was_late(late);
         }
         Ok(())
@@ -215,6 +215,7 @@ impl Session {
     /// everybody.
     pub(super) fn scan(&mut self) -> anyhow::Result<Scan> {
         self.replace_helpless_shims();
+        self.replace_missing_shims();
         let (began, mut scan) = (Instant::now(), Scan::Whole);
         for pid in self.processes.in_turn() {
             if began.elapsed() > SCAN_FOR {

@@ -1,17 +1,18 @@
-//! How late forked children were followed: what they did before they had their probes, and their shims.
+//! How late processes were followed: what they did before they had their probes, and their shims.
 
 use std::{collections::BTreeSet, time::Duration};
 
-/// Whether children are followed, and how late that was, for the notices at the end.
+/// Whether children are followed, and how late processes were, for the notices at the end.
 pub struct Following {
     /// Whether they are.
     pub wanted: bool,
     /// Forked children with ROCm loaded, and for how long one of them ran without probes, at most.
     late_children: u64,
     longest_late: Duration,
-    /// Forked children that got a shim when they called ROCm.
+    /// Processes that got a shim when they called ROCm: forked children, and others that did not load it at
+    /// their start.
     late_shims: BTreeSet<u32>,
-    /// Kernels that such children launched before, of those that have ended.
+    /// Kernels that such processes launched before, of those that have ended.
     early_launches: u64,
 }
 
@@ -28,7 +29,7 @@ impl Following {
         self.longest_late = self.longest_late.max(late);
     }
 
-    /// A child gets its shim when it calls ROCm.
+    /// A process gets its shim when it calls ROCm.
     pub fn has_late_shim(&mut self, pid: u32) {
         self.late_shims.insert(pid);
     }
@@ -40,7 +41,7 @@ impl Following {
         }
     }
 
-    /// Notices of what children may have done before.
+    /// Notices of what processes may have done before.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = Vec::new();
         if self.late_children > 0 {
@@ -53,7 +54,7 @@ impl Following {
         let early = self.early_launches;
         if early > 0 {
             notices.push(format!(
-                "{early} kernels of forked children were launched before their shims were there, and are not in the trace"
+                "{early} kernels were launched before the shims of their processes were there, and are not in the trace"
             ));
         }
         notices

@@ -123,7 +123,7 @@ impl Session {
             let attached = self.attach(pid, &library);
             match (attached, late) {
                 (Ok(()), Some(late)) if !again => {
-                    self.departed.may_have_called = true;
+                    self.departed.was_late = true;
                     self.recorder.notice(&format!(
                         "process {pid}: {} was found up to {:.1} ms after it was mapped; earlier calls are not in the trace",
                         library.path.display(),

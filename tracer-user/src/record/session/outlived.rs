@@ -30,7 +30,7 @@ impl Session {
         };
         let anew: Vec<FileId> = target.planned.keys().copied().filter(|&id| !stays(id)).collect();
         if self.probes.placing() != Placing::Multi && !libraries.is_empty() {
-            self.departed.may_have_called = true;
+            self.departed.was_late = true;
             self.recorder.notice(&format!(
                 "process {pid}: its first thread has ended, and with it its probes; calls from then until now are not in the trace"
             ));

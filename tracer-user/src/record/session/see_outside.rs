@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tracer_common::bpf::{BatchRecord, Header, PacketRecord};
 
-use super::Session;
+use super::{Session, injections::Occasion};
 use crate::{
     clock,
     discover::{Library, Runtime},
     probe::{Attachment, Placing},
     record::{
         connection::Connection,
-        gpu_source::GpuSource,
+        gpu_source::{Gpu, GpuSource},
         removal::Removal,
         select::Doorbells,
         target::{Claim, Target},
@@ -90,6 +90,11 @@ impl Session {
         if target.gpu_source != GpuSource::AtStart {
             return false;
         }
+        if self.is_without_shim(pid) {
+            self.put_in_late(pid);
+            return true;
+        }
+        let Some(target) = self.processes.get_mut(pid) else { return false };
         let helpless = match target.claim {
             Claim::UnknownTables => true,
             Claim::Recording => false,
@@ -105,6 +110,47 @@ impl Session {
             target.removals.push(Removal::begin(placed));
         }
         !helpless
+    }
+
+    /// Whether the runtime of process `pid`, which has sent the GPU work by now, did not load the shim that it
+    /// was told to at start, or that could not open its memory.
+    fn is_without_shim(&mut self, pid: u32) -> bool {
+        let Some(target) = self.processes.get(pid) else { return false };
+        target.gpu_source == GpuSource::AtStart
+            && !matches!(self.shims.gpu(), Gpu::Tools)
+            && self.shims.of(pid).next().is_none()
+            // Then it would have one that another process is to have.
+            && !self.shims.were_full_since(target.info.attached_ns)
+    }
+
+    /// Puts the shim into process `pid`, which was to have it from its start.
+    fn put_in_late(&mut self, pid: u32) {
+        let Some(target) = self.processes.get_mut(pid) else { return };
+        if let Some(placed) = target.doorbells.take()
+            && placed.links() > 0
+        {
+            target.removals.push(Removal::begin(placed));
+        }
+        target.gpu_source = GpuSource::Waiting;
+        target.is_recorded_from_start = false;
+        self.recorder.notice(&format!(
+            "process {pid}: its HSA runtime did not load the shim, or the shim could not open roctap's shared memory: it is put in now"
+        ));
+        self.following.has_late_shim(pid);
+        self.departed.was_late = true;
+        self.give_shim(pid, Occasion::Later);
+    }
+
+    /// Puts the shim into processes that have launched kernels without having it from their start.
+    pub(super) fn replace_missing_shims(&mut self) {
+        let launched = |pid: &u32| self.recorder.launches(*pid).0 > 0;
+        let at_start = self.processes.those(|target| target.gpu_source == GpuSource::AtStart);
+        let launched: Vec<u32> = at_start.into_iter().filter(launched).collect();
+        for pid in launched {
+            if self.is_without_shim(pid) && self.processes.is_alive(pid) {
+                self.put_in_late(pid);
+            }
+        }
     }
 
     /// Sees the GPU work of processes from outside whose shims do not know the runtime.
