@@ -66,6 +66,8 @@ pub enum In {
     Copy,
     /// Its times are asked for.
     CopyTime,
+    /// A table is to be changed; the test itself has it stop there.
+    Patch,
 }
 
 /// A thread that stops in [`In`], and goes on when it is told to.
@@ -434,15 +436,16 @@ unsafe extern "C-unwind" fn executable_destroy(_: u64) -> Status {
 unsafe extern "C-unwind" fn freeze(_: u64, _: *const c_char) -> Status {
     abi::SUCCESS
 }
-/// A queue on a page of its own, so that whoever touches it when it is destroyed is found out.
-fn fresh_page() -> &'static AmdQueue {
-    // SAFETY: a fresh mapping of a page of zeros, which are valid for a queue.
+/// A queue or a table on a page of its own, so that whoever touches it is found out.
+fn fresh_page<T>() -> &'static mut T {
+    const { assert!(size_of::<T>() <= 4096) };
+    // SAFETY: a fresh mapping of a page of zeros, which are valid for both.
     unsafe {
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
         let flags = flags | libc::MAP_ANONYMOUS;
         let page = libc::mmap(core::ptr::null_mut(), 4096, access, flags, -1, 0);
         assert_ne!(page, libc::MAP_FAILED);
-        &*page.cast::<AmdQueue>()
+        &mut *page.cast::<T>()
     }
 }
 
@@ -454,7 +457,7 @@ fn again(place: usize) -> &'static AmdQueue {
     at(place as u64)
 }
 
-fn protect(page: usize, access: c_int) {
+pub fn protect(page: usize, access: c_int) {
     // SAFETY: a page that `fresh_page` made.
     assert_eq!(unsafe { libc::mprotect(page as *mut c_void, 4096, access) }, 0);
 }
@@ -555,7 +558,7 @@ impl Fake {
 
     /// Fresh tables, of a runtime of their own.
     pub fn new() -> &'static Self {
-        let core: &'static mut CoreTable = zeroed();
+        let core: &'static mut CoreTable = fresh_page();
         // As long as its version says: that of ROCm 7.2.
         let table: &'static mut [u64; 78] = zeroed();
         let version = |major, minor| abi::Version { major, minor, step: 0, reserved: 0 };

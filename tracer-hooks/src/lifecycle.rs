@@ -123,16 +123,18 @@ fn put_in_place(
     timing: Timing,
     held: Option<&Hold>,
 ) -> Result<(), InstallError> {
-    let mut now = patched();
-    if now == Patched::NotYet {
-        let mut work = WORK.lock_for(CLOSE_WAIT_NS).ok_or(InstallError::Stuck)?;
-        now = patched();
-        if now == Patched::NotYet {
+    let mut work = None;
+    if patched() == Patched::NotYet {
+        // Until the hooks are in place: another thread that installs would forget what is in flight by then.
+        let mut locked = WORK.lock_for(CLOSE_WAIT_NS).ok_or(InstallError::Stuck)?;
+        if patched() == Patched::NotYet {
             // Nothing of a runtime that is gone may be left, even if nobody could put it away at its end.
-            forget(&mut work);
+            forget(&mut locked);
+            work = Some(locked);
         }
     }
-    let (patched, already) = (now, now == Patched::Already);
+    let already = work.is_none();
+    let patched = if already { Patched::Already } else { Patched::NotYet };
     patch::save_and_patch(&tables, patched).map_err(InstallError::Unsupported)?;
     if !already {
         sys::pin(tables.address());
@@ -146,6 +148,7 @@ fn put_in_place(
         }
     }
     let _ = STATE.phase.apply(Event::Install);
+    drop(work);
     // The worker relays meanwhile.
     activate(&mut || {});
     if !STATE.active() {

@@ -3,14 +3,17 @@
 
 #![expect(unsafe_code, reason = "calls the runtime's functions, as a program does")]
 
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 use tracer_common::loss::ShimLoss;
 
 use crate::abi::{SUCCESS, packet_type};
-use crate::bench::{Bench, until, value};
-use crate::fake::{self, DRY, FakeQueue, In, Stop, handle, signal};
+use crate::bench::{Bench, Recorder, tables, until, value};
+use crate::fake::{self, DRY, Fake, FakeQueue, In, Stop, handle, signal};
 use crate::harvest::{self, COLLECT_WAIT_NS, WORK};
+use crate::lifecycle::{self, InstallError, Timing};
 use crate::phase::Phase;
 use crate::relay::{self, Of};
 use crate::state::STATE;
@@ -52,6 +55,35 @@ fn a_queue_whose_lock_was_lost_is_left_alone() {
         bench.switch(true);
         many(&bench, queue);
         assert_eq!(bench.recorder.lost(ShimLoss::LEFT_ALONE), 240);
+    });
+}
+
+/// A thread stops while it puts our hooks into the tables: at its first write into the core table.
+#[test]
+fn nobody_installs_while_another_thread_does() {
+    static AT_WRITE: OnceLock<(usize, &Stop)> = OnceLock::new();
+    extern "C" fn stop_at_write(_signal: c_int) {
+        let (page, stop) = AT_WRITE.get().expect("set");
+        if !stop.reached() {
+            stop.wait();
+        }
+        fake::protect(*page, libc::PROT_READ | libc::PROT_WRITE);
+    }
+    alone("schedules::nobody_installs_while_another_thread_does", || {
+        let (fake, recorder, stop) = (Fake::new(), Recorder::forever(), Stop::new(In::Patch));
+        let page = core::ptr::from_ref(fake.core) as usize;
+        assert!(AT_WRITE.set((page, stop)).is_ok());
+        // SAFETY: a handler that touches atomics and the protection of a page.
+        unsafe { libc::signal(libc::SIGSEGV, stop_at_write as *const () as usize) };
+        fake::protect(page, libc::PROT_READ);
+        let install = move || lifecycle::install(tables(fake)?, recorder, Timing::AtStart);
+        let first = std::thread::spawn(install);
+        until("the first one stops", || stop.reached());
+        // It would take what the first one records from then on for what a runtime has left.
+        assert_eq!(install(), Err(InstallError::Stuck));
+        stop.release();
+        assert_eq!(first.join().expect("no panic"), Ok(()));
+        assert_eq!(install(), Ok(()));
     });
 }
 
