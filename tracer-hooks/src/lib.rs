@@ -90,7 +90,9 @@ pub mod worker;
 
 pub use closing::close;
 pub use contained::contained;
-pub use lifecycle::{InstallError, Timing, call_worker, finish, install, prepare_process, usable};
+pub use lifecycle::{
+    InstallError, Timing, call_worker, finish, install, prepare_process, records, usable,
+};
 pub use recording::deactivate;
 pub use runtime::{Tables, Unsupported};
 pub use sink::{Sink, Wish};

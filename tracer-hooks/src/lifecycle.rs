@@ -10,7 +10,7 @@ use crate::contained::contained;
 use crate::harvest::WORK;
 use crate::originals::Patched;
 use crate::phase::{Event, Phase};
-use crate::recording::{SWITCH, activate, flush, in_flight, release_queues};
+use crate::recording::{SWITCH, SWITCH_WAIT_NS, activate, flush, in_flight, release_queues};
 use crate::runtime::{Hold, RUNTIME, Tables, Unsupported};
 use crate::sink::{AtFork, Sink};
 use crate::state::{STATE, sleep};
@@ -24,6 +24,8 @@ pub enum Timing {
     AtStart,
     /// While the application uses them, or may begin to: nobody will tell when the runtime closes.
     Live,
+    /// As [`Timing::Live`], by a thread that may be inside of `hsa_init`, and would wait for itself there.
+    Unheld,
 }
 
 /// Why nothing was installed. The runtime works as if we were not there.
@@ -64,7 +66,7 @@ pub fn install(
 ) -> Result<(), InstallError> {
     prepare_process(sink)?;
     match timing {
-        Timing::AtStart => put_in_place(tables, sink, timing, None)?,
+        Timing::AtStart | Timing::Unheld => put_in_place(tables, sink, timing, None)?,
         Timing::Live => {
             let patched = patched();
             // A thunk of ours would take it for the application's call.
@@ -83,6 +85,14 @@ pub fn install(
     }
     STATE.call_worker();
     Ok(())
+}
+
+/// Whether a recording by these tables is under way, which does not end as long as the sink wants it: there
+/// is nothing to install.
+pub fn records(tables: &Tables) -> bool {
+    // Whoever ends it asks the sink under this lock.
+    let switching = SWITCH.lock_for(SWITCH_WAIT_NS);
+    switching.is_some() && STATE.active() && RUNTIME.has(tables) && !RUNTIME.is_gone()
 }
 
 /// What every recording needs: a process that is not a forked child, and the worker.
@@ -141,7 +151,7 @@ fn put_in_place(
         calls::tables_are_new();
     }
     if timing == Timing::AtStart || !already {
-        STATE.late.store(timing == Timing::Live, Ordering::Relaxed);
+        STATE.late.store(timing != Timing::AtStart, Ordering::Relaxed);
         match held {
             Some(_) => _ = STATE.becomes_ready(),
             None => STATE.is_not_ready(),

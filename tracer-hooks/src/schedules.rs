@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use tracer_common::loss::ShimLoss;
 
-use crate::abi::{SUCCESS, packet_type};
+use crate::abi::{Entry, SUCCESS, ShutDown, packet_type};
 use crate::bench::{Bench, Recorder, tables, until, value};
 use crate::fake::{self, DRY, Fake, FakeQueue, In, Stop, handle, signal};
 use crate::harvest::{self, COLLECT_WAIT_NS, WORK};
@@ -84,6 +84,37 @@ fn nobody_installs_while_another_thread_does() {
         stop.release();
         assert_eq!(first.join().expect("no panic"), Ok(()));
         assert_eq!(install(), Ok(()));
+    });
+}
+
+/// The hooks were put into tables by a thread that may have been inside of `hsa_init`: nobody but our hook learns that
+/// the runtime goes.
+#[test]
+fn a_runtime_that_was_not_held_is_seen_to_go() {
+    alone("schedules::a_runtime_that_was_not_held_is_seen_to_go", || {
+        let (fake, recorder) = (Fake::the(), Recorder::forever());
+        let install = || lifecycle::install(tables(fake)?, recorder, Timing::Unheld);
+        let records = || tables(fake).is_ok_and(|tables| lifecycle::records(&tables));
+        for round in 0..2 {
+            assert!(!records());
+            assert_eq!(install(), Ok(()));
+            assert!(records());
+            let bench = Bench { fake, recorder };
+            let queue = bench.queue(64, round);
+            let done = signal(1, true);
+            queue.dispatch(true, handle(done));
+            bench.check(&queue, 1);
+            queue.destroy();
+            let call = |function: &Entry<ShutDown>| {
+                // SAFETY: the fake's own, or our hook.
+                let status = unsafe { function.get().expect("there")() };
+                assert_eq!(status, SUCCESS);
+            };
+            call(&fake.core.shut_down);
+            assert_eq!(STATE.phase.get(), Phase::Closed);
+            assert!(!records());
+            call(&fake.core.init);
+        }
     });
 }
 

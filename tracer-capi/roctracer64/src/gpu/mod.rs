@@ -74,7 +74,7 @@ pub fn begin() -> Option<Tables> {
     }
     look_for_hip();
     let tables = tables()?;
-    install_live(tables).then_some(tables)
+    (tracer_hooks::records(&tables) || install_live(tables)).then_some(tables)
 }
 
 /// The runtime initializes, and has these tables; whether they are patched.
@@ -90,8 +90,8 @@ fn look_for_hip() {
 }
 
 /// Installs in a runtime that may be in use, which is held meanwhile: by a thread of its own. The calling one may be
-/// inside of `hsa_init`, in a tool that the runtime has loaded, and would wait for itself. The tables are patched then as
-/// they are in `OnLoad`, and the other thread finds it done.
+/// inside of `hsa_init`, in a tool that the runtime has loaded, and would wait for itself. The tables are patched then
+/// without that, and the other thread finds it done.
 fn install_live(tables: Tables) -> bool {
     let (done, installed) = mpsc::channel();
     let started = thread::start(move || {
@@ -99,7 +99,7 @@ fn install_live(tables: Tables) -> bool {
     });
     match started.map(|_| installed.recv_timeout(INITIALIZING)) {
         Ok(Ok(installed)) => installed,
-        Ok(Err(RecvTimeoutError::Timeout)) => install(tables, Timing::AtStart),
+        Ok(Err(RecvTimeoutError::Timeout)) => install(tables, Timing::Unheld),
         _ => false,
     }
 }
