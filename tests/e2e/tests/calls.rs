@@ -83,7 +83,8 @@ fn root_calls_of_a_pure_hsa_program_are_those_that_it_made() {
 #[test]
 fn root_a_process_without_the_shim_has_its_calls_recorded_by_probes() {
     let scene = Scene::default();
-    let mut record = scene.record(&["--api", "hsa", "--allow-slow"]);
+    // Not put in late.
+    let mut record = scene.record(&["--api", "hsa", "--allow-slow", "--gpu", "tools"]);
     let direct = app("hsa_direct");
     let ran = run(record.args(["--", "env", "-u", "HSA_TOOLS_LIB"]).arg(direct)).expect(0);
     let trace = scene.trace();
@@ -102,7 +103,7 @@ fn root_a_process_without_the_shim_has_its_calls_recorded_by_probes() {
 #[test]
 fn root_what_the_shim_cannot_record_without_itself_is_told() {
     let scene = Scene::default();
-    let mut record = scene.record(&["--api", "hsa"]);
+    let mut record = scene.record(&["--api", "hsa", "--gpu", "tools"]);
     let direct = app("hsa_direct");
     let ran = run(record.args(["--", "env", "-u", "HSA_TOOLS_LIB"]).arg(direct).arg("s"));
     if makes_its_tables() {

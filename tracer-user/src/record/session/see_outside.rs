@@ -116,7 +116,10 @@ impl Session {
     /// was told to at start, or that could not open its memory.
     fn is_without_shim(&mut self, pid: u32) -> bool {
         let Some(target) = self.processes.get(pid) else { return false };
+        // Of a program that has ended the memory is gone, too.
         target.gpu_source == GpuSource::AtStart
+            && matches!(target.claim, Claim::None | Claim::Earlier)
+            && target.is_alive()
             && !matches!(self.shims.gpu(), Gpu::Tools)
             && self.shims.of(pid).next().is_none()
             // Then it would have one that another process is to have.
@@ -147,7 +150,7 @@ impl Session {
         let at_start = self.processes.those(|target| target.gpu_source == GpuSource::AtStart);
         let launched: Vec<u32> = at_start.into_iter().filter(launched).collect();
         for pid in launched {
-            if self.is_without_shim(pid) && self.processes.is_alive(pid) {
+            if self.is_without_shim(pid) {
                 self.put_in_late(pid);
             }
         }
