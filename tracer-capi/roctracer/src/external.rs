@@ -15,30 +15,28 @@ thread_local! {
 ///
 /// # Errors
 ///
-/// [`Error::NoMemory`], also for a thread that is ending.
+/// [`Error::NoMemory`], also for a thread that is ending, and in a handler of a signal that has interrupted this.
 pub fn push(id: u64) -> Result<(), Error> {
     let pushed = IDS.try_with(|ids| {
-        let mut ids = ids.borrow_mut();
-        ids.try_reserve(1).map(|()| ids.push(id))
+        let mut ids = ids.try_borrow_mut().ok()?;
+        ids.try_reserve(1).ok().map(|()| ids.push(id))
     });
-    match pushed {
-        Ok(Ok(())) => Ok(()),
-        _ => Err(Error::NoMemory),
-    }
+    pushed.ok().flatten().ok_or(Error::NoMemory)
 }
 
 /// Ends the innermost region of the calling thread, and returns its id.
 ///
 /// # Errors
 ///
-/// [`Error::NoExternalId`] if there is none.
+/// [`Error::NoExternalId`] if there is none, and in a handler of a signal that has interrupted this.
 pub fn pop() -> Result<u64, Error> {
-    IDS.try_with(|ids| ids.borrow_mut().pop()).ok().flatten().ok_or(Error::NoExternalId)
+    let popped = IDS.try_with(|ids| ids.try_borrow_mut().ok()?.pop());
+    popped.ok().flatten().ok_or(Error::NoExternalId)
 }
 
 /// The record that comes right before the record of a call, if the calling thread has an external id.
 pub fn record_before(call: &ActivityRecord) -> Option<ActivityRecord> {
-    let id = IDS.try_with(|ids| ids.borrow().last().copied()).ok().flatten()?;
+    let id = IDS.try_with(|ids| ids.try_borrow().ok()?.last().copied()).ok().flatten()?;
     Some(ActivityRecord {
         domain: Domain::EXT_API,
         op: EXTERNAL_ID,
@@ -53,6 +51,18 @@ pub fn record_before(call: &ActivityRecord) -> Option<ActivityRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who has interrupted [`push`] finds the list borrowed.
+    #[test]
+    fn handlers_of_signals_have_no_ids() {
+        push(7).expect("memory");
+        IDS.with(|ids| {
+            let _interrupted = ids.borrow_mut();
+            assert_eq!(record_before(&ActivityRecord::default()), None);
+            assert_eq!((push(8), pop()), (Err(Error::NoMemory), Err(Error::NoExternalId)));
+        });
+        assert_eq!(pop(), Ok(7));
+    }
 
     #[test]
     fn ids_are_a_stack_of_the_threads_own() {

@@ -5,6 +5,7 @@
 //! * [`tracer`]: which callbacks and pools are enabled for which operations; the default pool; start and stop.
 //! * [`domains`]: the domains and how many operations each has; names of operations.
 //! * [`external`]: correlation ids that the program gives regions of its own.
+//! * [`queue`]: a queue in which nobody waits.
 //! * [`thread`]: a thread of ours, a forked child, the calling thread's numbers.
 //! * [`error`]: status codes, and the text of a thread's last error.
 //!
@@ -15,6 +16,7 @@
 //! pool, external   where records go; ids of a thread
 //! pair, domains    a callback and its argument as one; operations
 //! error, thread    status codes; a thread of ours, a forked child
+//! queue            of anything
 //! ```
 //!
 //! Its C interface is `libroctracer64.so.4` (`tracer-capi/roctracer64`). Who calls callbacks and writes
@@ -27,6 +29,7 @@ pub mod error;
 pub mod external;
 mod pair;
 pub mod pool;
+pub mod queue;
 pub mod thread;
 pub mod tracer;
 

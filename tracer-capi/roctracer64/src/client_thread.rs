@@ -15,20 +15,26 @@ static NEXT_IDS: Alone = Alone(AtomicU64::new(IDS));
 struct Alone(AtomicU64);
 
 thread_local! {
-    /// The calling thread's next id. A multiple of [`IDS`]: it has none any more.
-    static NEXT_ID: Cell<u64> = const { Cell::new(0) };
+    /// The calling thread's next id. A multiple of [`IDS`]: it has none any more. Atomic for handlers of signals, which
+    /// run on it.
+    static NEXT_ID: AtomicU64 = const { AtomicU64::new(0) };
 }
 
 /// A correlation id that no call has had.
 pub fn next_id() -> u64 {
+    // Ids need to be different, not ordered with anything else.
+    const ORDER: Ordering = Ordering::Relaxed;
     NEXT_ID.with(|next| {
-        let mut id = next.get();
-        if id.is_multiple_of(IDS) {
-            // Ids need to be different, not ordered with anything else.
-            id = NEXT_IDS.0.fetch_add(IDS, Ordering::Relaxed) + 1;
+        let mut known = next.load(ORDER);
+        loop {
+            let is_over = known.is_multiple_of(IDS);
+            let id = if is_over { NEXT_IDS.0.fetch_add(IDS, ORDER) + 1 } else { known };
+            match next.compare_exchange(known, id + 1, ORDER, ORDER) {
+                Ok(_) => return id,
+                // A handler has taken some meanwhile.
+                Err(now) => known = now,
+            }
         }
-        next.set(id + 1);
-        id
     })
 }
 

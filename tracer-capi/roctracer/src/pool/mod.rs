@@ -141,6 +141,8 @@ enum Phase {
 thread_local! {
     /// The pool whose thread this is. Without a destructor: it can be asked to a thread's very end.
     static OWN: Cell<*const Pool> = const { Cell::new(ptr::null()) };
+    /// The thread writes into a pool. A handler of a signal that has interrupted it would wait for the thread itself.
+    static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Pool {
@@ -205,7 +207,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::PoolClosed`]; in a callback of the pool's own also [`Error::NoMemory`].
+    /// [`Error::PoolClosed`]; in a callback of the pool's own also [`Error::NoMemory`], and in a handler of a signal that
+    /// has interrupted this and finds the buffer full.
     pub fn write(&self, record: &ActivityRecord) -> Result<(), Error> {
         self.write_all([record], &[])
     }
@@ -228,11 +231,24 @@ impl Pool {
         self.write_all([record], data)
     }
 
-    #[expect(unsafe_code, reason = "follows a pointer to a buffer")]
     fn write_all<const N: usize>(
         &self,
         records: [&ActivityRecord; N],
         data: &[u8],
+    ) -> Result<(), Error> {
+        let is_nested = WRITES.replace(true);
+        let written = self.write_in_turn(records, data, is_nested);
+        WRITES.set(is_nested);
+        written
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "follows a pointer to a buffer")]
+    fn write_in_turn<const N: usize>(
+        &self,
+        records: [&ActivityRecord; N],
+        data: &[u8],
+        is_nested: bool,
     ) -> Result<(), Error> {
         // Acquire pairs with the Release in `exchange`.
         // SAFETY: null, or a buffer of the pool's own, which lives for ever.
@@ -243,6 +259,9 @@ impl Pool {
         {
             place.fill(records, data);
             return Ok(());
+        }
+        if is_nested {
+            return Err(Error::NoMemory);
         }
         self.write_with_lock(records, data)
     }

@@ -93,6 +93,27 @@ fn data_that_fits_is_copied() {
     pool.close();
 }
 
+/// A thread that writes has taken a place, and not filled it, when a handler of a signal finds the buffer full: who
+/// empties it waits for that place.
+#[test]
+fn handlers_of_signals_wait_for_nobody() {
+    let seen = Seen::default();
+    let pool = pool(TEN, seen.consumer());
+    // SAFETY: it lives for ever.
+    let open = unsafe { pool.open.load(Ordering::Acquire).as_ref() }.expect("open");
+    let place = open.take(1, 0).expect("empty");
+    WRITES.set(true);
+    for id in 1..10 {
+        pool.write(&record(id)).expect("a place");
+    }
+    assert_eq!(pool.write(&record(10)), Err(Error::NoMemory));
+    WRITES.set(false);
+    place.fill([&record(0)], &[]);
+    pool.flush();
+    assert_eq!(seen.ids(), (0..10).collect::<Vec<_>>());
+    pool.close();
+}
+
 /// AMD's test 2: what does not fit beside a record goes into the next buffer, with what it points at.
 #[test]
 fn record_and_data_stay_together() {

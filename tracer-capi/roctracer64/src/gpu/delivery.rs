@@ -4,16 +4,20 @@
 //! a pool is full because its callback is slow, it waits, and what is told meanwhile waits in the queue.
 
 use std::collections::HashSet;
+use std::io::{self, Write as _};
+use std::mem::replace;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
 
 use roctracer::pool::{self, EXIT_WAIT, Pool};
+use roctracer::queue::Taken;
 use roctracer::thread::{self, Process};
 use roctracer::timestamp_ns;
 use tracer_common::activity::{ActivityRecord, Domain, op};
+use tracer_common::waited::Waited;
 use tracer_hooks::sys;
 
 use super::operations::{Operations, Recorded};
@@ -42,6 +46,8 @@ static WRITES_INTO: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
 /// The thread, if it could be started, and the process that has it.
 static WORKER: OnceLock<Option<(Process, Thread)>> = OnceLock::new();
+/// What it has taken and begun to write, counted: whether it still does anything.
+static STEPS: AtomicU64 = AtomicU64::new(0);
 /// It sleeps until it is woken.
 static SLEEPS: AtomicBool = AtomicBool::new(false);
 
@@ -70,7 +76,7 @@ pub fn wake() {
 
 /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long. What is written waits for the
 /// pools' callbacks: not on a thread that calls one. The callback of `pool` is waited for, that of another one no longer
-/// than a GPU.
+/// than a GPU, and so the thread itself while it does nothing.
 pub fn drain(pool: &'static Pool) {
     drain_until(Some(pool), None);
 }
@@ -81,15 +87,30 @@ fn drain_until(pool: Option<&'static Pool>, until: Option<Instant>) {
         return;
     }
     let drain = Arc::<Drain>::default();
-    QUEUE.push(Event::Drain(Arc::clone(&drain)));
+    if !QUEUE.push(Event::Drain(Arc::clone(&drain))) {
+        return;
+    }
     SLEEPS.store(false, Ordering::Relaxed);
     worker.unpark();
-    let patience = Instant::now() + *LONGEST + PATIENCE;
+    let patience_ns = (LONGEST.max(DRAIN) + PATIENCE).as_nanos() as u64;
+    let waits = || Waited::<{ 2 * PATIENCE.as_nanos() as u64 }>::since(sys::awake_ns());
+    let (mut waited, mut idle, mut steps) = (waits(), waits(), STEPS.load(Ordering::Relaxed));
     while !drain.wait_until(Instant::now() + PATIENCE) {
-        let now = Instant::now();
-        let other = WRITES_INTO.load(Ordering::Relaxed);
-        let is_other = !other.is_null() && pool.is_some_and(|pool| !ptr::eq(pool, other));
-        if until.is_some_and(|until| now >= until) || (now >= patience && is_other) {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return;
+        }
+        let now_ns = sys::awake_ns();
+        let before = replace(&mut steps, STEPS.load(Ordering::Relaxed));
+        if before != steps {
+            idle = waits();
+        }
+        let writes_into = WRITES_INTO.load(Ordering::Relaxed);
+        let is_over = match pool {
+            Some(pool) if ptr::eq(pool, writes_into) => false,
+            Some(_) if !writes_into.is_null() => waited.look(now_ns) >= patience_ns,
+            _ => idle.look(now_ns) >= patience_ns,
+        };
+        if is_over {
             return;
         }
     }
@@ -102,6 +123,13 @@ extern "C" fn at_exit() {
         drain_until(None, Some(until));
         // The first pool may have been opened later than this was registered, and was looked at before.
         pool::flush_open(until);
+    }
+    let refused = QUEUE.refused();
+    if refused > 0 && matches!(WORKER.get(), Some(Some((process, _))) if process.is_this()) {
+        let _ = writeln!(
+            io::stderr(),
+            "roctracer: {refused} operations of GPUs were not recorded, since the callback of a pool took too long"
+        );
     }
 }
 
@@ -116,13 +144,15 @@ struct Waiting {
 fn run() {
     let mut operations = Operations::default();
     let mut waiting: Vec<Waiting> = Vec::new();
+    let mut told = Taken::default();
     loop {
         let (mut taken, now_ns) = (0, timestamp_ns());
         // Not until the queue is empty: a program may fill it as fast.
         while taken < AT_ONCE
-            && let Some(event) = QUEUE.pop()
+            && let Some(event) = QUEUE.next(&mut told)
         {
             taken += 1;
+            STEPS.fetch_add(1, Ordering::Relaxed);
             if let Event::Drain(drain) = event {
                 waiting.push(Waiting {
                     drain,
@@ -178,9 +208,28 @@ fn write(recorded: &Recorded) {
 
 fn write_into(pool: &'static Pool, record: &ActivityRecord, name: Option<&[u8]>) {
     WRITES_INTO.store(ptr::from_ref(pool).cast_mut(), Ordering::Relaxed);
+    STEPS.fetch_add(1, Ordering::Relaxed);
     let _ = match name {
         Some(name) => pool.write_with(record, name),
         None => pool.write(record),
     };
     WRITES_INTO.store(ptr::null_mut(), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread of ours can be stopped as every other one: by a debugger, for ever.
+    #[test]
+    fn who_waits_for_a_thread_that_does_nothing_gives_up() {
+        let stopped = || loop {
+            park();
+        };
+        let started = thread::start(stopped).expect("a thread");
+        let worker = Some((Process::this(), started.thread().clone()));
+        assert!(WORKER.set(worker).is_ok());
+        drain_until(None, None);
+        assert!(!QUEUE.is_empty());
+    }
 }

@@ -1,10 +1,11 @@
 //! What is told of the work of GPUs: a queue, in which nobody waits.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use crossbeam_queue::SegQueue;
 use roctracer::pool::Pool;
+use roctracer::queue::{Queue, Taken};
 use tracer_common::shim::Complete;
 
 /// Which pools records of an operation go into.
@@ -70,8 +71,63 @@ pub enum Event {
     Drain(Arc<Drain>),
 }
 
+/// So many operations can be in the queue, which are some 100 MB: where the callback of a pool stands still, nobody takes
+/// them.
+const MOST: usize = 1 << 19;
+
 /// What was told, and not taken yet.
-pub static QUEUE: SegQueue<Event> = SegQueue::new();
+pub static QUEUE: Told = Told::new(MOST);
+
+/// A queue of what was told. Who finds no memory for it, or no room for an operation, tells nothing.
+pub struct Told {
+    queue: Queue<Event>,
+    operations: AtomicUsize,
+    most: usize,
+    /// Operations for which there was no room.
+    refused: AtomicUsize,
+}
+
+impl Told {
+    const fn new(most: usize) -> Self {
+        let (operations, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { queue: Queue::new(), operations, most, refused }
+    }
+
+    pub fn push(&self, event: Event) -> bool {
+        self.queue.push(event)
+    }
+
+    /// An operation is to be recorded; false if it cannot be.
+    pub fn enqueue(&self, enqueued: Enqueued) -> bool {
+        let is_room = self.operations.fetch_add(1, Ordering::Relaxed) < self.most;
+        let pushed = is_room && self.push(Event::Enqueued(enqueued));
+        if !pushed {
+            self.operations.fetch_sub(1, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        pushed
+    }
+
+    /// The next one, of what was taken before, and of the queue when there is nothing left of that.
+    pub fn next(&self, taken: &mut Taken<Event>) -> Option<Event> {
+        let event = taken.next().or_else(|| {
+            *taken = self.queue.take();
+            taken.next()
+        });
+        if matches!(event, Some(Event::Enqueued(_))) {
+            self.operations.fetch_sub(1, Ordering::Relaxed);
+        }
+        event
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
 
 /// Somebody waits for what is under way.
 #[derive(Default)]
@@ -93,5 +149,31 @@ impl Drain {
     pub fn ends(&self) {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.over.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_beyond_the_most_are_refused_until_some_are_taken() {
+        let told = Told::new(2);
+        let enqueue = |sequence| {
+            let (work, pools) = (Work::Barrier, Pools::default());
+            told.enqueue(Enqueued { sequence, work, agent: 0, queue_id: 0, pools })
+        };
+        assert!(enqueue(1) && enqueue(2) && !enqueue(3));
+        // What belongs to those that are in it has room.
+        assert!(told.push(Event::NoTimes(1)));
+        let mut taken = Taken::default();
+        assert!(matches!(told.next(&mut taken), Some(Event::Enqueued(_))));
+        assert!(enqueue(4) && !enqueue(5));
+        let numbers = std::iter::from_fn(|| told.next(&mut taken)).map(|event| match event {
+            Event::Enqueued(Enqueued { sequence, .. }) | Event::NoTimes(sequence) => sequence,
+            _ => panic!("nothing else was pushed"),
+        });
+        assert_eq!(numbers.collect::<Vec<_>>(), [2, 1, 4]);
+        assert!(told.is_empty() && told.refused() == 2);
     }
 }

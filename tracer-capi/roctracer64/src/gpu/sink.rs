@@ -1,6 +1,5 @@
 //! Who is told of the work of GPUs, on whichever thread, and queues it without waiting for anybody.
 
-use core::cell::Cell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,23 +35,26 @@ fn pools(op: u32) -> Option<Pools> {
 const COUNT_BITS: u32 = 40;
 
 thread_local! {
-    /// The last number that the calling thread gave.
-    static LAST: Cell<u64> = const { Cell::new(0) };
+    /// The last number that the calling thread gave. Atomic for handlers of signals, which run on it.
+    static LAST: AtomicU64 = const { AtomicU64::new(0) };
 }
 
-fn last_number() -> u64 {
+/// The number of the calling thread.
+fn own_number() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
-    if LAST.get() == 0 {
-        LAST.set(THREADS.fetch_add(1, Ordering::Relaxed) << COUNT_BITS);
-    }
-    LAST.get()
+    LAST.with(|last| {
+        if last.load(Ordering::Relaxed) == 0 {
+            let first = THREADS.fetch_add(1, Ordering::Relaxed) << COUNT_BITS;
+            let _ = last.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        last.load(Ordering::Relaxed) >> COUNT_BITS
+    })
 }
 
 /// The next number of the calling thread, whose numbers follow on each other.
 fn next_number() -> u64 {
-    let number = last_number() + 1;
-    LAST.set(number);
-    number
+    own_number();
+    LAST.with(|last| last.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
 /// Takes a number for a record that has none yet.
@@ -93,45 +95,42 @@ impl Sink for Events {
             (None, Some(_)) => Pools::default(),
             (None, None) => return false,
         };
-        QUEUE.push(Event::Enqueued(Enqueued {
+        QUEUE.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
             work: Work::Kernel(record.kernel_object, as_copy),
             agent: record.agent,
             queue_id: record.queue_id,
             pools,
-        }));
-        true
+        })
     }
 
     fn barrier(&self, record: &mut Barrier) -> bool {
         let Some(pools) = pools(op::BARRIER) else { return false };
-        QUEUE.push(Event::Enqueued(Enqueued {
+        QUEUE.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
             work: Work::Barrier,
             agent: record.agent,
             queue_id: record.queue_id,
             pools,
-        }));
-        true
+        })
     }
 
     fn copy(&self, record: &mut Copy) -> bool {
         let Some(pools) = pools(op::COPY) else { return false };
         let Copy { size_bytes: bytes, src_agent: from, dst_agent: to, .. } = *record;
-        QUEUE.push(Event::Enqueued(Enqueued {
+        QUEUE.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
             work: Work::Copy { bytes, from, to },
             agent: 0,
             queue_id: 0,
             pools,
-        }));
-        true
+        })
     }
 
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
         let calls = Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() };
-        let thread = last_number() >> COUNT_BITS;
+        let thread = own_number();
         let is_certain = by == Enqueuer::Caller;
         QUEUE.push(Event::Launcher { sequence, calls, thread, is_certain });
     }
