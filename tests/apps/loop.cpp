@@ -1,9 +1,11 @@
 // Launches until the time is up or SIGTERM comes: something to attach to.
-//   loop [seconds, 0 for ever] [threads ≤ 8] [launches per second and thread, 0 for flat out]
+//   loop [seconds, 0 for ever] [threads ≤ 8] [launches per second and thread, 0 for flat out] [mappings 0]
+// Of so many mappings, and one page more every 10 ms, if it runs for ever.
 // Prints "ready <pid>" once all threads have launched, and the counts at the end.
 #include "common.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +62,15 @@ static void run(int thread, double seconds, double rate) {
   HIP(hipFree, x);
 }
 
+// Each is one of its own: its neighbours may be written to.
+static void map(long count) {
+  const size_t page = 4096;
+  char* room = (char*)mmap(nullptr, count * page, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  EXPECT(room != MAP_FAILED, "no room for %ld mappings", count);
+  for (long i = 0; i < count; i += 2) EXPECT(!mprotect(room + i * page, page, PROT_READ), "mapping %ld", i);
+}
+
 int main(int argc, char** argv) {
   double seconds = argc > 1 ? atof(argv[1]) : 2, rate = argc > 3 ? atof(argv[3]) : 0;
   int threads = (int)number(argc, argv, 2, 1);
@@ -67,6 +78,8 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: loop [seconds] [threads 1..8] [rate]\n");
     return 2;
   }
+  const long mappings = number(argc, argv, 4, 0);
+  if (mappings > 0) map(mappings);
   signal(SIGTERM, [](int) { stop = true; });
   if (HIP(hipSetDevice, 0)) return common::report();
   std::vector<std::thread> all;
@@ -74,6 +87,8 @@ int main(int argc, char** argv) {
   while (started < threads && common::failure().empty()) usleep(1000);
   printf("ready %d\n", getpid());
   fflush(stdout);
+  for (; mappings > 0 && seconds <= 0 && !stop; usleep(10000))
+    mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   for (auto& t : all) t.join();
   return common::report();
 }

@@ -73,6 +73,8 @@ pub mod flag {
     pub const OWN: u16 = 1 << 6;
     /// Of an open call: the shim made it, or something that the shim called. It is not recorded.
     pub const SHIM: u16 = 1 << 7;
+    /// With [`ENTRY_ONLY`]: the call was made on another stack than its thread's own, a fibre's.
+    pub const OTHER_STACK: u16 = 1 << 8;
 }
 
 wire! {
@@ -256,17 +258,40 @@ wire! {
 /// their place taken are kept in a hash, which costs 100 ns a call more.
 pub const NEAR_THREADS: usize = 4096;
 
+/// Calls of one thread on other stacks than its own that are remembered; a power of two.
+pub const MAX_ELSEWHERE: usize = 4;
+
+wire! {
+    /// A call that was entered on another stack than the thread's own, a fibre's: it was recorded at its entry.
+    pub struct Elsewhere {
+        /// Stack pointer at entry; 0 where there was no such call.
+        pub sp: u64,
+        /// The return address, which is there as long as the call is open.
+        pub back: u64,
+        /// As [`ApiRecord::correlation_id`].
+        pub correlation_id: u64,
+        /// As [`Header::operation`].
+        pub operation: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
 wire! {
     /// The open calls of one thread: a value of the BPF thread tables.
     pub struct ThreadState {
         /// The thread; 0 when the state is free.
         pub tid: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Of the calls on other stacks, how many there were.
+        pub elsewhere_count: u32,
         /// How many of `open` are in use.
         pub depth: u32,
         /// Open calls beyond `open`, which are not kept.
         pub skipped: u32,
+        /// Where the thread's own stack begins and ends, once that is known.
+        pub stack: [u64; 2],
+        /// The last calls on other stacks, in turn.
+        pub elsewhere: [Elsewhere; MAX_ELSEWHERE],
         /// The calls, outermost first.
         pub open: [OpenCall; MAX_DEPTH],
     }
@@ -285,6 +310,8 @@ wire! {
         pub signal_offset: u64,
         /// Offset of `flags` in that.
         pub signal_flags_offset: u64,
+        /// By which a thread's own stack is found.
+        pub stack: StackOffsets,
         /// By which the place of a probe is found; zero where cookies tell the function.
         pub place: PlaceOffsets,
         /// One of [`phase`].
@@ -295,6 +322,20 @@ wire! {
         pub by_place: u32,
         /// Zero.
         pub reserved: u32,
+    }
+}
+
+wire! {
+    /// Where the kernel keeps what tells a thread's own stack.
+    pub struct StackOffsets {
+        /// Of `mm` in `task_struct`, which points at an `mm_struct`.
+        pub mm: u64,
+        /// Of `start_stack` in that.
+        pub start_stack: u64,
+        /// Of `thread.fsbase` in `task_struct`.
+        pub fsbase: u64,
+        /// Of the limit for stacks in `signal_struct`.
+        pub limit: u64,
     }
 }
 
@@ -332,8 +373,8 @@ pub const MAX_PACKETS: u64 = 32;
 const _: () = {
     assert!(size_of::<Header>() == 16);
     assert!(size_of::<OpenCall>() == 144);
-    assert!(size_of::<ThreadState>() == 16 + MAX_DEPTH * 144);
-    assert!(size_of::<Config>() == 88);
+    assert!(size_of::<ThreadState>() == 32 + MAX_ELSEWHERE * 32 + MAX_DEPTH * 144);
+    assert!(size_of::<Config>() == 120);
     assert!(size_of::<Place>() == 16);
     assert!(size_of::<ApiRecord>() == 128);
     assert!(size_of::<LinkRecord>() == 40);

@@ -2,13 +2,17 @@
 
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user, generated::bpf_get_attach_cookie},
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_probe_read_user,
+        generated::{bpf_get_attach_cookie, bpf_get_func_ip},
+    },
 };
 use core::{arch::asm, ffi::c_void};
 use tracer_common::{
     activity::Domain,
     bpf::{
-        ApiRecord, Capture, Cookie, LinkRecord, MAX_DEPTH, OpenCall, ThreadState, flag, kind, phase,
+        ApiRecord, Capture, Cookie, Elsewhere, Header, LinkRecord, MAX_DEPTH, OpenCall,
+        ThreadState, flag, kind, phase,
     },
     calls::FIRST_ID,
     loss::BpfLoss,
@@ -18,8 +22,26 @@ use tracer_common::{
 use crate::{
     maps::{self, Told, Wake},
     records::{header, now, submit, wake},
-    threads,
+    stacks, threads,
 };
+
+/// Entry and return of an API function, where the kernel asks at the entry whether there is to be a return probe:
+/// 0 is yes.
+#[unsafe(link_section = "uprobe.session")]
+#[unsafe(no_mangle)]
+extern "C" fn api_call(ctx: *mut c_void) -> u32 {
+    let end_ns = now();
+    // SAFETY: the kernel hands a uprobe program a pointer to the registers.
+    let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    // SAFETY: `ctx` is the program's context. Where the probe is.
+    let entry = unsafe { bpf_get_func_ip(ctx) };
+    if regs.rip != entry {
+        // It has returned to its caller.
+        returned(ctx, regs, end_ns);
+        return 0;
+    }
+    u32::from(!entered(ctx, regs, stacks::is_own))
+}
 
 /// Entry of an API function.
 #[unsafe(link_section = "uprobe.multi")]
@@ -27,18 +49,36 @@ use crate::{
 extern "C" fn api_enter(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    entered(ctx, regs, |_, _, _| true);
+    0
+}
+
+/// A function is entered, by a thread on its own stack if `is_own` says so. Whether its return is awaited.
+#[inline(always)]
+fn entered(
+    ctx: *mut c_void,
+    regs: &pt_regs,
+    is_own: impl Fn(&mut ThreadState, u64, u64) -> bool,
+) -> bool {
     if phase() == phase::DETACHING {
-        return 0;
+        return false;
     }
     let pid_tgid = bpf_get_current_pid_tgid();
     let cookie = own_cookie(ctx, pid_tgid);
-    let Some(capture) = cookie.and_then(|cookie| maps::capture(cookie.index)) else { return 0 };
-    if capture.entry_only != 0 {
-        enter_only(regs, pid_tgid, capture);
-    } else {
-        enter(regs, pid_tgid, capture);
+    let Some(capture) = cookie.and_then(|cookie| maps::capture(cookie.index)) else { return false };
+    let told = told_of(capture, pid_tgid);
+    if by_shim(capture, told) {
+        return false;
     }
-    0
+    let shim = from_shim(regs, capture, told);
+    let Some(thread) = threads::thread(pid_tgid) else { return false };
+    if capture.entry_only == 0 && is_own(thread, pid_tgid, regs.rsp) {
+        return enter(regs, pid_tgid, capture, shim, thread);
+    }
+    if !shim {
+        enter_only(regs, pid_tgid, capture, thread);
+    }
+    false
 }
 
 /// The cookie of the link that runs the program; none where nothing is recorded, because the link is not
@@ -105,18 +145,19 @@ fn told_of(capture: Capture, pid_tgid: u64) -> Option<&'static Told> {
     if capture.shim_calls | capture.by_shim != 0 { told(pid_tgid) } else { None }
 }
 
+/// A function whose return is awaited: whether the call is kept until then.
 #[inline(always)]
-fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
-    let told = told_of(capture, pid_tgid);
-    if by_shim(capture, told) {
-        return;
-    }
-    let Some(thread) = threads::thread(pid_tgid) else { return };
+fn enter(
+    regs: &pt_regs,
+    pid_tgid: u64,
+    capture: Capture,
+    mut shim: bool,
+    thread: &mut ThreadState,
+) -> bool {
     // An open call below the stack pointer was left by longjmp: the kernel drops its return probe by
     // the same rule. Equal is alive: a tail call enters with its caller's stack pointer.
     let mut depth = thread.depth as usize;
     let mut parent_id = 0;
-    let mut shim = from_shim(regs, capture, told);
     let mut steps = threads::Steps::new();
     while steps.next()
         && let Some(outer) = threads::open_call(thread, depth.wrapping_sub(1))
@@ -131,10 +172,11 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
     }
     if depth >= MAX_DEPTH {
         thread.skipped += 1;
-        return maps::lost(BpfLoss::NESTING);
+        maps::lost(BpfLoss::NESTING);
+        return true;
     }
     thread.skipped = 0;
-    let Some(open) = threads::open_call(thread, depth) else { return };
+    let Some(open) = threads::open_call(thread, depth) else { return false };
     // Field by field: as a whole it would be built on the stack and copied.
     open.sp = regs.rsp;
     open.out_arg = u64::from(capture.out_arg);
@@ -168,20 +210,22 @@ fn enter(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
     // SAFETY: it does nothing; stores are not moved over it.
     unsafe { asm!("", options(nostack, preserves_flags)) };
     thread.depth = depth as u32 + 1;
+    true
 }
 
-/// A function that is not return-probed is recorded at its entry.
+/// A call that has no return probe is recorded at its entry.
 #[inline(always)]
-fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
-    let (parent_id, flags) = match threads::thread(pid_tgid) {
-        Some(thread) => innermost(thread),
-        None => (0, 0),
+fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture, thread: &mut ThreadState) {
+    let (parent_id, flags) = match stacks::around(thread, regs.rsp, |_| true) {
+        Some(call) => (call.correlation_id, 0),
+        None => innermost(thread),
     };
-    let told = told_of(capture, pid_tgid);
-    if flags & flag::SHIM != 0 || by_shim(capture, told) || from_shim(regs, capture, told) {
+    if flags & flag::SHIM != 0 {
         return;
     }
     let (extra, flags) = if capture.stack_args != 0 { stack_arguments(regs) } else { ([0; 3], 0) };
+    let elsewhere = capture.entry_only == 0;
+    let flags = if elsewhere { flags | flag::OTHER_STACK } else { flags };
     let record = ApiRecord {
         header: header(kind::API, flags | flag::ENTRY_ONLY, capture.to_u64() as u32, pid_tgid),
         correlation_id: maps::next_correlation_id(),
@@ -193,6 +237,14 @@ fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture) {
         extra,
     };
     maps::emit(&record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
+    if elsewhere {
+        // SAFETY: the helper checks the address.
+        let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
+        let Header { operation, .. } = record.header;
+        let correlation_id = record.correlation_id;
+        let call = Elsewhere { sp: regs.rsp, back, correlation_id, operation, reserved: 0 };
+        stacks::remember(thread, call);
+    }
 }
 
 /// Correlation id and flags of the innermost open call.
@@ -212,15 +264,21 @@ extern "C" fn api_exit(ctx: *mut c_void) -> u32 {
     let end_ns = now();
     // SAFETY: the kernel hands a uprobe program a pointer to the registers.
     let regs = unsafe { &*ctx.cast::<pt_regs>() };
+    returned(ctx, regs, end_ns);
+    0
+}
+
+/// A function has returned.
+#[inline(always)]
+fn returned(ctx: *mut c_void, regs: &pt_regs, end_ns: u64) {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let Some(cookie) = own_cookie(ctx, pid_tgid) else { return 0 };
+    let Some(cookie) = own_cookie(ctx, pid_tgid) else { return };
     match threads::known_thread(pid_tgid as u32) {
         Some(thread) => exit(cookie, regs, pid_tgid, end_ns, thread),
         None => without_entry(cookie, pid_tgid, |capture| {
             open_at_start(capture, regs, pid_tgid, end_ns, 0);
         }),
     }
-    0
 }
 
 /// Does something with a call that returns and whose entry was not seen, unless the shim records it.
@@ -338,7 +396,7 @@ extern "C" fn dispatch_site(ctx: *mut c_void) -> u32 {
     let told = regs.rdx >= FIRST_ID;
     let hsa = if told { (regs.rdx, (regs.rsi >> 32) as u32) } else { (0, 0) };
     let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
-        Some(thread) => launching_call(thread, hsa),
+        Some(thread) => launching_call(thread, regs.rsp, hsa),
         None => hsa,
     };
     let own = if regs.rsi as u32 != 0 { flag::OWN } else { 0 };
@@ -364,18 +422,27 @@ fn tell(regs: &pt_regs, pid_tgid: u64) {
     let _ = maps::SHIMS.insert((pid_tgid >> 32) as u32, told, 0);
 }
 
-/// The innermost open HIP call, else the innermost HSA call, which is the one that the shim told if it
-/// did, else 0: correlation id and operation.
+/// The innermost open HIP call around the stack pointer `sp`, else the innermost HSA call, which is the one that the
+/// shim told if it did, else 0: correlation id and operation.
 #[inline(always)]
-pub fn launching_call(thread: &mut ThreadState, hsa: (u64, u32)) -> (u64, u32) {
+pub fn launching_call(thread: &mut ThreadState, sp: u64, hsa: (u64, u32)) -> (u64, u32) {
+    let is_hip = |operation: u32| operation >> 16 == Domain::HIP_API.0;
+    if let Some(call) = stacks::around(thread, sp, |call| is_hip(call.operation)) {
+        return (call.correlation_id, call.operation);
+    }
     let mut innermost = hsa;
+    if hsa.0 == 0
+        && let Some(call) = stacks::around(thread, sp, |_| true)
+    {
+        innermost = (call.correlation_id, call.operation);
+    }
     let mut at = (thread.depth as usize).wrapping_sub(1);
     let mut steps = threads::Steps::new();
     while steps.next()
         && let Some(open) = threads::open_call(thread, at)
     {
         let call = (open.record.correlation_id, open.record.header.operation);
-        if call.1 >> 16 == Domain::HIP_API.0 {
+        if is_hip(call.1) {
             return call;
         }
         if innermost.0 == 0 {

@@ -105,11 +105,7 @@ fn others_go_on() -> bool {
     let Some(config) = maps::config() else { return false };
     // SAFETY: the helper has no preconditions.
     let task = unsafe { bpf_get_current_task() };
-    // SAFETY: the helper checks the addresses; the offsets are from the running kernel's BTF.
-    let flags = unsafe {
-        bpf_probe_read_kernel((task + config.signal_offset) as *const u64).and_then(|signal| {
-            bpf_probe_read_kernel((signal + config.signal_flags_offset) as *const u32)
-        })
-    };
-    flags.is_ok_and(|flags| flags & SIGNAL_GROUP_EXIT == 0)
+    let signal = maps::kernel_word(task + config.signal_offset);
+    let flags = signal.and_then(|signal| maps::kernel_word(signal + config.signal_flags_offset));
+    flags.is_some_and(|flags| flags as u32 & SIGNAL_GROUP_EXIT == 0)
 }

@@ -39,6 +39,8 @@ mod packets;
 #[cfg(target_arch = "bpf")]
 mod records;
 #[cfg(target_arch = "bpf")]
+mod stacks;
+#[cfg(target_arch = "bpf")]
 mod threads;
 
 #[cfg(target_arch = "bpf")]

@@ -113,12 +113,16 @@ pub fn capture(index: u32) -> Option<Capture> {
 fn place(offsets: &PlaceOffsets) -> Option<u64> {
     // SAFETY: the helper has no preconditions.
     let task = unsafe { bpf_get_current_task() };
-    let word = |base: u64, offset: u64| {
-        // SAFETY: the helper checks the address; the offset is from the running kernel's BTF.
-        unsafe { bpf_probe_read_kernel(base.wrapping_add(offset) as *const u64) }.ok()
-    };
+    let word = |base: u64, offset: u64| kernel_word(base.wrapping_add(offset));
     let dispatch = word(word(task, offsets.utask)?, offsets.vaddr)?;
     word(word(dispatch, offsets.probe)?, offsets.offset)
+}
+
+/// A word of the kernel's, at an offset from the running kernel's BTF.
+#[inline(always)]
+pub fn kernel_word(address: u64) -> Option<u64> {
+    // SAFETY: the helper checks the address.
+    unsafe { bpf_probe_read_kernel(address as *const u64) }.ok()
 }
 
 /// Counts one loss.

@@ -72,7 +72,7 @@ extern "C" fn doorbell(ctx: *mut c_void) -> u32 {
     if DOORBELLS.contains(&signal.kind)
         && let Some(queue) = read::<Queue>(signal.queue)
     {
-        ring(signal.queue, &queue, regs.rsi, pid_tgid);
+        ring(signal.queue, &queue, regs, pid_tgid);
     }
     0
 }
@@ -100,16 +100,16 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
     0
 }
 
-/// A doorbell announces the packets up to `last`.
+/// A doorbell announces the packets up to the one that its second argument tells.
 #[inline(always)]
-fn ring(address: u64, queue: &Queue, last: u64, pid_tgid: u64) {
-    let pid = pid_tgid >> 32;
+fn ring(address: u64, queue: &Queue, regs: &pt_regs, pid_tgid: u64) {
+    let (pid, last, sp) = (pid_tgid >> 32, regs.rsi, regs.rsp);
     let Before { sent, unannounced } = announced(QueueKey { queue: address, pid }, last);
     if sent > 0 {
         send_before(address, queue, last, sent, pid_tgid);
     }
     let (correlation_id, operation) = match threads::known_thread(pid_tgid as u32) {
-        Some(thread) => api::launching_call(thread, (0, 0)),
+        Some(thread) => api::launching_call(thread, sp, (0, 0)),
         None => (0, 0),
     };
     let mask = u64::from(queue.size as u32).wrapping_sub(1);

@@ -54,11 +54,16 @@ trait Source {
 }
 
 /// The runtime, for one of its agents.
-struct Agent(u64);
+#[derive(Clone, Copy)]
+struct Agent {
+    handle: u64,
+    /// How far the runtime's clock is ahead of ours.
+    ahead_ns: u64,
+}
 
 impl Source for Agent {
     fn runtime_ns(&self, ticks: u64) -> Option<u64> {
-        RUNTIME.tick_ns(self.0, ticks)
+        Some(RUNTIME.tick_ns(self.handle, ticks)?.wrapping_sub(self.ahead_ns))
     }
 
     fn now_ns(&self) -> u64 {
@@ -290,7 +295,7 @@ impl Clock {
 #[derive(Default)]
 pub struct Clocks {
     /// By agent. None: it has no clock.
-    clocks: Vec<(u64, Option<Clock>)>,
+    clocks: Vec<(Agent, Option<Clock>)>,
     error_ns: u64,
     /// Of the recording that it is the error of.
     epoch: u32,
@@ -315,24 +320,26 @@ impl Clocks {
         let _ = self.of(agent);
     }
 
-    fn of(&mut self, agent: u64) -> Option<&mut Clock> {
-        let known = self.clocks.iter().position(|&(known, _)| known == agent);
+    fn of(&mut self, agent: u64) -> Option<(Agent, &mut Clock)> {
+        let known = self.clocks.iter().position(|(known, _)| known.handle == agent);
         let at = known.unwrap_or(self.clocks.len());
         if known.is_none() {
             let room = agent != 0 && at < CLOCKS && self.clocks.try_reserve(1).is_ok();
             if !room {
                 return None;
             }
-            self.clocks.push((agent, Clock::begin(&Agent(agent))));
+            let agent = Agent { handle: agent, ahead_ns: RUNTIME.ahead_ns() };
+            self.clocks.push((agent, Clock::begin(&agent)));
         }
-        self.clocks.get_mut(at)?.1.as_mut()
+        let (agent, clock) = self.clocks.get_mut(at)?;
+        Some((*agent, clock.as_mut()?))
     }
 
     /// The times of what ran on `agent` from tick to tick.
     pub fn times(&mut self, agent: u64, ticks: Times) -> Option<Times> {
-        let clock = self.of(agent)?;
+        let (agent, clock) = self.of(agent)?;
         if clock.is_too_old(ticks.end) {
-            clock.read_for(&Agent(agent), ticks.start);
+            clock.read_for(&agent, ticks.start);
         }
         let (start, end) = (clock.time(ticks.start)?, clock.time(ticks.end)?);
         self.error_ns = self.error_ns.max(start.error_ns).max(end.error_ns);
@@ -360,7 +367,7 @@ impl Clocks {
     }
 
     fn with_clock(&mut self) -> impl Iterator<Item = (Agent, &mut Clock)> {
-        self.clocks.iter_mut().filter_map(|(agent, clock)| Some((Agent(*agent), clock.as_mut()?)))
+        self.clocks.iter_mut().filter_map(|(agent, clock)| Some((*agent, clock.as_mut()?)))
     }
 
     fn read(&mut self, which: impl Fn(&Clock) -> bool) {
@@ -373,7 +380,10 @@ impl Clocks {
     /// cannot be told, or somebody has had it take a new pair just then.
     fn converted(&mut self, signal: u64) -> Option<(Times, Option<Time>)> {
         let before = self.runtimes_lines();
-        let times = RUNTIME.copy_times(signal)?;
+        let theirs = RUNTIME.copy_times(signal)?;
+        let ahead_ns = self.clocks.first().map_or(0, |(agent, _)| agent.ahead_ns);
+        let ours = |ns: u64| ns.wrapping_sub(ahead_ns);
+        let times = Times { start: ours(theirs.start), end: ours(theirs.end) };
         let mut most: Option<Time> = None;
         for (agent, clock) in self.with_clock() {
             for ns in [times.start, times.end] {

@@ -6,9 +6,12 @@
 
 #![expect(unsafe_code, reason = "system calls")]
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// How far this process's CLOCK_BOOTTIME is ahead of [`now_ns`].
+static AHEAD_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Now, ns of CLOCK_BOOTTIME, the HSA system clock. The vDSO serves it without a system call.
 #[inline]
@@ -16,7 +19,44 @@ pub fn now_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is valid for writes; the clock exists since Linux 2.6.39.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    let ns = t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64;
+    ns.wrapping_sub(ahead_ns())
+}
+
+/// How far this process's CLOCK_BOOTTIME is ahead of [`now_ns`], ns: not 0 in a time namespace of its own, once
+/// [`take_machines_time`] was called.
+#[inline]
+pub fn ahead_ns() -> u64 {
+    AHEAD_NS.load(Ordering::Relaxed)
+}
+
+/// [`now_ns`] is the machine's from now on, where that can be told: in the process's time namespace or outside.
+pub fn take_machines_time() {
+    if let Some(ahead_ns) = namespace_ns() {
+        AHEAD_NS.store(ahead_ns, Ordering::Relaxed);
+    }
+}
+
+/// How far CLOCK_BOOTTIME is ahead in the time namespace of this process. What the kernel tells is that of its
+/// children's, which is the same unless the process has made them another.
+fn namespace_ns() -> Option<u64> {
+    if inode(c"/proc/self/ns/time")? != inode(c"/proc/self/ns/time_for_children")? {
+        return None;
+    }
+    let understand = |value: &str| {
+        let mut numbers = value.split_ascii_whitespace().map(str::parse::<i64>);
+        let (seconds, ns) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some(seconds.checked_mul(1_000_000_000)?.checked_add(ns)?.cast_unsigned())
+    };
+    line(c"/proc/self/timens_offsets", b"boottime", understand)
+}
+
+fn inode(path: &CStr) -> Option<u64> {
+    // SAFETY: the path is NUL-terminated, and `stat` is valid for writes; zeros are a value of it.
+    unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        (libc::stat(path.as_ptr(), &raw mut stat) == 0).then_some(stat.st_ino)
+    }
 }
 
 /// Ns of a clock that stands still while the machine is suspended, when nobody can do anything.
@@ -142,21 +182,23 @@ pub fn getpid() -> u32 {
 /// Process id of the caller, as the `/proc` that it has mounted shows it: in a PID namespace of its own another
 /// one, where that is the host's. `None` without a `/proc`.
 pub fn pid_in_proc() -> Option<u32> {
-    status(b"Tgid:", |value| value.parse().ok())
+    line(STATUS, b"Tgid:", |value| value.parse().ok())
 }
 
 /// Whether a seccomp filter is in force for the calling thread, or may be. It can kill for any call that the
 /// program itself does not make, so those are left out then: what is read here every program reads.
 pub fn is_confined() -> bool {
-    status(b"Seccomp:", |value| Some(value != "0")).unwrap_or(true)
+    line(STATUS, b"Seccomp:", |value| Some(value != "0")).unwrap_or(true)
 }
 
-/// What the kernel's file about the calling thread says in the line that begins with `name`.
-fn status<T>(name: &[u8], understand: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+/// What the kernel tells of the calling thread.
+const STATUS: &CStr = c"/proc/thread-self/status";
+
+/// What the line of a file of the kernel's says that begins with `name`.
+fn line<T>(path: &CStr, name: &[u8], understand: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     let mut text = [0u8; 4096];
     // SAFETY: the path is NUL-terminated, `text` is valid for writes, and the descriptor is ours.
     let length = unsafe {
-        let path = c"/proc/thread-self/status";
         let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
             return None;

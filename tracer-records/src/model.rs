@@ -152,8 +152,16 @@ pub struct Process {
     /// How long one thread of it was stopped when the shim was put into it, ns; 0 when none was.
     #[serde(default)]
     pub stopped_ns: u64,
+    /// How far CLOCK_BOOTTIME is ahead in its time namespace, ns. The times of the trace are the machine's.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clock_ahead_ns: i64,
     /// Libraries that were probed: path, build id or version, functions probed.
     pub libraries: Vec<ProbedLibrary>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// A probed library.

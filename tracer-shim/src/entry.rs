@@ -88,6 +88,7 @@ fn prepare() {
     RECORDER.when_called(&CALLED);
     if !QUIET.swap(true, Ordering::Relaxed) {
         contained(|| std::panic::set_hook(Box::new(|_| {})));
+        sys::take_machines_time();
     }
 }
 

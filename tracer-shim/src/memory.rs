@@ -220,6 +220,14 @@ impl Memory {
         }
     }
 
+    /// What was counted as lost is there after all.
+    pub fn found(&self, cause: ShimLoss) {
+        if let Some(word) = self.words().get(control::LOSSES + cause.0 as usize) {
+            let one_less = |count: u64| count.checked_sub(1);
+            let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        }
+    }
+
     fn ring_words(&self, ring: usize) -> Option<&[AtomicU64]> {
         let first = self.layout.ring_offset(ring) / 8;
         self.words()

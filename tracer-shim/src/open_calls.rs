@@ -5,12 +5,15 @@
 //! thread-locals without destructors, as in [`crate::rings`].
 //!
 //! A call can outlast the memory that it was begun in; it is then not recorded.
+//!
+//! Fibres have stacks of their own: a call that was taken for left, because another one began higher up, may
+//! still return. It is recorded then, and is not lost.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use tracer_common::activity::Domain;
-use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_CALLS};
+use tracer_common::calls::{Call, ID_BITS, MAX_CALL_WORDS, OPEN_CALLS};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{control, kind};
 
@@ -19,6 +22,8 @@ use crate::rings;
 
 /// Ids that a thread takes at once: the counter is the process's.
 const BLOCK: u64 = 1024;
+/// How far a call's frame is from that of a call inside of it, bytes, at most: others are on other stacks.
+const REACH: usize = 1 << 20;
 
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 
@@ -63,7 +68,11 @@ impl Thread {
     fn innermost(&self, memory: &Memory, at: usize) -> Option<OpenCall> {
         let open = self.open.get(..self.depth.get().min(OPEN_CALLS))?;
         let generation = memory.generation();
-        open.iter().rev().map(Cell::get).find(|call| call.at > at && call.generation == generation)
+        let is_around = |call: &OpenCall| call.at > at && call.at - at < REACH;
+        open.iter()
+            .rev()
+            .map(Cell::get)
+            .find(|call| is_around(call) && call.generation == generation)
     }
 
     fn next_id(&self, memory: &Memory) -> u64 {
@@ -143,6 +152,7 @@ fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
     let Some(ring) = rings::mine(memory, call.begin_ns) else {
         return memory.lost(ShimLoss::NO_RING, 1);
     };
+    let open = thread.depth.get();
     // Its own entry lies at `at`; what is below was left inside of it.
     thread.abandon_below(at.wrapping_sub(1), memory, ring);
     let depth = thread.depth.get().wrapping_sub(1);
@@ -150,8 +160,12 @@ fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
     if own.is_some() {
         thread.depth.set(depth);
     }
-    if own.is_some_and(|own| own.generation != memory.generation()) {
+    let first = memory.control(control::FIRST_CALL_ID);
+    if call.correlation_id.wrapping_sub(first) >= 1 << ID_BITS {
         return;
+    }
+    if own.is_none() && open < OPEN_CALLS {
+        memory.found(ShimLoss::CALL_ABANDONED);
     }
     let mut words = [0; MAX_CALL_WORDS];
     let count = call.encode(&mut words);
@@ -269,6 +283,26 @@ mod tests {
             assert_eq!(scene.lost(ShimLoss::CALL_ABANDONED), 3);
             assert_eq!(drain(&scene.memory, scene.ring), [outer]);
             assert_eq!(scene.open(), [0; 0]);
+        });
+    }
+
+    /// One thread on two stacks: whoever is lower has been taken for left, and returns.
+    #[test]
+    fn calls_on_other_stacks_return() {
+        Scene::run(|scene| {
+            let low = scene.begin(1000);
+            let inside = scene.begin(900);
+            let high = scene.begin(10 * REACH);
+            assert_eq!((inside.parent_id, high.parent_id), (low.correlation_id, 0));
+            assert_eq!(scene.lost(ShimLoss::CALL_ABANDONED), 2);
+            let again = scene.begin(800);
+            assert_eq!(again.parent_id, 0, "what is on another stack is not around it");
+            scene.end(&again, 800);
+            scene.end(&inside, 900);
+            scene.end(&low, 1000);
+            scene.end(&high, 10 * REACH);
+            assert_eq!(drain(&scene.memory, scene.ring), [again, inside, low, high]);
+            assert_eq!((scene.open().len(), scene.lost(ShimLoss::CALL_ABANDONED)), (0, 0));
         });
     }
 

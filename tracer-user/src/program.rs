@@ -10,20 +10,36 @@ pub(crate) fn program() -> PathBuf {
     PROGRAM.get().cloned().unwrap_or_else(|| "/proc/self/exe".into())
 }
 
-/// roctap runs where the kernel's numbers of processes are not its own.
+/// roctap runs where the kernel's probes tell other numbers than it sees.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "this is a PID namespace of its own (a container's?), where the kernel's probes tell other process numbers than roctap sees: run roctap on the host, where `roctap record -p PID` reaches into containers too, or give the container the host's PID namespace (docker run --pid=host)"
-)]
-pub struct OwnPidNamespace;
+pub enum OwnNamespace {
+    /// Of processes.
+    #[error(
+        "this is a PID namespace of its own (a container's?), where the kernel's probes tell other process numbers than roctap sees: run roctap on the host, where `roctap record -p PID` reaches into containers too, or give the container the host's PID namespace (docker run --pid=host)"
+    )]
+    Pid,
+    /// Of time.
+    #[error(
+        "this is a time namespace of its own, where the kernel's probes tell other times than roctap sees: run roctap outside, where it records what runs inside too"
+    )]
+    Time,
+}
 
-/// Checks that what the probes tell of processes can be understood.
+/// Checks that what the probes tell of processes and times can be understood.
 ///
 /// # Errors
 ///
 /// When it cannot.
-pub(crate) fn check_pid_namespace() -> Result<(), OwnPidNamespace> {
-    if in_initial_pid_namespace() { Ok(()) } else { Err(OwnPidNamespace) }
+pub(crate) fn check_namespaces() -> Result<(), OwnNamespace> {
+    if !in_initial_pid_namespace() {
+        return Err(OwnNamespace::Pid);
+    }
+    // The initial one has this fixed inode number. Before Linux 5.6 there is no other.
+    let time = std::fs::read_link("/proc/self/ns/time");
+    match time.is_ok_and(|ns| !ns.ends_with("time:[4026531834]")) {
+        true => Err(OwnNamespace::Time),
+        false => Ok(()),
+    }
 }
 
 /// Whether processes have the numbers here that the kernel knows them by.

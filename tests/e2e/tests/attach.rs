@@ -7,7 +7,7 @@ use std::{
     fs,
     io::Write as _,
     process::Stdio,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use e2e::{
@@ -105,6 +105,32 @@ fn root_limits_of_the_process_are_kept() {
         trace.kernels_of(pid) > 50
     });
     ran.expect(0);
+    expect_no_holes(&scene.trace(), &scene.true_dispatches());
+    finish_quietly(target);
+}
+
+/// What a process of 50,000 mappings maps, of which there are more all the time, is not read again and again.
+#[test]
+fn root_huge_processes() {
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000", "50000"]));
+    let pid = target.pid();
+    let maps = fs::read(format!("/proc/{pid}/maps")).expect("alive").len() as u64;
+    assert!(maps > 2_000_000, "{maps} bytes");
+    let recording = scene.record(&["-p", &pid.to_string()]).spawn().expect("roctap");
+    scene.wait_for_a_kernel_of(pid);
+    let read = || {
+        let text = fs::read_to_string(format!("/proc/{}/io", recording.id())).expect("alive");
+        let line = text.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("bytes");
+        line.parse::<u64>().expect("a number")
+    };
+    let (before, began) = (read(), Instant::now());
+    scene.wait_for_trace("it goes on for a while", |trace| trace.kernels_of(pid) > 3000);
+    let (times, passed) = ((read() - before) as f64 / maps as f64, began.elapsed());
+    println!("the maps were read {times:.1} times in {passed:?}");
+    // Every 100 ms is every time that is looked. A look is no quicker than 5 ms.
+    assert!(times < 2.0 + passed.as_secs_f64() * 4.0, "{times:.1} times in {passed:?}");
+    interrupt(recording).expect(0);
     expect_no_holes(&scene.trace(), &scene.true_dispatches());
     finish_quietly(target);
 }

@@ -10,12 +10,13 @@ use std::{
 };
 
 use e2e::{
-    LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app,
+    LARGE_RINGS, Operation, Ran, Recorded, Running, Scene, Signal, app,
     compare::{expect_launches_joined, expect_no_holes},
     interrupt, only_child,
     remains::changed_code,
     roctap_bin, run, send_signal, wait_until, within_deadline,
 };
+use tracer_common::bpf::flag;
 use tracer_records::model::{ApiCall, Dispatch};
 
 fn storm(settings: &[(&str, &str)], options: &[&str], arguments: &[&str]) -> Recorded {
@@ -342,6 +343,99 @@ fn root_a_pid_namespace_without_a_proc_of_its_own() {
     let mut recording = scene.record(&LARGE_RINGS);
     recording.args(["--", "unshare", "--pid", "--fork"]).arg(app("storm")).args(["4", "2", "500"]);
     verify_storm(&scene, run(&mut recording));
+}
+
+/// Its clocks are ahead, or behind; the times of the trace are the machine's. The emulated GPU tells its truth by the
+/// clock of its process.
+#[test]
+fn root_a_time_namespace() {
+    for (seconds, late) in [(1_000_000_i64, false), (-100, false), (50, true)] {
+        let scene = Scene::default();
+        let offset = format!("--boottime={seconds}");
+        let outside = |trace: &Recorded| {
+            let [(pid, process)]: [_; 1] =
+                trace.tables().processes.iter().collect::<Vec<_>>().try_into().expect("one");
+            assert_eq!(process.clock_ahead_ns, seconds * 1_000_000_000, "process {pid}");
+            let truth = scene.true_dispatches().into_iter();
+            let inside = |ns: u64| ns.wrapping_add_signed(-seconds * 1_000_000_000);
+            truth
+                .map(|o| Operation { start_ns: inside(o.start_ns), end_ns: inside(o.end_ns), ..o })
+                .collect::<Vec<_>>()
+        };
+        if late {
+            let mut command = scene.command("unshare");
+            command.args(["--time", &offset]).arg(app("loop")).args(["0", "1", "1000"]);
+            let target = Running::start(&mut command);
+            let pid = target.pid();
+            let mut record = scene.record(&["-p", &pid.to_string()]);
+            scene.record_kernels(&mut record, &[pid], 100).expect(0);
+            let trace = scene.trace();
+            expect_no_holes(&trace, &outside(&trace));
+            target.end().expect(0);
+            continue;
+        }
+        let mut recording = scene.record(&LARGE_RINGS);
+        recording.args(["--", "unshare", "--time", &offset]).arg(app("storm"));
+        let ran = run(recording.args(["4", "2", "500"])).expect(0);
+        ran.complains(&["has a time namespace"]);
+        let trace = scene.trace();
+        trace.expect_complete();
+        trace.expect_counts(&ran);
+        trace.expect_dispatches(&outside(&trace), 1000);
+        expect_launches_joined(&trace);
+        let begins: HashMap<u64, u64> = trace
+            .calls
+            .iter()
+            .map(|call| (call.record.correlation_id, call.record.begin_ns))
+            .collect();
+        for dispatch in &trace.dispatches {
+            let begin_ns = begins[&dispatch.record.correlation_id];
+            assert!(begin_ns <= dispatch.record.begin_ns, "{dispatch:?}");
+        }
+    }
+}
+
+/// Fibres, which wait inside of calls while others of their thread call: each call is recorded, and none returns to
+/// where it did not come from. Calls on the stacks of fibres have no end.
+#[test]
+fn root_fibres() {
+    for (options, probes) in [
+        (&["--gpu", "off"][..], true),
+        (&["--gpu", "uprobes"], true),
+        (&[], true),
+        (&["--api", "hip,hsa"], true),
+        (&["--api", "hsa"], false),
+    ] {
+        let scene = Scene::default();
+        let options = [options, &LARGE_RINGS].concat();
+        let ran = scene.record_app(&options, "fibres", &["4", "100", "2"]).expect(0);
+        assert!(ran.stdout.contains("result ok"), "{ran:#?}");
+        let trace = scene.trace();
+        trace.expect_complete();
+        if !probes {
+            continue;
+        }
+        trace.expect_counts(&ran);
+        let launches = |call: &&ApiCall| trace.function(call) == "hipLaunchKernel";
+        let (whole, entered): (Vec<_>, Vec<_>) =
+            trace.calls.iter().filter(launches).partition(|call| call.record.end_ns > 0);
+        // Two of the eight have their thread's own stack.
+        assert_eq!((whole.len(), entered.len()), (200, 600), "{options:?}");
+        let told = flag::ENTRY_ONLY | flag::OTHER_STACK;
+        assert!(entered.iter().all(|call: &&ApiCall| call.flags & told == told));
+        ran.complains(&["calls were made on stacks of fibres"]);
+        if options.contains(&"off") {
+            continue;
+        }
+        let by_call: BTreeSet<u64> =
+            whole.iter().chain(&entered).map(|call| call.record.correlation_id).collect();
+        let kernels = trace.dispatches.iter().filter(|d| trace.kernel(d) == "fibre_kernel");
+        let joined: BTreeSet<u64> = kernels
+            .map(|dispatch| dispatch.record.correlation_id)
+            .filter(|id| by_call.contains(id))
+            .collect();
+        assert_eq!(joined.len(), 800, "each kernel has its own launch: {options:?}");
+    }
 }
 
 /// A thousand threads at once, and five thousand that are there for a moment.

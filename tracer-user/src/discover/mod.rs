@@ -214,6 +214,26 @@ pub fn process_info(pid: u32) -> Result<ProcessInfo, DiscoverError> {
     Ok(ProcessInfo { pid, command })
 }
 
+/// How far CLOCK_BOOTTIME is ahead of ours in the time namespace of process `pid`, ns. None when it cannot be told:
+/// the kernel tells it of the namespace of a process's children.
+pub fn clock_ahead_ns(pid: u32) -> Option<i64> {
+    let namespace = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}"));
+    let own = namespace("self", "time");
+    let theirs = namespace(&pid.to_string(), "time");
+    let (Ok(own), Ok(theirs)) = (own, theirs) else { return Some(0) };
+    if own == theirs {
+        return Some(0);
+    }
+    let children = namespace(&pid.to_string(), "time_for_children").ok()?;
+    let path = PathBuf::from(format!("/proc/{pid}/timens_offsets"));
+    let offsets = foreign::text(&path).ok().filter(|_| children == theirs)?;
+    let offsets = foreign::lossy(&offsets);
+    let line = offsets.lines().find_map(|line| line.strip_prefix("boottime"))?;
+    let mut numbers = line.split_whitespace().map(str::parse::<i64>);
+    let (seconds, ns) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
 /// The arguments of process `pid`, empty ones left out; of many the beginning. A program can make them as
 /// long as its memory, and of any bytes.
 pub(crate) fn arguments(pid: u32) -> io::Result<Vec<String>> {

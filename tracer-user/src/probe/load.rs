@@ -11,8 +11,8 @@ use libbpf_rs::{
     ProgramAttachType, ProgramMut, btf::Btf, libbpf_sys::BPF_F_NO_PREALLOC,
 };
 use tracer_common::bpf::{
-    ApiRecord, Capture, Config, Cookie, Header, NEAR_THREADS, Place, PlaceOffsets, ThreadState,
-    flag, follow, phase,
+    ApiRecord, Capture, Config, Cookie, Header, NEAR_THREADS, Place, PlaceOffsets, StackOffsets,
+    ThreadState, flag, follow, phase,
 };
 use tracer_common::loss::BpfLoss;
 use zerocopy::{FromBytes as _, IntoBytes as _};
@@ -98,6 +98,12 @@ impl Programs {
         let means = Means::of(settings.placing)?;
         privileges::check_placing(means.placing())?;
         let by_place = means.placing() != Placing::Multi;
+        let stack = match means {
+            Means::Multi { sessions: true } => {
+                structures::stack(&btf).map_err(failed("looking for stacks in the kernel's BTF"))?
+            }
+            _ => StackOffsets::default(),
+        };
         let place = match by_place {
             true => structures::place(&btf)
                 .map_err(failed("looking for uprobes in the kernel's BTF"))?,
@@ -112,6 +118,10 @@ impl Programs {
             settings.preallocate.unwrap_or_else(|| !structures::can_allocate_in_probes(&btf));
         for mut map in open.maps_mut() {
             size(&mut map, cpus as u32, preallocate).map_err(failed("sizing the maps"))?;
+        }
+        for mut program in open.progs_mut() {
+            let is_used = means.uses(&program.name().to_string_lossy());
+            program.set_autoload(is_used);
         }
         if by_place {
             for mut program in open.progs_mut() {
@@ -131,6 +141,7 @@ impl Programs {
                 tgid_offset: task.tgid,
                 signal_offset: task.signal,
                 signal_flags_offset: task.signal_flags,
+                stack,
                 place,
                 phase: phase::ATTACHING,
                 follow: settings.follow as u32,
@@ -194,7 +205,7 @@ impl Programs {
             let name = program.name().to_string_lossy().into_owned();
             Ok((name, sys::verified_instructions(program.as_fd())?))
         };
-        self.object.progs_mut().map(told).collect()
+        self.object.progs_mut().filter(|program| program.autoload()).map(told).collect()
     }
 
     /// The rings, one a CPU.

@@ -8,7 +8,11 @@ use crate::placing::Placing;
 /// What a way to place probes works with.
 #[derive(Debug)]
 pub(super) enum Means {
-    Multi,
+    /// With `sessions`, one program runs at the entry and at the return of a function, and says at each entry
+    /// whether there is to be a return.
+    Multi {
+        sessions: bool,
+    },
     Event(Events),
     Single,
 }
@@ -37,7 +41,8 @@ impl Means {
 
     fn multi() -> io::Result<Self> {
         let missing = || io::Error::other("the kernel has no uprobe_multi by process (Linux 6.10)");
-        sys::has_uprobe_multi().then_some(Self::Multi).ok_or_else(missing)
+        let sessions = sys::has_uprobe_sessions();
+        sys::has_uprobe_multi().then_some(Self::Multi { sessions }).ok_or_else(missing)
     }
 
     fn event() -> io::Result<Self> {
@@ -52,10 +57,20 @@ impl Means {
         Tracefs::open().map(|tracefs| Self::Event(Events::new(tracefs))).map_err(explain)
     }
 
+    /// Whether a program is for this way.
+    pub fn uses(&self, program: &str) -> bool {
+        let sessions = matches!(self, Self::Multi { sessions: true });
+        match program {
+            "api_call" => sessions,
+            "api_enter" | "api_exit" => !sessions,
+            _ => true,
+        }
+    }
+
     /// Which way they are for.
     pub const fn placing(&self) -> Placing {
         match self {
-            Self::Multi => Placing::Multi,
+            Self::Multi { .. } => Placing::Multi,
             Self::Event(_) => Placing::Event,
             Self::Single => Placing::Single,
         }

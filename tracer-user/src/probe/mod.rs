@@ -1,7 +1,8 @@
 //! Loads the BPF programs, attaches them to functions and reads what they record.
 //!
-//! One pair of `uprobe_multi` links serves one file in one process. The return link is attached
-//! before the entry link: a call that is entered in between returns without an entry and is reported
+//! One `uprobe_multi` link serves one file in one process. Its program runs at entries and returns, and says at
+//! each entry whether there is to be a return (a session, since Linux 6.13). Before, a pair of links serves it. The
+//! return link is attached before the entry link: a call that is entered in between returns without an entry and is reported
 //! as open at the start, whereas the other order would leave an entry that never returns. For the
 //! same reason they are removed in the other order.
 
@@ -73,14 +74,6 @@ pub enum ProbeError {
         what: String,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
-    },
-    /// The kernel would have to place the probes in all processes, and the programs could not tell them apart.
-    #[error(
-        "the first thread of process {pid} has ended; such a process can be traced only from the machine's own pid namespace"
-    )]
-    Outlived {
-        /// The process.
-        pid: u32,
     },
     /// Too many descriptors would be needed.
     #[error(

@@ -48,7 +48,8 @@ pub struct Site {
 
 /// Probes that are in place; dropping it removes them.
 ///
-/// Entries go first (fields are dropped in order): without a return probe, entries would pile up.
+/// Entries go first (fields are dropped in order): without a return probe, entries would pile up. Probes that are
+/// both are among the returns.
 #[must_use]
 #[derive(Debug, Default)]
 pub struct Attachment {
@@ -116,6 +117,8 @@ impl Attachment {
 enum Program {
     Entry,
     Return,
+    /// At both.
+    Call,
     FloorEntry,
     FloorReturn,
     Dispatch,
@@ -129,6 +132,7 @@ impl Program {
         match self {
             Self::Entry => "api_enter",
             Self::Return => "api_exit",
+            Self::Call => "api_call",
             Self::FloorEntry => "floor_enter",
             Self::FloorReturn => "floor_exit",
             Self::Dispatch => "dispatch_site",
@@ -140,7 +144,7 @@ impl Program {
 
     /// Whether it asks what is captured of the function: others may probe the same place.
     const fn captures(self) -> bool {
-        matches!(self, Self::Entry | Self::Return)
+        matches!(self, Self::Entry | Self::Return | Self::Call)
     }
 
     const fn is_return(self) -> bool {
@@ -154,6 +158,7 @@ impl fmt::Display for Program {
         f.write_str(match self {
             Self::Entry | Self::FloorEntry => "entry",
             Self::Return | Self::FloorReturn => "return",
+            Self::Call => "entry and return",
             Self::Dispatch => "dispatch",
             Self::Doorbell => "doorbell",
             Self::SignalEnd => "signal",
@@ -242,7 +247,15 @@ impl Programs {
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        self.attach_pair([Program::Entry, Program::Return], whose.into(), path, sites)
+        let whose = whose.into();
+        if !matches!(self.means, Means::Multi { sessions: true }) {
+            return self.attach_pair([Program::Entry, Program::Return], whose, path, sites);
+        }
+        let mut returns = Vec::new();
+        for (path, all) in by_file(path, sites) {
+            returns.extend(self.attach_sites(Program::Call, whose, &path, &all)?);
+        }
+        Ok(Attachment { entries: Vec::new(), returns })
     }
 
     /// Attaches the entry program to all sites and the return program to those that have one.
@@ -253,16 +266,11 @@ impl Programs {
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
-        for site in sites {
-            let file = site.file.as_ref().map_or_else(|| path.to_owned(), |file| file.path());
-            files.entry(file).or_default().push(site);
-        }
         if let Means::Single = self.means {
             check_descriptors(sites)?;
         }
         let mut placed = Attachment::default();
-        for (path, all) in files {
+        for (path, all) in by_file(path, sites) {
             let returning: Vec<&Site> =
                 all.iter().copied().filter(|s| s.capture.entry_only == 0).collect();
             placed.returns.extend(self.attach_sites(exit, whose, &path, &returning)?);
@@ -366,16 +374,13 @@ impl Programs {
         let probed =
             Probed::open(whose, path).map_err(|e| failed(std::io::Error::from(e).into()))?;
         // Elsewhere the kernel knows processes by other numbers than we do.
-        let own = match (&self.means, whose) {
-            (_, Whose::Outlived(pid)) if !program::in_initial_pid_namespace() => {
-                return Err(ProbeError::Outlived { pid });
-            }
+        let own = match self.means {
             _ if !program::in_initial_pid_namespace() => Cookie::ANY,
-            (Means::Event(_), _) => {
+            Means::Event(_) => {
                 self.track(whose.pid())?;
                 Cookie::TRACED
             }
-            (Means::Multi | Means::Single, _) => whose.pid(),
+            Means::Multi { .. } | Means::Single => whose.pid(),
         };
         let cookie = |site: &&Site| match program.captures() {
             true => self.cookie(own, probed.id, site.file_offset, site.capture),
@@ -395,11 +400,12 @@ impl Programs {
         let program = self.program(which.name());
         let retprobe = which.is_return();
         match &self.means {
-            Means::Multi => {
+            Means::Multi { .. } => {
                 let options = UprobeMultiOpts {
                     offsets: sites.iter().map(|s| s.file_offset as usize).collect(),
                     cookies: cookies.iter().map(|cookie| cookie.to_u64()).collect(),
                     retprobe,
+                    session: which == Program::Call,
                     ..Default::default()
                 };
                 let (pid, path) = (probed.whose.told(), probed.path());
@@ -433,6 +439,16 @@ impl Programs {
             }
         }
     }
+}
+
+/// Sites by the files that they are in: `path`, if they name none.
+fn by_file<'a>(path: &Path, sites: &'a [Site]) -> BTreeMap<PathBuf, Vec<&'a Site>> {
+    let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
+    for site in sites {
+        let file = site.file.as_ref().map_or_else(|| path.to_owned(), |file| file.path());
+        files.entry(file).or_default().push(site);
+    }
+    files
 }
 
 /// Checks that there can be as many descriptors as probes that are placed one by one take.

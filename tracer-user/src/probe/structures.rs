@@ -9,7 +9,7 @@ use libbpf_rs::{
         types::{Composite, MemberAttr},
     },
 };
-use tracer_common::bpf::PlaceOffsets;
+use tracer_common::bpf::{PlaceOffsets, StackOffsets};
 
 /// Where a task has what is read of it.
 #[derive(Clone, Copy)]
@@ -32,6 +32,23 @@ pub fn task(kernel: &Btf<'_>) -> Result<Task> {
         tgid: offset(kernel, "task_struct", "tgid")?,
         signal: offset(kernel, "task_struct", "signal")?,
         signal_flags: offset(kernel, "signal_struct", "flags")?,
+    })
+}
+
+/// By which a thread's own stack is found.
+///
+/// # Errors
+///
+/// When the kernel has other structures.
+pub fn stack(kernel: &Btf<'_>) -> Result<StackOffsets> {
+    /// Place of RLIMIT_STACK in the limits, two words each.
+    const STACK: u64 = 3;
+    Ok(StackOffsets {
+        mm: offset(kernel, "task_struct", "mm")?,
+        start_stack: offset(kernel, "mm_struct", "start_stack")?,
+        fsbase: offset(kernel, "task_struct", "thread")?
+            + offset(kernel, "thread_struct", "fsbase")?,
+        limit: offset(kernel, "signal_struct", "rlim")? + 16 * STACK,
     })
 }
 

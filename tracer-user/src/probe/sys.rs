@@ -36,15 +36,24 @@ pub fn open_tracepoint(id: u64, pid: i32) -> io::Result<OwnedFd> {
 /// Whether the kernel has `uprobe_multi` links whose filter is by process. It has been by thread at
 /// first, which misses all threads but the first (cured in Linux 6.10, and in releases since).
 pub fn has_uprobe_multi() -> bool {
-    let Some(program) = load_nothing(bpf::BPF_TRACE_UPROBE_MULTI) else { return false };
+    let kind = bpf::BPF_TRACE_UPROBE_MULTI;
+    let Some(program) = load_nothing(kind) else { return false };
     // That a directory cannot be probed is noticed before anything is done, by a kernel that has such
     // links at all; that there is no such process before that, where the filter is by process.
-    link_to_directory(&program, 0) == Some(libc::EBADF)
-        && link_to_directory(&program, u32::MAX) == Some(libc::EINVAL)
+    link_to_directory(&program, kind, 0) == Some(libc::EBADF)
+        && link_to_directory(&program, kind, u32::MAX) == Some(libc::EINVAL)
+}
+
+/// Whether such a link's program can run at entries and returns, and say at an entry whether there is to be a
+/// return (Linux 6.13).
+pub fn has_uprobe_sessions() -> bool {
+    let kind = bpf::BPF_TRACE_UPROBE_SESSION;
+    let program = load_nothing(kind);
+    program.is_some_and(|program| link_to_directory(&program, kind, 0) == Some(libc::EBADF))
 }
 
 /// Tries to link a program to `/`. The error.
-fn link_to_directory(program: &OwnedFd, pid: u32) -> Option<i32> {
+fn link_to_directory(program: &OwnedFd, kind: bpf::bpf_attach_type, pid: u32) -> Option<i32> {
     let offset = 0;
     let mut options = bpf::bpf_link_create_opts {
         sz: size_of::<bpf::bpf_link_create_opts>() as _,
@@ -57,7 +66,7 @@ fn link_to_directory(program: &OwnedFd, pid: u32) -> Option<i32> {
         pid,
         ..Default::default()
     };
-    let (fd, kind) = (program.as_raw_fd(), bpf::BPF_TRACE_UPROBE_MULTI);
+    let fd = program.as_raw_fd();
     // SAFETY: the options are whole, tell their size and point at what lives.
     let link = unsafe { bpf::bpf_link_create(fd, -1, kind, &raw const options) };
     if link < 0 {

@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         _ => {}
     }
     probe::built()?;
-    program::check_pid_namespace()?;
+    program::check_namespaces()?;
     if let Some(command) = options.command.first() {
         command::check(command)?;
     }

@@ -17,6 +17,19 @@ use crate::{
 
 /// How often it is seen what a process maps that has mapped the same number of pages all the time.
 const SEEN_INTERVAL: Duration = Duration::from_secs(1);
+/// Looking what a process maps takes one part in so many of the time, at most.
+const SEEN_SHARE: u32 = 50;
+
+/// What a process maps was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// When.
+    pub at: Instant,
+    /// How many pages it had mapped then.
+    pub pages: u64,
+    /// How long it took: the more mappings, the longer.
+    pub took: Duration,
+}
 
 /// Whether a process has a shared memory for its shim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,8 +118,8 @@ pub struct Target {
     /// It was being attached to when there was no thread free to put the shim into it: it is still when there
     /// is one.
     pub is_being_attached: bool,
-    /// When it was last seen what it maps, and how many pages that were.
-    pub seen: Option<(Instant, u64)>,
+    /// When it was last seen what it maps.
+    pub seen: Option<Seen>,
     /// Whether it has a shared memory: known when it has ended.
     pub claim: Claim,
     /// The process was seen to have ended: when this request for all records of before is answered, all of
@@ -115,9 +128,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether it need not be seen what it maps, which is `pages`: as many as when that was seen, not long
-    /// ago, and nothing is still to be done with what it maps.
+    /// Whether it is not to be seen what it maps, which is `pages`: as many as when that was seen, not long
+    /// ago, and nothing is still to be done with what it maps. Nor where it has been seen just now, for what that takes.
     pub fn maps_the_same(&self, pages: u64) -> bool {
+        if self.seen.is_some_and(|seen| seen.at.elapsed() < seen.took * SEEN_SHARE) {
+            return true;
+        }
         let waits = match self.gpu_source {
             GpuSource::Waiting | GpuSource::Held(_) => true,
             GpuSource::Uprobes(_) => self.doorbells.is_none(),
@@ -127,7 +143,7 @@ impl Target {
             | GpuSource::Unused
             | GpuSource::Forked => false,
         };
-        let same = |(at, seen): (Instant, u64)| seen == pages && at.elapsed() < SEEN_INTERVAL;
+        let same = |seen: Seen| seen.pages == pages && seen.at.elapsed() < SEEN_INTERVAL;
         !waits && self.seen.is_some_and(same)
     }
 
@@ -184,6 +200,15 @@ impl Target {
         let removals = removals.into_iter().filter_map(Removal::rest);
         let loader = self.loader.take().map(|(_, probes)| probes);
         attached.chain(covered).chain(removals).chain(self.doorbells.take()).chain(loader).collect()
+    }
+
+    /// Removes the probes where it rings doorbells, for good: its shim tells of its GPU work.
+    pub fn remove_doorbells(&mut self) {
+        if let Some(placed) = self.doorbells.replace(Attachment::default())
+            && placed.links() > 0
+        {
+            self.removals.push(Removal::begin(placed));
+        }
     }
 
     /// The process has ended: has its probes removed meanwhile, since that takes its time. `request` is one
@@ -275,7 +300,8 @@ mod tests {
         let subject = Arc::new(Subject::open(std::process::id()).unwrap());
         let mut target = Target::new(subject, String::new(), 1, GpuSource::AtStart);
         assert!(!target.maps_the_same(7), "it was never seen");
-        target.seen = Some((Instant::now() + SEEN_INTERVAL, 7));
+        let seen = Seen { at: Instant::now() + SEEN_INTERVAL, pages: 7, took: Duration::ZERO };
+        target.seen = Some(seen);
         assert!(target.maps_the_same(7) && !target.maps_the_same(8));
         for source in [GpuSource::Waiting, GpuSource::Uprobes(String::new())] {
             target.gpu_source = source;
@@ -283,7 +309,10 @@ mod tests {
         }
         target.doorbells = Some(Attachment::default());
         assert!(target.maps_the_same(7));
-        target.seen = Instant::now().checked_sub(SEEN_INTERVAL).map(|at| (at, 7));
+        let at = Instant::now().checked_sub(SEEN_INTERVAL).expect("the machine runs longer");
+        target.seen = Some(Seen { at, ..seen });
         assert!(!target.maps_the_same(7), "long ago");
+        target.seen = Some(Seen { at, took: SEEN_INTERVAL, ..seen });
+        assert!(target.maps_the_same(8), "it takes long");
     }
 }

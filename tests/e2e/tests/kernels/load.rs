@@ -7,10 +7,11 @@ use roctap::probe::{Follow, Programs, Settings};
 
 /// The most instructions that any kernel verified of each program (6.1, 6.12 and 6.18), and a tenth more. By how
 /// much that is exceeded is said. Other compilers and kernels make it half as many again: more is a finding.
-const USUAL_INSTRUCTIONS: [(&str, u32); 11] = [
+const USUAL_INSTRUCTIONS: [(&str, u32); 12] = [
+    ("api_call", 28_250),
     ("api_enter", 15_300),
     ("api_exit", 13_250),
-    ("dispatch_site", 3_550),
+    ("dispatch_site", 5_850),
     ("doorbell", 16_550),
     ("floor_enter", 2),
     ("floor_exit", 2),
@@ -18,7 +19,7 @@ const USUAL_INSTRUCTIONS: [(&str, u32); 11] = [
     ("signal_end", 162),
     ("task_created", 154),
     ("task_ended", 19_800),
-    ("task_executed", 360),
+    ("task_executed", 625),
 ];
 
 /// What makes loading slow does not grow unseen.
@@ -30,9 +31,8 @@ fn root_kernel_verified_instructions_are_bounded() {
     let verified = programs.verified_instructions().expect("the kernel tells");
     println!("{verified:?}");
     let usual = BTreeMap::from(USUAL_INSTRUCTIONS.map(|(name, count)| (name.to_owned(), count)));
-    assert!(verified.keys().eq(usual.keys()), "every program has its bound");
     for (name, count) in verified {
-        let usual = usual[&name];
+        let usual = *usual.get(&name).unwrap_or_else(|| panic!("{name} has no bound"));
         if count > usual {
             println!("{name}: {count} instructions, {} more than usual", count - usual);
         }

@@ -130,6 +130,7 @@ impl Session {
             self.source_without_shim()
         };
         self.add_target(Arc::clone(&subject), info.command, source)?;
+        self.look_at_clock(pid);
         self.probes.track(pid)?;
         let libraries = subject.by_number(discover::libraries)?;
         if libraries.is_empty() {

@@ -17,6 +17,8 @@ pub struct Departed {
     pub unmatched: u64,
     /// Some may have called ROCm, or used the GPU, before their probes or shims were in place.
     pub was_late: bool,
+    /// Calls that were made on other stacks than their threads' own.
+    pub on_other_stacks: u64,
     /// A notice of functions that neither a probe nor a shim recorded, of the first process that has such.
     pub left_to_nobody: Option<String>,
 }

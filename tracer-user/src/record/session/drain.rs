@@ -7,7 +7,7 @@ use std::{
 
 use tracer_common::bpf::{
     ApiRecord, BatchRecord, Header, LinkRecord, LoadRecord, PacketRecord, ProcessRecord,
-    SignalRecord, kind,
+    SignalRecord, flag, kind,
 };
 use zerocopy::FromBytes as _;
 
@@ -77,6 +77,8 @@ impl Session {
                 kind::API => {
                     let Ok((call, rest)) = ApiRecord::read_from_prefix(bytes) else { break };
                     on_call(&call);
+                    self.departed.on_other_stacks +=
+                        u64::from(call.header.flags & flag::OTHER_STACK != 0);
                     self.recorder.api(&call)?;
                     rest
                 }

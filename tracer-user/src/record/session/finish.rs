@@ -3,7 +3,7 @@
 use std::{collections::HashSet, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use tracer_common::bpf::{ApiRecord, flag};
+use tracer_common::bpf::flag;
 use tracer_common::loss::BpfLoss;
 
 use super::Session;
@@ -75,6 +75,12 @@ impl Session {
             notices
                 .push(format!("{more} more processes launched kernels of which none was recorded"));
         }
+        if self.departed.on_other_stacks > 0 {
+            notices.push(format!(
+                "{} calls were made on stacks of fibres: they were recorded at their entry, without duration and result",
+                self.departed.on_other_stacks
+            ));
+        }
         notices.extend(self.plans.unused_globs());
         notices.extend(self.departed.left_to_nobody);
         notices.extend(self.following.notices());
@@ -95,23 +101,21 @@ impl Session {
         self.drain_all()
     }
 
-    /// Records what is open, then removes the return probes. A call that returns in between has
-    /// both an open and a whole record: the whole one counts.
+    /// Removes the return probes, and records what is open. A call that returns meanwhile has both an open and a
+    /// whole record: the whole one counts. One that was being entered is open only when no program runs any more.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
-        let open = self.probes.open_calls();
+        let mut open = self.probes.open_calls();
         let probes = self.processes.iter_mut().flat_map(|(_, t)| t.take_probes()).collect();
         self.probes.remove(probes);
         self.probes.end()?;
-        let mut returned = HashSet::new();
+        let mut recorded = HashSet::new();
         let records = self.probes.take_all();
         self.take_records(&records, |call| {
-            returned.insert((call.header.pid, call.correlation_id));
+            recorded.insert((call.header.pid, call.correlation_id));
         })?;
-        let returned =
-            |call: &ApiRecord| returned.contains(&(call.header.pid, call.correlation_id));
-        for call in open.into_iter().filter(|call| !returned(call)) {
-            self.recorder.api(&call)?;
-        }
+        open.extend(self.probes.open_calls());
+        open.retain(|call| recorded.insert((call.header.pid, call.correlation_id)));
+        open.iter().try_for_each(|call| self.recorder.api(call))?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock,
-    discover::{self, Subject},
+    discover::{self, Ended, Subject},
     record::{gpu_source::GpuSource, pause::Pause, target::Planned},
 };
 
@@ -53,6 +53,8 @@ impl Session {
         if let Ok(info) = target.subject.by_number(discover::process_info) {
             target.info.command = info.command;
         }
+        self.look_at_clock(pid);
+        let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let ended = matches!(
             target.gpu_source,
             GpuSource::Tables | GpuSource::Unused | GpuSource::Forked | GpuSource::Uprobes(_)
@@ -90,6 +92,26 @@ impl Session {
         }
         self.watch_loader(pid);
         Ok(())
+    }
+
+    /// Whether process `pid` has a clock of its own.
+    pub(super) fn look_at_clock(&mut self, pid: u32) {
+        let Some(target) = self.processes.get_mut(pid) else { return };
+        let ahead = target.subject.by_number(|pid| Ok::<_, Ended>(discover::clock_ahead_ns(pid)));
+        let Ok(ahead_ns) = ahead else { return };
+        let before = std::mem::replace(&mut target.info.clock_ahead_ns, ahead_ns.unwrap_or(0));
+        match ahead_ns {
+            None => self.recorder.notice(&format!(
+                "process {pid}: how far the clock of its time namespace is ahead is unknown; its GPU times may be missing"
+            )),
+            Some(ahead_ns) if ahead_ns != 0 && ahead_ns != before => {
+                let seconds = ahead_ns as f64 / 1e9;
+                self.tell(&format!(
+                    "process {pid} has a time namespace, whose clock is {seconds:+.3} s off; its times are told by the machine's clock"
+                ));
+            }
+            Some(_) => {}
+        }
     }
 
     /// The thread that executes another program has the process's number from then on, but the kernel knows the
@@ -163,6 +185,7 @@ impl Session {
         if let Some(target) = self.processes.get_mut(child) {
             target.is_recorded_from_start = true;
         }
+        self.look_at_clock(child);
         let attached = self.attach_child(&subject, planned);
         if let Some(doorbells) = doorbells {
             self.see_child_from_outside(child, doorbells);
@@ -237,12 +260,8 @@ impl Session {
             if target.maps_the_same(pages) {
                 continue;
             }
-            let before = target.seen.replace((Instant::now(), pages));
-            let late = match before {
-                Some((at, same)) if same == pages => at.elapsed(),
-                _ => SCAN_INTERVAL,
-            };
-            let Ok(libraries) = subject.by_number(discover::libraries) else { continue };
+            let late = target.seen.map_or(SCAN_INTERVAL, |seen| seen.at.elapsed());
+            let Some(libraries) = self.look_at_libraries(pid, pages) else { continue };
             if self.is_to_be_told_of(pid, &libraries) {
                 continue;
             }

@@ -16,7 +16,11 @@ use crate::{
     clock,
     discover::{self, Ended, Library, Loader, Runtime},
     probe::Placing,
-    record::{pause::Pause, removal::Removal, target::Target},
+    record::{
+        pause::Pause,
+        removal::Removal,
+        target::{Seen, Target},
+    },
 };
 
 impl Session {
@@ -52,11 +56,10 @@ impl Session {
         };
         let subject = Arc::clone(&target.subject);
         let Ok(pages) = subject.by_number(discover::mapped_pages) else { return };
-        if target.seen.is_some_and(|(_, seen)| seen == pages) {
+        if target.seen.is_some_and(|seen| seen.pages == pages) {
             return;
         }
-        target.seen = Some((Instant::now(), pages));
-        let Ok(libraries) = subject.by_number(discover::libraries) else { return };
+        let Some(libraries) = self.look_at_libraries(pid, pages) else { return };
         let new: Vec<&Library> = libraries.iter().filter(|l| self.is_new(pid, l)).collect();
         if new.is_empty() {
             return;
@@ -79,6 +82,15 @@ impl Session {
         if uses_gpu {
             self.give_shim(pid, Occasion::Later);
         }
+    }
+
+    /// The libraries that process `pid` maps, of `pages` in all.
+    pub(super) fn look_at_libraries(&mut self, pid: u32, pages: u64) -> Option<Vec<Library>> {
+        let target = self.processes.get_mut(pid)?;
+        let at = Instant::now();
+        let libraries = target.subject.by_number(discover::libraries);
+        target.seen = Some(Seen { at, pages, took: at.elapsed() });
+        libraries.ok()
     }
 
     /// Whether process `pid` maps a library that is to be probed, and its dynamic linker is about to tell so:

@@ -12,7 +12,6 @@ use crate::{
     record::{
         connection::Connection,
         gpu_source::{Gpu, GpuSource},
-        removal::Removal,
         select::Doorbells,
         target::{Claim, Target},
     },
@@ -104,10 +103,8 @@ impl Session {
         };
         if helpless {
             target.gpu_source = GpuSource::Uprobes(UNKNOWN_TABLES.to_owned());
-        } else if let Some(placed) = target.doorbells.replace(Attachment::default())
-            && placed.links() > 0
-        {
-            target.removals.push(Removal::begin(placed));
+        } else {
+            target.remove_doorbells();
         }
         !helpless
     }
@@ -129,11 +126,9 @@ impl Session {
     /// Puts the shim into process `pid`, which was to have it from its start.
     fn put_in_late(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
-        if let Some(placed) = target.doorbells.take()
-            && placed.links() > 0
-        {
-            target.removals.push(Removal::begin(placed));
-        }
+        target.remove_doorbells();
+        // They are tried again if the shim cannot be put in.
+        target.doorbells = None;
         target.gpu_source = GpuSource::Waiting;
         target.is_recorded_from_start = false;
         self.recorder.notice(&format!(
