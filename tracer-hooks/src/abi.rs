@@ -79,7 +79,6 @@ pub type ShutDown = unsafe extern "C-unwind" fn() -> Status;
 pub type AgentCallback = unsafe extern "C-unwind" fn(u64, *mut c_void) -> Status;
 pub type IterateAgents = unsafe extern "C-unwind" fn(AgentCallback, *mut c_void) -> Status;
 pub type GetInfo = unsafe extern "C-unwind" fn(u64, u32, *mut c_void) -> Status;
-pub type SystemInfo = unsafe extern "C-unwind" fn(u32, *mut c_void) -> Status;
 pub type QueueCreate = unsafe extern "C-unwind" fn(
     agent: u64,
     size: u32,
@@ -171,8 +170,7 @@ pub struct CoreTable {
     pub version: Version,
     pub init: Entry<ShutDown>,
     pub shut_down: Entry<ShutDown>,
-    pub system_get_info: Entry<SystemInfo>,
-    _a: [usize; 2],
+    _a: [usize; 3],
     pub iterate_agents: Entry<IterateAgents>,
     pub agent_get_info: Entry<GetInfo>,
     pub queue_create: Entry<QueueCreate>,
@@ -389,8 +387,6 @@ pub struct LoaderTable {
 
 /// Attributes that are asked for.
 pub mod info {
-    /// `HSA_SYSTEM_INFO_TIMESTAMP`: u64.
-    pub const SYSTEM_TIMESTAMP: u32 = 2;
     /// `HSA_AGENT_INFO_NAME`: 64 bytes.
     pub const AGENT_NAME: u32 = 0;
     /// `HSA_AGENT_INFO_DEVICE`: u32, 0 CPU, 1 GPU.
@@ -422,7 +418,6 @@ const _: () = {
     assert!(offset_of!(ApiTable, core) == 16 && offset_of!(ApiTable, amd_ext) == 24);
     assert!(offset_of!(ApiTable, image) == 40);
     assert!(offset_of!(CoreTable, shut_down) == 24);
-    assert!(offset_of!(CoreTable, system_get_info) == 32);
     assert!(offset_of!(CoreTable, iterate_agents) == 56);
     assert!(offset_of!(CoreTable, agent_get_info) == 64);
     assert!(offset_of!(CoreTable, queue_create) == 72);

@@ -299,12 +299,31 @@ pub struct Clocks {
     error_ns: u64,
     /// Of the recording that it is the error of.
     epoch: u32,
+    /// How far the runtime's clock is ahead of ours, where that is known.
+    ahead_ns: Option<u64>,
+}
+
+/// Whether `ns` is nearer to a clock that is `ahead_ns` ahead of `now_ns` than to that.
+fn is_nearer(ns: u64, ahead_ns: u64, now_ns: u64) -> bool {
+    let from = |other: u64| ns.wrapping_sub(other).cast_signed().unsigned_abs();
+    from(now_ns.wrapping_add(ahead_ns)) < from(now_ns)
 }
 
 impl Clocks {
     /// None.
     pub const fn new() -> Self {
-        Self { clocks: Vec::new(), error_ns: 0, epoch: 0 }
+        Self { clocks: Vec::new(), error_ns: 0, epoch: 0, ahead_ns: None }
+    }
+
+    /// How far the runtime's clock is ahead of ours. In a time namespace it is the process's or the machine's, as the
+    /// driver has it: which of them, `shown` tells, what the runtime makes of a moment not long ago.
+    fn ahead_ns(&mut self, shown: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        if self.ahead_ns.is_none() {
+            let process_ns = sys::ahead_ns();
+            let is_process = process_ns != 0 && is_nearer(shown()?, process_ns, sys::now_ns());
+            self.ahead_ns = Some(if is_process { process_ns } else { 0 });
+        }
+        self.ahead_ns
     }
 
     /// What is converted from now on is of this recording.
@@ -315,12 +334,13 @@ impl Clocks {
     }
 
     /// Takes a first reading of `agent`'s clock, unless there is one: as early as can be, for the farther a
-    /// time lies before it the less is known of it.
+    /// time lies before it the less is known of it. In a time namespace not before something has completed.
     pub fn begin(&mut self, agent: u64) {
-        let _ = self.of(agent);
+        let _ = self.of(agent, None);
     }
 
-    fn of(&mut self, agent: u64) -> Option<(Agent, &mut Clock)> {
+    /// The clock of `agent`, which has shown `tick` not long ago.
+    fn of(&mut self, agent: u64, tick: Option<u64>) -> Option<(Agent, &mut Clock)> {
         let known = self.clocks.iter().position(|(known, _)| known.handle == agent);
         let at = known.unwrap_or(self.clocks.len());
         if known.is_none() {
@@ -328,7 +348,8 @@ impl Clocks {
             if !room {
                 return None;
             }
-            let agent = Agent { handle: agent, ahead_ns: RUNTIME.ahead_ns() };
+            let ahead_ns = self.ahead_ns(|| RUNTIME.tick_ns(agent, tick?))?;
+            let agent = Agent { handle: agent, ahead_ns };
             self.clocks.push((agent, Clock::begin(&agent)));
         }
         let (agent, clock) = self.clocks.get_mut(at)?;
@@ -337,7 +358,7 @@ impl Clocks {
 
     /// The times of what ran on `agent` from tick to tick.
     pub fn times(&mut self, agent: u64, ticks: Times) -> Option<Times> {
-        let (agent, clock) = self.of(agent)?;
+        let (agent, clock) = self.of(agent, Some(ticks.end))?;
         if clock.is_too_old(ticks.end) {
             clock.read_for(&agent, ticks.start);
         }
@@ -350,6 +371,7 @@ impl Clocks {
     /// by pairs of its own. By how much it is off is seen by our clocks, any of which may be the copy's.
     pub fn copy_times(&mut self, signal: u64) -> Option<Times> {
         if self.clocks.is_empty() {
+            self.ahead_ns(|| RUNTIME.copy_times(signal).map(|times| times.end));
             self.begin_all();
         }
         let now = sys::now_ns();
@@ -381,7 +403,7 @@ impl Clocks {
     fn converted(&mut self, signal: u64) -> Option<(Times, Option<Time>)> {
         let before = self.runtimes_lines();
         let theirs = RUNTIME.copy_times(signal)?;
-        let ahead_ns = self.clocks.first().map_or(0, |(agent, _)| agent.ahead_ns);
+        let ahead_ns = self.ahead_ns(|| Some(theirs.end))?;
         let ours = |ns: u64| ns.wrapping_sub(ahead_ns);
         let times = Times { start: ours(theirs.start), end: ours(theirs.end) };
         let mut most: Option<Time> = None;
@@ -645,6 +667,17 @@ mod tests {
         }
         for nonsense in [0, 7, 1 << 40, u64::MAX] {
             assert!(Clock::begin(&Broken(nonsense)).is_none(), "{nonsense}");
+        }
+    }
+
+    /// In a time namespace the runtime tells the process's time, or the machine's, as drivers do; a little later.
+    #[test]
+    fn the_runtimes_clock_is_one_of_two() {
+        const NOW: u64 = 1_000_000_000_000;
+        for ahead in [1_000_000_000_i64, -500_000_000_000] {
+            let ahead_ns = ahead.cast_unsigned();
+            let process = NOW.wrapping_add_signed(ahead) + 1000;
+            assert!(is_nearer(process, ahead_ns, NOW) && !is_nearer(NOW + 1000, ahead_ns, NOW));
         }
     }
 }

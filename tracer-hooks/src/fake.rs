@@ -266,12 +266,6 @@ unsafe extern "C-unwind" fn agents(each: abi::AgentCallback, data: *mut c_void) 
     // SAFETY: as the caller promises.
     unsafe { each(AGENT, data) }
 }
-unsafe extern "C-unwind" fn system_info(attribute: u32, value: *mut c_void) -> Status {
-    assert_eq!(attribute, abi::info::SYSTEM_TIMESTAMP, "nothing else is asked for");
-    // SAFETY: valid for 8 bytes.
-    unsafe { *value.cast::<u64>() = crate::sys::now_ns() };
-    abi::SUCCESS
-}
 unsafe extern "C-unwind" fn info(_: u64, attribute: u32, value: *mut c_void) -> Status {
     if !OPEN.load(Ordering::Relaxed) {
         return abi::NOT_INITIALIZED;
@@ -594,7 +588,6 @@ impl Fake {
         }
         set! {
             core.init => init, core.shut_down => shut_down, core.iterate_agents => agents,
-            core.system_get_info => system_info,
             core.agent_get_info => info, core.queue_create => queue_create,
             core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
             core.signal_load_relaxed => load, core.signal_load_scacquire => load,

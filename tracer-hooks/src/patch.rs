@@ -57,7 +57,6 @@ pub fn save_and_patch(tables: &Tables, patched: Patched) -> Result<(), Unsupport
     }
     pairs! {
         core.init => init;
-        core.system_get_info => system_get_info;
         core.iterate_agents => iterate_agents;
         core.agent_get_info => agent_get_info;
         core.signal_destroy => signal_destroy;

@@ -239,7 +239,6 @@ pub struct Runtime {
     tables: [AtomicUsize; 2],
     pub(crate) init: Entry<abi::ShutDown>,
     pub(crate) shut_down: Entry<abi::ShutDown>,
-    pub(crate) system_get_info: Entry<abi::SystemInfo>,
     pub(crate) iterate_agents: Entry<abi::IterateAgents>,
     pub(crate) agent_get_info: Entry<abi::GetInfo>,
     pub(crate) queue_create: Entry<abi::QueueCreate>,
@@ -272,18 +271,11 @@ pub struct Runtime {
     pub(crate) signal_create: Entry<abi::SignalCreate>,
 }
 
-/// Whether `ns` is nearer to a clock that is `ahead_ns` ahead of `now_ns` than to that.
-fn is_nearer(ns: u64, ahead_ns: u64, now_ns: u64) -> bool {
-    let from = |other: u64| ns.wrapping_sub(other).cast_signed().unsigned_abs();
-    from(now_ns.wrapping_add(ahead_ns)) < from(now_ns)
-}
-
 /// The one runtime of the process.
 pub static RUNTIME: Runtime = Runtime {
     tables: [AtomicUsize::new(0), AtomicUsize::new(0)],
     init: Entry::EMPTY,
     shut_down: Entry::EMPTY,
-    system_get_info: Entry::EMPTY,
     iterate_agents: Entry::EMPTY,
     agent_get_info: Entry::EMPTY,
     queue_create: Entry::EMPTY,
@@ -422,21 +414,6 @@ impl Runtime {
             // SAFETY: the signal is ours, and its last user is gone.
             unsafe { destroy(signal) };
         }
-    }
-
-    /// How far the runtime's clock is ahead of [`sys::now_ns`]. In a time namespace it can be the process's, or the
-    /// machine's, as the driver has it.
-    pub fn ahead_ns(&self) -> u64 {
-        let process_ns = sys::ahead_ns();
-        if process_ns == 0 {
-            return 0;
-        }
-        let Some(get) = self.system_get_info.get() else { return 0 };
-        let mut ns = 0u64;
-        // SAFETY: `ns` is valid for writes of what is asked for.
-        let status = unsafe { get(abi::info::SYSTEM_TIMESTAMP, (&raw mut ns).cast()) };
-        let is_process = status == abi::SUCCESS && is_nearer(ns, process_ns, sys::now_ns());
-        if is_process { process_ns } else { 0 }
     }
 
     /// What the runtime makes of a tick of `agent`'s, ns of its own clock.
@@ -639,20 +616,4 @@ fn one_handle<F: FnMut(u64)>(each: &mut F) -> (abi::AgentCallback, *mut c_void) 
 /// Bytes of an agent's name up to its NUL.
 pub fn c_bytes(name: &[u8]) -> &[u8] {
     CStr::from_bytes_until_nul(name).map_or(name, CStr::to_bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// In a time namespace the runtime tells the process's time, or the machine's, as drivers do; a little later.
-    #[test]
-    fn the_runtimes_clock_is_one_of_two() {
-        const NOW: u64 = 1_000_000_000_000;
-        for ahead in [1_000_000_000_i64, -500_000_000_000] {
-            let ahead_ns = ahead.cast_unsigned();
-            let process = NOW.wrapping_add_signed(ahead) + 1000;
-            assert!(is_nearer(process, ahead_ns, NOW) && !is_nearer(NOW + 1000, ahead_ns, NOW));
-        }
-    }
 }
