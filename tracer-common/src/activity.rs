@@ -55,6 +55,26 @@ pub mod op {
     pub const BARRIER: u32 = 2;
 }
 
+/// `op` of an [`ActivityRecord`] in the domain `ROCTX`: the functions of roctx.
+pub mod roctx {
+    /// `roctxMarkA`: marks a moment.
+    pub const MARK: u32 = 0;
+    /// `roctxRangePushA`: begins a range of the thread.
+    pub const PUSH: u32 = 1;
+    /// `roctxRangePop`: ends the thread's innermost range.
+    pub const POP: u32 = 2;
+    /// `roctxRangeStartA`: begins a range of the process, and returns its id.
+    pub const START: u32 = 3;
+    /// `roctxRangeStop`: ends the range of an id.
+    pub const STOP: u32 = 4;
+
+    /// Whether the function's first argument is a message.
+    #[inline(always)]
+    pub const fn has_message(op: u32) -> bool {
+        matches!(op, MARK | PUSH | START)
+    }
+}
+
 /// `kind` of an [`ActivityRecord`] in the domain `HIP_OPS`: ROCclr's command type.
 pub mod kind {
     /// A kernel launched by the application.
@@ -100,7 +120,7 @@ pub struct ActivityRecord {
     /// OPS domains: queue id.
     pub queue_id: u64,
     /// Copies: bytes. Dispatches: a string id of the kernel's name inside a trace file, a `const
-    /// char*` in the C API.
+    /// char*` in the C API. Calls of roctx: a string id of the message inside a trace file.
     pub bytes_or_name: u64,
 }
 

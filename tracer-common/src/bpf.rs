@@ -37,6 +37,8 @@ pub mod kind {
     pub const LOAD: u16 = 9;
     /// A [`ProcessRecord`](super::ProcessRecord): the first thread of a traced process ends.
     pub const FIRST_THREAD: u16 = 10;
+    /// A [`MarkRecord`](super::MarkRecord): a call of roctx that has a message.
+    pub const MARK: u16 = 11;
 }
 
 /// Bytes of a record of this kind; none of a kind that there is not.
@@ -49,6 +51,7 @@ pub const fn record_bytes(kind: u16) -> Option<usize> {
         kind::SIGNAL => size_of::<SignalRecord>(),
         kind::BATCH => size_of::<BatchRecord>(),
         kind::LOAD => size_of::<LoadRecord>(),
+        kind::MARK => size_of::<MarkRecord>(),
         _ => return None,
     })
 }
@@ -66,7 +69,8 @@ pub mod flag {
     pub const OUT_VALUE: u16 = 1 << 3;
     /// `extra` holds stack arguments.
     pub const STACK_ARGS: u16 = 1 << 4;
-    /// The memory that `extra` was to be read from could not be read.
+    /// The memory that `extra` was to be read from could not be read. Of a call of roctx: its message is not
+    /// known.
     pub const UNREADABLE: u16 = 1 << 5;
     /// Of a link: the thread surely enqueued the work. Without it, another thread may have, and
     /// sends a link with it.
@@ -75,6 +79,8 @@ pub mod flag {
     pub const SHIM: u16 = 1 << 7;
     /// With [`ENTRY_ONLY`]: the call was made on another stack than its thread's own, a fibre's.
     pub const OTHER_STACK: u16 = 1 << 8;
+    /// Of a call of roctx: its message is longer, the end is cut off.
+    pub const CUT: u16 = 1 << 9;
 }
 
 wire! {
@@ -111,8 +117,23 @@ wire! {
         pub ret: u64,
         /// `rdi, rsi, rdx, rcx, r8, r9` at entry.
         pub args: [u64; 6],
-        /// Stack arguments or an output value, as the flags tell.
+        /// Stack arguments or an output value, as the flags tell. Of a call of roctx the first one is its
+        /// number among those of its thread, from 1 on.
         pub extra: [u64; 3],
+    }
+}
+
+/// Bytes of a message that are read, the zero at its end among them.
+pub const MESSAGE_BYTES: usize = 256;
+
+wire! {
+    /// A call of roctx and its message.
+    pub struct MarkRecord {
+        /// The call. Its header's kind is [`kind::MARK`].
+        pub call: ApiRecord,
+        /// The message, [`MESSAGE_BYTES`], up to the first zero; what follows is nothing. Without a zero in all
+        /// bytes but the last one it may have been longer.
+        pub message: [u64; MESSAGE_BYTES / 8],
     }
 }
 
@@ -288,6 +309,8 @@ wire! {
         pub depth: u32,
         /// Open calls beyond `open`, which are not kept.
         pub skipped: u32,
+        /// How many calls of roctx there were.
+        pub marks: u64,
         /// Where the thread's own stack begins and ends, once that is known.
         pub stack: [u64; 2],
         /// The last calls on other stacks, in turn.
@@ -373,10 +396,11 @@ pub const MAX_PACKETS: u64 = 32;
 const _: () = {
     assert!(size_of::<Header>() == 16);
     assert!(size_of::<OpenCall>() == 144);
-    assert!(size_of::<ThreadState>() == 32 + MAX_ELSEWHERE * 32 + MAX_DEPTH * 144);
+    assert!(size_of::<ThreadState>() == 40 + MAX_ELSEWHERE * 32 + MAX_DEPTH * 144);
     assert!(size_of::<Config>() == 120);
     assert!(size_of::<Place>() == 16);
     assert!(size_of::<ApiRecord>() == 128);
+    assert!(size_of::<MarkRecord>() == 128 + MESSAGE_BYTES);
     assert!(size_of::<LinkRecord>() == 40);
     assert!(size_of::<ProcessRecord>() == 32);
     assert!(size_of::<LoadRecord>() == 24);

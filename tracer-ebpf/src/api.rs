@@ -21,7 +21,7 @@ use tracer_common::{
 
 use crate::{
     maps::{self, Told, Wake},
-    records::{header, now, submit, wake},
+    records::{emit_mark, has_message, header, now, submit, wake},
     stacks, threads,
 };
 
@@ -145,6 +145,17 @@ fn told_of(capture: Capture, pid_tgid: u64) -> Option<&'static Told> {
     if capture.shim_calls | capture.by_shim != 0 { told(pid_tgid) } else { None }
 }
 
+/// The number of a call of roctx among those of its thread; 0 of other calls. Whoever puts ranges together learns
+/// by it in which order they were, and where one is missing.
+#[inline(always)]
+fn mark_number(thread: &mut ThreadState, capture: Capture) -> u64 {
+    if u32::from(capture.domain) != Domain::ROCTX.0 {
+        return 0;
+    }
+    thread.marks += 1;
+    thread.marks
+}
+
 /// A function whose return is awaited: whether the call is kept until then.
 #[inline(always)]
 fn enter(
@@ -170,6 +181,7 @@ fn enter(
         depth -= 1;
         maps::lost(BpfLoss::ABANDONED);
     }
+    let mark = mark_number(thread, capture);
     if depth >= MAX_DEPTH {
         thread.skipped += 1;
         maps::lost(BpfLoss::NESTING);
@@ -195,7 +207,7 @@ fn enter(
     record.args[3] = regs.rcx;
     record.args[4] = regs.r8;
     record.args[5] = regs.r9;
-    record.extra[0] = 0;
+    record.extra[0] = mark;
     record.extra[1] = 0;
     record.extra[2] = 0;
     if capture.stack_args != 0 {
@@ -223,7 +235,9 @@ fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture, thread: &mut Thre
     if flags & flag::SHIM != 0 {
         return;
     }
-    let (extra, flags) = if capture.stack_args != 0 { stack_arguments(regs) } else { ([0; 3], 0) };
+    let mark = mark_number(thread, capture);
+    let (extra, flags) =
+        if capture.stack_args != 0 { stack_arguments(regs) } else { ([mark, 0, 0], 0) };
     let elsewhere = capture.entry_only == 0;
     let flags = if elsewhere { flags | flag::OTHER_STACK } else { flags };
     let record = ApiRecord {
@@ -236,7 +250,11 @@ fn enter_only(regs: &pt_regs, pid_tgid: u64, capture: Capture, thread: &mut Thre
         args: arguments(regs),
         extra,
     };
-    maps::emit(&record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
+    if has_message(record.header.operation) {
+        emit_mark(&record);
+    } else {
+        maps::emit(&record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
+    }
     if elsewhere {
         // SAFETY: the helper checks the address.
         let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
@@ -306,7 +324,13 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
             if open.out_arg != 0 {
                 out_value(open);
             }
-            submit(&mut open.record, end_ns, regs.rax);
+            if has_message(open.record.header.operation) {
+                open.record.end_ns = end_ns;
+                open.record.ret = regs.rax;
+                emit_mark(&open.record);
+            } else {
+                submit(&mut open.record, end_ns, regs.rax);
+            }
             thread.depth = depth as u32;
             return;
         }

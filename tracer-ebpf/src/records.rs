@@ -1,7 +1,8 @@
 //! How each kind of record is made and put into a ring.
 
-use aya_ebpf::helpers::generated::bpf_ktime_get_boot_ns;
-use tracer_common::bpf::{ApiRecord, Header, ProcessRecord, flag};
+use aya_ebpf::helpers::generated::{bpf_ktime_get_boot_ns, bpf_probe_read_user_str};
+use tracer_common::activity::{Domain, roctx};
+use tracer_common::bpf::{ApiRecord, Header, MESSAGE_BYTES, MarkRecord, ProcessRecord, flag, kind};
 use tracer_common::loss::BpfLoss;
 
 use crate::maps::{self, Wake};
@@ -35,6 +36,40 @@ pub fn submit(record: &mut ApiRecord, end_ns: u64, ret: u64) {
     if record.header.flags & flag::SHIM == 0 {
         maps::emit(record, BpfLoss::API_RING_FULL, wake(record.correlation_id));
     }
+}
+
+/// Whether a call is one of roctx that has a message.
+#[inline(always)]
+pub fn has_message(operation: u32) -> bool {
+    operation >> 16 == Domain::ROCTX.0 && roctx::has_message(operation & 0xffff)
+}
+
+/// Records a call of roctx with its message, which its first argument points at; null is an empty one.
+#[inline(always)]
+pub fn emit_mark(call: &ApiRecord) {
+    let wake = wake(call.correlation_id);
+    maps::emit_in_place::<MarkRecord>(BpfLoss::API_RING_FULL, wake, |entry| {
+        // SAFETY: `entry` is a reserved record of the type, which nobody else has.
+        let MarkRecord { call: to, message } = unsafe { &mut *entry };
+        // SAFETY: both are live, and apart.
+        unsafe { core::ptr::copy_nonoverlapping(call, to, 1) };
+        to.header.kind = kind::MARK;
+        message[0] = 0;
+        let address = call.args[0];
+        if address == 0 {
+            return;
+        }
+        let into = message.as_mut_ptr().cast();
+        // SAFETY: there is room for so many bytes, and the helper checks the address.
+        let read =
+            unsafe { bpf_probe_read_user_str(into, MESSAGE_BYTES as u32, address as *const _) };
+        if read < 0 {
+            // Its page may not be there yet. User space looks again, and counts it if that is in vain.
+            to.header.flags |= flag::UNREADABLE;
+        } else if read as usize == MESSAGE_BYTES {
+            to.header.flags |= flag::CUT;
+        }
+    });
 }
 
 /// Whose memory a child has.

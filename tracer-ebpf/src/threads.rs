@@ -72,6 +72,7 @@ pub fn forget_thread(tid: u32) {
         Some(near) if near.tid == tid => {
             near.depth = 0;
             near.skipped = 0;
+            near.marks = 0;
             near.stack = [0; 2];
             near.elsewhere_count = 0;
             for call in &mut near.elsewhere {

@@ -13,7 +13,7 @@ pub type StringId = u32;
 /// One joined event.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
-    /// A call of the HIP or HSA API.
+    /// A call of the HIP or HSA API, or of roctx.
     Api(ApiCall),
     /// A kernel that ran.
     Dispatch(Dispatch),
@@ -38,8 +38,9 @@ impl Event {
 /// A call. `record.op` indexes the operation table of its domain.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ApiCall {
-    /// Domain `HIP_API` or `HSA_API`; process and thread are in it. An open call has `end_ns` 0,
-    /// one that was open when tracing began has `begin_ns` 0.
+    /// Domain `HIP_API`, `HSA_API` or `ROCTX`; process and thread are in it. An open call has `end_ns` 0,
+    /// one that was open when tracing began has `begin_ns` 0. Of roctx, `bytes_or_name` is the [`StringId`] of
+    /// the message.
     pub record: ActivityRecord,
     /// Correlation id of the call around this one, 0 at the outermost.
     pub parent_id: u64,
@@ -47,7 +48,8 @@ pub struct ApiCall {
     pub ret: u64,
     /// `rdi, rsi, rdx, rcx, r8, r9` at entry.
     pub args: [u64; 6],
-    /// Stack arguments or output value, as `flags` tells.
+    /// Stack arguments or output value, as `flags` tells. Of roctx, the first is the call's number among those
+    /// of its thread, from 1 on: 0 when it is not known.
     pub extra: [u64; 3],
     /// Bits of [`tracer_common::bpf::flag`].
     pub flags: u16,

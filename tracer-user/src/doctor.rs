@@ -184,8 +184,9 @@ fn libraries(findings: &mut Findings) {
     let found = discover::candidates(std::ffi::OsStr::new(""));
     for runtime in Runtime::ALL {
         let mut of_runtime = found.iter().filter(|l| l.runtime == runtime).peekable();
-        if of_runtime.peek().is_none() {
-            let what = format!("{}*", runtime.file_prefix());
+        // Programs without ranges are none the worse.
+        if of_runtime.peek().is_none() && runtime != Runtime::Roctx {
+            let what = format!("{}*", runtime.file_prefixes().join("*, "));
             let meaning = "not in the linker's cache, LD_LIBRARY_PATH or /opt/rocm*; programs that bring their own copy are found when they run";
             findings.line(&Finding::Limited, &what, meaning);
         }

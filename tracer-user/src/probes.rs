@@ -157,7 +157,7 @@ fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<FunctionPlan>)> {
         |runtime| Ok(Some(runtime)),
     )?;
     let Some(runtime) = runtime else {
-        bail!("{}: exports no function of the HIP or HSA API", path.display());
+        bail!("{}: exports no function of HIP, HSA or roctx", path.display());
     };
     let (path, open_path) = (path.to_owned(), path.canonicalize()?);
     let library = Library { runtime, path, open_path, id, held: None };

@@ -52,11 +52,11 @@ impl Places {
     pub fn copy_libraries(&self) -> anyhow::Result<Private> {
         let directory = tempfile::Builder::new().prefix("roctap-bench").tempdir()?;
         let found = discover::candidates(self.bench_target().as_os_str());
-        for runtime in Runtime::ALL {
+        for runtime in [Runtime::Hip, Runtime::Hsa] {
             let library = found
                 .iter()
                 .find(|library| library.runtime == runtime)
-                .with_context(|| format!("{} is not installed", runtime.file_prefix()))?;
+                .with_context(|| format!("{} is not installed", runtime.name()))?;
             copy_library(&library.open_path, runtime, directory.path())?;
         }
         fs::copy(self.shim()?, directory.path().join("libroctap_shim.so"))
@@ -80,7 +80,7 @@ fn copy_library(path: &Path, runtime: Runtime, to: &Path) -> anyhow::Result<()> 
     fs::copy(&real, to.join(name)).with_context(|| format!("copying {}", real.display()))?;
     for entry in fs::read_dir(path.parent().context("a library without a directory")?)?.flatten() {
         let other = entry.file_name();
-        if other.to_string_lossy().starts_with(runtime.file_prefix())
+        if other.to_string_lossy().starts_with(runtime.file_prefixes()[0])
             && other != name
             && entry.path().canonicalize().is_ok_and(|target| target == real)
         {

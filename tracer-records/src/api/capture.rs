@@ -4,6 +4,7 @@
 //! record has room for three words, so a function has either stack arguments or an output value.
 
 use tracer_common::{
+    activity::{Domain, roctx},
     bpf::Capture,
     calls::Wanted,
     hsa_functions::{LEFT_OUT, Slot},
@@ -38,7 +39,7 @@ const MAX_STACK_ARGS: usize = 3;
 ///   with a deallocation callback, `hsa_queue_create` with a queue notifier, `hsa_init` and
 ///   `hsa_shut_down` with tools: these do run registered code on the calling thread, but only of
 ///   tools, and inside the `catch (...)`. Losing their durations would cost more.
-/// * HIP functions while a tool such as roctracer has its callbacks on: the same.
+/// * HIP functions and `roctxRangeStartA` while a tool such as roctracer has its callbacks on: the same.
 /// * `longjmp` over a probed frame is harmless: the kernel drops the frames that were left.
 pub const CALLS_BACK: &[(&str, &str)] = &[
     ("hipLaunchHostFunc", HIP_HOST_FUNCTION),
@@ -148,6 +149,12 @@ pub fn calls_back(op: &Operation) -> Option<&'static str> {
     CALLS_BACK.iter().find(|(name, _)| *name == op.name).map(|(_, reason)| *reason)
 }
 
+/// Whether a call is over with its entry, as far as anybody wants to know: those of roctx, but for the one that
+/// returns the id of a range.
+fn is_a_moment(op: &Operation) -> bool {
+    op.domain == Domain::ROCTX && u32::from(op.id) != roctx::START
+}
+
 /// The register whose pointee is captured when the call returns.
 pub(super) fn out_register(op: &Operation) -> Option<u8> {
     let (_, arg) = OUTPUTS.iter().find(|(name, _)| *name == op.name)?;
@@ -177,7 +184,7 @@ pub fn captured(op: &Operation) -> Capture {
         operation: op.id,
         stack_args: stack_args(op),
         out_arg: out_register(op).map_or(0, |register| register + 1),
-        entry_only: calls_back(op).is_some().into(),
+        entry_only: (calls_back(op).is_some() || is_a_moment(op)).into(),
         shim_calls: is_called_by_shim(op.name).into(),
         by_shim: 0,
     }

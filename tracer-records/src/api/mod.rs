@@ -5,6 +5,7 @@
 //! * [`capture`]: what is captured of a call, by probes or by the shim. By hand are only the functions with
 //!   output values and those with callbacks, which must not get a return probe; all else, stack arguments
 //!   too, comes from `generated.rs`.
+//! * `roctx.rs`: the five functions of roctx, by hand.
 //! * [`format_args`], [`format_return`]: a call as text.
 //! * [`outcome`]: whether it failed.
 //! * [`launch`], [`stream`]: the parts of a call that the rest of roctap computes with.
@@ -20,6 +21,7 @@ mod format;
 mod generated;
 mod launch;
 mod outcome;
+mod roctx;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -39,7 +41,8 @@ pub use table::{Argument, Enumeration, Kind, Operation, Place, Type};
 pub fn by_name(name: &str) -> Option<&'static Operation> {
     static INDEX: LazyLock<HashMap<&str, &Operation>> = LazyLock::new(|| {
         let symbols = operations().filter_map(|op| Some((op.symbol?, op)));
-        symbols.chain(operations().map(|op| (op.name, op))).collect()
+        let roctx = roctx::OPERATIONS.iter();
+        symbols.chain(operations().chain(roctx).map(|op| (op.name, op))).collect()
     });
     INDEX.get(name).copied()
 }
@@ -52,12 +55,15 @@ pub fn is_called_by_compiler(name: &str) -> bool {
 
 /// Finds a function by its id.
 pub fn by_id(domain: Domain, id: u16) -> Option<&'static Operation> {
+    if domain == Domain::ROCTX {
+        return roctx::OPERATIONS.get(usize::from(id));
+    }
     let table = &generated::OPERATIONS;
     let index = table.binary_search_by_key(&(domain, id), |op| (op.domain, op.id)).ok()?;
     table.get(index)
 }
 
-/// All functions, by domain and id.
+/// All functions of HIP and HSA, by domain and id.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
     generated::OPERATIONS.iter()
 }

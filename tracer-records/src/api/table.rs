@@ -2,7 +2,7 @@
 
 use tracer_common::activity::Domain;
 
-/// A function of the HIP or HSA runtime.
+/// A function of the HIP or HSA runtime, or of roctx.
 #[derive(Debug)]
 pub struct Operation {
     /// The name that people know, also for functions with C++ linkage.
@@ -10,11 +10,12 @@ pub struct Operation {
     /// The symbol in the library; `None` for what is declared but reached only through an API
     /// table, or exported only by other releases.
     pub symbol: Option<&'static str>,
-    /// [`Domain::HIP_API`] or [`Domain::HSA_API`].
+    /// [`Domain::HIP_API`], [`Domain::HSA_API`] or [`Domain::ROCTX`].
     pub domain: Domain,
     /// HIP: `HIP_API_ID_*`. HSA: roctracer's `hsa_api_id_t`. From 1024 up: our own, for functions
     /// that those have no id for, in alphabetical order of ROCm 5.2.3. From 2048 up: those that later
-    /// releases have, in the order of these; HIP's own ids are others in each release.
+    /// releases have, in the order of these; HIP's own ids are others in each release. roctx:
+    /// [`tracer_common::activity::roctx`].
     pub id: u16,
     /// In order of declaration.
     pub args: &'static [Argument],

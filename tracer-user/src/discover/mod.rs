@@ -24,6 +24,7 @@ use std::{collections::BTreeMap, ffi::CStr, io, ops::Range, path::PathBuf, sync:
 
 use procfs::process::Process;
 use tracer_common::activity::Domain;
+use tracer_records::api;
 
 use crate::{
     foreign::{self, Map, Maps},
@@ -44,18 +45,21 @@ pub enum Runtime {
     Hip,
     /// `libhsa-runtime64`: the HSA API.
     Hsa,
+    /// `libroctx64` or `librocprofiler-sdk-roctx`: marks and ranges. Programs have it without a GPU, too.
+    Roctx,
 }
 
 impl Runtime {
     /// All runtimes.
-    pub const ALL: [Self; 2] = [Self::Hip, Self::Hsa];
+    pub const ALL: [Self; 3] = [Self::Hip, Self::Hsa, Self::Roctx];
 
-    /// Beginning of the library's file name. A version follows (`.so.5`), or what makes the name unique where
+    /// Beginnings of the library's file name. A version follows (`.so.5`), or what makes the name unique where
     /// libraries are packed with programs (`-1f0c3a2b.so.5`).
-    pub const fn file_prefix(self) -> &'static str {
+    pub const fn file_prefixes(self) -> &'static [&'static str] {
         match self {
-            Self::Hip => "libamdhip64",
-            Self::Hsa => "libhsa-runtime64",
+            Self::Hip => &["libamdhip64"],
+            Self::Hsa => &["libhsa-runtime64"],
+            Self::Roctx => &["libroctx64", "librocprofiler-sdk-roctx"],
         }
     }
 
@@ -64,6 +68,7 @@ impl Runtime {
         match self {
             Self::Hip => "hip",
             Self::Hsa => "hsa",
+            Self::Roctx => "roctx",
         }
     }
 
@@ -72,14 +77,15 @@ impl Runtime {
         match self {
             Self::Hip => Domain::HIP_API,
             Self::Hsa => Domain::HSA_API,
+            Self::Roctx => Domain::ROCTX,
         }
     }
 
     /// The runtime whose library has this file name.
     pub fn of_file_name(name: &str) -> Option<Self> {
         let is_of = |runtime: &Self| {
-            let rest = name.strip_prefix(runtime.file_prefix());
-            rest.is_some_and(|rest| rest.starts_with(['.', '-', '_']) && rest.contains(".so"))
+            let mut rests = runtime.file_prefixes().iter().filter_map(|p| name.strip_prefix(p));
+            rests.any(|rest| rest.starts_with(['.', '-', '_']) && rest.contains(".so"))
         };
         Self::ALL.into_iter().find(is_of)
     }
@@ -89,6 +95,7 @@ impl Runtime {
         match self {
             Self::Hip => symbol.starts_with("hip") || symbol.starts_with("__hip"),
             Self::Hsa => symbol.starts_with("hsa_"),
+            Self::Roctx => api::by_name(symbol).is_some_and(|op| op.domain == Domain::ROCTX),
         }
     }
 }
@@ -374,4 +381,29 @@ pub fn thread_name(pid: u32, tid: u32) -> String {
     let path = format!("/proc/{pid}/task/{tid}/comm");
     let name = foreign::text(path.as_ref()).unwrap_or_default();
     shown::text_of(name.trim_ascii_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_known_by_their_names() {
+        for (name, runtime) in [
+            ("libamdhip64.so.5", Some(Runtime::Hip)),
+            ("libamdhip64-1f0c3a2b.so.5.2.3", Some(Runtime::Hip)),
+            ("libroctx64.so", Some(Runtime::Roctx)),
+            ("libroctx64.so.4.1.60403", Some(Runtime::Roctx)),
+            ("libroctx64-0a1b2c3d.so.4", Some(Runtime::Roctx)),
+            ("librocprofiler-sdk-roctx.so.1", Some(Runtime::Roctx)),
+            ("librocprofiler-sdk-roctx-0a1b2c3d.so.1.0.0", Some(Runtime::Roctx)),
+            ("librocprofiler-sdk.so.1", None),
+            ("libroctracer64.so.4", None),
+            ("libroctx64.a", None),
+        ] {
+            assert_eq!(Runtime::of_file_name(name), runtime, "{name}");
+        }
+        assert!(Runtime::Roctx.owns_symbol("roctxRangePop"));
+        assert!(!Runtime::Roctx.owns_symbol("roctxProfilerPause"));
+    }
 }

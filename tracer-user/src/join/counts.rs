@@ -20,6 +20,8 @@ pub enum Mode {
 pub struct Counts {
     /// API calls.
     pub calls: u64,
+    /// Of these, calls of roctx.
+    pub marks: u64,
     /// HIP calls that launch kernels.
     pub launches: u64,
     /// Kernel dispatches.
@@ -57,13 +59,16 @@ pub struct Counts {
     pub foreign: u64,
     /// Agents and kernels that were told beyond what their process may.
     pub left_out: u64,
+    /// Messages of marks and ranges that could not be read, or that there was no room for.
+    pub unread: u64,
 }
 
 impl Counts {
     /// What was lost, by cause.
-    pub fn losses(&self) -> [(&'static str, u64); 7] {
+    pub fn losses(&self) -> [(&'static str, u64); 8] {
         let &Self {
             calls: _,
+            marks: _,
             launches: _,
             dispatches: _,
             copies: _,
@@ -81,6 +86,7 @@ impl Counts {
             forgotten,
             foreign,
             left_out,
+            unread,
         } = self;
         [
             ("GPU operations: no completion seen", incomplete),
@@ -90,6 +96,10 @@ impl Counts {
             ("calls: forgotten while operations could wait for them, too many at once", forgotten),
             ("shim records: of another process's calls", foreign),
             ("agents and kernels: beyond 64 MiB of names of one process, or its share", left_out),
+            (
+                "marks and ranges: message not readable, or no room for it (they are recorded)",
+                unread,
+            ),
         ]
     }
 }

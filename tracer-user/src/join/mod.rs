@@ -13,6 +13,7 @@
 mod calls;
 mod counts;
 mod inventory;
+mod marks;
 mod operation;
 mod pending;
 mod process;
@@ -27,12 +28,12 @@ use std::{
 
 use tracer_common::{
     activity::Domain,
-    bpf::{ApiRecord, LinkRecord, flag},
+    bpf::{ApiRecord, LinkRecord, MarkRecord, flag},
     calls::Call,
     shim,
     waited::Waited,
 };
-use tracer_records::{api, sink::RecordSink};
+use tracer_records::{api, model::Event, sink::RecordSink};
 
 use crate::{budget::Budget, shim::Frame};
 pub use calls::Caller;
@@ -184,6 +185,9 @@ impl Joiner {
     ///
     /// When the sink takes no more.
     pub fn api<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
+        if call.header.operation >> 16 == Domain::ROCTX.0 {
+            return self.roctx(call, None, sink);
+        }
         self.keep_within_bounds(sink)?;
         let process = self.process(call.header.pid);
         process.waiting_calls.returned(call);
@@ -251,13 +255,42 @@ impl Joiner {
         Ok(())
     }
 
-    fn call<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
+    /// A call of roctx from BPF, with its message.
+    ///
+    /// # Errors
+    ///
+    /// When the sink takes no more.
+    pub fn mark<S: RecordSink>(&mut self, mark: &MarkRecord, sink: &mut S) -> Result<(), S::Error> {
+        self.roctx(&mark.call, Some(&mark.message), sink)
+    }
+
+    fn roctx<S: RecordSink>(
+        &mut self,
+        call: &ApiRecord,
+        message: Option<&marks::Message>,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        self.name(call, sink);
+        self.counts.calls += 1;
+        self.counts.marks += 1;
+        let event = marks::event(call, message, sink);
+        let is_unread = message.is_some() && event.flags & flag::UNREADABLE != 0;
+        self.counts.unread += u64::from(is_unread);
+        sink.push(Event::Api(event))
+    }
+
+    /// Tells the name of a call's function, if it is the first one.
+    fn name<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) {
         let (domain, id) = (call.header.operation >> 16, call.header.operation as u16);
         if let Some(operation) = api::by_id(Domain(domain), id)
             && self.named.insert(call.header.operation)
         {
             sink.operation(domain, id.into(), operation.name);
         }
+    }
+
+    fn call<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) -> Result<(), S::Error> {
+        self.name(call, sink);
         let (process, mut output) = self.joined(call.header.pid, sink);
         process.call(call, &mut output)
     }

@@ -38,6 +38,27 @@ pub struct Output<'a, S> {
     pub sink: &'a mut S,
 }
 
+/// A call as the trace has it.
+pub fn api_call(call: &ApiRecord) -> ApiCall {
+    ApiCall {
+        record: ActivityRecord {
+            domain: Domain(call.header.operation >> 16),
+            op: call.header.operation & 0xffff,
+            correlation_id: call.correlation_id,
+            begin_ns: call.begin_ns,
+            end_ns: call.end_ns,
+            process_or_device: call.header.pid,
+            thread_id: call.header.tid,
+            ..Default::default()
+        },
+        parent_id: call.parent_id,
+        ret: call.ret,
+        args: call.args,
+        extra: call.extra,
+        flags: call.header.flags,
+    }
+}
+
 /// One process.
 #[derive(Default)]
 pub struct ProcessState {
@@ -177,23 +198,7 @@ impl ProcessState {
         let rung = self.calls.rung_by(call);
         let caller =
             Caller { correlation_id: call.correlation_id, operation: call.header.operation };
-        output.sink.push(Event::Api(ApiCall {
-            record: ActivityRecord {
-                domain,
-                op: operation_id.into(),
-                correlation_id: call.correlation_id,
-                begin_ns: call.begin_ns,
-                end_ns: call.end_ns,
-                process_or_device: call.header.pid,
-                thread_id: call.header.tid,
-                ..Default::default()
-            },
-            parent_id: call.parent_id,
-            ret: call.ret,
-            args: call.args,
-            extra: call.extra,
-            flags: call.header.flags,
-        }))?;
+        output.sink.push(Event::Api(api_call(call)))?;
         rung.into_iter().try_for_each(|sequence| {
             if let Some(operation) = self.pending.get_mut(sequence) {
                 operation.rung_by = Some(caller);

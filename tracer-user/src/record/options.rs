@@ -20,6 +20,8 @@ pub enum Api {
     HipCompiler,
     /// What programs, and HIP on their behalf, call of the HSA runtime.
     Hsa,
+    /// Marks and ranges that programs set by libroctx64 or librocprofiler-sdk-roctx.
+    Roctx,
 }
 
 impl Api {
@@ -29,6 +31,7 @@ impl Api {
             Runtime::Hip if api::is_called_by_compiler(function) => Self::HipCompiler,
             Runtime::Hip => Self::Hip,
             Runtime::Hsa => Self::Hsa,
+            Runtime::Roctx => Self::Roctx,
         }
     }
 
@@ -37,6 +40,7 @@ impl Api {
         match self {
             Self::Hip | Self::HipCompiler => Runtime::Hip,
             Self::Hsa => Runtime::Hsa,
+            Self::Roctx => Runtime::Roctx,
         }
     }
 }
@@ -77,7 +81,7 @@ pub struct Options {
     #[arg(long)]
     pub force: bool,
 
-    /// APIs whose calls are recorded, as in hip,hsa
+    /// APIs whose calls are recorded, as in hip,roctx
     #[arg(long, value_name = "API", value_delimiter = ',', value_enum, default_value = "hip")]
     pub api: Vec<Api>,
 

@@ -72,6 +72,9 @@ impl RecordingOutcome<'_> {
             let what = if self.options.api.contains(&Api::Hip) { "launched" } else { "seen" };
             notices.push(format!("no kernel was {what} while recording"));
         }
+        if self.rocm_seen && self.counts.marks == 0 && self.options.api.contains(&Api::Roctx) {
+            notices.push("no mark or range of roctx was seen".to_owned());
+        }
         let Counts { outside, untimed, .. } = self.counts;
         if outside > 0 {
             notices.push(format!(

@@ -35,7 +35,7 @@ const SIGNAL_END: &str = "hsa_signal_destroy";
 
 /// The most telling functions: launches, copies, memory, waits; probed by default where each probe
 /// takes long to be removed.
-const FEW: [&str; 14] = [
+const FEW: [&str; 15] = [
     "hip{,Module,Ext,ExtModule}LaunchKernel",
     "hip{LaunchCooperativeKernel,GraphLaunch}",
     "hipMem{cpy,cpyAsync,cpyWithStream,set,setAsync}",
@@ -50,6 +50,7 @@ const FEW: [&str; 14] = [
     "hsa_amd_memory_pool_{allocate,free}",
     "hsa_{amd_memory_async_copy,memory_copy}",
     "hsa_signal_wait_{relaxed,scacquire}",
+    "roctx*",
 ];
 
 /// Why the functions of a library could not be chosen.
@@ -79,6 +80,8 @@ pub struct Selected {
     pub sites: Vec<Site>,
     /// Functions that are left out because a probe there would cost 16 µs a call.
     pub slow: Vec<String>,
+    /// Functions that are probed all the same.
+    pub dear: Vec<String>,
     /// Functions that would be left out as slow, but that the shim can record.
     pub left_to_shim: Vec<String>,
     /// Functions at which the kernel allows no probe.
@@ -270,6 +273,7 @@ impl Selection {
             followed,
             sites: Vec::new(),
             slow: Vec::new(),
+            dear: Vec::new(),
             left_to_shim: Vec::new(),
             impossible: Vec::new(),
             redirections: Redirections::default(),
@@ -353,7 +357,12 @@ impl Selection {
             selected.impossible.extend(names());
             return Ok(());
         };
-        if !site.class.is_cheap() && !self.allow_slow {
+        // Ranges of which one end is seen are none.
+        let is_needed = library.runtime == Runtime::Roctx;
+        if is_needed && !site.class.is_cheap() {
+            selected.dear.extend(names());
+        }
+        if !site.class.is_cheap() && !self.allow_slow && !is_needed {
             let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
             list.extend(names());
             if by_shim != 0 {

@@ -120,6 +120,8 @@ pub struct Target {
     pub is_being_attached: bool,
     /// When it was last seen what it maps.
     pub seen: Option<Seen>,
+    /// How long its memory was looked at for messages of marks and ranges.
+    pub looked_for_messages: Duration,
     /// Whether it has a shared memory: known when it has ended.
     pub claim: Claim,
     /// The process was seen to have ended: when this request for all records of before is answered, all of
@@ -175,6 +177,7 @@ impl Target {
             gpu_source,
             is_being_attached: false,
             seen: None,
+            looked_for_messages: Duration::ZERO,
             claim: Claim::None,
             buried: None,
         }

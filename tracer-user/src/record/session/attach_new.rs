@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Session;
-use crate::discover::{self, Subject};
+use crate::discover::{self, Runtime, Subject};
 
 /// How long processes are looked at in one go.
 const LOOK_FOR: Duration = Duration::from_millis(20);
@@ -25,8 +25,12 @@ impl Session {
                 continue;
             }
             let Ok(subject) = Subject::open(pid) else { continue };
+            // Who has roctx alone uses no GPU.
+            let is_wanted = |runtime| runtime != Runtime::Roctx || self.plans.wants(Runtime::Roctx);
             if !self.watch.as_ref().is_some_and(|watch| watch.is_refused(&subject))
-                && subject.by_number(discover::libraries).is_ok_and(|found| !found.is_empty())
+                && subject
+                    .by_number(discover::libraries)
+                    .is_ok_and(|found| found.iter().any(|library| is_wanted(library.runtime)))
             {
                 self.attach_found(Arc::new(subject));
             }

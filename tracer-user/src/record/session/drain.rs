@@ -6,8 +6,8 @@ use std::{
 };
 
 use tracer_common::bpf::{
-    ApiRecord, BatchRecord, Header, LinkRecord, LoadRecord, PacketRecord, ProcessRecord,
-    SignalRecord, flag, kind,
+    ApiRecord, BatchRecord, Header, LinkRecord, LoadRecord, MarkRecord, PacketRecord,
+    ProcessRecord, SignalRecord, flag, kind,
 };
 use zerocopy::FromBytes as _;
 
@@ -80,6 +80,15 @@ impl Session {
                     self.departed.on_other_stacks +=
                         u64::from(call.header.flags & flag::OTHER_STACK != 0);
                     self.recorder.api(&call)?;
+                    rest
+                }
+                kind::MARK => {
+                    let Ok((mut mark, rest)) = MarkRecord::read_from_prefix(bytes) else { break };
+                    on_call(&mark.call);
+                    self.departed.on_other_stacks +=
+                        u64::from(mark.call.header.flags & flag::OTHER_STACK != 0);
+                    self.read_message_again(&mut mark);
+                    self.recorder.mark(&mark)?;
                     rest
                 }
                 kind::LINK => {

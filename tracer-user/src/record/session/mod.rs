@@ -21,6 +21,7 @@ mod following;
 mod give_shim;
 mod injections;
 mod loading;
+mod messages;
 mod outlived;
 mod pace;
 mod plans;

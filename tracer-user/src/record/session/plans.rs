@@ -137,6 +137,10 @@ impl Plans {
                 "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
             ));
         }
+        if !selected.dear.is_empty() {
+            let names = selected.dear.join(", ");
+            recorder.write_notice(&format!("{path}: a probe costs 16 µs a call at {names}"));
+        }
         if self.placing == Placing::Single {
             let count = selected.sites.len();
             recorder.notice(&format!(

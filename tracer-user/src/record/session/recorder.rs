@@ -17,7 +17,7 @@ use std::{
 };
 
 use tracer_common::{
-    bpf::{ApiRecord, LinkRecord},
+    bpf::{ApiRecord, LinkRecord, MarkRecord},
     calls::Call,
 };
 
@@ -94,6 +94,12 @@ impl Recorder {
     pub fn api(&mut self, call: &ApiRecord) -> Result<(), TraceError> {
         self.thread(call.header.pid, call.header.tid);
         self.joiner.api(call, &mut self.trace)
+    }
+
+    /// A call of roctx, with its message.
+    pub fn mark(&mut self, mark: &MarkRecord) -> Result<(), TraceError> {
+        self.thread(mark.call.header.pid, mark.call.header.tid);
+        self.joiner.mark(mark, &mut self.trace)
     }
 
     /// Which call launched an operation.

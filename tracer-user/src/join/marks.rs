@@ -1,0 +1,84 @@
+//! Calls of roctx. They wait for nothing: no operation is launched by one.
+
+use tracer_common::{
+    activity::roctx,
+    bpf::{ApiRecord, MESSAGE_BYTES, flag},
+};
+use tracer_records::{
+    model::{ApiCall, StringId},
+    sink::RecordSink,
+};
+use zerocopy::IntoBytes as _;
+
+use super::process::api_call;
+use crate::{shown, trace::limits::MARK};
+
+/// As [`tracer_common::bpf::MarkRecord::message`].
+pub type Message = [u64; MESSAGE_BYTES / 8];
+
+/// What a call says and, if it has one, its message, whose text the sink keeps.
+pub fn event<S: RecordSink>(call: &ApiRecord, message: Option<&Message>, sink: &mut S) -> ApiCall {
+    let mut event = api_call(call);
+    match message {
+        Some(message) if event.flags & flag::UNREADABLE == 0 => {
+            let text = text(message, event.flags & flag::CUT != 0);
+            let id: StringId = sink.string(call.header.pid, &text);
+            event.record.bytes_or_name = id.into();
+            if id == 0 && !text.is_empty() {
+                // There was no room for it.
+                event.flags |= flag::UNREADABLE;
+            }
+        }
+        Some(_) => {}
+        // It was open when recording began or ended.
+        None if roctx::has_message(event.record.op) => {
+            event.flags |= flag::UNREADABLE;
+        }
+        None => {}
+    }
+    event
+}
+
+/// Bytes of a message that are kept of one that may be longer: with one more it could be whole.
+const KEPT: usize = MESSAGE_BYTES - 2;
+
+/// The message; [`MARK`] stands for the end of one that was cut, whose last character may not be whole.
+fn text(message: &Message, is_cut: bool) -> String {
+    let bytes = message.as_bytes();
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    if !is_cut {
+        return shown::text_of(text);
+    }
+    let kept = text.get(..KEPT).unwrap_or(text);
+    let torn = kept.utf8_chunks().last().map_or(0, |last| last.invalid().len());
+    shown::text_of(kept.get(..kept.len() - torn).unwrap_or_default()) + MARK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(bytes: &[u8]) -> Message {
+        let mut message = Message::default();
+        message.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
+        message
+    }
+
+    #[test]
+    fn messages_end_at_the_first_zero() {
+        assert_eq!(text(&message(b""), false), "");
+        assert_eq!(text(&message(b"step 1\0left from before"), false), "step 1");
+        assert_eq!(text(&message(b"caf\xe9"), false), r"caf\xe9");
+        // Whoever wrote the record may have left no zero.
+        assert_eq!(text(&message(&[b'x'; MESSAGE_BYTES]), false).len(), MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn a_message_that_was_cut_ends_with_a_whole_character() {
+        let long = "ä".repeat(MESSAGE_BYTES);
+        let cut = message(&long.as_bytes()[..MESSAGE_BYTES - 1]);
+        assert_eq!(text(&cut, true), "ä".repeat(KEPT / 2) + MARK);
+        let cut = message(format!("x{long}").get(..MESSAGE_BYTES - 1).unwrap().as_bytes());
+        assert_eq!(text(&cut, true), format!("x{}{MARK}", "ä".repeat(KEPT / 2 - 1)));
+    }
+}
