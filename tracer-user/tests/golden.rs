@@ -73,6 +73,7 @@ fn text_files() {
             "4242_hcc_ops_trace.txt",
             "4242_hip_api_trace.txt",
             "4242_hsa_api_trace.txt",
+            "4242_roctx_trace.txt",
             "5151_async_copy_trace.txt",
             "5151_hsa_api_trace.txt",
         ]
@@ -90,6 +91,7 @@ fn text_files() {
 ///   of HIP, what stands before ` kernel=` and that end: `(\d+:\d+ \d+:\d+ \w+)\(\s*(.*)\)$`
 /// * operations: `(\d+):(\d+) (\d+):(\d+) (.*)$`, the last group `^([^:]+):(\d+):(\d+)$`
 /// * copies: `^(\d+):(\d+) (async-copy):(\d+):(\d+)$`
+/// * roctx: `(\d+) (\d+):(\d+) (\d+):(\d+):"(.*)"$`
 fn accepted(file: &str, line: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let pair = |text: &str| text.split_once(':').is_some_and(|(a, b)| number(a) && number(b));
@@ -98,6 +100,10 @@ fn accepted(file: &str, line: &str) -> bool {
         return pair(times) && rest.strip_prefix("async-copy:").is_some_and(pair);
     }
     let Some((place, rest)) = rest.split_once(' ') else { return false };
+    if file.ends_with("roctx_trace.txt") {
+        let (ids, message) = rest.split_once(":\"").unwrap_or_default();
+        return number(times) && pair(place) && pair(ids) && message.ends_with('"');
+    }
     let body = if file.ends_with("hcc_ops_trace.txt") {
         rest.split_once(':').is_some_and(|(name, ids)| !name.is_empty() && pair(ids))
     } else {
@@ -117,7 +123,7 @@ fn csv_files() {
     let out = dir.path().join("csv");
     let exported = csv::export(&trace, &Fixed, &out, false).unwrap();
     let files = files(&out);
-    assert_eq!(files.len(), 4);
+    assert_eq!(files.len(), 5);
     for (name, found) in &files {
         golden(name, found);
         let columns = Vec::from_iter(found.lines().map(|line| fields(line).len()));

@@ -146,7 +146,7 @@ fn hostile_names_are_no_formulas_in_a_spreadsheet() {
                 }
             }
         }
-        // Two kernels, and a call of each API.
-        assert_eq!(seen, 4, "{name}");
+        // Two kernels, a call of each API, a mark and a range.
+        assert_eq!(seen, 6, "{name}");
     }
 }

@@ -1,10 +1,11 @@
 //! rocprofv3's tables (rocprofiler-sdk 1.0, ROCm 7.0), one file each for all processes.
 //!
 //! As rocprofv3 writes them: every header and every text in double quotes, numbers bare. Unlike it,
-//! quotes inside a text are doubled, so that every CSV reader takes them, and all four files are
+//! quotes inside a text are doubled, so that every CSV reader takes them, and all five files are
 //! written, even without rows; calls have one column more, their result.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
@@ -16,6 +17,7 @@ use super::error::ExportError;
 use super::exported::Exported;
 use super::left_out::LeftOut;
 use super::output::Output;
+use crate::ranges::{Calls, Ranges};
 use crate::trace::Trace;
 use crate::trace::lookup::{Direction, Tables};
 use tracer_records::api;
@@ -57,6 +59,9 @@ const API_COLUMNS: &[&str] = &[
     "Result",
 ];
 
+/// Those of calls without a result.
+const MARKER_COLUMNS: &[&str] = API_COLUMNS.split_at(7).0;
+
 const COPY_COLUMNS: &[&str] = &[
     "Kind",
     "Direction",
@@ -69,11 +74,12 @@ const COPY_COLUMNS: &[&str] = &[
 ];
 
 /// The files, with their columns.
-const FILES: [(&str, &[&str]); 4] = [
+const FILES: [(&str, &[&str]); 5] = [
     ("kernel_trace.csv", KERNEL_COLUMNS),
     ("hip_api_trace.csv", API_COLUMNS),
     ("hsa_api_trace.csv", API_COLUMNS),
     ("memory_copy_trace.csv", COPY_COLUMNS),
+    ("marker_api_trace.csv", MARKER_COLUMNS),
 ];
 
 /// rocprofv3 gives LDS in the blocks that it is allocated in.
@@ -87,6 +93,9 @@ struct Files {
     hip: Output,
     hsa: Output,
     copy: Output,
+    marker: Output,
+    /// Marks and ranges, which are written when all have been read.
+    roctx: Calls,
     streams: Streams,
     left_out: LeftOut,
 }
@@ -130,14 +139,15 @@ pub fn export(
     for (output, (_, columns)) in outputs.iter_mut().zip(FILES) {
         output.write(format_args!("\"{}\"\n", columns.join("\",\"")))?;
     }
-    let Ok([kernel, hip, hsa, copy]) = <[Output; 4]>::try_from(outputs) else {
+    let Ok([kernel, hip, hsa, copy, marker]) = <[Output; 5]>::try_from(outputs) else {
         unreachable!("one output for each name")
     };
-    let (streams, left_out) = Default::default();
-    let mut files = Files { kernel, hip, hsa, copy, streams, left_out };
+    let (streams, left_out, roctx) = Default::default();
+    let mut files = Files { kernel, hip, hsa, copy, marker, roctx, streams, left_out };
     let reading = trace.for_each_event(|event| files.row(&tables, calls, event))?;
-    let Files { kernel, hip, hsa, copy, left_out, streams: _ } = files;
-    [kernel, hip, hsa, copy].into_iter().try_for_each(Output::finish)?;
+    files.markers(&tables)?;
+    let Files { kernel, hip, hsa, copy, marker, left_out, streams: _, roctx: _ } = files;
+    [kernel, hip, hsa, copy, marker].into_iter().try_for_each(Output::finish)?;
     Ok(Exported { reading, left_out })
 }
 
@@ -175,6 +185,10 @@ impl Files {
         let (output, domain) = match record.domain {
             Domain::HIP_API => (&mut self.hip, hip_domain(&name)),
             Domain::HSA_API => (&mut self.hsa, hsa_domain(&name)),
+            Domain::ROCTX => {
+                self.roctx.add(call);
+                return Ok(());
+            }
             _ => {
                 self.left_out.other_calls += 1;
                 return Ok(());
@@ -192,6 +206,33 @@ impl Files {
             // Of numbers and names of the headers: nothing in it needs an escape.
             calls.ret(call),
         ))
+    }
+
+    /// Marks, and ranges with their begins and ends.
+    fn markers(&mut self, tables: &Tables) -> Result<(), ExportError> {
+        let calls = std::mem::take(&mut self.roctx);
+        self.left_out.further_marks += calls.left_out;
+        let Ranges { marks, ranges, .. } = calls.put_together();
+        let marks = marks.iter().map(|mark| {
+            (mark.time_ns, mark.time_ns, mark.thread, mark.correlation_id, mark.message)
+        });
+        let mut rows = Vec::from_iter(marks);
+        for range in &ranges {
+            self.left_out.untimed_calls += u64::from(range.duration_ns().is_none());
+            let begin_ns = range.time_ns();
+            let end_ns = range.duration_ns().map_or(begin_ns, |ns| begin_ns + ns);
+            rows.push((begin_ns, end_ns, range.thread, range.correlation_id, range.message));
+        }
+        // What is around comes first.
+        rows.sort_by_key(|&(begin_ns, end_ns, ..)| (begin_ns, Reverse(end_ns)));
+        for (begin_ns, end_ns, (process_id, thread_id), correlation_id, message) in rows {
+            let text = message.map_or(Cow::Borrowed("(unknown)"), |id| tables.text(id));
+            self.marker.write(format_args!(
+                "\"MARKER_CORE_RANGE_API\",\"{}\",{process_id},{thread_id},{correlation_id},{begin_ns},{end_ns}\n",
+                cell(&text),
+            ))?;
+        }
+        Ok(())
     }
 
     fn dispatch(&mut self, tables: &Tables, dispatch: &Dispatch) -> Result<(), ExportError> {

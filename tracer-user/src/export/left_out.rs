@@ -21,6 +21,8 @@ pub struct LeftOut {
     pub unnamed_launches: u64,
     /// GPU operations of streams beyond those that are numbered.
     pub further_streams: u64,
+    /// Calls of roctx beyond those that are put together.
+    pub further_marks: u64,
 }
 
 impl LeftOut {
@@ -36,6 +38,7 @@ impl LeftOut {
             further_files,
             unnamed_launches,
             further_streams,
+            further_marks,
         } = self;
         let all = [
             (incomplete, "GPU operations left out, no completion was seen"),
@@ -52,6 +55,10 @@ impl LeftOut {
             (
                 further_streams,
                 "GPU operations whose stream has the last number, with all further ones",
+            ),
+            (
+                further_marks,
+                "marks, begins and ends of ranges left out, there are too many of them",
             ),
         ];
         let some = all.into_iter().filter(|(count, _)| *count > 0);

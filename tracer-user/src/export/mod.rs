@@ -56,10 +56,10 @@ pub struct ExportOptions {
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExportFormat {
     /// roctracer's file plugin: hip_api_trace.txt, hsa_api_trace.txt, hcc_ops_trace.txt,
-    /// async_copy_trace.txt, each prefixed with the process id
+    /// async_copy_trace.txt, roctx_trace.txt, each prefixed with the process id
     Text,
     /// rocprofv3's columns: kernel_trace.csv, hip_api_trace.csv, hsa_api_trace.csv,
-    /// memory_copy_trace.csv
+    /// memory_copy_trace.csv, marker_api_trace.csv
     Csv,
 }
 

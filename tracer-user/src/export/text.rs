@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::Path;
 
-use tracer_common::activity::Domain;
+use tracer_common::activity::{Domain, roctx};
+use tracer_common::bpf::flag;
 
 use super::calls::{CallFormat, call_times};
 use super::error::ExportError;
@@ -19,7 +20,7 @@ use super::output::Output;
 use crate::shown::clean;
 use crate::trace::lookup::{Tables, UNKNOWN_KERNEL, command_name};
 use crate::trace::{Reading, Trace};
-use tracer_records::model::{ApiCall, Dispatch, Event, op_flag};
+use tracer_records::model::{ApiCall, Dispatch, Event, StringId, op_flag};
 
 /// Calls that roctracer names the launched kernel of. Not graph launches: these start many.
 const LAUNCHES: &[&str] = &[
@@ -52,6 +53,7 @@ enum Kind {
     HsaApi,
     HccOps,
     AsyncCopy,
+    Roctx,
 }
 
 impl Kind {
@@ -61,6 +63,7 @@ impl Kind {
             Self::HsaApi => "hsa_api_trace.txt",
             Self::HccOps => "hcc_ops_trace.txt",
             Self::AsyncCopy => "async_copy_trace.txt",
+            Self::Roctx => "roctx_trace.txt",
         }
     }
 }
@@ -80,6 +83,7 @@ fn place(event: &Event) -> Place {
             return match record.domain {
                 Domain::HIP_API => Place::File(record.process_or_device, Kind::HipApi),
                 Domain::HSA_API => Place::File(record.process_or_device, Kind::HsaApi),
+                Domain::ROCTX => Place::File(record.process_or_device, Kind::Roctx),
                 _ => Place::Nowhere(|left_out| &mut left_out.other_calls),
             };
         }
@@ -180,7 +184,11 @@ pub fn export(
             left_out.further_files += 1;
             return Ok(());
         };
-        if let Event::Api(call) = event {
+        if let Event::Api(call) = event
+            && file.1 == Kind::Roctx
+        {
+            line_of_mark(output, &index.tables, call)
+        } else if let Event::Api(call) = event {
             left_out.untimed_calls += u64::from(is_untimed(call));
             left_out.unnamed_launches += u64::from(index.may_lack_kernel_of(call));
             line_of_call(output, &index, calls, call)
@@ -229,6 +237,21 @@ fn line_of_call(
         output.write(format_args!(" kernel={kernel}"))?;
     }
     output.write(format_args!(" :{id}\n"))
+}
+
+fn line_of_mark(output: &mut Output, tables: &Tables, call: &ApiCall) -> Result<(), ExportError> {
+    let record = &call.record;
+    let (begin_ns, _) = call_times(call);
+    let id = match record.op {
+        roctx::START => call.ret,
+        roctx::STOP => call.args[0],
+        _ => 0,
+    };
+    let is_known = call.flags & flag::UNREADABLE == 0;
+    let message = tables.text(record.bytes_or_name as StringId);
+    let message = if is_known { &*message } else { "?" };
+    let (process_id, thread_id, op) = (record.process_or_device, record.thread_id, record.op);
+    output.write(format_args!("{begin_ns} {process_id}:{thread_id} {op}:{id}:\"{message}\"\n"))
 }
 
 fn line_of_operation(

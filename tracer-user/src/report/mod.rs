@@ -1,9 +1,11 @@
 //! `roctap report`: a trace as summary tables.
 //!
-//! One pass over the events collects sums by operation, kernel and direction ([`summary`]); then
-//! they are shown as tables for people ([`render`]) or as JSON for programs. Both always tell what
+//! One pass over the events collects sums by operation, kernel and direction ([`summary`]), and where there are
+//! ranges of roctx, another one what the GPU did in each; then they are shown as tables for people
+//! ([`render`]) or as JSON for programs. Both always tell what
 //! was lost and how the GPU times were had.
 
+mod ranges;
 mod render;
 mod rows;
 pub mod summary;

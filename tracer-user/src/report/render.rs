@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use tracer_common::shim::UNKNOWN_CLOCK_ERROR_NS;
 
-use super::summary::{Api, CopyRow, Failed, LossRow, ProcessRow, Row, Summary, Times};
+use super::summary::{
+    Api, CopyRow, Failed, LossRow, MarkRow, ProcessRow, RangeRow, Row, Summary, Times,
+};
 use super::units::{bytes, count, duration, percent, shorten, shorten_apart};
 use crate::shown::clean;
 use tracer_records::model::{Metadata, ProbedLibrary};
@@ -17,6 +19,8 @@ pub fn tables(summary: &Summary, width: Option<usize>) -> String {
     kernels(&mut out, summary, width);
     summary.apis.iter().for_each(|api| functions(&mut out, api, width));
     failed_calls(&mut out, summary, width);
+    ranges(&mut out, summary, width);
+    marks(&mut out, summary, width);
     copies(&mut out, summary);
     barriers(&mut out, &summary.barriers);
     losses(&mut out, summary, width);
@@ -231,6 +235,72 @@ fn failed_calls(out: &mut String, summary: &Summary, width: Option<usize>) {
     }));
     table(out, &["count", "domain", "error", "function"], &rows, width);
     more(out, summary.failed_calls.len(), summary.all_failed_calls);
+}
+
+/// What a program says by a message, for people.
+fn message(name: &str) -> String {
+    if name.is_empty() { "(no message)".to_owned() } else { clean(name).into_owned() }
+}
+
+/// The columns of what is rare are there when there is any.
+fn ranges(out: &mut String, summary: &Summary, width: Option<usize>) {
+    if summary.ranges.is_empty() {
+        return;
+    }
+    title(out, "Ranges, nested ones counted at each level");
+    let untimed = |row: &RangeRow| row.open_at_start + row.open_at_end;
+    let with_untimed = summary.ranges.iter().any(|row| untimed(row) > 0);
+    let with_incomplete = summary.ranges.iter().any(|row| row.gpu_incomplete > 0);
+    let mut head =
+        vec!["total", "count", "mean", "min", "max", "GPU time", "operations", "of", "range"];
+    if with_incomplete {
+        head.insert(7, "incomplete");
+    }
+    if with_untimed {
+        head.insert(2, "untimed");
+    }
+    let rows = Vec::from_iter(summary.ranges.iter().map(|row| {
+        let Times { count: times, total_ns, min_ns, max_ns } = row.times;
+        let time = |ns, count| if count == 0 { "-".to_owned() } else { duration(ns) };
+        let mut cells = vec![
+            time(total_ns, times),
+            count(times),
+            time(row.mean_ns, times),
+            time(min_ns, times),
+            time(max_ns, times),
+            time(row.gpu_ns, row.gpu_operations),
+            count(row.gpu_operations),
+            row.of.to_owned(),
+            message(&row.name),
+        ];
+        if with_incomplete {
+            cells.insert(7, count(row.gpu_incomplete));
+        }
+        if with_untimed {
+            cells.insert(2, count(untimed(row)));
+        }
+        cells
+    }));
+    table(out, &head, &rows, width);
+    more(out, summary.ranges.len(), summary.all_ranges);
+    let without = [
+        (summary.ranges_open_at_start, "begin not seen"),
+        (summary.ranges_open_at_end, "end not seen"),
+    ];
+    for (ranges, what) in without.into_iter().filter(|(ranges, _)| *ranges > 0) {
+        line!(out, "  {what}, in no sum: {}", count(ranges));
+    }
+}
+
+fn marks(out: &mut String, summary: &Summary, width: Option<usize>) {
+    if summary.marks.is_empty() {
+        return;
+    }
+    title(out, "Marks");
+    let cells = |row: &MarkRow| vec![count(row.count), message(&row.name)];
+    let rows = Vec::from_iter(summary.marks.iter().map(cells));
+    table(out, &["count", "mark"], &rows, width);
+    more(out, summary.marks.len(), summary.all_marks);
 }
 
 fn copies(out: &mut String, summary: &Summary) {

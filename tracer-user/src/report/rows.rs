@@ -1,5 +1,9 @@
 //! The rows of a summary.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+
 use serde::Serialize;
 
 use tracer_records::model::Process;
@@ -126,6 +130,39 @@ impl CopyRow {
     }
 }
 
+/// Ranges of roctx that say the same.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct RangeRow {
+    /// The message.
+    pub name: String,
+    /// `thread`: pushed and popped; `process`: started and stopped.
+    pub of: &'static str,
+    /// How long they were open, nested ones counted at each level.
+    #[serde(flatten)]
+    pub times: Times,
+    /// The mean duration.
+    pub mean_ns: u64,
+    /// Time of the kernels and copies that were enqueued in them, nested ranges counted at each level, ns.
+    pub gpu_ns: u64,
+    /// How many these are.
+    pub gpu_operations: u64,
+    /// How many more there were, without a completion. Not in `gpu_ns`.
+    pub gpu_incomplete: u64,
+    /// Their begin was not seen. Not in `count`.
+    pub open_at_start: u64,
+    /// Their end was not seen. Not in `count`.
+    pub open_at_end: u64,
+}
+
+/// Marks of roctx that say the same.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct MarkRow {
+    /// The message.
+    pub name: String,
+    /// How many there are.
+    pub count: u64,
+}
+
 /// A counter of losses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LossRow {
@@ -145,4 +182,19 @@ pub struct ProcessRow {
     /// What is known of it.
     #[serde(flatten)]
     pub process: Process,
+}
+
+/// The row of `key`, a new one if there are fewer than `most`.
+pub(super) fn row<K: Eq + Hash, R>(
+    rows: &mut HashMap<K, R>,
+    key: K,
+    most: usize,
+    new: impl FnOnce() -> R,
+) -> Option<&mut R> {
+    let is_full = rows.len() >= most;
+    match rows.entry(key) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(_) if is_full => None,
+        Entry::Vacant(place) => Some(place.insert(new())),
+    }
 }

@@ -1,15 +1,16 @@
 //! What a trace adds up to.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::hash::Hash;
 
 use serde::Serialize;
 use tracer_common::activity::Domain;
 use tracer_common::bpf::flag;
 
-pub use super::rows::{Api, CopyRow, Failed, LossRow, ProcessRow, Row, Times};
+use super::ranges;
+use super::rows::row;
+pub use super::rows::{Api, CopyRow, Failed, LossRow, MarkRow, ProcessRow, RangeRow, Row, Times};
+use crate::ranges::{Calls, Ranges};
 use crate::trace::lookup::{Direction, Tables};
 use crate::trace::{Damage, Reading, Trace, TraceError};
 use tracer_records::api::{self, Operation, Outcome};
@@ -48,6 +49,18 @@ pub struct Summary {
     pub failed_calls: Vec<Failed>,
     /// Such functions and errors before the table was shortened.
     pub all_failed_calls: usize,
+    /// Ranges of roctx by what they say, the longest total first.
+    pub ranges: Vec<RangeRow>,
+    /// Such rows before the table was shortened.
+    pub all_ranges: usize,
+    /// Ranges whose begin was not seen.
+    pub ranges_open_at_start: u64,
+    /// Ranges whose end was not seen.
+    pub ranges_open_at_end: u64,
+    /// Marks of roctx by what they say, the most frequent first.
+    pub marks: Vec<MarkRow>,
+    /// Such rows before the table was shortened.
+    pub all_marks: usize,
     /// Copies by direction.
     pub copies: Vec<CopyRow>,
     /// Barrier packets that completed.
@@ -87,6 +100,8 @@ struct Sums {
     /// By the command, the agents and the process: what a direction is made of.
     copies: HashMap<(u32, u32, u32, u32), (CopyRow, Copy)>,
     barriers: Times,
+    /// Calls of roctx.
+    roctx: Calls,
     /// Events that have no row, since there were too many.
     without_row: u64,
     incomplete_barriers: u64,
@@ -104,7 +119,14 @@ impl Summary {
             Ok::<(), Infallible>(())
         });
         let missing = reading.check(trace.path()).err();
-        let mut summary = sums.resolve(reading, trace.metadata().cloned());
+        let calls = std::mem::take(&mut sums.roctx);
+        sums.without_row += calls.left_out;
+        let mut ranges = Ranges::default();
+        if !calls.is_empty() {
+            ranges = calls.put_together();
+            ranges.measure(trace);
+        }
+        let mut summary = sums.resolve(reading, trace.metadata().cloned(), &ranges);
         summary.notices.extend(missing.iter().map(TraceError::to_string));
         Self { missing, ..summary }
     }
@@ -119,6 +141,8 @@ impl Summary {
         if rows > 0 {
             self.kernels.truncate(rows);
             self.failed_calls.truncate(rows);
+            self.ranges.truncate(rows);
+            self.marks.truncate(rows);
             self.apis.iter_mut().for_each(|api| api.functions.truncate(rows));
         }
         self
@@ -132,6 +156,7 @@ impl Sums {
         let known = [record.begin_ns, record.end_ns].into_iter().find(|ns| *ns > 0);
         self.first_ns = self.first_ns.into_iter().chain(known).min();
         match event {
+            Event::Api(call) if call.record.domain == Domain::ROCTX => self.roctx.add(call),
             Event::Api(call) => self.call(call),
             Event::Dispatch(dispatch) => self.dispatch(dispatch),
             Event::Copy(copy) => self.copy(copy),
@@ -219,9 +244,11 @@ impl Sums {
         }
     }
 
-    fn resolve(self, reading: Reading, metadata: Option<Metadata>) -> Summary {
+    fn resolve(mut self, reading: Reading, metadata: Option<Metadata>, ranges: &Ranges) -> Summary {
         let Reading { tables, status, damage } = reading;
         let tables = &tables;
+        let (ranges, marks, without_row) = ranges::rows(ranges, tables);
+        self.without_row += without_row;
         let notices = self.notices(tables);
         let begin_ns = metadata.as_ref().map(|metadata| metadata.clock.boottime_ns);
         let begin_ns = begin_ns.or(self.first_ns).unwrap_or_default();
@@ -281,6 +308,12 @@ impl Sums {
             kernels,
             kernel_ns,
             apis: apis.collect(),
+            all_ranges: ranges.len(),
+            ranges_open_at_start: ranges.iter().map(|row| row.open_at_start).sum(),
+            ranges_open_at_end: ranges.iter().map(|row| row.open_at_end).sum(),
+            ranges,
+            all_marks: marks.len(),
+            marks,
             copies: copies(self.copies, tables),
             barriers: self.barriers,
             all_failed_calls: failed_calls.len(),
@@ -298,26 +331,14 @@ impl Sums {
             (self.unlinked, "GPU operations whose call is not known"),
             (self.early, "GPU operations that began before they were enqueued, by their times"),
             (self.incomplete_barriers, "barriers without a completion"),
-            (self.without_row, "calls, kernels and copies in no table, which has too many rows"),
+            (
+                self.without_row,
+                "calls, kernels, copies and ranges in no table, which has too many rows",
+            ),
         ];
         let own = own.iter().filter(|(count, _)| *count > 0);
         let own = own.map(|(count, text)| format!("{text}: {count}"));
         tables.notices.iter().cloned().chain(own).collect()
-    }
-}
-
-/// The row of `key`, a new one if there are fewer than `most`.
-fn row<K: Eq + Hash, R>(
-    rows: &mut HashMap<K, R>,
-    key: K,
-    most: usize,
-    new: impl FnOnce() -> R,
-) -> Option<&mut R> {
-    let is_full = rows.len() >= most;
-    match rows.entry(key) {
-        Entry::Occupied(known) => Some(known.into_mut()),
-        Entry::Vacant(_) if is_full => None,
-        Entry::Vacant(place) => Some(place.insert(new())),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use roctap::trace::{Existing, Writer};
-use tracer_common::activity::{ActivityRecord, Domain, kind, op};
+use tracer_common::activity::{ActivityRecord, Domain, kind, op, roctx};
 use tracer_common::bpf::flag;
 use tracer_records::model::{
     Agent, ApiCall, Barrier, ClockOffsets, Copy, Dispatch, Event, Kernel, Metadata, ProbedLibrary,
@@ -143,6 +143,7 @@ pub fn write(path: &Path, finished: bool) {
     let raw = (writer.string(0, "_Z5scalePfi"), 0);
     let mut sample = Sample { writer, next: 0 };
     first_process(&mut sample, template, lambda, raw);
+    ranges(&mut sample);
     sample.writer.flush_chunk().unwrap();
     second_process(&mut sample, template);
     if finished {
@@ -168,6 +169,7 @@ fn tables(writer: &mut Writer) {
     writer.operation(hsa, HSA_INIT, "hsa_init");
     writer.operation(hsa, HSA_WAIT, "hsa_signal_wait_scacquire");
     writer.operation(hsa, HSA_COPY, "hsa_amd_memory_async_copy");
+    writer.operation(Domain::ROCTX.0, roctx::MARK, "roctxMarkA");
     let library = |path: &str, version: &str, probed, entry_only| ProbedLibrary {
         path: path.into(),
         version: version.into(),
@@ -270,6 +272,41 @@ fn second_process(sample: &mut Sample, template: Names) {
     unknown.record.correlation_id = 0;
     unknown.record.domain = Domain::HIP_API;
     sample.dispatch(&unknown, 0, (0, 0), 100_000, 1_000);
+}
+
+/// Marks and ranges around the calls of the first process: nested, started and stopped, of which one end was not
+/// seen, with messages of all kinds.
+fn ranges(sample: &mut Sample) {
+    let range = 7;
+    let mark = |sample: &mut Sample, number: u64, op: u32, at: u64, text: &str, flags: u16| {
+        let message = sample.writer.string(HIP.id, text);
+        let mut call = sample.call(Domain::ROCTX, &HIP, op, at, 0);
+        (call.record.end_ns, call.record.bytes_or_name) = (0, message.into());
+        (call.extra[0], call.flags) = (number, flags | flag::ENTRY_ONLY);
+        match op {
+            roctx::START => {
+                (call.ret, call.record.end_ns) = (range, call.record.begin_ns + 400);
+                call.flags = flags;
+            }
+            roctx::STOP => call.args[0] = range,
+            _ => {}
+        }
+        sample.push(Event::Api(call));
+    };
+    mark(sample, 1, roctx::POP, 500, "", 0);
+    mark(sample, 2, roctx::PUSH, 155_000, "epoch 1", 0);
+    mark(sample, 3, roctx::START, 1_090_000, "steps", 0);
+    // The rings are read in turns.
+    mark(sample, 6, roctx::POP, 1_260_000, "", 0);
+    mark(sample, 4, roctx::PUSH, 1_095_000, "=step \"1\"", 0);
+    mark(sample, 5, roctx::MARK, 1_200_000, "half\nway", 0);
+    mark(sample, 7, roctx::PUSH, 1_295_000, "=step \"1\"", 0);
+    mark(sample, 8, roctx::POP, 1_310_000, "", 0);
+    mark(sample, 9, roctx::MARK, 1_320_000, "", flag::UNREADABLE);
+    mark(sample, 10, roctx::MARK, 1_330_000, "", 0);
+    mark(sample, 11, roctx::STOP, 1_350_000, "", 0);
+    mark(sample, 12, roctx::POP, 1_440_000, "", 0);
+    mark(sample, 13, roctx::PUSH, 1_460_000, "a message that is far too lon…", flag::CUT);
 }
 
 type Names = (u32, u32);

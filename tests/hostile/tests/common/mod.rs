@@ -9,7 +9,7 @@ use std::{
 
 use e2e::{Scene, roctap_bin};
 use roctap::trace::{Existing, Writer};
-use tracer_common::activity::{ActivityRecord, Domain, op};
+use tracer_common::activity::{ActivityRecord, Domain, op, roctx};
 use tracer_records::model::{
     Agent, ApiCall, ClockOffsets, Dispatch, Event, Kernel, Metadata, ProbedLibrary, Process,
     op_flag,
@@ -110,6 +110,12 @@ pub fn write_trace(path: &Path, name: &str) {
         writer.operation(domain.0, operation, name);
         let call = ApiCall { record: record(domain, operation, 10), ..ApiCall::default() };
         writer.push(Event::Api(call)).expect("push");
+    }
+    // A mark, and a range around what follows.
+    for op in [roctx::MARK, roctx::PUSH, roctx::POP] {
+        let mut record = record(Domain::ROCTX, op, 10 + u64::from(10 * op));
+        record.bytes_or_name = if op == roctx::POP { 0 } else { id.into() };
+        writer.push(Event::Api(ApiCall { record, ..ApiCall::default() })).expect("push");
     }
     let mut dispatch = Dispatch {
         process_id: 7,
