@@ -109,7 +109,7 @@ pub fn build_release(packages: &[&str]) -> anyhow::Result<()> {
 /// Builds everything, installing what is missing.
 pub fn build() -> anyhow::Result<Artifacts> {
     setup::packages()?;
-    build_release(&["roctap", "tracer-shim", "emulated-gpu"])?;
+    build_release(&["roctap", "tracer-shim", "emulated-gpu", "roctx"])?;
     let target = root().join("target");
     let gpu = target.join("gpu");
     fs::create_dir_all(&gpu)?;

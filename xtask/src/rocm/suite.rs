@@ -17,8 +17,17 @@ pub const QUICK_ON: &str = "6";
 
 /// Test binaries of the package `e2e`. The others have no ROCm in them (`inject`, `logging`), or run in
 /// virtual machines (`kernels`, `methods`).
-const BINARIES: [&str; 8] =
-    ["attach", "calls", "circumstances", "complete", "losses", "mistakes", "outside", "redirected"];
+const BINARIES: [&str; 9] = [
+    "attach",
+    "calls",
+    "circumstances",
+    "complete",
+    "losses",
+    "mistakes",
+    "outside",
+    "ranges",
+    "redirected",
+];
 
 /// Which tests run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +77,7 @@ const ROCTRACER_QUICK: [&str; 3] = [
 /// When something cannot be built, or a program fails without roctap.
 pub fn sets(root: &Root, extent: Extent) -> anyhow::Result<[Nextest; 2]> {
     println!("\n{}", describe(root)?);
-    build_release(&["roctap", "tracer-shim", "emulated-gpu-driver"])?;
+    build_release(&["roctap", "tracer-shim", "emulated-gpu-driver", "roctx"])?;
     let built = programs::build(root)?;
     programs::run_untraced(root, &built)?;
     let mut all = Vec::new();
