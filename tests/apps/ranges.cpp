@@ -65,6 +65,19 @@ void stop(roctx_range_id_t id) {
   roctx.stop(id);
 }
 
+// Whether the page at an address is in this process's memory.
+bool is_present(const void* address) {
+  unsigned long entry = 0;
+  const long page = sysconf(_SC_PAGESIZE);
+  FILE* pages = fopen("/proc/self/pagemap", "r");
+  if (!pages) return true;
+  setvbuf(pages, nullptr, _IONBF, 0);
+  fseek(pages, (unsigned long)address / page * sizeof entry, SEEK_SET);
+  const bool is_read = fread(&entry, sizeof entry, 1, pages) == 1;
+  fclose(pages);
+  return !is_read || entry >> 63;
+}
+
 volatile sig_atomic_t asked_to_end = 0;
 bool goes_on = true;
 roctx_range_id_t handed = 0, whole = 0;
@@ -152,6 +165,7 @@ int main(int argc, char** argv) {
     mark(std::string(1000, 'x').c_str());
     mark(reinterpret_cast<const char*>(16));
     mark("a \"b\"\n\x1b[31m");
+    EXPECT(!is_present(untouched), "somebody has touched it");
     mark(untouched);
   }
   pthread_barrier_init(&both, nullptr, 2);

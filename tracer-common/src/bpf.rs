@@ -453,6 +453,8 @@ pub struct Capture {
     pub out_arg: u8,
     /// The function may be unwound through: there is no return probe, record at entry.
     pub entry_only: u8,
+    /// 1 for the functions of roctx, whose calls are numbered on each thread.
+    pub numbered: u8,
     /// The shim calls the function for itself: such calls are not recorded.
     pub shim_calls: u8,
     /// The shim records the function's calls where it records those of this table, one of
@@ -469,6 +471,7 @@ impl Capture {
             | (self.stack_args as u64) << 32
             | (self.out_arg as u64) << 40
             | (self.entry_only as u64) << 48
+            | (self.numbered as u64) << 49
             | (self.shim_calls as u64) << 56
             | (self.by_shim as u64) << 57
     }
@@ -481,7 +484,8 @@ impl Capture {
             domain: (v >> 16) as u8,
             stack_args: (v >> 32) as u8,
             out_arg: (v >> 40) as u8,
-            entry_only: (v >> 48) as u8,
+            entry_only: (v >> 48) as u8 & 1,
+            numbered: (v >> 49) as u8 & 1,
             shim_calls: (v >> 56) as u8 & 1,
             by_shim: (v >> 57) as u8,
         }
@@ -500,6 +504,7 @@ mod tests {
             stack_args: 3,
             out_arg: 6,
             entry_only: 1,
+            numbered: 1,
             shim_calls: 1,
             by_shim: 1,
         };

@@ -185,6 +185,7 @@ pub fn captured(op: &Operation) -> Capture {
         stack_args: stack_args(op),
         out_arg: out_register(op).map_or(0, |register| register + 1),
         entry_only: (calls_back(op).is_some() || is_a_moment(op)).into(),
+        numbered: (op.domain == Domain::ROCTX).into(),
         shim_calls: is_called_by_shim(op.name).into(),
         by_shim: 0,
     }

@@ -251,30 +251,26 @@ fn ranges(out: &mut String, summary: &Summary, width: Option<usize>) {
     let untimed = |row: &RangeRow| row.open_at_start + row.open_at_end;
     let with_untimed = summary.ranges.iter().any(|row| untimed(row) > 0);
     let with_incomplete = summary.ranges.iter().any(|row| row.gpu_incomplete > 0);
-    let mut head =
-        vec!["total", "count", "mean", "min", "max", "GPU time", "operations", "of", "range"];
+    let mut head = vec!["total", "count", "GPU time", "operations", "of", "range"];
     if with_incomplete {
-        head.insert(7, "incomplete");
+        head.insert(4, "incomplete");
     }
     if with_untimed {
         head.insert(2, "untimed");
     }
     let rows = Vec::from_iter(summary.ranges.iter().map(|row| {
-        let Times { count: times, total_ns, min_ns, max_ns } = row.times;
+        let Times { count: times, total_ns, .. } = row.times;
         let time = |ns, count| if count == 0 { "-".to_owned() } else { duration(ns) };
         let mut cells = vec![
             time(total_ns, times),
             count(times),
-            time(row.mean_ns, times),
-            time(min_ns, times),
-            time(max_ns, times),
             time(row.gpu_ns, row.gpu_operations),
             count(row.gpu_operations),
             row.of.to_owned(),
             message(&row.name),
         ];
         if with_incomplete {
-            cells.insert(7, count(row.gpu_incomplete));
+            cells.insert(4, count(row.gpu_incomplete));
         }
         if with_untimed {
             cells.insert(2, count(untimed(row)));

@@ -424,7 +424,7 @@ mod tests {
         let most = MAX_COPIES as u32;
         for n in 0..most + 10 {
             let mut call = ApiCall::default();
-            (call.record.domain, call.record.op) = (Domain(n), n);
+            (call.record.domain, call.record.op) = (Domain(Domain::HSA_EVT.0 + n), n);
             sums.add(&Event::Api(call));
             sums.add(&Event::Dispatch(Dispatch { demangled: n, ..Default::default() }));
             sums.add(&Event::Copy(Copy { process_id: n, ..Default::default() }));

@@ -143,9 +143,9 @@ pub fn write(path: &Path, finished: bool) {
     let raw = (writer.string(0, "_Z5scalePfi"), 0);
     let mut sample = Sample { writer, next: 0 };
     first_process(&mut sample, template, lambda, raw);
-    ranges(&mut sample);
     sample.writer.flush_chunk().unwrap();
     second_process(&mut sample, template);
+    ranges(&mut sample);
     if finished {
         let end = ClockOffsets { boottime_ns: T0 + 2_500_000_000, ..clock };
         sample.writer.finish(end).unwrap();
