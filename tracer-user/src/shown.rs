@@ -15,6 +15,7 @@ use std::{
 };
 
 use serde::Serialize;
+use tracer_text::harmless::is_harmless;
 use tracing_subscriber::{
     field::RecordFields,
     fmt::{FormatFields, format},
@@ -22,32 +23,10 @@ use tracing_subscriber::{
 
 use crate::trace::limits::cut;
 
+pub use tracer_text::clean;
+
 /// Bytes of a line about one thing.
 const LINE: usize = 4 << 10;
-
-/// Whether a character does nothing but stand where it stands: no control character, no mark for the
-/// direction of writing, no separator of lines, nothing of no width, nothing unassigned.
-fn is_harmless(c: char) -> bool {
-    // What `{:?}` of a string would escape, apart from what that escapes to be Rust.
-    matches!(c, ' '..='~') || c.escape_debug().len() == 1
-}
-
-/// `text` in one line and without effect on a terminal: what is not harmless stands as in Rust, such as
-/// `\n` or `\u{1b}`.
-pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().all(is_harmless) {
-        return Cow::Borrowed(text);
-    }
-    let mut cleaned = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_harmless(c) {
-            cleaned.push(c);
-        } else {
-            cleaned.extend(c.escape_debug());
-        }
-    }
-    Cow::Owned(cleaned)
-}
 
 /// The same, cut to a length that a line can have.
 pub fn line(text: &str) -> Cow<'_, str> {

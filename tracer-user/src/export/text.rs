@@ -11,6 +11,9 @@ use std::path::Path;
 
 use tracer_common::activity::{Domain, roctx};
 use tracer_common::bpf::flag;
+use tracer_text::File;
+use tracer_text::lines::{AsyncCopy, Call, HipCall, HsaCall, Mark, Operation};
+use tracer_text::names::operation_name;
 
 use super::calls::{CallFormat, call_times};
 use super::error::ExportError;
@@ -46,32 +49,10 @@ const MAX_FILES: usize = 1 << 14;
 /// Dispatches whose kernel is known where their call is written.
 const MAX_LAUNCHED: usize = 1 << 25;
 
-/// The files, of each process.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Kind {
-    HipApi,
-    HsaApi,
-    HccOps,
-    AsyncCopy,
-    Roctx,
-}
-
-impl Kind {
-    const fn file_name(self) -> &'static str {
-        match self {
-            Self::HipApi => "hip_api_trace.txt",
-            Self::HsaApi => "hsa_api_trace.txt",
-            Self::HccOps => "hcc_ops_trace.txt",
-            Self::AsyncCopy => "async_copy_trace.txt",
-            Self::Roctx => "roctx_trace.txt",
-        }
-    }
-}
-
 /// Where an event goes.
 enum Place {
     /// Into this file of this process.
-    File(u32, Kind),
+    File(u32, File),
     /// Nowhere; counted here.
     Nowhere(fn(&mut LeftOut) -> &mut u64),
 }
@@ -81,9 +62,9 @@ fn place(event: &Event) -> Place {
     let (process_id, flags) = match event {
         Event::Api(_) => {
             return match record.domain {
-                Domain::HIP_API => Place::File(record.process_or_device, Kind::HipApi),
-                Domain::HSA_API => Place::File(record.process_or_device, Kind::HsaApi),
-                Domain::ROCTX => Place::File(record.process_or_device, Kind::Roctx),
+                Domain::HIP_API => Place::File(record.process_or_device, File::HipApi),
+                Domain::HSA_API => Place::File(record.process_or_device, File::HsaApi),
+                Domain::ROCTX => Place::File(record.process_or_device, File::Roctx),
                 _ => Place::Nowhere(|left_out| &mut left_out.other_calls),
             };
         }
@@ -95,18 +76,18 @@ fn place(event: &Event) -> Place {
         return Place::Nowhere(|left_out| &mut left_out.incomplete);
     }
     match (record.domain, event) {
-        (Domain::HSA_OPS, Event::Copy(_)) => Place::File(process_id, Kind::AsyncCopy),
+        (Domain::HSA_OPS, Event::Copy(_)) => Place::File(process_id, File::AsyncCopy),
         (Domain::HSA_OPS, _) => Place::Nowhere(|left_out| &mut left_out.hsa_operations),
         // roctracer drops these: its post-processing wants the call.
         _ if record.correlation_id == 0 => Place::Nowhere(|left_out| &mut left_out.without_call),
-        _ => Place::File(process_id, Kind::HccOps),
+        _ => Place::File(process_id, File::HccOps),
     }
 }
 
 /// What lines need to know before their turn.
 struct Index {
     tables: Tables,
-    files: BTreeSet<(u32, Kind)>,
+    files: BTreeSet<(u32, File)>,
     /// (process and correlation id, names) of dispatches that have a call, sorted: processes can have the
     /// same ids.
     kernels: Vec<((u32, u64), (u32, u32))>,
@@ -165,7 +146,7 @@ pub fn export(
     let files = Vec::from_iter(index.files.iter().copied());
     let mut outputs = match dir {
         Some(dir) => {
-            let name = |(id, kind): &(u32, Kind)| format!("{id}_{}", kind.file_name());
+            let name = |(id, file): &(u32, File)| file.of_process(*id);
             Output::files(dir, &Vec::from_iter(files.iter().map(name)), force)?
         }
         None => vec![Output::stdout()],
@@ -185,7 +166,7 @@ pub fn export(
             return Ok(());
         };
         if let Event::Api(call) = event
-            && file.1 == Kind::Roctx
+            && file.1 == File::Roctx
         {
             line_of_mark(output, &index.tables, call)
         } else if let Event::Api(call) = event {
@@ -212,31 +193,27 @@ fn line_of_call(
 ) -> Result<(), ExportError> {
     let record = &call.record;
     let (begin_ns, end_ns) = call_times(call);
-    let (process_id, thread_id) = (record.process_or_device, record.thread_id);
     let name = index.tables.operation(record.domain.0, record.op);
-    let (args, ret) = (calls.args(call), calls.ret(call));
-    let (args, ret) = (clean(&args), clean(&ret));
-    output.write(format_args!("{begin_ns}:{end_ns} {process_id}:{thread_id} {name}({args}"))?;
-    let id = record.correlation_id;
+    let (args, result) = (calls.args(call), calls.ret(call));
+    let (args, result) = (&*clean(&args), &*clean(&result));
+    let call = Call {
+        begin_ns,
+        end_ns,
+        process_id: record.process_or_device,
+        thread_id: record.thread_id,
+        correlation_id: record.correlation_id,
+    };
     if record.domain == Domain::HSA_API {
-        let ret = if ret.is_empty() { "void" } else { &ret };
-        return output.write(format_args!(") = {ret} :{id}\n"));
+        let line = HsaCall { call, name: &name, args, result };
+        return output.write(format_args!("{line}\n"));
     }
-    // As an argument more: rocprof takes the arguments of HIP from lines alone that end in their
-    // parenthesis, apart from the kernel and the id.
-    match (&*args, &*ret) {
-        (_, "") => {}
-        ("", ret) => output.write(format_args!("result={ret}"))?,
-        (_, ret) => output.write(format_args!(", result={ret}"))?,
-    }
-    output.write(format_args!(")"))?;
-    if LAUNCHES.contains(&&*name)
-        && let Some(kernel) =
-            index.kernel_of((process_id, id)).filter(|kernel| kernel != UNKNOWN_KERNEL)
-    {
-        output.write(format_args!(" kernel={kernel}"))?;
-    }
-    output.write(format_args!(" :{id}\n"))
+    let kernel = LAUNCHES
+        .contains(&&*name)
+        .then(|| index.kernel_of((call.process_id, call.correlation_id)))
+        .flatten()
+        .filter(|kernel| kernel != UNKNOWN_KERNEL);
+    let line = HipCall { call, name: &name, args, result, kernel: kernel.as_deref() };
+    output.write(format_args!("{line}\n"))
 }
 
 fn line_of_mark(output: &mut Output, tables: &Tables, call: &ApiCall) -> Result<(), ExportError> {
@@ -250,8 +227,15 @@ fn line_of_mark(output: &mut Output, tables: &Tables, call: &ApiCall) -> Result<
     let is_known = call.flags & flag::UNREADABLE == 0;
     let message = tables.text(record.bytes_or_name as StringId);
     let message = if is_known { &*message } else { "?" };
-    let (process_id, thread_id, op) = (record.process_or_device, record.thread_id, record.op);
-    output.write(format_args!("{begin_ns} {process_id}:{thread_id} {op}:{id}:\"{message}\"\n"))
+    let line = Mark {
+        time_ns: begin_ns,
+        process_id: record.process_or_device,
+        thread_id: record.thread_id,
+        operation: record.op,
+        id,
+        message,
+    };
+    output.write(format_args!("{line}\n"))
 }
 
 fn line_of_operation(
@@ -261,52 +245,28 @@ fn line_of_operation(
     event: &Event,
 ) -> Result<(), ExportError> {
     let record = event.record();
-    let (begin_ns, end_ns, id) = (record.begin_ns, record.end_ns, record.correlation_id);
+    let (begin_ns, end_ns, correlation_id) =
+        (record.begin_ns, record.end_ns, record.correlation_id);
     if record.domain == Domain::HSA_OPS {
-        return output.write(format_args!("{begin_ns}:{end_ns} async-copy:{id}:{process_id}\n"));
+        let line = AsyncCopy { begin_ns, end_ns, correlation_id, process_id };
+        return output.write(format_args!("{line}\n"));
     }
     let name = match event {
-        Event::Dispatch(dispatch) => operation_name(&tables.kernel_name(dispatch)),
+        Event::Dispatch(dispatch) => kernel_name(&tables.kernel_name(dispatch)),
         _ => command_name(record.op, record.kind).to_owned(),
     };
     let (device, queue) = (record.process_or_device, record.queue_id);
-    output.write(format_args!("{begin_ns}:{end_ns} {device}:{queue} {name}:{id}:{process_id}\n"))
+    let name = &*name;
+    let line = Operation { begin_ns, end_ns, device, queue, name, correlation_id, process_id };
+    output.write(format_args!("{line}\n"))
 }
 
-/// The name of a kernel in `hcc_ops_trace.txt`: truncated as the file plugin does, never empty,
-/// never with a colon, which would end it.
-fn operation_name(kernel: &str) -> String {
-    match truncate_name(kernel) {
-        "" if kernel == UNKNOWN_KERNEL => "KernelExecution".to_owned(),
-        "" => kernel.replace(':', "_"),
-        name => name.to_owned(),
+/// The name of a kernel in `hcc_ops_trace.txt`.
+fn kernel_name(kernel: &str) -> String {
+    if kernel == UNKNOWN_KERNEL {
+        return "KernelExecution".to_owned();
     }
-}
-
-/// The bare name in a demangled one: `Foo<int>::foo(a[], int (int))` → `foo`. From the right, what
-/// stands in brackets is skipped, then the name goes to the next space or colon.
-pub fn truncate_name(name: &str) -> &str {
-    let mut depth = 0_u32;
-    let mut pair = ('\0', '\0');
-    let mut end = name.len();
-    for (at, c) in name.char_indices().rev() {
-        if depth > 0 {
-            depth += u32::from(c == pair.1);
-            depth -= u32::from(c == pair.0);
-        } else {
-            pair = match c {
-                ')' => ('(', ')'),
-                '>' => ('<', '>'),
-                ']' => ('[', ']'),
-                ' ' => pair,
-                _ => break,
-            };
-            depth = u32::from(c != ' ');
-        }
-        end = at;
-    }
-    let bare = name.get(..end).unwrap_or_default();
-    bare.rsplit([' ', ':']).next().unwrap_or_default()
+    operation_name(kernel)
 }
 
 #[cfg(test)]
@@ -354,23 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn names_are_truncated_as_by_the_file_plugin() {
-        for (name, bare) in [
-            ("Foo<int>::foo(a[], int (int))", "foo"),
-            ("void kernel<float, 4>(float*)", "kernel"),
-            ("kernel", "kernel"),
-            ("k (int) ", "k"),
-            ("ns::Op<A>::operator()<B>(C) const", "const"),
-            ("(anonymous namespace)::k(int)", "k"),
-            ("(int)", ""),
-            ("", ""),
-            ("a>b)", ""),
-            ("größe(int)", "größe"),
-        ] {
-            assert_eq!(truncate_name(name), bare, "{name}");
-        }
-        assert_eq!(operation_name("(a::b)"), "(a__b)");
-        assert_eq!(operation_name(UNKNOWN_KERNEL), "KernelExecution");
+    fn a_kernel_without_a_name_is_a_command() {
+        assert_eq!(kernel_name(UNKNOWN_KERNEL), "KernelExecution");
+        assert_eq!(kernel_name("ns::k(int)"), "k");
     }
 
     #[test]
