@@ -8,7 +8,6 @@
 //! * [`hsa`], [`gpu`]: calls of HSA, and work of GPUs for records.
 //! * [`open`], [`client_thread`], [`call_record`]: what calls of HIP and of HSA share.
 //! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
-//! * [`loaded`]: libraries that the process has loaded.
 //! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
 //! * [`answer`]: status codes, and the text of a thread's last error.
 //!
@@ -29,7 +28,6 @@ mod enabled;
 mod gpu;
 mod hip;
 mod hsa;
-mod loaded;
 mod names;
 mod open;
 mod pools;

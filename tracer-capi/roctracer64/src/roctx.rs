@@ -11,7 +11,7 @@ use roctracer::tracer::{Callback, Source, Wanted};
 use tracer_common::activity::Domain;
 
 use crate::enabled::TRACER;
-use crate::loaded::Loaded;
+use capi_common::loaded::Loaded;
 
 /// What the file of the library is called, but for its version.
 const NAME: &[u8] = b"libroctx64.so";

@@ -123,6 +123,17 @@ pub struct Headers {
     pub sizes: BTreeMap<String, u64>,
     /// Structs with a floating-point member.
     pub with_floats: BTreeSet<String>,
+    /// What HIP tells a tracer of a call, `hip_api_data_t`: the fields of each function's arguments.
+    pub call_data: Vec<(String, Vec<DataField>)>,
+}
+
+/// A field of `hip_api_data_t`.
+pub struct DataField {
+    pub name: String,
+    pub ty: Spelling,
+    /// Bytes from the beginning of `hip_api_data_t`.
+    pub at: u64,
+    pub bytes: u64,
 }
 
 impl Headers {
@@ -133,6 +144,7 @@ impl Headers {
         let mut headers = Self::default();
         headers.visit(&clang.ast(&source, None)?)?;
         headers.measure(&clang, &source)?;
+        headers.place_call_data(&clang, &source)?;
         Ok(headers)
     }
 
@@ -186,6 +198,9 @@ impl Headers {
 
     fn record(&mut self, node: &Node) {
         let Some(name) = &node.name else { return };
+        if name == "hip_api_data_s" {
+            self.call_data = call_data(node);
+        }
         let fields = || node.inner.iter().filter(|n| n.kind == "FieldDecl");
         if fields().any(|f| matches!(f.r#type.resolved(), "float" | "double" | "long double")) {
             self.with_floats.insert(name.clone());
@@ -225,6 +240,61 @@ impl Headers {
         ensure!(self.sizes.len() == records.len(), "clang did not give every struct's size");
         Ok(())
     }
+
+    /// Asks clang where every field of `hip_api_data_t` is.
+    fn place_call_data(&mut self, clang: &Clang<'_>, source: &str) -> Result<()> {
+        let mut constants = String::new();
+        for (at, (function, fields)) in self.call_data.iter().enumerate() {
+            for (nth, field) in fields.iter().enumerate() {
+                let field = format!("args.{function}.{}", field.name);
+                constants += &format!(
+                    "at_{at}_{nth} = offsetof(hip_api_data_t, {field}),\n\
+                     bytes_{at}_{nth} = sizeof(((hip_api_data_t*)0)->{field}),\n"
+                );
+            }
+        }
+        let source = format!("{source}\nenum roctap_places : unsigned long {{\n{constants}}};\n");
+        let tree = clang.ast(&source, Some("roctap_places"))?;
+        let constants = tree.inner.iter().filter(|n| n.kind == "EnumConstantDecl");
+        let mut values = constants.map(|constant| {
+            let value = constant.inner.iter().find_map(constant_value);
+            anyhow::Ok(value.context("clang gave no place")?.parse::<u64>()?)
+        });
+        let mut next = || values.next().context("clang did not give every place")?;
+        for field in self.call_data.iter_mut().flat_map(|(_, fields)| fields) {
+            (field.at, field.bytes) = (next()?, next()?);
+        }
+        ensure!(!self.call_data.is_empty(), "no header says what HIP tells of calls");
+        Ok(())
+    }
+}
+
+/// The structs in the union of arguments, each with the name of its function.
+fn call_data(node: &Node) -> Vec<(String, Vec<DataField>)> {
+    let mut functions = Vec::new();
+    let unions = node.inner.iter().filter(|n| n.kind == "CXXRecordDecl");
+    for arguments in unions {
+        let mut fields = Vec::new();
+        for member in &arguments.inner {
+            match (member.kind.as_str(), &member.name) {
+                ("CXXRecordDecl", _) => {
+                    let members = member.inner.iter().filter(|n| n.kind == "FieldDecl");
+                    let field = |n: &Node| DataField {
+                        name: n.name.clone().unwrap_or_default(),
+                        ty: n.r#type.clone(),
+                        at: 0,
+                        bytes: 0,
+                    };
+                    fields = members.map(field).collect();
+                }
+                ("FieldDecl", Some(name)) => {
+                    functions.push((name.clone(), std::mem::take(&mut fields)));
+                }
+                _ => {}
+            }
+        }
+    }
+    functions
 }
 
 /// A single C identifier that is no keyword: a struct, union, enumeration or typedef.

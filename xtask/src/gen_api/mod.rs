@@ -1,4 +1,5 @@
-//! Generates `tracer-records/src/api/generated.rs`, the table of HIP and HSA functions.
+//! Generates `tracer-records/src/api/generated.rs`, the table of HIP and HSA functions, and
+//! `tracer-capi/common/src/hip/generated.rs`, where the arguments are in what HIP tells of a call.
 //!
 //! The facts come from what is installed: prototypes and enumerations from the C headers as clang
 //! parses them (`-ast-dump=json`), sizes from clang too, exported symbols from `nm -D`. Nothing is
@@ -10,6 +11,7 @@
 //!
 //! The output is checked in: neither building nor running roctap needs ROCm's headers.
 
+mod call_data;
 mod clang;
 mod emit;
 mod functions;
@@ -21,9 +23,12 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::rocm;
+use call_data::CallData;
 
-/// Releases whose new functions are added, in this order: whose are added behind changes no ids.
-const LATER: [&str; 3] = ["5.7", "6.4", "7.2"];
+/// Releases whose new functions are added, in this order: whose are added behind changes no ids; and what
+/// the table of arguments calls them.
+const LATER: [(&str, &str); 3] =
+    [("5.7", call_data::FIVE), ("6.4", call_data::LATER), ("7.2", call_data::LATER)];
 /// Where libraries are in a root.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
@@ -34,17 +39,23 @@ pub fn run() -> Result<()> {
     let hip = exports(&library("HIP_LIBRARY", "libamdhip64.so.5"))?;
     let hsa = exports(&library("HSA_LIBRARY", "libhsa-runtime64.so.1"))?;
     let mut table = functions::table(&headers, &hip, &hsa)?;
-    for release in LATER {
+    let mut call_data = CallData::default();
+    call_data.add(call_data::FIRST, &headers)?;
+    for (release, word) in LATER {
         let root = rocm::files(release)?;
         let headers = clang::Headers::parse(Some(&root))?;
         let hip = exports(&root.join(LIBRARIES).join("libamdhip64.so"))?;
         table.add_later(&headers, &hip).with_context(|| format!("ROCm {release}"))?;
+        call_data.add(word, &headers).with_context(|| format!("ROCm {release}"))?;
     }
     let version = package_version("libamdhip64-dev").unwrap_or_else(|| "of unknown version".into());
 
     let output = root.join("tracer-records/src/api/generated.rs");
     std::fs::write(&output, emit::source(&table, &version))
         .with_context(|| format!("write {}", output.display()))?;
+    let arguments = root.join("tracer-capi/common/src/hip/generated.rs");
+    std::fs::write(&arguments, call_data.source(&version))
+        .with_context(|| format!("write {}", arguments.display()))?;
 
     let arguments: usize = table.functions.iter().map(|f| f.args.len()).sum();
     println!(

@@ -26,7 +26,7 @@ use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::Domain;
 use tracer_hooks::{Tables, Timing, contained};
 
-use crate::loaded::Loaded;
+use capi_common::loaded::Loaded;
 use wanted::{HAS_HIP, WANTED};
 
 pub use wanted::{CALLS_OF_HSA, want};

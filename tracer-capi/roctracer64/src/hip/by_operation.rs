@@ -21,8 +21,8 @@ use tracer_common::activity::{ActivityRecord, Domain};
 use super::protocol::{Protocol, callback, is_recorded};
 use crate::call_record;
 use crate::client_thread::{InCallback, next_id};
-use crate::loaded::Loaded;
 use crate::open::{self, AtEnd, OfThreads};
+use capi_common::loaded::Loaded;
 
 /// `activity_sync_callback_t`, which returns the place for a call's arguments here.
 type ActivityFunction = unsafe extern "C-unwind" fn(

@@ -11,7 +11,7 @@ use roctracer::error::Error;
 use super::by_operation::ByOperation;
 use super::one_function::OneFunction;
 use super::protocol::Protocol;
-use crate::loaded::Loaded;
+use capi_common::loaded::Loaded;
 
 /// What the file of the runtime is called, but for its version.
 const NAME: &[u8] = b"libamdhip64.so";

@@ -1,85 +1,18 @@
 //! `hsa_api_data_t`: the arguments and the result of a call, as callbacks get them.
 //!
-//! Its fields are those of `tracer-capi/include/roctracer/hsa_prof_str.h`, which is written from the same table of
-//! functions ([`tracer_records::api`]).
+//! Where its fields are is in [`capi_common::hsa`].
 
 use std::ops::Range;
-use std::sync::LazyLock;
 
-use tracer_common::activity::Domain;
-use tracer_records::api::{self, Argument, Kind, Operation, Place};
+use capi_common::hsa::{LAYOUT, PHASE, RESULT};
+use tracer_records::api::Place;
 
 /// Bytes of the structure, and some more.
 const BYTES: usize = 256;
-/// Where its first fields are, bytes from its beginning.
-const PHASE: usize = 8;
-const RESULT: usize = 16;
-const ARGUMENTS: usize = 24;
-/// The field that roctracer adds behind an argument: what this points at, three 32-bit numbers.
-const POINTED_AT: (&str, &str, usize) = ("hsa_amd_memory_async_copy_rect", "range", 12);
 
 /// `hsa_api_data_t`.
 #[repr(C, align(8))]
 pub struct Data([u8; BYTES]);
-
-/// An argument's field.
-struct Field {
-    place: Place,
-    /// Bytes of the structure.
-    bytes: Range<usize>,
-    /// Where what it points at is kept, if it is.
-    pointed_at: Option<Range<usize>>,
-}
-
-/// Where all arguments are.
-struct Layout {
-    /// By operation.
-    functions: Vec<Vec<Field>>,
-    /// Where the last field is, a pointer.
-    phase_data: usize,
-}
-
-/// Bytes of a value, which is aligned to as many; none of what has no size.
-pub fn bytes_of(kind: Kind) -> Option<usize> {
-    Some(match kind {
-        Kind::Bool => 1,
-        Kind::Signed(bits) | Kind::Unsigned(bits) => usize::from(bits) / 8,
-        Kind::Enumeration(_) => 4,
-        Kind::Pointer | Kind::Function | Kind::Stream | Kind::Handle => 8,
-        Kind::Unknown | Kind::Void | Kind::Float | Kind::Dim3 | Kind::Struct(_) => return None,
-    })
-}
-
-/// The functions of the domain, by operation.
-pub fn functions() -> impl Iterator<Item = &'static Operation> {
-    // What has a larger id roctracer has none for.
-    (0..).map_while(|id| api::by_id(Domain::HSA_API, id))
-}
-
-static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
-    let functions: Vec<Vec<Field>> = functions().map(fields).collect();
-    let end = |field: &Field| field.pointed_at.as_ref().unwrap_or(&field.bytes).end;
-    let end = functions.iter().flatten().map(end).max().unwrap_or(ARGUMENTS);
-    Layout { functions, phase_data: end.next_multiple_of(8) }
-});
-
-fn fields(function: &Operation) -> Vec<Field> {
-    let mut end = ARGUMENTS;
-    let mut next = |bytes: usize, alignment: usize| {
-        let at = end.next_multiple_of(alignment);
-        end = at + bytes;
-        at..end
-    };
-    let field = |argument: &Argument| {
-        let size = bytes_of(argument.ty.kind).unwrap_or(8);
-        let bytes = next(size, size);
-        let (name, pointer, extra) = POINTED_AT;
-        let pointed_at =
-            (function.name == name && argument.name == pointer).then(|| next(extra, 4));
-        Field { place: argument.place, bytes, pointed_at }
-    };
-    function.args.iter().map(field).collect()
-}
 
 impl Default for Data {
     fn default() -> Self {
@@ -140,6 +73,8 @@ impl Data {
 mod tests {
     use super::*;
     use capi_build::{clients::succeed, layouts::Language};
+    use capi_common::hsa::{bytes_of, functions};
+    use tracer_records::api;
 
     #[test]
     fn every_argument_has_a_place() {

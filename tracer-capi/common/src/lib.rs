@@ -1,0 +1,20 @@
+//! What the libraries with C interfaces share.
+//!
+//! * [`hsa`], [`hip`]: what roctracer's callbacks are given of a call, `hsa_api_data_t` and
+//!   `hip_api_data_t`: where the arguments are in it, and calls as the file plugin writes them. Of HSA the
+//!   layout is that of ROCm 5.2.3 in every release; of HIP each release has its own.
+//! * [`memory`]: reads what an argument points at, if it can be read.
+//! * [`loaded`]: libraries that the process has loaded.
+//! * [`messages`]: what is said to the user of the program.
+//! * [`quiet`]: writes of ours end no process.
+//!
+//! It loads nothing, and calls nothing of ROCm.
+
+#![deny(unsafe_code)]
+
+pub mod hip;
+pub mod hsa;
+pub mod loaded;
+pub mod memory;
+pub mod messages;
+pub mod quiet;
