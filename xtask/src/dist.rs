@@ -33,7 +33,7 @@ pub fn run_dist() -> anyhow::Result<()> {
     let target = root().join("target");
     for library in &capi_build::LIBRARIES {
         library.install(&target, Profile::Release, &directory)?;
-        library.check(&directory.join("lib").join(library.soname))?;
+        library.check(&library.installed(&directory))?;
     }
     let tarball = format!("{name}.tar.gz");
     run(Command::new("tar").args(["-czf", &tarball, &name]).current_dir(&dist))?;

@@ -92,7 +92,9 @@ impl Clients {
         compiler.arg("-o").args([&program, &source]);
         compiler.arg("-L").arg(self.directory());
         for library in [self.library].into_iter().chain(self.beside.iter().copied()) {
-            compiler.arg(format!("-l:{}", library.development_name));
+            let development = library.development.as_ref();
+            let link = development.map_or(library.soname, |development| development.link);
+            compiler.arg(format!("-l:{link}"));
         }
         succeed(&mut compiler)?;
         Ok(program)

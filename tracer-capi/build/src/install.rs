@@ -5,13 +5,18 @@
 //! include/roctracer/…                                    its headers
 //! lib/pkgconfig/roctracer.pc                             pkg-config
 //! lib/cmake/roctracer/roctracer-config{,-version}.cmake  find_package(roctracer), roctracer::roctracer
+//! lib/roctracer/libroctracer_tool.so                     a library that is only loaded
 //! ```
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, ensure};
 
-use crate::{Library, include_directory, link::Profile};
+use crate::{Development, Library, include_directory, link::Profile};
 
 impl Library {
     /// Builds the library below `target`, as users get it, and installs it below `prefix`.
@@ -20,10 +25,23 @@ impl Library {
     ///
     /// If it cannot be built, stripped or written.
     pub fn install(&self, target: &Path, profile: Profile, prefix: &Path) -> anyhow::Result<()> {
-        let directory = prefix.join("lib");
+        let directory = prefix.join(self.directory);
         let file = self.build(target, profile, &directory)?;
         let strip = Command::new("strip").arg("--strip-unneeded").arg(&file).status();
         ensure!(strip.context("cannot run strip")?.success(), "stripping {}", file.display());
+        self.development
+            .as_ref()
+            .map_or(Ok(()), |development| development.install(self.soname, prefix, &directory))
+    }
+
+    /// Where it is below a directory that it was installed in.
+    pub fn installed(&self, prefix: &Path) -> PathBuf {
+        prefix.join(self.directory).join(self.soname)
+    }
+}
+
+impl Development {
+    fn install(&self, soname: &str, prefix: &Path, directory: &Path) -> anyhow::Result<()> {
         for header in self.headers {
             let from = include_directory()?.join(header);
             write(&prefix.join("include").join(header), &fs::read_to_string(&from)?)?;
@@ -31,13 +49,13 @@ impl Library {
         let Self { name, .. } = self;
         write(&directory.join(format!("pkgconfig/{name}.pc")), &self.pkg_config())?;
         let cmake = directory.join("cmake").join(name);
-        write(&cmake.join(format!("{name}-config.cmake")), &self.cmake_config())?;
+        write(&cmake.join(format!("{name}-config.cmake")), &self.cmake_config(soname))?;
         write(&cmake.join(format!("{name}-config-version.cmake")), &self.cmake_version())
     }
 
     fn pkg_config(&self) -> String {
-        let Self { name, description, version, development_name, .. } = self;
-        let link = development_name.trim_start_matches("lib").trim_end_matches(".so");
+        let Self { name, description, version, link, .. } = self;
+        let link = link.trim_start_matches("lib").trim_end_matches(".so");
         format!(
             "prefix=${{pcfiledir}}/../..\n\n\
              Name: {name}\n\
@@ -48,8 +66,8 @@ impl Library {
         )
     }
 
-    fn cmake_config(&self) -> String {
-        let Self { name, soname, .. } = self;
+    fn cmake_config(&self, soname: &str) -> String {
+        let Self { name, .. } = self;
         format!(
             "get_filename_component(_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/../../..\" ABSOLUTE)\n\
              if(NOT TARGET {name}::{name})\n\

@@ -7,8 +7,8 @@
 //! * [`install`]: library, headers, and what pkg-config and CMake need, below a directory.
 //! * [`clients`]: programs in C and C++ that use a library, for tests.
 //!
-//! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, its headers, and in
-//! `layouts.txt` what those declare; a new function is a line in the map, one in the list, and its
+//! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, and, if programs are
+//! built with it, its headers, and in `layouts.txt` what those declare; a new function is a line in the map, one in the list, and its
 //! declaration.
 //!
 //! For `cargo xtask` and for tests, which both need the same libraries. The lists are written by hand from
@@ -29,6 +29,25 @@ use anyhow::Context as _;
 /// A library with a C interface.
 #[derive(Debug)]
 pub struct Library {
+    /// The package that cargo builds.
+    pub package: &'static str,
+    /// The archive that comes of it.
+    pub archive: &'static str,
+    /// What programs are linked against, or load: also the file's name.
+    pub soname: &'static str,
+    /// Where it is installed.
+    pub directory: &'static str,
+    /// What programs are built with; none of a library that is only loaded.
+    pub development: Option<Development>,
+    /// The linker's version script, below `tracer-capi`.
+    exports: &'static str,
+    /// What else the linker is told.
+    options: &'static [&'static str],
+}
+
+/// What programs that use a library are built with.
+#[derive(Debug)]
+pub struct Development {
     /// What pkg-config and CMake know it by.
     pub name: &'static str,
     /// What it is for.
@@ -37,59 +56,76 @@ pub struct Library {
     pub version: &'static str,
     /// Its headers, below the directory of headers.
     pub headers: &'static [&'static str],
-    /// The package that cargo builds.
-    pub package: &'static str,
-    /// The archive that comes of it.
-    pub archive: &'static str,
-    /// What programs are linked against: also the file's name.
-    pub soname: &'static str,
     /// The name for the linker's `-l`: a symbolic link.
-    pub development_name: &'static str,
-    /// The linker's version script, below `tracer-capi`.
-    exports: &'static str,
-    /// What else the linker is told.
-    options: &'static [&'static str],
+    pub link: &'static str,
 }
 
 /// All of them.
-pub const LIBRARIES: [Library; 2] = [ROCTRACER, ROCTX];
+pub const LIBRARIES: [Library; 3] = [ROCTRACER, ROCTX, FILE_PLUGIN];
+
+/// Where libraries are installed.
+const LIBRARY_DIRECTORY: &str = "lib";
+/// The same of those that roctracer's tool consists of.
+const TOOL_DIRECTORY: &str = "lib/roctracer";
+
+/// Threads run its code, and threads of the program's may be in it: it stays where it was loaded once.
+const STAYS: &str = "-Wl,-z,nodelete";
 
 /// Callbacks and activity records.
 pub const ROCTRACER: Library = Library {
-    name: "roctracer",
-    description: "Callbacks and activity records of HIP and HSA",
-    version: "4.1.0",
-    headers: &[
-        "roctracer/roctracer.h",
-        "roctracer/roctracer_ext.h",
-        "roctracer/roctracer_hip.h",
-        "roctracer/roctracer_hsa.h",
-        "roctracer/hsa_prof_str.h",
-        "roctracer/roctracer_plugin.h",
-        "roctracer/roctracer_roctx.h",
-        "roctracer/ext/prof_protocol.h",
-    ],
     package: "roctracer64",
     archive: "libroctracer64.a",
     soname: "libroctracer64.so.4",
-    development_name: "libroctracer64.so",
+    directory: LIBRARY_DIRECTORY,
+    development: Some(Development {
+        name: "roctracer",
+        description: "Callbacks and activity records of HIP and HSA",
+        version: "4.1.0",
+        headers: &[
+            "roctracer/roctracer.h",
+            "roctracer/roctracer_ext.h",
+            "roctracer/roctracer_hip.h",
+            "roctracer/roctracer_hsa.h",
+            "roctracer/hsa_prof_str.h",
+            "roctracer/roctracer_plugin.h",
+            "roctracer/roctracer_roctx.h",
+            "roctracer/ext/prof_protocol.h",
+        ],
+        link: "libroctracer64.so",
+    }),
     exports: "roctracer64/exports.map",
-    // Threads of its pools run its code, and threads of the program's may be in it: it stays where it was
-    // loaded once.
-    options: &["-Wl,-z,nodelete"],
+    options: &[STAYS],
 };
 
 /// Marks and ranges.
 pub const ROCTX: Library = Library {
-    name: "roctx",
-    description: "Marks and ranges of programs",
-    version: "4.1.0",
-    headers: &["roctracer/roctx.h", "roctracer/roctracer_roctx.h", "roctracer/ext/prof_protocol.h"],
     package: "roctx",
     archive: "libroctx64.a",
     soname: "libroctx64.so.4",
-    development_name: "libroctx64.so",
+    directory: LIBRARY_DIRECTORY,
+    development: Some(Development {
+        name: "roctx",
+        description: "Marks and ranges of programs",
+        version: "4.1.0",
+        headers: &[
+            "roctracer/roctx.h",
+            "roctracer/roctracer_roctx.h",
+            "roctracer/ext/prof_protocol.h",
+        ],
+        link: "libroctx64.so",
+    }),
     exports: "roctx/exports.map",
+    options: &[],
+};
+
+/// The plugin of the tool that writes text files.
+pub const FILE_PLUGIN: Library = Library {
+    package: "file-plugin",
+    archive: "libfile_plugin.a",
+    soname: "libfile_plugin.so",
+    directory: TOOL_DIRECTORY,
+    development: None,
+    exports: "file-plugin/exports.map",
     options: &[],
 };
 

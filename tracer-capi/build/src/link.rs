@@ -62,7 +62,7 @@ impl Library {
         self.link(&built.join(self.archive), directory)
     }
 
-    /// Makes the shared library, and the link for `-l` beside it.
+    /// Makes the shared library, and the link for `-l` beside it if it has one.
     fn link(&self, archive: &Path, directory: &Path) -> anyhow::Result<PathBuf> {
         fs::create_dir_all(directory)
             .with_context(|| format!("creating {}", directory.display()))?;
@@ -75,11 +75,13 @@ impl Library {
         linker.args(self.options);
         linker.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive").args(SYSTEM);
         succeed(&mut linker)?;
-        let link = directory.join(self.development_name);
-        if link.symlink_metadata().is_ok() {
-            fs::remove_file(&link).with_context(|| format!("removing {}", link.display()))?;
+        if let Some(development) = &self.development {
+            let link = directory.join(development.link);
+            if link.symlink_metadata().is_ok() {
+                fs::remove_file(&link).with_context(|| format!("removing {}", link.display()))?;
+            }
+            symlink(self.soname, &link).with_context(|| format!("linking {}", link.display()))?;
         }
-        symlink(self.soname, &link).with_context(|| format!("linking {}", link.display()))?;
         Ok(library)
     }
 }

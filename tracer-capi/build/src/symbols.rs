@@ -1,7 +1,8 @@
 //! What a library exports, compared with a committed list.
 //!
 //! A list is `tracer-capi/abi/<soname>.txt`, its lines `<name>@@<version> <kind>` with a `function` or an
-//! `object`, or `<name>@<version> <kind>` for what only those find who ask for that version.
+//! `object`, or `<name>@<version> <kind>` for what only those find who ask for that version, or
+//! `<name> <kind>` where symbols have no versions.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -58,10 +59,7 @@ fn wanted(list: &str) -> anyhow::Result<BTreeSet<String>> {
 fn exported(bytes: &[u8]) -> anyhow::Result<BTreeSet<String>> {
     let file = ElfFile64::<object::Endianness>::parse(bytes)?;
     let endian = file.endian();
-    let versions = file
-        .elf_section_table()
-        .versions(endian, bytes)?
-        .context("it has no symbol versions at all")?;
+    let versions = file.elf_section_table().versions(endian, bytes)?;
     let mut exported = BTreeSet::new();
     let symbols = file.elf_dynamic_symbol_table();
     for (index, symbol) in symbols.enumerate() {
@@ -69,13 +67,14 @@ fn exported(bytes: &[u8]) -> anyhow::Result<BTreeSet<String>> {
             continue;
         }
         let name = String::from_utf8_lossy(symbols.symbol_name(endian, symbol)?);
-        let version_index = versions.version_index(endian, index);
-        let version = match versions.version(version_index)? {
-            Some(version) => String::from_utf8_lossy(version.name()).into_owned(),
-            None => "none".into(),
+        let index = versions.as_ref().map(|versions| versions.version_index(endian, index));
+        let version = match (&versions, index) {
+            (Some(versions), Some(index)) => versions.version(index)?,
+            _ => None,
         };
+        let version = version.map(|version| String::from_utf8_lossy(version.name()).into_owned());
         // GNU ld makes a symbol of each version, other linkers do not. Nobody can call it.
-        if symbol.st_shndx(endian) == SHN_ABS && name == version {
+        if symbol.st_shndx(endian) == SHN_ABS && version.as_deref() == Some(&*name) {
             continue;
         }
         let kind = match symbol.st_type() {
@@ -84,8 +83,12 @@ fn exported(bytes: &[u8]) -> anyhow::Result<BTreeSet<String>> {
             STT_TLS => "thread-local",
             _ => "other",
         };
-        let at = if version_index.is_hidden() { "@" } else { "@@" };
-        exported.insert(format!("{name}{at}{version} {kind}"));
+        let is_hidden = index.is_some_and(|index| index.is_hidden());
+        exported.insert(match version {
+            Some(version) if is_hidden => format!("{name}@{version} {kind}"),
+            Some(version) => format!("{name}@@{version} {kind}"),
+            None => format!("{name} {kind}"),
+        });
     }
     Ok(exported)
 }

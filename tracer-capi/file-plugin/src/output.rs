@@ -1,0 +1,236 @@
+//! Where lines go: into files of a directory, or to standard output.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::{IntoRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use capi_common::messages;
+use capi_common::quiet::quiet;
+use tracer_text::File;
+
+/// Where lines are collected before they are written.
+const BUFFER: usize = 64 << 10;
+
+/// A line that was not written. What went wrong was said when it went wrong.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{} cannot be written", .0.name())]
+pub struct NotWritten(pub File);
+
+/// All files of a process.
+pub struct Output {
+    process_id: u32,
+    place: Place,
+}
+
+enum Place {
+    Directory(PathBuf, BTreeMap<File, Target>),
+    /// One for all files: lines come in the order in which they were made.
+    Stdout(Target),
+}
+
+/// Where the lines of a file go; none once something went wrong.
+type Target = Option<BufWriter<Box<dyn Write + Send>>>;
+
+impl Output {
+    /// Lines of a process; to standard output where no directory is named.
+    pub fn new(process_id: u32, directory: Option<PathBuf>) -> Self {
+        let place = match directory {
+            Some(directory) => Place::Directory(directory, BTreeMap::new()),
+            None => Place::Stdout(Some(buffered(Stdout))),
+        };
+        Self { process_id, place }
+    }
+
+    /// Writes a line, and makes the file if it is the first. It may stay in memory until [`Output::flush`].
+    pub fn line(&mut self, file: File, line: impl Display) -> Result<(), NotWritten> {
+        let (target, path) = match &mut self.place {
+            Place::Stdout(target) => (target, None),
+            Place::Directory(directory, files) => {
+                let path = directory.join(file.of_process(self.process_id));
+                let target = files.entry(file).or_insert_with(|| create(&path));
+                (target, Some(path))
+            }
+        };
+        // Whole: so a full buffer ends with the end of a line.
+        let line = format!("{line}\n");
+        write(target, path.as_deref(), |out| out.write_all(line.as_bytes())).ok_or(NotWritten(file))
+    }
+
+    /// Writes what is in memory. Whether all of it was written.
+    pub fn flush(&mut self) -> bool {
+        match &mut self.place {
+            Place::Stdout(target) => write(target, None, Write::flush).is_some(),
+            Place::Directory(directory, files) => {
+                let process_id = self.process_id;
+                let flush = |(file, target): (&File, &mut Target)| {
+                    let path = directory.join(file.of_process(process_id));
+                    write(target, Some(&path), Write::flush).is_some()
+                };
+                // All of them, also behind one that cannot be written.
+                files.iter_mut().map(flush).fold(true, |all, one| all && one)
+            }
+        }
+    }
+}
+
+fn buffered(to: impl Write + Send + 'static) -> BufWriter<Box<dyn Write + Send>> {
+    BufWriter::with_capacity(BUFFER, Box::new(to))
+}
+
+fn create(path: &Path) -> Target {
+    match Own::create(path) {
+        Ok(file) => Some(buffered(file)),
+        Err(error) => {
+            messages::warn(format_args!("cannot create {}: {error}", path.display()));
+            None
+        }
+    }
+}
+
+/// Does something with a target, unless something went wrong before. An error is said, and is the last.
+fn write(
+    target: &mut Target,
+    path: Option<&Path>,
+    act: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>,
+) -> Option<()> {
+    let error = act(target.as_mut()?).err();
+    if let Some(error) = &error {
+        let name = path.unwrap_or_else(|| Path::new("standard output")).display();
+        messages::warn(format_args!(
+            "cannot write to {name}: {error}; what follows is missing there"
+        ));
+        // What is in its memory is not tried again when it is dropped.
+        let _ = target.take().map(BufWriter::into_parts);
+    }
+    error.is_none().then_some(())
+}
+
+/// Standard output, as it is when something is written: the program may have given it another meaning.
+struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        quiet(|| {
+            let mut out = io::stdout().lock();
+            out.write_all(bytes)?;
+            out.flush()
+        })?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file of ours. Programs close descriptors that they have not opened, and the next file that they open
+/// has the same number: nothing is written to that, and it is not closed.
+struct Own {
+    file: Option<fs::File>,
+    identity: (u64, u64),
+}
+
+impl Own {
+    fn create(path: &Path) -> io::Result<Self> {
+        let file = fs::File::create(path)?;
+        let identity = identity(&file)?;
+        Ok(Self { file: Some(file), identity })
+    }
+
+    /// The file, if it still is there.
+    fn file(&mut self) -> io::Result<&mut fs::File> {
+        let known = self.identity;
+        let is_own = |file: &fs::File| identity(file).is_ok_and(|now| now == known);
+        if let Some(other) = self.file.take_if(|file| !is_own(file)) {
+            let _ = OwnedFd::from(other).into_raw_fd();
+        }
+        self.file.as_mut().ok_or_else(|| {
+            io::Error::new(ErrorKind::NotFound, "the program has closed the descriptor")
+        })
+    }
+}
+
+fn identity(file: &fs::File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|of| (of.dev(), of.ino()))
+}
+
+impl Write for Own {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = self.file()?;
+        quiet(|| file.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // Closes it, if it is ours.
+        let _ = self.file();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(directory: &Path, file: File) -> String {
+        fs::read_to_string(directory.join(file.of_process(7))).unwrap_or_default()
+    }
+
+    #[test]
+    fn files_are_made_for_their_first_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut output = Output::new(7, Some(directory.path().into()));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        output.line(File::HipApi, "one").unwrap();
+        output.line(File::Roctx, "mark").unwrap();
+        output.line(File::HipApi, "two").unwrap();
+        assert!(output.flush());
+        assert_eq!(read(directory.path(), File::HipApi), "one\ntwo\n");
+        assert_eq!(read(directory.path(), File::Roctx), "mark\n");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_directory_that_there_is_not_is_an_error_of_each_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut output = Output::new(7, Some(directory.path().join("nowhere")));
+        for _ in 0..2 {
+            let error = output.line(File::HipApi, "one").unwrap_err();
+            assert_eq!(error.to_string(), "hip_api_trace.txt cannot be written");
+        }
+        assert!(!output.flush());
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_not_a_signal() {
+        let directory = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", directory.path().join(File::HccOps.of_process(7)))
+            .unwrap();
+        let mut output = Output::new(7, Some(directory.path().into()));
+        output.line(File::HccOps, "one").unwrap();
+        output.line(File::HipApi, "one").unwrap();
+        assert!(!output.flush());
+        assert!(output.line(File::HccOps, "two").is_err());
+        assert!(output.line(File::HipApi, "two").is_ok() && !output.flush());
+        assert_eq!(read(directory.path(), File::HipApi), "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_line_stays_whole_where_the_buffer_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut output = Output::new(7, Some(directory.path().into()));
+        let line = "x".repeat(1000);
+        while read(directory.path(), File::HipApi).is_empty() {
+            output.line(File::HipApi, &line).unwrap();
+        }
+        assert!(read(directory.path(), File::HipApi).lines().all(|written| written == line));
+    }
+}
