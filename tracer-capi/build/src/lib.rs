@@ -61,7 +61,7 @@ pub struct Development {
 }
 
 /// All of them.
-pub const LIBRARIES: [Library; 3] = [ROCTRACER, ROCTX, FILE_PLUGIN];
+pub const LIBRARIES: [Library; 4] = [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN];
 
 /// Where libraries are installed.
 const LIBRARY_DIRECTORY: &str = "lib";
@@ -116,6 +116,18 @@ pub const ROCTX: Library = Library {
     }),
     exports: "roctx/exports.map",
     options: &[],
+};
+
+/// The tool that traces a program as its environment says.
+pub const TOOL: Library = Library {
+    package: "roctracer-tool",
+    archive: "libroctracer_tool.a",
+    soname: "libroctracer_tool.so",
+    directory: TOOL_DIRECTORY,
+    development: None,
+    exports: "roctracer-tool/exports.map",
+    // It finds libroctracer64.so.4 in the directory above its own.
+    options: &[STAYS, "-Wl,--enable-new-dtags,-rpath,$ORIGIN/.."],
 };
 
 /// The plugin of the tool that writes text files.

@@ -179,9 +179,10 @@ fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
     };
     let optimised = |label, filter| set(label, &TRACED, filter).with(&["--release"]);
     vec![
-        // These two were built for the unit tests already.
+        // These three were built for the unit tests already.
         set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
         set("roctracer in HIP programs", &[], rocm::ROCTRACER),
+        set("roctracer's tool", &[], "package(roctracer-tool) and test(rocm_)"),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
         optimised("end to end", "package(e2e) and test(root_)"),

@@ -1,0 +1,116 @@
+//! The file that `ROCP_INPUT` names: what is traced, and which functions alone.
+//!
+//! ```text
+//! <trace name="HIP"><parameters api="hipMalloc, hipFree"></parameters></trace>
+//! ```
+//!
+//! As AMD's tool reads it: several elements may stand side by side, and what follows a `#` at the begin of a
+//! line is a remark.
+
+use roxmltree::{Document, Node};
+
+/// What a file asks for. Functions by name; none: all of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Input {
+    /// Marks and ranges.
+    pub roctx: bool,
+    /// Calls of HSA.
+    pub hsa: Option<Vec<String>>,
+    /// Copies of HSA.
+    pub gpu: bool,
+    /// Calls of HIP, and its work.
+    pub hip: Option<Vec<String>>,
+}
+
+/// Why a file is not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is no XML.
+    #[error("{0}")]
+    NoXml(#[from] roxmltree::Error),
+    /// A trace of what?
+    #[error("a trace has no name")]
+    NoName,
+    /// Something in a trace that has no meaning there.
+    #[error("in the trace {name:?} there is <{tag}>, and only <parameters> has a meaning there")]
+    NotSupported {
+        /// The trace.
+        name: String,
+        /// What is in it.
+        tag: String,
+    },
+}
+
+impl Input {
+    /// Reads a file's text.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let without_remarks: Vec<&str> =
+            text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+        let elements = without_remarks.join("\n");
+        // A declaration may only be at the very begin.
+        let elements = match elements.trim_start().strip_prefix("<?xml") {
+            Some(declaration) => declaration.split_once("?>").map_or("", |(_, rest)| rest),
+            None => &elements,
+        };
+        let text = format!("<top>{elements}</top>");
+        let document = Document::parse(&text)?;
+        let mut input = Self::default();
+        let traces = document.root_element().children().filter(|node| node.has_tag_name("trace"));
+        for trace in traces {
+            let name = trace.attribute("name").ok_or(Error::NoName)?;
+            let functions = functions(name, trace)?;
+            match name {
+                "rocTX" => input.roctx = true,
+                "HSA" => input.hsa = Some(functions),
+                "GPU" => input.gpu = true,
+                "HIP" => input.hip = Some(functions),
+                _ => {}
+            }
+        }
+        Ok(input)
+    }
+}
+
+/// The functions that a trace names.
+fn functions(name: &str, trace: Node<'_, '_>) -> Result<Vec<String>, Error> {
+    let Some(parameters) = trace.children().find(Node::is_element) else { return Ok(Vec::new()) };
+    let tag = parameters.tag_name().name();
+    if tag != "parameters" {
+        return Err(Error::NotSupported { name: name.into(), tag: tag.into() });
+    }
+    let names = parameters.attribute("api").unwrap_or_default();
+    let names = names.split([',', ' ', '\t', '\n']).filter(|name| !name.is_empty());
+    Ok(names.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_name_what_is_wanted() {
+        let text = "# what rocprof writes\n\
+            <trace name=\"HIP\"><parameters api=\"hipFree, hipMalloc,hipMemcpy\"></parameters></trace>\n\
+            <trace name=\"rocTX\"></trace>\n<trace name=\"GPU\"/>";
+        let names = ["hipFree", "hipMalloc", "hipMemcpy"].map(str::to_owned).to_vec();
+        let expected = Input { roctx: true, hsa: None, gpu: true, hip: Some(names) };
+        assert_eq!(Input::parse(text).unwrap(), expected);
+        let all = "<?xml version=\"1.0\"?>\n<trace name=\"HSA\"></trace>";
+        assert_eq!(Input::parse(all).unwrap(), Input { hsa: Some(vec![]), ..Input::default() });
+        for nothing in ["", "<metric name=\"x\"/>", "<trace name=\"KFD\"/>"] {
+            assert_eq!(Input::parse(nothing).unwrap(), Input::default(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        for (text, says) in [
+            ("<trace name=\"HIP\">", "top"),
+            ("<trace><parameters/></trace>", "a trace has no name"),
+            ("<trace name=\"HIP\"><range/></trace>", "in the trace \"HIP\" there is <range>"),
+        ] {
+            let error = Input::parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Marks and ranges of before the runtime's begin: there is no plugin yet that could take them.
+
+#![expect(unsafe_code, reason = "a string of the program's")]
+
+use core::ffi::{CStr, c_char};
+use std::ffi::CString;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{mem, process};
+
+/// Marks that are kept. Programs make few before they use a GPU.
+const MOST: usize = 1 << 16;
+
+/// `roctx_api_data_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Data {
+    message: *const c_char,
+    id: u64,
+}
+
+/// A mark.
+pub struct Mark {
+    /// Which function of roctx.
+    pub op: u32,
+    /// When, ns of CLOCK_BOOTTIME.
+    pub time_ns: u64,
+    /// The thread.
+    pub thread_id: u32,
+    message: Option<CString>,
+    id: u64,
+}
+
+impl Mark {
+    /// Its data, as the program made it.
+    pub fn data(&self) -> Data {
+        let message = self.message.as_ref().map_or(core::ptr::null(), |text| text.as_ptr());
+        Data { message, id: self.id }
+    }
+}
+
+/// Those that wait, and how many more there were.
+struct Waiting {
+    /// Whose they are: a forked child has those of its parent.
+    process_id: u32,
+    marks: Vec<Mark>,
+    too_many: u64,
+}
+
+static WAITING: Mutex<Waiting> =
+    Mutex::new(Waiting { process_id: 0, marks: Vec::new(), too_many: 0 });
+
+/// Those of this process.
+fn waiting() -> MutexGuard<'static, Waiting> {
+    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    if waiting.process_id != process::id() {
+        *waiting = Waiting { process_id: process::id(), marks: Vec::new(), too_many: 0 };
+    }
+    waiting
+}
+
+/// Keeps a mark for later.
+///
+/// # Safety
+///
+/// The message is null or a string.
+pub unsafe fn keep(op: u32, time_ns: u64, thread_id: u32, data: Data) {
+    let mut waiting = waiting();
+    if waiting.marks.len() == MOST {
+        waiting.too_many += 1;
+        return;
+    }
+    // SAFETY: as the caller promises.
+    let message = unsafe { (!data.message.is_null()).then(|| CStr::from_ptr(data.message)) };
+    let message = message.map(CStr::to_owned);
+    waiting.marks.push(Mark { op, time_ns, thread_id, message, id: data.id });
+}
+
+/// Takes those that wait, and how many more there were.
+pub fn take() -> (Vec<Mark>, u64) {
+    let mut waiting = waiting();
+    (mem::take(&mut waiting.marks), mem::take(&mut waiting.too_many))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_wait_and_more_are_counted() {
+        let text = c"begin";
+        let data = Data { message: text.as_ptr(), id: 3 };
+        for time_ns in 0..MOST as u64 + 5 {
+            // SAFETY: a string.
+            unsafe { keep(1, time_ns, 7, data) };
+        }
+        let (marks, too_many) = take();
+        assert_eq!((marks.len(), too_many), (MOST, 5));
+        let (last, data) = (&marks[MOST - 1], marks[MOST - 1].data());
+        assert_eq!((last.op, last.time_ns, last.thread_id), (1, MOST as u64 - 1, 7));
+        // SAFETY: the mark's string.
+        assert_eq!((unsafe { CStr::from_ptr(data.message) }, data.id), (text, 3));
+        assert!(take().0.is_empty());
+    }
+}

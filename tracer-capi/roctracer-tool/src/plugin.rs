@@ -1,0 +1,229 @@
+//! The plugin, and who calls it: one thread at a time.
+
+#![expect(unsafe_code, reason = "functions of a library that is loaded")]
+
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use capi_common::messages;
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use tracer_common::activity::ActivityRecord;
+
+use crate::roctracer::{MAJOR, MINOR};
+
+/// How long the end waits for a thread that is in the plugin.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a plugin is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not there, or is no library.
+    #[error("cannot load the plugin {}: {cause}", path.display())]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the dynamic linker said.
+        cause: libloading::Error,
+    },
+    /// It lacks a function.
+    #[error("{} is no plugin of roctracer's: it has no function {function}", path.display())]
+    Lacks {
+        /// Its file.
+        path: PathBuf,
+        /// The function.
+        function: &'static str,
+    },
+    /// It does not want to.
+    #[error(
+        "the plugin {} did not begin: roctracer_plugin_initialize({MAJOR}, {MINOR}) returned {status}. It may serve \
+         another version of roctracer",
+        path.display()
+    )]
+    Refuses {
+        /// Its file.
+        path: PathBuf,
+        /// What it returned.
+        status: c_int,
+    },
+}
+
+type Initialize = unsafe extern "C-unwind" fn(u32, u32) -> c_int;
+type Finalize = unsafe extern "C-unwind" fn();
+type WriteCall = unsafe extern "C-unwind" fn(*const ActivityRecord, *const c_void) -> c_int;
+type WriteActivities =
+    unsafe extern "C-unwind" fn(*const ActivityRecord, *const ActivityRecord) -> c_int;
+
+/// A plugin that has begun.
+pub struct Plugin {
+    path: PathBuf,
+    finalize: Finalize,
+    write_call: WriteCall,
+    write_activities: WriteActivities,
+    /// Whether it is in use; held by who calls it.
+    in_use: Mutex<bool>,
+    /// How often it said that it could not write.
+    failures: AtomicU64,
+    /// Calls that threads made inside of the plugin, and records that came after its end.
+    left_out: AtomicU64,
+}
+
+thread_local! {
+    /// The thread is in the plugin. Calls that the plugin makes of HIP or HSA, and those of handlers of signals
+    /// meanwhile, are not told to it.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The thread is in the plugin until this is dropped.
+struct Inside<'a> {
+    in_use: MutexGuard<'a, bool>,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
+impl Plugin {
+    /// Loads a plugin, which stays, and has it begin.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let path = path.to_path_buf();
+        // SAFETY: what it does when it is loaded is what the user wants.
+        let library = match unsafe { Library::open(Some(&path), RTLD_LAZY | RTLD_LOCAL) } {
+            Ok(library) => library,
+            Err(cause) => return Err(Error::Missing { path, cause }),
+        };
+        fn find<T: Copy>(
+            library: &Library,
+            path: &Path,
+            function: &'static str,
+        ) -> Result<T, Error> {
+            // SAFETY: a function of this type, by its name.
+            let found = unsafe { library.get::<T>(function.as_bytes()) };
+            found.map(|found| *found).map_err(|_| Error::Lacks { path: path.into(), function })
+        }
+        let initialize: Initialize = find(&library, &path, "roctracer_plugin_initialize")?;
+        let plugin = Self {
+            finalize: find(&library, &path, "roctracer_plugin_finalize")?,
+            write_call: find(&library, &path, "roctracer_plugin_write_callback_record")?,
+            write_activities: find(&library, &path, "roctracer_plugin_write_activity_records")?,
+            path,
+            in_use: Mutex::new(true),
+            failures: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+        };
+        INSIDE.set(true);
+        // SAFETY: the plugin's function, before all others.
+        let status = unsafe { initialize(MAJOR, MINOR) };
+        INSIDE.set(false);
+        if status != 0 {
+            return Err(Error::Refuses { path: plugin.path, status });
+        }
+        mem::forget(library);
+        Ok(plugin)
+    }
+
+    /// The plugin, for the calling thread; none if it is in the plugin already.
+    fn enter(&self) -> Option<Inside<'_>> {
+        if INSIDE.get() {
+            return None;
+        }
+        let in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        INSIDE.set(true);
+        Some(Inside { in_use })
+    }
+
+    fn write(&self, records: u64, write: impl FnOnce() -> c_int) {
+        let Some(inside) = self.enter().filter(|inside| *inside.in_use) else {
+            self.left_out.fetch_add(records, Ordering::Relaxed);
+            return;
+        };
+        let status = write();
+        drop(inside);
+        if status != 0 && self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
+            let path = self.path.display();
+            messages::warn(format_args!("the plugin {path} could not write all that it was told"));
+        }
+    }
+
+    /// Hands a call over.
+    ///
+    /// # Safety
+    ///
+    /// `data` is what callbacks of the record's domain are given.
+    pub unsafe fn call(&self, record: &ActivityRecord, data: *const c_void) {
+        // SAFETY: the plugin's function, with what it takes, as the caller promises.
+        self.write(1, || unsafe { (self.write_call)(record, data) });
+    }
+
+    /// Hands activities over.
+    ///
+    /// # Safety
+    ///
+    /// They are records, from `begin` to before `end`.
+    pub unsafe fn activities(&self, begin: *const ActivityRecord, end: *const ActivityRecord) {
+        let count = end.addr().saturating_sub(begin.addr()) / size_of::<ActivityRecord>();
+        // SAFETY: the plugin's function, with what it takes, as the caller promises.
+        self.write(count as u64, || unsafe { (self.write_activities)(begin, end) });
+    }
+
+    /// Hands nothing over: ours then writes what it has in memory.
+    pub fn flush(&self) {
+        let nothing = ActivityRecord::default();
+        // SAFETY: no records.
+        unsafe { self.activities(&raw const nothing, &raw const nothing) };
+    }
+
+    /// Has the plugin end, and says what is missing. A thread that is in it is waited for, but not for ever: the
+    /// process is to end.
+    pub fn end(&self) {
+        let path = self.path.display();
+        let Some(mut inside) = self.enter_in_time() else {
+            messages::warn(format_args!(
+                "a thread does not leave the plugin {path}: what it has not written is missing"
+            ));
+            return;
+        };
+        if mem::replace(&mut *inside.in_use, false) {
+            // SAFETY: the plugin's function, after all others.
+            unsafe { (self.finalize)() };
+        }
+        drop(inside);
+        let (failures, left_out) =
+            (self.failures.load(Ordering::Relaxed), self.left_out.load(Ordering::Relaxed));
+        if failures > 1 {
+            messages::warn(format_args!("the plugin {path} could not write {failures} times"));
+        }
+        if left_out > 0 {
+            messages::warn(format_args!(
+                "{left_out} records are missing: they are of calls that were made inside of the plugin"
+            ));
+        }
+    }
+
+    fn enter_in_time(&self) -> Option<Inside<'_>> {
+        if INSIDE.get() {
+            return None;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let in_use = match self.in_use.try_lock() {
+                Ok(in_use) => in_use,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            INSIDE.set(true);
+            return Some(Inside { in_use });
+        }
+    }
+}
