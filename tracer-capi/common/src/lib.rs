@@ -6,12 +6,13 @@
 //! * [`memory`]: reads what an argument points at, if it can be read.
 //! * [`loaded`]: libraries that the process has loaded.
 //! * [`messages`]: what is said to the user of the program.
-//! * [`quiet`]: writes of ours end no process.
+//! * [`quiet`], [`errno`]: writes of ours end no process, and what we do changes no `errno`.
 //!
 //! It loads nothing, and calls nothing of ROCm.
 
 #![deny(unsafe_code)]
 
+pub mod errno;
 pub mod hip;
 pub mod hsa;
 pub mod loaded;

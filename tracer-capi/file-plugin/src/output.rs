@@ -65,13 +65,13 @@ impl Output {
         match &mut self.place {
             Place::Stdout(target) => write(target, None, Write::flush).is_some(),
             Place::Directory(directory, files) => {
-                let process_id = self.process_id;
-                let flush = |(file, target): (&File, &mut Target)| {
-                    let path = directory.join(file.of_process(process_id));
-                    write(target, Some(&path), Write::flush).is_some()
-                };
                 // All of them, also behind one that cannot be written.
-                files.iter_mut().map(flush).fold(true, |all, one| all && one)
+                let mut all = true;
+                for (file, target) in files {
+                    let path = directory.join(file.of_process(self.process_id));
+                    all &= write(target, Some(&path), Write::flush).is_some();
+                }
+                all
             }
         }
     }

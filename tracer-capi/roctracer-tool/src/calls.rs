@@ -5,7 +5,7 @@
 use core::cell::Cell;
 use core::ffi::c_void;
 
-use capi_common::{hip, hsa};
+use capi_common::{errno, hip, hsa};
 use tracer_common::activity::{ActivityRecord, Domain};
 use tracer_hooks::{contained, sys};
 
@@ -39,7 +39,7 @@ pub unsafe extern "C-unwind" fn on_hip(
     _argument: *mut c_void,
 ) {
     // SAFETY: as the caller promises. Nobody else uses it: it is this thread's call.
-    contained(|| unsafe { hip_call(state::active()?, op, data) });
+    errno::kept(|| contained(|| unsafe { hip_call(state::active()?, op, data) }));
 }
 
 unsafe fn hip_call(tool: &Tool, op: u32, data: *const c_void) -> Option<()> {
@@ -74,7 +74,7 @@ pub unsafe extern "C-unwind" fn on_hsa(
     _argument: *mut c_void,
 ) {
     // SAFETY: as the caller promises.
-    contained(|| unsafe { hsa_call(state::active()?, op, data) });
+    errno::kept(|| contained(|| unsafe { hsa_call(state::active()?, op, data) }));
 }
 
 unsafe fn hsa_call(tool: &Tool, op: u32, data: *const c_void) -> Option<()> {
@@ -105,19 +105,22 @@ pub unsafe extern "C-unwind" fn on_mark(
     data: *const c_void,
     _argument: *mut c_void,
 ) {
-    contained(|| {
-        let time_ns = state::roctracer()?.now_ns();
+    // SAFETY: as the caller promises.
+    errno::kept(|| contained(|| unsafe { mark(op, data) }));
+}
+
+unsafe fn mark(op: u32, data: *const c_void) -> Option<()> {
+    let time_ns = state::roctracer()?.now_ns();
+    // SAFETY: as the caller promises.
+    let mark = unsafe { data.cast::<marks::Data>().as_ref() }?;
+    match state::active() {
         // SAFETY: as the caller promises.
-        let mark = unsafe { data.cast::<marks::Data>().as_ref() }?;
-        match state::active() {
-            // SAFETY: as the caller promises.
-            Some(tool) => unsafe { write_mark(tool, op, time_ns, own_number(), mark) },
-            // SAFETY: as the caller promises.
-            None if state::may_begin() => unsafe { marks::keep(op, time_ns, sys::gettid(), *mark) },
-            None => {}
-        }
-        Some(())
-    });
+        Some(tool) => unsafe { write_mark(tool, op, time_ns, own_number(), mark) },
+        // SAFETY: as the caller promises.
+        None if state::may_begin() => unsafe { marks::keep(op, time_ns, sys::gettid(), *mark) },
+        None => {}
+    }
+    None
 }
 
 unsafe fn write_mark(tool: &Tool, op: u32, time_ns: u64, thread_id: u32, data: &marks::Data) {
