@@ -56,18 +56,28 @@ impl Development {
     fn pkg_config(&self) -> String {
         let Self { name, description, version, link, .. } = self;
         let link = link.trim_start_matches("lib").trim_end_matches(".so");
+        let include: String =
+            self.include().iter().map(|directory| format!(" -I${{prefix}}/{directory}")).collect();
         format!(
             "prefix=${{pcfiledir}}/../..\n\n\
              Name: {name}\n\
              Description: {description}\n\
              Version: {version}\n\
-             Cflags: -I${{prefix}}/include -I${{prefix}}/include/roctracer\n\
+             Cflags:{include}\n\
              Libs: -L${{prefix}}/lib -l{link}\n"
         )
     }
 
+    /// The directories of headers. Who uses roctracer names either.
+    fn include(&self) -> &'static [&'static str] {
+        let roctracer = self.headers.iter().any(|header| header.starts_with("roctracer/"));
+        if roctracer { &["include", "include/roctracer"] } else { &["include"] }
+    }
+
     fn cmake_config(&self, soname: &str) -> String {
         let Self { name, .. } = self;
+        let include = self.include().iter().map(|directory| format!("${{_prefix}}/{directory}"));
+        let include = Vec::from_iter(include).join(";");
         format!(
             "get_filename_component(_prefix \"${{CMAKE_CURRENT_LIST_DIR}}/../../..\" ABSOLUTE)\n\
              if(NOT TARGET {name}::{name})\n\
@@ -75,7 +85,7 @@ impl Development {
              \x20 set_target_properties({name}::{name} PROPERTIES\n\
              \x20   IMPORTED_LOCATION \"${{_prefix}}/lib/{soname}\"\n\
              \x20   IMPORTED_SONAME \"{soname}\"\n\
-             \x20   INTERFACE_INCLUDE_DIRECTORIES \"${{_prefix}}/include;${{_prefix}}/include/roctracer\")\n\
+             \x20   INTERFACE_INCLUDE_DIRECTORIES \"{include}\")\n\
              endif()\n\
              unset(_prefix)\n"
         )

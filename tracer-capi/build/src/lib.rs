@@ -61,7 +61,9 @@ pub struct Development {
 }
 
 /// All of them.
-pub const LIBRARIES: [Library; 4] = [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN];
+pub const LIBRARIES: [Library; 5] = [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN, ROCPROFILER_SDK];
+/// Those that users get. [`ROCPROFILER_SDK`], which records nothing yet, is not among them.
+pub const PACKED: [Library; 4] = [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN];
 
 /// Where libraries are installed.
 const LIBRARY_DIRECTORY: &str = "lib";
@@ -139,6 +141,41 @@ pub const FILE_PLUGIN: Library = Library {
     development: None,
     exports: "file-plugin/exports.map",
     options: &[],
+};
+
+/// Tools, contexts and buffers.
+pub const ROCPROFILER_SDK: Library = Library {
+    package: "rocprofiler-sdk",
+    archive: "librocprofiler_sdk.a",
+    soname: "librocprofiler-sdk.so.0",
+    directory: LIBRARY_DIRECTORY,
+    development: Some(Development {
+        name: "rocprofiler-sdk",
+        description: "Records of HIP, HSA and GPUs for tools",
+        version: "0.5.0",
+        headers: &[
+            "rocprofiler-sdk/buffer.h",
+            "rocprofiler-sdk/buffer_tracing.h",
+            "rocprofiler-sdk/callback_tracing.h",
+            "rocprofiler-sdk/context.h",
+            "rocprofiler-sdk/defines.h",
+            "rocprofiler-sdk/external_correlation.h",
+            "rocprofiler-sdk/fwd.h",
+            "rocprofiler-sdk/hip.h",
+            "rocprofiler-sdk/hip/api_id.h",
+            "rocprofiler-sdk/hsa.h",
+            "rocprofiler-sdk/hsa/api_id.h",
+            "rocprofiler-sdk/internal_threading.h",
+            "rocprofiler-sdk/marker.h",
+            "rocprofiler-sdk/marker/api_id.h",
+            "rocprofiler-sdk/registration.h",
+            "rocprofiler-sdk/rocprofiler.h",
+            "rocprofiler-sdk/version.h",
+        ],
+        link: "librocprofiler-sdk.so",
+    }),
+    exports: "rocprofiler-sdk/exports.map",
+    options: &[STAYS],
 };
 
 /// The directory `tracer-capi`, where sources, headers and lists are.

@@ -15,7 +15,15 @@ const STACK_BYTES: usize = 8 << 20;
 /// Starts a thread with every signal blocked, which handlers of the program's would otherwise run on. It is
 /// scheduled by itself, and not as the thread that starts it is.
 pub fn start(run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    let builder = Builder::new().name("roctracer".into()).stack_size(STACK_BYTES);
+    start_named("roctracer", run)
+}
+
+/// The same of one that is called otherwise.
+pub fn start_named(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    let builder = Builder::new().name(name.into()).stack_size(STACK_BYTES);
     let thread = move || {
         schedule_by_itself();
         run();

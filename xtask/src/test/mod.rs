@@ -161,7 +161,7 @@ fn unit_tests() -> Nextest {
 /// The ring of the shared memory, and a callback that is exchanged with its argument, under every
 /// interleaving that loom finds.
 fn loom() -> Nextest {
-    Nextest::new("loom", &["tracer-common", "roctracer"], "test(loom_tests)")
+    Nextest::new("loom", &["tracer-common", "roctracer", "rocprofiler"], "test(loom_tests)")
         .with(&["--release", "--lib"])
         .built_in(root().join("target/loom"))
         .in_environment([("RUSTFLAGS", PathBuf::from("--cfg loom"))])

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Records in buffers, and what they are written of. Source and binary compatible with the header of the same name
+ * of ROCprofiler-SDK 0.5. */
+
+#ifndef ROCPROFILER_SDK_BUFFER_TRACING_H_
+#define ROCPROFILER_SDK_BUFFER_TRACING_H_
+
+#include <rocprofiler-sdk/defines.h>
+#include <rocprofiler-sdk/fwd.h>
+
+ROCPROFILER_EXTERN_C_INIT
+
+/* Calls. */
+typedef struct {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_tracing_operation_t operation;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_thread_id_t thread_id;
+} rocprofiler_buffer_tracing_hsa_api_record_t;
+
+typedef struct {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_tracing_operation_t operation;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_thread_id_t thread_id;
+} rocprofiler_buffer_tracing_hip_api_record_t;
+
+typedef struct {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_tracing_operation_t operation;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_thread_id_t thread_id;
+} rocprofiler_buffer_tracing_marker_api_record_t;
+
+typedef struct {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_tracing_operation_t operation;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_thread_id_t thread_id;
+} rocprofiler_buffer_tracing_rccl_api_record_t;
+
+/* Copies. */
+typedef struct {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_memory_copy_operation_t operation;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_thread_id_t thread_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_agent_id_t dst_agent_id;
+  rocprofiler_agent_id_t src_agent_id;
+  uint64_t bytes;
+} rocprofiler_buffer_tracing_memory_copy_record_t;
+
+/* Kernels. */
+typedef struct rocprofiler_buffer_tracing_kernel_dispatch_record_t {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_kernel_dispatch_operation_t operation;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_thread_id_t thread_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_kernel_dispatch_info_t dispatch_info;
+} rocprofiler_buffer_tracing_kernel_dispatch_record_t;
+
+/* Scratch memory of queues. */
+typedef struct {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_scratch_memory_operation_t operation;
+  rocprofiler_agent_id_t agent_id;
+  rocprofiler_queue_id_t queue_id;
+  rocprofiler_thread_id_t thread_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_scratch_alloc_flag_t flags;
+} rocprofiler_buffer_tracing_scratch_memory_record_t;
+
+/* Correlation ids of which no record follows. */
+typedef struct {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_timestamp_t timestamp;
+  uint64_t internal_correlation_id;
+} rocprofiler_buffer_tracing_correlation_id_retirement_record_t;
+
+/* Not 0 ends the iteration. */
+typedef int (*rocprofiler_buffer_tracing_kind_cb_t)(rocprofiler_buffer_tracing_kind_t kind, void* data);
+typedef int (*rocprofiler_buffer_tracing_kind_operation_cb_t)(rocprofiler_buffer_tracing_kind_t kind,
+                                                              rocprofiler_tracing_operation_t operation,
+                                                              void* data);
+
+/* Has records of a kind written into a buffer, of some operations or of all: only while a tool is initialized.
+ * NOT_IMPLEMENTED for kinds that are not traced; why is told on standard error. */
+rocprofiler_status_t rocprofiler_configure_buffer_tracing_service(
+    rocprofiler_context_id_t context_id, rocprofiler_buffer_tracing_kind_t kind,
+    const rocprofiler_tracing_operation_t* operations, size_t operations_count,
+    rocprofiler_buffer_id_t buffer_id) ROCPROFILER_API;
+
+/* The name of a kind, and its length; each place may be null. */
+rocprofiler_status_t rocprofiler_query_buffer_tracing_kind_name(rocprofiler_buffer_tracing_kind_t kind,
+                                                                const char** name,
+                                                                uint64_t* name_len) ROCPROFILER_API;
+
+/* The same of an operation. */
+rocprofiler_status_t rocprofiler_query_buffer_tracing_kind_operation_name(
+    rocprofiler_buffer_tracing_kind_t kind, rocprofiler_tracing_operation_t operation, const char** name,
+    uint64_t* name_len) ROCPROFILER_API;
+
+/* Calls a function with each kind, NONE first. */
+rocprofiler_status_t rocprofiler_iterate_buffer_tracing_kinds(rocprofiler_buffer_tracing_kind_cb_t callback,
+                                                              void* data) ROCPROFILER_API
+    ROCPROFILER_NONNULL(1);
+
+/* The same with each operation of a kind. */
+rocprofiler_status_t rocprofiler_iterate_buffer_tracing_kind_operations(
+    rocprofiler_buffer_tracing_kind_t kind, rocprofiler_buffer_tracing_kind_operation_cb_t callback,
+    void* data) ROCPROFILER_API ROCPROFILER_NONNULL(2);
+
+ROCPROFILER_EXTERN_C_FINI
+
+#endif /* ROCPROFILER_SDK_BUFFER_TRACING_H_ */

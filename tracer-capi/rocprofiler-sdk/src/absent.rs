@@ -1,0 +1,43 @@
+//! Functions that do nothing but say so. A tool that is linked against them is loaded.
+
+#![expect(unsafe_code, reason = "exports")]
+
+use rocprofiler::status::Status;
+
+/// Exports that return [`Status::NotImplemented`]. The arguments, which nobody looks at, need no names.
+macro_rules! absent {
+    ($($name:ident)*) => {$(
+        /// It is not implemented.
+        #[unsafe(no_mangle)]
+        extern "C-unwind" fn $name() -> u32 {
+            Status::NotImplemented as u32
+        }
+    )*};
+}
+
+absent! {
+    // Callback tracing.
+    rocprofiler_configure_callback_tracing_service
+    rocprofiler_iterate_callback_tracing_kind_operation_args
+    // What follows from a table that is handed over.
+    rocprofiler_at_intercept_table_registration
+    rocprofiler_configure_external_correlation_id_request_service
+    rocprofiler_query_available_agents
+    // Counters.
+    rocprofiler_configure_agent_profile_counting_service
+    rocprofiler_sample_agent_profile_counting_service
+    rocprofiler_configure_buffered_dispatch_profile_counting_service
+    rocprofiler_configure_callback_dispatch_profile_counting_service
+    rocprofiler_create_profile_config
+    rocprofiler_destroy_profile_config
+    rocprofiler_iterate_agent_supported_counters
+    rocprofiler_iterate_counter_dimensions
+    rocprofiler_query_counter_info
+    rocprofiler_query_counter_instance_count
+    rocprofiler_query_record_counter_id
+    rocprofiler_query_record_dimension_position
+    // Samples.
+    rocprofiler_configure_pc_sampling_service
+    rocprofiler_query_pc_sampling_agent_configurations
+    rocprofiler_configure_spm_service
+}

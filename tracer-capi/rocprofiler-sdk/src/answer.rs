@@ -1,0 +1,95 @@
+//! What functions return: status codes, names and times.
+
+#![expect(unsafe_code, reason = "exports")]
+
+use core::ffi::c_char;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rocprofiler::status::{Result, Status};
+
+/// The version of the interface.
+pub const VERSION: [u32; 3] = [0, 5, 0];
+/// The same as tools are told it.
+pub const VERSION_NUMBER: u32 = 10_000 * VERSION[0] + 100 * VERSION[1] + VERSION[2];
+
+/// The status code of what was done, which calls nothing of a tool's: a panic of ours is an error.
+pub fn of(act: impl FnOnce() -> Result) -> u32 {
+    // What is half done stays so: nothing is broken by it but what was asked for.
+    let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Status::Error));
+    done.err().unwrap_or(Status::Success) as u32
+}
+
+/// The same of what gives something, which is written to `place`.
+///
+/// # Safety
+///
+/// `place` is valid for a write, or null.
+pub unsafe fn to<T>(place: *mut T, act: impl FnOnce() -> Result<T>) -> u32 {
+    of(|| {
+        if place.is_null() {
+            return Err(Status::InvalidArgument);
+        }
+        let given = act()?;
+        // SAFETY: as the caller promises; not null.
+        unsafe { place.write(given) };
+        Ok(())
+    })
+}
+
+/// The version of this library; each place may be null.
+///
+/// # Safety
+///
+/// Each is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_get_version(
+    major: *mut u32,
+    minor: *mut u32,
+    patch: *mut u32,
+) -> u32 {
+    for (place, number) in [major, minor, patch].into_iter().zip(VERSION) {
+        if !place.is_null() {
+            // SAFETY: as the caller promises; not null.
+            unsafe { place.write(number) };
+        }
+    }
+    Status::Success as u32
+}
+
+/// Now, ns of CLOCK_BOOTTIME, as in all records.
+///
+/// # Safety
+///
+/// `time` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_get_timestamp(time: *mut u64) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { to(time, || Ok(roctracer::timestamp_ns())) }
+}
+
+/// The number of the calling thread, as in all records.
+///
+/// # Safety
+///
+/// `thread` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_get_thread_id(thread: *mut u64) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { to(thread, || Ok(u64::from(roctracer::thread::own_ids().thread))) }
+}
+
+fn status(code: u32) -> Option<Status> {
+    Status::ALL.get(code as usize).copied()
+}
+
+/// The name of a status; null if there is none of this number.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_get_status_name(code: u32) -> *const c_char {
+    status(code).map_or(core::ptr::null(), |status| status.name().as_ptr().cast())
+}
+
+/// What a status means; null if there is none of this number.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_get_status_string(code: u32) -> *const c_char {
+    status(code).map_or(core::ptr::null(), |status| status.text().as_ptr().cast())
+}

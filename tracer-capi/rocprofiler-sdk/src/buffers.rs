@@ -1,0 +1,175 @@
+//! Buffers: made, flushed, destroyed; what is written into them; who calls their callbacks.
+
+#![expect(unsafe_code, reason = "exports, and functions of tools")]
+
+use core::ffi::{c_int, c_void};
+
+use rocprofiler::buffer::{Consumer, Header, Policy};
+use rocprofiler::sdk::stage;
+use rocprofiler::status::Status;
+use rocprofiler::threads::Watcher;
+
+use crate::layout::{BUFFER_KINDS, kind};
+use crate::{SDK, answer, log, sources};
+
+/// `rocprofiler_buffer_tracing_cb_t`. It may throw, which ends the process: it is called on a thread of ours.
+type BufferFunction =
+    unsafe extern "C-unwind" fn(u64, u64, *mut *mut Header, usize, *mut c_void, u64);
+
+/// What a tool's function is called with, on whichever thread.
+#[derive(Clone, Copy)]
+struct Argument(*mut c_void);
+
+// SAFETY: it is the tool's, which has its functions called on other threads.
+unsafe impl Send for Argument {}
+// SAFETY: as above.
+unsafe impl Sync for Argument {}
+
+impl Argument {
+    fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// `rocprofiler_buffer_policy_t`.
+fn policy(number: u32) -> Option<Policy> {
+    match number {
+        1 => Some(Policy::Discard),
+        2 => Some(Policy::Lossless),
+        _ => None,
+    }
+}
+
+/// Makes a buffer of a context, whose records `function` gets.
+///
+/// # Safety
+///
+/// `function` takes `data`; `id` is valid for a read and a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_create_buffer(
+    context: u64,
+    bytes: usize,
+    watermark: usize,
+    action: u32,
+    function: Option<BufferFunction>,
+    data: *mut c_void,
+    id: *mut u64,
+) -> u32 {
+    answer::of(|| {
+        // SAFETY: as the caller promises.
+        let id = unsafe { id.as_mut() }.ok_or(Status::InvalidArgument)?;
+        if SDK.buffer(*id).is_ok() {
+            return Err(Status::ServiceAlreadyConfigured);
+        }
+        let function = function.ok_or(Status::InvalidArgument)?;
+        let policy = policy(action).ok_or(Status::InvalidArgument)?;
+        let data = Argument(data);
+        let consumer = |id| -> Consumer {
+            Box::new(move |headers: &mut [*mut Header], dropped| {
+                let (first, count) = (headers.as_mut_ptr(), headers.len());
+                // SAFETY: the tool's function, with what its kind is promised.
+                unsafe { function(context, id, first, count, data.get(), dropped) };
+            })
+        };
+        *id = SDK.create_buffer(context, bytes, watermark, policy, consumer)?;
+        Ok(())
+    })
+}
+
+/// Delivers what is in a buffer, and waits until it was.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_flush_buffer(id: u64) -> u32 {
+    answer::of(|| {
+        if SDK.finalized() == stage::OVER {
+            return Err(Status::Finalized);
+        }
+        SDK.buffer(id)?.flush();
+        Ok(())
+    })
+}
+
+/// Delivers what is in a buffer, and takes nothing into it any more.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_destroy_buffer(id: u64) -> u32 {
+    answer::of(|| SDK.buffer(id)?.destroy())
+}
+
+/// Has records of a kind written into a buffer: of some operations, of all if there are none.
+///
+/// # Safety
+///
+/// So many operations are at `operations`, or it is null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_configure_buffer_tracing_service(
+    context: u64,
+    number: u32,
+    operations: *const i32,
+    count: usize,
+    buffer: u64,
+) -> u32 {
+    answer::of(|| {
+        if SDK.initialized() != stage::DURING {
+            return Err(Status::ConfigurationLocked);
+        }
+        let kind = kind(&BUFFER_KINDS, number)?.ok_or(Status::KindNotFound)?;
+        if let Some(reason) = sources::refused(kind) {
+            log::warn(format_args!("{} is not traced: {reason}", kind.name().to_string_lossy()));
+            return Err(Status::NotImplemented);
+        }
+        let operations = match (operations.is_null(), count) {
+            (_, 0) => &[],
+            (true, _) => return Err(Status::InvalidArgument),
+            // SAFETY: as the caller promises; not null.
+            (false, _) => unsafe { core::slice::from_raw_parts(operations, count) },
+        };
+        SDK.configure_service(context, kind, operations, buffer)
+    })
+}
+
+/// Starts a thread that calls callbacks of buffers.
+///
+/// # Safety
+///
+/// `id` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_create_callback_thread(id: *mut u64) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { answer::to(id, || SDK.create_callback_thread()) }
+}
+
+/// Has a thread call the callback of a buffer.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_assign_callback_thread(buffer: u64, thread: u64) -> u32 {
+    answer::of(|| SDK.assign_callback_thread(buffer, thread))
+}
+
+/// `rocprofiler_internal_thread_library_cb_t`. It may throw.
+type ThreadFunction = unsafe extern "C-unwind" fn(u32, *mut c_void);
+
+/// Tells a tool of each thread that libraries create, before and after: those of `libraries`, of all if there are none.
+///
+/// # Safety
+///
+/// The functions take `data`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_at_internal_thread_create(
+    before: Option<ThreadFunction>,
+    after: Option<ThreadFunction>,
+    libraries: c_int,
+    data: *mut c_void,
+) -> u32 {
+    answer::of(|| {
+        let data = Argument(data);
+        let call = |function: Option<ThreadFunction>| -> Box<dyn Fn(u32) + Send + Sync> {
+            Box::new(move |library| {
+                if let Some(function) = function {
+                    // SAFETY: as the caller promises.
+                    unsafe { function(library, data.get()) };
+                }
+            })
+        };
+        let (before, after) = (call(before), call(after));
+        SDK.watchers.add(Watcher { libraries: libraries as u32, before, after });
+        Ok(())
+    })
+}

@@ -1,0 +1,116 @@
+//! Contexts: made, started, stopped.
+
+#![expect(unsafe_code, reason = "exports")]
+
+use core::ffi::c_int;
+
+use rocprofiler::status::Status;
+
+use crate::layout::NO_CONTEXT;
+use crate::{SDK, answer, registration};
+
+/// Makes a context for the tool that is being initialized.
+///
+/// # Safety
+///
+/// `id` is valid for a read and a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
+    answer::of(|| {
+        // SAFETY: as the caller promises.
+        let id = unsafe { id.as_mut() }.ok_or(Status::InvalidArgument)?;
+        if SDK.context(*id).is_ok() {
+            return Err(Status::ContextInvalid);
+        }
+        *id = NO_CONTEXT;
+        *id = SDK.create_context(registration::current_client())?;
+        Ok(())
+    })
+}
+
+/// Starts a context.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
+    answer::of(|| SDK.start_context(id))
+}
+
+/// Stops a context.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_stop_context(id: u64) -> u32 {
+    answer::of(|| SDK.stop_context(id))
+}
+
+/// Writes 1 where a context has what is asked, else 0; also on an error.
+///
+/// # Safety
+///
+/// `place` is valid for a write, or null.
+unsafe fn tell(
+    place: *mut c_int,
+    id: u64,
+    has: impl FnOnce(&rocprofiler::sdk::Context) -> bool,
+) -> u32 {
+    answer::of(|| {
+        // SAFETY: as the caller promises.
+        let place = unsafe { place.as_mut() }.ok_or(Status::InvalidArgument)?;
+        *place = 0;
+        *place = c_int::from(has(SDK.context(id)?));
+        Ok(())
+    })
+}
+
+/// Whether a context is started.
+///
+/// # Safety
+///
+/// `is_active` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_context_is_active(id: u64, is_active: *mut c_int) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { tell(is_active, id, rocprofiler::sdk::Context::is_active) }
+}
+
+/// Whether a context can be started.
+///
+/// # Safety
+///
+/// `is_valid` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_context_is_valid(id: u64, is_valid: *mut c_int) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { tell(is_valid, id, |_| true) }
+}
+
+/// What a thread does from now on belongs to an id of the program's, in a context. Any thread may say so of any.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_push_external_correlation_id(
+    context: u64,
+    thread: u64,
+    id: u64,
+) -> u32 {
+    answer::of(|| {
+        SDK.context(context)?.external.push(thread, id);
+        Ok(())
+    })
+}
+
+/// It belongs to what it belonged to before. `id` gets the one that ends, 0 if there was none.
+///
+/// # Safety
+///
+/// `id` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_pop_external_correlation_id(
+    context: u64,
+    thread: u64,
+    id: *mut u64,
+) -> u32 {
+    answer::of(|| {
+        let former = SDK.context(context)?.external.pop(thread);
+        if !id.is_null() {
+            // SAFETY: as the caller promises; not null.
+            unsafe { id.write(former) };
+        }
+        Ok(())
+    })
+}

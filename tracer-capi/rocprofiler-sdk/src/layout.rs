@@ -1,0 +1,54 @@
+//! The numbers of the 0.5 interface.
+
+use rocprofiler::kinds::Kind;
+use rocprofiler::status::{Result, Status};
+
+/// Kinds of `rocprofiler_buffer_tracing_kind_t`, by number, from 1 on: 0 is none.
+pub const BUFFER_KINDS: [Kind; 15] = [
+    Kind::HsaCoreApi,
+    Kind::HsaAmdExtApi,
+    Kind::HsaImageExtApi,
+    Kind::HsaFinalizeExtApi,
+    Kind::HipRuntimeApi,
+    Kind::HipCompilerApi,
+    Kind::MarkerCoreApi,
+    Kind::MarkerControlApi,
+    Kind::MarkerNameApi,
+    Kind::MemoryCopy,
+    Kind::KernelDispatch,
+    Kind::PageMigration,
+    Kind::ScratchMemory,
+    Kind::CorrelationIdRetirement,
+    Kind::RcclApi,
+];
+
+/// The same of `rocprofiler_callback_tracing_kind_t`.
+pub const CALLBACK_KINDS: [Kind; 14] = [
+    Kind::HsaCoreApi,
+    Kind::HsaAmdExtApi,
+    Kind::HsaImageExtApi,
+    Kind::HsaFinalizeExtApi,
+    Kind::HipRuntimeApi,
+    Kind::HipCompilerApi,
+    Kind::MarkerCoreApi,
+    Kind::MarkerControlApi,
+    Kind::MarkerNameApi,
+    Kind::CodeObject,
+    Kind::ScratchMemory,
+    Kind::KernelDispatch,
+    Kind::MemoryCopy,
+    Kind::RcclApi,
+];
+
+/// `ROCPROFILER_CONTEXT_NONE`.
+pub const NO_CONTEXT: u64 = u64::MAX;
+
+/// The kind of a number, in one of the lists above; none for 0.
+///
+/// # Errors
+///
+/// [`Status::KindNotFound`].
+pub fn kind(kinds: &[Kind], number: u32) -> Result<Option<Kind>> {
+    let Some(place) = (number as usize).checked_sub(1) else { return Ok(None) };
+    kinds.get(place).map(|&kind| Some(kind)).ok_or(Status::KindNotFound)
+}

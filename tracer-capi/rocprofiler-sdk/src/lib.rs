@@ -1,0 +1,28 @@
+//! `librocprofiler-sdk.so.0`: the C interface of ROCprofiler-SDK 0.5, for tools that are built against AMD's library of that
+//! name. What it does is in [`rocprofiler`]; here are its exported functions.
+//!
+//! * [`registration`], [`tools`]: tools are found, configured, initialized and finalized.
+//! * [`contexts`], [`buffers`], [`kinds`]: the functions, by what they are about.
+//! * [`sources`]: what can be traced, and why not the rest.
+//! * [`absent`]: functions that are not implemented.
+//! * [`layout`]: the numbers of this version of the interface.
+//! * [`answer`], [`log`]: status codes; what is told to the user.
+//!
+//! A panic of ours never crosses the boundary. An exception that a tool's function throws passes through on the tool's own
+//! thread, and ends the process on a callback thread.
+
+#![deny(unsafe_code)]
+
+mod absent;
+mod answer;
+mod buffers;
+mod contexts;
+mod kinds;
+mod layout;
+mod log;
+mod registration;
+mod sources;
+mod tools;
+
+/// What tools have configured in this process.
+static SDK: rocprofiler::sdk::Sdk = rocprofiler::sdk::Sdk::new();

@@ -1,0 +1,239 @@
+//! Tools are configured, initialized, and finalized once, at the end of the process or when they ask for it.
+
+#![expect(unsafe_code, reason = "exports, and functions of tools")]
+
+use core::cell::Cell;
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+
+use rocprofiler::sdk::stage;
+use rocprofiler::status::Status;
+use roctracer::thread::Process;
+use tracer_hooks::sys;
+
+use crate::answer::{VERSION_NUMBER, of, to};
+use crate::tools::{ClientId, Configure, Configured, find};
+use crate::{SDK, log};
+
+const VERSION_TEXT: &CStr = c"0.5.0";
+/// The number of the first tool.
+const FIRST_CLIENT: u32 = 0x3_0000;
+
+/// A tool that takes part.
+struct Client {
+    handle: u32,
+    /// What it has left as its id: only with this one it finalizes itself.
+    own: u32,
+    configured: Configured,
+}
+
+// SAFETY: what a tool's functions are called with is the tool's.
+unsafe impl Send for Client {}
+
+static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
+/// The process that has initialized them.
+static PROCESS: OnceLock<Process> = OnceLock::new();
+/// A tool that is to be configured although nothing finds it.
+static FORCED: Mutex<Option<Configure>> = Mutex::new(None);
+/// The tool that is being initialized.
+static CURRENT: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The thread initializes tools, which may call a runtime that has us initialize them.
+    static INITIALIZES: Cell<bool> = const { Cell::new(false) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nobody's code is called under them.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of the tool that is being initialized.
+pub fn current_client() -> u32 {
+    CURRENT.load(Ordering::Relaxed)
+}
+
+/// Finds tools, configures all of them, and initializes them then; once. Who comes meanwhile waits.
+pub fn initialize() {
+    static ONCE: Once = Once::new();
+    if INITIALIZES.get() {
+        return;
+    }
+    INITIALIZES.set(true);
+    // Also when a tool has thrown: others are not initialized a second time.
+    ONCE.call_once_force(|_| {
+        if SDK.begin_initialization() {
+            let _ends = AtEnd(|| SDK.end_initialization());
+            let _ = PROCESS.set(Process::this());
+            sys::at_exit(at_exit);
+            configure_all();
+            initialize_all();
+        }
+    });
+    INITIALIZES.set(false);
+}
+
+/// Calls its function when it is dropped, also by an exception.
+struct AtEnd<F: Fn()>(F);
+
+impl<F: Fn()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Asks each tool what is to be called. One that answers null takes no part.
+fn configure_all() {
+    let forced = *lock(&FORCED);
+    for (priority, tool) in find(forced).into_iter().enumerate() {
+        let priority = priority as u32;
+        let handle = FIRST_CLIENT + priority;
+        let mut id = ClientId { name: ptr::null(), handle };
+        log::info(format_args!("tool {priority}: {}", tool.place));
+        let version = VERSION_TEXT.as_ptr();
+        // SAFETY: the tool's function, with what it is promised.
+        let configured =
+            unsafe { (tool.configure)(VERSION_NUMBER, version, priority, &raw mut id) };
+        // SAFETY: null, or a structure that is there now.
+        let Some(&configured) = (unsafe { configured.as_ref() }) else {
+            log::info(format_args!("tool {priority} takes no part"));
+            continue;
+        };
+        if configured.size < size_of::<Configured>() {
+            log::error(format_args!(
+                "the tool of {} is left out: rocprofiler_configure returned a structure of {} bytes, not {}",
+                tool.place,
+                configured.size,
+                size_of::<Configured>()
+            ));
+            continue;
+        }
+        lock(&CLIENTS).push(Client { handle, own: id.handle, configured });
+    }
+}
+
+/// When all of them have been configured.
+fn initialize_all() {
+    for place in 0.. {
+        let client = lock(&CLIENTS).get(place).map(|client| (client.handle, client.configured));
+        let Some((handle, configured)) = client else { break };
+        if let Some(initialize) = configured.initialize {
+            CURRENT.store(handle, Ordering::Relaxed);
+            // SAFETY: the tool's function, with its data.
+            unsafe { initialize(finalize_itself, configured.tool_data) };
+        }
+    }
+}
+
+/// A tool wants to be finalized.
+///
+/// # Safety
+///
+/// For any id.
+unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
+    finalize_those(|client| (client.handle, client.own) == (id.handle, id.handle));
+}
+
+/// The process exits.
+extern "C" fn at_exit() {
+    let is_ours = PROCESS.get().is_some_and(|process| process.is_this());
+    if is_ours && SDK.begin_finalization() {
+        finalize_those(|_| true);
+        SDK.end_finalization();
+    }
+}
+
+/// Stops what tools have started, delivers what was written, and calls their functions, each once.
+fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
+    for place in 0.. {
+        let client = match lock(&CLIENTS).get_mut(place) {
+            Some(client) if is_meant(client) => Some((
+                client.handle,
+                client.configured.finalize.take(),
+                client.configured.tool_data,
+            )),
+            Some(_) => None,
+            None => break,
+        };
+        let Some((handle, finalize, data)) = client else { continue };
+        SDK.stop_contexts(Some(handle));
+        SDK.buffers().into_iter().for_each(rocprofiler::buffer::Buffer::flush);
+        if let Some(finalize) = finalize {
+            // SAFETY: the tool's function, with its data.
+            unsafe { finalize(data) };
+        }
+    }
+}
+
+/// 0 before tools are initialized, -1 meanwhile, 1 from then on.
+///
+/// # Safety
+///
+/// `status` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_is_initialized(status: *mut c_int) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { to(status, || Ok(SDK.initialized())) }
+}
+
+/// 0 before tools are finalized, -1 meanwhile, 1 from then on.
+///
+/// # Safety
+///
+/// `status` is valid for a write, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_is_finalized(status: *mut c_int) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { to(status, || Ok(SDK.finalized())) }
+}
+
+/// Has a tool configured that nothing finds, and all others with it, before a runtime is there.
+///
+/// # Safety
+///
+/// `configure` is what its type says, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Configure>) -> u32 {
+    let forced = of(|| {
+        let configure = configure.ok_or(Status::InvalidArgument)?;
+        let mut forced = lock(&FORCED);
+        if SDK.initialized() != stage::NOT_YET || forced.is_some() {
+            return Err(Status::ConfigurationLocked);
+        }
+        *forced = Some(configure);
+        Ok(())
+    });
+    if forced == Status::Success as u32 {
+        initialize();
+    }
+    forced
+}
+
+/// A runtime hands its tables over, by `librocprofiler-register`. Returns 0, or a status.
+///
+/// # Safety
+///
+/// `name` is a string, and so many tables are at `tables`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_set_api_table(
+    name: *const c_char,
+    _version: u64,
+    _instance: u64,
+    tables: *mut *mut c_void,
+    count: u64,
+) -> c_int {
+    if name.is_null() || tables.is_null() || count == 0 {
+        return Status::InvalidArgument as c_int;
+    }
+    initialize();
+    // SAFETY: as the caller promises; not null.
+    let name = unsafe { CStr::from_ptr(name) };
+    log::info(format_args!("{}: its tables were handed over", name.to_string_lossy()));
+    match name.to_bytes() {
+        b"hip" | b"hip_compiler" | b"hsa" | b"roctx" | b"rccl" => 0,
+        _ => Status::InvalidArgument as c_int,
+    }
+}

@@ -1,0 +1,142 @@
+//! Tools: libraries that define `rocprofiler_configure`, found in every place where one can be.
+
+#![expect(unsafe_code, reason = "the dynamic linker's functions")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::ptr;
+
+use crate::log;
+
+/// `rocprofiler_client_id_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ClientId {
+    /// What the tool calls itself; it may be null.
+    pub name: *const c_char,
+    /// Its number.
+    pub handle: u32,
+}
+
+/// `rocprofiler_tool_configure_result_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Configured {
+    /// Bytes of this structure, as the tool knows it.
+    pub size: usize,
+    /// Called when all tools were asked. It may throw.
+    pub initialize: Option<unsafe extern "C-unwind" fn(Finalize, *mut c_void) -> c_int>,
+    /// Called once, at the end.
+    pub finalize: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    /// What both are called with.
+    pub tool_data: *mut c_void,
+}
+
+/// By which a tool is finalized before the end of the process.
+pub type Finalize = unsafe extern "C-unwind" fn(ClientId);
+
+/// `rocprofiler_configure`: version, version as text, tools before it, its id.
+pub type Configure =
+    unsafe extern "C-unwind" fn(u32, *const c_char, u32, *mut ClientId) -> *const Configured;
+
+/// A tool, and where it was found.
+pub struct Found {
+    pub configure: Configure,
+    pub place: String,
+}
+
+const CONFIGURE: &CStr = c"rocprofiler_configure";
+/// Names libraries of tools, with colons between them.
+const LIBRARIES: &str = "ROCP_TOOL_LIBRARIES";
+
+/// All tools, in their order: one that is forced, those that the environment names, that of the program, and those of all
+/// libraries that are loaded.
+pub fn find(forced: Option<Configure>) -> Vec<Found> {
+    let mut tools = Tools(Vec::new());
+    if let Some(configure) = forced {
+        tools.add(configure, || "rocprofiler_force_configure".to_owned());
+    }
+    let named = std::env::var_os(LIBRARIES).unwrap_or_default();
+    for name in named.as_bytes().split(|&byte| byte == b':').filter(|name| !name.is_empty()) {
+        tools.add_named(OsStr::from_bytes(name));
+    }
+    for (handle, place) in [(libc::RTLD_DEFAULT, "the program"), (libc::RTLD_NEXT, "a library")] {
+        if let Some(configure) = configure_of(handle) {
+            tools.add(configure, || place.to_owned());
+        }
+    }
+    for path in loaded() {
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+        // SAFETY: it loads nothing.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
+        if handle.is_null() {
+            continue;
+        }
+        if let Some(configure) = configure_of(handle) {
+            tools.add(configure, || path.to_string_lossy().into_owned());
+        }
+        // SAFETY: it was opened above; whoever has it loaded keeps it.
+        unsafe { libc::dlclose(handle) };
+    }
+    tools.0
+}
+
+/// Each function once.
+struct Tools(Vec<Found>);
+
+impl Tools {
+    fn add(&mut self, configure: Configure, place: impl FnOnce() -> String) {
+        if !self.0.iter().any(|found| ptr::fn_addr_eq(found.configure, configure)) {
+            self.0.push(Found { configure, place: place() });
+        }
+    }
+
+    /// A library that the environment names; it stays loaded.
+    fn add_named(&mut self, name: &OsStr) {
+        let shown = name.to_string_lossy();
+        let Ok(path) = CString::new(name.as_bytes()) else { return };
+        // SAFETY: a library that the user has asked for, as the dynamic linker loads it.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            // SAFETY: the text of the error, which stays until the next call.
+            let reason = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
+            let reason = reason.map_or_else(Default::default, CStr::to_string_lossy);
+            log::error(format_args!("{LIBRARIES}: the tool {shown} cannot be loaded: {reason}"));
+            return;
+        }
+        match configure_of(handle) {
+            Some(configure) => self.add(configure, || shown.into_owned()),
+            None => log::error(format_args!(
+                "{LIBRARIES}: {shown} is no tool: it has no function rocprofiler_configure"
+            )),
+        }
+    }
+}
+
+fn configure_of(handle: *mut c_void) -> Option<Configure> {
+    // SAFETY: a handle that is open, or one of the special ones.
+    let found = unsafe { libc::dlsym(handle, CONFIGURE.as_ptr()) };
+    // SAFETY: a function of this type, by its name.
+    (!found.is_null()).then(|| unsafe { core::mem::transmute::<*mut c_void, Configure>(found) })
+}
+
+/// The paths of all libraries that are loaded.
+fn loaded() -> Vec<CString> {
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        paths: *mut c_void,
+    ) -> c_int {
+        // SAFETY: what the C library gives, and the list of below.
+        let (path, paths) = unsafe { ((*info).dlpi_name, &mut *paths.cast::<Vec<CString>>()) };
+        // SAFETY: null, or a path, which is there while the library is.
+        let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) };
+        paths.extend(path.filter(|path| !path.is_empty()).map(CStr::to_owned));
+        0
+    }
+    let mut paths: Vec<CString> = Vec::new();
+    // SAFETY: a function that takes what it is given here.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut paths).cast()) };
+    paths
+}

@@ -1,0 +1,32 @@
+// Functions that are not implemented, as a tool finds them that is linked against AMD's library.
+#include <rocprofiler-sdk/fwd.h>
+
+#include "check.h"
+
+#define IS_ABSENT(function)      \
+  extern uint32_t function(void); \
+  CHECK(function() == ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED)
+
+int main(void) {
+  IS_ABSENT(rocprofiler_configure_callback_tracing_service);
+  IS_ABSENT(rocprofiler_iterate_callback_tracing_kind_operation_args);
+  IS_ABSENT(rocprofiler_at_intercept_table_registration);
+  IS_ABSENT(rocprofiler_configure_external_correlation_id_request_service);
+  IS_ABSENT(rocprofiler_query_available_agents);
+  IS_ABSENT(rocprofiler_configure_agent_profile_counting_service);
+  IS_ABSENT(rocprofiler_sample_agent_profile_counting_service);
+  IS_ABSENT(rocprofiler_configure_buffered_dispatch_profile_counting_service);
+  IS_ABSENT(rocprofiler_configure_callback_dispatch_profile_counting_service);
+  IS_ABSENT(rocprofiler_create_profile_config);
+  IS_ABSENT(rocprofiler_destroy_profile_config);
+  IS_ABSENT(rocprofiler_iterate_agent_supported_counters);
+  IS_ABSENT(rocprofiler_iterate_counter_dimensions);
+  IS_ABSENT(rocprofiler_query_counter_info);
+  IS_ABSENT(rocprofiler_query_counter_instance_count);
+  IS_ABSENT(rocprofiler_query_record_counter_id);
+  IS_ABSENT(rocprofiler_query_record_dimension_position);
+  IS_ABSENT(rocprofiler_configure_pc_sampling_service);
+  IS_ABSENT(rocprofiler_query_pc_sampling_agent_configurations);
+  IS_ABSENT(rocprofiler_configure_spm_service);
+  return 0;
+}

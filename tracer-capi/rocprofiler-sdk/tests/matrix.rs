@@ -1,0 +1,193 @@
+//! `MATRIX.md` is written from the list of exports, what is said here of them, and the sources of clients.
+//! `ROCTAP_BLESS=1` rewrites it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+const NOT_YET: &str = "not implemented yet";
+const COUNTERS: &str = "not implemented: hardware counters are not read";
+const SAMPLES: &str = "not implemented: nothing is sampled";
+
+/// The functions, by the header that declares them, and what there is to say of each.
+const SECTIONS: [(&str, &[(&str, &str)]); 10] = [
+    (
+        "`rocprofiler.h`",
+        &[
+            ("rocprofiler_get_version", "0.5.0"),
+            ("rocprofiler_get_timestamp", "ns of CLOCK_BOOTTIME"),
+            ("rocprofiler_get_thread_id", ""),
+            ("rocprofiler_get_status_name", ""),
+            ("rocprofiler_get_status_string", "sentences of our own"),
+        ],
+    ),
+    (
+        "`registration.h`",
+        &[
+            ("rocprofiler_is_initialized", ""),
+            ("rocprofiler_is_finalized", ""),
+            ("rocprofiler_force_configure", ""),
+        ],
+    ),
+    (
+        "`context.h`",
+        &[
+            ("rocprofiler_create_context", ""),
+            ("rocprofiler_start_context", ""),
+            ("rocprofiler_stop_context", ""),
+            ("rocprofiler_context_is_active", ""),
+            ("rocprofiler_context_is_valid", ""),
+        ],
+    ),
+    (
+        "`buffer.h`",
+        &[
+            ("rocprofiler_create_buffer", "two halves of the size for both policies"),
+            ("rocprofiler_destroy_buffer", "delivers what is in it, which AMD's drops"),
+            (
+                "rocprofiler_flush_buffer",
+                "in a callback of the buffer's own thread it waits for nothing",
+            ),
+        ],
+    ),
+    (
+        "`buffer_tracing.h`",
+        &[
+            ("rocprofiler_configure_buffer_tracing_service", "NOT_IMPLEMENTED for all kinds yet"),
+            ("rocprofiler_query_buffer_tracing_kind_name", ""),
+            (
+                "rocprofiler_query_buffer_tracing_kind_operation_name",
+                "NOT_IMPLEMENTED for RCCL_API",
+            ),
+            ("rocprofiler_iterate_buffer_tracing_kinds", ""),
+            ("rocprofiler_iterate_buffer_tracing_kind_operations", "NOT_IMPLEMENTED for RCCL_API"),
+        ],
+    ),
+    (
+        "`callback_tracing.h`",
+        &[
+            ("rocprofiler_configure_callback_tracing_service", NOT_YET),
+            ("rocprofiler_query_callback_tracing_kind_name", ""),
+            (
+                "rocprofiler_query_callback_tracing_kind_operation_name",
+                "NOT_IMPLEMENTED for RCCL_API",
+            ),
+            ("rocprofiler_iterate_callback_tracing_kinds", ""),
+            (
+                "rocprofiler_iterate_callback_tracing_kind_operations",
+                "NOT_IMPLEMENTED for RCCL_API",
+            ),
+            ("rocprofiler_iterate_callback_tracing_kind_operation_args", NOT_YET),
+        ],
+    ),
+    (
+        "`internal_threading.h`",
+        &[
+            ("rocprofiler_at_internal_thread_create", "of threads that this library creates"),
+            ("rocprofiler_create_callback_thread", ""),
+            ("rocprofiler_assign_callback_thread", ""),
+        ],
+    ),
+    (
+        "`external_correlation.h`",
+        &[
+            ("rocprofiler_push_external_correlation_id", ""),
+            ("rocprofiler_pop_external_correlation_id", ""),
+            ("rocprofiler_configure_external_correlation_id_request_service", NOT_YET),
+        ],
+    ),
+    (
+        "For the runtimes",
+        &[("rocprofiler_set_api_table", "tools are initialized by it; nothing is intercepted yet")],
+    ),
+    (
+        "Others",
+        &[
+            ("rocprofiler_at_intercept_table_registration", NOT_YET),
+            ("rocprofiler_query_available_agents", NOT_YET),
+            ("rocprofiler_configure_agent_profile_counting_service", COUNTERS),
+            ("rocprofiler_sample_agent_profile_counting_service", COUNTERS),
+            ("rocprofiler_configure_buffered_dispatch_profile_counting_service", COUNTERS),
+            ("rocprofiler_configure_callback_dispatch_profile_counting_service", COUNTERS),
+            ("rocprofiler_create_profile_config", COUNTERS),
+            ("rocprofiler_destroy_profile_config", COUNTERS),
+            ("rocprofiler_iterate_agent_supported_counters", COUNTERS),
+            ("rocprofiler_iterate_counter_dimensions", COUNTERS),
+            ("rocprofiler_query_counter_info", COUNTERS),
+            ("rocprofiler_query_counter_instance_count", COUNTERS),
+            ("rocprofiler_query_record_counter_id", COUNTERS),
+            ("rocprofiler_query_record_dimension_position", COUNTERS),
+            ("rocprofiler_configure_pc_sampling_service", SAMPLES),
+            ("rocprofiler_query_pc_sampling_agent_configurations", SAMPLES),
+            ("rocprofiler_configure_spm_service", SAMPLES),
+        ],
+    ),
+];
+
+const BEGIN: &str = "# Functions of ROCprofiler-SDK 0.5
+
+Written by a test of rocprofiler-sdk (`tests/matrix.rs`), from the list of exports and the sources of the tests' clients. \
+What each does is said in the [headers](../include/rocprofiler-sdk/rocprofiler.h); the last column says where one does less \
+than AMD's, or something else.
+";
+
+/// The words of the clients, by their names.
+fn clients() -> BTreeMap<String, String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    let files = fs::read_dir(directory).expect("clients").map(|entry| entry.expect("one").path());
+    let named = |file: PathBuf| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (name, fs::read_to_string(&file).expect("text"))
+    };
+    files.map(named).collect()
+}
+
+fn uses(text: &str, function: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(function).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + function.len()..]);
+        !before.ends_with(is_word) && !after.starts_with(is_word)
+    })
+}
+
+fn matrix() -> String {
+    let clients = clients();
+    let mut text = BEGIN.to_owned();
+    for (section, functions) in SECTIONS {
+        write!(text, "\n## {section}\n\n| function | called by | notes |\n|---|---|---|\n")
+            .expect("text");
+        for (function, notes) in functions {
+            let by = clients.iter().filter(|(_, text)| uses(text, function));
+            let by: Vec<String> = by.map(|(name, _)| format!("`{name}`")).collect();
+            assert!(!by.is_empty(), "no client calls {function}");
+            writeln!(text, "| `{function}` | {} | {notes} |", by.join(", ")).expect("text");
+        }
+    }
+    text
+}
+
+#[test]
+fn every_export_is_in_the_matrix() {
+    let list = capi_build::source_directory().expect("sources");
+    let list = fs::read_to_string(list.join("abi/librocprofiler-sdk.so.0.txt")).expect("the list");
+    let mut known: Vec<&str> =
+        SECTIONS.iter().flat_map(|(_, all)| *all).map(|(name, _)| *name).collect();
+    let mut exported: Vec<&str> =
+        list.lines().filter_map(|line| line.strip_suffix(" function")).collect();
+    known.sort_unstable();
+    exported.sort_unstable();
+    assert_eq!(known, exported);
+}
+
+#[test]
+fn matrix_is_written_from_the_lists() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("MATRIX.md");
+    let written = matrix();
+    if std::env::var_os("ROCTAP_BLESS").is_some() {
+        fs::write(&path, &written).expect("written");
+    }
+    assert!(fs::read_to_string(&path).expect("MATRIX.md") == written, "ROCTAP_BLESS=1 rewrites it");
+}

@@ -1,0 +1,336 @@
+//! Buffers of records.
+//!
+//! A buffer has two halves. Records are written into one of them, without a lock; when a half is to be delivered it is
+//! exchanged for the other one, and handed to the buffer's callback thread. What holds:
+//!
+//! * Each record that was taken is delivered once, in the order of writing. One that is not taken is counted, and the count
+//!   goes with each delivery.
+//! * When as many bytes as the watermark are used, what is there is delivered, without anybody waiting for it.
+//! * Where there is no room, [`Policy::Discard`] drops the record, and [`Policy::Lossless`] hands the half over and goes on
+//!   in the other one, for which it waits while that is being delivered.
+//! * [`Buffer::flush`] returns when all that was written before is delivered. A buffer that is empty has nobody called.
+//! * The callback may do all of this itself, to its own buffer. It waits for nothing then: what it flushes is delivered when
+//!   it has returned, and what it writes where both halves are full goes into a third.
+//! * In a forked child nothing is written: it has no callback threads.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use roctracer::thread::Process;
+
+use crate::half::Half;
+use crate::status::{Result, Status};
+use crate::threads::{CallbackThread, Deliver};
+
+/// What happens to a record for which there is no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// It is dropped, and counted.
+    Discard,
+    /// Whoever writes it waits.
+    Lossless,
+}
+
+/// `rocprofiler_record_header_t`: what a record is, and where.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Header {
+    /// `rocprofiler_buffer_category_t`.
+    pub category: u32,
+    /// `rocprofiler_buffer_tracing_kind_t`.
+    pub kind: u32,
+    /// The record.
+    pub payload: *mut c_void,
+}
+
+/// `ROCPROFILER_BUFFER_CATEGORY_TRACING`.
+const TRACING: u32 = 1;
+
+/// Takes records, which are there until it returns, and how many have been dropped since the buffer is there.
+pub type Consumer = Box<dyn Fn(&mut [*mut Header], u64) + Send + Sync>;
+
+/// What a buffer is made of.
+pub struct Properties {
+    /// Its id.
+    pub id: u64,
+    /// Bytes of each half.
+    pub bytes: usize,
+    /// Bytes from which on it is delivered.
+    pub watermark: usize,
+    /// What happens where there is no room.
+    pub policy: Policy,
+    /// Who gets the records.
+    pub consumer: Consumer,
+    /// Where it is called, until the buffer is assigned to another thread.
+    pub thread: &'static CallbackThread,
+}
+
+/// A buffer; see [the module](self). It lives for ever.
+pub struct Buffer {
+    id: u64,
+    bytes: usize,
+    watermark: usize,
+    policy: Policy,
+    consumer: Consumer,
+    process: Process,
+    /// The half in which places are taken without the lock; null if there is none.
+    open: AtomicPtr<Half>,
+    /// Records that were not taken.
+    dropped: AtomicU64,
+    /// What is in the active half is to be handed over as soon as that can be done.
+    is_wanted: AtomicBool,
+    state: Mutex<State>,
+    /// Something was delivered.
+    progress: Condvar,
+}
+
+struct State {
+    /// In which places are taken.
+    active: &'static Half,
+    /// Not in use.
+    spares: Vec<&'static Half>,
+    /// Handed over, the oldest first.
+    full: VecDeque<&'static Half>,
+    /// How many halves have been handed over, and how many of those delivered.
+    handed: u64,
+    delivered: u64,
+    is_destroyed: bool,
+    thread: &'static CallbackThread,
+}
+
+thread_local! {
+    /// The thread writes into a buffer. A handler of a signal that has interrupted it would wait for the thread itself.
+    static WRITES: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Buffer {
+    /// Makes a buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::OutOfResources`]; [`Status::InvalidArgument`] for one without a byte.
+    pub fn new(properties: Properties) -> Result<&'static Self> {
+        let Properties { id, bytes, watermark, policy, consumer, thread } = properties;
+        let [active, spare] = [Half::new(bytes)?, Half::new(bytes)?];
+        active.open();
+        let state = State {
+            active,
+            spares: vec![spare],
+            full: VecDeque::with_capacity(2),
+            handed: 0,
+            delivered: 0,
+            is_destroyed: false,
+            thread,
+        };
+        Ok(Box::leak(Box::new(Self {
+            id,
+            bytes,
+            watermark,
+            policy,
+            consumer,
+            process: Process::this(),
+            open: AtomicPtr::new(ptr::from_ref(active).cast_mut()),
+            dropped: AtomicU64::new(0),
+            is_wanted: AtomicBool::new(false),
+            state: Mutex::new(state),
+            progress: Condvar::new(),
+        })))
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How many records were not taken.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Writes a record, whose first word is how many bytes it has; whether it was taken.
+    pub fn write(&'static self, record: &[u64]) -> bool {
+        let is_nested = WRITES.replace(true);
+        let written = self.process.is_this()
+            && (self.write_into_open(record) || (!is_nested && self.write_with_lock(record)));
+        if !is_nested && self.is_wanted.load(Ordering::Relaxed) {
+            drop(self.hand_over());
+        }
+        WRITES.set(is_nested);
+        if !written {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        written
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "follows a pointer to a half")]
+    fn write_into_open(&'static self, record: &[u64]) -> bool {
+        // Acquire pairs with the Release in `exchange`.
+        // SAFETY: null, or a half, which lives for ever.
+        let open = unsafe { self.open.load(Ordering::Acquire).as_ref() };
+        let Some(place) = open.and_then(|half| half.take(record.len())) else { return false };
+        if place.before < self.watermark.max(1) && place.after >= self.watermark {
+            self.is_wanted.store(true, Ordering::Relaxed);
+        }
+        place.fill(record);
+        true
+    }
+
+    /// The same where the open half is full, or was exchanged just now.
+    #[cold]
+    fn write_with_lock(&'static self, record: &[u64]) -> bool {
+        if size_of_val(record) > self.bytes {
+            return false;
+        }
+        loop {
+            if self.write_into_open(record) {
+                return true;
+            }
+            let mut state = self.lock();
+            if state.is_destroyed {
+                return false;
+            }
+            if state.active.has_room(record.len()) {
+                // It was exchanged just now.
+                continue;
+            }
+            if self.policy == Policy::Discard {
+                return false;
+            }
+            let next = match state.spares.pop() {
+                Some(spare) => spare,
+                None if state.thread.is_current() => match Half::new(self.bytes) {
+                    Ok(extra) => extra,
+                    Err(_) => return false,
+                },
+                None => {
+                    let waited = self.progress.wait(state);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                    continue;
+                }
+            };
+            self.exchange(&mut state, next);
+        }
+    }
+
+    /// Delivers what was written until now, and waits until it was. Not so in the buffer's own callback: what was written
+    /// is delivered when it has returned.
+    pub fn flush(&'static self) {
+        if !self.process.is_this() {
+            return;
+        }
+        let (mut state, is_put_off) = self.hand_over();
+        let written = state.handed + u64::from(is_put_off);
+        while state.delivered < written && !state.thread.is_current() {
+            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Delivers what is in it, and takes nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::BufferBusy`] while it is being delivered; [`Status::BufferNotFound`] if it was destroyed before.
+    pub fn destroy(&'static self) -> Result {
+        let mut state = self.lock();
+        if state.is_destroyed {
+            return Err(Status::BufferNotFound);
+        }
+        if state.delivered < state.handed {
+            return Err(Status::BufferBusy);
+        }
+        state.is_destroyed = true;
+        // Relaxed: nothing is told by it. Who has found it open may still write.
+        self.open.store(ptr::null_mut(), Ordering::Relaxed);
+        state.active.close();
+        drop(state);
+        self.flush();
+        Ok(())
+    }
+
+    /// Whether it was destroyed.
+    pub fn is_destroyed(&self) -> bool {
+        self.lock().is_destroyed
+    }
+
+    /// Has its callback called on another thread.
+    pub fn assign(&self, thread: &'static CallbackThread) {
+        self.lock().thread = thread;
+    }
+
+    /// Hands what was written to the callback thread, at once if there is another half; whether that is put off.
+    fn hand_over(&'static self) -> (MutexGuard<'static, State>, bool) {
+        let mut state = self.lock();
+        if state.active.is_empty() {
+            self.is_wanted.store(false, Ordering::Relaxed);
+            return (state, false);
+        }
+        let spare = state.spares.pop();
+        let is_put_off = spare.is_none();
+        match spare {
+            Some(spare) => self.exchange(&mut state, spare),
+            None => self.is_wanted.store(true, Ordering::Relaxed),
+        }
+        (state, is_put_off)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No panic leaves anything half done: whoever has the lock calls no code of others'.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has places taken in another half, and the active one delivered.
+    fn exchange(&'static self, state: &mut State, next: &'static Half) {
+        self.is_wanted.store(false, Ordering::Relaxed);
+        // First: who takes a place in the next one comes later.
+        state.active.close();
+        if !state.is_destroyed {
+            next.open();
+            // Pairs with the Acquire in `write_into_open`.
+            self.open.store(ptr::from_ref(next).cast_mut(), Ordering::Release);
+        }
+        let full = std::mem::replace(&mut state.active, next);
+        state.full.push_back(full);
+        state.handed += 1;
+        state.thread.deliver(self);
+    }
+}
+
+impl Deliver for Buffer {
+    fn deliver(&'static self) {
+        let (mut state, mut headers) = (self.lock(), Vec::new());
+        while let Some(half) = state.full.pop_front() {
+            drop(state);
+            headers.clear();
+            find(half.words(), &mut headers);
+            let mut pointers: Vec<*mut Header> = headers.iter_mut().map(ptr::from_mut).collect();
+            (self.consumer)(&mut pointers, self.dropped());
+            state = self.lock();
+            state.delivered += 1;
+            state.spares.push(half);
+            if self.is_wanted.load(Ordering::Relaxed)
+                && !state.active.is_empty()
+                && let Some(spare) = state.spares.pop()
+            {
+                self.exchange(&mut state, spare);
+            }
+            self.progress.notify_all();
+        }
+    }
+}
+
+/// Finds the records in what was written.
+fn find(mut words: &[u64], headers: &mut Vec<Header>) {
+    while let [bytes, rest @ ..] = words {
+        // The kind is the second word's lower half.
+        let kind = rest.first().map_or(0, |&word| word as u32);
+        let payload = ptr::from_ref(bytes).cast_mut().cast();
+        headers.push(Header { category: TRACING, kind, payload });
+        let next = (*bytes as usize / size_of::<u64>()).max(1);
+        words = words.get(next..).unwrap_or_default();
+    }
+}

@@ -1,0 +1,194 @@
+//! The kinds of what can be traced, and the operations of each.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::LazyLock;
+
+use crate::status::{Result, Status};
+
+/// A kind of what is traced.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// Functions of the HSA runtime.
+    HsaCoreApi,
+    /// AMD's extensions of it.
+    HsaAmdExtApi,
+    /// Its images.
+    HsaImageExtApi,
+    /// Its finalizer.
+    HsaFinalizeExtApi,
+    /// Functions of HIP.
+    HipRuntimeApi,
+    /// What compilers call of HIP.
+    HipCompilerApi,
+    /// Marks and ranges.
+    MarkerCoreApi,
+    /// Pauses that a program asks for.
+    MarkerControlApi,
+    /// Names that a program gives.
+    MarkerNameApi,
+    /// Code objects that are loaded, and their kernels.
+    CodeObject,
+    /// Copies.
+    MemoryCopy,
+    /// Kernels.
+    KernelDispatch,
+    /// Pages that move between CPUs and GPUs.
+    PageMigration,
+    /// Scratch memory of queues.
+    ScratchMemory,
+    /// Correlation ids of which no record follows any more.
+    CorrelationIdRetirement,
+    /// Functions of RCCL.
+    RcclApi,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::HsaCoreApi,
+        Self::HsaAmdExtApi,
+        Self::HsaImageExtApi,
+        Self::HsaFinalizeExtApi,
+        Self::HipRuntimeApi,
+        Self::HipCompilerApi,
+        Self::MarkerCoreApi,
+        Self::MarkerControlApi,
+        Self::MarkerNameApi,
+        Self::CodeObject,
+        Self::MemoryCopy,
+        Self::KernelDispatch,
+        Self::PageMigration,
+        Self::ScratchMemory,
+        Self::CorrelationIdRetirement,
+        Self::RcclApi,
+    ];
+
+    /// Its name, as the constants of the interface end.
+    pub const fn name(self) -> &'static CStr {
+        match self {
+            Self::HsaCoreApi => c"HSA_CORE_API",
+            Self::HsaAmdExtApi => c"HSA_AMD_EXT_API",
+            Self::HsaImageExtApi => c"HSA_IMAGE_EXT_API",
+            Self::HsaFinalizeExtApi => c"HSA_FINALIZE_EXT_API",
+            Self::HipRuntimeApi => c"HIP_RUNTIME_API",
+            Self::HipCompilerApi => c"HIP_COMPILER_API",
+            Self::MarkerCoreApi => c"MARKER_CORE_API",
+            Self::MarkerControlApi => c"MARKER_CONTROL_API",
+            Self::MarkerNameApi => c"MARKER_NAME_API",
+            Self::CodeObject => c"CODE_OBJECT",
+            Self::MemoryCopy => c"MEMORY_COPY",
+            Self::KernelDispatch => c"KERNEL_DISPATCH",
+            Self::PageMigration => c"PAGE_MIGRATION",
+            Self::ScratchMemory => c"SCRATCH_MEMORY",
+            Self::CorrelationIdRetirement => c"CORRELATION_ID_RETIREMENT",
+            Self::RcclApi => c"RCCL_API",
+        }
+    }
+
+    /// Its operations, by number.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::NotImplemented`] of kinds that have none.
+    pub fn operations(self) -> Result<&'static [CString]> {
+        let operations = OPERATIONS.get(&self).map(Vec::as_slice);
+        operations.ok_or(Status::NotImplemented)
+    }
+}
+
+/// Functions of the interfaces, in lines of kind, number and name: those of the headers of release 0.5.
+const FUNCTIONS: &str = include_str!("../operations.csv");
+
+/// What is no function. The first of each is none.
+const OTHERS: [(Kind, &[&str]); 5] = [
+    (
+        Kind::CodeObject,
+        &["CODE_OBJECT_NONE", "CODE_OBJECT_LOAD", "CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER"],
+    ),
+    (
+        Kind::MemoryCopy,
+        &[
+            "MEMORY_COPY_NONE",
+            "MEMORY_COPY_HOST_TO_HOST",
+            "MEMORY_COPY_HOST_TO_DEVICE",
+            "MEMORY_COPY_DEVICE_TO_HOST",
+            "MEMORY_COPY_DEVICE_TO_DEVICE",
+        ],
+    ),
+    (
+        Kind::KernelDispatch,
+        &["KERNEL_DISPATCH_NONE", "KERNEL_DISPATCH_ENQUEUE", "KERNEL_DISPATCH_COMPLETE"],
+    ),
+    (
+        Kind::PageMigration,
+        &[
+            "PAGE_MIGRATION_NONE",
+            "PAGE_MIGRATION_PAGE_MIGRATE",
+            "PAGE_MIGRATION_PAGE_FAULT",
+            "PAGE_MIGRATION_QUEUE_SUSPEND",
+            "PAGE_MIGRATION_UNMAP_FROM_GPU",
+        ],
+    ),
+    (
+        Kind::ScratchMemory,
+        &[
+            "SCRATCH_MEMORY_NONE",
+            "SCRATCH_MEMORY_ALLOC",
+            "SCRATCH_MEMORY_FREE",
+            "SCRATCH_MEMORY_ASYNC_RECLAIM",
+        ],
+    ),
+];
+
+static OPERATIONS: LazyLock<HashMap<Kind, Vec<CString>>> = LazyLock::new(|| {
+    let mut operations: HashMap<Kind, Vec<CString>> = HashMap::new();
+    let kinds = HashMap::from(Kind::ALL.map(|kind| (kind.name().to_bytes(), kind)));
+    // The numbers of a kind follow each other from 0 on, which a test checks.
+    for line in FUNCTIONS.lines().skip(1) {
+        let mut fields = line.split(',');
+        let kind = fields.next().and_then(|name| kinds.get(name.as_bytes()));
+        if let (Some(&kind), Some(name)) = (kind, fields.nth(1)) {
+            operations.entry(kind).or_default().extend(CString::new(name));
+        }
+    }
+    let others = OTHERS.iter().map(|&(kind, names)| {
+        (kind, names.iter().filter_map(|&name| CString::new(name).ok()).collect())
+    });
+    operations.extend(others);
+    operations
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_numbered_as_in_the_list() {
+        let mut lines = 0;
+        for line in FUNCTIONS.lines().skip(1) {
+            let [kind, number, name] = line.split(',').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let kind = Kind::ALL.into_iter().find(|k| k.name().to_bytes() == kind.as_bytes());
+            let kind = kind.unwrap_or_else(|| panic!("{line}"));
+            let operation = &kind.operations().expect("some")[number.parse::<usize>().expect(line)];
+            assert_eq!(operation.to_str(), Ok(name));
+            lines += 1;
+        }
+        let functions =
+            Kind::ALL.map(|kind| match OTHERS.iter().any(|&(other, _)| other == kind) {
+                true => 0,
+                false => kind.operations().map_or(0, <[_]>::len),
+            });
+        assert_eq!(functions.iter().sum::<usize>(), lines, "each number is there once");
+        assert_eq!(lines, 699);
+    }
+
+    #[test]
+    fn some_kinds_have_no_operations() {
+        for kind in [Kind::CorrelationIdRetirement, Kind::RcclApi] {
+            assert_eq!(kind.operations(), Err(Status::NotImplemented));
+        }
+    }
+}

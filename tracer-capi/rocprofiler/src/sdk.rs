@@ -1,0 +1,422 @@
+//! Contexts, their services and buffers, and when all of that may be changed.
+//!
+//! Tools configure while they are initialized, and at no other time. Then the configuration is frozen into a
+//! [`Plan`], which whoever has something to tell reads without a lock; what still changes is which contexts are active.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::buffer::{Buffer, Consumer, Policy, Properties};
+use crate::external::ExternalIds;
+use crate::kinds::Kind;
+use crate::status::{Result, Status};
+use crate::threads::{CallbackThread, ROCPROFILER_LIBRARY, Watchers};
+
+/// Ids of contexts and of buffers begin here: who takes the one for the other finds none, nor who takes an index.
+const FIRST_CONTEXT: u64 = 0x1_0000;
+const FIRST_BUFFER: u64 = 0x2_0000;
+
+/// What the kinds are counted by.
+const KINDS: usize = Kind::ALL.len();
+
+/// Not yet, while it lasts, and over: what `rocprofiler_is_initialized` and `rocprofiler_is_finalized` tell.
+pub mod stage {
+    /// It has not begun.
+    pub const NOT_YET: i32 = 0;
+    /// It goes on.
+    pub const DURING: i32 = -1;
+    /// It is over.
+    pub const OVER: i32 = 1;
+}
+
+/// A context.
+pub struct Context {
+    id: u64,
+    /// Whose it is.
+    client: u32,
+    is_active: AtomicBool,
+    /// Ids that the program gives.
+    pub external: ExternalIds,
+}
+
+impl Context {
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether it is started.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed)
+    }
+}
+
+/// What a context wants of a kind, and where it goes.
+pub struct Service {
+    /// Whose it is.
+    pub context: &'static Context,
+    /// Where records go.
+    pub buffer: &'static Buffer,
+    kind: Kind,
+    /// A bit for each operation that is wanted; none if all are.
+    operations: Vec<u64>,
+}
+
+impl Service {
+    /// Whether an operation is wanted just now.
+    #[inline]
+    fn wants(&self, operation: usize) -> bool {
+        let is_meant = || {
+            let bits = self.operations.get(operation / 64).copied().unwrap_or_default();
+            bits >> (operation % 64) & 1 != 0
+        };
+        self.context.is_active() && (self.operations.is_empty() || is_meant())
+    }
+}
+
+struct Configuration {
+    contexts: Vec<&'static Context>,
+    buffers: Vec<&'static Buffer>,
+    services: Vec<Service>,
+    /// The first one is that of all buffers that are not assigned to another.
+    threads: Vec<&'static CallbackThread>,
+}
+
+/// The services of each kind.
+type Plan = [Vec<Service>; KINDS];
+
+/// What tools have configured in a process.
+pub struct Sdk {
+    initialized: AtomicI32,
+    finalized: AtomicI32,
+    configuration: Mutex<Configuration>,
+    plan: OnceLock<Plan>,
+    /// How many active contexts there are that want something of a kind.
+    active: [AtomicU32; KINDS],
+    /// Who is told of threads.
+    pub watchers: Watchers,
+}
+
+impl Sdk {
+    /// Nothing is configured.
+    pub const fn new() -> Self {
+        Self {
+            initialized: AtomicI32::new(stage::NOT_YET),
+            finalized: AtomicI32::new(stage::NOT_YET),
+            configuration: Mutex::new(Configuration::new()),
+            plan: OnceLock::new(),
+            active: [const { AtomicU32::new(0) }; KINDS],
+            watchers: Watchers::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Configuration> {
+        // Nothing is left half done: nobody's code is called under it.
+        self.configuration.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far tools are initialized, as [`stage`] says.
+    pub fn initialized(&self) -> i32 {
+        // Pairs with the Release in `end_initialization`.
+        self.initialized.load(Ordering::Acquire)
+    }
+
+    /// How far they are finalized.
+    pub fn finalized(&self) -> i32 {
+        // Pairs with the Releases below.
+        self.finalized.load(Ordering::Acquire)
+    }
+
+    /// Tools are initialized from now on; whether they were not before.
+    pub fn begin_initialization(&self) -> bool {
+        let (before, now) = (stage::NOT_YET, stage::DURING);
+        self.initialized.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// They are: nothing can be configured any more.
+    pub fn end_initialization(&self) {
+        let mut plan = [const { Vec::new() }; KINDS];
+        let mut configuration = self.lock();
+        for service in std::mem::take(&mut configuration.services) {
+            if service.context.is_active() {
+                self.count(service.kind, true);
+            }
+            plan[service.kind as usize].push(service);
+        }
+        let _ = self.plan.set(plan);
+        // Under the lock: who starts a context counts from here on.
+        self.initialized.store(stage::OVER, Ordering::Release);
+    }
+
+    /// Tools are finalized from now on; whether they were not before.
+    pub fn begin_finalization(&self) -> bool {
+        let (before, now) = (stage::NOT_YET, stage::DURING);
+        self.finalized.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// They are: nobody is called any more.
+    pub fn end_finalization(&self) {
+        self.finalized.store(stage::OVER, Ordering::Release);
+    }
+
+    /// Only while tools are initialized.
+    fn configure(&self) -> Result<MutexGuard<'_, Configuration>> {
+        match self.initialized() {
+            stage::DURING => Ok(self.lock()),
+            _ => Err(Status::ConfigurationLocked),
+        }
+    }
+
+    /// Makes a context for a client.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`].
+    pub fn create_context(&self, client: u32) -> Result<u64> {
+        let mut configuration = self.configure()?;
+        let id = FIRST_CONTEXT + configuration.contexts.len() as u64;
+        let (is_active, external) = (AtomicBool::new(false), ExternalIds::default());
+        configuration.contexts.push(Box::leak(Box::new(Context {
+            id,
+            client,
+            is_active,
+            external,
+        })));
+        Ok(id)
+    }
+
+    /// A context by its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ContextNotFound`].
+    pub fn context(&self, id: u64) -> Result<&'static Context> {
+        self.lock().context(id)
+    }
+
+    /// Starts a context; one that is started already stays so.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ContextNotFound`]; [`Status::ConfigurationLocked`] once tools are finalized.
+    pub fn start_context(&self, id: u64) -> Result {
+        let configuration = self.lock();
+        let context = configuration.context(id)?;
+        if self.finalized() != stage::NOT_YET {
+            return Err(Status::ConfigurationLocked);
+        }
+        self.switch(context, true);
+        Ok(())
+    }
+
+    /// Stops a context.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ContextNotFound`], also of one that is not started.
+    pub fn stop_context(&self, id: u64) -> Result {
+        let configuration = self.lock();
+        let context = configuration.context(id)?;
+        if self.switch(context, false) { Ok(()) } else { Err(Status::ContextNotFound) }
+    }
+
+    /// Stops all contexts of a client, or of all.
+    pub fn stop_contexts(&self, client: Option<u32>) {
+        let configuration = self.lock();
+        let is_meant = |context: &&&Context| client.is_none_or(|client| context.client == client);
+        configuration.contexts.iter().filter(is_meant).for_each(|context| {
+            self.switch(context, false);
+        });
+    }
+
+    /// Under the lock. Whether it was otherwise before.
+    fn switch(&self, context: &'static Context, on: bool) -> bool {
+        let changes = context.is_active.swap(on, Ordering::Relaxed) != on;
+        if changes && let Some(plan) = self.plan.get() {
+            let services = plan.iter().flatten();
+            let own = services.filter(|service| service.context.id == context.id);
+            own.for_each(|service| self.count(service.kind, on));
+        }
+        changes
+    }
+
+    fn count(&self, kind: Kind, on: bool) {
+        // Relaxed: who looks whether anything is wanted may be late.
+        match on {
+            true => self.active[kind as usize].fetch_add(1, Ordering::Relaxed),
+            false => self.active[kind as usize].fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Makes a buffer, whose size is rounded up to pages.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`]; [`Status::ContextNotFound`]; [`Status::InvalidArgument`] for one without a byte;
+    /// [`Status::OutOfResources`]; [`Status::Error`] if there is no thread for it.
+    pub fn create_buffer(
+        &self,
+        context: u64,
+        bytes: usize,
+        watermark: usize,
+        policy: Policy,
+        consumer: impl FnOnce(u64) -> Consumer,
+    ) -> Result<u64> {
+        self.configure()?.context(context)?;
+        let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Status::OutOfResources)?;
+        let thread = self.callback_thread(0)?;
+        let mut configuration = self.configure()?;
+        let id = FIRST_BUFFER + configuration.buffers.len() as u64;
+        let consumer = consumer(id);
+        let properties = Properties { id, bytes, watermark, policy, consumer, thread };
+        configuration.buffers.push(Buffer::new(properties)?);
+        Ok(id)
+    }
+
+    /// A buffer by its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::BufferNotFound`].
+    pub fn buffer(&self, id: u64) -> Result<&'static Buffer> {
+        self.lock().buffer(id)
+    }
+
+    /// All buffers.
+    pub fn buffers(&self) -> Vec<&'static Buffer> {
+        self.lock().buffers.clone()
+    }
+
+    /// Has records of a kind, of some operations or of all, written into a buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`]; [`Status::ContextNotFound`]; [`Status::BufferNotFound`];
+    /// [`Status::OperationNotFound`]; [`Status::ServiceAlreadyConfigured`] if the context has a service of this kind.
+    pub fn configure_service(
+        &self,
+        context: u64,
+        kind: Kind,
+        wanted: &[i32],
+        buffer: u64,
+    ) -> Result {
+        let mut configuration = self.configure()?;
+        let context = configuration.context(context)?;
+        let buffer = configuration.buffer(buffer)?;
+        let is_same = |s: &Service| (s.context.id, s.kind) == (context.id, kind);
+        if configuration.services.iter().any(is_same) {
+            return Err(Status::ServiceAlreadyConfigured);
+        }
+        let mut operations = Vec::new();
+        if !wanted.is_empty() {
+            let all = kind.operations()?.len();
+            operations.resize(all.div_ceil(64), 0);
+            for &operation in wanted {
+                let place = usize::try_from(operation).ok().filter(|&place| place < all);
+                let place = place.ok_or(Status::OperationNotFound)?;
+                operations[place / 64] |= 1 << (place % 64);
+            }
+        }
+        configuration.services.push(Service { context, buffer, kind, operations });
+        Ok(())
+    }
+
+    /// Starts a thread for callbacks; its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`] once tools are initialized; [`Status::Error`] if the system starts none.
+    pub fn create_callback_thread(&self) -> Result<u64> {
+        if self.initialized() == stage::OVER {
+            return Err(Status::ConfigurationLocked);
+        }
+        self.callback_thread(0)?;
+        self.start_thread()
+    }
+
+    /// Has the callback of a buffer called on a thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`] once tools are initialized; [`Status::ThreadNotFound`];
+    /// [`Status::BufferNotFound`].
+    pub fn assign_callback_thread(&self, buffer: u64, thread: u64) -> Result {
+        if self.initialized() == stage::OVER {
+            return Err(Status::ConfigurationLocked);
+        }
+        let configuration = self.lock();
+        let thread = usize::try_from(thread).ok().and_then(|at| configuration.threads.get(at));
+        let thread = *thread.ok_or(Status::ThreadNotFound)?;
+        configuration.buffer(buffer)?.assign(thread);
+        Ok(())
+    }
+
+    /// A callback thread; the first one is started when it is asked for.
+    fn callback_thread(&self, id: usize) -> Result<&'static CallbackThread> {
+        let known = || self.lock().threads.get(id).copied();
+        if known().is_none() && id == 0 {
+            self.start_thread()?;
+        }
+        known().ok_or(Status::ThreadNotFound)
+    }
+
+    /// Not under the lock: who watches threads is told.
+    fn start_thread(&self) -> Result<u64> {
+        let started = self.watchers.around(ROCPROFILER_LIBRARY, CallbackThread::start)?;
+        let mut configuration = self.lock();
+        configuration.threads.push(started);
+        Ok(configuration.threads.len() as u64 - 1)
+    }
+
+    /// Whether anybody wants anything of a kind just now.
+    #[inline]
+    pub fn is_wanted(&self, kind: Kind) -> bool {
+        self.active[kind as usize].load(Ordering::Relaxed) != 0
+    }
+
+    /// Who wants an operation of a kind just now.
+    #[inline]
+    pub fn wanting(&self, kind: Kind, operation: usize) -> impl Iterator<Item = &Service> {
+        let services = self.plan.get().map(|plan| plan[kind as usize].as_slice());
+        services.unwrap_or_default().iter().filter(move |service| service.wants(operation))
+    }
+}
+
+impl Default for Sdk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Configuration {
+    const fn new() -> Self {
+        Self {
+            contexts: Vec::new(),
+            buffers: Vec::new(),
+            services: Vec::new(),
+            threads: Vec::new(),
+        }
+    }
+
+    fn context(&self, id: u64) -> Result<&'static Context> {
+        let at = id.checked_sub(FIRST_CONTEXT).and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.contexts.get(at)).copied().ok_or(Status::ContextNotFound)
+    }
+
+    fn buffer(&self, id: u64) -> Result<&'static Buffer> {
+        let at = id.checked_sub(FIRST_BUFFER).and_then(|at| usize::try_from(at).ok());
+        let buffer = at.and_then(|at| self.buffers.get(at)).copied();
+        buffer.filter(|buffer| !buffer.is_destroyed()).ok_or(Status::BufferNotFound)
+    }
+}
+
+#[expect(unsafe_code, reason = "asks the system")]
+fn page_bytes() -> usize {
+    // SAFETY: it takes a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! What the pages of the specification promise of contexts and buffers. Quotations are of "Buffered services".
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::buffer::Header;
+
+/// Long enough for a machine under load.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What a callback was given: the first two words of each record, and how many had been dropped.
+type Delivery = (Vec<[u64; 2]>, u64);
+
+fn sdk() -> &'static Sdk {
+    let sdk: &'static Sdk = Box::leak(Box::default());
+    assert!(sdk.begin_initialization());
+    sdk
+}
+
+#[expect(unsafe_code, reason = "what a callback is given")]
+fn words(header: *mut Header) -> [u64; 2] {
+    // SAFETY: what a consumer is given, while it is called; records of these tests have a word at least.
+    unsafe {
+        let payload: *const u64 = (*header).payload.cast();
+        let second = if *payload >= 16 { *payload.add(1) } else { 0 };
+        [*payload, second]
+    }
+}
+
+/// A buffer whose deliveries are sent; each waits for what `wait` does.
+fn buffer(
+    sdk: &Sdk,
+    bytes: usize,
+    watermark: usize,
+    policy: Policy,
+    wait: impl Fn() + Send + Sync + 'static,
+) -> (&'static Buffer, mpsc::Receiver<Delivery>) {
+    let context = sdk.create_context(0).expect("a context");
+    let (send, deliveries) = mpsc::channel();
+    let send = Mutex::new(send);
+    let consumer = |_| -> Consumer {
+        Box::new(move |headers, dropped| {
+            wait();
+            let records = headers.iter().map(|&header| words(header)).collect();
+            let _ = send.lock().expect("whole").send((records, dropped));
+        })
+    };
+    let id = sdk.create_buffer(context, bytes, watermark, policy, consumer).expect("a buffer");
+    (sdk.buffer(id).expect("known"), deliveries)
+}
+
+/// "for a buffer of size 4096 bytes with the watermark set to 48 bytes, six 8-byte records can be placed in the buffer
+/// before callback is invoked."
+#[test]
+fn six_records_of_8_bytes_reach_a_watermark_of_48() {
+    let (buffer, deliveries) = buffer(sdk(), 4096, 48, Policy::Lossless, || ());
+    for _ in 0..5 {
+        assert!(buffer.write(&[8]));
+    }
+    assert!(deliveries.recv_timeout(Duration::from_millis(50)).is_err(), "not before");
+    for _ in 0..7 {
+        assert!(buffer.write(&[8]));
+    }
+    for _ in 0..2 {
+        assert_eq!(deliveries.recv_timeout(LONG), Ok((vec![[8, 0]; 6], 0)));
+    }
+}
+
+/// "every 64-byte record that is placed in the buffer will trigger a flush."
+#[test]
+fn each_record_of_64_bytes_reaches_a_watermark_of_48() {
+    let (buffer, deliveries) = buffer(sdk(), 4096, 48, Policy::Lossless, || ());
+    for number in 0..3 {
+        assert!(buffer.write(&[64, number, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(deliveries.recv_timeout(LONG), Ok((vec![[64, number]], 0)));
+    }
+}
+
+/// "It is safe to set the watermark to any value between zero and the buffer size."
+#[test]
+fn a_watermark_of_zero_delivers_each_record_and_that_of_the_size_a_whole_buffer() {
+    let sdk = sdk();
+    let (every, deliveries) = buffer(sdk, 4096, 0, Policy::Discard, || ());
+    assert!(every.write(&[16, 1]));
+    assert_eq!(deliveries.recv_timeout(LONG), Ok((vec![[16, 1]], 0)));
+    let (whole, deliveries) = buffer(sdk, 4096, 4096, Policy::Discard, || ());
+    for number in 0..256 {
+        assert!(whole.write(&[16, number]));
+    }
+    let (records, dropped) = deliveries.recv_timeout(LONG).expect("the whole");
+    assert_eq!((records.len(), dropped), (256, 0));
+}
+
+/// "size: Size of the buffer in bytes, which is rounded up to the nearest memory page size".
+#[test]
+fn sizes_are_rounded_up_to_pages() {
+    let (buffer, deliveries) = buffer(sdk(), 4000, usize::MAX, Policy::Discard, || ());
+    let taken = (0..1000).take_while(|_| buffer.write(&[16, 7])).count();
+    assert_eq!(taken, page_bytes() / 16);
+    buffer.flush();
+    assert_eq!(deliveries.try_recv().map(|(records, _)| records.len()), Ok(taken));
+}
+
+/// "all records greater than 2 bytes are dropped until the tool explicitly flushes the buffer". AMD's library has no second
+/// half then: behind the first flush it takes nothing.
+#[test]
+fn who_discards_counts_what_is_dropped_and_goes_on_behind_a_flush() {
+    let (buffer, deliveries) = buffer(sdk(), 4096, 4096, Policy::Discard, || ());
+    for round in 0..3 {
+        // 4,080 bytes: less than the watermark, and no room for another one.
+        for _ in 0..85 {
+            assert!(buffer.write(&[48, round, 0, 0, 0, 0]));
+        }
+        for _ in 0..10 {
+            assert!(!buffer.write(&[48, round, 0, 0, 0, 0]));
+        }
+        assert!(deliveries.try_recv().is_err());
+        assert_eq!(buffer.dropped(), (round + 1) * 10);
+        buffer.flush();
+        let delivered = (vec![[48, round]; 85], (round + 1) * 10);
+        assert_eq!(deliveries.try_recv(), Ok(delivered), "when it returns");
+    }
+    // An empty buffer has nobody called.
+    buffer.flush();
+    assert!(deliveries.try_recv().is_err());
+}
+
+/// "the current buffer is swapped out for an empty buffer and placed in the new buffer while the former (full) buffer is
+/// implicitly flushed." From 32 threads, with a slow callback.
+#[test]
+fn who_is_lossless_loses_nothing() {
+    let slow = || thread::sleep(Duration::from_millis(1));
+    let (buffer, deliveries) = buffer(sdk(), 4096, 4096, Policy::Lossless, slow);
+    thread::scope(|scope| {
+        for writer in 0..32 {
+            scope.spawn(move || {
+                for number in 0..500 {
+                    assert!(buffer.write(&[32, writer << 32 | number, 0, 0]));
+                }
+            });
+        }
+    });
+    buffer.flush();
+    let mut next = [0; 32];
+    for (records, dropped) in deliveries.try_iter() {
+        assert_eq!(dropped, 0);
+        for [bytes, word] in records {
+            assert_eq!((bytes, word & 0xffff_ffff), (32, next[(word >> 32) as usize]), "in order");
+            next[(word >> 32) as usize] += 1;
+        }
+    }
+    assert_eq!(next, [500; 32]);
+}
+
+#[test]
+fn what_is_written_while_it_is_delivered_is_delivered_or_dropped() {
+    let slow = || thread::sleep(Duration::from_micros(200));
+    let (buffer, deliveries) = buffer(sdk(), 4096, 1024, Policy::Discard, slow);
+    let written: usize = thread::scope(|scope| {
+        let write = || (0..20_000).filter(|&number| buffer.write(&[24, number, 0])).count();
+        let writers = [(); 4].map(|()| scope.spawn(write));
+        writers.map(|writer| writer.join().expect("no panic")).iter().sum()
+    });
+    buffer.flush();
+    let delivered: usize = deliveries.try_iter().map(|(records, _)| records.len()).sum();
+    assert_eq!(delivered, written);
+    assert_eq!(written as u64 + buffer.dropped(), 80_000);
+}
+
+#[test]
+fn a_record_that_fits_into_no_half_is_dropped() {
+    for policy in [Policy::Discard, Policy::Lossless] {
+        let (buffer, _deliveries) = buffer(sdk(), 4096, 4096, policy, || ());
+        assert!(!buffer.write(&[4104; 513]));
+        assert_eq!(buffer.dropped(), 1);
+    }
+}
+
+/// A callback that writes into its own buffer, flushes it, and fills more than both halves. AMD's library waits for itself.
+#[test]
+fn a_callback_may_use_its_own_buffer() {
+    let sdk = sdk();
+    let context = sdk.create_context(0).expect("a context");
+    let seen = Arc::<Mutex<Vec<usize>>>::default();
+    let consumer = {
+        let seen = Arc::clone(&seen);
+        move |id| -> Consumer {
+            Box::new(move |headers, _| {
+                let mut seen = seen.lock().expect("whole");
+                seen.push(headers.len());
+                if seen.len() == 1 {
+                    let own = sdk.buffer(id).expect("known");
+                    for _ in 0..1000 {
+                        assert!(own.write(&[16, 1]));
+                    }
+                    own.flush();
+                }
+            })
+        }
+    };
+    let id = sdk.create_buffer(context, 4096, 4096, Policy::Lossless, consumer).expect("a buffer");
+    let buffer = sdk.buffer(id).expect("known");
+    assert!(buffer.write(&[16, 0]));
+    buffer.flush();
+    buffer.flush();
+    let seen = seen.lock().expect("whole");
+    assert_eq!((seen[0], seen[1..].iter().sum::<usize>()), (1, 1000));
+}
+
+/// "an additional background thread for one or more of their buffers": always the same one, and another than that of others.
+#[test]
+fn a_buffer_is_always_delivered_on_its_own_thread() {
+    let sdk = sdk();
+    let context = sdk.create_context(0).expect("a context");
+    let make = || {
+        let (send, threads) = mpsc::channel();
+        let send = Mutex::new(send);
+        let consumer = |_| -> Consumer {
+            Box::new(move |_, _| {
+                let _ = send.lock().expect("whole").send(thread::current().id());
+            })
+        };
+        let id = sdk.create_buffer(context, 4096, 0, Policy::Lossless, consumer);
+        (id.expect("a buffer"), threads)
+    };
+    let buffers = [make(), make(), make()];
+    let own = sdk.create_callback_thread().expect("a thread");
+    assert_ne!(own, 0);
+    assert_eq!(sdk.assign_callback_thread(buffers[0].0, own), Ok(()));
+    let seen = buffers.map(|(id, threads)| {
+        let buffer = sdk.buffer(id).expect("known");
+        for _ in 0..20 {
+            assert!(buffer.write(&[16, 0]));
+            buffer.flush();
+        }
+        let threads: Vec<_> = threads.try_iter().collect();
+        assert_eq!(threads.len(), 20);
+        assert!(threads.iter().all(|thread| *thread == threads[0]));
+        threads[0]
+    });
+    assert_ne!(seen[0], seen[1]);
+    assert_eq!(seen[1], seen[2]);
+    assert!(!seen.contains(&thread::current().id()));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let sdk: &'static Sdk = Box::leak(Box::default());
+    let consumer = |_| -> Consumer { Box::new(|_, _| ()) };
+    let lossless = Policy::Lossless;
+    assert_eq!(sdk.create_context(0), Err(Status::ConfigurationLocked));
+    assert!(sdk.begin_initialization() && !sdk.begin_initialization());
+    assert_eq!(sdk.initialized(), stage::DURING);
+    let context = sdk.create_context(0).expect("a context");
+    assert_eq!(sdk.create_buffer(7, 1, 1, lossless, consumer), Err(Status::ContextNotFound));
+    assert_eq!(sdk.create_buffer(context, 0, 0, lossless, consumer), Err(Status::InvalidArgument));
+    let most = usize::MAX;
+    assert_eq!(
+        sdk.create_buffer(context, most, 0, lossless, consumer),
+        Err(Status::OutOfResources)
+    );
+    let buffer = sdk.create_buffer(context, 4096, 0, lossless, consumer).expect("a buffer");
+    let hip = Kind::HipRuntimeApi;
+    let configure = |context, kind, operations: &[i32], buffer| {
+        sdk.configure_service(context, kind, operations, buffer)
+    };
+    assert_eq!(configure(7, hip, &[], buffer), Err(Status::ContextNotFound));
+    assert_eq!(configure(context, hip, &[], context), Err(Status::BufferNotFound));
+    for operation in [-1, 463, i32::MAX] {
+        let result = configure(context, hip, &[0, operation], buffer);
+        assert_eq!(result, Err(Status::OperationNotFound), "{operation}");
+    }
+    assert_eq!(configure(context, hip, &[3, 462], buffer), Ok(()));
+    // "returns an error if a buffer service for the specified context and domain is configured more than once."
+    assert_eq!(configure(context, hip, &[], buffer), Err(Status::ServiceAlreadyConfigured));
+    assert_eq!(sdk.assign_callback_thread(buffer, 9), Err(Status::ThreadNotFound));
+    assert_eq!(sdk.assign_callback_thread(1, 0), Err(Status::BufferNotFound));
+    assert_eq!(sdk.start_context(7), Err(Status::ContextNotFound));
+    assert_eq!(sdk.stop_context(context), Err(Status::ContextNotFound));
+    sdk.end_initialization();
+    assert_eq!(sdk.initialized(), stage::OVER);
+    assert_eq!(sdk.create_context(0), Err(Status::ConfigurationLocked));
+    let result = sdk.create_buffer(context, 4096, 0, lossless, consumer);
+    assert_eq!(result, Err(Status::ConfigurationLocked));
+    assert_eq!(configure(context, Kind::MemoryCopy, &[], buffer), Err(Status::ConfigurationLocked));
+    assert_eq!(sdk.create_callback_thread(), Err(Status::ConfigurationLocked));
+    assert_eq!(sdk.assign_callback_thread(buffer, 0), Err(Status::ConfigurationLocked));
+    let known = sdk.buffer(buffer).expect("known");
+    assert_eq!(known.destroy(), Ok(()));
+    assert_eq!(known.destroy(), Err(Status::BufferNotFound));
+    assert!(!known.write(&[16, 0]));
+    assert_eq!(sdk.buffer(buffer).map(Buffer::id), Err(Status::BufferNotFound));
+    assert!(sdk.begin_finalization() && !sdk.begin_finalization());
+    assert_eq!(sdk.start_context(context), Err(Status::ConfigurationLocked));
+}
+
+#[test]
+fn a_buffer_is_destroyed_when_it_is_not_being_delivered() {
+    let (begin, begun) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    let (begin, ended) = (Mutex::new(begin), Mutex::new(ended));
+    let wait = move || {
+        let _ = begin.lock().expect("whole").send(());
+        let _ = ended.lock().expect("whole").recv();
+    };
+    let (buffer, deliveries) = buffer(sdk(), 4096, 16, Policy::Lossless, wait);
+    assert!(buffer.write(&[16, 1]));
+    begun.recv_timeout(LONG).expect("it is being delivered");
+    assert_eq!(buffer.destroy(), Err(Status::BufferBusy));
+    end.send(()).expect("it waits");
+    buffer.flush();
+    assert_eq!(deliveries.try_recv(), Ok((vec![[16, 1]], 0)));
+    assert_eq!(buffer.destroy(), Ok(()));
+}
+
+#[test]
+fn what_is_wanted_is_what_active_contexts_have_configured() {
+    let sdk = sdk();
+    let (first, second) =
+        (sdk.create_context(1).expect("one"), sdk.create_context(2).expect("one"));
+    let consumer = |_| -> Consumer { Box::new(|_, _| ()) };
+    let buffer = sdk.create_buffer(first, 4096, 0, Policy::Lossless, consumer).expect("a buffer");
+    let kind = Kind::MarkerCoreApi;
+    sdk.configure_service(first, kind, &[], buffer).expect("configured");
+    sdk.configure_service(second, kind, &[2], buffer).expect("configured");
+    sdk.start_context(second).expect("started");
+    assert!(!sdk.is_wanted(kind), "not before the end of the initialization");
+    sdk.end_initialization();
+    let wanting = |operation| -> Vec<u64> {
+        sdk.wanting(kind, operation).map(|service| service.context.id()).collect()
+    };
+    assert!(sdk.is_wanted(kind) && !sdk.is_wanted(Kind::MemoryCopy));
+    assert_eq!((wanting(1), wanting(2)), (vec![], vec![second]));
+    sdk.start_context(first).expect("started");
+    sdk.start_context(first).expect("as it was");
+    assert_eq!((wanting(1), wanting(2)), (vec![first], vec![first, second]));
+    sdk.stop_contexts(Some(2));
+    assert_eq!(wanting(2), [first]);
+    assert!(sdk.is_wanted(kind));
+    sdk.stop_context(first).expect("stopped");
+    assert!(!sdk.is_wanted(kind) && wanting(2).is_empty());
+}
