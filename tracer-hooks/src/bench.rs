@@ -109,7 +109,7 @@ impl Sink for Recorder {
     fn reserve(&self, _: u64) -> Option<u64> {
         Some(self.number())
     }
-    fn dispatch(&self, record: &mut Dispatch) -> bool {
+    fn dispatch(&self, record: &mut Dispatch, _: Enqueuer) -> bool {
         assert_eq!(record.kernel_object, record.packet_index + 1);
         if record.sequence == 0 {
             record.sequence = self.number();
@@ -121,7 +121,7 @@ impl Sink for Recorder {
         }
         true
     }
-    fn barrier(&self, record: &mut Barrier) -> bool {
+    fn barrier(&self, record: &mut Barrier, _: Enqueuer) -> bool {
         if record.sequence == 0 {
             record.sequence = self.number();
         }
@@ -137,6 +137,9 @@ impl Sink for Recorder {
         true
     }
     fn enqueued(&self, _: u64, _: Enqueuer) {
+        self.told().fired += 1;
+    }
+    fn claimed(&self, _: u64) {
         self.told().fired += 1;
     }
     fn can_complete(&self, _: u64) -> bool {

@@ -66,8 +66,14 @@ pub enum IfTaken {
     Wait,
 }
 
-/// Has what completed recorded, by the calling thread or by the one that does so just now.
-pub fn collect_now(state: &'static State, sink: &dyn Sink, now_ns: u64, if_taken: IfTaken) {
+/// Has what completed told of, by the calling thread or by the one that does so just now.
+pub fn collect_now(state: &'static State, if_taken: IfTaken) {
+    let Some(&sink) = state.sink.get() else { return };
+    // A jump out of here would take the lock along, and the runtime's.
+    sys::uninterrupted(|| collect_uninterrupted(state, sink, sys::now_ns(), if_taken));
+}
+
+fn collect_uninterrupted(state: &'static State, sink: &dyn Sink, now_ns: u64, if_taken: IfTaken) {
     let waits = if_taken == IfTaken::Wait && state.collecting.takes_long(now_ns);
     state.collecting.ask();
     let mut work = WORK.try_lock();
@@ -151,6 +157,9 @@ impl Work {
             }
         }
         self.copies(state, sink, (look, now), &mut round);
+        if round.done > 0 {
+            sink.collected();
+        }
         if look == Look::Full {
             self.watch(state, now);
         }

@@ -95,13 +95,11 @@ fn relay_while(wait: Wait, itself: impl Fn(u64) -> i64) -> i64 {
     value
 }
 
-/// Has what completed recorded: whoever has waited for the GPU may leave by `_exit` at once.
+/// Has what completed recorded, where the sink wants that of whoever has waited for the GPU.
 fn collect(if_taken: IfTaken) {
-    let Some(&sink) = STATE.sink.get() else { return };
-    // A jump out of here would take the lock along, and the runtime's.
-    sys::uninterrupted(|| {
-        harvest::collect_now(&STATE, sink, sys::now_ns(), if_taken);
-    });
+    if STATE.sink.get().is_some_and(|sink| sink.waiters_collect()) {
+        harvest::collect_now(&STATE, if_taken);
+    }
 }
 
 macro_rules! signal_load {

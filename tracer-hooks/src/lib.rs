@@ -91,7 +91,7 @@ pub mod worker;
 pub use closing::close;
 pub use contained::contained;
 pub use lifecycle::{
-    InstallError, Timing, call_worker, finish, install, prepare_process, records, usable,
+    InstallError, Timing, call_worker, collect, finish, install, prepare_process, records, usable,
 };
 pub use recording::deactivate;
 pub use runtime::{Tables, Unsupported};

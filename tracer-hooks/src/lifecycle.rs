@@ -7,7 +7,7 @@ use tracer_common::shim::state;
 
 use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, exits, forget, one_user_less};
 use crate::contained::contained;
-use crate::harvest::WORK;
+use crate::harvest::{IfTaken, WORK, collect_now};
 use crate::originals::Patched;
 use crate::phase::{Event, Phase};
 use crate::recording::{SWITCH, SWITCH_WAIT_NS, activate, flush, in_flight, release_queues};
@@ -185,6 +185,13 @@ pub fn call_worker() -> bool {
         STATE.call_worker();
     }
     works
+}
+
+/// Has what completed until now told of before it returns, unless another thread is at it and does not come back soon.
+pub fn collect() {
+    if STATE.relays() {
+        contained(|| collect_now(&STATE, IfTaken::Wait));
+    }
 }
 
 /// The process exits. Programs of HIP 5 do so without `hsa_shut_down`, and `OnUnload` is not called.

@@ -109,16 +109,17 @@ impl Sink for Recorder {
         let mut number = 0;
         self.number(&mut number).then_some(number)
     }
-    fn dispatch(&self, record: &mut Dispatch) -> bool {
+    fn dispatch(&self, record: &mut Dispatch, _: Enqueuer) -> bool {
         self.number(&mut record.sequence)
     }
-    fn barrier(&self, record: &mut Barrier) -> bool {
+    fn barrier(&self, record: &mut Barrier, _: Enqueuer) -> bool {
         self.number(&mut record.sequence)
     }
     fn copy(&self, record: &mut Copy) -> bool {
         self.number(&mut record.sequence)
     }
     fn enqueued(&self, _: u64, _: Enqueuer) {}
+    fn claimed(&self, _: u64) {}
     fn can_complete(&self, _: u64) -> bool {
         true
     }

@@ -35,7 +35,7 @@ use crate::marks::Needed;
 use crate::phase::Machine;
 use crate::pool::{Batch, Pool};
 use crate::runtime::RUNTIME;
-use crate::sink::Sink;
+use crate::sink::{Enqueuer, Sink};
 use crate::track::{Entry, Track};
 use crate::usual::Usual;
 use crate::{agents, sys, view};
@@ -498,6 +498,7 @@ impl Queue {
         let reserved = producer.take_number(producer.next);
         let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
         let number = reserved.map_or(0, |number| number.sequence);
+        let by = if own && reserved.is_none() { Enqueuer::Caller } else { Enqueuer::Unknown };
         if self.agent.load(Ordering::Relaxed) == 0
             && !self.is_placed_by(packet, first, context.sink)
         {
@@ -512,7 +513,7 @@ impl Queue {
                 record.enqueue_ns = enqueue_ns;
                 record.packet_index = producer.next;
                 record.sequence = number;
-                context.sink.dispatch(&mut record).then_some(record.sequence)
+                context.sink.dispatch(&mut record, by).then_some(record.sequence)
             }
             packet_type::BARRIER_AND | packet_type::BARRIER_OR => {
                 if original == 0 {
@@ -527,7 +528,7 @@ impl Queue {
                     flags: packet_flag::HAD_SIGNAL,
                     reserved: 0,
                 };
-                context.sink.barrier(&mut record).then_some(record.sequence)
+                context.sink.barrier(&mut record, by).then_some(record.sequence)
             }
             _ => {
                 context.sink.lost(ShimLoss::PACKET_KIND, 1);
@@ -538,7 +539,7 @@ impl Queue {
         if reserved.is_none() {
             let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
             rung.sequences = Some((first_sequence, sequence));
-            if own {
+            if by == Enqueuer::Caller {
                 rung.own = Some(sequence);
             } else {
                 let index = producer.next;

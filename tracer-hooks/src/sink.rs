@@ -74,23 +74,36 @@ pub trait Sink: Sync {
 
     /// A kernel is being enqueued. Fills in the sequence number, unless one was reserved, and takes
     /// the record, or returns false: the packet is then left as it is.
-    fn dispatch(&self, record: &mut Dispatch) -> bool;
+    fn dispatch(&self, record: &mut Dispatch, by: Enqueuer) -> bool;
 
     /// As [`Sink::dispatch`], for a barrier packet with a completion signal.
-    fn barrier(&self, record: &mut Barrier) -> bool;
+    fn barrier(&self, record: &mut Barrier, by: Enqueuer) -> bool;
 
-    /// As [`Sink::dispatch`], for an asynchronous copy.
+    /// As [`Sink::dispatch`], for an asynchronous copy, by the caller.
     fn copy(&self, record: &mut Copy) -> bool;
 
-    /// The operation of this number has been enqueued. If that may have been another thread, it calls this
-    /// too, as its enqueuer. No lock of ours is held.
+    /// The operation of this number, which was told before with the same enqueuer, has been enqueued. No lock of
+    /// ours is held.
     fn enqueued(&self, sequence: u64, by: Enqueuer);
+
+    /// The calling thread has enqueued the operation of this number, which another thread tells of, or has told of
+    /// with an unknown enqueuer. No lock of ours is held.
+    fn claimed(&self, sequence: u64);
+
+    /// Whether a thread that has waited for the GPU, or looked, has what completed told of before it goes on: the
+    /// process may end by `_exit`, and what was told by then is kept.
+    fn waiters_collect(&self) -> bool {
+        true
+    }
 
     /// Whether the calling thread can take [`Sink::complete`]. The worker is not asked.
     fn can_complete(&self, now_ns: u64) -> bool;
 
-    /// An operation completed. Called on any thread; with the tables, on one at a time.
+    /// An operation completed. Called on any thread; with the tables, on one at a time. [`Sink::collected`] follows.
     fn complete(&self, record: Complete);
+
+    /// All that was found complete in one look has been told of.
+    fn collected(&self) {}
 
     /// Of the operation of this number no completion will be told: it was lost, which is counted as well. 0 is the
     /// number of one that was not recorded. Called like [`Sink::complete`].

@@ -172,7 +172,7 @@ impl State {
             }
         }
         if let Some(sequence) = rung.claimed {
-            sink.enqueued(sequence, Enqueuer::Caller);
+            sink.claimed(sequence);
         }
     }
 

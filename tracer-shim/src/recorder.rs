@@ -273,13 +273,13 @@ impl Sink for Recorder {
     }
 
     #[inline]
-    fn dispatch(&self, record: &mut Dispatch) -> bool {
+    fn dispatch(&self, record: &mut Dispatch, _: Enqueuer) -> bool {
         let now = record.enqueue_ns;
         record.symbols = self.backlog.symbols();
         self.record::<DISPATCH_WORDS, _>(kind::DISPATCH, now, record, |r| &mut r.sequence)
     }
 
-    fn barrier(&self, record: &mut Barrier) -> bool {
+    fn barrier(&self, record: &mut Barrier, _: Enqueuer) -> bool {
         let now = record.enqueue_ns;
         self.record::<BARRIER_WORDS, _>(kind::BARRIER, now, record, |r| &mut r.sequence)
     }
@@ -294,6 +294,10 @@ impl Sink for Recorder {
         // The memory is let go of before the probe site, where the thread may be stopped.
         let launcher = self.memory().map_or((0, 0), |memory| open_calls::innermost(&memory));
         exports::fire(sequence, by, launcher);
+    }
+
+    fn claimed(&self, sequence: u64) {
+        self.enqueued(sequence, Enqueuer::Caller);
     }
 
     fn can_complete(&self, now_ns: u64) -> bool {
@@ -489,7 +493,7 @@ mod tests {
         let recorder = Recorder::new();
         assert!(recorder.connect(mapped(1)));
         let mut old = Dispatch { enqueue_ns: 1, ..Dispatch::default() };
-        assert!(recorder.dispatch(&mut old));
+        assert!(recorder.dispatch(&mut old, Enqueuer::Caller));
         assert!(!recorder.connect(mapped(1)), "there is one");
         assert!(recorder.disconnect() && recorder.connect(mapped(1)));
         let memory = recorder.memory().expect("there");
@@ -498,7 +502,7 @@ mod tests {
         complete(old.sequence);
         assert_eq!(memory.consumer(0).ready(), written);
         let mut new = Dispatch { enqueue_ns: 1, ..Dispatch::default() };
-        assert!(recorder.dispatch(&mut new) && new.sequence > old.sequence);
+        assert!(recorder.dispatch(&mut new, Enqueuer::Caller) && new.sequence > old.sequence);
         let written = memory.consumer(0).ready();
         complete(new.sequence);
         assert!(memory.consumer(0).ready() > written);
@@ -512,7 +516,7 @@ mod tests {
         let mut dropped = 0;
         for _ in 0..200 {
             let mut record = Dispatch { enqueue_ns: 1, ..Dispatch::default() };
-            if recorder.dispatch(&mut record) {
+            if recorder.dispatch(&mut record, Enqueuer::Caller) {
                 numbers.push(record.sequence);
             } else {
                 dropped += 1;

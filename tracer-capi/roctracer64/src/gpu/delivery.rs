@@ -86,6 +86,7 @@ fn drain_until(pool: Option<&'static Pool>, until: Option<Instant>) {
     if !process.is_this() {
         return;
     }
+    tracer_hooks::collect();
     let drain = Arc::<Drain>::default();
     if !QUEUE.push(Event::Drain(Arc::clone(&drain))) {
         return;

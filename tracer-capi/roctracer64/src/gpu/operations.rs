@@ -1,13 +1,13 @@
 //! Which events belong to one operation, and the record of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tracer_common::activity::{ActivityRecord, Domain, kind, op};
 use tracer_common::shim::Complete;
 use tracer_records::commands::rect;
 
-use super::queue::{Calls, Enqueued, Event, Pools, Work};
+use super::queue::{Calls, Enqueued, Event, Launcher, Pools, Work};
 
 /// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns; and
 /// how long a kernel's name, which is told of kernels that were there before.
@@ -23,6 +23,10 @@ const RINGS: u32 = 4;
 #[derive(Default)]
 pub struct Operations {
     under_way: HashMap<u64, Operation>,
+    /// Those of them that are done, and of which something else has not been told.
+    done: HashSet<u64>,
+    /// When those that nobody has enqueued are looked for, ns.
+    next_look_ns: u64,
     /// GPUs by handle: their numbers among the GPUs. CPUs have none.
     agents: HashMap<u64, Option<u32>>,
     /// Names of kernels, by their descriptors. An address may get another name: what was enqueued before keeps its own.
@@ -95,12 +99,15 @@ impl Operations {
                     Work::Kernel(kernel, _) => self.names.get(&kernel).cloned(),
                     _ => None,
                 };
-                let sequence = enqueued.sequence;
+                let Enqueued { sequence, launcher, .. } = enqueued;
                 self.operation(sequence, now_ns).enqueued = Some((enqueued, name));
+                if let Some(launcher) = launcher {
+                    self.launched(sequence, launcher, true, now_ns);
+                }
                 sequence
             }
-            Event::Launcher { sequence, calls, thread, is_certain } => {
-                self.launched(sequence, calls, thread, is_certain, now_ns);
+            Event::Launched { sequence, launcher, is_certain } => {
+                self.launched(sequence, launcher, is_certain, now_ns);
                 sequence
             }
             Event::Done(Complete { sequence, start_ns, end_ns }) => {
@@ -113,7 +120,11 @@ impl Operations {
             }
             Event::Drain(_) => return None,
         };
-        self.finish(sequence, now_ns)
+        let recorded = self.finish(sequence, now_ns);
+        if recorded.is_none() && self.under_way.get(&sequence).is_some_and(Operation::is_done) {
+            self.done.insert(sequence);
+        }
+        recorded
     }
 
     fn operation(&mut self, sequence: u64, now_ns: u64) -> &mut Operation {
@@ -126,10 +137,11 @@ impl Operations {
         })
     }
 
-    fn launched(&mut self, sequence: u64, calls: Calls, thread: u64, certain: bool, now_ns: u64) {
+    fn launched(&mut self, sequence: u64, launcher: Launcher, is_certain: bool, now_ns: u64) {
+        let Launcher { calls, thread } = launcher;
         let operation = self.operation(sequence, now_ns);
         let queue = operation.enqueued.as_ref().map(|(enqueued, _)| enqueued.queue_id);
-        if certain {
+        if is_certain {
             operation.launcher = Some((calls, 0));
             if let Some(queue) = queue {
                 let before = self.ringers.entry(queue).or_insert(Ringer::One(thread, 0));
@@ -169,23 +181,26 @@ impl Operations {
         // Calls of HSA are made inside of HIP's.
         recorded.hsa_correlation_id = if calls.hsa != 0 { calls.hsa } else { calls.hip };
         self.under_way.remove(&sequence);
+        self.done.remove(&sequence);
         Some(recorded)
     }
 
     /// Those that are complete because something has not been told for so long; and forgets what was told of none.
     pub fn finish_late(&mut self, now_ns: u64) -> Vec<Recorded> {
-        let is_open = |operation: &Operation| {
-            operation.enqueued.is_some() || now_ns < operation.since_ns + ENQUEUED_NS
-        };
-        self.under_way.retain(|_, operation| is_open(operation));
-        let done = self.under_way.iter().filter(|(_, operation)| operation.is_done());
-        let done: Vec<u64> = done.map(|(&sequence, _)| sequence).collect();
+        if now_ns >= self.next_look_ns {
+            self.next_look_ns = now_ns + ENQUEUED_NS / 10;
+            let is_open = |operation: &Operation| {
+                operation.enqueued.is_some() || now_ns < operation.since_ns + ENQUEUED_NS
+            };
+            self.under_way.retain(|_, operation| is_open(operation));
+        }
+        let done = Vec::from_iter(self.done.iter().copied());
         done.into_iter().filter_map(|sequence| self.finish(sequence, now_ns)).collect()
     }
 
     /// Whether any is done, and not all of it is told.
     pub fn any_done(&self) -> bool {
-        self.under_way.values().any(Operation::is_done)
+        !self.done.is_empty()
     }
 
     /// Whether anything was told of any.
@@ -291,7 +306,8 @@ mod tests {
             Work::Copy { .. } => (0, 0),
             _ => (GPU, QUEUE),
         };
-        Event::Enqueued(Enqueued { sequence, work, agent, queue_id, pools: Pools::default() })
+        let (launcher, pools) = (None, Pools::default());
+        Event::Enqueued(Enqueued { sequence, launcher, work, agent, queue_id, pools })
     }
 
     fn kernel(sequence: u64) -> Event {
@@ -299,8 +315,8 @@ mod tests {
     }
 
     fn launcher(sequence: u64, correlation_id: u64, thread: u64, is_certain: bool) -> Event {
-        let calls = Calls { hip: correlation_id, hsa: 0 };
-        Event::Launcher { sequence, calls, thread, is_certain }
+        let launcher = Launcher { calls: Calls { hip: correlation_id, hsa: 0 }, thread };
+        Event::Launched { sequence, launcher, is_certain }
     }
 
     fn done(sequence: u64) -> Event {

@@ -34,9 +34,20 @@ pub enum Work {
     Barrier,
 }
 
+/// Who enqueued an operation.
+#[derive(Clone, Copy)]
+pub struct Launcher {
+    /// The calls that it was in.
+    pub calls: Calls,
+    /// Its number among threads.
+    pub thread: u64,
+}
+
 /// An operation that is enqueued.
 pub struct Enqueued {
     pub sequence: u64,
+    /// None if it will be told of.
+    pub launcher: Option<Launcher>,
     pub work: Work,
     /// That has the queue; 0 of copies.
     pub agent: u64,
@@ -56,12 +67,10 @@ pub enum Event {
     /// The kernel at this address has this name, which ends in NUL.
     Symbol(u64, Box<[u8]>),
     Enqueued(Enqueued),
-    /// The calls of HIP and of HSA that enqueued an operation, and their thread; `is_certain`, or another thread may say
-    /// that it was it.
-    Launcher {
+    /// Who enqueued an operation; `is_certain`, or another thread may say that it was it.
+    Launched {
         sequence: u64,
-        calls: Calls,
-        thread: u64,
+        launcher: Launcher,
         is_certain: bool,
     },
     Done(Complete),
@@ -161,7 +170,8 @@ mod tests {
         let told = Told::new(2);
         let enqueue = |sequence| {
             let (work, pools) = (Work::Barrier, Pools::default());
-            told.enqueue(Enqueued { sequence, work, agent: 0, queue_id: 0, pools })
+            let launcher = None;
+            told.enqueue(Enqueued { sequence, launcher, work, agent: 0, queue_id: 0, pools })
         };
         assert!(enqueue(1) && enqueue(2) && !enqueue(3));
         // What belongs to those that are in it has room.

@@ -10,7 +10,7 @@ use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
 use tracer_hooks::{Sink, Wish};
 
 use super::delivery;
-use super::queue::{Calls, Enqueued, Event, Pools, QUEUE, Work};
+use super::queue::{Calls, Enqueued, Event, Launcher, Pools, QUEUE, Work};
 use super::wanted::{HAS_HIP, WANTED};
 use crate::enabled::TRACER;
 use crate::{hip, hsa};
@@ -65,6 +65,17 @@ fn number(sequence: &mut u64) -> u64 {
     *sequence
 }
 
+/// The calling thread, and the calls that it is in.
+fn caller() -> Launcher {
+    let calls = Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() };
+    Launcher { calls, thread: own_number() }
+}
+
+/// Who enqueues an operation, where that is known.
+fn launcher(by: Enqueuer) -> Option<Launcher> {
+    (by == Enqueuer::Caller).then(caller)
+}
+
 impl Sink for Events {
     fn thread_name(&self) -> &'static CStr {
         c"roctracer-gpu"
@@ -87,7 +98,7 @@ impl Sink for Events {
     }
 
     #[inline]
-    fn dispatch(&self, record: &mut Dispatch) -> bool {
+    fn dispatch(&self, record: &mut Dispatch, by: Enqueuer) -> bool {
         let of_hip = |op| TRACER.activity(Domain::HIP_OPS, op);
         let as_copy = HAS_HIP.load(Ordering::Relaxed).then(|| of_hip(op::COPY)).flatten();
         let pools = match (pools(op::DISPATCH), as_copy) {
@@ -97,6 +108,7 @@ impl Sink for Events {
         };
         QUEUE.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
+            launcher: launcher(by),
             work: Work::Kernel(record.kernel_object, as_copy),
             agent: record.agent,
             queue_id: record.queue_id,
@@ -104,10 +116,11 @@ impl Sink for Events {
         })
     }
 
-    fn barrier(&self, record: &mut Barrier) -> bool {
+    fn barrier(&self, record: &mut Barrier, by: Enqueuer) -> bool {
         let Some(pools) = pools(op::BARRIER) else { return false };
         QUEUE.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
+            launcher: launcher(by),
             work: Work::Barrier,
             agent: record.agent,
             queue_id: record.queue_id,
@@ -120,6 +133,7 @@ impl Sink for Events {
         let Copy { size_bytes: bytes, src_agent: from, dst_agent: to, .. } = *record;
         QUEUE.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
+            launcher: Some(caller()),
             work: Work::Copy { bytes, from, to },
             agent: 0,
             queue_id: 0,
@@ -127,12 +141,21 @@ impl Sink for Events {
         })
     }
 
+    /// The caller was told of with the operation.
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
-        let calls = Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() };
-        let thread = own_number();
-        let is_certain = by == Enqueuer::Caller;
-        QUEUE.push(Event::Launcher { sequence, calls, thread, is_certain });
+        if by == Enqueuer::Unknown {
+            QUEUE.push(Event::Launched { sequence, launcher: caller(), is_certain: false });
+        }
+    }
+
+    fn claimed(&self, sequence: u64) {
+        QUEUE.push(Event::Launched { sequence, launcher: caller(), is_certain: true });
+    }
+
+    /// They need not: whoever flushes a pool collects, and a process that ends by `_exit` keeps nothing that was told.
+    fn waiters_collect(&self) -> bool {
+        false
     }
 
     fn can_complete(&self, _now_ns: u64) -> bool {
@@ -141,6 +164,9 @@ impl Sink for Events {
 
     fn complete(&self, record: Complete) {
         QUEUE.push(Event::Done(record));
+    }
+
+    fn collected(&self) {
         delivery::wake();
     }
 
