@@ -223,6 +223,32 @@ mod tests {
         assert_eq!(read(directory.path(), File::HipApi), "one\ntwo\n");
     }
 
+    /// As a daemon does: it closes all descriptors, and opens files of its own.
+    #[test]
+    #[expect(unsafe_code, reason = "a descriptor that is given another meaning")]
+    fn nothing_is_written_to_files_of_the_program() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut output = Output::new(7, Some(directory.path().into()));
+        output.line(File::HipApi, "one").unwrap();
+        assert!(output.flush());
+        let path = directory.path().join(File::HipApi.of_process(7));
+        let mut descriptors =
+            fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+        let own = descriptors.find(|fd| fs::read_link(fd).is_ok_and(|to| to == path));
+        let own: i32 = own.unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let others = directory.path().join("others");
+        let other = fs::File::create(&others).unwrap();
+        // SAFETY: two descriptors that are open; the first one's owner finds out.
+        assert_eq!(unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&other), own) }, own);
+        output.line(File::HipApi, "two").unwrap();
+        assert!(!output.flush());
+        drop(output);
+        assert_eq!(read(directory.path(), File::HipApi), "one\n");
+        assert_eq!(fs::read_to_string(&others).unwrap(), "");
+        // SAFETY: it was left as it is, and is closed here.
+        assert_eq!(unsafe { libc::close(own) }, 0);
+    }
+
     #[test]
     fn a_line_stays_whole_where_the_buffer_ends() {
         let directory = tempfile::tempdir().unwrap();

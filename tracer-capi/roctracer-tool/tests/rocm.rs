@@ -344,10 +344,10 @@ fn rocm_standard_output_without_a_directory() {
     let outcome = scene.run(&mut command);
     expect_undisturbed(&outcome);
     assert!(outcome.files.is_empty());
-    for expression in
-        [r" hipMalloc\(ptr=0x", r"(?m)^\d+:\d+ \d+:\d+ add_one:\d+:\d+$", " agent gpu"]
-    {
-        assert!(Regex::new(expression).expect("one").is_match(&outcome.said), "{expression}");
+    let expressions =
+        [r" hipMalloc\(ptr=0x", r"(?m)^\d+:\d+ \d+:\d+ add_one:\d+:\d+$", " agent gpu"];
+    for expression in expressions.map(|of| Regex::new(of).expect("one")) {
+        assert!(expression.is_match(&outcome.said), "{expression}");
     }
 }
 
@@ -398,6 +398,10 @@ fn rocm_programs_that_do_other_things() {
         assert_eq!(outcome.code, Some(0), "{program}: {}", outcome.said);
         assert!(outcome.said.contains("result ok"), "{program}: {}", outcome.said);
         expect_taken(&outcome);
+        if program == "workers" {
+            // Each of them is traced by itself, and its parent, which uses no GPU, is not.
+            assert_eq!(outcome.lines("begin_ts_file.txt").len(), 2);
+        }
     }
 }
 
@@ -456,6 +460,13 @@ fn rocm_mistakes() {
     };
     let plugin = "ROCTRACER_PLUGIN_LIB";
     expect(&[(plugin, path("libnothing.so"))], "basic", "lib/roctracer/libnothing.so: ");
+    // The same goes into a file, for whoever wants that.
+    let log = "ROCTRACER_LOG";
+    let nothing = scene.path("libnothing.so");
+    expect(&[(plugin, &nothing), (log, path("1"))], "basic", "libnothing.so: ");
+    let logged = std::fs::read_to_string("/tmp/roctracer_log.txt").expect("a file");
+    let line = format!("ROCtracer error: cannot load the plugin {}: ", nothing.display());
+    assert!(logged.lines().any(|logged| logged.contains(&line)), "{logged}");
     let roctracer = scene.installed(&ROCTRACER);
     let lacks = "it has no function roctracer_plugin_initialize; nothing is traced";
     expect(&[(plugin, &roctracer)], "basic", lacks);
@@ -526,7 +537,7 @@ fn rocm_mistakes() {
         let outcome = scene.run(command.env(domain, "hip"));
         assert_eq!((outcome.code, outcome.warned.len()), (Some(0), says), "{:?}", outcome.warned);
         assert!(outcome.warned[0].ends_with("there was nothing to trace"), "{:?}", outcome.warned);
-        assert!(outcome.files.is_empty());
+        assert!(outcome.files.is_empty() && !outcome.said.contains("ROCtracer"));
     }
 
     // Last: roctracer's library is gone.
