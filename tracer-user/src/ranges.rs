@@ -409,7 +409,9 @@ mod tests {
     const B: (u32, u32) = (1, 11);
 
     /// Message, begin, end, and how much GPU time there was.
-    fn shown(ranges: &Ranges) -> Vec<(Option<u32>, Option<u64>, Option<u64>, u64)> {
+    type Shown = (Option<u32>, Option<u64>, Option<u64>, u64);
+
+    fn shown(ranges: &Ranges) -> Vec<Shown> {
         let mut ranges = ranges.ranges.clone();
         ranges.sort_by_key(|range| (range.time_ns(), range.end_ns));
         ranges.iter().map(|r| (r.message, r.begin_ns, r.end_ns, r.gpu.ns)).collect()

@@ -46,7 +46,7 @@ fn ids_are_unique_and_ordered_and_found() {
         assert!(op.symbol.is_none_or(|symbol| std::ptr::eq(by_name(symbol).unwrap(), op)));
     }
     assert!(by_id(Domain::HIP_API, 0).is_none());
-    assert!(by_id(Domain::ROCTX, 1).is_none());
+    assert!(by_id(Domain::EXT_API, 1).is_none());
     assert!(by_name("hipNoSuchThing").is_none());
 }
 
@@ -328,4 +328,18 @@ fn every_slot_of_the_runtimes_tables_is_known_with_its_arguments() {
         assert_eq!(wanted.operation, op.id);
         assert_eq!(Wanted::from_word(wanted.to_word()), Some(wanted), "{}", slot.name);
     }
+}
+
+#[test]
+fn functions_of_roctx_are_found_by_their_ids_and_names() {
+    for (id, operation) in (0..).zip(&roctx::OPERATIONS) {
+        assert!(std::ptr::eq(by_id(Domain::ROCTX, id).unwrap(), operation));
+        assert!(std::ptr::eq(by_name(operation.name).unwrap(), operation));
+        // The one function whose result is needed has a return probe.
+        let capture = captured(operation);
+        assert_eq!(capture.entry_only == 0, operation.name == "roctxRangeStartA");
+        assert_eq!(capture.numbered, 1);
+        assert_eq!(capture.to_u64() as u32, Domain::ROCTX.0 << 16 | u32::from(id));
+    }
+    assert!(by_id(Domain::ROCTX, 5).is_none());
 }
