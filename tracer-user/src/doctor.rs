@@ -170,8 +170,9 @@ fn rocm_processes() -> Vec<(ProcessInfo, Vec<Library>)> {
         .into_iter()
         .filter_map(|pid| {
             let subject = Subject::open(pid).ok()?;
+            let libraries = subject.by_number(discover::libraries).ok()?;
             let libraries =
-                subject.by_number(discover::libraries).ok().filter(|l| !l.is_empty())?;
+                Some(libraries).filter(|all| all.iter().any(|l| l.runtime.is_of_rocm()))?;
             Some((
                 ProcessInfo { pid, ..subject.by_number(discover::process_info).ok()? },
                 libraries,
@@ -184,8 +185,7 @@ fn libraries(findings: &mut Findings) {
     let found = discover::candidates(std::ffi::OsStr::new(""));
     for runtime in Runtime::ALL {
         let mut of_runtime = found.iter().filter(|l| l.runtime == runtime).peekable();
-        // Programs without ranges are none the worse.
-        if of_runtime.peek().is_none() && runtime != Runtime::Roctx {
+        if of_runtime.peek().is_none() && runtime.is_of_rocm() {
             let what = format!("{}*", runtime.file_prefixes().join("*, "));
             let meaning = "not in the linker's cache, LD_LIBRARY_PATH or /opt/rocm*; programs that bring their own copy are found when they run";
             findings.line(&Finding::Limited, &what, meaning);

@@ -63,6 +63,11 @@ impl Runtime {
         }
     }
 
+    /// Whether who has it uses ROCm. Programs have roctx that use no GPU.
+    pub fn is_of_rocm(self) -> bool {
+        self != Self::Roctx
+    }
+
     /// What its API is called.
     pub const fn name(self) -> &'static str {
         match self {

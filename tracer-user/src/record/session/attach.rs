@@ -133,7 +133,7 @@ impl Session {
         self.look_at_clock(pid);
         self.probes.track(pid)?;
         let libraries = subject.by_number(discover::libraries)?;
-        if libraries.is_empty() {
+        if !libraries.iter().any(|library| library.runtime.is_of_rocm()) {
             self.recorder.notice(&format!(
                 "process {pid} maps neither libamdhip64 nor libhsa-runtime64 yet; roctap waits for them"
             ));

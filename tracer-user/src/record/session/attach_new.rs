@@ -25,8 +25,7 @@ impl Session {
                 continue;
             }
             let Ok(subject) = Subject::open(pid) else { continue };
-            // Who has roctx alone uses no GPU.
-            let is_wanted = |runtime| runtime != Runtime::Roctx || self.plans.wants(Runtime::Roctx);
+            let is_wanted = |runtime: Runtime| runtime.is_of_rocm() || self.plans.wants(runtime);
             if !self.watch.as_ref().is_some_and(|watch| watch.is_refused(&subject))
                 && subject
                     .by_number(discover::libraries)
