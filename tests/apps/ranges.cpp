@@ -1,7 +1,8 @@
 // Marks and ranges of roctx around kernels on two threads, and ranges that one thread starts and another stops.
 //   ranges [rounds 20, 0 for ever] [library with roctx's functions, - for the one that it is linked with] [odd]
-// For ever is a thousand rounds a second at most. Prints "ready <pid>" after the first round, and ends after the last one or at SIGTERM. Odd: sets marks whose
-// messages are null, long, nowhere, not printed, and in a part of the program that nobody has touched.
+// For ever is a thousand rounds a second at most. Prints "ready <pid>" after the first round, and ends after the
+// last one or at SIGTERM. Odd: sets marks whose messages are null, long, nowhere, not printed, and in a part of the
+// program that nobody has touched.
 //
 // Of each round: kernels outside_t<thread> in no range of a thread; outer_t<thread> in "outer <thread>";
 // inner_t<thread> in "inner <thread>" inside of that; handed_t<thread> in "handed", which thread 0 starts and
