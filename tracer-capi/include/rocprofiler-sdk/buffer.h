@@ -10,8 +10,8 @@
 
 ROCPROFILER_EXTERN_C_INIT
 
-/* Takes records, which are there until it returns. drop_count: records for which there was no room, since the buffer is
- * there. */
+/* Takes records, which are there until it returns. drop_count: records that were dropped since the buffer
+ * was made. */
 typedef void (*rocprofiler_buffer_tracing_cb_t)(rocprofiler_context_id_t context,
                                                 rocprofiler_buffer_id_t buffer_id,
                                                 rocprofiler_record_header_t** headers,

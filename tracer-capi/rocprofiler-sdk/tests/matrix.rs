@@ -45,7 +45,7 @@ const SECTIONS: [(&str, &[(&str, &str)]); 10] = [
     (
         "`buffer.h`",
         &[
-            ("rocprofiler_create_buffer", "two halves of the size for both policies"),
+            ("rocprofiler_create_buffer", "allocates two buffers of the size under either policy"),
             ("rocprofiler_destroy_buffer", "delivers what is in it, which AMD's drops"),
             (
                 "rocprofiler_flush_buffer",
@@ -60,10 +60,13 @@ const SECTIONS: [(&str, &[(&str, &str)]); 10] = [
             ("rocprofiler_query_buffer_tracing_kind_name", ""),
             (
                 "rocprofiler_query_buffer_tracing_kind_operation_name",
-                "NOT_IMPLEMENTED for RCCL_API",
+                "NOT_IMPLEMENTED for RCCL_API and CORRELATION_ID_RETIREMENT",
             ),
             ("rocprofiler_iterate_buffer_tracing_kinds", ""),
-            ("rocprofiler_iterate_buffer_tracing_kind_operations", "NOT_IMPLEMENTED for RCCL_API"),
+            (
+                "rocprofiler_iterate_buffer_tracing_kind_operations",
+                "NOT_IMPLEMENTED for RCCL_API and CORRELATION_ID_RETIREMENT",
+            ),
         ],
     ),
     (
@@ -131,7 +134,9 @@ const BEGIN: &str = "# Functions of ROCprofiler-SDK 0.5
 
 Written by a test of rocprofiler-sdk (`tests/matrix.rs`), from the list of exports and the sources of the tests' clients. \
 What each does is said in the [headers](../include/rocprofiler-sdk/rocprofiler.h); the last column says where one does less \
-than AMD's, or something else.
+than AMD's, or something else. **The library records nothing yet**: it registers tools, which the environment names by \
+`ROCP_TOOL_LIBRARIES` (with colons between them) or which are loaded; `ROCPROFILER_LOG_LEVEL` says how much is told on standard \
+error (`error`, `warning`, `info`).
 ";
 
 /// The words of the clients, by their names.

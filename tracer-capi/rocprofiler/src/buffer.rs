@@ -31,7 +31,9 @@ use crate::threads::{CallbackThread, Deliver};
 pub enum Policy {
     /// It is dropped, and counted.
     Discard,
-    /// Whoever writes it waits.
+    /// Whoever writes it waits. It is dropped, and counted, only where nobody can wait for room: it is larger than a
+    /// half, the buffer is destroyed, a handler of a signal has interrupted another write, a forked child writes, or a
+    /// callback finds no memory for a third half.
     Lossless,
 }
 
@@ -50,7 +52,7 @@ pub struct Header {
 /// `ROCPROFILER_BUFFER_CATEGORY_TRACING`.
 const TRACING: u32 = 1;
 
-/// Takes records, which are there until it returns, and how many have been dropped since the buffer is there.
+/// Takes records, which are there until it returns, and how many have been dropped since the buffer was made.
 pub type Consumer = Box<dyn Fn(&mut [*mut Header], u64) + Send + Sync>;
 
 /// What a buffer is made of.

@@ -52,7 +52,7 @@ impl Half {
     ///
     /// # Errors
     ///
-    /// [`Status::OutOfResources`].
+    /// [`Status::OutOfResources`]; [`Status::InvalidArgument`] for one without a byte.
     pub fn new(bytes: usize) -> Result<&'static Self> {
         let layout = Layout::array::<u64>(bytes.div_ceil(size_of::<u64>()));
         let layout = layout.map_err(|_| Status::OutOfResources)?;

@@ -100,7 +100,7 @@ impl Kind {
 /// Functions of the interfaces, in lines of kind, number and name: those of the headers of release 0.5.
 const FUNCTIONS: &str = include_str!("../operations.csv");
 
-/// What is no function. The first of each is none.
+/// Operations of kinds that are no functions. The first of each kind stands for none.
 const OTHERS: [(Kind, &[&str]); 5] = [
     (
         Kind::CodeObject,

@@ -1,6 +1,6 @@
 //! Contexts, their services and buffers, and when all of that may be changed.
 //!
-//! Tools configure while they are initialized, and at no other time. Then the configuration is frozen into a
+//! Tools configure while their initialize functions run; callback threads can be made earlier. Then the configuration is frozen into a
 //! [`Plan`], which whoever has something to tell reads without a lock; what still changes is which contexts are active.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -160,7 +160,7 @@ impl Sdk {
         self.finalized.store(stage::OVER, Ordering::Release);
     }
 
-    /// Only while tools are initialized.
+    /// Only while initialize functions run.
     fn configure(&self) -> Result<MutexGuard<'_, Configuration>> {
         match self.initialized() {
             stage::DURING => Ok(self.lock()),
@@ -199,7 +199,7 @@ impl Sdk {
     ///
     /// # Errors
     ///
-    /// [`Status::ContextNotFound`]; [`Status::ConfigurationLocked`] once tools are finalized.
+    /// [`Status::ContextNotFound`]; [`Status::ConfigurationLocked`] once the finalization has begun.
     pub fn start_context(&self, id: u64) -> Result {
         let configuration = self.lock();
         let context = configuration.context(id)?;
@@ -230,7 +230,7 @@ impl Sdk {
         });
     }
 
-    /// Under the lock. Whether it was otherwise before.
+    /// Starts or stops a context; whether it was otherwise before. The caller has the lock.
     fn switch(&self, context: &'static Context, on: bool) -> bool {
         let changes = context.is_active.swap(on, Ordering::Relaxed) != on;
         if changes && let Some(plan) = self.plan.get() {
@@ -326,7 +326,7 @@ impl Sdk {
     ///
     /// # Errors
     ///
-    /// [`Status::ConfigurationLocked`] once tools are initialized; [`Status::Error`] if the system starts none.
+    /// [`Status::ConfigurationLocked`] after the initialization; [`Status::Error`] if the system starts none.
     pub fn create_callback_thread(&self) -> Result<u64> {
         if self.initialized() == stage::OVER {
             return Err(Status::ConfigurationLocked);
@@ -339,7 +339,7 @@ impl Sdk {
     ///
     /// # Errors
     ///
-    /// [`Status::ConfigurationLocked`] once tools are initialized; [`Status::ThreadNotFound`];
+    /// [`Status::ConfigurationLocked`] after the initialization; [`Status::ThreadNotFound`];
     /// [`Status::BufferNotFound`].
     pub fn assign_callback_thread(&self, buffer: u64, thread: u64) -> Result {
         if self.initialized() == stage::OVER {

@@ -76,7 +76,7 @@ const LIBRARIES: u32 = 31;
 
 /// Who is told of threads: before and after one is created, by which library.
 pub struct Watcher {
-    /// Which libraries'; none is all.
+    /// A bit for each library whose threads are meant; 0 for all.
     pub libraries: u32,
     /// Before.
     pub before: Box<dyn Fn(u32) + Send + Sync>,

@@ -41,8 +41,8 @@ pub enum Error {
     },
     /// It does not want to.
     #[error(
-        "the plugin {} did not begin: roctracer_plugin_initialize({MAJOR}, {MINOR}) returned {status}. It may serve \
-         another version of roctracer",
+        "the plugin {} did not begin: roctracer_plugin_initialize({MAJOR}, {MINOR}) returned {status}; if \
+         no line above says why, it may serve another version of roctracer",
         path.display()
     )]
     Refuses {
@@ -148,7 +148,9 @@ impl Plugin {
         drop(inside);
         if status != 0 && self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
             let path = self.path.display();
-            messages::warn(format_args!("the plugin {path} could not write all that it was told"));
+            messages::warn(format_args!(
+                "the plugin {path} has returned an error: lines are missing in what it writes"
+            ));
         }
     }
 
@@ -198,7 +200,7 @@ impl Plugin {
         let (failures, left_out) =
             (self.failures.load(Ordering::Relaxed), self.left_out.load(Ordering::Relaxed));
         if failures > 1 {
-            messages::warn(format_args!("the plugin {path} could not write {failures} times"));
+            messages::warn(format_args!("the plugin {path} has returned {failures} errors"));
         }
         if left_out > 0 {
             messages::warn(format_args!(

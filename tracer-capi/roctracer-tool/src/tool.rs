@@ -26,7 +26,8 @@ enum Error {
     #[error(transparent)]
     Options(#[from] crate::options::Error),
     #[error(
-        "nothing is asked for: ROCTRACER_DOMAIN or a file that ROCP_INPUT names says what (hip, hsa, sys, roctx)"
+        "nothing is asked for: ROCTRACER_DOMAIN has none of hip, hsa, sys, roctx (in lower case), and ROCP_INPUT names no \
+         file with a <trace> of HIP, HSA, GPU or rocTX"
     )]
     NothingWanted,
     #[error(transparent)]
