@@ -88,7 +88,8 @@ impl Plugin {
             truncate_names,
             output,
             kernels: Kernels::default(),
-            hip: None,
+            // Now, if it is there: in a call the dynamic linker might be waited for.
+            hip: Hip::find(),
             left_out: BTreeSet::new(),
         };
         plugin.flush()?;

@@ -7,13 +7,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rocprofiler::status::{Result, Status};
 
+use crate::registration;
+
 /// The version of the interface.
 pub const VERSION: [u32; 3] = [0, 5, 0];
 /// The same as tools are told it.
 pub const VERSION_NUMBER: u32 = 10_000 * VERSION[0] + 100 * VERSION[1] + VERSION[2];
 
-/// The status code of what was done, which calls nothing of a tool's: a panic of ours is an error.
+/// The status code of what was done, which is nothing in a forked child, and which calls nothing of a tool's: a panic of ours is an error.
 pub fn of(act: impl FnOnce() -> Result) -> u32 {
+    if registration::is_forked() {
+        return Status::Finalized as u32;
+    }
     // What is half done stays so: nothing is broken by it but what was asked for.
     let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Status::Error));
     done.err().unwrap_or(Status::Success) as u32

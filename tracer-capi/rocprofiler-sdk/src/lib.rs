@@ -9,7 +9,7 @@
 //! * [`answer`], [`log`]: status codes; what is told to the user.
 //!
 //! A panic of ours never crosses the boundary. An exception that a tool's function throws passes through on the tool's own
-//! thread, and ends the process on a callback thread.
+//! thread, and ends the process on a callback thread, and where a tool is told of threads.
 
 #![deny(unsafe_code)]
 

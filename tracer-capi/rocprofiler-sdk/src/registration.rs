@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
-use core::ptr;
+use core::ptr::{self, NonNull};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
@@ -25,13 +25,21 @@ const FIRST_CLIENT: u32 = 0x3_0000;
 /// A tool that takes part.
 struct Client {
     handle: u32,
-    /// What it has left as its id: only with this one it finalizes itself.
-    own: u32,
+    /// What it has as its id, and may keep a pointer to: only with this handle it finalizes itself.
+    id: NonNull<ClientId>,
     configured: Configured,
 }
 
-// SAFETY: what a tool's functions are called with is the tool's.
+// SAFETY: what a tool's functions are called with is the tool's, and its id stays where it is.
 unsafe impl Send for Client {}
+
+impl Client {
+    /// The handle that the tool has left in its id.
+    fn own(&self) -> u32 {
+        // SAFETY: it lives for ever; who writes it is the tool, before it is finalized.
+        unsafe { (*self.id.as_ptr()).handle }
+    }
+}
 
 static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
 /// The process that has initialized them.
@@ -51,6 +59,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether this is a child that was forked from the process that has initialized them. It has none of the threads, and may
+/// find locks taken for ever.
+pub fn is_forked() -> bool {
+    PROCESS.get().is_some_and(|process| !process.is_this())
+}
+
 /// The number of the tool that is being initialized.
 pub fn current_client() -> u32 {
     CURRENT.load(Ordering::Relaxed)
@@ -59,7 +73,7 @@ pub fn current_client() -> u32 {
 /// Finds tools, configures all of them, and initializes them then; once. Who comes meanwhile waits.
 pub fn initialize() {
     static ONCE: Once = Once::new();
-    if INITIALIZES.get() {
+    if INITIALIZES.get() || is_forked() {
         return;
     }
     INITIALIZES.set(true);
@@ -91,12 +105,12 @@ fn configure_all() {
     for (priority, tool) in find(forced).into_iter().enumerate() {
         let priority = priority as u32;
         let handle = FIRST_CLIENT + priority;
-        let mut id = ClientId { name: ptr::null(), handle };
+        let id = NonNull::from(Box::leak(Box::new(ClientId { name: ptr::null(), handle })));
         log::info(format_args!("tool {priority}: {}", tool.place));
         let version = VERSION_TEXT.as_ptr();
         // SAFETY: the tool's function, with what it is promised.
         let configured =
-            unsafe { (tool.configure)(VERSION_NUMBER, version, priority, &raw mut id) };
+            unsafe { (tool.configure)(VERSION_NUMBER, version, priority, id.as_ptr()) };
         // SAFETY: null, or a structure that is there now.
         let Some(&configured) = (unsafe { configured.as_ref() }) else {
             log::info(format_args!("tool {priority} takes no part"));
@@ -111,7 +125,7 @@ fn configure_all() {
             ));
             continue;
         }
-        lock(&CLIENTS).push(Client { handle, own: id.handle, configured });
+        lock(&CLIENTS).push(Client { handle, id, configured });
     }
 }
 
@@ -134,13 +148,12 @@ fn initialize_all() {
 ///
 /// For any id.
 unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
-    finalize_those(|client| (client.handle, client.own) == (id.handle, id.handle));
+    finalize_those(|client| (client.handle, client.own()) == (id.handle, id.handle));
 }
 
 /// The process exits.
 extern "C" fn at_exit() {
-    let is_ours = PROCESS.get().is_some_and(|process| process.is_this());
-    if is_ours && SDK.begin_finalization() {
+    if !is_forked() && SDK.begin_finalization() {
         finalize_those(|_| true);
         SDK.end_finalization();
     }

@@ -73,11 +73,14 @@ pub fn find(forced: Option<Configure>) -> Vec<Found> {
         if handle.is_null() {
             continue;
         }
-        if let Some(configure) = configure_of(handle) {
-            tools.add(configure, || path.to_string_lossy().into_owned());
+        match configure_of(handle) {
+            // It stays loaded: its functions are called at the end.
+            Some(configure) => tools.add(configure, || path.to_string_lossy().into_owned()),
+            None => {
+                // SAFETY: it was opened above; whoever has it loaded keeps it.
+                unsafe { libc::dlclose(handle) };
+            }
         }
-        // SAFETY: it was opened above; whoever has it loaded keeps it.
-        unsafe { libc::dlclose(handle) };
     }
     tools.0
 }

@@ -176,7 +176,8 @@ impl Buffer {
         let open = unsafe { self.open.load(Ordering::Acquire).as_ref() };
         let Some(place) = open.and_then(|half| half.take(record.len())) else { return false };
         if place.before < self.watermark.max(1) && place.after >= self.watermark {
-            self.is_wanted.store(true, Ordering::Relaxed);
+            // Pairs with the Acquire in `hand_over`.
+            self.is_wanted.store(true, Ordering::Release);
         }
         place.fill(record);
         true
@@ -267,8 +268,10 @@ impl Buffer {
     /// Hands what was written to the callback thread, at once if there is another half; whether that is put off.
     fn hand_over(&'static self) -> (MutexGuard<'static, State>, bool) {
         let mut state = self.lock();
+        // Pairs with the Release in `write_into_open`: who has said so has taken a place, which is seen below; who says so
+        // later hands over himself.
+        self.is_wanted.swap(false, Ordering::AcqRel);
         if state.active.is_empty() {
-            self.is_wanted.store(false, Ordering::Relaxed);
             return (state, false);
         }
         let spare = state.spares.pop();
@@ -290,7 +293,9 @@ impl Buffer {
         self.is_wanted.store(false, Ordering::Relaxed);
         // First: who takes a place in the next one comes later.
         state.active.close();
-        if !state.is_destroyed {
+        if state.is_destroyed {
+            next.discard();
+        } else {
             next.open();
             // Pairs with the Acquire in `write_into_open`.
             self.open.store(ptr::from_ref(next).cast_mut(), Ordering::Release);
@@ -305,9 +310,9 @@ impl Buffer {
 impl Deliver for Buffer {
     fn deliver(&'static self) {
         let (mut state, mut headers) = (self.lock(), Vec::new());
-        while let Some(half) = state.full.pop_front() {
+        // One: it is asked for once for each, and other buffers of the thread wait.
+        if let Some(half) = state.full.pop_front() {
             drop(state);
-            headers.clear();
             find(half.words(), &mut headers);
             let mut pointers: Vec<*mut Header> = headers.iter_mut().map(ptr::from_mut).collect();
             (self.consumer)(&mut pointers, self.dropped());

@@ -84,6 +84,12 @@ impl Half {
         self.taken.store(0, Ordering::Release);
     }
 
+    /// Empties it, and leaves it closed. Nobody reads it any more.
+    pub fn discard(&self) {
+        self.filled.store(0, Ordering::Relaxed);
+        self.taken.store(CLOSED, Ordering::Relaxed);
+    }
+
     /// From now on no place can be taken.
     pub fn close(&self) {
         self.taken.fetch_or(CLOSED, Ordering::Relaxed);

@@ -116,8 +116,14 @@ unsafe fn mark(op: u32, data: *const c_void) -> Option<()> {
     match state::active() {
         // SAFETY: as the caller promises.
         Some(tool) => unsafe { write_mark(tool, op, time_ns, own_number(), mark) },
-        // SAFETY: as the caller promises.
-        None if state::may_begin() => unsafe { marks::keep(op, time_ns, sys::gettid(), *mark) },
+        None if state::may_begin() => {
+            // SAFETY: as the caller promises.
+            unsafe { marks::keep(op, time_ns, sys::gettid(), *mark) };
+            // It may have begun meanwhile, and have taken those that waited before.
+            if let Some(tool) = state::active() {
+                write_waiting_marks(tool);
+            }
+        }
         None => {}
     }
     None

@@ -51,15 +51,11 @@ extern "C" fn at_load() {
         return;
     }
     contained(|| {
-        let process_id = process::id().to_string();
-        if env::var_os(PROCESS).is_none() {
-            set(PROCESS, OsStr::new(&process_id));
+        // Other threads may be reading the environment; the runtime loads the library then, and needs neither.
+        if is_alone() {
+            name_process();
+            name_in_tools();
         }
-        if env::var_os(PROCESS).is_some_and(|own| own.as_bytes() == process_id.as_bytes()) {
-            // SAFETY: a function of this library, which stays.
-            unsafe { libc::atexit(at_exit) };
-        }
-        name_in_tools();
         tool::process_begins();
     });
 }
@@ -67,6 +63,23 @@ extern "C" fn at_load() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
+
+/// The first process says at its end that there was nothing to trace.
+fn name_process() {
+    let process_id = process::id().to_string();
+    if env::var_os(PROCESS).is_none() {
+        set(PROCESS, OsStr::new(&process_id));
+    }
+    if env::var_os(PROCESS).is_some_and(|own| own.as_bytes() == process_id.as_bytes()) {
+        // SAFETY: a function of this library, which stays.
+        unsafe { libc::atexit(at_exit) };
+    }
+}
+
+/// Whether the process has one thread.
+fn is_alone() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.take(2).count() == 1)
+}
 
 /// Runtimes before ROCm 5.3 do not look for tools among libraries that are loaded already.
 fn name_in_tools() {

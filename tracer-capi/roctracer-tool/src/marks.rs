@@ -4,8 +4,9 @@
 
 use core::ffi::{CStr, c_char};
 use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{mem, process};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::{mem, process, thread};
 
 /// Marks that are kept. Programs make few before they use a GPU.
 const MOST: usize = 1 << 16;
@@ -38,24 +39,40 @@ impl Mark {
     }
 }
 
-/// Those that wait, and how many more there were.
+/// Those that wait.
 struct Waiting {
     /// Whose they are: a forked child has those of its parent.
     process_id: u32,
     marks: Vec<Mark>,
-    too_many: u64,
 }
 
-static WAITING: Mutex<Waiting> =
-    Mutex::new(Waiting { process_id: 0, marks: Vec::new(), too_many: 0 });
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting { process_id: 0, marks: Vec::new() });
+/// Those that are not kept: there are too many, or another thread was at it, which a forked child may not have.
+static MISSING: AtomicU64 = AtomicU64::new(0);
 
-/// Those of this process.
-fn waiting() -> MutexGuard<'static, Waiting> {
-    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+/// Those of this process, unless somebody is at it.
+fn waiting() -> Option<MutexGuard<'static, Waiting>> {
+    let mut waiting = match WAITING.try_lock() {
+        Ok(waiting) => waiting,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
     if waiting.process_id != process::id() {
-        *waiting = Waiting { process_id: process::id(), marks: Vec::new(), too_many: 0 };
+        *waiting = Waiting { process_id: process::id(), marks: Vec::new() };
     }
-    waiting
+    Some(waiting)
+}
+
+/// The same, where that may be waited for a little: many threads may be at it.
+fn waiting_soon() -> Option<MutexGuard<'static, Waiting>> {
+    /// How often it is tried.
+    const TRIES: u32 = 1000;
+    (0..TRIES).find_map(|_| {
+        waiting().or_else(|| {
+            thread::yield_now();
+            None
+        })
+    })
 }
 
 /// Keeps a mark for later.
@@ -64,21 +81,20 @@ fn waiting() -> MutexGuard<'static, Waiting> {
 ///
 /// The message is null or a string.
 pub unsafe fn keep(op: u32, time_ns: u64, thread_id: u32, data: Data) {
-    let mut waiting = waiting();
-    if waiting.marks.len() == MOST {
-        waiting.too_many += 1;
+    let Some(mut waiting) = waiting_soon().filter(|waiting| waiting.marks.len() < MOST) else {
+        MISSING.fetch_add(1, Ordering::Relaxed);
         return;
-    }
+    };
     // SAFETY: as the caller promises.
     let message = unsafe { (!data.message.is_null()).then(|| CStr::from_ptr(data.message)) };
     let message = message.map(CStr::to_owned);
     waiting.marks.push(Mark { op, time_ns, thread_id, message, id: data.id });
 }
 
-/// Takes those that wait, and how many more there were.
+/// Takes those that wait, and how many are missing.
 pub fn take() -> (Vec<Mark>, u64) {
-    let mut waiting = waiting();
-    (mem::take(&mut waiting.marks), mem::take(&mut waiting.too_many))
+    let marks = waiting_soon().map(|mut waiting| mem::take(&mut waiting.marks));
+    (marks.unwrap_or_default(), MISSING.swap(0, Ordering::Relaxed))
 }
 
 #[cfg(test)]

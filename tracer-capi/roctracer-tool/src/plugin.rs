@@ -6,7 +6,7 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use capi_common::messages;
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use tracer_common::activity::ActivityRecord;
+use tracer_hooks::sys;
 
 use crate::roctracer::{MAJOR, MINOR};
 
@@ -67,6 +68,8 @@ pub struct Plugin {
     write_activities: WriteActivities,
     /// Whether it is in use; held by who calls it.
     in_use: Mutex<bool>,
+    /// A thread that was in it when the process ended has not left it: nobody waits for that any more.
+    is_given_up: AtomicBool,
     /// How often it said that it could not write.
     failures: AtomicU64,
     /// Calls that threads made inside of the plugin, and records that came after its end.
@@ -115,6 +118,7 @@ impl Plugin {
             write_activities: find(&library, &path, "roctracer_plugin_write_activity_records")?,
             path,
             in_use: Mutex::new(true),
+            is_given_up: AtomicBool::new(false),
             failures: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
         };
@@ -139,13 +143,22 @@ impl Plugin {
         Some(Inside { in_use })
     }
 
-    fn write(&self, records: u64, write: impl FnOnce() -> c_int) {
-        let Some(inside) = self.enter().filter(|inside| *inside.in_use) else {
+    /// What is written while signals wait: a handler that left by a jump would leave the plugin taken, and one that made a
+    /// call would wait for its own thread.
+    fn write<'a>(
+        &'a self,
+        enter: impl FnOnce(&'a Self) -> Option<Inside<'a>>,
+        records: u64,
+        write: impl FnOnce() -> c_int,
+    ) {
+        let status = sys::uninterrupted(|| {
+            let _inside = enter(self).filter(|inside| *inside.in_use)?;
+            Some(write())
+        });
+        let Some(status) = status else {
             self.left_out.fetch_add(records, Ordering::Relaxed);
             return;
         };
-        let status = write();
-        drop(inside);
         if status != 0 && self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
             let path = self.path.display();
             messages::warn(format_args!(
@@ -161,7 +174,7 @@ impl Plugin {
     /// `data` is what callbacks of the record's domain are given.
     pub unsafe fn call(&self, record: &ActivityRecord, data: *const c_void) {
         // SAFETY: the plugin's function, with what it takes, as the caller promises.
-        self.write(1, || unsafe { (self.write_call)(record, data) });
+        self.write(Self::enter, 1, || unsafe { (self.write_call)(record, data) });
     }
 
     /// Hands activities over.
@@ -169,10 +182,15 @@ impl Plugin {
     /// # Safety
     ///
     /// They are records, from `begin` to before `end`.
-    pub unsafe fn activities(&self, begin: *const ActivityRecord, end: *const ActivityRecord) {
+    pub unsafe fn activities<'a>(
+        &'a self,
+        begin: *const ActivityRecord,
+        end: *const ActivityRecord,
+    ) {
         let count = end.addr().saturating_sub(begin.addr()) / size_of::<ActivityRecord>();
+        let enter = |plugin: &'a Self| plugin.enter_while(|| !plugin.is_given_up());
         // SAFETY: the plugin's function, with what it takes, as the caller promises.
-        self.write(count as u64, || unsafe { (self.write_activities)(begin, end) });
+        self.write(enter, count as u64, || unsafe { (self.write_activities)(begin, end) });
     }
 
     /// Hands nothing over: ours then writes what it has in memory.
@@ -182,16 +200,28 @@ impl Plugin {
         unsafe { self.activities(&raw const nothing, &raw const nothing) };
     }
 
-    /// Has the plugin end, and says what is missing. A thread that is in it is waited for, but not for ever: the
-    /// process is to end.
-    pub fn end(&self) {
-        let path = self.path.display();
-        let Some(mut inside) = self.enter_in_time() else {
+    /// The process ends. A thread that is in the plugin is waited for, but not for ever; then nobody waits for it any more.
+    pub fn begin_to_end(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        if self.enter_while(|| Instant::now() < deadline).is_none() {
+            self.is_given_up.store(true, Ordering::Relaxed);
+            let path = self.path.display();
             messages::warn(format_args!(
                 "a thread does not leave the plugin {path}: what it has not written is missing"
             ));
-            return;
-        };
+        }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Has the plugin end, and says what is missing.
+    pub fn end(&self) {
+        let path = self.path.display();
+        let deadline = Instant::now() + PATIENCE;
+        let entered = self.enter_while(|| !self.is_given_up() && Instant::now() < deadline);
+        let Some(mut inside) = entered else { return };
         if mem::replace(&mut *inside.in_use, false) {
             // SAFETY: the plugin's function, after all others.
             unsafe { (self.finalize)() };
@@ -209,16 +239,16 @@ impl Plugin {
         }
     }
 
-    fn enter_in_time(&self) -> Option<Inside<'_>> {
+    /// As [`Plugin::enter`], for as long as it is waited for.
+    fn enter_while(&self, waits: impl Fn() -> bool) -> Option<Inside<'_>> {
         if INSIDE.get() {
             return None;
         }
-        let deadline = Instant::now() + PATIENCE;
         loop {
             let in_use = match self.in_use.try_lock() {
                 Ok(in_use) => in_use,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                Err(TryLockError::WouldBlock) if waits() => {
                     thread::sleep(Duration::from_millis(1));
                     continue;
                 }

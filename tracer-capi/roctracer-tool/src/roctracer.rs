@@ -67,10 +67,8 @@ pub struct Roctracer {
     op_code: unsafe extern "C-unwind" fn(u32, *const c_char, *mut u32, *mut u32) -> c_int,
     enable_op_callback: unsafe extern "C-unwind" fn(u32, u32, Callback, *mut c_void) -> c_int,
     enable_domain_callback: unsafe extern "C-unwind" fn(u32, Callback, *mut c_void) -> c_int,
-    disable_domain_callback: unsafe extern "C-unwind" fn(u32) -> c_int,
     enable_op_activity: unsafe extern "C-unwind" fn(u32, u32) -> c_int,
     enable_domain_activity: unsafe extern "C-unwind" fn(u32) -> c_int,
-    disable_domain_activity: unsafe extern "C-unwind" fn(u32) -> c_int,
     open_pool: unsafe extern "C-unwind" fn(*const Properties) -> c_int,
     default_pool: unsafe extern "C-unwind" fn() -> *mut c_void,
     close_pool: unsafe extern "C-unwind" fn() -> c_int,
@@ -100,10 +98,8 @@ impl Roctracer {
                 op_code: *library.get(b"roctracer_op_code\0")?,
                 enable_op_callback: *library.get(b"roctracer_enable_op_callback\0")?,
                 enable_domain_callback: *library.get(b"roctracer_enable_domain_callback\0")?,
-                disable_domain_callback: *library.get(b"roctracer_disable_domain_callback\0")?,
                 enable_op_activity: *library.get(b"roctracer_enable_op_activity\0")?,
                 enable_domain_activity: *library.get(b"roctracer_enable_domain_activity\0")?,
-                disable_domain_activity: *library.get(b"roctracer_disable_domain_activity\0")?,
                 open_pool: *library.get(b"roctracer_open_pool\0")?,
                 default_pool: *library.get(b"roctracer_default_pool\0")?,
                 close_pool: *library.get(b"roctracer_close_pool\0")?,
@@ -181,15 +177,6 @@ impl Roctracer {
                     self.check("roctracer_enable_domain_activity", status)
                 }
             }
-        }
-    }
-
-    /// Has nothing of a domain told any more.
-    pub fn disable(&self, domain: Domain) {
-        // SAFETY: the library's functions. Where nothing was enabled they do nothing.
-        unsafe {
-            (self.disable_domain_callback)(domain.0);
-            (self.disable_domain_activity)(domain.0);
         }
     }
 

@@ -82,12 +82,17 @@ fn begin(directory: &Path) -> Result<(), Error> {
         return Err(Error::TwoTools);
     }
     let plugin = Plugin::load(&directory.join(&options.plugin))?;
-    if is_hip_wanted && !is_hip_loaded() {
+    let has_hip = is_hip_loaded();
+    if is_hip_wanted && !has_hip {
         messages::warn(format_args!(
             "the program has no HIP: no calls and no work of HIP to trace"
         ));
     }
     let tool = Tool::make(roctracer, plugin, options);
+    if has_hip {
+        // Now: in a call the dynamic linker might be waited for.
+        tool.hip();
+    }
     say_what_is_wanted(&tool.options);
     roctracer.open_pool(tool.options.buffer_bytes, on_delivered)?;
     // SAFETY: functions of this library, which stays.
@@ -181,9 +186,9 @@ fn enable(tool: &Tool, say: &dyn Fn(Arguments<'_>)) -> Result<(), roctracer::Err
 /// The end of the process.
 fn end(tool: &Tool) {
     periods::end();
-    for domain in [Domain::ROCTX, Domain::HSA_API, Domain::HIP_API] {
-        tool.roctracer.disable(domain);
-    }
+    // Callbacks stay enabled, and do nothing any more: to disable one waits for the calls that threads are in, which may
+    // be for ever.
+    tool.plugin.begin_to_end();
     for done in [tool.roctracer.flush(), tool.roctracer.close_pool()] {
         if let Err(error) = done {
             messages::warn(format_args!("{error}"));

@@ -316,6 +316,44 @@ fn a_buffer_is_destroyed_when_it_is_not_being_delivered() {
     assert_eq!(buffer.destroy(), Ok(()));
 }
 
+/// The half that takes the place of the last one has records of before in it.
+#[test]
+fn a_destroyed_buffer_delivers_nothing_twice() {
+    let (buffer, deliveries) = buffer(sdk(), 4096, 4096, Policy::Lossless, || ());
+    for number in 1..=2 {
+        assert!(buffer.write(&[16, number]));
+        buffer.flush();
+    }
+    assert!(buffer.write(&[16, 3]));
+    assert_eq!(buffer.destroy(), Ok(()));
+    buffer.flush();
+    buffer.flush();
+    let delivered: Vec<_> = deliveries.try_iter().flat_map(|(records, _)| records).collect();
+    assert_eq!(delivered, [[16, 1], [16, 2], [16, 3]]);
+}
+
+/// Two buffers of a thread, one of which is always full.
+#[test]
+fn a_buffer_does_not_keep_another_one_waiting() {
+    let sdk = sdk();
+    let (busy, _deliveries) = buffer(sdk, 4096, 16, Policy::Discard, || ());
+    let (other, deliveries) = buffer(sdk, 4096, 4096, Policy::Lossless, || ());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                busy.write(&[16, 0]);
+            }
+        });
+        for number in 0..10 {
+            assert!(other.write(&[16, number]));
+            other.flush();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(deliveries.try_iter().count(), 10);
+}
+
 #[test]
 fn what_is_wanted_is_what_active_contexts_have_configured() {
     let sdk = sdk();
