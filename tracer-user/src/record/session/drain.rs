@@ -11,7 +11,7 @@ use tracer_common::bpf::{
 };
 use zerocopy::FromBytes as _;
 
-use super::{Session, give_shim::Failure};
+use super::{Session, give_shim::Failure, messages};
 
 impl Session {
     /// Takes what is there, waiting at most `timeout` for it.
@@ -72,6 +72,7 @@ impl Session {
         mut on_call: impl FnMut(&ApiRecord),
     ) -> anyhow::Result<()> {
         let mut loading: BTreeMap<u32, Vec<LoadRecord>> = BTreeMap::new();
+        let mut for_messages = messages::AT_ONCE;
         while let Ok((header, _)) = Header::read_from_prefix(bytes) {
             let rest = match header.kind {
                 kind::API => {
@@ -87,7 +88,7 @@ impl Session {
                     on_call(&mark.call);
                     self.departed.on_other_stacks +=
                         u64::from(mark.call.header.flags & flag::OTHER_STACK != 0);
-                    self.read_message_again(&mut mark);
+                    self.read_message_again(&mut mark, &mut for_messages);
                     self.recorder.mark(&mark)?;
                     rest
                 }

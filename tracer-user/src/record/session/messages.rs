@@ -18,19 +18,24 @@ use crate::foreign::{Access, Maps, Memory};
 
 /// How long a process is looked at in all: it can pass any address, and unmap its pages.
 const LOOK_FOR: Duration = Duration::from_secs(1);
+/// And all processes, in one go through the records: others wait for the rest of these.
+pub(super) const AT_ONCE: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// Reads the message of a mark or range if that could not be read.
-    pub(super) fn read_message_again(&mut self, mark: &mut MarkRecord) {
+    /// Reads the message of a mark or range if that could not be read, unless no time is left for it.
+    pub(super) fn read_message_again(&mut self, mark: &mut MarkRecord, left: &mut Duration) {
         let header = &mut mark.call.header;
         let Some(target) = self.processes.get_mut(header.pid) else { return };
-        if header.flags & flag::UNREADABLE == 0 || target.looked_for_messages >= LOOK_FOR {
+        let is_out_of_time = left.is_zero() || target.looked_for_messages >= LOOK_FOR;
+        if header.flags & flag::UNREADABLE == 0 || is_out_of_time {
             return;
         }
         let began = Instant::now();
         let subject = Arc::clone(&target.subject);
         let text = subject.by_number(|pid| anyhow::Ok(constant(pid, mark.call.args[0])));
-        target.looked_for_messages += began.elapsed();
+        let took = began.elapsed();
+        target.looked_for_messages += took;
+        *left = left.saturating_sub(took);
         if let Ok(Some((text, is_whole))) = text {
             let message = mark.message.as_mut_bytes();
             message.fill(0);
