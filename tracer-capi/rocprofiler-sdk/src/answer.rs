@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rocprofiler::status::{Result, Status};
 
-use crate::registration;
+use crate::process;
 
 /// The version of the interface.
 pub const VERSION: [u32; 3] = [0, 5, 0];
@@ -16,7 +16,7 @@ pub const VERSION_NUMBER: u32 = 10_000 * VERSION[0] + 100 * VERSION[1] + VERSION
 
 /// The status code of what was done, which is nothing in a forked child, and which calls nothing of a tool's: a panic of ours is an error.
 pub fn of(act: impl FnOnce() -> Result) -> u32 {
-    if registration::is_forked() {
+    if process::is_forked() {
         return Status::Finalized as u32;
     }
     // What is half done stays so: nothing is broken by it but what was asked for.

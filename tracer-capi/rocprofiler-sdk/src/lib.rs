@@ -6,6 +6,7 @@
 //! * [`sources`]: what can be traced, and why not the rest.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
+//! * [`process`]: a forked child is told apart.
 //! * [`answer`], [`log`]: status codes; what is told to the user.
 //!
 //! A panic of ours never crosses the boundary. An exception that a tool's function throws passes through on the tool's own
@@ -20,6 +21,7 @@ mod contexts;
 mod kinds;
 mod layout;
 mod log;
+mod process;
 mod registration;
 mod sources;
 mod tools;

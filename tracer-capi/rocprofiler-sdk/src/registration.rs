@@ -7,16 +7,15 @@ use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use rocprofiler::sdk::stage;
 use rocprofiler::status::Status;
-use roctracer::thread::Process;
 use tracer_hooks::sys;
 
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::tools::{ClientId, Configure, Configured, find};
-use crate::{SDK, log};
+use crate::{SDK, log, process};
 
 const VERSION_TEXT: &CStr = c"0.5.0";
 /// The number of the first tool.
@@ -42,8 +41,6 @@ impl Client {
 }
 
 static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
-/// The process that has initialized them.
-static PROCESS: OnceLock<Process> = OnceLock::new();
 /// A tool that is to be configured although nothing finds it.
 static FORCED: Mutex<Option<Configure>> = Mutex::new(None);
 /// The tool that is being initialized.
@@ -59,12 +56,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this is a child that was forked from the process that has initialized them. It has none of the threads, and may
-/// find locks taken for ever.
-pub fn is_forked() -> bool {
-    PROCESS.get().is_some_and(|process| !process.is_this())
-}
-
 /// The number of the tool that is being initialized.
 pub fn current_client() -> u32 {
     CURRENT.load(Ordering::Relaxed)
@@ -73,7 +64,7 @@ pub fn current_client() -> u32 {
 /// Finds tools, configures all of them, and initializes them then; once. Who comes meanwhile waits.
 pub fn initialize() {
     static ONCE: Once = Once::new();
-    if INITIALIZES.get() || is_forked() {
+    if INITIALIZES.get() || process::is_forked() {
         return;
     }
     INITIALIZES.set(true);
@@ -81,7 +72,7 @@ pub fn initialize() {
     ONCE.call_once_force(|_| {
         if SDK.begin_initialization() {
             let _ends = AtEnd(|| SDK.end_initialization());
-            let _ = PROCESS.set(Process::this());
+            process::begins();
             sys::at_exit(at_exit);
             configure_all();
             initialize_all();
@@ -153,7 +144,7 @@ unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
 
 /// The process exits.
 extern "C" fn at_exit() {
-    if !is_forked() && SDK.begin_finalization() {
+    if !process::is_forked() && SDK.begin_finalization() {
         finalize_those(|_| true);
         SDK.end_finalization();
     }
