@@ -35,32 +35,33 @@ impl Loaded {
 }
 
 /// The path of a loaded library whose file is called so, or so and a version.
-fn path_of(name: &'static [u8]) -> Option<CString> {
-    struct Search {
-        name: &'static [u8],
-        found: Option<CString>,
-    }
+fn path_of(name: &[u8]) -> Option<CString> {
+    let is_so = |path: &CString| {
+        let file = path.to_bytes().rsplit(|&byte| byte == b'/').next();
+        file.is_some_and(|file| file.starts_with(name))
+    };
+    paths().into_iter().find(is_so)
+}
+
+/// The paths of all libraries that are loaded, in their order. The program itself has none.
+pub fn paths() -> Vec<CString> {
+    /// # Safety
+    ///
+    /// `paths` is the list of below.
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,
         _size: usize,
-        search: *mut c_void,
+        paths: *mut c_void,
     ) -> c_int {
-        // SAFETY: what the C library gives, and the search of below.
-        let (path, search) = unsafe { ((*info).dlpi_name, &mut *search.cast::<Search>()) };
-        if path.is_null() {
-            return 0;
-        }
-        // SAFETY: a path, which is there while the library is.
-        let path = unsafe { CStr::from_ptr(path) };
-        let file = path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        if file.starts_with(search.name) {
-            search.found = Some(path.to_owned());
-            return 1;
-        }
+        // SAFETY: what the C library gives, and the list of below.
+        let (path, paths) = unsafe { ((*info).dlpi_name, &mut *paths.cast::<Vec<CString>>()) };
+        // SAFETY: null, or a path, which is there while the library is.
+        let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) };
+        paths.extend(path.filter(|path| !path.is_empty()).map(CStr::to_owned));
         0
     }
-    let mut search = Search { name, found: None };
+    let mut paths: Vec<CString> = Vec::new();
     // SAFETY: a function that takes what it is given here.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
-    search.found
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut paths).cast()) };
+    paths
 }

@@ -7,6 +7,8 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 
+use capi_common::loaded;
+
 use crate::log;
 
 /// `rocprofiler_client_id_t`.
@@ -66,7 +68,7 @@ pub fn find(forced: Option<Configure>) -> Vec<Found> {
             tools.add(configure, || place.to_owned());
         }
     }
-    for path in loaded() {
+    for path in loaded::paths() {
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
         // SAFETY: it loads nothing.
         let handle = unsafe { libc::dlopen(path.as_ptr(), flags) };
@@ -122,24 +124,4 @@ fn configure_of(handle: *mut c_void) -> Option<Configure> {
     let found = unsafe { libc::dlsym(handle, CONFIGURE.as_ptr()) };
     // SAFETY: a function of this type, by its name.
     (!found.is_null()).then(|| unsafe { core::mem::transmute::<*mut c_void, Configure>(found) })
-}
-
-/// The paths of all libraries that are loaded.
-fn loaded() -> Vec<CString> {
-    unsafe extern "C" fn look(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        paths: *mut c_void,
-    ) -> c_int {
-        // SAFETY: what the C library gives, and the list of below.
-        let (path, paths) = unsafe { ((*info).dlpi_name, &mut *paths.cast::<Vec<CString>>()) };
-        // SAFETY: null, or a path, which is there while the library is.
-        let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) };
-        paths.extend(path.filter(|path| !path.is_empty()).map(CStr::to_owned));
-        0
-    }
-    let mut paths: Vec<CString> = Vec::new();
-    // SAFETY: a function that takes what it is given here.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut paths).cast()) };
-    paths
 }
