@@ -6,6 +6,7 @@
 //! * [`layouts`]: sizes, offsets and constants of the headers, compared with `tracer-capi/abi/layouts.txt`.
 //! * [`install`]: library, headers, and what pkg-config and CMake need, below a directory.
 //! * [`clients`]: programs in C and C++ that use a library, for tests.
+//! * [`matrix`]: what functions a library has, and which of those programs call them.
 //!
 //! A new library is an entry of [`LIBRARIES`], a crate with an `exports.map`, its list, and, if programs are
 //! built with it, its headers, and in `layouts.txt` what those declare; a new function is a line in the map, one in the list, and its
@@ -20,6 +21,7 @@ pub mod clients;
 pub mod install;
 pub mod layouts;
 pub mod link;
+pub mod matrix;
 pub mod symbols;
 
 use std::path::{Path, PathBuf};

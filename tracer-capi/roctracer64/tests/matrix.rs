@@ -1,17 +1,14 @@
 //! `MATRIX.md` is written from the list of exports, the specification's sections, and the sources of clients.
 //! `ROCTAP_BLESS=1` rewrites it.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+
+use capi_build::matrix::{Section, Words};
 
 const OF_RELEASES: &str = "operations of HIP are those of the runtime that is loaded, and before one is those of ROCm 5.2.3, as are HSA's";
 
 /// The functions of the specification, by the section that describes them, and what there is to say of each.
-const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
+const SECTIONS: [Section; 8] = [
     ("3.2 Versioning", &[("roctracer_version_major", ""), ("roctracer_version_minor", "")]),
     ("3.3 Status codes", &[("roctracer_error_string", "")]),
     (
@@ -82,6 +79,8 @@ const SECTIONS: [(&str, &[(&str, &str)]); 8] = [
     ),
 ];
 
+const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
+
 const BEGIN: &str = "# Functions of roctracer 4.1
 
 Written by a test of roctracer64 (`tests/matrix.rs`), from the list of what AMD's library exports, the sections of its \
@@ -89,45 +88,6 @@ specification, and the sources of the tests' clients. Every function is there, w
 column says where one does less than AMD's, or the same where that is surprising. What each does is said in \
 [`roctracer.h`](../include/roctracer/roctracer.h) and [`roctracer_ext.h`](../include/roctracer/roctracer_ext.h).
 ";
-
-/// The words of the clients, by their names.
-fn clients() -> BTreeMap<String, String> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
-    let files = fs::read_dir(directory).expect("clients").map(|entry| entry.expect("one").path());
-    // Not what stands in the place of a library.
-    let is_client = |file: &PathBuf| {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        !name.starts_with("fake_") && !name.starts_with("old_")
-    };
-    let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    files
-        .filter(is_client)
-        .map(|file| (name(&file), fs::read_to_string(&file).expect("text")))
-        .collect()
-}
-
-fn uses(text: &str, function: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(function).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + function.len()..]);
-        !before.ends_with(is_word) && !after.starts_with(is_word)
-    })
-}
-
-fn matrix() -> String {
-    let clients = clients();
-    let mut text = BEGIN.to_owned();
-    for (section, functions) in SECTIONS {
-        write!(text, "\n## {section}\n\n| function | called by | notes |\n|---|---|---|\n")
-            .expect("text");
-        for (function, notes) in functions {
-            let by = clients.iter().filter(|(_, text)| uses(text, function));
-            let by: Vec<String> = by.map(|(name, _)| format!("`{name}`")).collect();
-            writeln!(text, "| `{function}` | {} | {notes} |", by.join(", ")).expect("text");
-        }
-    }
-    text
-}
 
 #[test]
 fn every_export_is_in_the_matrix() {
@@ -145,21 +105,15 @@ fn every_export_is_in_the_matrix() {
 
 #[test]
 fn every_function_has_a_client() {
-    let clients = clients();
+    let clients = Words::of(PACKAGE).expect("clients");
     for (function, _) in SECTIONS.iter().flat_map(|(_, functions)| *functions) {
         // The runtime calls these.
-        let is_called =
-            function.starts_with("On") || clients.values().any(|text| uses(text, function));
+        let is_called = function.starts_with("On") || clients.callers(function).next().is_some();
         assert!(is_called, "no client calls {function}");
     }
 }
 
 #[test]
 fn matrix_is_written_from_the_lists() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("MATRIX.md");
-    let written = matrix();
-    if std::env::var_os("ROCTAP_BLESS").is_some() {
-        fs::write(&path, &written).expect("written");
-    }
-    assert!(fs::read_to_string(&path).expect("MATRIX.md") == written, "ROCTAP_BLESS=1 rewrites it");
+    Words::of(PACKAGE).expect("clients").check(PACKAGE, BEGIN, &SECTIONS).expect("MATRIX.md");
 }
