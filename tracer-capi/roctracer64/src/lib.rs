@@ -6,7 +6,7 @@
 //! * [`deprecated`]: those of roctracer 4.0, in no header any more.
 //! * [`hip`], [`roctx`]: calls of HIP for callbacks and records, marks and ranges for callbacks.
 //! * [`hsa`], [`gpu`]: calls of HSA, and work of GPUs for records.
-//! * [`open`], [`client_thread`], [`call_record`]: what calls of HIP and of HSA share.
+//! * [`call_record`]: the record of a call.
 //! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
 //! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
 //! * [`answer`]: status codes, and the text of a thread's last error.
@@ -22,14 +22,12 @@ mod activities;
 mod answer;
 mod call_record;
 mod callbacks;
-mod client_thread;
 mod deprecated;
 mod enabled;
 mod gpu;
 mod hip;
 mod hsa;
 mod names;
-mod open;
 mod pools;
 mod roctx;
 mod sources;

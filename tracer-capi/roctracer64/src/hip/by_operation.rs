@@ -20,9 +20,9 @@ use tracer_common::activity::{ActivityRecord, Domain};
 
 use super::protocol::{Protocol, callback, is_recorded};
 use crate::call_record;
-use crate::client_thread::{InCallback, next_id};
-use crate::open::{self, AtEnd, OfThreads};
 use capi_common::loaded::Loaded;
+use capi_sources::client_thread::{InCallback, next_id};
+use capi_sources::open::{self, AtEnd, OfThreads};
 
 /// `activity_sync_callback_t`, which returns the place for a call's arguments here.
 type ActivityFunction = unsafe extern "C-unwind" fn(

@@ -20,9 +20,9 @@ use tracer_hooks::contained;
 
 use super::protocol::{Protocol, callback, is_recorded};
 use crate::call_record;
-use crate::client_thread::{InCallback, next_id};
-use crate::open::{self, AtEnd, OfThreads};
 use capi_common::loaded::Loaded;
+use capi_sources::client_thread::{InCallback, next_id};
+use capi_sources::open::{self, AtEnd, OfThreads};
 
 /// Domain, operation, and the frame of a call or null. It returns whether that is traced: 0 or −1.
 type Report = unsafe extern "C-unwind" fn(u32, u32, *mut c_void) -> c_int;

@@ -18,8 +18,8 @@ use tracer_common::calls::Call;
 use tracer_common::hsa_functions::slot;
 use tracer_hooks::calls;
 
-use crate::client_thread::InCallback;
 use crate::enabled::TRACER;
+use capi_sources::client_thread::InCallback;
 
 /// Operations of the domain.
 mod evt {

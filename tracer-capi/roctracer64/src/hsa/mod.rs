@@ -25,9 +25,9 @@ use tracer_hooks::{Tables, contained};
 use tracer_records::api;
 
 use crate::call_record;
-use crate::client_thread::{InCallback, next_id};
 use crate::enabled::TRACER;
 use crate::gpu;
+use capi_sources::client_thread::{InCallback, next_id};
 use events::Events;
 use open::Called;
 

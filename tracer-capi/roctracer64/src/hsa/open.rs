@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::ptr;
 
 use super::data::Data;
-use crate::open::{self, AtEnd, OfThreads};
+use capi_sources::open::{self, AtEnd, OfThreads};
 
 /// Whether the client's callback was called when a call began.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -13,9 +13,11 @@ pub struct Call<T> {
     pub at: usize,
     /// Its correlation id.
     pub id: u64,
+    /// What else is kept of it.
     pub kept: T,
 }
 
+/// Those of a thread.
 #[derive(Default)]
 pub struct Calls<T> {
     /// Those from the depth on are for the next calls. Runtimes and clients have pointers to them: they stay where they
@@ -37,6 +39,7 @@ impl<T: Default> Calls<T> {
         Some(call)
     }
 
+    /// The innermost.
     pub fn innermost(&mut self) -> Option<&mut Call<T>> {
         self.calls.get_mut(self.depth.checked_sub(1)?).map(|call| &mut **call)
     }
@@ -82,7 +85,9 @@ impl<T> Drop for AtEnd<T> {
 
 /// The calls of every thread.
 pub struct OfThreads<T: 'static> {
+    /// Where they are.
     pub place: &'static Place<T>,
+    /// What gives them back.
     pub at_end: &'static LocalKey<AtEnd<T>>,
 }
 
