@@ -1,10 +1,12 @@
 //! Where the libraries with C interfaces have what they tell of from, in the process itself. Whom it is told to, and in
 //! which records, is each library's own.
 //!
+//! * [`gpu`]: work of GPUs.
 //! * [`open`]: the calls of a runtime that a thread is in.
 //! * [`client_thread`]: ids of calls, and whether a thread is in a callback.
 
 #![deny(unsafe_code)]
 
 pub mod client_thread;
+pub mod gpu;
 pub mod open;

@@ -1,43 +1,38 @@
 //! Work of GPUs, as records of the domains `HIP_OPS` and `HSA_OPS`: kernels, copies, barriers.
 //!
-//! * [`sink`]: what the threads of the program are told by [`tracer_hooks`], which has patched the tables of the HSA
-//!   runtime, and queue without waiting.
-//! * [`delivery`]: the one thread that takes it out of the [`queue`], and writes records into pools, where it may have to
-//!   wait.
-//! * [`operations`]: what was told of one operation, and its record.
+//! * [`records`]: what is recorded of an operation.
 //! * [`wanted`]: what is wanted at all.
 //!
-//! Each packet and each asynchronous copy is one record, once it is done; its times are those of the GPU. It goes into
-//! the pool that was enabled when it was enqueued. Where HIP is loaded all of them are HIP's.
+//! Each packet and each asynchronous copy is one record, once it is done. It goes into the pool that was enabled when
+//! it was enqueued. Where HIP is loaded all of them are HIP's.
 
-mod delivery;
-mod operations;
-mod queue;
-mod sink;
+mod records;
 mod wanted;
 
+use std::ffi::CStr;
+use std::io::{self, Write as _};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
-
-use roctracer::pool::Pool;
-use roctracer::thread;
-use roctracer::tracer::{Source, Wanted};
-use tracer_common::activity::Domain;
-use tracer_hooks::{Tables, Timing, contained};
+use std::time::Instant;
 
 use capi_common::loaded::Loaded;
+use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
+use roctracer::pool::{self, EXIT_WAIT, Pool};
+use roctracer::tracer::{Source, Wanted};
+use tracer_common::activity::{ActivityRecord, Domain, op};
+use tracer_common::shim::{Barrier, Copy, Dispatch};
+use tracer_hooks::{Tables, sys};
+
+use crate::enabled::TRACER;
+use crate::{hip, hsa};
 use wanted::{HAS_HIP, WANTED};
 
 pub use wanted::{CALLS_OF_HSA, want};
 
-/// What the file of the HSA runtime is called, but for its version.
-const HSA: &[u8] = b"libhsa-runtime64.so";
-/// The same of HIP's.
+/// What the file of the HIP runtime is called, but for its version.
 const HIP: &[u8] = b"libamdhip64.so";
 
-/// How long a runtime that is in use takes to be held, at most; else it is being initialized.
-const INITIALIZING: Duration = Duration::from_millis(100);
+/// Work of GPUs for pools.
+static GPU: Gpu<Pools> = Gpu::new(Pools);
 
 /// The work of one domain.
 pub struct Operations {
@@ -61,72 +56,146 @@ impl Source for Operations {
     /// Of both domains at once.
     fn drain(&self, pool: &'static Pool) {
         if self.domain == Domain::HIP_OPS {
-            delivery::drain(pool);
+            GPU.drain(Some(pool), None);
         }
     }
 }
 
-/// Has what is wanted recorded from now on; the runtime's tables, if they are patched. Where the runtime is not loaded, it
-/// is recorded when it is asked for again, or when the runtime loads this library as a tool.
+/// Has what is wanted recorded from now on; the runtime's tables, if they are patched.
 pub fn begin() -> Option<Tables> {
-    if WANTED.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
     look_for_hip();
-    let tables = tables()?;
-    (tracer_hooks::records(&tables) || install_live(tables)).then_some(tables)
+    GPU.begin()
 }
 
 /// The runtime initializes, and has these tables; whether they are patched.
 pub fn runtime_begins(tables: Tables) -> bool {
     look_for_hip();
-    WANTED.load(Ordering::Relaxed) != 0 && install(tables, Timing::AtStart)
+    GPU.runtime_begins(tables)
 }
 
 fn look_for_hip() {
-    if Loaded::find(HIP).is_some() {
+    if WANTED.load(Ordering::Relaxed) != 0 && Loaded::find(HIP).is_some() {
         HAS_HIP.store(true, Ordering::Relaxed);
     }
 }
 
-/// Installs in a runtime that may be in use, which is held meanwhile: by a thread of its own. The calling one may be
-/// inside of `hsa_init`, in a tool that the runtime has loaded, and would wait for itself. The tables are patched then
-/// without that, and the other thread finds it done.
-fn install_live(tables: Tables) -> bool {
-    let (done, installed) = mpsc::channel();
-    let started = thread::start(move || {
-        let _ = done.send(install(tables, Timing::Live));
-    });
-    match started.map(|_| installed.recv_timeout(INITIALIZING)) {
-        Ok(Ok(installed)) => installed,
-        Ok(Err(RecvTimeoutError::Timeout)) => install(tables, Timing::Unheld),
-        _ => false,
+/// The process exits.
+extern "C" fn at_exit() {
+    if !Pool::is_any_of_their_threads() {
+        let until = Instant::now() + EXIT_WAIT;
+        GPU.drain::<Pool>(None, Some(until));
+        // The first pool may have been opened later than this was registered, and was looked at before.
+        pool::flush_open(until);
+    }
+    let refused = GPU.refused();
+    if refused > 0 && GPU.is_at_work() {
+        let _ = writeln!(
+            io::stderr(),
+            "roctracer: {refused} operations of GPUs were not recorded, since the callback of a pool took too long"
+        );
     }
 }
 
-/// Records from now on what is wanted. The runtime works also without us.
-fn install(tables: Tables, timing: Timing) -> bool {
-    let install = || tracer_hooks::install(tables, &sink::EVENTS, timing).is_ok();
-    delivery::start() && contained(install).unwrap_or(false)
+/// Whose records go into pools.
+struct Pools;
+
+/// Which pools records of an operation go into.
+#[derive(Clone, core::marker::Copy, Default)]
+struct Into {
+    /// `HIP_OPS`.
+    hip: Option<&'static Pool>,
+    /// `HSA_OPS`.
+    hsa: Option<&'static Pool>,
+    /// Where HIP's go of a kernel by which HIP copies or fills.
+    as_copy: Option<&'static Pool>,
 }
 
-/// The tables of the HSA runtime that is loaded.
-#[expect(unsafe_code, reason = "addresses of the runtime's functions")]
-fn tables() -> Option<Tables> {
-    let runtime = Loaded::find(HSA)?;
-    let function = |name| runtime.function(name).map(|function| function as usize);
-    let core = function(c"hsa_agent_get_info")?;
-    let extension = function(c"hsa_amd_coherency_get_type")?;
-    // SAFETY: these functions, of a library that stays loaded: it was opened.
-    unsafe { Tables::behind(core, extension) }.ok()
+/// Correlation ids of the innermost calls that a thread is in; 0 if it is in none that is traced.
+#[derive(Clone, core::marker::Copy, Default)]
+struct Calls {
+    hip: u64,
+    hsa: u64,
 }
 
-/// Runs when the process ends, after the destructors of everything else.
-extern "C" fn at_end() {
-    contained(tracer_hooks::finish);
+fn of_hip(op: u32) -> Option<&'static Pool> {
+    HAS_HIP.load(Ordering::Relaxed).then(|| TRACER.activity(Domain::HIP_OPS, op)).flatten()
 }
 
-#[used]
-#[expect(unsafe_code, reason = "a place in the library")]
-#[unsafe(link_section = ".fini_array")]
-static AT_END: extern "C" fn() = at_end;
+/// The pools of an operation, if it is recorded at all.
+fn pools(op: u32) -> Option<Into> {
+    let (hip, hsa) = (of_hip(op), TRACER.activity(Domain::HSA_OPS, op));
+    (hip.is_some() || hsa.is_some()).then_some(Into { hip, hsa, as_copy: None })
+}
+
+impl Client for Pools {
+    type Kept = Into;
+    type Caller = Calls;
+
+    const THREAD_NAME: &'static CStr = c"roctracer-gpu";
+    const DRAIN_MS: &'static str = "ROCTRACER_DRAIN_MS";
+
+    /// What is registered now is called after what was registered before, and before the pools'.
+    fn begins(&self) {
+        sys::at_exit(at_exit);
+    }
+
+    fn is_wanted(&self) -> bool {
+        WANTED.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    fn kernel(&self, _: &Dispatch) -> Option<Into> {
+        let (pools, as_copy) = (pools(op::DISPATCH), of_hip(op::COPY));
+        let is_recorded = pools.is_some() || as_copy.is_some();
+        is_recorded.then(|| Into { as_copy, ..pools.unwrap_or_default() })
+    }
+
+    fn copy(&self, _: &Copy) -> Option<Into> {
+        pools(op::COPY)
+    }
+
+    fn barrier(&self, _: &Barrier) -> Option<Into> {
+        pools(op::BARRIER)
+    }
+
+    fn caller(&self) -> Calls {
+        Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() }
+    }
+
+    /// A closed pool takes none.
+    fn write(&self, done: &Done<Self>, agents: &Agents, writing: &Writing<'_>) {
+        let name = done.kernel.as_ref().map(|kernel| &*kernel.name);
+        let calls = done.caller.unwrap_or_default();
+        let record = ActivityRecord {
+            correlation_id: calls.hip,
+            begin_ns: done.begin_ns,
+            end_ns: done.end_ns,
+            queue_id: done.queue_id,
+            ..records::of_hip(done.work, name, done.agent, agents)
+        };
+        let is_dispatch = record.op == op::DISPATCH;
+        let is_copying_kernel = matches!(done.work, Work::Kernel(_)) && !is_dispatch;
+        let pool = if is_copying_kernel { done.kept.as_copy } else { done.kept.hip };
+        if let Some(pool) = pool {
+            write_into(pool, &record, name.filter(|_| is_dispatch), writing);
+        }
+        if let Some(pool) = done.kept.hsa {
+            // Calls of HSA are made inside of HIP's.
+            let correlation_id = if calls.hsa != 0 { calls.hsa } else { calls.hip };
+            let record = records::of_hsa(done.work, &record);
+            write_into(pool, &ActivityRecord { correlation_id, ..record }, name, writing);
+        }
+    }
+}
+
+fn write_into(
+    pool: &'static Pool,
+    record: &ActivityRecord,
+    name: Option<&[u8]>,
+    writing: &Writing<'_>,
+) {
+    let _ = writing.to(pool, || match name {
+        Some(name) => pool.write_with(record, name),
+        None => pool.write(record),
+    });
+}

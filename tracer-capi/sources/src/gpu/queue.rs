@@ -4,73 +4,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use roctracer::pool::Pool;
 use roctracer::queue::{Queue, Taken};
-use tracer_common::shim::Complete;
+use tracer_common::shim::{Agent, Complete};
 
-/// Which pools records of an operation go into.
-#[derive(Clone, Copy, Default)]
-pub struct Pools {
-    /// `HIP_OPS`.
-    pub hip: Option<&'static Pool>,
-    /// `HSA_OPS`.
-    pub hsa: Option<&'static Pool>,
-}
-
-/// Correlation ids of the innermost calls that a thread is in; 0 if it is in none that is traced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Calls {
-    pub hip: u64,
-    pub hsa: u64,
-}
-
-/// What is enqueued.
-pub enum Work {
-    /// A kernel, by the address of its descriptor; and where HIP's go if it is one by which HIP copies or fills.
-    Kernel(u64, Option<&'static Pool>),
-    /// So many bytes, from agent to agent.
-    Copy { bytes: u64, from: u64, to: u64 },
-    /// A barrier with a signal.
-    Barrier,
-}
+use super::client::{Client, Kernel, Work};
 
 /// Who enqueued an operation.
-#[derive(Clone, Copy)]
-pub struct Launcher {
-    /// The calls that it was in.
-    pub calls: Calls,
+pub struct Launcher<C: Client> {
+    /// What is known of the thread.
+    pub caller: C::Caller,
     /// Its number among threads.
     pub thread: u64,
 }
 
 /// An operation that is enqueued.
-pub struct Enqueued {
+pub struct Enqueued<C: Client> {
     pub sequence: u64,
     /// None if it will be told of.
-    pub launcher: Option<Launcher>,
+    pub launcher: Option<Launcher<C>>,
     pub work: Work,
     /// That has the queue; 0 of copies.
     pub agent: u64,
     pub queue_id: u64,
-    pub pools: Pools,
+    pub kept: C::Kept,
 }
 
 /// What was told.
-pub enum Event {
+pub enum Event<C: Client> {
     /// A recording begins: all kernels are told of again.
     Begins,
-    /// GPU `index`, or a CPU, has this handle.
-    Agent {
-        handle: u64,
-        gpu: Option<u32>,
-    },
-    /// The kernel at this address has this name, which ends in NUL.
-    Symbol(u64, Box<[u8]>),
-    Enqueued(Enqueued),
+    Agent(Agent),
+    /// The kernel at this address.
+    Symbol(u64, Kernel),
+    Enqueued(Enqueued<C>),
     /// Who enqueued an operation; `is_certain`, or another thread may say that it was it.
     Launched {
         sequence: u64,
-        launcher: Launcher,
+        launcher: Launcher<C>,
         is_certain: bool,
     },
     Done(Complete),
@@ -80,34 +50,31 @@ pub enum Event {
     Drain(Arc<Drain>),
 }
 
-/// So many operations can be in the queue, which are some 100 MB: where the callback of a pool stands still, nobody takes
-/// them.
-const MOST: usize = 1 << 19;
-
-/// What was told, and not taken yet.
-pub static QUEUE: Told = Told::new(MOST);
+/// So many operations can be in the queue, which are some 100 MB: where a callback of the client's stands still, nobody
+/// takes them.
+pub const MOST: usize = 1 << 19;
 
 /// A queue of what was told. Who finds no memory for it, or no room for an operation, tells nothing.
-pub struct Told {
-    queue: Queue<Event>,
+pub struct Told<C: Client> {
+    queue: Queue<Event<C>>,
     operations: AtomicUsize,
     most: usize,
     /// Operations for which there was no room.
     refused: AtomicUsize,
 }
 
-impl Told {
-    const fn new(most: usize) -> Self {
+impl<C: Client> Told<C> {
+    pub const fn new(most: usize) -> Self {
         let (operations, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { queue: Queue::new(), operations, most, refused }
     }
 
-    pub fn push(&self, event: Event) -> bool {
+    pub fn push(&self, event: Event<C>) -> bool {
         self.queue.push(event)
     }
 
     /// An operation is to be recorded; false if it cannot be.
-    pub fn enqueue(&self, enqueued: Enqueued) -> bool {
+    pub fn enqueue(&self, enqueued: Enqueued<C>) -> bool {
         let is_room = self.operations.fetch_add(1, Ordering::Relaxed) < self.most;
         let pushed = is_room && self.push(Event::Enqueued(enqueued));
         if !pushed {
@@ -118,7 +85,7 @@ impl Told {
     }
 
     /// The next one, of what was taken before, and of the queue when there is nothing left of that.
-    pub fn next(&self, taken: &mut Taken<Event>) -> Option<Event> {
+    pub fn next(&self, taken: &mut Taken<Event<C>>) -> Option<Event<C>> {
         let event = taken.next().or_else(|| {
             *taken = self.queue.take();
             taken.next()
@@ -164,14 +131,14 @@ impl Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::testing::Nobody;
 
     #[test]
     fn operations_beyond_the_most_are_refused_until_some_are_taken() {
-        let told = Told::new(2);
+        let told = Told::<Nobody>::new(2);
         let enqueue = |sequence| {
-            let (work, pools) = (Work::Barrier, Pools::default());
-            let launcher = None;
-            told.enqueue(Enqueued { sequence, launcher, work, agent: 0, queue_id: 0, pools })
+            let (work, launcher) = (Work::Barrier, None);
+            told.enqueue(Enqueued { sequence, launcher, work, agent: 0, queue_id: 0, kept: () })
         };
         assert!(enqueue(1) && enqueue(2) && !enqueue(3));
         // What belongs to those that are in it has room.

@@ -3,33 +3,14 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tracer_common::activity::{Domain, op};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, state};
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
 use tracer_hooks::{Sink, Wish};
 
-use super::delivery;
-use super::queue::{Calls, Enqueued, Event, Launcher, Pools, QUEUE, Work};
-use super::wanted::{HAS_HIP, WANTED};
-use crate::enabled::TRACER;
-use crate::{hip, hsa};
-
-/// Queues what is told.
-pub struct Events;
-
-/// The one sink of the process.
-pub static EVENTS: Events = Events;
-
-/// The pools of an operation, if it is recorded at all.
-fn pools(op: u32) -> Option<Pools> {
-    let hip = HAS_HIP.load(Ordering::Relaxed);
-    let pools = Pools {
-        hip: hip.then(|| TRACER.activity(Domain::HIP_OPS, op)).flatten(),
-        hsa: TRACER.activity(Domain::HSA_OPS, op),
-    };
-    (pools.hip.is_some() || pools.hsa.is_some()).then_some(pools)
-}
+use super::client::{Client, Kernel, Work};
+use super::delivery::Gpu;
+use super::queue::{Enqueued, Event, Launcher};
 
 /// In the number of an operation the thread that gave it is above, a count below.
 const COUNT_BITS: u32 = 40;
@@ -65,24 +46,25 @@ fn number(sequence: &mut u64) -> u64 {
     *sequence
 }
 
-/// The calling thread, and the calls that it is in.
-fn caller() -> Launcher {
-    let calls = Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() };
-    Launcher { calls, thread: own_number() }
+impl<C: Client> Gpu<C> {
+    /// The calling thread.
+    fn caller(&self) -> Launcher<C> {
+        Launcher { caller: self.client.caller(), thread: own_number() }
+    }
+
+    /// It, where it is known that it enqueues.
+    fn launcher(&self, by: Enqueuer) -> Option<Launcher<C>> {
+        (by == Enqueuer::Caller).then(|| self.caller())
+    }
 }
 
-/// Who enqueues an operation, where that is known.
-fn launcher(by: Enqueuer) -> Option<Launcher> {
-    (by == Enqueuer::Caller).then(caller)
-}
-
-impl Sink for Events {
+impl<C: Client> Sink for Gpu<C> {
     fn thread_name(&self) -> &'static CStr {
-        c"roctracer-gpu"
+        C::THREAD_NAME
     }
 
     fn wanted(&self, _now_ns: u64) -> Wish {
-        if WANTED.load(Ordering::Relaxed) == 0 { Wish::Nothing } else { Wish::Record }
+        if self.client.is_wanted() { Wish::Record } else { Wish::Nothing }
     }
 
     fn let_go(&self, _remains: Remains) -> bool {
@@ -99,45 +81,39 @@ impl Sink for Events {
 
     #[inline]
     fn dispatch(&self, record: &mut Dispatch, by: Enqueuer) -> bool {
-        let of_hip = |op| TRACER.activity(Domain::HIP_OPS, op);
-        let as_copy = HAS_HIP.load(Ordering::Relaxed).then(|| of_hip(op::COPY)).flatten();
-        let pools = match (pools(op::DISPATCH), as_copy) {
-            (Some(pools), _) => pools,
-            (None, Some(_)) => Pools::default(),
-            (None, None) => return false,
-        };
-        QUEUE.enqueue(Enqueued {
+        let Some(kept) = self.client.kernel(record) else { return false };
+        self.told.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
-            launcher: launcher(by),
-            work: Work::Kernel(record.kernel_object, as_copy),
+            launcher: self.launcher(by),
+            work: Work::Kernel(record.kernel_object),
             agent: record.agent,
             queue_id: record.queue_id,
-            pools,
+            kept,
         })
     }
 
     fn barrier(&self, record: &mut Barrier, by: Enqueuer) -> bool {
-        let Some(pools) = pools(op::BARRIER) else { return false };
-        QUEUE.enqueue(Enqueued {
+        let Some(kept) = self.client.barrier(record) else { return false };
+        self.told.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
-            launcher: launcher(by),
+            launcher: self.launcher(by),
             work: Work::Barrier,
             agent: record.agent,
             queue_id: record.queue_id,
-            pools,
+            kept,
         })
     }
 
     fn copy(&self, record: &mut Copy) -> bool {
-        let Some(pools) = pools(op::COPY) else { return false };
+        let Some(kept) = self.client.copy(record) else { return false };
         let Copy { size_bytes: bytes, src_agent: from, dst_agent: to, .. } = *record;
-        QUEUE.enqueue(Enqueued {
+        self.told.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
-            launcher: Some(caller()),
+            launcher: Some(self.caller()),
             work: Work::Copy { bytes, from, to },
             agent: 0,
             queue_id: 0,
-            pools,
+            kept,
         })
     }
 
@@ -145,15 +121,19 @@ impl Sink for Events {
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
         if by == Enqueuer::Unknown {
-            QUEUE.push(Event::Launched { sequence, launcher: caller(), is_certain: false });
+            self.told.push(Event::Launched {
+                sequence,
+                launcher: self.caller(),
+                is_certain: false,
+            });
         }
     }
 
     fn claimed(&self, sequence: u64) {
-        QUEUE.push(Event::Launched { sequence, launcher: caller(), is_certain: true });
+        self.told.push(Event::Launched { sequence, launcher: self.caller(), is_certain: true });
     }
 
-    /// They need not: whoever flushes a pool collects, and a process that ends by `_exit` keeps nothing that was told.
+    /// They need not: whoever drains collects, and a process that ends by `_exit` keeps nothing that was told.
     fn waiters_collect(&self) -> bool {
         false
     }
@@ -163,30 +143,30 @@ impl Sink for Events {
     }
 
     fn complete(&self, record: Complete) {
-        QUEUE.push(Event::Done(record));
+        self.told.push(Event::Done(record));
     }
 
     fn collected(&self) {
-        delivery::wake();
+        self.wake();
     }
 
     fn no_times(&self, sequence: u64) {
         if sequence != 0 {
-            QUEUE.push(Event::NoTimes(sequence));
-            delivery::wake();
+            self.told.push(Event::NoTimes(sequence));
+            self.wake();
         }
     }
 
     fn symbol(&self, record: Symbol, name: &[u8]) {
         let name = name.iter().copied().chain([0]).collect();
-        QUEUE.push(Event::Symbol(record.kernel_object, name));
+        let number = self.kernels.fetch_add(1, Ordering::Relaxed) + 1;
+        self.told.push(Event::Symbol(record.kernel_object, Kernel { number, name }));
         // Else they stay in the queue where nothing is recorded but calls.
-        delivery::wake();
+        self.wake();
     }
 
     fn agent(&self, record: Agent) {
-        let gpu = (record.device_type == 1).then_some(record.index);
-        QUEUE.push(Event::Agent { handle: record.handle, gpu });
+        self.told.push(Event::Agent(record));
     }
 
     fn queue(&self, _record: Queue) {}
@@ -196,7 +176,7 @@ impl Sink for Events {
 
     fn state(&self, state: u64) {
         if state == state::ACTIVE {
-            QUEUE.push(Event::Begins);
+            self.told.push(Event::Begins);
         }
     }
 

@@ -1,0 +1,227 @@
+//! The thread that takes what was told of the work of GPUs, and has records written.
+//!
+//! It looks every [`PAUSE`] while there is something, and sleeps until an operation is done when there is nothing. Where
+//! it has to wait because a callback of the client's is slow, what is told meanwhile waits in the queue.
+
+use std::collections::HashSet;
+use std::mem::replace;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Thread, park, park_timeout};
+use std::time::{Duration, Instant};
+
+use roctracer::queue::Taken;
+use roctracer::thread::{self, Process};
+use roctracer::timestamp_ns;
+use tracer_common::waited::Waited;
+use tracer_hooks::sys;
+
+use super::client::{Client, Done};
+use super::operations::Operations;
+use super::queue::{Drain, Event, MOST, Told};
+use super::writing::Progress;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a drain waits for work that a GPU does not end, where the environment says nothing else.
+const DRAIN: Duration = Duration::from_secs(1);
+/// Between two looks while nothing is done.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+/// How long who waits does so before it looks what this thread does.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// So much is taken at once.
+const AT_ONCE: usize = 1000;
+
+/// Work of GPUs for a client: one in a process.
+pub struct Gpu<C: Client> {
+    pub(super) client: C,
+    pub(super) told: Told<C>,
+    /// Kernels that were told of.
+    pub(super) kernels: AtomicU64,
+    /// The thread, if it could be started, and the process that has it.
+    worker: OnceLock<Option<(Process, Thread)>>,
+    /// It sleeps until it is woken.
+    sleeps: AtomicBool,
+    progress: Progress,
+    /// How long a drain waits for work that a GPU does not end.
+    longest: OnceLock<Duration>,
+}
+
+impl<C: Client> Gpu<C> {
+    /// Nothing is recorded yet.
+    pub const fn new(client: C) -> Self {
+        Self {
+            client,
+            told: Told::new(MOST),
+            kernels: AtomicU64::new(0),
+            worker: OnceLock::new(),
+            sleeps: AtomicBool::new(false),
+            progress: Progress::new(),
+            longest: OnceLock::new(),
+        }
+    }
+
+    /// Starts the thread, unless there is one; whether there is one.
+    pub(super) fn start(&'static self) -> bool {
+        let worker = self.worker.get_or_init(|| {
+            self.client.begins();
+            let started = thread::start(|| self.run()).ok()?;
+            Some((Process::this(), started.thread().clone()))
+        });
+        worker.is_some()
+    }
+
+    /// Whether this process has the thread.
+    pub fn is_at_work(&self) -> bool {
+        matches!(self.worker.get(), Some(Some((process, _))) if process.is_this())
+    }
+
+    /// Operations for which there was no room, because callbacks of the client's took too long.
+    pub fn refused(&self) -> usize {
+        self.told.refused()
+    }
+
+    /// There is something to do.
+    pub(super) fn wake(&self) {
+        // Pairs with the fence in `run`: either the thread finds what was queued, or it is found asleep.
+        fence(Ordering::SeqCst);
+        if self.sleeps.load(Ordering::Relaxed)
+            && self.sleeps.swap(false, Ordering::Relaxed)
+            && let Some(Some((_, worker))) = self.worker.get()
+        {
+            worker.unpark();
+        }
+    }
+
+    fn longest(&self) -> Duration {
+        *self.longest.get_or_init(|| {
+            let longest = std::env::var(C::DRAIN_MS).ok().and_then(|ms| ms.parse().ok());
+            longest.map_or(DRAIN, Duration::from_millis)
+        })
+    }
+
+    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time. What is
+    /// written may wait for callbacks: not on a thread that calls one. That of `whom` is waited for, that of another one
+    /// no longer than a GPU, and so the thread itself while it does nothing.
+    pub fn drain<W>(&self, whom: Option<&'static W>, until: Option<Instant>) {
+        let Some(Some((process, worker))) = self.worker.get() else { return };
+        if !process.is_this() {
+            return;
+        }
+        tracer_hooks::collect();
+        let drain = Arc::<Drain>::default();
+        if !self.told.push(Event::Drain(Arc::clone(&drain))) {
+            return;
+        }
+        self.sleeps.store(false, Ordering::Relaxed);
+        worker.unpark();
+        let whom = whom.map(|whom| ptr::from_ref(whom).cast::<()>());
+        let patience_ns = (self.longest().max(DRAIN) + PATIENCE).as_nanos() as u64;
+        let waits = || Waited::<{ 2 * PATIENCE.as_nanos() as u64 }>::since(sys::awake_ns());
+        let (mut waited, mut idle, mut steps) = (waits(), waits(), self.progress.steps());
+        while !drain.wait_until(Instant::now() + PATIENCE) {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return;
+            }
+            let now_ns = sys::awake_ns();
+            let before = replace(&mut steps, self.progress.steps());
+            if before != steps {
+                idle = waits();
+            }
+            let waits_for = self.progress.waits_for();
+            let is_over = match whom {
+                Some(whom) if ptr::eq(whom, waits_for) => false,
+                Some(_) if !waits_for.is_null() => waited.look(now_ns) >= patience_ns,
+                _ => idle.look(now_ns) >= patience_ns,
+            };
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// What the thread does.
+    fn run(&self) {
+        let mut operations = Operations::<C>::default();
+        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut told = Taken::default();
+        loop {
+            let (mut taken, now_ns) = (0, timestamp_ns());
+            // Not until the queue is empty: a program may fill it as fast.
+            while taken < AT_ONCE
+                && let Some(event) = self.told.next(&mut told)
+            {
+                taken += 1;
+                self.progress.step();
+                if let Event::Drain(drain) = event {
+                    waiting.push(Waiting {
+                        drain,
+                        numbers: operations.awaited().collect(),
+                        until: Instant::now() + self.longest(),
+                    });
+                } else if let Some(done) = operations.take(event, now_ns) {
+                    self.write(&done, &operations);
+                }
+            }
+            for done in operations.finish_late(timestamp_ns()) {
+                self.write(&done, &operations);
+            }
+            waiting.retain_mut(|Waiting { drain, numbers, until }| {
+                numbers.retain(|&number| operations.is_awaited(number));
+                let is_over = numbers.is_empty() || Instant::now() >= *until;
+                if is_over {
+                    numbers.iter().for_each(|&number| operations.give_up(number));
+                    drain.ends();
+                }
+                !is_over
+            });
+            if taken == AT_ONCE {
+                continue;
+            }
+            if taken > 0 || !waiting.is_empty() || operations.any_done() {
+                park_timeout(PAUSE);
+                continue;
+            }
+            self.sleeps.store(true, Ordering::Relaxed);
+            // Pairs with the fence in `wake`.
+            fence(Ordering::SeqCst);
+            if self.told.is_empty() {
+                // What is never enqueued is to be forgotten.
+                if operations.any() { park_timeout(LONG_PAUSE) } else { park() }
+            }
+            self.sleeps.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn write(&self, done: &Done<C>, operations: &Operations<C>) {
+        self.client.write(done, operations.agents(), &self.progress.writing());
+    }
+}
+
+/// What a drain waits for, and until when.
+struct Waiting {
+    drain: Arc<Drain>,
+    numbers: HashSet<u64>,
+    until: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::testing::Nobody;
+
+    /// A thread of ours can be stopped as every other one: by a debugger, for ever.
+    #[test]
+    fn who_waits_for_a_thread_that_does_nothing_gives_up() {
+        static GPU: Gpu<Nobody> = Gpu::new(Nobody);
+        let stopped = || loop {
+            park();
+        };
+        let started = thread::start(stopped).expect("a thread");
+        let worker = Some((Process::this(), started.thread().clone()));
+        assert!(GPU.worker.set(worker).is_ok());
+        GPU.drain::<()>(None, None);
+        assert!(!GPU.told.is_empty());
+    }
+}

@@ -1,0 +1,76 @@
+//! The tables of the HSA runtime that is loaded, and work of GPUs as they tell of it.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use capi_common::loaded::Loaded;
+use roctracer::thread;
+use tracer_hooks::{Tables, Timing, contained};
+
+use super::client::Client;
+use super::delivery::Gpu;
+
+/// What the file of the HSA runtime is called, but for its version.
+const HSA: &[u8] = b"libhsa-runtime64.so";
+
+/// How long a runtime that is in use takes to be held, at most; else it is being initialized.
+const INITIALIZING: Duration = Duration::from_millis(100);
+
+impl<C: Client> Gpu<C> {
+    /// Has what is wanted recorded from now on; the runtime's tables, if they are patched. Where the runtime is not
+    /// loaded, it is recorded when it is asked for again, or when [the runtime begins](Self::runtime_begins).
+    pub fn begin(&'static self) -> Option<Tables> {
+        if !self.client.is_wanted() {
+            return None;
+        }
+        let tables = tables()?;
+        (tracer_hooks::records(&tables) || self.install_live(tables)).then_some(tables)
+    }
+
+    /// The runtime initializes, and has these tables; whether they are patched.
+    pub fn runtime_begins(&'static self, tables: Tables) -> bool {
+        self.client.is_wanted() && self.install(tables, Timing::AtStart)
+    }
+
+    /// Installs in a runtime that may be in use, which is held meanwhile: by a thread of its own. The calling one may be
+    /// inside of `hsa_init`, in a tool that the runtime has loaded, and would wait for itself. The tables are patched
+    /// then without that, and the other thread finds it done.
+    fn install_live(&'static self, tables: Tables) -> bool {
+        let (done, installed) = mpsc::channel();
+        let started = thread::start(move || {
+            let _ = done.send(self.install(tables, Timing::Live));
+        });
+        match started.map(|_| installed.recv_timeout(INITIALIZING)) {
+            Ok(Ok(installed)) => installed,
+            Ok(Err(RecvTimeoutError::Timeout)) => self.install(tables, Timing::Unheld),
+            _ => false,
+        }
+    }
+
+    /// Records from now on what is wanted. The runtime works also without us.
+    fn install(&'static self, tables: Tables, timing: Timing) -> bool {
+        let install = || tracer_hooks::install(tables, self, timing).is_ok();
+        self.start() && contained(install).unwrap_or(false)
+    }
+}
+
+/// The tables of the HSA runtime that is loaded.
+#[expect(unsafe_code, reason = "addresses of the runtime's functions")]
+fn tables() -> Option<Tables> {
+    let runtime = Loaded::find(HSA)?;
+    let function = |name| runtime.function(name).map(|function| function as usize);
+    let core = function(c"hsa_agent_get_info")?;
+    let extension = function(c"hsa_amd_coherency_get_type")?;
+    // SAFETY: these functions, of a library that stays loaded: it was opened.
+    unsafe { Tables::behind(core, extension) }.ok()
+}
+
+/// Runs when the process ends, after the destructors of everything else.
+extern "C" fn at_end() {
+    contained(tracer_hooks::finish);
+}
+
+#[used]
+#[expect(unsafe_code, reason = "a place in the library")]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = at_end;
