@@ -2,19 +2,17 @@
 
 #![expect(unsafe_code, reason = "exports, and the process's environment")]
 
-use core::ffi::{CStr, c_char, c_void};
-use std::ffi::{CString, OsStr};
+use core::ffi::{c_char, c_void};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
-use capi_common::messages;
+use capi_common::{hsa_tools, messages};
 use tracer_hooks::contained;
 
 use crate::{state, tool};
 
-/// Lists the tools that the runtime loads, separated by spaces.
-const TOOLS: &str = "HSA_TOOLS_LIB";
 /// The process that was told to trace: its children have that from it.
 const PROCESS: &str = "ROCTRACER_TOOL_PROCESS";
 
@@ -52,9 +50,11 @@ extern "C" fn at_load() {
     }
     contained(|| {
         // Other threads may be reading the environment; the runtime loads the library then, and needs neither.
-        if is_alone() {
+        if hsa_tools::is_alone() {
             name_process();
-            name_in_tools();
+            if let Some(own) = own_path() {
+                hsa_tools::name(&own);
+            }
         }
         tool::process_begins();
     });
@@ -68,7 +68,7 @@ static AT_LOAD: extern "C" fn() = at_load;
 fn name_process() {
     let process_id = process::id().to_string();
     if env::var_os(PROCESS).is_none() {
-        set(PROCESS, OsStr::new(&process_id));
+        hsa_tools::set_variable(PROCESS, OsStr::new(&process_id));
     }
     if env::var_os(PROCESS).is_some_and(|own| own.as_bytes() == process_id.as_bytes()) {
         // SAFETY: a function of this library, which stays.
@@ -76,52 +76,9 @@ fn name_process() {
     }
 }
 
-/// Whether the process has one thread.
-fn is_alone() -> bool {
-    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.take(2).count() == 1)
-}
-
-/// Runtimes before ROCm 5.3 do not look for tools among libraries that are loaded already.
-fn name_in_tools() {
-    let Some(own) = own_path() else { return };
-    let named = env::var_os(TOOLS).unwrap_or_default();
-    let is_same = |name: &[u8]| {
-        Path::new(OsStr::from_bytes(name))
-            .file_name()
-            .is_some_and(|file| Some(file) == own.file_name())
-    };
-    if named.as_bytes().split(|&byte| byte == b' ').any(is_same) {
-        return;
-    }
-    if own.as_os_str().as_bytes().contains(&b' ') {
-        // It could not be told from two names.
-        return;
-    }
-    let mut all = named;
-    if !all.is_empty() {
-        all.push(" ");
-    }
-    all.push(&own);
-    set(TOOLS, &all);
-}
-
-fn set(name: &str, value: &OsStr) {
-    if let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value.as_bytes())) {
-        // SAFETY: two strings. It runs when the library is loaded, in most cases before there is another thread;
-        // the C library locks it.
-        unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
-    }
-}
-
 /// Where this library is.
 fn own_path() -> Option<PathBuf> {
-    // SAFETY: an address of this library, and a place for what is told of it.
-    let name = unsafe {
-        let mut info: libc::Dl_info = core::mem::zeroed();
-        let found = libc::dladdr((&raw const HSA_AMD_TOOL_PRIORITY).cast(), &raw mut info) != 0;
-        (found && !info.dli_fname.is_null()).then(|| CStr::from_ptr(info.dli_fname))
-    };
-    PathBuf::from(OsStr::from_bytes(name?.to_bytes())).canonicalize().ok()
+    hsa_tools::path_of((&raw const HSA_AMD_TOOL_PRIORITY).addr())
 }
 
 /// Says, once of all processes, why there is nothing.
