@@ -10,7 +10,7 @@ use rocprofiler::status::Status;
 use rocprofiler::threads::Watcher;
 
 use crate::layout::{BUFFER_KINDS, kind};
-use crate::{SDK, answer, log, sources};
+use crate::{SDK, answer, log, sources, work};
 
 /// `rocprofiler_buffer_tracing_cb_t`. It may throw, which ends the process: it is called on a thread of ours.
 type BufferFunction =
@@ -76,14 +76,17 @@ unsafe extern "C-unwind" fn rocprofiler_create_buffer(
     })
 }
 
-/// Delivers what is in a buffer, and waits until it was.
+/// Waits until work of GPUs that is under way is done, or one has taken too long; then delivers what is in a buffer, and
+/// waits until it was.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_flush_buffer(id: u64) -> u32 {
     answer::of(|| {
         if SDK.finalized() == stage::OVER {
             return Err(Status::Finalized);
         }
-        SDK.buffer(id)?.flush();
+        let buffer = SDK.buffer(id)?;
+        work::drain(Some(buffer), None);
+        buffer.flush();
         Ok(())
     })
 }

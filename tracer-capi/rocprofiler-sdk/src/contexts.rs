@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use rocprofiler::status::Status;
 
 use crate::layout::NO_CONTEXT;
-use crate::{SDK, answer, registration};
+use crate::{SDK, answer, registration, work};
 
 /// Makes a context for the tool that is being initialized.
 ///
@@ -31,7 +31,12 @@ unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
 /// Starts a context.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
-    answer::of(|| SDK.start_context(id))
+    answer::of(|| {
+        SDK.start_context(id)?;
+        // Not while tools are initialized: nobody wants anything before the end of that.
+        work::begin();
+        Ok(())
+    })
 }
 
 /// Stops a context.

@@ -3,7 +3,9 @@
 //!
 //! * [`registration`], [`tools`]: tools are found, configured, initialized and finalized.
 //! * [`contexts`], [`buffers`], [`kinds`]: the functions, by what they are about.
-//! * [`sources`]: what can be traced, and why not the rest.
+//! * [`runtime`]: how calls and work get in.
+//! * [`work`]: work of GPUs; [`records`]: records as this version has them.
+//! * [`sources`]: what cannot be traced, and why.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
 //! * [`process`]: a forked child is told apart.
@@ -22,9 +24,12 @@ mod kinds;
 mod layout;
 mod log;
 mod process;
+mod records;
 mod registration;
+mod runtime;
 mod sources;
 mod tools;
+mod work;
 
 /// What tools have configured in this process.
 static SDK: rocprofiler::sdk::Sdk = rocprofiler::sdk::Sdk::new();

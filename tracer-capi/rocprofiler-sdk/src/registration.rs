@@ -8,14 +8,16 @@ use core::ptr::{self, NonNull};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Instant;
 
 use rocprofiler::sdk::stage;
 use rocprofiler::status::Status;
+use roctracer::pool::EXIT_WAIT;
 use tracer_hooks::sys;
 
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::tools::{ClientId, Configure, Configured, find};
-use crate::{SDK, log, process};
+use crate::{SDK, log, process, work};
 
 const VERSION_TEXT: &CStr = c"0.5.0";
 /// The number of the first tool.
@@ -147,6 +149,12 @@ extern "C" fn at_exit() {
     if !process::is_forked() && SDK.begin_finalization() {
         finalize_those(|_| true);
         SDK.end_finalization();
+        let refused = work::refused();
+        if refused > 0 {
+            log::warn(format_args!(
+                "{refused} operations of GPUs were not recorded, since a callback took too long"
+            ));
+        }
     }
 }
 
@@ -164,6 +172,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
         };
         let Some((handle, finalize, data)) = client else { continue };
         SDK.stop_contexts(Some(handle));
+        work::drain(None, Some(Instant::now() + EXIT_WAIT));
         SDK.buffers().into_iter().for_each(rocprofiler::buffer::Buffer::flush);
         if let Some(finalize) = finalize {
             // SAFETY: the tool's function, with its data.
@@ -212,6 +221,11 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
     });
     if forced == Status::Success as u32 {
         initialize();
+        // The runtime may be in use already.
+        of(|| {
+            work::begin();
+            Ok(())
+        });
     }
     forced
 }
@@ -237,7 +251,12 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     let name = unsafe { CStr::from_ptr(name) };
     log::info(format_args!("{}: its tables were handed over", name.to_string_lossy()));
     match name.to_bytes() {
-        b"hip" | b"hip_compiler" | b"hsa" | b"roctx" | b"rccl" => 0,
+        b"hsa" => {
+            // SAFETY: as the caller promises; there is one.
+            unsafe { work::runtime_begins(tables.read()) };
+            0
+        }
+        b"hip" | b"hip_compiler" | b"roctx" | b"rccl" => 0,
         _ => Status::InvalidArgument as c_int,
     }
 }

@@ -31,11 +31,17 @@ impl ExternalIds {
         id
     }
 
+    /// Whether any was ever given.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
     /// What a thread does belongs to this; 0 if it has no id. `process` is the number of the first thread, whose id is that
     /// of threads without one of their own.
     #[inline]
     pub fn innermost(&self, thread: u64, process: u64) -> u64 {
-        if !self.any.load(Ordering::Relaxed) {
+        if !self.any() {
             return 0;
         }
         let stacks = self.stacks.read().unwrap_or_else(PoisonError::into_inner);

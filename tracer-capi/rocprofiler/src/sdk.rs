@@ -55,7 +55,9 @@ impl Context {
 /// What a context wants of a kind, and where it goes.
 pub struct Service {
     /// Whose it is.
-    pub context: &'static Context,
+    context: &'static Context,
+    /// Which context of all it is.
+    place: usize,
     /// Where records go.
     pub buffer: &'static Buffer,
     kind: Kind,
@@ -64,14 +66,37 @@ pub struct Service {
 }
 
 impl Service {
-    /// Whether an operation is wanted just now.
+    /// Whether an operation is one of those that are meant.
     #[inline]
-    fn wants(&self, operation: usize) -> bool {
-        let is_meant = || {
-            let bits = self.operations.get(operation / 64).copied().unwrap_or_default();
-            bits >> (operation % 64) & 1 != 0
-        };
-        self.context.is_active() && (self.operations.is_empty() || is_meant())
+    pub fn means(&self, operation: usize) -> bool {
+        let bits = || self.operations.get(operation / 64).copied().unwrap_or_default();
+        self.operations.is_empty() || bits() >> (operation % 64) & 1 != 0
+    }
+}
+
+/// Some of the services of a kind, as they were wanted at a time: a bit for each.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Services(u64);
+
+impl Services {
+    /// As many as there can be of a kind.
+    const MOST: usize = 64;
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// The external correlation ids of a thread at a time: one for each context, none if no context has any.
+#[derive(Default, Debug)]
+pub struct Externals(Vec<u64>);
+
+impl Externals {
+    /// That of a service's context; 0 if there is none.
+    pub fn of(&self, service: &Service) -> u64 {
+        self.0.get(service.place).copied().unwrap_or(0)
     }
 }
 
@@ -83,8 +108,11 @@ struct Configuration {
     threads: Vec<&'static CallbackThread>,
 }
 
-/// The services of each kind.
-type Plan = [Vec<Service>; KINDS];
+/// What was configured, once it does not change any more.
+struct Plan {
+    services: [Vec<Service>; KINDS],
+    contexts: Vec<&'static Context>,
+}
 
 /// What tools have configured in a process.
 pub struct Sdk {
@@ -136,15 +164,15 @@ impl Sdk {
 
     /// They are: nothing can be configured any more.
     pub fn end_initialization(&self) {
-        let mut plan = [const { Vec::new() }; KINDS];
+        let mut services = [const { Vec::new() }; KINDS];
         let mut configuration = self.lock();
         for service in std::mem::take(&mut configuration.services) {
             if service.context.is_active() {
                 self.count(service.kind, true);
             }
-            plan[service.kind as usize].push(service);
+            services[service.kind as usize].push(service);
         }
-        let _ = self.plan.set(plan);
+        let _ = self.plan.set(Plan { services, contexts: configuration.contexts.clone() });
         // Under the lock: who starts a context counts from here on.
         self.initialized.store(stage::OVER, Ordering::Release);
     }
@@ -234,7 +262,7 @@ impl Sdk {
     fn switch(&self, context: &'static Context, on: bool) -> bool {
         let changes = context.is_active.swap(on, Ordering::Relaxed) != on;
         if changes && let Some(plan) = self.plan.get() {
-            let services = plan.iter().flatten();
+            let services = plan.services.iter().flatten();
             let own = services.filter(|service| service.context.id == context.id);
             own.for_each(|service| self.count(service.kind, on));
         }
@@ -293,7 +321,8 @@ impl Sdk {
     /// # Errors
     ///
     /// [`Status::ConfigurationLocked`]; [`Status::ContextNotFound`]; [`Status::BufferNotFound`];
-    /// [`Status::OperationNotFound`]; [`Status::ServiceAlreadyConfigured`] if the context has a service of this kind.
+    /// [`Status::OperationNotFound`]; [`Status::ServiceAlreadyConfigured`] if the context has a service of this kind;
+    /// [`Status::OutOfResources`] if 64 contexts have one.
     pub fn configure_service(
         &self,
         context: u64,
@@ -308,6 +337,9 @@ impl Sdk {
         if configuration.services.iter().any(is_same) {
             return Err(Status::ServiceAlreadyConfigured);
         }
+        if configuration.services.iter().filter(|s| s.kind == kind).count() == Services::MOST {
+            return Err(Status::OutOfResources);
+        }
         let mut operations = Vec::new();
         if !wanted.is_empty() {
             let all = kind.operations()?.len();
@@ -318,7 +350,8 @@ impl Sdk {
                 operations[place / 64] |= 1 << (place % 64);
             }
         }
-        configuration.services.push(Service { context, buffer, kind, operations });
+        let place = (context.id - FIRST_CONTEXT) as usize;
+        configuration.services.push(Service { context, place, buffer, kind, operations });
         Ok(())
     }
 
@@ -375,11 +408,43 @@ impl Sdk {
         self.active[kind as usize].load(Ordering::Relaxed) != 0
     }
 
-    /// Who wants an operation of a kind just now.
+    fn services(&self, kind: Kind) -> &[Service] {
+        self.plan.get().map_or(&[], |plan| &plan.services[kind as usize])
+    }
+
+    /// Who wants an operation of a kind just now; without an operation, who wants any.
     #[inline]
-    pub fn wanting(&self, kind: Kind, operation: usize) -> impl Iterator<Item = &Service> {
-        let services = self.plan.get().map(|plan| plan[kind as usize].as_slice());
-        services.unwrap_or_default().iter().filter(move |service| service.wants(operation))
+    pub fn wanting(&self, kind: Kind, operation: Option<usize>) -> Services {
+        let mut wanting = Services::default();
+        if self.is_wanted(kind) {
+            for (place, service) in self.services(kind).iter().enumerate() {
+                let is_meant = operation.is_none_or(|operation| service.means(operation));
+                wanting.0 |= u64::from(is_meant && service.context.is_active()) << place;
+            }
+        }
+        wanting
+    }
+
+    /// Those services of a kind.
+    #[inline]
+    pub fn each(&self, kind: Kind, services: Services) -> impl Iterator<Item = &Service> {
+        let is_one = move |place: usize| services.0 >> place & 1 != 0;
+        let all = self.services(kind).iter().enumerate();
+        all.filter(move |&(place, _)| is_one(place)).map(|(_, service)| service)
+    }
+
+    /// The external ids of a thread. `process` is the number of the first thread.
+    #[inline]
+    pub fn externals(&self, thread: u64, process: u64) -> Externals {
+        let contexts = self.plan.get().map_or(&[][..], |plan| &plan.contexts);
+        let mut ids = Vec::new();
+        if contexts.iter().any(|context| context.external.any())
+            && ids.try_reserve_exact(contexts.len()).is_ok()
+        {
+            let innermost = |context: &&Context| context.external.innermost(thread, process);
+            ids.extend(contexts.iter().map(innermost));
+        }
+        Externals(ids)
     }
 }
 

@@ -51,6 +51,11 @@ impl CallbackThread {
         ptr::eq(CURRENT.get(), self)
     }
 
+    /// Whether the calling thread is one of them.
+    pub fn is_any_current() -> bool {
+        !CURRENT.get().is_null()
+    }
+
     fn run(&'static self) {
         CURRENT.set(self);
         loop {

@@ -368,7 +368,8 @@ fn what_is_wanted_is_what_active_contexts_have_configured() {
     assert!(!sdk.is_wanted(kind), "not before the end of the initialization");
     sdk.end_initialization();
     let wanting = |operation| -> Vec<u64> {
-        sdk.wanting(kind, operation).map(|service| service.context.id()).collect()
+        let services = sdk.wanting(kind, Some(operation));
+        sdk.each(kind, services).map(|service| service.context.id()).collect()
     };
     assert!(sdk.is_wanted(kind) && !sdk.is_wanted(Kind::MemoryCopy));
     assert_eq!((wanting(1), wanting(2)), (vec![], vec![second]));
@@ -380,4 +381,26 @@ fn what_is_wanted_is_what_active_contexts_have_configured() {
     assert!(sdk.is_wanted(kind));
     sdk.stop_context(first).expect("stopped");
     assert!(!sdk.is_wanted(kind) && wanting(2).is_empty());
+}
+
+#[test]
+fn external_ids_are_those_of_each_context() {
+    let (sdk, kind) = (sdk(), Kind::KernelDispatch);
+    let [first, second] = [1, 2].map(|client| sdk.create_context(client).expect("made"));
+    let (buffer, _deliveries) = buffer(sdk, 4096, 4096, Policy::Discard, || ());
+    for context in [first, second] {
+        sdk.configure_service(context, kind, &[], buffer.id()).expect("configured");
+        sdk.start_context(context).expect("started");
+    }
+    sdk.end_initialization();
+    let ids = || -> Vec<u64> {
+        let externals = sdk.externals(7, 1);
+        let services = sdk.wanting(kind, None);
+        sdk.each(kind, services).map(|service| externals.of(service)).collect()
+    };
+    assert_eq!(ids(), [0, 0]);
+    sdk.context(second).expect("known").external.push(7, 70);
+    assert_eq!(ids(), [0, 70]);
+    sdk.context(first).expect("known").external.push(1, 10);
+    assert_eq!(ids(), [10, 70]);
 }

@@ -1,0 +1,100 @@
+//! Records as the 0.5 interface has them, in words of 8 bytes.
+
+use tracer_common::shim::Dispatch;
+
+/// Of all records.
+#[derive(Clone, Copy)]
+pub struct Common {
+    /// `rocprofiler_buffer_tracing_kind_t`.
+    pub kind: u32,
+    pub operation: u32,
+    pub correlation_id: u64,
+    /// The context's own, of the thread.
+    pub external_id: u64,
+    /// ns of CLOCK_BOOTTIME.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub thread: u32,
+}
+
+/// Two halves of a word.
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// A record of so many words begins with its bytes.
+const fn bytes<const WORDS: usize>() -> u64 {
+    (WORDS * size_of::<u64>()) as u64
+}
+
+/// `rocprofiler_buffer_tracing_memory_copy_record_t`.
+pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; 10] {
+    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
+    [
+        bytes::<10>(),
+        pair(kind, operation),
+        correlation_id,
+        external_id,
+        thread.into(),
+        begin_ns,
+        end_ns,
+        to,
+        from,
+        copied,
+    ]
+}
+
+/// What a kernel was launched with.
+#[derive(Clone, Copy, Default)]
+pub struct Launch {
+    workgroup: [u16; 3],
+    grid: [u32; 3],
+    private_bytes: u32,
+    group_bytes: u32,
+}
+
+impl Launch {
+    pub fn of(dispatch: &Dispatch) -> Self {
+        let &Dispatch { workgroup, grid, private_bytes, group_bytes, .. } = dispatch;
+        Self { workgroup, grid, private_bytes, group_bytes }
+    }
+}
+
+/// Which kernel ran where.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    pub agent: u64,
+    pub queue: u64,
+    /// 0 if it is not known.
+    pub kernel: u64,
+    /// Its number among all dispatches.
+    pub dispatch: u64,
+}
+
+/// `rocprofiler_buffer_tracing_kernel_dispatch_record_t`.
+pub fn kernel(common: &Common, kernel: &Kernel, launch: &Launch) -> [u64; 23] {
+    let &Launch { workgroup, grid, private_bytes, group_bytes } = launch;
+    let [wide, high, deep] = workgroup.map(u32::from);
+    let mut record = [0; 23];
+    let known = [
+        bytes::<23>(),
+        pair(common.kind, common.operation),
+        common.correlation_id,
+        common.external_id,
+        common.thread.into(),
+        common.begin_ns,
+        common.end_ns,
+        // `rocprofiler_kernel_dispatch_info_t`.
+        bytes::<16>(),
+        kernel.agent,
+        kernel.queue,
+        kernel.kernel,
+        kernel.dispatch,
+        pair(private_bytes, group_bytes),
+        pair(wide, high),
+        pair(deep, grid[0]),
+        pair(grid[1], grid[2]),
+    ];
+    record[..known.len()].copy_from_slice(&known);
+    record
+}

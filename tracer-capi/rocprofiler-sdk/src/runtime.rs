@@ -1,0 +1,63 @@
+//! How calls and work get in: what the HSA runtime looks for in a library that it loads as a tool, and what it is handed
+//! over by.
+//!
+//! Runtimes with rocprofiler-register hand their tables over ([`registration`]). Others load this library as a tool: since
+//! ROCm 5.3 because it is loaded, before because `HSA_TOOLS_LIB` names it, which this library sees to where it is loaded
+//! before the program begins.
+
+#![expect(unsafe_code, reason = "exports, and a place in the library")]
+
+use core::ffi::{c_char, c_void};
+
+use capi_common::hsa_tools;
+use tracer_hooks::contained;
+
+use crate::{log, registration, work};
+
+/// When it is the library's turn among other tools: the lower comes first.
+#[unsafe(no_mangle)]
+static HSA_AMD_TOOL_PRIORITY: u32 = 50;
+
+/// The runtime has begun. Returns that the library is to stay.
+///
+/// # Safety
+///
+/// `table` is null or the runtime's own table.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn OnLoad(
+    table: *const c_void,
+    _runtime_version: u64,
+    _failed_tools: u64,
+    _failed_tool_names: *const *const c_char,
+) -> bool {
+    log::info(format_args!("the HSA runtime has loaded this library as a tool"));
+    // A tool may throw, on the program's thread.
+    registration::initialize();
+    // SAFETY: as the caller promises.
+    unsafe { work::runtime_begins(table) };
+    true
+}
+
+/// The runtime ends.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn OnUnload() {
+    work::runtime_ends();
+}
+
+/// Runs when the library is loaded: before the program, if that is linked to it, or to a tool, or one is preloaded.
+extern "C" fn at_load() {
+    // Unit tests have it in them, too.
+    if cfg!(test) {
+        return;
+    }
+    contained(|| {
+        let own = hsa_tools::path_of((&raw const HSA_AMD_TOOL_PRIORITY).addr());
+        if let Some(own) = own.filter(|_| hsa_tools::is_alone()) {
+            hsa_tools::name(&own);
+        }
+    });
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;

@@ -1,0 +1,204 @@
+//! Work of GPUs: kernels and copies become records.
+//!
+//! It goes to whom wanted it when it was enqueued. Its correlation id is that of the innermost call that the thread was in,
+//! or one of its own where no call is traced.
+
+use core::ffi::{CStr, c_void};
+use std::time::Instant;
+
+use capi_sources::client_thread::next_id;
+use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
+use rocprofiler::buffer::Buffer;
+use rocprofiler::kinds::Kind;
+use rocprofiler::sdk::{Externals, Services};
+use rocprofiler::threads::CallbackThread;
+use roctracer::thread::own_ids;
+use tracer_common::shim::{Barrier, Copy, Dispatch};
+use tracer_hooks::abi::ApiTable;
+use tracer_hooks::{Tables, contained};
+
+use crate::layout::{BUFFER_KINDS, FIRST_AGENT};
+use crate::records::{self, Common, Kernel, Launch};
+use crate::{SDK, log};
+
+/// `ROCPROFILER_KERNEL_DISPATCH_COMPLETE`: a record is of a kernel that is done.
+const COMPLETE: usize = 2;
+
+/// The work of this process.
+static GPU: Gpu<Buffers> = Gpu::new(Buffers);
+
+/// Has what is wanted recorded from now on, in a runtime that may be in use. Where none is loaded, it is recorded from its
+/// begin on.
+pub fn begin() {
+    GPU.begin();
+}
+
+/// The runtime has begun, and has this table.
+///
+/// # Safety
+///
+/// It is null or the runtime's own.
+#[expect(unsafe_code, reason = "the runtime's table")]
+pub unsafe fn runtime_begins(table: *const c_void) {
+    contained(|| {
+        // SAFETY: as the caller promises.
+        match unsafe { Tables::of(table.cast::<ApiTable>()) } {
+            Ok(tables) if GPU.runtime_begins(tables) => {
+                log::info(format_args!(
+                    "work of GPUs is recorded through the HSA runtime's tables"
+                ));
+            }
+            Ok(_) => {}
+            Err(_) => log::error(format_args!(
+                "the tables of this HSA runtime are not known: no work of GPUs is recorded"
+            )),
+        }
+    });
+}
+
+/// The runtime ends.
+pub fn runtime_ends() {
+    contained(tracer_hooks::close);
+}
+
+/// Waits until what has been enqueued until now is written, or a GPU has taken too long. A callback waits for nothing.
+pub fn drain(buffer: Option<&'static Buffer>, until: Option<Instant>) {
+    if !CallbackThread::is_any_current() {
+        GPU.drain(buffer, until);
+    }
+}
+
+/// Operations that could not be recorded, since callbacks took too long.
+pub fn refused() -> usize {
+    GPU.refused()
+}
+
+/// Whose records go into buffers.
+struct Buffers;
+
+/// What is kept of an operation.
+struct Kept {
+    services: Services,
+    /// Of a kernel.
+    launch: Launch,
+}
+
+/// Who enqueues one.
+#[derive(Default)]
+struct Caller {
+    thread: u32,
+    externals: Externals,
+}
+
+impl Kept {
+    fn of(services: Services, launch: Launch) -> Option<Self> {
+        (!services.is_empty()).then_some(Self { services, launch })
+    }
+}
+
+impl Client for Buffers {
+    type Kept = Kept;
+    type Caller = Caller;
+
+    const THREAD_NAME: &'static CStr = c"rocprofiler-gpu";
+    const DRAIN_MS: &'static str = "ROCPROFILER_DRAIN_MS";
+
+    fn is_wanted(&self) -> bool {
+        SDK.is_wanted(Kind::KernelDispatch) || SDK.is_wanted(Kind::MemoryCopy)
+    }
+
+    #[inline]
+    fn kernel(&self, dispatch: &Dispatch) -> Option<Kept> {
+        Kept::of(SDK.wanting(Kind::KernelDispatch, Some(COMPLETE)), Launch::of(dispatch))
+    }
+
+    /// From where to where is looked up later.
+    fn copy(&self, _: &Copy) -> Option<Kept> {
+        Kept::of(SDK.wanting(Kind::MemoryCopy, None), Launch::default())
+    }
+
+    fn barrier(&self, _: &Barrier) -> Option<Kept> {
+        None
+    }
+
+    fn caller(&self) -> Caller {
+        let ids = own_ids();
+        let externals = SDK.externals(ids.thread.into(), ids.process.into());
+        Caller { thread: ids.thread, externals }
+    }
+
+    fn write(&self, done: &Done<Self>, agents: &Agents, writing: &Writing<'_>) {
+        let nobody = Caller::default();
+        let caller = done.caller.as_ref().unwrap_or(&nobody);
+        let agent = |handle| agents.get(handle).map_or(0, |agent| agent_id(agent.node_id));
+        let common = Common {
+            kind: 0,
+            operation: 0,
+            correlation_id: next_id(),
+            external_id: 0,
+            begin_ns: done.begin_ns,
+            end_ns: done.end_ns,
+            thread: caller.thread,
+        };
+        match done.work {
+            Work::Kernel(_) => {
+                let kernel = Kernel {
+                    agent: agent(done.agent),
+                    queue: done.queue_id,
+                    kernel: done.kernel.as_ref().map_or(0, |kernel| kernel.number),
+                    dispatch: done.dispatch,
+                };
+                let record = |common: &_| records::kernel(common, &kernel, &done.kept.launch);
+                write(
+                    Kind::KernelDispatch,
+                    COMPLETE,
+                    done.kept.services,
+                    caller,
+                    common,
+                    record,
+                    writing,
+                );
+            }
+            Work::Copy { bytes, from, to } => {
+                let is_gpu = |handle| agents.gpu(handle).is_some();
+                // From host to host is the first one.
+                let operation = 1 + usize::from(is_gpu(to)) + 2 * usize::from(is_gpu(from));
+                let record = |common: &_| records::copy(common, agent(to), agent(from), bytes);
+                write(
+                    Kind::MemoryCopy,
+                    operation,
+                    done.kept.services,
+                    caller,
+                    common,
+                    record,
+                    writing,
+                );
+            }
+            Work::Barrier => {}
+        }
+    }
+}
+
+/// Writes the record of an operation to each service that means it.
+fn write<const WORDS: usize>(
+    kind: Kind,
+    operation: usize,
+    services: Services,
+    caller: &Caller,
+    common: Common,
+    record: impl Fn(&Common) -> [u64; WORDS],
+    writing: &Writing<'_>,
+) {
+    let number = BUFFER_KINDS.iter().position(|&one| one == kind).map_or(0, |place| place + 1);
+    for service in SDK.each(kind, services).filter(|service| service.means(operation)) {
+        let external_id = caller.externals.of(service);
+        let (kind, operation) = (number as u32, operation as u32);
+        let record = record(&Common { kind, operation, external_id, ..common });
+        writing.to(service.buffer, || service.buffer.write(&record));
+    }
+}
+
+/// The id of the agent of a node of the driver's.
+fn agent_id(node: u32) -> u64 {
+    FIRST_AGENT + u64::from(node)
+}

@@ -1,0 +1,114 @@
+// A tool that writes down each record that it gets, to the file WATCH_OUT. The environment says what it asks for:
+//   WATCH_KINDS      numbers of kinds, with commas between them
+//   WATCH_OPERATION  this one alone of each
+//   WATCH_BYTES      of the buffer (64 KiB); WATCH_DISCARD: of which policy it is
+//   WATCH_SLOW_US    how long its callback takes
+//   WATCH_LATER      the context is started by the first SIGUSR1, and stopped by the next one
+// What threads do belongs to the external id 77.
+#define _GNU_SOURCE
+#include <rocprofiler-sdk/registration.h>
+#include <rocprofiler-sdk/rocprofiler.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define DONE(call) CHECK((call) == ROCPROFILER_STATUS_SUCCESS)
+
+static FILE* out;
+static useconds_t slow_us;
+static rocprofiler_context_id_t context = {0};
+static rocprofiler_buffer_id_t buffer = {0};
+
+static void kernel(const rocprofiler_buffer_tracing_kernel_dispatch_record_t* record) {
+  const rocprofiler_kernel_dispatch_info_t* info = &record->dispatch_info;
+  CHECK(record->size == sizeof *record && info->size == sizeof *info);
+  CHECK(record->operation == ROCPROFILER_KERNEL_DISPATCH_COMPLETE);
+  fprintf(out, "kernel %lu %lu %lu %lu %lu %lu %lu %lu %lu %u %u %u %u %u %u %u %u\n", record->correlation_id.internal,
+          record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp,
+          info->agent_id.handle, info->queue_id.handle, info->kernel_id, info->dispatch_id, info->private_segment_size,
+          info->group_segment_size, info->workgroup_size.x, info->workgroup_size.y, info->workgroup_size.z,
+          info->grid_size.x, info->grid_size.y, info->grid_size.z);
+}
+
+static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) {
+  CHECK(record->size == sizeof *record);
+  fprintf(out, "copy %lu %lu %lu %lu %lu %d %lu %lu %lu\n", record->correlation_id.internal,
+          record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp,
+          (int)record->operation, record->dst_agent_id.handle, record->src_agent_id.handle, record->bytes);
+}
+
+static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocprofiler_record_header_t** headers, size_t count,
+                 void* data, uint64_t dropped) {
+  CHECK(of.handle == context.handle && id.handle == buffer.handle && data == &buffer);
+  for (size_t at = 0; at < count; at++) {
+    const rocprofiler_record_header_t* header = headers[at];
+    CHECK(header->category == ROCPROFILER_BUFFER_CATEGORY_TRACING);
+    switch (header->kind) {
+      case ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH: kernel(header->payload); break;
+      case ROCPROFILER_BUFFER_TRACING_MEMORY_COPY: copy(header->payload); break;
+      default: fprintf(out, "wrong: kind %u\n", header->kind);
+    }
+  }
+  fprintf(out, "dropped %lu\n", dropped);
+  if (slow_us) usleep(slow_us);
+}
+
+static void turn(int signal) {
+  (void)signal;
+  int is_active = 0;
+  DONE(rocprofiler_context_is_active(context, &is_active));
+  DONE(is_active ? rocprofiler_stop_context(context) : rocprofiler_start_context(context));
+}
+
+static const char* word(const char* name, const char* otherwise) {
+  const char* said = getenv(name);
+  return said ? said : otherwise;
+}
+
+static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
+  (void)finalize, (void)data;
+  const size_t bytes = strtoul(word("WATCH_BYTES", "65536"), NULL, 10);
+  const rocprofiler_buffer_policy_t policy =
+      getenv("WATCH_DISCARD") ? ROCPROFILER_BUFFER_POLICY_DISCARD : ROCPROFILER_BUFFER_POLICY_LOSSLESS;
+  slow_us = (useconds_t)strtoul(word("WATCH_SLOW_US", "0"), NULL, 10);
+  DONE(rocprofiler_create_context(&context));
+  DONE(rocprofiler_create_buffer(context, bytes, bytes / 2, policy, take, &buffer, &buffer));
+  const char* operation = getenv("WATCH_OPERATION");
+  const rocprofiler_tracing_operation_t one = operation ? atoi(operation) : 0;
+  char kinds[256];
+  snprintf(kinds, sizeof kinds, "%s", word("WATCH_KINDS", "11,10"));
+  for (char* kind = strtok(kinds, ","); kind; kind = strtok(NULL, ",")) {
+    DONE(rocprofiler_configure_buffer_tracing_service(context, (rocprofiler_buffer_tracing_kind_t)atoi(kind), &one,
+                                                      operation ? 1 : 0, buffer));
+  }
+  rocprofiler_user_data_t external;
+  external.value = 77;
+  DONE(rocprofiler_push_external_correlation_id(context, (rocprofiler_thread_id_t)getpid(), external));
+  if (getenv("WATCH_LATER")) {
+    signal(SIGUSR1, turn);
+  } else {
+    DONE(rocprofiler_start_context(context));
+  }
+  return 0;
+}
+
+static void finalize(void* data) {
+  (void)data;
+  // All of it has been delivered.
+  fprintf(out, "end\n");
+  fflush(out);
+}
+
+rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, const char* text, uint32_t priority,
+                                                           rocprofiler_client_id_t* id) {
+  (void)version, (void)text, (void)priority;
+  id->name = "watches";
+  out = fopen(word("WATCH_OUT", "/dev/null"), "w");
+  CHECK(out != NULL);
+  static rocprofiler_tool_configure_result_t result = {sizeof result, initialize, finalize, NULL};
+  return &result;
+}

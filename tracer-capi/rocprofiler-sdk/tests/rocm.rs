@@ -1,0 +1,366 @@
+//! A tool in real HIP programs, on the emulated GPU: what it gets is what the GPU did.
+//!
+//! Every test is named `rocm_…`. Where `cargo xtask test` has not built the programs they have nothing to run, and say so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use capi_build::clients::{Clients, succeed};
+use capi_build::layouts::Language;
+use capi_build::{ROCPROFILER_SDK, include_directory};
+use emulated_gpu::truth::{self, Operation};
+
+/// How the library comes into a program: the HSA runtime loads it, or it comes with a tool that is preloaded.
+const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
+/// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
+const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
+/// `ROCPROFILER_BUFFER_TRACING_MEMORY_COPY`.
+const COPIES: &str = "10";
+/// `ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH`.
+const KERNELS: &str = "11";
+
+/// What `cargo xtask test` has built, and the tool.
+struct Scene {
+    apps: PathBuf,
+    gpu: PathBuf,
+    clients: Clients,
+    tool: PathBuf,
+}
+
+/// A record of a kernel.
+#[derive(Debug)]
+struct Kernel {
+    correlation_id: u64,
+    external_id: u64,
+    thread: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    agent: u64,
+    queue: u64,
+    kernel: u64,
+    dispatch: u64,
+    private_bytes: u64,
+    group_bytes: u64,
+    workgroup: [u64; 3],
+    grid: [u64; 3],
+}
+
+/// A record of a copy.
+#[derive(Debug)]
+struct Copy {
+    correlation_id: u64,
+    external_id: u64,
+    thread: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    operation: u64,
+    to: u64,
+    from: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Outcome {
+    kernels: Vec<Kernel>,
+    copies: Vec<Copy>,
+    dropped: u64,
+    truth: Vec<Operation>,
+    process: u64,
+}
+
+fn scene() -> Option<Scene> {
+    let built = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let (Some(apps), Some(gpu)) = (built("ROCTAP_TEST_APPS"), built("ROCTAP_TEST_GPU")) else {
+        eprintln!("skipped: `cargo xtask test` builds the programs and the emulated GPU");
+        return None;
+    };
+    let clients = Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR")).expect("the library");
+    let tool = clients.directory().join("libwatches.so");
+    let mut compiler = Language::C.compiler().expect("a compiler");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
+    compiler.arg("-I").arg(include_directory().expect("headers"));
+    succeed(compiler.arg(clients.library())).expect("the tool");
+    Some(Scene { apps, gpu, clients, tool })
+}
+
+impl Scene {
+    fn file(&self, name: &str) -> PathBuf {
+        self.clients.directory().join(name)
+    }
+
+    /// A program with the tool in it.
+    fn command(&self, loader: &str, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        let libraries = format!("{}:{}", self.gpu.display(), self.clients.directory().display());
+        command.env("LD_LIBRARY_PATH", libraries);
+        match loader {
+            "LD_PRELOAD" => command.env(loader, &self.tool),
+            _ => command.env(loader, self.clients.library()).env("ROCP_TOOL_LIBRARIES", &self.tool),
+        };
+        command.env("WATCH_OUT", self.file("told")).env("EMUGPU_LOG", self.file("truth"));
+        command.envs([BEYOND_DOORBELL]).stdout(Stdio::piped());
+        command
+    }
+
+    /// Runs a program, which must succeed.
+    fn run(
+        &self,
+        loader: &str,
+        program: &str,
+        arguments: &[&str],
+        words: &[(&str, &str)],
+    ) -> Outcome {
+        let mut command = self.command(loader, &self.apps.join(program));
+        command.args(arguments).envs(words.iter().copied());
+        let running = command.stderr(Stdio::piped()).spawn().expect("it begins");
+        let process = u64::from(running.id());
+        let output = running.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
+        assert!(errors.is_empty(), "{command:?}: {errors}");
+        Outcome { process, ..self.outcome() }
+    }
+
+    /// What the tool has written, and the GPU has done.
+    fn outcome(&self) -> Outcome {
+        let told = std::fs::read_to_string(self.file("told")).expect("what was told");
+        let truth = truth::read(&self.file("truth")).expect("what the GPU did");
+        for file in ["told", "truth"] {
+            std::fs::remove_file(self.file(file)).expect("removed");
+        }
+        assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{told}");
+        let mut outcome = Outcome { truth, ..Outcome::default() };
+        for line in told.lines() {
+            let (word, numbers) = line.split_once(' ').unwrap_or((line, ""));
+            let numbers = numbers.split_whitespace().map(|n| n.parse().expect("a number"));
+            match (word, &numbers.collect::<Vec<u64>>()[..]) {
+                (
+                    "kernel",
+                    &[
+                        correlation_id,
+                        external_id,
+                        thread,
+                        begin_ns,
+                        end_ns,
+                        agent,
+                        queue,
+                        kernel,
+                        dispatch,
+                        private_bytes,
+                        group_bytes,
+                        ref sizes @ ..,
+                    ],
+                ) => {
+                    let [wide, high, deep, x, y, z] = sizes[..] else { panic!("{line}") };
+                    outcome.kernels.push(Kernel {
+                        correlation_id,
+                        external_id,
+                        thread,
+                        begin_ns,
+                        end_ns,
+                        agent,
+                        queue,
+                        kernel,
+                        dispatch,
+                        private_bytes,
+                        group_bytes,
+                        workgroup: [wide, high, deep],
+                        grid: [x, y, z],
+                    });
+                }
+                (
+                    "copy",
+                    &[
+                        correlation_id,
+                        external_id,
+                        thread,
+                        begin_ns,
+                        end_ns,
+                        operation,
+                        to,
+                        from,
+                        bytes,
+                    ],
+                ) => {
+                    outcome.copies.push(Copy {
+                        correlation_id,
+                        external_id,
+                        thread,
+                        begin_ns,
+                        end_ns,
+                        operation,
+                        to,
+                        from,
+                        bytes,
+                    });
+                }
+                ("dropped", &[count]) => {
+                    assert!(count >= outcome.dropped, "{told}");
+                    outcome.dropped = count;
+                }
+                ("end", []) => {}
+                _ => panic!("{line}"),
+            }
+        }
+        outcome
+    }
+}
+
+/// Agents are numbered by the driver's nodes.
+const FIRST_AGENT: u64 = 0x4_0000;
+/// "within 1 µs".
+const NEAR_NS: u64 = 1000;
+
+fn is_near(told: (u64, u64), operation: &Operation) -> bool {
+    let (begin_ns, end_ns) = told;
+    begin_ns.abs_diff(operation.start_ns).max(end_ns.abs_diff(operation.end_ns)) <= NEAR_NS
+}
+
+impl Outcome {
+    /// What the GPU did of a kind, in the order of its begin. Not what the runtime does for itself, which nobody sees.
+    fn did(&self, kind: &str) -> Vec<&Operation> {
+        const OF_THE_RUNTIME: [&str; 3] = ["CopyAligned", "CopyMisaligned", "Fill"];
+        let is_meant = |operation: &&Operation| {
+            operation.kind == kind && !OF_THE_RUNTIME.contains(&operation.name.as_str())
+        };
+        let mut did: Vec<&Operation> = self.truth.iter().filter(is_meant).collect();
+        did.sort_by_key(|operation| (operation.hsa_queue, operation.start_ns));
+        did
+    }
+
+    /// Each kernel that the GPU ran is told of once, where and when it ran; returns how often each ran, by name.
+    fn expect_all_kernels(&mut self) -> BTreeMap<String, usize> {
+        self.kernels.sort_by_key(|kernel| (kernel.queue, kernel.begin_ns));
+        let did = self.did("dispatch");
+        assert_eq!(self.kernels.len(), did.len(), "{self:#?}");
+        let (mut numbers, mut names) = (BTreeMap::new(), BTreeMap::new());
+        for (kernel, operation) in self.kernels.iter().zip(did) {
+            assert_eq!(Some(kernel.queue), operation.hsa_queue, "{kernel:?}: {operation:?}");
+            assert!(
+                is_near((kernel.begin_ns, kernel.end_ns), operation),
+                "{kernel:?}: {operation:?}"
+            );
+            assert_eq!(kernel.agent, FIRST_AGENT + u64::from(operation.node), "{kernel:?}");
+            // One number is of one kernel.
+            let name = numbers.entry(kernel.kernel).or_insert_with(|| operation.name.clone());
+            assert_eq!(*name, operation.name, "{kernel:?}");
+            *names.entry(operation.name.clone()).or_default() += 1;
+        }
+        let dispatches: BTreeSet<u64> = self.kernels.iter().map(|kernel| kernel.dispatch).collect();
+        assert!(dispatches.iter().copied().eq(1..=self.kernels.len() as u64), "{dispatches:?}");
+        self.expect_ids();
+        names
+    }
+
+    fn expect_all_copies(&mut self) {
+        self.copies.sort_by_key(|copy| copy.begin_ns);
+        let mut did = self.did("copy");
+        did.sort_by_key(|operation| operation.start_ns);
+        assert_eq!(self.copies.len(), did.len(), "{self:#?}");
+        for (copy, operation) in self.copies.iter().zip(did) {
+            assert!(is_near((copy.begin_ns, copy.end_ns), operation), "{copy:?}: {operation:?}");
+            let kind = match &operation.name[..] {
+                "H2D" => 2,
+                "D2H" => 3,
+                "D2D" => 4,
+                other => panic!("{other}"),
+            };
+            assert_eq!((copy.operation, copy.bytes), (kind, operation.bytes), "{operation:?}");
+            // The host is another agent than the GPU.
+            assert_eq!(copy.to != copy.from, kind != 4, "{copy:?}");
+            assert!(copy.to >= FIRST_AGENT && copy.from >= FIRST_AGENT, "{copy:?}");
+        }
+        self.expect_ids();
+    }
+
+    /// No call is traced: each operation has an id of its own. The external id is that of the process.
+    fn expect_ids(&self) {
+        let kernels = self.kernels.iter().map(|k| (k.correlation_id, k.external_id, k.thread));
+        let copies = self.copies.iter().map(|c| (c.correlation_id, c.external_id, c.thread));
+        let mut ids = BTreeSet::new();
+        for (correlation_id, external_id, thread) in kernels.chain(copies) {
+            assert!(correlation_id > 0 && ids.insert(correlation_id), "{correlation_id} twice");
+            assert!(external_id == 77 && thread >= self.process, "{external_id}, {thread}");
+        }
+    }
+}
+
+#[test]
+fn rocm_every_kernel_and_copy_of_programs() {
+    let Some(scene) = scene() else { return };
+    for loader in LOADERS {
+        for (program, arguments) in [
+            ("basic", &[][..]),
+            ("copies", &["512"]),
+            ("graph", &["20"]),
+            ("module", &[]),
+            ("storm", &["8", "4", "300"]),
+        ] {
+            let mut outcome = scene.run(loader, program, arguments, &[]);
+            outcome.expect_all_kernels();
+            outcome.expect_all_copies();
+            assert_eq!(outcome.dropped, 0);
+        }
+    }
+}
+
+/// Each thread of `storm` launches a kernel of its own, of one workgroup of 64.
+#[test]
+fn rocm_kernels_are_those_of_their_threads() {
+    let Some(scene) = scene() else { return };
+    let mut outcome =
+        scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &[("WATCH_KINDS", KERNELS)]);
+    let names = outcome.expect_all_kernels();
+    assert_eq!(outcome.copies.len(), 0);
+    let mut threads = BTreeMap::<u64, BTreeSet<u64>>::new();
+    let own: Vec<&Kernel> =
+        outcome.kernels.iter().filter(|kernel| kernel.workgroup[0] == 64).collect();
+    for kernel in own {
+        assert_eq!((kernel.workgroup, kernel.grid), ([64, 1, 1], [64, 1, 1]), "{kernel:?}");
+        assert_eq!((kernel.private_bytes, kernel.group_bytes), (0, 0), "{kernel:?}");
+        threads.entry(kernel.kernel).or_default().insert(kernel.thread);
+    }
+    let storm = names.iter().filter(|(name, _)| name.starts_with("storm_t"));
+    assert!(
+        storm.clone().count() == 8 && storm.clone().all(|(_, &count)| count == 1200),
+        "{names:?}"
+    );
+    let launchers: BTreeSet<&BTreeSet<u64>> = threads.values().collect();
+    assert!(launchers.iter().all(|threads| threads.len() == 1), "{threads:?}");
+}
+
+/// "an array of operations": others are not recorded.
+#[test]
+fn rocm_operations_that_are_not_asked_for() {
+    let Some(scene) = scene() else { return };
+    let only = |operation| {
+        let words = [("WATCH_KINDS", COPIES), ("WATCH_OPERATION", operation)];
+        scene.run("LD_PRELOAD", "copies", &["512"], &words)
+    };
+    for (operation, name) in [("2", "H2D"), ("3", "D2H")] {
+        let outcome = only(operation);
+        let did = outcome.did("copy").iter().filter(|copy| copy.name == name).count();
+        assert!(
+            did > 0 && outcome.copies.len() == did && outcome.kernels.is_empty(),
+            "{outcome:#?}"
+        );
+        assert!(outcome.copies.iter().all(|copy| copy.operation.to_string() == operation));
+    }
+}
+
+/// A slow callback: LOSSLESS loses nothing, and with DISCARD what was delivered and what was dropped is all.
+#[test]
+fn rocm_policies_of_buffers() {
+    let Some(scene) = scene() else { return };
+    let slow = [("WATCH_KINDS", KERNELS), ("WATCH_BYTES", "4096"), ("WATCH_SLOW_US", "2000")];
+    let mut outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &slow);
+    outcome.expect_all_kernels();
+    assert_eq!(outcome.dropped, 0);
+    let words = [&slow[..], &[("WATCH_DISCARD", "1")]].concat();
+    let outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
+    let (delivered, did) = (outcome.kernels.len() as u64, outcome.did("dispatch").len() as u64);
+    assert!(outcome.dropped > 0, "the buffer was never full");
+    assert_eq!(delivered + outcome.dropped, did);
+}
