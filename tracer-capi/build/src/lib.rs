@@ -156,6 +156,7 @@ pub const ROCPROFILER_SDK: Library = Library {
         description: "Records of HIP, HSA and GPUs for tools",
         version: "0.5.0",
         headers: &[
+            "rocprofiler-sdk/agent.h",
             "rocprofiler-sdk/buffer.h",
             "rocprofiler-sdk/buffer_tracing.h",
             "rocprofiler-sdk/callback_tracing.h",

@@ -22,7 +22,6 @@ absent! {
     // What follows from a table that is handed over.
     rocprofiler_at_intercept_table_registration
     rocprofiler_configure_external_correlation_id_request_service
-    rocprofiler_query_available_agents
     // Counters.
     rocprofiler_configure_agent_profile_counting_service
     rocprofiler_sample_agent_profile_counting_service

@@ -40,8 +40,10 @@ pub const CALLBACK_KINDS: [Kind; 14] = [
     Kind::RcclApi,
 ];
 
-/// The id of the agent of the driver's first node: who takes an index for an id finds none.
-pub const FIRST_AGENT: u64 = 0x4_0000;
+/// The id of the agent of a node of the driver's: who takes an index for an id finds none.
+pub fn agent_id(node: u32) -> u64 {
+    0x4_0000 + u64::from(node)
+}
 
 /// `ROCPROFILER_CONTEXT_NONE`.
 pub const NO_CONTEXT: u64 = u64::MAX;

@@ -5,6 +5,7 @@
 //! * [`contexts`], [`buffers`], [`kinds`]: the functions, by what they are about.
 //! * [`runtime`]: how calls and work get in.
 //! * [`work`]: work of GPUs; [`records`]: records as this version has them.
+//! * [`agents`]: CPUs and GPUs.
 //! * [`sources`]: what cannot be traced, and why.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
@@ -17,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod absent;
+mod agents;
 mod answer;
 mod buffers;
 mod contexts;

@@ -17,7 +17,7 @@ use tracer_common::shim::{Barrier, Copy, Dispatch};
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::{Tables, contained};
 
-use crate::layout::{BUFFER_KINDS, FIRST_AGENT};
+use crate::layout::{BUFFER_KINDS, agent_id};
 use crate::records::{self, Common, Kernel, Launch};
 use crate::{SDK, log};
 
@@ -196,9 +196,4 @@ fn write<const WORDS: usize>(
         let record = record(&Common { kind, operation, external_id, ..common });
         writing.to(service.buffer, || service.buffer.write(&record));
     }
-}
-
-/// The id of the agent of a node of the driver's.
-fn agent_id(node: u32) -> u64 {
-    FIRST_AGENT + u64::from(node)
 }

@@ -10,7 +10,7 @@ const COUNTERS: &str = "not implemented: hardware counters are not read";
 const SAMPLES: &str = "not implemented: nothing is sampled";
 
 /// The functions, by the header that declares them, and what there is to say of each.
-const SECTIONS: [Section; 10] = [
+const SECTIONS: [Section; 11] = [
     (
         "`rocprofiler.h`",
         &[
@@ -87,6 +87,13 @@ const SECTIONS: [Section; 10] = [
         ],
     ),
     (
+        "`agent.h`",
+        &[(
+            "rocprofiler_query_available_agents",
+            "product names are those that GPUs say themselves; families of GPUs are 0",
+        )],
+    ),
+    (
         "`internal_threading.h`",
         &[
             ("rocprofiler_at_internal_thread_create", "of threads that this library creates"),
@@ -114,7 +121,6 @@ const SECTIONS: [Section; 10] = [
         "Others",
         &[
             ("rocprofiler_at_intercept_table_registration", NOT_YET),
-            ("rocprofiler_query_available_agents", NOT_YET),
             ("rocprofiler_configure_agent_profile_counting_service", COUNTERS),
             ("rocprofiler_sample_agent_profile_counting_service", COUNTERS),
             ("rocprofiler_configure_buffered_dispatch_profile_counting_service", COUNTERS),

@@ -12,7 +12,6 @@ int main(void) {
   IS_ABSENT(rocprofiler_iterate_callback_tracing_kind_operation_args);
   IS_ABSENT(rocprofiler_at_intercept_table_registration);
   IS_ABSENT(rocprofiler_configure_external_correlation_id_request_service);
-  IS_ABSENT(rocprofiler_query_available_agents);
   IS_ABSENT(rocprofiler_configure_agent_profile_counting_service);
   IS_ABSENT(rocprofiler_sample_agent_profile_counting_service);
   IS_ABSENT(rocprofiler_configure_buffered_dispatch_profile_counting_service);

@@ -125,8 +125,28 @@ __attribute__((destructor)) static void end(void) {
   IS(rocprofiler_start_context(context), ERROR_CONFIGURATION_LOCKED);
 }
 
+static rocprofiler_status_t agents(rocprofiler_agent_version_t version, const void** agents, size_t count, void* data) {
+  CHECK(version == ROCPROFILER_AGENT_INFO_VERSION_0 && data == &configured);
+  for (size_t at = 0; at < count; at++) {
+    const rocprofiler_agent_t* agent = (const rocprofiler_agent_t*)agents[at];
+    CHECK(agent->size == sizeof *agent && agent->id.handle != 0 && agent->logical_node_id == (int32_t)at);
+    CHECK(agent->name != NULL && agent->vendor_name != NULL && agent->product_name != NULL && agent->model_name != NULL);
+  }
+  return ROCPROFILER_STATUS_ERROR_AGENT_MISMATCH;
+}
+
+static void query(void) {
+  const rocprofiler_agent_version_t version = ROCPROFILER_AGENT_INFO_VERSION_0;
+  const size_t size = sizeof(rocprofiler_agent_t);
+  IS(rocprofiler_query_available_agents(version, agents, size, &configured), ERROR_AGENT_MISMATCH);
+  IS(rocprofiler_query_available_agents(version, agents, size + 1, &configured), ERROR_INCOMPATIBLE_ABI);
+  IS(rocprofiler_query_available_agents(ROCPROFILER_AGENT_INFO_VERSION_NONE, agents, size, &configured),
+     ERROR_INVALID_ARGUMENT);
+}
+
 int main(void) {
   int status = 7;
+  query();
   uint32_t version[3] = {7, 7, 7};
   uint64_t first = 0, second = 0, thread = 0;
   IS(rocprofiler_get_version(&version[0], &version[1], &version[2]), SUCCESS);
