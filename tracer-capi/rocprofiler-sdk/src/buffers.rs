@@ -86,7 +86,7 @@ extern "C-unwind" fn rocprofiler_flush_buffer(id: u64) -> u32 {
         }
         let buffer = SDK.buffer(id)?;
         work::drain(Some(buffer), None);
-        buffer.flush();
+        buffer.flush(None);
         Ok(())
     })
 }

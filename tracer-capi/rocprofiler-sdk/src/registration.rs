@@ -172,8 +172,16 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
         };
         let Some((handle, finalize, data)) = client else { continue };
         SDK.stop_contexts(Some(handle));
-        work::drain(None, Some(Instant::now() + EXIT_WAIT));
-        SDK.buffers().into_iter().for_each(rocprofiler::buffer::Buffer::flush);
+        let until = Instant::now() + EXIT_WAIT;
+        work::drain(None, Some(until));
+        let mut buffers = SDK.buffers();
+        buffers.retain(|buffer| !buffer.flush(Some(until)));
+        if !buffers.is_empty() {
+            log::warn(format_args!(
+                "the callback of a buffer has not returned for {} s: what was recorded then is not delivered",
+                EXIT_WAIT.as_secs()
+            ));
+        }
         if let Some(finalize) = finalize {
             // SAFETY: the tool's function, with its data.
             unsafe { finalize(data) };

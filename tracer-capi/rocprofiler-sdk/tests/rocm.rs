@@ -3,8 +3,10 @@
 //! Every test is named `rocm_…`. Where `cargo xtask test` has not built the programs they have nothing to run, and say so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use capi_build::clients::{Clients, succeed};
 use capi_build::layouts::Language;
@@ -60,6 +62,7 @@ struct Copy {
     bytes: u64,
 }
 
+/// What the tool was told, and what the GPU did.
 #[derive(Debug, Default)]
 struct Outcome {
     kernels: Vec<Kernel>,
@@ -123,14 +126,24 @@ impl Scene {
         Outcome { process, ..self.outcome() }
     }
 
-    /// What the tool has written, and the GPU has done.
+    /// Where the tools of each process have written.
+    fn told(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(self.clients.directory()).expect("a directory");
+        let paths = files.map(|file| file.expect("a file").path());
+        paths.filter(|path| path.file_stem() == Some("told".as_ref())).collect()
+    }
+
+    /// What the tool has written, in one process or in several, and the GPU has done.
     fn outcome(&self) -> Outcome {
-        let told = std::fs::read_to_string(self.file("told")).expect("what was told");
-        let truth = truth::read(&self.file("truth")).expect("what the GPU did");
-        for file in ["told", "truth"] {
-            std::fs::remove_file(self.file(file)).expect("removed");
+        let mut told = String::new();
+        for path in self.told() {
+            let text = std::fs::read_to_string(&path).expect("what was told");
+            assert!(text.ends_with("end\n") && !text.contains("wrong: "), "{text}");
+            std::fs::remove_file(path).expect("removed");
+            told += &text;
         }
-        assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{told}");
+        let truth = truth::read(&self.file("truth")).expect("what the GPU did");
+        std::fs::remove_file(self.file("truth")).expect("removed");
         let mut outcome = Outcome { truth, ..Outcome::default() };
         for line in told.lines() {
             let (word, numbers) = line.split_once(' ').unwrap_or((line, ""));
@@ -196,16 +209,26 @@ impl Scene {
                         bytes,
                     });
                 }
-                ("dropped", &[count]) => {
-                    assert!(count >= outcome.dropped, "{told}");
-                    outcome.dropped = count;
-                }
-                ("end", []) => {}
+                ("dropped", &[count]) => outcome.dropped = count.max(outcome.dropped),
+                ("stopped" | "end", []) => {}
                 _ => panic!("{line}"),
             }
         }
         outcome
     }
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(120);
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends a process.
+fn send(process: u32) {
+    assert!(Command::new("kill").arg(process.to_string()).status().expect("kill").success());
 }
 
 /// Agents are numbered by the driver's nodes.
@@ -363,4 +386,73 @@ fn rocm_policies_of_buffers() {
     let (delivered, did) = (outcome.kernels.len() as u64, outcome.did("dispatch").len() as u64);
     assert!(outcome.dropped > 0, "the buffer was never full");
     assert_eq!(delivered + outcome.dropped, did);
+}
+
+/// "rocprofiler_start_context": what is enqueued while it is active is recorded, and nothing else.
+#[test]
+fn rocm_contexts_that_start_and_stop() {
+    let Some(scene) = scene() else { return };
+    let go = scene.file("go");
+    let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
+    command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    let mut running = command.spawn().expect("it begins");
+    let mut said = BufReader::new(running.stdout.take().expect("its output"));
+    let mut ready = String::new();
+    said.read_line(&mut ready).expect("text");
+    let told = || -> String {
+        let texts = scene.told().into_iter().map(std::fs::read_to_string);
+        texts.map(|text| text.expect("what was told")).collect()
+    };
+    for round in 1..=3 {
+        let before = told().matches("kernel ").count();
+        std::fs::write(&go, "").expect("written");
+        wait_until("kernels are recorded", || told().matches("kernel ").count() > before + 100);
+        std::fs::remove_file(&go).expect("removed");
+        wait_until("the context is stopped", || told().matches("stopped").count() == round);
+        let recorded = told().matches("kernel ").count();
+        let did = || truth::read(&scene.file("truth")).expect("what the GPU did").len();
+        let done = did();
+        wait_until("the GPU goes on", || did() > done + 100);
+        assert_eq!(told().matches("kernel ").count(), recorded);
+    }
+    send(running.id());
+    assert!(running.wait().expect("it ends").success());
+    let outcome = scene.outcome();
+    let did = outcome.did("dispatch");
+    assert!(outcome.kernels.len() + 300 < did.len(), "{}: {}", outcome.kernels.len(), did.len());
+    let mut seen = BTreeSet::new();
+    for kernel in &outcome.kernels {
+        let is_it = |operation: &&&Operation| {
+            operation.hsa_queue == Some(kernel.queue)
+                && is_near((kernel.begin_ns, kernel.end_ns), operation)
+        };
+        let operation = did.iter().find(is_it).unwrap_or_else(|| panic!("nobody ran {kernel:?}"));
+        assert!(seen.insert((kernel.queue, operation.index)), "twice: {kernel:?}");
+    }
+}
+
+/// A forked child is not traced; the program that it executes is, by itself.
+#[test]
+fn rocm_programs_that_fork() {
+    let Some(scene) = scene() else { return };
+    let basic = scene.apps.join("basic").display().to_string();
+    let outcome = scene.run("LD_PRELOAD", "fork_exec", &[&basic], &[]);
+    let did = outcome.did("dispatch");
+    let pids: BTreeSet<u32> = did.iter().map(|operation| operation.pid).collect();
+    assert_eq!((pids.len(), outcome.kernels.len()), (2, did.len()));
+    for kernel in &outcome.kernels {
+        let is_it = |operation: &&Operation| is_near((kernel.begin_ns, kernel.end_ns), operation);
+        assert!(did.iter().any(is_it), "nobody ran {kernel:?}");
+    }
+}
+
+/// A process that exits waits for a callback, but not for ever.
+#[test]
+fn rocm_a_callback_that_does_not_return() {
+    let Some(scene) = scene() else { return };
+    let mut command = scene.command("LD_PRELOAD", &scene.apps.join("basic"));
+    let output = command.env("WATCH_SLOW_US", "999999999").output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("the callback of a buffer has not returned for 10 s"), "{errors}");
 }

@@ -19,6 +19,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use roctracer::thread::Process;
 
@@ -220,17 +221,23 @@ impl Buffer {
         }
     }
 
-    /// Delivers what was written until now, and waits until it was. Not so in the buffer's own callback: what was written
-    /// is delivered when it has returned.
-    pub fn flush(&'static self) {
+    /// Delivers what was written until now, and waits until it was, or until a time; whether it was. In the buffer's own
+    /// callback it waits for nothing: what was written is delivered when that has returned.
+    pub fn flush(&'static self, until: Option<Instant>) -> bool {
         if !self.process.is_this() {
-            return;
+            return true;
         }
         let (mut state, is_put_off) = self.hand_over();
         let written = state.handed + u64::from(is_put_off);
         while state.delivered < written && !state.thread.is_current() {
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            let waited = self.progress.wait_timeout(state, left.unwrap_or(Duration::MAX));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 
     /// Delivers what is in it, and takes nothing any more.
@@ -251,7 +258,7 @@ impl Buffer {
         self.open.store(ptr::null_mut(), Ordering::Relaxed);
         state.active.close();
         drop(state);
-        self.flush();
+        self.flush(None);
         Ok(())
     }
 

@@ -1,14 +1,15 @@
-// A tool that writes down each record that it gets, to the file WATCH_OUT. The environment says what it asks for:
+// A tool that writes down each record that it gets, to the file WATCH_OUT and the process's number behind it. The
+// environment says what it asks for:
 //   WATCH_KINDS      numbers of kinds, with commas between them
 //   WATCH_OPERATION  this one alone of each
 //   WATCH_BYTES      of the buffer (64 KiB); WATCH_DISCARD: of which policy it is
 //   WATCH_SLOW_US    how long its callback takes
-//   WATCH_LATER      the context is started by the first SIGUSR1, and stopped by the next one
+//   WATCH_GO         the context is active while there is this file
 // What threads do belongs to the external id 77.
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <rocprofiler-sdk/registration.h>
 #include <rocprofiler-sdk/rocprofiler.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,14 +55,22 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
     }
   }
   fprintf(out, "dropped %lu\n", dropped);
+  fflush(out);
   if (slow_us) usleep(slow_us);
 }
 
-static void turn(int signal) {
-  (void)signal;
-  int is_active = 0;
-  DONE(rocprofiler_context_is_active(context, &is_active));
-  DONE(is_active ? rocprofiler_stop_context(context) : rocprofiler_start_context(context));
+// Starts and stops the context.
+static void* turn(void* go) {
+  for (int is_active = 0;; usleep(1000)) {
+    if ((access((const char*)go, F_OK) == 0) == is_active) continue;
+    is_active = !is_active;
+    DONE(is_active ? rocprofiler_start_context(context) : rocprofiler_stop_context(context));
+    if (is_active) continue;
+    DONE(rocprofiler_flush_buffer(buffer));
+    fprintf(out, "stopped\n");
+    fflush(out);
+  }
+  return NULL;
 }
 
 static const char* word(const char* name, const char* otherwise) {
@@ -88,8 +97,9 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
   rocprofiler_user_data_t external;
   external.value = 77;
   DONE(rocprofiler_push_external_correlation_id(context, (rocprofiler_thread_id_t)getpid(), external));
-  if (getenv("WATCH_LATER")) {
-    signal(SIGUSR1, turn);
+  if (getenv("WATCH_GO")) {
+    pthread_t turns;
+    CHECK(pthread_create(&turns, NULL, turn, getenv("WATCH_GO")) == 0);
   } else {
     DONE(rocprofiler_start_context(context));
   }
@@ -107,7 +117,9 @@ rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, con
                                                            rocprofiler_client_id_t* id) {
   (void)version, (void)text, (void)priority;
   id->name = "watches";
-  out = fopen(word("WATCH_OUT", "/dev/null"), "w");
+  char path[4096];
+  snprintf(path, sizeof path, "%s.%d", word("WATCH_OUT", "/dev/null"), getpid());
+  out = fopen(path, "w");
   CHECK(out != NULL);
   static rocprofiler_tool_configure_result_t result = {sizeof result, initialize, finalize, NULL};
   return &result;

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::buffer::Header;
@@ -100,7 +100,7 @@ fn sizes_are_rounded_up_to_pages() {
     let (buffer, deliveries) = buffer(sdk(), 4000, usize::MAX, Policy::Discard, || ());
     let taken = (0..1000).take_while(|_| buffer.write(&[16, 7])).count();
     assert_eq!(taken, page_bytes() / 16);
-    buffer.flush();
+    buffer.flush(None);
     assert_eq!(deliveries.try_recv().map(|(records, _)| records.len()), Ok(taken));
 }
 
@@ -119,12 +119,12 @@ fn who_discards_counts_what_is_dropped_and_goes_on_behind_a_flush() {
         }
         assert!(deliveries.try_recv().is_err());
         assert_eq!(buffer.dropped(), (round + 1) * 10);
-        buffer.flush();
+        buffer.flush(None);
         let delivered = (vec![[48, round]; 85], (round + 1) * 10);
         assert_eq!(deliveries.try_recv(), Ok(delivered), "when it returns");
     }
     // An empty buffer has nobody called.
-    buffer.flush();
+    buffer.flush(None);
     assert!(deliveries.try_recv().is_err());
 }
 
@@ -143,7 +143,7 @@ fn who_is_lossless_loses_nothing() {
             });
         }
     });
-    buffer.flush();
+    buffer.flush(None);
     let mut next = [0; 32];
     for (records, dropped) in deliveries.try_iter() {
         assert_eq!(dropped, 0);
@@ -164,7 +164,7 @@ fn what_is_written_while_it_is_delivered_is_delivered_or_dropped() {
         let writers = [(); 4].map(|()| scope.spawn(write));
         writers.map(|writer| writer.join().expect("no panic")).iter().sum()
     });
-    buffer.flush();
+    buffer.flush(None);
     let delivered: usize = deliveries.try_iter().map(|(records, _)| records.len()).sum();
     assert_eq!(delivered, written);
     assert_eq!(written as u64 + buffer.dropped(), 80_000);
@@ -196,7 +196,7 @@ fn a_callback_may_use_its_own_buffer() {
                     for _ in 0..1000 {
                         assert!(own.write(&[16, 1]));
                     }
-                    own.flush();
+                    own.flush(None);
                 }
             })
         }
@@ -204,8 +204,8 @@ fn a_callback_may_use_its_own_buffer() {
     let id = sdk.create_buffer(context, 4096, 4096, Policy::Lossless, consumer).expect("a buffer");
     let buffer = sdk.buffer(id).expect("known");
     assert!(buffer.write(&[16, 0]));
-    buffer.flush();
-    buffer.flush();
+    buffer.flush(None);
+    buffer.flush(None);
     let seen = seen.lock().expect("whole");
     assert_eq!((seen[0], seen[1..].iter().sum::<usize>()), (1, 1000));
 }
@@ -234,7 +234,7 @@ fn a_buffer_is_always_delivered_on_its_own_thread() {
         let buffer = sdk.buffer(id).expect("known");
         for _ in 0..20 {
             assert!(buffer.write(&[16, 0]));
-            buffer.flush();
+            buffer.flush(None);
         }
         let threads: Vec<_> = threads.try_iter().collect();
         assert_eq!(threads.len(), 20);
@@ -311,7 +311,7 @@ fn a_buffer_is_destroyed_when_it_is_not_being_delivered() {
     begun.recv_timeout(LONG).expect("it is being delivered");
     assert_eq!(buffer.destroy(), Err(Status::BufferBusy));
     end.send(()).expect("it waits");
-    buffer.flush();
+    buffer.flush(None);
     assert_eq!(deliveries.try_recv(), Ok((vec![[16, 1]], 0)));
     assert_eq!(buffer.destroy(), Ok(()));
 }
@@ -322,12 +322,12 @@ fn a_destroyed_buffer_delivers_nothing_twice() {
     let (buffer, deliveries) = buffer(sdk(), 4096, 4096, Policy::Lossless, || ());
     for number in 1..=2 {
         assert!(buffer.write(&[16, number]));
-        buffer.flush();
+        buffer.flush(None);
     }
     assert!(buffer.write(&[16, 3]));
     assert_eq!(buffer.destroy(), Ok(()));
-    buffer.flush();
-    buffer.flush();
+    buffer.flush(None);
+    buffer.flush(None);
     let delivered: Vec<_> = deliveries.try_iter().flat_map(|(records, _)| records).collect();
     assert_eq!(delivered, [[16, 1], [16, 2], [16, 3]]);
 }
@@ -347,7 +347,7 @@ fn a_buffer_does_not_keep_another_one_waiting() {
         });
         for number in 0..10 {
             assert!(other.write(&[16, number]));
-            other.flush();
+            other.flush(None);
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -403,4 +403,18 @@ fn external_ids_are_those_of_each_context() {
     assert_eq!(ids(), [0, 70]);
     sdk.context(first).expect("known").external.push(1, 10);
     assert_eq!(ids(), [10, 70]);
+}
+
+/// A process that exits does not wait for ever.
+#[test]
+fn a_callback_that_does_not_return_is_not_waited_for_at_the_end() {
+    let (buffer, _deliveries) = buffer(sdk(), 4096, 4096, Policy::Lossless, || {
+        loop {
+            thread::park();
+        }
+    });
+    assert!(buffer.write(&[16, 1]));
+    assert!(!buffer.flush(Some(Instant::now() + Duration::from_millis(50))));
+    // Nothing is written since: it is waited for that which was handed over.
+    assert!(!buffer.flush(Some(Instant::now())));
 }
