@@ -11,10 +11,10 @@ use crate::{
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub struct Options {
-    /// What to measure: api, launch, attach, consumer, kernel, probes, roctracer, wait [default: all]
+    /// What to measure: api, launch, attach, consumer, kernel, probes, roctracer, sdk, wait [default: all]
     #[arg(value_name = "PART")]
     #[arg(value_parser = [
-        "api", "launch", "attach", "consumer", "kernel", "probes", "roctracer", "wait",
+        "api", "launch", "attach", "consumer", "kernel", "probes", "roctracer", "sdk", "wait",
     ])]
     parts: Vec<String>,
 

@@ -17,8 +17,10 @@ mod launch;
 mod peer;
 mod place;
 mod roctracer;
+mod sdk;
 mod sites;
 mod stats;
+mod subject;
 mod table;
 mod target;
 mod tool;
@@ -59,6 +61,8 @@ enum Part {
     Probes,
     /// Clients of libroctracer64
     Roctracer,
+    /// Tools of librocprofiler-sdk
+    Sdk,
     /// Waiting for the GPU: time of a synchronisation, CPU of the shim's thread
     Wait,
 }
@@ -76,6 +80,7 @@ fn main() -> anyhow::Result<()> {
             Part::Kernel => kernel::run(&places, rounds)?,
             Part::Probes => peer::run(&places, rounds)?,
             Part::Roctracer => roctracer::run(&places, rounds)?,
+            Part::Sdk => sdk::run(&places, rounds)?,
             Part::Wait => wait::run(&places, &wait, rounds)?,
         }
     }

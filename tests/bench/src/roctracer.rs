@@ -10,10 +10,10 @@ use anyhow::{Context as _, ensure};
 use capi_build::link::Profile;
 
 use crate::{
-    place::{Places, Private},
+    place::Places,
     stats::{Series, ratio},
+    subject::{self, Subject},
     table::Table,
-    target::Target,
 };
 
 /// What is measured: what it is called, the request, and how often.
@@ -35,13 +35,6 @@ const VARIANTS: [(&str, &str); 7] = [
     ("hsa", "HSA calls recorded"),
 ];
 
-/// A process and its libraries; the process ends first.
-struct Subject {
-    name: String,
-    target: Target,
-    _private: Private,
-}
-
 /// Measures and prints.
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
@@ -49,27 +42,22 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let own = capi_build::ROCTRACER.build(target, Profile::Release, directory.path())?;
     let client = directory.path().join("client.so");
     compile(&client, &own)?;
-    let mut subjects = vec![start(places, "(untraced)", None)?];
+    let start = |name: &str, library: &Path, mode: &str| {
+        Subject::start(places, name, &[library, &client], &[("BENCH_CLIENT", mode.as_ref())])
+    };
+    let mut subjects = vec![Subject::start(places, "(untraced)", &[], &[])?];
     for (mode, name) in VARIANTS {
-        subjects.push(start(places, name, Some((&client, &own, mode)))?);
+        subjects.push(start(name, &own, mode)?);
     }
-    let direct = Some((&*client, &*own, "direct"));
-    subjects.push(start(places, "empty callback, by HIP itself", direct)?);
+    subjects.push(start("empty callback, by HIP itself", &own, "direct")?);
     if let Some(other) = std::env::var_os("ROCTRACER") {
         let other = Path::new(&other).canonicalize().context("ROCTRACER")?;
         for (mode, name) in VARIANTS {
-            let name = format!("{}: {name}", other.display());
-            subjects.push(start(places, &name, Some((&client, &other, mode)))?);
+            subjects.push(start(&format!("{}: {name}", other.display()), &other, mode)?);
         }
     }
     for (what, request, calls) in REQUESTS {
-        let mut series = vec![Series::new(); subjects.len()];
-        for _ in 0..rounds {
-            for (subject, series) in subjects.iter_mut().zip(&mut series) {
-                subject.target.ask(&format!("{request} {}", calls / 8))?;
-                series.push(subject.target.ask(&format!("{request} {calls}"))?.cost());
-            }
-        }
+        let series = subject::measure(&mut subjects, request, calls, rounds)?;
         print(what, &subjects, &series);
     }
     Ok(())
@@ -82,24 +70,6 @@ fn compile(client: &Path, library: &Path) -> anyhow::Result<()> {
     compiler.arg("-I").arg(capi_build::include_directory()?.join("roctracer")).arg(library);
     ensure!(compiler.status().context("c++")?.success(), "the client does not compile");
     Ok(())
-}
-
-/// Starts a process, with a client that is given a library and told what to enable.
-fn start(
-    places: &Places,
-    name: &str,
-    client: Option<(&Path, &Path, &str)>,
-) -> anyhow::Result<Subject> {
-    let private = places.copy_libraries()?;
-    let mut command = private.command(&places.bench_target())?;
-    if let Some((client, library, mode)) = client {
-        let mut preloaded = library.as_os_str().to_owned();
-        preloaded.push(":");
-        preloaded.push(client);
-        command.env("LD_PRELOAD", preloaded).env("BENCH_CLIENT", mode);
-    }
-    let target = Target::start(&mut command).with_context(|| private.complaints())?;
-    Ok(Subject { name: name.to_owned(), target, _private: private })
 }
 
 fn print(what: &str, subjects: &[Subject], series: &[Series]) {

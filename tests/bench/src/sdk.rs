@@ -1,0 +1,70 @@
+//! `librocprofiler-sdk.so.0`: what a tool adds to calls and launches.
+//!
+//! A process for each variant runs throughout; the rounds alternate between them.
+
+use std::{path::Path, process::Command};
+
+use anyhow::{Context as _, ensure};
+use capi_build::link::Profile;
+
+use crate::{
+    place::Places,
+    stats::ratio,
+    subject::{self, Subject},
+    table::Table,
+};
+
+/// What is measured: what it is called, the request, and how often.
+const REQUESTS: [(&str, &str, u64); 4] = [
+    ("call of hipGetDevice", "device", 100_000),
+    ("call of hipGetDevice, with 8 threads at once", "devices", 20_000),
+    ("call of hsa_signal_load_relaxed", "hsa", 100_000),
+    ("kernel launch by hipLaunchKernel (1 call of HIP)", "bare", 2_048),
+];
+
+/// What a tool asks for: the numbers of kinds, and what they are called.
+const VARIANTS: [(&str, &str); 2] =
+    [("", "tool loaded, nothing asked for"), ("11", "KERNEL_DISPATCH")];
+
+/// Measures and prints.
+pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let target = places.apps().parent().context("no target directory")?;
+    let library = capi_build::ROCPROFILER_SDK.build(target, Profile::Release, directory.path())?;
+    let tool = directory.path().join("tool.so");
+    compile(&tool, &library)?;
+    let mut subjects = vec![Subject::start(places, "(untraced)", &[], &[])?];
+    for (kinds, name) in VARIANTS {
+        let variables = [("BENCH_KINDS", kinds.as_ref())];
+        subjects.push(Subject::start(places, name, &[&library, &tool], &variables)?);
+    }
+    for (what, request, calls) in REQUESTS {
+        let series = subject::measure(&mut subjects, request, calls, rounds)?;
+        let title = format!("rocprofiler-sdk: ns added to a {what}; median (quartiles)");
+        let mut table = Table::new(title, &["variant", "wall", "thread CPU", "CPU / untraced"]);
+        let Some((untraced, others)) = series.split_first() else { continue };
+        let [wall, cpu] = [untraced.wall().shown(), untraced.cpu().shown()];
+        table.row(["(untraced)".to_owned(), wall, cpu, String::new()]);
+        let alone = untraced.cpu().median();
+        for (subject, series) in subjects.iter().skip(1).zip(others) {
+            let added = series.above(untraced);
+            table.row([
+                subject.name.clone(),
+                added.wall().shown(),
+                added.cpu().shown(),
+                ratio(alone + added.cpu().median(), alone),
+            ]);
+        }
+        table.print();
+    }
+    Ok(())
+}
+
+fn compile(tool: &Path, library: &Path) -> anyhow::Result<()> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/sdk.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-shared", "-fPIC", "-std=gnu11", "-o"]).arg(tool).arg(source);
+    compiler.arg("-I").arg(capi_build::include_directory()?).arg(library);
+    ensure!(compiler.status().context("cc")?.success(), "the tool does not compile");
+    Ok(())
+}

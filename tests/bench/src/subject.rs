@@ -1,0 +1,55 @@
+//! Processes that differ in what is preloaded into them, measured by turns.
+
+use std::{ffi::OsStr, path::Path};
+
+use anyhow::Context as _;
+
+use crate::{
+    place::{Places, Private},
+    stats::Series,
+    target::Target,
+};
+
+/// A process and its libraries; the process ends first.
+pub struct Subject {
+    pub name: String,
+    target: Target,
+    _private: Private,
+}
+
+impl Subject {
+    /// Starts a process into which libraries are preloaded, with variables.
+    pub fn start(
+        places: &Places,
+        name: &str,
+        preloaded: &[&Path],
+        variables: &[(&str, &OsStr)],
+    ) -> anyhow::Result<Self> {
+        let private = places.copy_libraries()?;
+        let mut command = private.command(&places.bench_target())?;
+        if !preloaded.is_empty() {
+            let paths: Vec<&OsStr> = preloaded.iter().map(|path| path.as_os_str()).collect();
+            command.env("LD_PRELOAD", paths.join(OsStr::new(":")));
+        }
+        command.envs(variables.iter().copied());
+        let target = Target::start(&mut command).with_context(|| private.complaints())?;
+        Ok(Self { name: name.to_owned(), target, _private: private })
+    }
+}
+
+/// Has each process answer a request, so many times each in a round, the rounds by turns.
+pub fn measure(
+    subjects: &mut [Subject],
+    request: &str,
+    calls: u64,
+    rounds: u32,
+) -> anyhow::Result<Vec<Series>> {
+    let mut series = vec![Series::new(); subjects.len()];
+    for _ in 0..rounds {
+        for (subject, series) in subjects.iter_mut().zip(&mut series) {
+            subject.target.ask(&format!("{request} {}", calls / 8))?;
+            series.push(subject.target.ask(&format!("{request} {calls}"))?.cost());
+        }
+    }
+    Ok(series)
+}
