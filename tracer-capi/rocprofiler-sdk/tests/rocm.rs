@@ -1,6 +1,7 @@
 //! A tool in real HIP programs, on the emulated GPU: what it gets is what the GPU did.
 //!
 //! Every test is named `rocm_…`. Where `cargo xtask test` has not built the programs they have nothing to run, and say so.
+//! On another release of ROCm, whose root is not this machine's, `ROCTAP_TEST_INSIDE` runs them there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
@@ -17,6 +18,9 @@ use emulated_gpu::truth::{self, Operation};
 const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
 /// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
 const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
+/// What the runtime of ROCm 7 says at the end of programs with several threads, untraced too.
+const OF_THE_RUNTIME: &str =
+    "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.";
 /// `ROCPROFILER_BUFFER_TRACING_MEMORY_COPY`.
 const COPIES: &str = "10";
 /// `ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH`.
@@ -26,6 +30,8 @@ const KERNELS: &str = "11";
 struct Scene {
     apps: PathBuf,
     gpu: PathBuf,
+    /// A program that runs a command where another release is.
+    inside: Option<PathBuf>,
     clients: Clients,
     tool: PathBuf,
 }
@@ -84,7 +90,7 @@ fn scene() -> Option<Scene> {
     compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
     compiler.arg("-I").arg(include_directory().expect("headers"));
     succeed(compiler.arg(clients.library())).expect("the tool");
-    Some(Scene { apps, gpu, clients, tool })
+    Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), clients, tool })
 }
 
 impl Scene {
@@ -102,8 +108,29 @@ impl Scene {
             _ => command.env(loader, self.clients.library()).env("ROCP_TOOL_LIBRARIES", &self.tool),
         };
         command.env("WATCH_OUT", self.file("told")).env("EMUGPU_LOG", self.file("truth"));
-        command.envs([BEYOND_DOORBELL]).stdout(Stdio::piped());
+        command.envs([BEYOND_DOORBELL]);
         command
+    }
+
+    /// A command as it runs where the release is. Its variables are not those of what runs it there.
+    fn there(&self, command: Command) -> Command {
+        let mut there = match &self.inside {
+            None => command,
+            Some(inside) => {
+                let mut there = Command::new(inside);
+                there.arg("env");
+                for (name, value) in command.get_envs() {
+                    let mut variable = name.to_owned();
+                    variable.push("=");
+                    variable.push(value.expect("none is removed"));
+                    there.arg(variable);
+                }
+                there.arg(command.get_program()).args(command.get_args());
+                there
+            }
+        };
+        there.stdout(Stdio::piped()).stderr(Stdio::piped());
+        there
     }
 
     /// Runs a program, which must succeed.
@@ -116,13 +143,15 @@ impl Scene {
     ) -> Outcome {
         let mut command = self.command(loader, &self.apps.join(program));
         command.args(arguments).envs(words.iter().copied());
-        let running = command.stderr(Stdio::piped()).spawn().expect("it begins");
+        let mut command = self.there(command);
+        let running = command.spawn().expect("it begins");
         let process = u64::from(running.id());
         let output = running.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
-        assert!(errors.is_empty(), "{command:?}: {errors}");
+        let is_quiet = errors.lines().all(|line| line == OF_THE_RUNTIME);
+        assert!(is_quiet, "{command:?}: {errors}");
         Outcome { process, ..self.outcome() }
     }
 
@@ -395,7 +424,7 @@ fn rocm_contexts_that_start_and_stop() {
     let go = scene.file("go");
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
     command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
-    let mut running = command.spawn().expect("it begins");
+    let mut running = scene.there(command).spawn().expect("it begins");
     let mut said = BufReader::new(running.stdout.take().expect("its output"));
     let mut ready = String::new();
     said.read_line(&mut ready).expect("text");
@@ -451,7 +480,8 @@ fn rocm_programs_that_fork() {
 fn rocm_a_callback_that_does_not_return() {
     let Some(scene) = scene() else { return };
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("basic"));
-    let output = command.env("WATCH_SLOW_US", "999999999").output().expect("it runs");
+    command.env("WATCH_SLOW_US", "999999999");
+    let output = scene.there(command).output().expect("it runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert!(errors.contains("the callback of a buffer has not returned for 10 s"), "{errors}");

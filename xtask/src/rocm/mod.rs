@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::run::{root as workspace, run};
 pub use root::{Root, make};
-pub use suite::{Extent, QUICK_ON, ROCTRACER, sets};
+pub use suite::{Extent, LIBRARIES, QUICK_ON, sets};
 
 /// Options of `cargo xtask rocm`.
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! The end-to-end tests, and roctracer's, on other releases of ROCm.
+//! The end-to-end tests, and those of the libraries with C interfaces, on other releases of ROCm.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -60,14 +60,15 @@ const QUICK: [&str; 18] = [
     "root_storm_of_8_threads_4_streams_5000_launches",
 ];
 
-/// Tests of roctracer in HIP programs.
-pub const ROCTRACER: &str = "package(roctracer64) and test(rocm_)";
+/// Tests of the libraries with C interfaces in HIP programs.
+pub const LIBRARIES: &str = "(package(roctracer64) or package(rocprofiler-sdk)) and test(rocm_)";
 
 /// Of these, what differs most between releases.
-const ROCTRACER_QUICK: [&str; 3] = [
+const LIBRARIES_QUICK: [&str; 4] = [
     "rocm_callbacks_that_do_as_they_like",
     "rocm_clients_like_profilers",
     "rocm_every_call_of_programs",
+    "rocm_every_kernel_and_copy_of_programs",
 ];
 
 /// The tests on a release: builds the programs there, and sees that they run untraced.
@@ -113,17 +114,17 @@ pub fn sets(root: &Root, extent: Extent) -> anyhow::Result<[Nextest; 2]> {
         .run_by(runner.clone());
     // These compile and run programs there themselves. They were built for the unit tests already.
     let chosen = match extent {
-        Extent::Whole => ROCTRACER.to_owned(),
+        Extent::Whole => LIBRARIES.to_owned(),
         Extent::Quick => {
-            let names = ROCTRACER_QUICK.map(|name| format!("test(={name})"));
-            format!("{ROCTRACER} and ({})", names.join(" or "))
+            let names = LIBRARIES_QUICK.map(|name| format!("test(={name})"));
+            format!("{LIBRARIES} and ({})", names.join(" or "))
         }
     };
-    let roctracer = Nextest::new(&format!("roctracer, {label}"), &[], &chosen)
+    let libraries = Nextest::new(&format!("libraries, {label}"), &[], &chosen)
         .alone()
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_INSIDE", runner)]);
-    Ok([end_to_end, roctracer])
+    Ok([end_to_end, libraries])
 }
 
 /// A program that runs a test binary in the root.

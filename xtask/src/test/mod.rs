@@ -181,7 +181,7 @@ fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
     vec![
         // These three were built for the unit tests already.
         set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
-        set("roctracer in HIP programs", &[], rocm::ROCTRACER),
+        set("libraries in HIP programs", &[], rocm::LIBRARIES),
         set("roctracer's tool", &[], "package(roctracer-tool) and test(rocm_)"),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
