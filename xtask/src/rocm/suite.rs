@@ -71,12 +71,13 @@ const LIBRARIES_QUICK: [&str; 4] = [
     "rocm_every_kernel_and_copy_of_programs",
 ];
 
-/// The tests on a release: builds the programs there, and sees that they run untraced.
+/// The tests on a release, of which names may have to contain something: builds the programs there, and sees that they
+/// run untraced.
 ///
 /// # Errors
 ///
 /// When something cannot be built, or a program fails without roctap.
-pub fn sets(root: &Root, extent: Extent) -> anyhow::Result<[Nextest; 2]> {
+pub fn sets(root: &Root, extent: Extent, filter: Option<&str>) -> anyhow::Result<Vec<Nextest>> {
     println!("\n{}", describe(root)?);
     build_release(&["roctap", "tracer-shim", "emulated-gpu-driver", "roctx"])?;
     let built = programs::build(root)?;
@@ -90,6 +91,7 @@ pub fn sets(root: &Root, extent: Extent) -> anyhow::Result<[Nextest; 2]> {
         bail!("there is no test {unknown}");
     }
     all.retain(|test| extent == Extent::Whole || QUICK.contains(&test.as_str()));
+    all.retain(|test| filter.is_none_or(|part| test.contains(part)));
     let (mut names, mut skipped) = (Vec::new(), 0);
     for test in &all {
         match LEFT_OUT.iter().find(|left| left.has(test, &root.release)) {
@@ -102,9 +104,9 @@ pub fn sets(root: &Root, extent: Extent) -> anyhow::Result<[Nextest; 2]> {
     }
     let label = format!("ROCm {}", root.release);
     let binaries = BINARIES.iter().flat_map(|name| ["--test", name]).collect::<Vec<_>>();
-    let filter = format!("package(e2e) and ({})", names.join(" or "));
+    let chosen = format!("package(e2e) and ({})", names.join(" or "));
     let runner = runner(root)?;
-    let end_to_end = Nextest::new(&label, &TRACED, &filter)
+    let end_to_end = Nextest::new(&label, &TRACED, &chosen)
         .with(&["--release"])
         .with(&binaries)
         .alone()
@@ -113,18 +115,22 @@ pub fn sets(root: &Root, extent: Extent) -> anyhow::Result<[Nextest; 2]> {
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
         .run_by(runner.clone());
     // These compile and run programs there themselves. They were built for the unit tests already.
-    let chosen = match extent {
-        Extent::Whole => LIBRARIES.to_owned(),
+    let of_libraries = match extent {
+        Extent::Whole => {
+            let part = filter.map_or_else(String::new, |part| format!(" and test(~{part})"));
+            format!("{LIBRARIES}{part}")
+        }
         Extent::Quick => {
             let names = LIBRARIES_QUICK.map(|name| format!("test(={name})"));
             format!("{LIBRARIES} and ({})", names.join(" or "))
         }
     };
-    let libraries = Nextest::new(&format!("libraries, {label}"), &[], &chosen)
+    let libraries = Nextest::new(&format!("libraries, {label}"), &[], &of_libraries)
         .alone()
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_INSIDE", runner)]);
-    Ok([end_to_end, libraries])
+    let is_any = !names.is_empty();
+    Ok(is_any.then_some(end_to_end).into_iter().chain([libraries]).collect())
 }
 
 /// A program that runs a test binary in the root.

@@ -37,12 +37,12 @@ pub struct Options {
     #[arg(default_missing_value = kernels::DEFAULT, conflicts_with = "unprivileged")]
     kernels: Option<Vec<String>>,
 
-    /// Only the end-to-end tests, on these releases of ROCm, unpacked beside the system
+    /// Only the end-to-end tests and those of the libraries, on these releases of ROCm, unpacked beside the system
     #[arg(long, value_name = "RELEASES", value_delimiter = ',', conflicts_with_all = ["unprivileged", "kernels"])]
     rocm: Option<Vec<String>>,
 
-    /// Of the tests on other kernels, only those whose names contain this
-    #[arg(last = true, requires = "kernels")]
+    /// Of the tests on other kernels or releases, only those whose names contain this
+    #[arg(last = true)]
     filter: Option<String>,
 }
 
@@ -60,11 +60,14 @@ pub fn run_tests(options: &Options) -> anyhow::Result<ExitCode> {
         return Ok(report.close());
     }
     must_be_root()?;
+    if options.filter.is_some() && options.rocm.is_none() && options.kernels.is_none() {
+        bail!("which tests is said of those on other kernels or releases: --kernels or --rocm");
+    }
     if let Some(releases) = &options.rocm {
         report.step("tools", tools);
         for release in releases {
             if let Some(root) = report.step(&format!("ROCm {release}"), || rocm::make(release)) {
-                on_rocm(&mut report, &root, rocm::Extent::Whole);
+                on_rocm(&mut report, &root, rocm::Extent::Whole, options.filter.as_deref());
             }
         }
     } else if let Some(versions) = &options.kernels {
@@ -129,7 +132,7 @@ fn all(report: &mut Report) {
     };
     let Some(built) = built else { return };
     match root {
-        Ok(root) => on_rocm(report, &root, rocm::Extent::Quick),
+        Ok(root) => on_rocm(report, &root, rocm::Extent::Quick, None),
         Err(error) => report.not_had(&format!("ROCm {}", rocm::QUICK_ON), &error),
     }
     let mut found = Vec::new();
@@ -191,9 +194,9 @@ fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
 }
 
 /// Runs the tests on a release of ROCm.
-fn on_rocm(report: &mut Report, root: &rocm::Root, extent: rocm::Extent) {
+fn on_rocm(report: &mut Report, root: &rocm::Root, extent: rocm::Extent, filter: Option<&str>) {
     let label = format!("programs on ROCm {}", root.release);
-    if let Some(sets) = report.step(&label, || rocm::sets(root, extent)) {
+    if let Some(sets) = report.step(&label, || rocm::sets(root, extent, filter)) {
         sets.iter().for_each(|set| report.set(set));
     }
 }
