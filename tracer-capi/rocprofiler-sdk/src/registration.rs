@@ -6,14 +6,14 @@ use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Instant;
 
 use rocprofiler::sdk::stage;
 use rocprofiler::status::Status;
 use roctracer::pool::EXIT_WAIT;
-use tracer_hooks::sys;
+use tracer_hooks::lock::{Guard, Lock};
+use tracer_hooks::{contained, sys};
 
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::tools::{ClientId, Configure, Configured, find};
@@ -42,20 +42,27 @@ impl Client {
     }
 }
 
-static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
+static CLIENTS: Lock<Vec<Client>> = Lock::new(Vec::new());
 /// A tool that is to be configured although nothing finds it.
-static FORCED: Mutex<Option<Configure>> = Mutex::new(None);
+static FORCED: Lock<Option<Configure>> = Lock::new(None);
 /// The tool that is being initialized.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
+
+/// Held by the thread that initializes tools.
+static INITIALIZATION: Lock<()> = Lock::new(());
+/// A runtime has begun meanwhile, and nobody waited for the tools.
+static IS_MISSED: AtomicBool = AtomicBool::new(false);
+
+/// How long one of these is waited for: whoever has it may have been stopped, or may wait for who comes here.
+const WAIT_NS: u64 = 1_000_000_000;
 
 thread_local! {
     /// The thread initializes tools, which may call a runtime that has us initialize them.
     static INITIALIZES: Cell<bool> = const { Cell::new(false) };
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nobody's code is called under them.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(lock: &Lock<T>) -> Option<Guard<'_, T>> {
+    lock.lock_for(WAIT_NS)
 }
 
 /// The number of the tool that is being initialized.
@@ -63,24 +70,37 @@ pub fn current_client() -> u32 {
     CURRENT.load(Ordering::Relaxed)
 }
 
-/// Finds tools, configures all of them, and initializes them then; once. Who comes meanwhile waits.
+/// Finds tools, configures all of them, and initializes them then; once. Who comes meanwhile waits, but not for long: a
+/// runtime goes on without tools, and is recorded when they are there.
 pub fn initialize() {
-    static ONCE: Once = Once::new();
-    if INITIALIZES.get() || process::is_forked() {
+    if SDK.initialized() == stage::OVER || process::is_forked() {
         return;
     }
-    INITIALIZES.set(true);
-    // Also when a tool has thrown: others are not initialized a second time.
-    ONCE.call_once_force(|_| {
-        if SDK.begin_initialization() {
-            let _ends = AtEnd(|| SDK.end_initialization());
-            process::begins();
-            sys::at_exit(at_exit);
-            configure_all();
-            initialize_all();
+    let is_free = !INITIALIZES.get();
+    let Some(_initialization) = is_free.then(|| INITIALIZATION.lock_or_lose(WAIT_NS)).flatten()
+    else {
+        IS_MISSED.store(true, Ordering::Relaxed);
+        // Pairs with the one below: either is it seen there, or the caller sees what is wanted.
+        fence(Ordering::SeqCst);
+        return;
+    };
+    if SDK.begin_initialization() {
+        INITIALIZES.set(true);
+        // Also when a tool has thrown: others are not initialized a second time.
+        let ends = AtEnd(|| {
+            SDK.end_initialization();
+            INITIALIZES.set(false);
+        });
+        process::begins();
+        sys::at_exit(at_exit);
+        configure_all();
+        initialize_all();
+        drop(ends);
+        fence(Ordering::SeqCst);
+        if IS_MISSED.load(Ordering::Relaxed) {
+            contained(|| work::begin());
         }
-    });
-    INITIALIZES.set(false);
+    }
 }
 
 /// Calls its function when it is dropped, also by an exception.
@@ -94,7 +114,7 @@ impl<F: Fn()> Drop for AtEnd<F> {
 
 /// Asks each tool what is to be called. One that answers null takes no part.
 fn configure_all() {
-    let forced = *lock(&FORCED);
+    let forced = lock(&FORCED).and_then(|forced| *forced);
     for (priority, tool) in find(forced).into_iter().enumerate() {
         let priority = priority as u32;
         let handle = FIRST_CLIENT + priority;
@@ -118,15 +138,22 @@ fn configure_all() {
             ));
             continue;
         }
-        lock(&CLIENTS).push(Client { handle, id, configured });
+        if let Some(mut clients) = lock(&CLIENTS) {
+            clients.push(Client { handle, id, configured });
+        }
     }
 }
 
 /// When all of them have been configured.
 fn initialize_all() {
     for place in 0.. {
-        let client = lock(&CLIENTS).get(place).map(|client| (client.handle, client.configured));
-        let Some((handle, configured)) = client else { break };
+        let clients = lock(&CLIENTS);
+        let client = clients.as_ref().and_then(|clients| clients.get(place));
+        let Some((handle, configured)) = client.map(|client| (client.handle, client.configured))
+        else {
+            break;
+        };
+        drop(clients);
         if let Some(initialize) = configured.initialize {
             CURRENT.store(handle, Ordering::Relaxed);
             // SAFETY: the tool's function, with its data.
@@ -141,7 +168,9 @@ fn initialize_all() {
 ///
 /// For any id.
 unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
-    finalize_those(|client| (client.handle, client.own()) == (id.handle, id.handle));
+    if !process::is_forked() {
+        finalize_those(|client| (client.handle, client.own()) == (id.handle, id.handle));
+    }
 }
 
 /// The process exits.
@@ -158,30 +187,30 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Stops what tools have started, delivers what was written, and calls their functions, each once.
+/// Stops what tools have started, delivers what was written, and calls their functions, each once. Nothing of theirs is
+/// called after that.
 fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
+    let until = Instant::now() + EXIT_WAIT;
     for place in 0.. {
-        let client = match lock(&CLIENTS).get_mut(place) {
-            Some(client) if is_meant(client) => Some((
-                client.handle,
-                client.configured.finalize.take(),
-                client.configured.tool_data,
-            )),
-            Some(_) => None,
-            None => break,
-        };
-        let Some((handle, finalize, data)) = client else { continue };
-        SDK.stop_contexts(Some(handle));
-        let until = Instant::now() + EXIT_WAIT;
+        let Some(mut clients) = lock(&CLIENTS) else { break };
+        let Some(client) = clients.get_mut(place) else { break };
+        if !is_meant(client) {
+            continue;
+        }
+        let (handle, data) = (client.handle, client.configured.tool_data);
+        let finalize = client.configured.finalize.take();
+        drop(clients);
+        SDK.end_contexts(handle);
         work::drain(None, Some(until));
-        let mut buffers = SDK.buffers();
-        buffers.retain(|buffer| !buffer.flush(Some(until)));
-        if !buffers.is_empty() {
+        let buffers = SDK.buffers(handle);
+        let delivered = buffers.iter().filter(|buffer| buffer.flush(Some(until))).count();
+        if delivered < buffers.len() {
             log::warn(format_args!(
                 "the callback of a buffer has not returned for {} s: what was recorded then is not delivered",
                 EXIT_WAIT.as_secs()
             ));
         }
+        buffers.iter().for_each(|buffer| buffer.end());
         if let Some(finalize) = finalize {
             // SAFETY: the tool's function, with its data.
             unsafe { finalize(data) };
@@ -220,7 +249,7 @@ unsafe extern "C-unwind" fn rocprofiler_is_finalized(status: *mut c_int) -> u32 
 unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Configure>) -> u32 {
     let forced = of(|| {
         let configure = configure.ok_or(Status::InvalidArgument)?;
-        let mut forced = lock(&FORCED);
+        let mut forced = lock(&FORCED).ok_or(Status::Error)?;
         if SDK.initialized() != stage::NOT_YET || forced.is_some() {
             return Err(Status::ConfigurationLocked);
         }

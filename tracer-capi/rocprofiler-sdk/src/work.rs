@@ -11,7 +11,7 @@ use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
 use rocprofiler::buffer::Buffer;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Services};
-use rocprofiler::threads::CallbackThread;
+use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
 use tracer_hooks::abi::ApiTable;
@@ -100,8 +100,13 @@ impl Client for Buffers {
     type Kept = Kept;
     type Caller = Caller;
 
+    const NAME: &'static str = "rocprofiler";
     const THREAD_NAME: &'static CStr = c"rocprofiler-gpu";
     const DRAIN_MS: &'static str = "ROCPROFILER_DRAIN_MS";
+
+    fn creates_thread<T>(&self, create: impl FnOnce() -> T) -> T {
+        SDK.watchers.around(ROCPROFILER_LIBRARY, create)
+    }
 
     fn is_wanted(&self) -> bool {
         SDK.is_wanted(Kind::KernelDispatch) || SDK.is_wanted(Kind::MemoryCopy)

@@ -9,8 +9,8 @@
 //! * Where there is no room, [`Policy::Discard`] drops the record, and [`Policy::Lossless`] hands the half over and goes on
 //!   in the other one, for which it waits while that is being delivered.
 //! * [`Buffer::flush`] returns when all that was written before is delivered. A buffer that is empty has nobody called.
-//! * The callback may do all of this itself, to its own buffer. It waits for nothing then: what it flushes is delivered when
-//!   it has returned, and what it writes where both halves are full goes into a third.
+//! * A callback may do all of this itself, to any buffer. It waits for nothing then: what it flushes is delivered when it has
+//!   returned, and what it writes where both halves are full goes into a third.
 //! * In a forked child nothing is written: it has no callback threads.
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use roctracer::thread::Process;
@@ -84,6 +84,8 @@ pub struct Buffer {
     open: AtomicPtr<Half>,
     /// Records that were not taken.
     dropped: AtomicU64,
+    /// Its callback is called no more.
+    is_ended: AtomicBool,
     /// What is in the active half is to be handed over as soon as that can be done.
     is_wanted: AtomicBool,
     state: Mutex<State>,
@@ -138,6 +140,7 @@ impl Buffer {
             process: Process::this(),
             open: AtomicPtr::new(ptr::from_ref(active).cast_mut()),
             dropped: AtomicU64::new(0),
+            is_ended: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             state: Mutex::new(state),
             progress: Condvar::new(),
@@ -158,9 +161,10 @@ impl Buffer {
     pub fn write(&'static self, record: &[u64]) -> bool {
         let is_nested = WRITES.replace(true);
         let written = self.process.is_this()
+            && !self.is_ended.load(Ordering::Relaxed)
             && (self.write_into_open(record) || (!is_nested && self.write_with_lock(record)));
         if !is_nested && self.is_wanted.load(Ordering::Relaxed) {
-            drop(self.hand_over());
+            drop(self.hand_over(self.lock()));
         }
         WRITES.set(is_nested);
         if !written {
@@ -207,7 +211,7 @@ impl Buffer {
             }
             let next = match state.spares.pop() {
                 Some(spare) => spare,
-                None if state.thread.is_current() => match Half::new(self.bytes) {
+                None if CallbackThread::is_any_current() => match Half::new(self.bytes) {
                     Ok(extra) => extra,
                     Err(_) => return false,
                 },
@@ -221,15 +225,16 @@ impl Buffer {
         }
     }
 
-    /// Delivers what was written until now, and waits until it was, or until a time; whether it was. In the buffer's own
-    /// callback it waits for nothing: what was written is delivered when that has returned.
+    /// Delivers what was written until now, and waits until it was, or until a time; whether it was. A callback waits for
+    /// nothing: what was written is delivered when it has returned.
     pub fn flush(&'static self, until: Option<Instant>) -> bool {
         if !self.process.is_this() {
             return true;
         }
-        let (mut state, is_put_off) = self.hand_over();
+        let Some(state) = self.lock_until(until) else { return false };
+        let (mut state, is_put_off) = self.hand_over(state);
         let written = state.handed + u64::from(is_put_off);
-        while state.delivered < written && !state.thread.is_current() {
+        while state.delivered < written && !CallbackThread::is_any_current() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 return false;
@@ -262,6 +267,11 @@ impl Buffer {
         Ok(())
     }
 
+    /// Has its callback called no more: what is written from now on, and what has not been delivered, is dropped.
+    pub fn end(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+    }
+
     /// Whether it was destroyed.
     pub fn is_destroyed(&self) -> bool {
         self.lock().is_destroyed
@@ -273,8 +283,10 @@ impl Buffer {
     }
 
     /// Hands what was written to the callback thread, at once if there is another half; whether that is put off.
-    fn hand_over(&'static self) -> (MutexGuard<'static, State>, bool) {
-        let mut state = self.lock();
+    fn hand_over(
+        &'static self,
+        mut state: MutexGuard<'static, State>,
+    ) -> (MutexGuard<'static, State>, bool) {
         // Pairs with the Release in `write_into_open`: who has said so has taken a place, which is seen below; who says so
         // later hands over himself.
         self.is_wanted.swap(false, Ordering::AcqRel);
@@ -288,6 +300,19 @@ impl Buffer {
             None => self.is_wanted.store(true, Ordering::Relaxed),
         }
         (state, is_put_off)
+    }
+
+    /// The lock, if it can be had until a time: a process may exit in a handler of a signal that has interrupted who has it.
+    fn lock_until(&self, until: Option<Instant>) -> Option<MutexGuard<'_, State>> {
+        let Some(until) = until else { return Some(self.lock()) };
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return Some(state),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -322,7 +347,9 @@ impl Deliver for Buffer {
             drop(state);
             find(half.words(), &mut headers);
             let mut pointers: Vec<*mut Header> = headers.iter_mut().map(ptr::from_mut).collect();
-            (self.consumer)(&mut pointers, self.dropped());
+            if !self.is_ended.load(Ordering::Relaxed) {
+                (self.consumer)(&mut pointers, self.dropped());
+            }
             state = self.lock();
             state.delivered += 1;
             state.spares.push(half);

@@ -2,36 +2,55 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+
+use tracer_hooks::lock::{Guard, Lock};
+
+/// How long a thread waits for another one that gives or ends an id. One that does not come back from that is the last to
+/// be waited for: from then on there are no ids.
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// Ids by thread, the innermost last.
+type Stacks = HashMap<u64, Vec<u64>>;
 
 /// Those of a context, by thread.
-#[derive(Default)]
 pub struct ExternalIds {
-    stacks: RwLock<HashMap<u64, Vec<u64>>>,
-    /// Some have been given: until then nobody looks.
+    stacks: Lock<Stacks>,
+    /// There are some: else nobody looks.
     any: AtomicBool,
 }
 
+impl Default for ExternalIds {
+    fn default() -> Self {
+        Self { stacks: Lock::new(Stacks::new()), any: AtomicBool::new(false) }
+    }
+}
+
 impl ExternalIds {
+    fn lock(&self) -> Option<Guard<'_, Stacks>> {
+        self.stacks.lock_or_lose(WAIT_NS)
+    }
+
     /// What a thread does from now on belongs to `id`.
     pub fn push(&self, thread: u64, id: u64) {
-        self.any.store(true, Ordering::Relaxed);
-        let mut stacks = self.stacks.write().unwrap_or_else(PoisonError::into_inner);
-        stacks.entry(thread).or_default().push(id);
+        if let Some(mut stacks) = self.lock() {
+            stacks.entry(thread).or_default().push(id);
+            self.any.store(true, Ordering::Relaxed);
+        }
     }
 
     /// It belongs to what it belonged to before. The id that ends, 0 if there was none.
     pub fn pop(&self, thread: u64) -> u64 {
-        let mut stacks = self.stacks.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut stacks) = self.lock() else { return 0 };
         let Some(stack) = stacks.get_mut(&thread) else { return 0 };
         let id = stack.pop().unwrap_or(0);
         if stack.is_empty() {
             stacks.remove(&thread);
         }
+        self.any.store(!stacks.is_empty(), Ordering::Relaxed);
         id
     }
 
-    /// Whether any was ever given.
+    /// Whether there is any.
     #[inline]
     pub fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
@@ -44,7 +63,7 @@ impl ExternalIds {
         if !self.any() {
             return 0;
         }
-        let stacks = self.stacks.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(stacks) = self.lock() else { return 0 };
         let stack = stacks.get(&thread).or_else(|| stacks.get(&process));
         stack.and_then(|stack| stack.last().copied()).unwrap_or(0)
     }

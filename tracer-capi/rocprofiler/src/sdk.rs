@@ -3,8 +3,10 @@
 //! Tools configure while their initialize functions run; callback threads can be made earlier. Then the configuration is frozen into a
 //! [`Plan`], which whoever has something to tell reads without a lock; what still changes is which contexts are active.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tracer_hooks::lock::{Guard, Lock};
 
 use crate::buffer::{Buffer, Consumer, Policy, Properties};
 use crate::external::ExternalIds;
@@ -15,6 +17,9 @@ use crate::threads::{CallbackThread, ROCPROFILER_LIBRARY, Watchers};
 /// Ids of contexts and of buffers begin here: who takes the one for the other finds none, nor who takes an index.
 const FIRST_CONTEXT: u64 = 0x1_0000;
 const FIRST_BUFFER: u64 = 0x2_0000;
+
+/// How long the configuration is waited for.
+const WAIT_NS: u64 = 1_000_000_000;
 
 /// What the kinds are counted by.
 const KINDS: usize = Kind::ALL.len();
@@ -35,6 +40,8 @@ pub struct Context {
     /// Whose it is.
     client: u32,
     is_active: AtomicBool,
+    /// It cannot be started any more.
+    is_ended: AtomicBool,
     /// Ids that the program gives.
     pub external: ExternalIds,
 }
@@ -102,7 +109,8 @@ impl Externals {
 
 struct Configuration {
     contexts: Vec<&'static Context>,
-    buffers: Vec<&'static Buffer>,
+    /// And the clients that have them.
+    buffers: Vec<(&'static Buffer, u32)>,
     services: Vec<Service>,
     /// The first one is that of all buffers that are not assigned to another.
     threads: Vec<&'static CallbackThread>,
@@ -118,7 +126,7 @@ struct Plan {
 pub struct Sdk {
     initialized: AtomicI32,
     finalized: AtomicI32,
-    configuration: Mutex<Configuration>,
+    configuration: Lock<Configuration>,
     plan: OnceLock<Plan>,
     /// How many active contexts there are that want something of a kind.
     active: [AtomicU32; KINDS],
@@ -132,16 +140,16 @@ impl Sdk {
         Self {
             initialized: AtomicI32::new(stage::NOT_YET),
             finalized: AtomicI32::new(stage::NOT_YET),
-            configuration: Mutex::new(Configuration::new()),
+            configuration: Lock::new(Configuration::new()),
             plan: OnceLock::new(),
             active: [const { AtomicU32::new(0) }; KINDS],
             watchers: Watchers::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Configuration> {
-        // Nothing is left half done: nobody's code is called under it.
-        self.configuration.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Not for ever: whoever has it may have been stopped, or be interrupted by a handler that comes here.
+    fn lock(&self) -> Result<Guard<'_, Configuration>> {
+        self.configuration.lock_for(WAIT_NS).ok_or(Status::Error)
     }
 
     /// How far tools are initialized, as [`stage`] says.
@@ -165,7 +173,8 @@ impl Sdk {
     /// They are: nothing can be configured any more.
     pub fn end_initialization(&self) {
         let mut services = [const { Vec::new() }; KINDS];
-        let mut configuration = self.lock();
+        // Else nothing is ever wanted.
+        let Ok(mut configuration) = self.lock() else { return };
         for service in std::mem::take(&mut configuration.services) {
             if service.context.is_active() {
                 self.count(service.kind, true);
@@ -189,9 +198,9 @@ impl Sdk {
     }
 
     /// Only while initialize functions run.
-    fn configure(&self) -> Result<MutexGuard<'_, Configuration>> {
+    fn configure(&self) -> Result<Guard<'_, Configuration>> {
         match self.initialized() {
-            stage::DURING => Ok(self.lock()),
+            stage::DURING => self.lock(),
             _ => Err(Status::ConfigurationLocked),
         }
     }
@@ -204,12 +213,12 @@ impl Sdk {
     pub fn create_context(&self, client: u32) -> Result<u64> {
         let mut configuration = self.configure()?;
         let id = FIRST_CONTEXT + configuration.contexts.len() as u64;
-        let (is_active, external) = (AtomicBool::new(false), ExternalIds::default());
         configuration.contexts.push(Box::leak(Box::new(Context {
             id,
             client,
-            is_active,
-            external,
+            is_active: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+            external: ExternalIds::default(),
         })));
         Ok(id)
     }
@@ -220,18 +229,18 @@ impl Sdk {
     ///
     /// [`Status::ContextNotFound`].
     pub fn context(&self, id: u64) -> Result<&'static Context> {
-        self.lock().context(id)
+        self.lock()?.context(id)
     }
 
     /// Starts a context; one that is started already stays so.
     ///
     /// # Errors
     ///
-    /// [`Status::ContextNotFound`]; [`Status::ConfigurationLocked`] once the finalization has begun.
+    /// [`Status::ContextNotFound`]; [`Status::ConfigurationLocked`] once the finalization has begun, or that of its client.
     pub fn start_context(&self, id: u64) -> Result {
-        let configuration = self.lock();
+        let configuration = self.lock()?;
         let context = configuration.context(id)?;
-        if self.finalized() != stage::NOT_YET {
+        if self.finalized() != stage::NOT_YET || context.is_ended.load(Ordering::Relaxed) {
             return Err(Status::ConfigurationLocked);
         }
         self.switch(context, true);
@@ -244,16 +253,17 @@ impl Sdk {
     ///
     /// [`Status::ContextNotFound`], also of one that is not started.
     pub fn stop_context(&self, id: u64) -> Result {
-        let configuration = self.lock();
+        let configuration = self.lock()?;
         let context = configuration.context(id)?;
         if self.switch(context, false) { Ok(()) } else { Err(Status::ContextNotFound) }
     }
 
-    /// Stops all contexts of a client, or of all.
-    pub fn stop_contexts(&self, client: Option<u32>) {
-        let configuration = self.lock();
-        let is_meant = |context: &&&Context| client.is_none_or(|client| context.client == client);
-        configuration.contexts.iter().filter(is_meant).for_each(|context| {
+    /// Stops all contexts of a client, which cannot start them any more.
+    pub fn end_contexts(&self, client: u32) {
+        let Ok(configuration) = self.lock() else { return };
+        let own = configuration.contexts.iter().filter(|context| context.client == client);
+        own.for_each(|context| {
+            context.is_ended.store(true, Ordering::Relaxed);
             self.switch(context, false);
         });
     }
@@ -291,14 +301,14 @@ impl Sdk {
         policy: Policy,
         consumer: impl FnOnce(u64) -> Consumer,
     ) -> Result<u64> {
-        self.configure()?.context(context)?;
+        let client = self.configure()?.context(context)?.client;
         let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Status::OutOfResources)?;
         let thread = self.callback_thread(0)?;
         let mut configuration = self.configure()?;
         let id = FIRST_BUFFER + configuration.buffers.len() as u64;
         let consumer = consumer(id);
         let properties = Properties { id, bytes, watermark, policy, consumer, thread };
-        configuration.buffers.push(Buffer::new(properties)?);
+        configuration.buffers.push((Buffer::new(properties)?, client));
         Ok(id)
     }
 
@@ -308,12 +318,14 @@ impl Sdk {
     ///
     /// [`Status::BufferNotFound`].
     pub fn buffer(&self, id: u64) -> Result<&'static Buffer> {
-        self.lock().buffer(id)
+        self.lock()?.buffer(id)
     }
 
-    /// All buffers.
-    pub fn buffers(&self) -> Vec<&'static Buffer> {
-        self.lock().buffers.clone()
+    /// All buffers of a client.
+    pub fn buffers(&self, client: u32) -> Vec<&'static Buffer> {
+        let Ok(configuration) = self.lock() else { return Vec::new() };
+        let own = configuration.buffers.iter().filter(|(_, of)| *of == client);
+        own.map(|&(buffer, _)| buffer).collect()
     }
 
     /// Has records of a kind, of some operations or of all, written into a buffer.
@@ -378,7 +390,7 @@ impl Sdk {
         if self.initialized() == stage::OVER {
             return Err(Status::ConfigurationLocked);
         }
-        let configuration = self.lock();
+        let configuration = self.lock()?;
         let thread = usize::try_from(thread).ok().and_then(|at| configuration.threads.get(at));
         let thread = *thread.ok_or(Status::ThreadNotFound)?;
         configuration.buffer(buffer)?.assign(thread);
@@ -387,17 +399,17 @@ impl Sdk {
 
     /// A callback thread; the first one is started when it is asked for.
     fn callback_thread(&self, id: usize) -> Result<&'static CallbackThread> {
-        let known = || self.lock().threads.get(id).copied();
-        if known().is_none() && id == 0 {
+        let known = || -> Result<_> { Ok(self.lock()?.threads.get(id).copied()) };
+        if known()?.is_none() && id == 0 {
             self.start_thread()?;
         }
-        known().ok_or(Status::ThreadNotFound)
+        known()?.ok_or(Status::ThreadNotFound)
     }
 
     /// Not under the lock: who watches threads is told.
     fn start_thread(&self) -> Result<u64> {
         let started = self.watchers.around(ROCPROFILER_LIBRARY, CallbackThread::start)?;
-        let mut configuration = self.lock();
+        let mut configuration = self.lock()?;
         configuration.threads.push(started);
         Ok(configuration.threads.len() as u64 - 1)
     }
@@ -471,7 +483,7 @@ impl Configuration {
 
     fn buffer(&self, id: u64) -> Result<&'static Buffer> {
         let at = id.checked_sub(FIRST_BUFFER).and_then(|at| usize::try_from(at).ok());
-        let buffer = at.and_then(|at| self.buffers.get(at)).copied();
+        let buffer = at.and_then(|at| self.buffers.get(at)).map(|&(buffer, _)| buffer);
         buffer.filter(|buffer| !buffer.is_destroyed()).ok_or(Status::BufferNotFound)
     }
 }

@@ -241,7 +241,7 @@ fn agent(node: &Node, place: i32, cpus: &[Cpu], counts: &mut [i32; 3]) -> Agent 
         fw_version: of_gpu(number("fw_version") & 0x3ff),
         capability: of_gpu(number("capability")),
         cu_per_engine: cu_count.checked_div(num_shader_banks).unwrap_or(0),
-        max_waves_per_cu: simds_per_cu * number("max_waves_per_simd"),
+        max_waves_per_cu: simds_per_cu.saturating_mul(number("max_waves_per_simd")),
         family_id: cpu.map_or_else(|| number("family_id"), |cpu| cpu.family),
         workgroup_max_size: of_gpu(MOST_IN_WORKGROUP),
         grid_max_size: of_gpu(MOST_IN_GRID),

@@ -376,7 +376,8 @@ fn what_is_wanted_is_what_active_contexts_have_configured() {
     sdk.start_context(first).expect("started");
     sdk.start_context(first).expect("as it was");
     assert_eq!((wanting(1), wanting(2)), (vec![first], vec![first, second]));
-    sdk.stop_contexts(Some(2));
+    sdk.end_contexts(2);
+    assert_eq!(sdk.start_context(second), Err(Status::ConfigurationLocked));
     assert_eq!(wanting(2), [first]);
     assert!(sdk.is_wanted(kind));
     sdk.stop_context(first).expect("stopped");

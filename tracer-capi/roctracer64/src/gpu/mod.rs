@@ -131,6 +131,7 @@ impl Client for Pools {
     type Kept = Into;
     type Caller = Calls;
 
+    const NAME: &'static str = "roctracer";
     const THREAD_NAME: &'static CStr = c"roctracer-gpu";
     const DRAIN_MS: &'static str = "ROCTRACER_DRAIN_MS";
 

@@ -15,13 +15,19 @@ pub trait Client: Sync + Sized + 'static {
     /// What is known of the thread that enqueues an operation: the calls that it is in, at least.
     type Caller: Send;
 
-    /// What the thread is called that the hooks have.
+    /// What threads of the library are called.
+    const NAME: &'static str;
+    /// And the one that the hooks have.
     const THREAD_NAME: &'static CStr;
     /// The environment's word for how long work is waited for that a GPU does not end, ms.
     const DRAIN_MS: &'static str;
 
     /// Called once, before anything is recorded, and before the tables are patched.
     fn begins(&self) {}
+    /// A thread is created by this function.
+    fn creates_thread<T>(&self, create: impl FnOnce() -> T) -> T {
+        create()
+    }
     /// Whether anything is wanted.
     fn is_wanted(&self) -> bool;
     /// A kernel is being enqueued: what is to be kept of it; none if it is not wanted.

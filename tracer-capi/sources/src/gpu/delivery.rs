@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::mem::replace;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use roctracer::queue::Taken;
 use roctracer::thread::{self, Process};
 use roctracer::timestamp_ns;
 use tracer_common::waited::Waited;
+use tracer_hooks::lock::Lock;
 use tracer_hooks::sys;
 
 use super::client::{Client, Done};
@@ -37,10 +38,10 @@ const AT_ONCE: usize = 1000;
 pub struct Gpu<C: Client> {
     pub(super) client: C,
     pub(super) told: Told<C>,
-    /// Kernels that were told of.
-    pub(super) kernels: AtomicU64,
     /// The thread, if it could be started, and the process that has it.
     worker: OnceLock<Option<(Process, Thread)>>,
+    /// Held by who starts it.
+    starts: Lock<()>,
     /// It sleeps until it is woken.
     sleeps: AtomicBool,
     progress: Progress,
@@ -54,22 +55,26 @@ impl<C: Client> Gpu<C> {
         Self {
             client,
             told: Told::new(MOST),
-            kernels: AtomicU64::new(0),
             worker: OnceLock::new(),
+            starts: Lock::new(()),
             sleeps: AtomicBool::new(false),
             progress: Progress::new(),
             longest: OnceLock::new(),
         }
     }
 
-    /// Starts the thread, unless there is one; whether there is one.
+    /// Starts the thread, unless there is one; whether there is one. Another thread that starts it is not waited for long.
     pub(super) fn start(&'static self) -> bool {
-        let worker = self.worker.get_or_init(|| {
-            self.client.begins();
-            let started = thread::start(|| self.run()).ok()?;
-            Some((Process::this(), started.thread().clone()))
+        let worker = self.worker.get().or_else(|| {
+            let _starts = self.starts.lock_for(PATIENCE.as_nanos() as u64)?;
+            Some(self.worker.get_or_init(|| {
+                self.client.begins();
+                let start = || thread::start_named(C::NAME, || self.run());
+                let started = self.client.creates_thread(start).ok()?;
+                Some((Process::this(), started.thread().clone()))
+            }))
         });
-        worker.is_some()
+        worker.is_some_and(Option::is_some)
     }
 
     /// Whether this process has the thread.

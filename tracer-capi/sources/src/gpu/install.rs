@@ -37,9 +37,10 @@ impl<C: Client> Gpu<C> {
     /// then without that, and the other thread finds it done.
     fn install_live(&'static self, tables: Tables) -> bool {
         let (done, installed) = mpsc::channel();
-        let started = thread::start(move || {
+        let install = move || {
             let _ = done.send(self.install(tables, Timing::Live));
-        });
+        };
+        let started = self.client.creates_thread(|| thread::start_named(C::NAME, install));
         match started.map(|_| installed.recv_timeout(INITIALIZING)) {
             Ok(Ok(installed)) => installed,
             Ok(Err(RecvTimeoutError::Timeout)) => self.install(tables, Timing::Unheld),

@@ -28,6 +28,10 @@ pub struct Operations<C: Client> {
     agents: Agents,
     /// Kernels by their descriptors. An address may get another one: what was enqueued before keeps its own.
     kernels: HashMap<u64, Arc<Kernel>>,
+    /// Those of the recording before. One that is told of again is the same.
+    former: HashMap<u64, Arc<Kernel>>,
+    /// Kernels that were told of.
+    numbered: u64,
     /// Who rings for a queue.
     ringers: HashMap<u64, Ringer>,
     /// Kernels that were enqueued.
@@ -42,6 +46,8 @@ impl<C: Client> Default for Operations<C> {
             next_look_ns: 0,
             agents: Agents::default(),
             kernels: HashMap::new(),
+            former: HashMap::new(),
+            numbered: 0,
             ringers: HashMap::new(),
             dispatches: 0,
         }
@@ -93,15 +99,16 @@ impl<C: Client> Operations<C> {
         let sequence = match event {
             Event::Begins => {
                 // What an address was called before this recording it may not be now.
-                self.kernels.clear();
+                self.former.extend(self.kernels.drain());
                 return None;
             }
             Event::Agent(agent) => {
                 self.agents.add(agent);
                 return None;
             }
-            Event::Symbol(address, kernel) => {
-                self.kernels.insert(address, kernel.into());
+            Event::Symbol(address, name) => {
+                let kernel = self.kernel(address, name);
+                self.kernels.insert(address, kernel);
                 return None;
             }
             Event::Enqueued(mut enqueued) => {
@@ -139,6 +146,16 @@ impl<C: Client> Operations<C> {
             self.done.insert(sequence);
         }
         done
+    }
+
+    /// The kernel of this name at this address: one that was told of, or a new one.
+    fn kernel(&mut self, address: u64, name: Box<[u8]>) -> Arc<Kernel> {
+        let known = [&self.kernels, &self.former].into_iter().filter_map(|all| all.get(&address));
+        let same = known.into_iter().find(|kernel| kernel.name == name).cloned();
+        same.unwrap_or_else(|| {
+            self.numbered += 1;
+            Arc::new(Kernel { number: self.numbered, name })
+        })
     }
 
     fn operation(&mut self, sequence: u64, now_ns: u64) -> &mut Operation<C> {
@@ -184,8 +201,15 @@ impl<C: Client> Operations<C> {
         {
             known.kernel = self.kernels.get(&address).cloned();
         }
-        let is_named = known.kernel.is_some() || !matches!(known.enqueued.work, Work::Kernel(_));
-        if !is_caller_known || !(is_named || is_late) {
+        let is_told_of = match known.enqueued.work {
+            Work::Kernel(_) => known.kernel.is_some(),
+            // A recording begins in a program that copies.
+            Work::Copy { from, to, .. } => {
+                self.agents.get(from).is_some() && self.agents.get(to).is_some()
+            }
+            Work::Barrier => true,
+        };
+        if !is_caller_known || !(is_told_of || is_late) {
             return None;
         }
         self.done.remove(&sequence);
@@ -260,6 +284,7 @@ fn rings_alone(ringer: Option<&Ringer>, thread: u64) -> bool {
 mod tests {
     use super::*;
     use crate::gpu::testing::Nobody;
+    use tracer_common::shim::Agent;
 
     const GPU: u64 = 0x1000;
     const QUEUE: u64 = 7;
@@ -288,7 +313,7 @@ mod tests {
     }
 
     fn symbol(name: &[u8]) -> Event {
-        Event::Symbol(0x500, Kernel { number: 1, name: name.into() })
+        Event::Symbol(0x500, name.into())
     }
 
     fn name(done: &Done<Nobody>) -> Option<&[u8]> {
@@ -315,6 +340,10 @@ mod tests {
         assert!(operations.take(done(1), 0).is_none());
         let copy = enqueued(1, Work::Copy { bytes: 77, from: 1, to: 2 });
         assert!(operations.take(copy, 0).is_none());
+        for handle in [1, 2] {
+            let agent = Agent { handle, ..Agent::default() };
+            assert!(operations.take(Event::Agent(agent), 0).is_none());
+        }
         let done = operations.take(launcher(1, 2, 1, true), 0).expect("all is known");
         assert!(matches!(done.work, Work::Copy { bytes: 77, from: 1, to: 2 }));
         assert_eq!((done.caller, done.dispatch), (Some(2), 0));
@@ -387,6 +416,26 @@ mod tests {
         }
         let [late] = &operations.finish_late(LAUNCHER_NS)[..] else { panic!("one") };
         assert_eq!(name(late), None);
+    }
+
+    #[test]
+    fn a_kernel_that_is_told_of_again_is_the_same() {
+        let mut operations = operations();
+        let mut number = |sequence, name: Option<&[u8]>| {
+            if let Some(name) = name {
+                operations.take(symbol(name), 0);
+            }
+            operations.take(kernel(sequence), 0);
+            operations.take(launcher(sequence, 1, 1, true), 0);
+            let known = operations.take(done(sequence), 0).expect("all is known");
+            operations.take(Event::Begins, 0);
+            known.kernel.expect("one").number
+        };
+        let one = number(1, Some(b"one\0"));
+        assert_eq!(number(2, Some(b"one\0")), one);
+        let other = number(3, Some(b"other\0"));
+        assert_ne!(other, one);
+        assert_eq!(number(4, Some(b"other\0")), other);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use roctracer::queue::{Queue, Taken};
 use tracer_common::shim::{Agent, Complete};
 
-use super::client::{Client, Kernel, Work};
+use super::client::{Client, Work};
 
 /// Who enqueued an operation.
 pub struct Launcher<C: Client> {
@@ -34,8 +34,8 @@ pub enum Event<C: Client> {
     /// A recording begins: all kernels are told of again.
     Begins,
     Agent(Agent),
-    /// The kernel at this address.
-    Symbol(u64, Kernel),
+    /// The kernel at this address has this name, which ends in NUL.
+    Symbol(u64, Box<[u8]>),
     Enqueued(Enqueued<C>),
     /// Who enqueued an operation; `is_certain`, or another thread may say that it was it.
     Launched {
@@ -50,7 +50,7 @@ pub enum Event<C: Client> {
     Drain(Arc<Drain>),
 }
 
-/// So many operations can be in the queue, which are some 100 MB: where a callback of the client's stands still, nobody
+/// So many operations can be in the queue, which are up to 300 MB: where a callback of the client's stands still, nobody
 /// takes them.
 pub const MOST: usize = 1 << 19;
 

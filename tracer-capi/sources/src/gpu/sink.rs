@@ -8,7 +8,7 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbo
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
 use tracer_hooks::{Sink, Wish};
 
-use super::client::{Client, Kernel, Work};
+use super::client::{Client, Work};
 use super::delivery::Gpu;
 use super::queue::{Enqueued, Event, Launcher};
 
@@ -159,8 +159,7 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn symbol(&self, record: Symbol, name: &[u8]) {
         let name = name.iter().copied().chain([0]).collect();
-        let number = self.kernels.fetch_add(1, Ordering::Relaxed) + 1;
-        self.told.push(Event::Symbol(record.kernel_object, Kernel { number, name }));
+        self.told.push(Event::Symbol(record.kernel_object, name));
         // Else they stay in the queue where nothing is recorded but calls.
         self.wake();
     }

@@ -14,6 +14,7 @@ impl Client for Nobody {
     /// The correlation id of a call.
     type Caller = u64;
 
+    const NAME: &'static str = "nobody";
     const THREAD_NAME: &'static CStr = c"nobody";
     const DRAIN_MS: &'static str = "NOBODY_DRAIN_MS";
 
