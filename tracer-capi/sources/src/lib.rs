@@ -2,6 +2,7 @@
 //! which records, is each library's own.
 //!
 //! * [`gpu`]: work of GPUs.
+//! * [`hip`], [`hsa`]: calls of the runtimes.
 //! * [`open`]: the calls of a runtime that a thread is in.
 //! * [`client_thread`]: ids of calls, and whether a thread is in a callback.
 
@@ -9,4 +10,6 @@
 
 pub mod client_thread;
 pub mod gpu;
+pub mod hip;
+pub mod hsa;
 pub mod open;

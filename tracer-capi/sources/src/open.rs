@@ -50,9 +50,9 @@ impl<T: Default> Calls<T> {
     }
 
     /// The innermost that is meant has ended. Of those inside of it no end was told.
-    pub fn end(&mut self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&Call<T>> {
+    pub fn end(&mut self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&mut Call<T>> {
         self.depth = self.calls[..self.depth].iter().rposition(|call| is_meant(call))?;
-        Some(&*self.calls[self.depth])
+        self.calls.get_mut(self.depth).map(|call| &mut **call)
     }
 
     /// Forgets calls that were left by a jump: their frames are below this one.
@@ -83,6 +83,20 @@ impl<T> Drop for AtEnd<T> {
     }
 }
 
+/// The calls of every thread, of each of which a value of this type is kept: an [`OfThreads`], for a constant.
+#[macro_export]
+macro_rules! calls_of_threads {
+    ($kept:ty) => {{
+        use core::cell::Cell;
+        use $crate::open::{AtEnd, Calls, OfThreads};
+        thread_local! {
+            static CALLS: Cell<*mut Calls<$kept>> = const { Cell::new(core::ptr::null_mut()) };
+            static AT_END: AtEnd<$kept> = const { AtEnd(&CALLS) };
+        }
+        OfThreads { place: &CALLS, at_end: &AT_END }
+    }};
+}
+
 /// The calls of every thread.
 pub struct OfThreads<T: 'static> {
     /// Where they are.
@@ -108,6 +122,37 @@ impl<T: Default> OfThreads<T> {
             }
             // SAFETY: as above, and made above.
             unsafe { &mut *place.get() }
+        })
+    }
+
+    /// A call begins, whose frame is there. None if there is no memory.
+    pub fn begin<'a>(&self, at: usize, id: u64) -> Option<&'a mut T> {
+        let own = self.own();
+        own.leave_below(at);
+        own.begin(at, id).map(|call| &mut call.kept)
+    }
+
+    /// The call whose frame is there.
+    pub fn find<'a>(&self, at: usize) -> Option<&'a mut T> {
+        let own = self.known()?;
+        own.leave_below(at);
+        own.innermost().filter(|call| call.at == at).map(|call| &mut call.kept)
+    }
+
+    /// It has ended.
+    pub fn end(&self, at: usize) {
+        if let Some(own) = self.known() {
+            own.leave_below(at + 1);
+        }
+    }
+
+    /// The correlation id of the innermost call that the thread is in, of those whose frames are known; 0 if there is
+    /// none.
+    pub fn innermost_id(&self) -> u64 {
+        let here = 0u8;
+        self.known().map_or(0, |own| {
+            own.leave_below(ptr::from_ref(&here) as usize);
+            own.innermost_id()
         })
     }
 }

@@ -1,10 +1,8 @@
-//! Calls of HSA, which pass through thunks in the runtime's tables ([`tracer_hooks::calls`]).
+//! Calls of HSA, for callbacks and records.
 //!
-//! * [`open`]: the calls that a thread is in.
+//! * [`open`]: what is kept of the calls that a thread is in.
 //! * [`data`]: their arguments and results, as callbacks get them.
 //! * [`events`]: what some of them have done.
-//!
-//! The first `hsa_init` is not told of, since the tables are made inside of it.
 
 #![expect(unsafe_code, reason = "functions of the client's")]
 
@@ -18,44 +16,50 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use roctracer::tracer::{Callback, Source, Wanted};
 use tracer_common::activity::Domain;
-use tracer_common::calls::Call;
-use tracer_common::hsa_functions::SLOTS;
-use tracer_hooks::calls::{self, CallSink};
-use tracer_hooks::{Tables, contained};
+use tracer_common::calls::{self, Call};
+use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS, Slot};
+use tracer_hooks::Tables;
+use tracer_hooks::calls::CallSink;
 use tracer_records::api;
 
 use crate::call_record;
 use crate::enabled::TRACER;
 use crate::gpu;
 use capi_sources::client_thread::{InCallback, next_id};
+use capi_sources::hsa::Client;
 use events::Events;
-use open::Called;
+use open::{Called, THREADS};
 
 /// More than there are operations.
 const OPERATIONS: usize = 192;
 
 /// Calls of HSA.
 pub struct Calls {
-    /// By operation.
-    recorded: [AtomicBool; OPERATIONS],
+    /// By place in the runtime's tables.
+    recorded: [AtomicBool; SLOT_COUNT],
     /// How many are.
     count: AtomicU32,
 }
 
 /// The one source of them.
 pub static CALLS: Calls =
-    Calls { recorded: [const { AtomicBool::new(false) }; OPERATIONS], count: AtomicU32::new(0) };
+    Calls { recorded: [const { AtomicBool::new(false) }; SLOT_COUNT], count: AtomicU32::new(0) };
 
 /// The one source of events.
 pub static EVENTS: Events = Events::new(|| CALLS.follow_events(), || CALLS.begin());
 
-/// Places of the runtime's tables, by operation: those of functions that roctracer has an id for.
+/// The operation of a function, of those that roctracer has an id for.
+fn op_of(function: &Slot) -> Option<usize> {
+    let op = api::by_name(function.name).filter(|op| op.domain == Domain::HSA_API)?;
+    Some(usize::from(op.id)).filter(|&op| op < OPERATIONS)
+}
+
+/// Places of the runtime's tables, by operation.
 static SLOT_OF: LazyLock<[Option<usize>; OPERATIONS]> = LazyLock::new(|| {
     let mut slots = [None; OPERATIONS];
     for (slot, function) in SLOTS.iter().enumerate() {
-        let op = api::by_name(function.name).filter(|op| op.domain == Domain::HSA_API);
-        if let Some(place) = op.and_then(|op| slots.get_mut(usize::from(op.id))) {
-            *place = Some(slot);
+        if let Some(op) = op_of(function) {
+            slots[op] = Some(slot);
         }
     }
     slots
@@ -67,28 +71,24 @@ fn slot_of(op: u32) -> Option<usize> {
 
 impl Source for Calls {
     fn follow(&self, op: u32, wanted: Wanted) {
-        let (Some(recorded), Some(slot)) = (self.recorded.get(op as usize), slot_of(op)) else {
-            return;
-        };
+        let Some(slot) = slot_of(op) else { return };
         let now = wanted.callback || wanted.activity;
         // One at a time.
-        if recorded.swap(now, Ordering::SeqCst) != now {
+        if self.recorded[slot].swap(now, Ordering::SeqCst) != now {
             match now {
                 true => self.count.fetch_add(1, Ordering::Relaxed),
                 false => self.count.fetch_sub(1, Ordering::Relaxed),
             };
         }
         self.follows();
-        self.record(op, slot);
+        self.record(slot);
     }
 
     fn begin(&self) {
-        if !self.any() {
-            return;
-        }
-        want();
-        if let Some(tables) = gpu::begin() {
-            self.patch(&tables);
+        if self.any()
+            && let Some(tables) = gpu::begin()
+        {
+            CALLS.patch(&tables);
         }
     }
 }
@@ -109,55 +109,23 @@ impl Calls {
         self.follows();
         self.record_all();
     }
-
-    fn patch(&self, tables: &Tables) {
-        contained(|| calls::patch(tables));
-        self.record_all();
-    }
-
-    fn record_all(&self) {
-        for op in 0..OPERATIONS as u32 {
-            if let Some(slot) = slot_of(op) {
-                self.record(op, slot);
-            }
-        }
-    }
-
-    fn is_wanted(&self, op: u32, slot: usize) -> bool {
-        let recorded = self.recorded.get(op as usize);
-        recorded.is_some_and(|recorded| recorded.load(Ordering::SeqCst)) || EVENTS.need(slot)
-    }
-
-    /// Has calls of an operation recorded, or not, as is wanted.
-    fn record(&self, op: u32, slot: usize) {
-        loop {
-            let now = self.is_wanted(op, slot);
-            calls::record(slot, now);
-            // Another thread may have changed it, and come first.
-            if self.is_wanted(op, slot) == now {
-                return;
-            }
-        }
-    }
 }
 
-/// Says which functions there may be calls of: all that roctracer has an id for.
-fn want() {
-    let wishes = SLOTS.iter().map(|slot| {
-        let wanted = api::capture::shim_call(slot);
-        let wanted = wanted.filter(|wanted| slot_of(wanted.operation.into()).is_some());
-        wanted.map_or(0, |wanted| wanted.to_word())
-    });
-    calls::want(wishes, &CALLS);
+impl Client for Calls {
+    fn wish(&self, slot: usize) -> Option<calls::Wanted> {
+        let function = SLOTS.get(slot)?;
+        op_of(function).and_then(|_| api::capture::shim_call(function))
+    }
+
+    fn is_wanted(&self, slot: usize) -> bool {
+        let recorded = self.recorded.get(slot);
+        recorded.is_some_and(|recorded| recorded.load(Ordering::SeqCst)) || EVENTS.need(slot)
+    }
 }
 
 /// The runtime initializes, and has these tables.
 pub fn runtime_begins(tables: Tables) {
-    let calls = CALLS.any();
-    if calls {
-        want();
-    }
-    if gpu::runtime_begins(tables) && calls {
+    if gpu::runtime_begins(tables) && CALLS.any() {
         CALLS.patch(&tables);
     }
 }
@@ -185,7 +153,7 @@ impl CallSink for Calls {
         }
         let Some(Callback { function, argument }) = callback(op) else { return };
         let Some(inside) = InCallback::enter(at) else { return };
-        let Some(open) = open::find(at) else { return };
+        let Some(open) = THREADS.find(at) else { return };
         open.called = Called::Entered;
         open.data.begin(call.correlation_id, op, &call.args, stack);
         open.data.set_phase_data(&raw mut open.phase_data);
@@ -193,7 +161,7 @@ impl CallSink for Calls {
         // SAFETY: the client's function, with the data of its domain.
         unsafe { function(Domain::HSA_API.0, op, data, argument) };
         drop(inside);
-        if let Some(open) = open::find(at) {
+        if let Some(open) = THREADS.find(at) {
             open.called = Called::Yes;
         }
     }
@@ -206,7 +174,7 @@ impl CallSink for Calls {
         if let Some(slot) = slot_of(op).filter(|&slot| has_returned && EVENTS.need(slot)) {
             events::left(slot, call, at);
         }
-        let Some(open) = open::find(at) else { return };
+        let Some(open) = THREADS.find(at) else { return };
         let called = open.called;
         // Only who was told of the begin is told of the end.
         if called == Called::Yes
@@ -231,6 +199,6 @@ struct Ends(usize);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        open::end(self.0);
+        THREADS.end(self.0);
     }
 }

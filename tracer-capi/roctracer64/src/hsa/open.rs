@@ -1,10 +1,8 @@
-//! The calls of HSA that a thread is in.
-
-use core::cell::Cell;
-use core::ptr;
+//! What is kept of the calls of HSA that a thread is in.
 
 use super::data::Data;
-use capi_sources::open::{self, AtEnd, OfThreads};
+use capi_sources::calls_of_threads;
+use capi_sources::open::OfThreads;
 
 /// Whether the client's callback was called when a call began.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -25,40 +23,15 @@ pub struct Kept {
     pub phase_data: u64,
 }
 
-thread_local! {
-    static CALLS: Cell<*mut open::Calls<Kept>> = const { Cell::new(ptr::null_mut()) };
-    static AT_END: AtEnd<Kept> = const { AtEnd(&CALLS) };
-}
-
-const THREADS: OfThreads<Kept> = OfThreads { place: &CALLS, at_end: &AT_END };
+pub const THREADS: OfThreads<Kept> = calls_of_threads!(Kept);
 
 /// A call begins, whose frame is there; false if there is no memory.
 pub fn begin(at: usize, id: u64) -> bool {
-    let own = THREADS.own();
-    own.leave_below(at);
-    let call = own.begin(at, id);
-    call.map(|call| (call.kept.called, call.kept.phase_data) = (Called::No, 0)).is_some()
-}
-
-/// The call whose frame is there.
-pub fn find<'a>(at: usize) -> Option<&'a mut Kept> {
-    let own = THREADS.known()?;
-    own.leave_below(at);
-    own.innermost().filter(|call| call.at == at).map(|call| &mut call.kept)
-}
-
-/// It has ended.
-pub fn end(at: usize) {
-    if let Some(own) = THREADS.known() {
-        own.leave_below(at + 1);
-    }
+    let kept = THREADS.begin(at, id);
+    kept.map(|kept| (kept.called, kept.phase_data) = (Called::No, 0)).is_some()
 }
 
 /// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.
 pub fn innermost_id() -> u64 {
-    let here = 0u8;
-    THREADS.known().map_or(0, |own| {
-        own.leave_below(ptr::from_ref(&here) as usize);
-        own.innermost_id()
-    })
+    THREADS.innermost_id()
 }

@@ -6,7 +6,6 @@
 
 #![expect(unsafe_code, reason = "functions of HIP's, and memory that it writes into")]
 
-use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use core::ptr;
@@ -14,15 +13,13 @@ use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use roctracer::domains::MOST_HIP_FUNCTIONS;
-use roctracer::timestamp_ns;
 use roctracer::tracer::{Callback, CallbackFunction, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain};
 
-use super::protocol::{Protocol, callback, is_recorded};
-use crate::call_record;
+use super::client::{self, ApiData, Client, Kept, Told};
+use super::protocol::Protocol;
+use crate::client_thread::{InCallback, next_id};
 use capi_common::loaded::Loaded;
-use capi_sources::client_thread::{InCallback, next_id};
-use capi_sources::open::{self, AtEnd, OfThreads};
 
 /// `activity_sync_callback_t`, which returns the place for a call's arguments here.
 type ActivityFunction = unsafe extern "C-unwind" fn(
@@ -41,6 +38,8 @@ pub struct ByOperation {
     register_callback: RegisterCallback,
     remove_callback: Remove,
     register_activity: RegisterActivity,
+    on_call: CallbackFunction,
+    on_activity: ActivityFunction,
     /// By operation: 0, or one more than the bits of what is followed.
     followed: Vec<AtomicU8>,
 }
@@ -49,7 +48,7 @@ pub struct ByOperation {
 const AT_END_OF_CALL: *mut c_void = ptr::without_provenance_mut(1);
 
 impl ByOperation {
-    pub fn of(library: &Loaded) -> Option<Self> {
+    pub fn of<C: Client>(library: &Loaded) -> Option<Self> {
         let callback = library.function(c"hipRegisterApiCallback")?;
         let no_callback = library.function(c"hipRemoveApiCallback")?;
         let activity = library.function(c"hipRegisterActivityCallback")?;
@@ -59,6 +58,8 @@ impl ByOperation {
                 register_callback: transmute::<*mut c_void, RegisterCallback>(callback),
                 remove_callback: transmute::<*mut c_void, Remove>(no_callback),
                 register_activity: transmute::<*mut c_void, RegisterActivity>(activity),
+                on_call: on_call::<C>,
+                on_activity: on_activity::<C>,
                 followed: (0..MOST_HIP_FUNCTIONS).map(|_| AtomicU8::new(0)).collect(),
             })
         }
@@ -95,110 +96,58 @@ impl Protocol for ByOperation {
         }
         // Calls wait while something is registered.
         if before != now {
-            self.set_callback(op, wanted.callback.then_some(on_call));
-            self.set_activity(op, (wanted.callback || wanted.activity).then_some(on_activity));
+            self.set_callback(op, wanted.callback.then_some(self.on_call));
+            let is_wanted = wanted.callback || wanted.activity;
+            self.set_activity(op, is_wanted.then_some(self.on_activity));
         }
-    }
-
-    fn innermost_id(&self) -> u64 {
-        THREADS.known().map_or(0, open::Calls::innermost_id)
     }
 }
 
 /// `ACTIVITY_API_PHASE_ENTER`.
 const ENTER: u32 = 0;
 
-/// Bytes of `hip_api_data_t`: 832 of ROCm 5.2.3, and room for what a patch release may add.
-const DATA_BYTES: usize = 1024;
-
-/// The begin of `hip_api_data_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct ApiData {
-    correlation_id: u64,
-    phase: u32,
-}
-
-/// `hip_api_data_t`.
-#[repr(C)]
-union Data {
-    api: ApiData,
-    words: [u64; DATA_BYTES / 8],
-}
-
-/// What is kept of a call. HIP has a pointer to it.
-#[repr(C)]
-struct Kept {
-    data: Data,
-    op: u32,
-    /// None if it was not to be recorded.
-    begin_ns: Option<u64>,
-    told: Told,
-}
-
-/// Whether the client's callback was called when a call began.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    No,
-    /// It has not returned: it is being called, or was left by an exception.
-    Entered,
-    Yes,
-}
-
-impl Default for Kept {
-    fn default() -> Self {
-        let data = Data { words: [0; DATA_BYTES / 8] };
-        Self { data, op: 0, begin_ns: None, told: Told::No }
-    }
-}
-
-thread_local! {
-    static CALLS: Cell<*mut open::Calls<Kept>> = const { Cell::new(ptr::null_mut()) };
-    static AT_END: AtEnd<Kept> = const { AtEnd(&CALLS) };
-}
-
-const THREADS: OfThreads<Kept> = OfThreads { place: &CALLS, at_end: &AT_END };
-
 /// A call begins, and wants a place for its arguments: null has HIP tell no more of it. Or it has ended.
-unsafe extern "C-unwind" fn on_activity(
+unsafe extern "C-unwind" fn on_activity<C: Client>(
     op: u32,
     _record: *mut ActivityRecord,
     _data: *const c_void,
     argument: *mut c_void,
 ) -> *mut c_void {
     // Nothing of the client's is called here.
-    let done = catch_unwind(|| if argument.is_null() { begin(op) } else { end(op) });
+    let done = catch_unwind(|| if argument.is_null() { begin::<C>(op) } else { end::<C>(op) });
     done.unwrap_or(ptr::null_mut())
 }
 
-fn begin(op: u32) -> *mut c_void {
-    let is_recorded = is_recorded(op);
-    if !is_recorded && callback(op).is_none() {
+fn begin<C: Client>(op: u32) -> *mut c_void {
+    let recorded = C::begin(op);
+    if recorded.is_none() && C::callback(op).is_none() {
         return ptr::null_mut();
     }
-    // The time takes longer than all else.
-    let begin_ns = is_recorded.then(timestamp_ns);
     let correlation_id = next_id();
-    let Some(call) = THREADS.own().begin(0, correlation_id) else { return ptr::null_mut() };
-    let kept = &mut call.kept;
-    (kept.op, kept.begin_ns, kept.told) = (op, begin_ns, Told::No);
+    let Some(kept) = client::begin::<C>(op, 0, correlation_id, recorded) else {
+        return ptr::null_mut();
+    };
     kept.data.api = ApiData { correlation_id, phase: ENTER };
     ptr::from_mut(kept).cast()
 }
 
-fn end(op: u32) -> *mut c_void {
-    let ended = THREADS.own().end(|call| call.kept.op == op);
-    if let Some((id, Some(begin_ns))) = ended.map(|call| (call.id, call.kept.begin_ns)) {
-        call_record::write(Domain::HIP_API, op, id, begin_ns);
+fn end<C: Client>(op: u32) -> *mut c_void {
+    if let Some((id, recorded)) = client::end::<C>(|call| call.kept.op == op) {
+        C::end(op, id, recorded);
     }
     ptr::null_mut()
 }
 
 /// A call's arguments are there, or its result; the client's callback is called.
-unsafe extern "C-unwind" fn on_call(_domain: u32, op: u32, data: *const c_void, _: *mut c_void) {
-    let Some(Callback { function, argument }) = callback(op) else { return };
+unsafe extern "C-unwind" fn on_call<C: Client>(
+    _domain: u32,
+    op: u32,
+    data: *const c_void,
+    _: *mut c_void,
+) {
+    let Some(Callback { function, argument }) = C::callback(op) else { return };
     // What `begin` has returned, the thread's own.
-    let kept = data.cast_mut().cast::<Kept>();
+    let kept = data.cast_mut().cast::<Kept<C::Begin>>();
     // Calls that a callback makes call none.
     let Some(inside) = InCallback::enter((&raw const op).addr()) else { return };
     // SAFETY: it was written when the call began, and nobody else has it now; HIP writes the phase.

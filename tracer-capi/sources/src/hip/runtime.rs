@@ -7,8 +7,10 @@ use std::sync::OnceLock;
 
 use roctracer::domains::set_hip_functions;
 use roctracer::error::Error;
+use roctracer::tracer::Wanted;
 
 use super::by_operation::ByOperation;
+use super::client::Client;
 use super::one_function::OneFunction;
 use super::protocol::Protocol;
 use capi_common::loaded::Loaded;
@@ -19,34 +21,37 @@ const NAME: &[u8] = b"libamdhip64.so";
 /// What was found: a runtime, or one of a release that is not known.
 static RUNTIME: OnceLock<Result<Box<dyn Protocol>, Error>> = OnceLock::new();
 
-/// Looks for the runtime that is loaded, unless one was found. It stays loaded from then on.
+/// Looks for the runtime that is loaded, unless one was found; whether there is one. It stays loaded from then on.
 ///
 /// # Errors
 ///
 /// If it is of a release that is not known.
-pub fn look() -> Result<(), Error> {
+pub fn look<C: Client>() -> Result<bool, Error> {
     if RUNTIME.get().is_none()
         && let Some(library) = Loaded::find(NAME)
     {
         set_functions(&library);
-        let found = protocol(&library).ok_or_else(|| Error::UnknownRuntime {
+        let found = protocol::<C>(&library).ok_or_else(|| Error::UnknownRuntime {
             library: library.path().to_string_lossy().into_owned(),
             latest: "ROCm 7.2",
         });
         let _ = RUNTIME.set(found);
     }
-    RUNTIME.get().map_or(Ok(()), |found| found.as_ref().map(|_| ()).map_err(Clone::clone))
+    RUNTIME.get().map_or(Ok(false), |found| found.as_ref().map(|_| true).map_err(Clone::clone))
 }
 
-/// The one that was found.
-pub fn get() -> Option<&'static dyn Protocol> {
-    RUNTIME.get()?.as_deref().ok()
+/// What is wanted of an operation has changed, or was asked for again. One at a time. Nothing happens before a runtime
+/// was found.
+pub fn follow(op: u32, wanted: Wanted) {
+    if let Some(Ok(runtime)) = RUNTIME.get() {
+        runtime.follow(op, wanted);
+    }
 }
 
-fn protocol(library: &Loaded) -> Option<Box<dyn Protocol>> {
-    Some(match ByOperation::of(library) {
+fn protocol<C: Client>(library: &Loaded) -> Option<Box<dyn Protocol>> {
+    Some(match ByOperation::of::<C>(library) {
         Some(found) => Box::new(found),
-        None => Box::new(OneFunction::of(library)?),
+        None => Box::new(OneFunction::of::<C>(library)?),
     })
 }
 

@@ -6,23 +6,20 @@
 
 #![expect(unsafe_code, reason = "functions of HIP's, and its stack frames")]
 
-use core::cell::Cell;
 use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
 use core::mem::{self, offset_of, size_of, transmute};
-use core::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use roctracer::domains::{MOST_HIP_FUNCTIONS, operations};
-use roctracer::timestamp_ns;
 use roctracer::tracer::{Callback, Wanted};
 use tracer_common::activity::Domain;
 use tracer_hooks::contained;
 
-use super::protocol::{Protocol, callback, is_recorded};
-use crate::call_record;
+use super::client::{self, Client};
+use super::protocol::Protocol;
+use crate::client_thread::{InCallback, next_id};
 use capi_common::loaded::Loaded;
-use capi_sources::client_thread::{InCallback, next_id};
-use capi_sources::open::{self, AtEnd, OfThreads};
 
 /// Domain, operation, and the frame of a call or null. It returns whether that is traced: 0 or −1.
 type Report = unsafe extern "C-unwind" fn(u32, u32, *mut c_void) -> c_int;
@@ -44,8 +41,8 @@ struct Trace<const ARGUMENTS: usize> {
     /// `hipDeviceProp_t`, of which there is a copy.
     arguments: [u64; ARGUMENTS],
     phase_data_at: *mut u64,
-    /// 0 if it is not recorded.
-    begin_ns: u64,
+    /// For a time, which is kept elsewhere.
+    _begin_ns: u64,
     /// The client's, from the begin to the end.
     phase_data: u64,
     /// HIP calls it if it is there, when the arguments are.
@@ -59,8 +56,8 @@ type Phase<const ARGUMENTS: usize> = unsafe extern "C-unwind" fn(u32, *mut Trace
 const UNTIL_5: usize = 102;
 /// From ROCm 6.0 on.
 const SINCE_6: usize = 187;
-const _: () = assert!(offset_of!(Trace<UNTIL_5>, begin_ns) == 840);
-const _: () = assert!(offset_of!(Trace<SINCE_6>, begin_ns) == 1520);
+const _: () = assert!(offset_of!(Trace<UNTIL_5>, _begin_ns) == 840);
+const _: () = assert!(offset_of!(Trace<SINCE_6>, _begin_ns) == 1520);
 const _: () = assert!(size_of::<Trace<SINCE_6>>() == 1520 + 32);
 
 /// One past the last function of ROCm 5.7, and of 7.2. A later release may have larger arguments.
@@ -79,13 +76,13 @@ pub struct OneFunction {
 
 impl OneFunction {
     /// None if it has no such function, or is later than those that are known.
-    pub fn of(library: &Loaded) -> Option<Self> {
+    pub fn of<C: Client>(library: &Loaded) -> Option<Self> {
         let register = library.function(c"hipRegisterTracerCallback")?;
         // Its `hipDeviceProp_t` is another one since then.
         let is_since_6 = library.function(c"hipGetDevicePropertiesR0600").is_some();
         let (report, end): (Report, _) = match is_since_6 {
-            true => (report::<SINCE_6>, END_OF_7),
-            false => (report::<UNTIL_5>, END_OF_5),
+            true => (report::<C, SINCE_6>, END_OF_7),
+            false => (report::<C, UNTIL_5>, END_OF_5),
         };
         if operations(Domain::HIP_API).ok()?.end > end {
             return None;
@@ -117,23 +114,12 @@ impl Protocol for OneFunction {
             unsafe { (self.register)(now.then_some(self.report)) };
         }
     }
-
-    fn innermost_id(&self) -> u64 {
-        THREADS.known().map_or(0, open::Calls::innermost_id)
-    }
 }
-
-thread_local! {
-    static CALLS: Cell<*mut open::Calls<()>> = const { Cell::new(ptr::null_mut()) };
-    static AT_END: AtEnd<()> = const { AtEnd(&CALLS) };
-}
-
-const THREADS: OfThreads<()> = OfThreads { place: &CALLS, at_end: &AT_END };
 
 /// Whether an operation is traced. If it is a call, which begins, its trace is filled in.
 ///
 /// Work of GPUs is of another domain, and not traced in this way: 7.2 then has 1 for a pointer.
-unsafe extern "C-unwind" fn report<const ARGUMENTS: usize>(
+unsafe extern "C-unwind" fn report<C: Client, const ARGUMENTS: usize>(
     domain: u32,
     op: u32,
     trace: *mut c_void,
@@ -141,9 +127,9 @@ unsafe extern "C-unwind" fn report<const ARGUMENTS: usize>(
     if Domain(domain) != Domain::HIP_API {
         return NOT_TRACED;
     }
-    let is_recorded = is_recorded(op);
-    let is_told = callback(op).is_some();
-    if !is_recorded && !is_told {
+    let recorded = C::begin(op);
+    let is_told = C::callback(op).is_some();
+    if recorded.is_none() && !is_told {
         return NOT_TRACED;
     }
     let trace = trace.cast::<Trace<ARGUMENTS>>();
@@ -151,8 +137,8 @@ unsafe extern "C-unwind" fn report<const ARGUMENTS: usize>(
         return TRACED;
     }
     let correlation_id = next_id();
-    let begun = contained(|| THREADS.own().begin(trace.addr(), correlation_id).is_some());
-    if begun != Some(true) {
+    let begin = || client::begin::<C>(op, trace.addr(), correlation_id, recorded).is_some();
+    if contained(begin) != Some(true) {
         return NOT_TRACED;
     }
     // SAFETY: HIP's frame, which has the place for it, and is this thread's.
@@ -161,36 +147,37 @@ unsafe extern "C-unwind" fn report<const ARGUMENTS: usize>(
         (&raw mut (*trace).phase).write(0);
         (&raw mut (*trace).phase_data).write(0);
         (&raw mut (*trace).phase_data_at).write(&raw mut (*trace).phase_data);
-        (&raw mut (*trace).enter).write(is_told.then_some(enter::<ARGUMENTS>));
-        (&raw mut (*trace).exit).write(Some(exit::<ARGUMENTS>));
-        // The time takes longer than all else.
-        (&raw mut (*trace).begin_ns).write(if is_recorded { timestamp_ns() } else { 0 });
+        (&raw mut (*trace).enter).write(is_told.then_some(enter::<C, ARGUMENTS>));
+        (&raw mut (*trace).exit).write(Some(exit::<C, ARGUMENTS>));
     }
     TRACED
 }
 
 /// A call's arguments are there; the client's callback is called.
-unsafe extern "C-unwind" fn enter<const ARGUMENTS: usize>(op: u32, trace: *mut Trace<ARGUMENTS>) {
-    let Some(callback) = callback(op) else { return };
+unsafe extern "C-unwind" fn enter<C: Client, const ARGUMENTS: usize>(
+    op: u32,
+    trace: *mut Trace<ARGUMENTS>,
+) {
+    let Some(callback) = C::callback(op) else { return };
     // Calls that a callback makes call none.
     let Some(inside) = InCallback::enter(trace.addr()) else { return };
     // HIP does not tell of the end when the callback throws.
-    let ends = Ends(trace.addr());
+    let ends = Ends::<C>(trace.addr(), PhantomData);
     // SAFETY: the client's function, with the data of its domain.
     unsafe { call(callback, op, trace) };
     mem::forget(ends);
     drop(inside);
     // Only who was told of the begin is told of the end.
     // SAFETY: HIP's frame.
-    unsafe { (&raw mut (*trace).exit).write(Some(exit_told::<ARGUMENTS>)) };
+    unsafe { (&raw mut (*trace).exit).write(Some(exit_told::<C, ARGUMENTS>)) };
 }
 
 /// A call has ended of which the client was told; its callback is called.
-unsafe extern "C-unwind" fn exit_told<const ARGUMENTS: usize>(
+unsafe extern "C-unwind" fn exit_told<C: Client, const ARGUMENTS: usize>(
     op: u32,
     trace: *mut Trace<ARGUMENTS>,
 ) {
-    if let Some(callback) = callback(op)
+    if let Some(callback) = C::callback(op)
         && let Some(_inside) = InCallback::enter(trace.addr())
     {
         // SAFETY: HIP's frame; the client's function, with the data of its domain.
@@ -200,17 +187,19 @@ unsafe extern "C-unwind" fn exit_told<const ARGUMENTS: usize>(
         }
     }
     // SAFETY: HIP's frame.
-    unsafe { exit(op, trace) };
+    unsafe { exit::<C, ARGUMENTS>(op, trace) };
 }
 
 /// A call has ended.
-unsafe extern "C-unwind" fn exit<const ARGUMENTS: usize>(op: u32, trace: *mut Trace<ARGUMENTS>) {
-    drop(Ends(trace.addr()));
-    // SAFETY: HIP's frame, with what was written at the begin.
-    let (id, begin_ns) = unsafe { ((*trace).correlation_id, (*trace).begin_ns) };
-    if begin_ns != 0 {
-        contained(|| call_record::write(Domain::HIP_API, op, id, begin_ns));
-    }
+unsafe extern "C-unwind" fn exit<C: Client, const ARGUMENTS: usize>(
+    op: u32,
+    trace: *mut Trace<ARGUMENTS>,
+) {
+    contained(|| {
+        if let Some((id, recorded)) = end::<C>(trace.addr()) {
+            C::end(op, id, recorded);
+        }
+    });
 }
 
 /// # Safety
@@ -227,10 +216,14 @@ unsafe fn call<const ARGUMENTS: usize>(
 }
 
 /// When it is dropped, the call whose frame is there has ended.
-struct Ends(usize);
+struct Ends<C: Client>(usize, PhantomData<C>);
 
-impl Drop for Ends {
+impl<C: Client> Drop for Ends<C> {
     fn drop(&mut self) {
-        contained(|| THREADS.known().map(|own| own.end(|call| call.at == self.0).is_some()));
+        contained(|| drop(end::<C>(self.0)));
     }
+}
+
+fn end<C: Client>(at: usize) -> Option<(u64, C::Begin)> {
+    client::end::<C>(|call| call.at == at)
 }

@@ -1,0 +1,93 @@
+//! Whose records calls of HIP are, and the calls that a thread is in.
+
+use roctracer::tracer::Callback;
+
+use crate::open::{Call, Calls, OfThreads};
+
+/// Whose records they are: a library with an interface of its own. It is called on the threads that make calls.
+pub trait Client: Sized + 'static {
+    /// What it keeps of a call that is recorded.
+    type Begin: 'static;
+
+    /// The calls of every thread: [`calls_of_threads`](crate::calls_of_threads).
+    const CALLS: OfThreads<Kept<Self::Begin>>;
+
+    /// A call begins. None: it is not recorded.
+    fn begin(op: u32) -> Option<Self::Begin>;
+
+    /// It has ended.
+    fn end(op: u32, correlation_id: u64, begin: Self::Begin);
+
+    /// The callback of an operation, which gets `hip_api_data_t` when a call begins and when it ends.
+    fn callback(_op: u32) -> Option<Callback> {
+        None
+    }
+}
+
+/// Bytes of `hip_api_data_t`: 832 of ROCm 5.2.3, and room for what a patch release may add.
+const DATA_BYTES: usize = 1024;
+
+/// The begin of `hip_api_data_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ApiData {
+    pub correlation_id: u64,
+    pub phase: u32,
+}
+
+/// `hip_api_data_t`.
+#[repr(C)]
+pub union Data {
+    pub api: ApiData,
+    words: [u64; DATA_BYTES / 8],
+}
+
+/// What is kept of a call.
+#[repr(C)]
+pub struct Kept<B> {
+    /// First: runtimes of before ROCm 5.3.1 have a pointer to it.
+    pub(super) data: Data,
+    pub(super) op: u32,
+    pub(super) told: Told,
+    /// None if it is not recorded.
+    pub(super) begin: Option<B>,
+}
+
+/// Whether the client's callback was called when a call began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    No,
+    /// It has not returned: it is being called, or was left by an exception.
+    Entered,
+    Yes,
+}
+
+impl<B> Default for Kept<B> {
+    fn default() -> Self {
+        let data = Data { words: [0; DATA_BYTES / 8] };
+        Self { data, op: 0, told: Told::No, begin: None }
+    }
+}
+
+/// A call begins, whose frame is there if that is known. None if there is no memory.
+pub fn begin<'a, C: Client>(
+    op: u32,
+    at: usize,
+    id: u64,
+    begin: Option<C::Begin>,
+) -> Option<&'a mut Kept<C::Begin>> {
+    let kept = &mut C::CALLS.own().begin(at, id)?.kept;
+    (kept.op, kept.told, kept.begin) = (op, Told::No, begin);
+    Some(kept)
+}
+
+/// The innermost that is meant has ended; its id and what was kept of it, if it is recorded.
+pub fn end<C: Client>(is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool) -> Option<(u64, C::Begin)> {
+    let call = C::CALLS.known()?.end(is_meant)?;
+    Some((call.id, call.kept.begin.take()?))
+}
+
+/// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.
+pub fn innermost_id<C: Client>() -> u64 {
+    C::CALLS.known().map_or(0, Calls::innermost_id)
+}

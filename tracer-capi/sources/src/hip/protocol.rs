@@ -1,0 +1,9 @@
+//! How a runtime tells of calls.
+
+use roctracer::tracer::Wanted;
+
+/// How a runtime tells of calls.
+pub trait Protocol: Send + Sync {
+    /// What is wanted of an operation has changed, or was asked for again. One at a time.
+    fn follow(&self, op: u32, wanted: Wanted);
+}
