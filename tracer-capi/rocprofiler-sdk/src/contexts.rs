@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use rocprofiler::status::Status;
 
 use crate::layout::NO_CONTEXT;
-use crate::{SDK, answer, registration, work};
+use crate::{SDK, answer, calls, registration, sources};
 
 /// Makes a context for the tool that is being initialized.
 ///
@@ -34,7 +34,7 @@ extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
     answer::of(|| {
         SDK.start_context(id)?;
         // Not while tools are initialized: nobody wants anything before the end of that.
-        work::begin();
+        sources::begin();
         Ok(())
     })
 }
@@ -42,7 +42,11 @@ extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
 /// Stops a context.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_stop_context(id: u64) -> u32 {
-    answer::of(|| SDK.stop_context(id))
+    answer::of(|| {
+        SDK.stop_context(id)?;
+        calls::follow();
+        Ok(())
+    })
 }
 
 /// Writes 1 where a context has what is asked, else 0; also on an error.

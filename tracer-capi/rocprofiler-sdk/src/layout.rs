@@ -48,6 +48,11 @@ pub fn agent_id(node: u32) -> u64 {
 /// `ROCPROFILER_CONTEXT_NONE`.
 pub const NO_CONTEXT: u64 = u64::MAX;
 
+/// The number of a kind of records.
+pub fn number(kind: Kind) -> u32 {
+    BUFFER_KINDS.iter().position(|&one| one == kind).map_or(0, |place| place as u32 + 1)
+}
+
 /// The kind of a number, in one of the lists above; none for 0.
 ///
 /// # Errors

@@ -4,9 +4,9 @@
 //! * [`registration`], [`tools`]: tools are found, configured, initialized and finalized.
 //! * [`contexts`], [`buffers`], [`kinds`]: the functions, by what they are about.
 //! * [`runtime`]: how calls and work get in.
-//! * [`work`]: work of GPUs; [`records`]: records as this version has them.
+//! * [`sources`]: where records come from; what cannot be traced, and why.
+//! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`records`]: records as this version has them.
 //! * [`agents`]: CPUs and GPUs.
-//! * [`sources`]: what cannot be traced, and why.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
 //! * [`process`]: a forked child is told apart.
@@ -21,6 +21,7 @@ mod absent;
 mod agents;
 mod answer;
 mod buffers;
+mod calls;
 mod contexts;
 mod kinds;
 mod layout;

@@ -27,6 +27,20 @@ const fn bytes<const WORDS: usize>() -> u64 {
     (WORDS * size_of::<u64>()) as u64
 }
 
+/// `rocprofiler_buffer_tracing_hip_api_record_t`, and that of HSA.
+pub fn call(common: &Common) -> [u64; 7] {
+    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
+    [
+        bytes::<7>(),
+        pair(kind, operation),
+        correlation_id,
+        external_id,
+        begin_ns,
+        end_ns,
+        thread.into(),
+    ]
+}
+
 /// `rocprofiler_buffer_tracing_memory_copy_record_t`.
 pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; 10] {
     let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;

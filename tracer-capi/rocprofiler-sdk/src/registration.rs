@@ -17,7 +17,7 @@ use tracer_hooks::{contained, sys};
 
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::tools::{ClientId, Configure, Configured, find};
-use crate::{SDK, log, process, work};
+use crate::{SDK, calls, log, process, sources, work};
 
 const VERSION_TEXT: &CStr = c"0.5.0";
 /// The number of the first tool.
@@ -98,7 +98,7 @@ pub fn initialize() {
         drop(ends);
         fence(Ordering::SeqCst);
         if IS_MISSED.load(Ordering::Relaxed) {
-            contained(|| work::begin());
+            contained(sources::begin);
         }
     }
 }
@@ -170,6 +170,7 @@ fn initialize_all() {
 unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
     if !process::is_forked() {
         finalize_those(|client| (client.handle, client.own()) == (id.handle, id.handle));
+        calls::follow();
     }
 }
 
@@ -260,7 +261,7 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
         initialize();
         // The runtime may be in use already.
         of(|| {
-            work::begin();
+            sources::begin();
             Ok(())
         });
     }
@@ -290,10 +291,15 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     match name.to_bytes() {
         b"hsa" => {
             // SAFETY: as the caller promises; there is one.
-            unsafe { work::runtime_begins(tables.read()) };
+            unsafe { sources::runtime_begins(tables.read()) };
             0
         }
-        b"hip" | b"hip_compiler" | b"roctx" | b"rccl" => 0,
+        b"hip" | b"hip_compiler" => {
+            // Its calls do not come through its tables, but there it is.
+            sources::begin();
+            0
+        }
+        b"roctx" | b"rccl" => 0,
         _ => Status::InvalidArgument as c_int,
     }
 }

@@ -12,7 +12,7 @@ use core::ffi::{c_char, c_void};
 use capi_common::hsa_tools;
 use tracer_hooks::contained;
 
-use crate::{log, registration, work};
+use crate::{log, registration, sources, work};
 
 /// When it is the library's turn among other tools: the lower comes first.
 #[unsafe(no_mangle)]
@@ -34,7 +34,7 @@ unsafe extern "C-unwind" fn OnLoad(
     // A tool may throw, on the program's thread.
     registration::initialize();
     // SAFETY: as the caller promises.
-    unsafe { work::runtime_begins(table) };
+    unsafe { sources::runtime_begins(table) };
     true
 }
 

@@ -1,13 +1,56 @@
-//! What cannot be traced here, and why.
+//! Where records come from: calls of the runtimes, and work of GPUs; what cannot be traced, and why.
+
+use core::ffi::c_void;
 
 use rocprofiler::kinds::Kind;
+use tracer_hooks::abi::ApiTable;
+use tracer_hooks::{Tables, contained};
+
+use crate::{calls, log, work};
 
 /// Why nothing is recorded of a kind; none if it is.
 pub fn refused(kind: Kind) -> Option<&'static str> {
     match kind {
+        Kind::HipRuntimeApi | Kind::HipCompilerApi => None,
+        Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi => None,
         Kind::KernelDispatch | Kind::MemoryCopy => None,
+        Kind::HsaFinalizeExtApi => Some("the HSA runtime has no finalizer"),
         Kind::PageMigration => Some("it needs events of the kernel's driver"),
         Kind::RcclApi => Some("RCCL is not intercepted"),
         _ => Some("nothing is intercepted yet"),
     }
+}
+
+/// Has what is wanted recorded from now on, in runtimes that may be in use. Where none is loaded, it is recorded from its
+/// begin on.
+pub fn begin() {
+    if let Some(tables) = work::begin() {
+        calls::patch(&tables);
+    }
+    calls::follow();
+}
+
+/// The HSA runtime has begun, and has this table.
+///
+/// # Safety
+///
+/// It is null or the runtime's own.
+#[expect(unsafe_code, reason = "the runtime's table")]
+pub unsafe fn runtime_begins(table: *const c_void) {
+    contained(|| {
+        // SAFETY: as the caller promises.
+        match unsafe { Tables::of(table.cast::<ApiTable>()) } {
+            Ok(tables) if work::runtime_begins(tables) => {
+                log::info(format_args!(
+                    "calls and work are recorded through the HSA runtime's tables"
+                ));
+                calls::patch(&tables);
+            }
+            Ok(_) => {}
+            Err(_) => log::error(format_args!(
+                "the tables of this HSA runtime are not known: neither its calls nor work of GPUs are recorded"
+            )),
+        }
+        calls::follow();
+    });
 }

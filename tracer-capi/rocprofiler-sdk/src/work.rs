@@ -3,7 +3,7 @@
 //! It goes to whom wanted it when it was enqueued. Its correlation id is that of the innermost call that the thread was in,
 //! or one of its own where no call is traced.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::CStr;
 use std::time::Instant;
 
 use capi_sources::client_thread::next_id;
@@ -14,12 +14,11 @@ use rocprofiler::sdk::{Externals, Services};
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
-use tracer_hooks::abi::ApiTable;
 use tracer_hooks::{Tables, contained};
 
-use crate::layout::{BUFFER_KINDS, agent_id};
+use crate::layout::{agent_id, number};
 use crate::records::{self, Common, Kernel, Launch};
-use crate::{SDK, log};
+use crate::{SDK, calls};
 
 /// `ROCPROFILER_KERNEL_DISPATCH_COMPLETE`: a record is of a kernel that is done.
 const COMPLETE: usize = 2;
@@ -27,33 +26,15 @@ const COMPLETE: usize = 2;
 /// The work of this process.
 static GPU: Gpu<Buffers> = Gpu::new(Buffers);
 
-/// Has what is wanted recorded from now on, in a runtime that may be in use. Where none is loaded, it is recorded from its
-/// begin on.
-pub fn begin() {
-    GPU.begin();
+/// Has what is wanted recorded from now on, in a runtime that may be in use; its tables, if they are patched. Where none is
+/// loaded, it is recorded from its begin on.
+pub fn begin() -> Option<Tables> {
+    GPU.begin()
 }
 
-/// The runtime has begun, and has this table.
-///
-/// # Safety
-///
-/// It is null or the runtime's own.
-#[expect(unsafe_code, reason = "the runtime's table")]
-pub unsafe fn runtime_begins(table: *const c_void) {
-    contained(|| {
-        // SAFETY: as the caller promises.
-        match unsafe { Tables::of(table.cast::<ApiTable>()) } {
-            Ok(tables) if GPU.runtime_begins(tables) => {
-                log::info(format_args!(
-                    "work of GPUs is recorded through the HSA runtime's tables"
-                ));
-            }
-            Ok(_) => {}
-            Err(_) => log::error(format_args!(
-                "the tables of this HSA runtime are not known: no work of GPUs is recorded"
-            )),
-        }
-    });
+/// The runtime has begun, and has these tables; whether they are patched.
+pub fn runtime_begins(tables: Tables) -> bool {
+    GPU.runtime_begins(tables)
 }
 
 /// The runtime ends.
@@ -86,6 +67,8 @@ struct Kept {
 /// Who enqueues one.
 #[derive(Default)]
 struct Caller {
+    /// Of the innermost call that it is in; 0 if it is in none.
+    correlation_id: u64,
     thread: u32,
     externals: Externals,
 }
@@ -109,7 +92,8 @@ impl Client for Buffers {
     }
 
     fn is_wanted(&self) -> bool {
-        SDK.is_wanted(Kind::KernelDispatch) || SDK.is_wanted(Kind::MemoryCopy)
+        let work = [Kind::KernelDispatch, Kind::MemoryCopy];
+        work.into_iter().any(|kind| SDK.is_wanted(kind)) || calls::need_tables()
     }
 
     #[inline]
@@ -129,7 +113,7 @@ impl Client for Buffers {
     fn caller(&self) -> Caller {
         let ids = own_ids();
         let externals = SDK.externals(ids.thread.into(), ids.process.into());
-        Caller { thread: ids.thread, externals }
+        Caller { correlation_id: calls::innermost_id(), thread: ids.thread, externals }
     }
 
     fn write(&self, done: &Done<Self>, agents: &Agents, writing: &Writing<'_>) {
@@ -139,7 +123,11 @@ impl Client for Buffers {
         let common = Common {
             kind: 0,
             operation: 0,
-            correlation_id: next_id(),
+            correlation_id: if caller.correlation_id == 0 {
+                next_id()
+            } else {
+                caller.correlation_id
+            },
             external_id: 0,
             begin_ns: done.begin_ns,
             end_ns: done.end_ns,
@@ -194,10 +182,10 @@ fn write<const WORDS: usize>(
     record: impl Fn(&Common) -> [u64; WORDS],
     writing: &Writing<'_>,
 ) {
-    let number = BUFFER_KINDS.iter().position(|&one| one == kind).map_or(0, |place| place + 1);
+    let number = number(kind);
     for service in SDK.each(kind, services).filter(|service| service.means(operation)) {
         let external_id = caller.externals.of(service);
-        let (kind, operation) = (number as u32, operation as u32);
+        let (kind, operation) = (number, operation as u32);
         let record = record(&Common { kind, operation, external_id, ..common });
         writing.to(service.buffer, || service.buffer.write(&record));
     }

@@ -13,6 +13,7 @@ use capi_build::clients::{Clients, succeed};
 use capi_build::layouts::Language;
 use capi_build::{ROCPROFILER_SDK, include_directory};
 use emulated_gpu::truth::{self, Operation};
+use rocprofiler::kinds::Kind;
 
 /// How the library comes into a program: the HSA runtime loads it, or it comes with a tool that is preloaded.
 const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
@@ -34,6 +35,17 @@ struct Scene {
     inside: Option<PathBuf>,
     clients: Clients,
     tool: PathBuf,
+}
+
+/// A record of a call.
+#[derive(Debug)]
+struct Call {
+    name: &'static str,
+    correlation_id: u64,
+    external_id: u64,
+    thread: u64,
+    begin_ns: u64,
+    end_ns: u64,
 }
 
 /// A record of a kernel.
@@ -71,6 +83,9 @@ struct Copy {
 /// What the tool was told, and what the GPU did.
 #[derive(Debug, Default)]
 struct Outcome {
+    /// How often the program says that it has called each function.
+    counts: BTreeMap<String, u64>,
+    calls: Vec<Call>,
     kernels: Vec<Kernel>,
     copies: Vec<Copy>,
     dropped: u64,
@@ -152,7 +167,12 @@ impl Scene {
         assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
         let is_quiet = errors.lines().all(|line| line == OF_THE_RUNTIME);
         assert!(is_quiet, "{command:?}: {errors}");
-        Outcome { process, ..self.outcome() }
+        let count = |line: &str| {
+            let (function, count) = line.strip_prefix("count ")?.split_once(' ')?;
+            Some((function.to_owned(), count.parse().expect("a number")))
+        };
+        let counts = said.lines().filter_map(count).collect();
+        Outcome { process, counts, ..self.outcome() }
     }
 
     /// Where the tools of each process have written.
@@ -238,6 +258,19 @@ impl Scene {
                         bytes,
                     });
                 }
+                ("call", &[kind, number, ref ids @ ..]) => {
+                    let [correlation_id, external_id, thread, begin_ns, end_ns] = ids[..] else {
+                        panic!("{line}")
+                    };
+                    outcome.calls.push(Call {
+                        name: function(kind, number),
+                        correlation_id,
+                        external_id,
+                        thread,
+                        begin_ns,
+                        end_ns,
+                    });
+                }
                 ("dropped", &[count]) => outcome.dropped = count.max(outcome.dropped),
                 ("stopped" | "end", []) => {}
                 _ => panic!("{line}"),
@@ -245,6 +278,30 @@ impl Scene {
         }
         outcome
     }
+}
+
+/// Kinds of functions of HIP, and of HSA.
+const HIP: &str = "5,6";
+const HSA: &str = "1,2,3";
+
+/// The name of an operation of one of these kinds.
+fn function(kind: u64, number: u64) -> &'static str {
+    let kind = match kind {
+        1 => Kind::HsaCoreApi,
+        2 => Kind::HsaAmdExtApi,
+        3 => Kind::HsaImageExtApi,
+        5 => Kind::HipRuntimeApi,
+        6 => Kind::HipCompilerApi,
+        _ => panic!("kind {kind}"),
+    };
+    let name = &kind.operations().expect("functions")[number as usize];
+    name.to_str().expect("UTF-8")
+}
+
+/// The number of a function of HIP's runtime API.
+fn number(name: &str) -> String {
+    let all = Kind::HipRuntimeApi.operations().expect("functions");
+    all.iter().position(|one| one.to_str() == Ok(name)).expect(name).to_string()
 }
 
 fn wait_until(what: &str, done: impl Fn() -> bool) {
@@ -325,6 +382,47 @@ impl Outcome {
             assert!(copy.to >= FIRST_AGENT && copy.from >= FIRST_AGENT, "{copy:?}");
         }
         self.expect_ids();
+    }
+
+    /// Each call of a runtime's functions that the program says that it has made is recorded once. Others may be: those that
+    /// HIP makes of HSA.
+    fn expect_every_call(&mut self, of: &str, but: &[&str]) {
+        let mut recorded = BTreeMap::<&str, u64>::new();
+        for call in &self.calls {
+            *recorded.entry(call.name).or_default() += 1;
+        }
+        let mut compared = 0;
+        for (function, count) in self.counts.iter().filter(|(name, _)| name.contains(of)) {
+            if !but.contains(&function.as_str()) {
+                let times = recorded.get(function.as_str());
+                assert_eq!(times, Some(count), "{function}: {recorded:?} {:?}", self.counts);
+                compared += 1;
+            }
+        }
+        assert!(compared > 2, "{:?}", self.counts);
+        self.expect_nested();
+    }
+
+    /// Calls of a thread come one after the other or one inside of the other, and have ids of their own in that order. The
+    /// external id is that of the process.
+    fn expect_nested(&mut self) {
+        self.calls.sort_by_key(|call| (call.thread, call.correlation_id));
+        let (mut ids, mut open) = (BTreeSet::new(), Vec::<&Call>::new());
+        for call in &self.calls {
+            assert!(call.correlation_id > 0 && ids.insert(call.correlation_id), "twice: {call:?}");
+            assert!(call.begin_ns <= call.end_ns && call.external_id == 77, "{call:?}");
+            assert!(call.thread >= self.process, "{call:?}");
+            while let Some(outer) =
+                open.pop_if(|outer| outer.thread != call.thread || outer.end_ns <= call.begin_ns)
+            {
+                assert!(outer.thread != call.thread || outer.begin_ns <= call.begin_ns);
+            }
+            if let Some(outer) = open.last() {
+                let is_inside = outer.begin_ns <= call.begin_ns && call.end_ns <= outer.end_ns;
+                assert!(is_inside, "{call:?}: {outer:?}");
+            }
+            open.push(call);
+        }
     }
 
     /// No call is traced: each operation has an id of its own. The external id is that of the process.
@@ -424,6 +522,7 @@ fn rocm_contexts_that_start_and_stop() {
     let go = scene.file("go");
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
     command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    command.env("WATCH_KINDS", format!("{HIP},{HSA},{KERNELS}"));
     let mut running = scene.there(command).spawn().expect("it begins");
     let mut said = BufReader::new(running.stdout.take().expect("its output"));
     let mut ready = String::new();
@@ -438,18 +537,22 @@ fn rocm_contexts_that_start_and_stop() {
         wait_until("kernels are recorded", || told().matches("kernel ").count() > before + 100);
         std::fs::remove_file(&go).expect("removed");
         wait_until("the context is stopped", || told().matches("stopped").count() == round);
-        let recorded = told().matches("kernel ").count();
+        let count = || ["kernel ", "call "].map(|word| told().matches(word).count());
+        let [kernels, calls] = count();
         let did = || {
             let truth = truth::read(&scene.file("truth")).expect("what the GPU did");
             truth.iter().filter(|operation| operation.kind == "dispatch").count()
         };
         let done = did();
         wait_until("the GPU goes on", || did() > done + 100);
-        assert_eq!(told().matches("kernel ").count(), recorded);
+        let now = count();
+        // Each thread may have been in some.
+        assert!(now[0] == kernels && now[1] <= calls + 8, "{now:?}: {kernels} and {calls}");
     }
     send(running.id());
     assert!(running.wait().expect("it ends").success());
-    let outcome = scene.outcome();
+    let mut outcome = scene.outcome();
+    outcome.expect_nested();
     let did = outcome.did("dispatch");
     assert!(outcome.kernels.len() + 300 < did.len(), "{}: {}", outcome.kernels.len(), did.len());
     let mut seen = BTreeSet::new();
@@ -488,4 +591,92 @@ fn rocm_a_callback_that_does_not_return() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert!(errors.contains("the callback of a buffer has not returned for 10 s"), "{errors}");
+}
+
+#[test]
+fn rocm_every_call_of_programs() {
+    let Some(scene) = scene() else { return };
+    for loader in LOADERS {
+        for (program, arguments) in [
+            ("basic", &[][..]),
+            ("copies", &["512"]),
+            ("graph", &["20"]),
+            ("module", &[]),
+            ("storm", &["8", "4", "300"]),
+        ] {
+            let mut outcome = scene.run(loader, program, arguments, &[("WATCH_KINDS", HIP)]);
+            outcome.expect_every_call("hip", &[]);
+            assert!(outcome.calls.iter().all(|call| call.name.contains("hip")));
+            assert_eq!((outcome.dropped, outcome.kernels.len(), outcome.copies.len()), (0, 0, 0));
+        }
+    }
+}
+
+/// The first `hsa_init` is not: the tables are made inside of it.
+#[test]
+fn rocm_every_call_of_hsa() {
+    let Some(scene) = scene() else { return };
+    for loader in LOADERS {
+        let mut outcome = scene.run(loader, "hsa_direct", &[], &[("WATCH_KINDS", HSA)]);
+        outcome.expect_every_call("hsa", &["hsa_init"]);
+        // In a program of HIP's they are inside of calls of HIP, or of threads of the runtime.
+        let both = format!("{HIP},{HSA}");
+        let mut outcome = scene.run(loader, "basic", &[], &[("WATCH_KINDS", &both)]);
+        outcome.expect_every_call("hip", &[]);
+        let of_hsa = outcome.calls.iter().filter(|call| call.name.starts_with("hsa"));
+        assert!(of_hsa.count() > 10, "{:#?}", outcome.calls);
+    }
+}
+
+/// What is done for a call has its id: that of the innermost call that is recorded.
+#[test]
+fn rocm_work_has_the_ids_of_calls() {
+    let Some(scene) = scene() else { return };
+    let work = format!("{KERNELS},{COPIES}");
+    // HIP fills memory by a kernel of its own.
+    let of_hip = (&["hipLaunchKernel", "hipMemset"][..], "hipMemcpy");
+    let of_hsa = (&["hsa_signal_store"][..], "hsa_amd_memory_async_copy");
+    for (kinds, (launches, copies)) in [(HIP, of_hip), (&format!("{HIP},{HSA}"), of_hsa)] {
+        let words = [("WATCH_KINDS", &*format!("{kinds},{work}"))];
+        let outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
+        assert_eq!(outcome.kernels.len(), outcome.did("dispatch").len());
+        assert_eq!(outcome.copies.len(), outcome.did("copy").len());
+        let calls: BTreeMap<u64, &Call> =
+            outcome.calls.iter().map(|call| (call.correlation_id, call)).collect();
+        let expect = |id, thread, names: &[&str]| {
+            let call = calls.get(&id).unwrap_or_else(|| panic!("no call {id}, of {names:?}"));
+            let is_one = names.iter().any(|name| call.name.starts_with(name));
+            assert!(is_one && call.thread == thread, "{names:?}: {call:?}");
+        };
+        for kernel in &outcome.kernels {
+            expect(kernel.correlation_id, kernel.thread, launches);
+        }
+        for copy in &outcome.copies {
+            expect(copy.correlation_id, copy.thread, &[copies]);
+        }
+    }
+}
+
+#[test]
+fn rocm_functions_that_are_not_asked_for() {
+    let Some(scene) = scene() else { return };
+    let malloc = number("hipMalloc");
+    let words = [("WATCH_KINDS", "5"), ("WATCH_OPERATION", &malloc)];
+    let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
+    assert!(outcome.calls.iter().all(|call| call.name == "hipMalloc"), "{:#?}", outcome.calls);
+    assert_eq!(outcome.calls.len() as u64, outcome.counts["hipMalloc"]);
+}
+
+/// From eight threads, with a slow callback: as of kernels.
+#[test]
+fn rocm_policies_of_buffers_of_calls() {
+    let Some(scene) = scene() else { return };
+    let slow = [("WATCH_KINDS", HIP), ("WATCH_BYTES", "4096"), ("WATCH_SLOW_US", "500")];
+    let mut outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &slow);
+    outcome.expect_every_call("hip", &[]);
+    assert_eq!(outcome.dropped, 0);
+    let words = [&slow[..], &[("WATCH_DISCARD", "1")]].concat();
+    let discarded = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
+    assert!(discarded.dropped > 0, "the buffer was never full");
+    assert_eq!(discarded.calls.len() as u64 + discarded.dropped, outcome.calls.len() as u64);
 }

@@ -24,6 +24,12 @@ static useconds_t slow_us;
 static rocprofiler_context_id_t context = {0};
 static rocprofiler_buffer_id_t buffer = {0};
 
+static void call(const rocprofiler_buffer_tracing_hip_api_record_t* record) {
+  CHECK(record->size == sizeof *record);
+  fprintf(out, "call %u %d %lu %lu %lu %lu %lu\n", record->kind, (int)record->operation, record->correlation_id.internal,
+          record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp);
+}
+
 static void kernel(const rocprofiler_buffer_tracing_kernel_dispatch_record_t* record) {
   const rocprofiler_kernel_dispatch_info_t* info = &record->dispatch_info;
   CHECK(record->size == sizeof *record && info->size == sizeof *info);
@@ -49,6 +55,12 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
     const rocprofiler_record_header_t* header = headers[at];
     CHECK(header->category == ROCPROFILER_BUFFER_CATEGORY_TRACING);
     switch (header->kind) {
+      // They are alike.
+      case ROCPROFILER_BUFFER_TRACING_HSA_CORE_API:
+      case ROCPROFILER_BUFFER_TRACING_HSA_AMD_EXT_API:
+      case ROCPROFILER_BUFFER_TRACING_HSA_IMAGE_EXT_API:
+      case ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API:
+      case ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API: call(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH: kernel(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_MEMORY_COPY: copy(header->payload); break;
       default: fprintf(out, "wrong: kind %u\n", header->kind);

@@ -1,0 +1,52 @@
+//! Calls of HIP.
+
+use capi_sources::calls_of_threads;
+use capi_sources::hip::{self, Client, Kept};
+use capi_sources::open::OfThreads;
+use roctracer::timestamp_ns;
+use roctracer::tracer::Wanted;
+
+use super::operations::{OF_HIP, Operation};
+use super::record::Begun;
+use crate::log;
+
+/// Calls of HIP.
+pub struct Calls;
+
+fn operation(op: u32) -> Option<Operation> {
+    OF_HIP.get(op as usize).copied().flatten()
+}
+
+impl Client for Calls {
+    type Begin = Begun;
+
+    const CALLS: OfThreads<Kept<Begun>> = calls_of_threads!(Kept<Begun>);
+
+    fn begin(op: u32) -> Option<Begun> {
+        Begun::new(operation(op)?, timestamp_ns)
+    }
+
+    fn end(_op: u32, correlation_id: u64, begin: Begun) {
+        begin.end(correlation_id, timestamp_ns());
+    }
+}
+
+/// Has calls recorded that are wanted from now on, if a runtime is loaded, and no others. One at a time.
+pub fn follow() {
+    match hip::look::<Calls>() {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(error) => return log::error(format_args!("calls of HIP are not recorded: {error}")),
+    }
+    for (op, operation) in (0..).zip(&*OF_HIP) {
+        if let Some(operation) = operation {
+            let activity = operation.is_wanted();
+            hip::follow(op, Wanted { callback: false, activity });
+        }
+    }
+}
+
+/// The correlation id of the innermost call that the thread is in; 0 if it is in none that is recorded.
+pub fn innermost_id() -> u64 {
+    hip::innermost_id::<Calls>()
+}

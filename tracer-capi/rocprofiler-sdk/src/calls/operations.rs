@@ -1,0 +1,102 @@
+//! Functions of the runtimes, as tools know them: by kind and number.
+
+use std::array;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use rocprofiler::kinds::Kind;
+use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
+use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
+
+use crate::SDK;
+
+/// Kinds whose operations are functions that are recorded here.
+pub const KINDS: [Kind; 5] = [
+    Kind::HsaCoreApi,
+    Kind::HsaAmdExtApi,
+    Kind::HsaImageExtApi,
+    Kind::HipRuntimeApi,
+    Kind::HipCompilerApi,
+];
+
+/// Functions of HIP that some release calls otherwise than tools do. R0600 has the `hipDeviceProp_t` of ROCm 6 on, R0000
+/// the one before.
+const RENAMED: [(&[u8], &[u8]); 2] = [
+    (b"hipGetDeviceProperties", b"hipGetDevicePropertiesR0000"),
+    (b"hipChooseDeviceR0600", b"hipChooseDevice"),
+];
+
+/// A function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    pub kind: Kind,
+    pub number: u32,
+}
+
+impl Operation {
+    /// Whether anybody wants its calls recorded just now.
+    pub fn is_wanted(self) -> bool {
+        !SDK.wanting(self.kind, Some(self.number as usize)).is_empty()
+    }
+}
+
+static BY_NAME: LazyLock<HashMap<&[u8], Operation>> = LazyLock::new(|| {
+    let of = |kind: Kind| {
+        let names = kind.operations().unwrap_or_default().iter().map(|name| name.as_bytes());
+        names.zip(0..).map(move |(name, number)| (name, Operation { kind, number }))
+    };
+    KINDS.into_iter().flat_map(of).collect()
+});
+
+fn of_name(name: &[u8]) -> Option<Operation> {
+    let renamed = RENAMED.iter().find(|(theirs, _)| *theirs == name);
+    BY_NAME.get(renamed.map_or(name, |&(_, ours)| ours)).copied()
+}
+
+/// Functions of HSA, by place in its tables. Those of later releases than the interface's are none of its operations.
+pub static OF_HSA: LazyLock<[Option<Operation>; SLOT_COUNT]> =
+    LazyLock::new(|| array::from_fn(|slot| of_name(SLOTS[slot].name.as_bytes())));
+
+/// Functions of HIP, by the ids that the runtime that is loaded has for them: it was found before anybody looks here.
+pub static OF_HIP: LazyLock<Vec<Option<Operation>>> = LazyLock::new(|| {
+    let of = |op| loaded_hip_function(op).and_then(|name| of_name(name.to_bytes()));
+    (0..MOST_HIP_FUNCTIONS).map(of).collect()
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracer_common::hsa_functions::IMAGE;
+
+    #[test]
+    fn functions_of_hsa_have_the_numbers_of_the_interface() {
+        let of = |name: &str| SLOTS.iter().position(|slot| slot.name == name).map(|at| OF_HSA[at]);
+        let operation = |kind, number| Some(Some(Operation { kind, number }));
+        assert_eq!(of("hsa_init"), operation(Kind::HsaCoreApi, 0));
+        assert_eq!(of("hsa_amd_enable_logging"), operation(Kind::HsaAmdExtApi, 70));
+        assert_eq!(of("hsa_ext_sampler_destroy"), operation(Kind::HsaImageExtApi, 9));
+        // Of ROCm 7.
+        assert_eq!(of("hsa_amd_signal_wait_all"), Some(None));
+        // All of them have a place in the tables.
+        for kind in KINDS.into_iter().filter(|kind| kind.name().to_bytes().starts_with(b"HSA")) {
+            let known = OF_HSA.iter().flatten().filter(|operation| operation.kind == kind);
+            assert_eq!(known.count(), kind.operations().expect("some").len(), "{kind:?}");
+        }
+        assert_eq!(IMAGE.len(), 14);
+    }
+
+    #[test]
+    fn functions_of_hip_have_the_numbers_of_the_interface() {
+        let of = |name: &str| of_name(name.as_bytes());
+        let runtime = |number| Some(Operation { kind: Kind::HipRuntimeApi, number });
+        assert_eq!(of("hipChooseDevice"), runtime(11));
+        assert_eq!(of("hipChooseDeviceR0600"), runtime(11));
+        assert_eq!(of("hipChooseDeviceR0000"), runtime(12));
+        assert_eq!(of("hipGetDevicePropertiesR0600"), runtime(105));
+        assert_eq!(of("hipGetDeviceProperties"), runtime(106));
+        let compiler = Operation { kind: Kind::HipCompilerApi, number: 1 };
+        assert_eq!(of("__hipPushCallConfiguration"), Some(compiler));
+        // Of ROCm 7.
+        assert_eq!(of("hipModuleLoadFatBinary"), None);
+    }
+}
