@@ -388,7 +388,7 @@ impl Outcome {
     /// HIP makes of HSA.
     fn expect_every_call(&mut self, of: &str, but: &[&str]) {
         let mut recorded = BTreeMap::<&str, u64>::new();
-        for call in &self.calls {
+        for call in self.calls.iter().filter(|call| !self.is_of_a_freeze(call)) {
             *recorded.entry(call.name).or_default() += 1;
         }
         let mut compared = 0;
@@ -401,6 +401,15 @@ impl Outcome {
         }
         assert!(compared > 2, "{:?}", self.counts);
         self.expect_nested();
+    }
+
+    /// From ROCm 6 on the runtime copies code so, and waits for that, by functions of its own.
+    fn is_of_a_freeze(&self, call: &Call) -> bool {
+        let mut freezes = self.calls.iter().filter(|one| one.name == "hsa_executable_freeze");
+        freezes.any(|freeze| {
+            let is_inside = freeze.begin_ns <= call.begin_ns && call.end_ns <= freeze.end_ns;
+            freeze.thread == call.thread && is_inside && freeze.name != call.name
+        })
     }
 
     /// Calls of a thread come one after the other or one inside of the other, and have ids of their own in that order. The
@@ -629,30 +638,36 @@ fn rocm_every_call_of_hsa() {
 }
 
 /// What is done for a call has its id: that of the innermost call that is recorded.
+///
+/// Not of `storm`, which destroys streams that are at work: HIP 5.2.3 may crash then with any tracer of its calls
+/// (docs/decisions/0033).
 #[test]
 fn rocm_work_has_the_ids_of_calls() {
     let Some(scene) = scene() else { return };
-    let work = format!("{KERNELS},{COPIES}");
-    // HIP fills memory by a kernel of its own.
-    let of_hip = (&["hipLaunchKernel", "hipMemset"][..], "hipMemcpy");
+    // HIP fills memory, and copies rectangles, by kernels of its own.
+    let of_hip = (&["Launch", "hipMem"][..], "hipMemcpy");
     let of_hsa = (&["hsa_signal_store"][..], "hsa_amd_memory_async_copy");
     for (kinds, (launches, copies)) in [(HIP, of_hip), (&format!("{HIP},{HSA}"), of_hsa)] {
-        let words = [("WATCH_KINDS", &*format!("{kinds},{work}"))];
-        let outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
-        assert_eq!(outcome.kernels.len(), outcome.did("dispatch").len());
-        assert_eq!(outcome.copies.len(), outcome.did("copy").len());
-        let calls: BTreeMap<u64, &Call> =
-            outcome.calls.iter().map(|call| (call.correlation_id, call)).collect();
-        let expect = |id, thread, names: &[&str]| {
-            let call = calls.get(&id).unwrap_or_else(|| panic!("no call {id}, of {names:?}"));
-            let is_one = names.iter().any(|name| call.name.starts_with(name));
-            assert!(is_one && call.thread == thread, "{names:?}: {call:?}");
-        };
-        for kernel in &outcome.kernels {
-            expect(kernel.correlation_id, kernel.thread, launches);
-        }
-        for copy in &outcome.copies {
-            expect(copy.correlation_id, copy.thread, &[copies]);
+        let words = [("WATCH_KINDS", &*format!("{kinds},{KERNELS},{COPIES}"))];
+        for (program, arguments) in
+            [("basic", &[][..]), ("copies", &["512"]), ("graph", &["20"]), ("module", &[])]
+        {
+            let outcome = scene.run("LD_PRELOAD", program, arguments, &words);
+            assert_eq!(outcome.kernels.len(), outcome.did("dispatch").len());
+            assert_eq!(outcome.copies.len(), outcome.did("copy").len());
+            let calls: BTreeMap<u64, &Call> =
+                outcome.calls.iter().map(|call| (call.correlation_id, call)).collect();
+            let expect = |id, thread, names: &[&str]| {
+                let call = calls.get(&id).unwrap_or_else(|| panic!("no call {id}, of {names:?}"));
+                let is_one = names.iter().any(|name| call.name.contains(name));
+                assert!(is_one && call.thread == thread, "{program}, {names:?}: {call:?}");
+            };
+            for kernel in &outcome.kernels {
+                expect(kernel.correlation_id, kernel.thread, launches);
+            }
+            for copy in &outcome.copies {
+                expect(copy.correlation_id, copy.thread, &[copies]);
+            }
         }
     }
 }

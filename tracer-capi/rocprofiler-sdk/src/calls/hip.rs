@@ -1,14 +1,19 @@
 //! Calls of HIP.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use capi_sources::calls_of_threads;
 use capi_sources::hip::{self, Client, Kept};
 use capi_sources::open::OfThreads;
+use rocprofiler::kinds::Kind;
 use roctracer::timestamp_ns;
 use roctracer::tracer::Wanted;
 
 use super::operations::{OF_HIP, Operation};
 use super::record::Begun;
-use crate::log;
+use crate::{SDK, log};
+
+const KINDS: [Kind; 2] = [Kind::HipRuntimeApi, Kind::HipCompilerApi];
 
 /// Calls of HIP.
 pub struct Calls;
@@ -33,6 +38,13 @@ impl Client for Calls {
 
 /// Has calls recorded that are wanted from now on, if a runtime is loaded, and no others. One at a time.
 pub fn follow() {
+    /// Some were wanted.
+    static EVER: AtomicBool = AtomicBool::new(false);
+    let is_wanted = KINDS.into_iter().any(|kind| SDK.is_wanted(kind));
+    // A runtime that nobody wants to know of is left alone.
+    if !EVER.fetch_or(is_wanted, Ordering::Relaxed) && !is_wanted {
+        return;
+    }
     match hip::look::<Calls>() {
         Ok(true) => {}
         Ok(false) => return,

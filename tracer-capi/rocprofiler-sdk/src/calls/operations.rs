@@ -11,7 +11,7 @@ use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
 use crate::SDK;
 
 /// Kinds whose operations are functions that are recorded here.
-pub const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 5] = [
     Kind::HsaCoreApi,
     Kind::HsaAmdExtApi,
     Kind::HsaImageExtApi,

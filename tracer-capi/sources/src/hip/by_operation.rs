@@ -89,6 +89,10 @@ impl ByOperation {
 impl Protocol for ByOperation {
     fn follow(&self, op: u32, wanted: Wanted) {
         let Some(followed) = self.followed.get(op as usize) else { return };
+        let is_wanted = wanted.callback || wanted.activity;
+        if !is_wanted && followed.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let now = 1 + u8::from(wanted.callback) + 2 * u8::from(wanted.activity);
         let before = followed.swap(now, Ordering::Relaxed);
         if before == 0 {
@@ -97,7 +101,6 @@ impl Protocol for ByOperation {
         // Calls wait while something is registered.
         if before != now {
             self.set_callback(op, wanted.callback.then_some(self.on_call));
-            let is_wanted = wanted.callback || wanted.activity;
             self.set_activity(op, is_wanted.then_some(self.on_activity));
         }
     }
