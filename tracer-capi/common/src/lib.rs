@@ -5,10 +5,11 @@
 //!   layout is that of ROCm 5.2.3 in every release; of HIP each release has its own.
 //! * [`memory`]: reads what an argument points at, if it can be read.
 //! * [`loaded`]: libraries that the process has loaded; [`hsa_tools`]: those that the HSA runtime is to load.
+//! * [`plugin`]: a plugin of roctracer's, which is loaded and fed.
 //! * [`messages`]: what is said to the user of the program.
 //! * [`quiet`], [`errno`]: writes of ours end no process, and what we do changes no `errno`.
 //!
-//! It loads nothing, and calls nothing of ROCm.
+//! It loads nothing but plugins, and of ROCm it calls one function, which names functions of HIP.
 
 #![deny(unsafe_code)]
 
@@ -19,4 +20,5 @@ pub mod hsa_tools;
 pub mod loaded;
 pub mod memory;
 pub mod messages;
+pub mod plugin;
 pub mod quiet;

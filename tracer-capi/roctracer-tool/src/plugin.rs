@@ -5,67 +5,23 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use capi_common::messages;
-use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use capi_common::plugin::Error;
 use tracer_common::activity::ActivityRecord;
 use tracer_hooks::sys;
-
-use crate::roctracer::{MAJOR, MINOR};
 
 /// How long the end waits for a thread that is in the plugin.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a plugin is of no use.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It is not there, or is no library.
-    #[error("cannot load the plugin {}: {cause}", path.display())]
-    Missing {
-        /// Where it should be.
-        path: PathBuf,
-        /// What the dynamic linker said.
-        cause: libloading::Error,
-    },
-    /// It lacks a function.
-    #[error("{} is no plugin of roctracer's: it has no function {function}", path.display())]
-    Lacks {
-        /// Its file.
-        path: PathBuf,
-        /// The function.
-        function: &'static str,
-    },
-    /// It does not want to.
-    #[error(
-        "the plugin {} did not begin: roctracer_plugin_initialize({MAJOR}, {MINOR}) returned {status}; if \
-         no line above says why, it may serve another version of roctracer",
-        path.display()
-    )]
-    Refuses {
-        /// Its file.
-        path: PathBuf,
-        /// What it returned.
-        status: c_int,
-    },
-}
-
-type Initialize = unsafe extern "C-unwind" fn(u32, u32) -> c_int;
-type Finalize = unsafe extern "C-unwind" fn();
-type WriteCall = unsafe extern "C-unwind" fn(*const ActivityRecord, *const c_void) -> c_int;
-type WriteActivities =
-    unsafe extern "C-unwind" fn(*const ActivityRecord, *const ActivityRecord) -> c_int;
-
 /// A plugin that has begun.
 pub struct Plugin {
-    path: PathBuf,
-    finalize: Finalize,
-    write_call: WriteCall,
-    write_activities: WriteActivities,
+    functions: capi_common::plugin::Plugin,
     /// Whether it is in use; held by who calls it.
     in_use: Mutex<bool>,
     /// A thread that was in it when the process ended has not left it: nobody waits for that any more.
@@ -96,41 +52,16 @@ impl Drop for Inside<'_> {
 impl Plugin {
     /// Loads a plugin, which stays, and has it begin.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let path = path.to_path_buf();
-        // SAFETY: what it does when it is loaded is what the user wants.
-        let library = match unsafe { Library::open(Some(&path), RTLD_LAZY | RTLD_LOCAL) } {
-            Ok(library) => library,
-            Err(cause) => return Err(Error::Missing { path, cause }),
-        };
-        fn find<T: Copy>(
-            library: &Library,
-            path: &Path,
-            function: &'static str,
-        ) -> Result<T, Error> {
-            // SAFETY: a function of this type, by its name.
-            let found = unsafe { library.get::<T>(function.as_bytes()) };
-            found.map(|found| *found).map_err(|_| Error::Lacks { path: path.into(), function })
-        }
-        let initialize: Initialize = find(&library, &path, "roctracer_plugin_initialize")?;
-        let plugin = Self {
-            finalize: find(&library, &path, "roctracer_plugin_finalize")?,
-            write_call: find(&library, &path, "roctracer_plugin_write_callback_record")?,
-            write_activities: find(&library, &path, "roctracer_plugin_write_activity_records")?,
-            path,
+        INSIDE.set(true);
+        let functions = capi_common::plugin::Plugin::load(path);
+        INSIDE.set(false);
+        Ok(Self {
+            functions: functions?,
             in_use: Mutex::new(true),
             is_given_up: AtomicBool::new(false),
             failures: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
-        };
-        INSIDE.set(true);
-        // SAFETY: the plugin's function, before all others.
-        let status = unsafe { initialize(MAJOR, MINOR) };
-        INSIDE.set(false);
-        if status != 0 {
-            return Err(Error::Refuses { path: plugin.path, status });
-        }
-        mem::forget(library);
-        Ok(plugin)
+        })
     }
 
     /// The plugin, for the calling thread; none if it is in the plugin already.
@@ -160,7 +91,7 @@ impl Plugin {
             return;
         };
         if status != 0 && self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-            let path = self.path.display();
+            let path = self.functions.path().display();
             messages::warn(format_args!(
                 "the plugin {path} has returned an error: lines are missing in what it writes"
             ));
@@ -174,7 +105,7 @@ impl Plugin {
     /// `data` is what callbacks of the record's domain are given.
     pub unsafe fn call(&self, record: &ActivityRecord, data: *const c_void) {
         // SAFETY: the plugin's function, with what it takes, as the caller promises.
-        self.write(Self::enter, 1, || unsafe { (self.write_call)(record, data) });
+        self.write(Self::enter, 1, || unsafe { self.functions.write_call(record, data) });
     }
 
     /// Hands activities over.
@@ -190,7 +121,8 @@ impl Plugin {
         let count = end.addr().saturating_sub(begin.addr()) / size_of::<ActivityRecord>();
         let enter = |plugin: &'a Self| plugin.enter_while(|| !plugin.is_given_up());
         // SAFETY: the plugin's function, with what it takes, as the caller promises.
-        self.write(enter, count as u64, || unsafe { (self.write_activities)(begin, end) });
+        let write = || unsafe { self.functions.write_activities(begin, end) };
+        self.write(enter, count as u64, write);
     }
 
     /// Hands nothing over: ours then writes what it has in memory.
@@ -205,7 +137,7 @@ impl Plugin {
         let deadline = Instant::now() + PATIENCE;
         if self.enter_while(|| Instant::now() < deadline).is_none() {
             self.is_given_up.store(true, Ordering::Relaxed);
-            let path = self.path.display();
+            let path = self.functions.path().display();
             messages::warn(format_args!(
                 "a thread does not leave the plugin {path}: what it has not written is missing"
             ));
@@ -218,13 +150,13 @@ impl Plugin {
 
     /// Has the plugin end, and says what is missing.
     pub fn end(&self) {
-        let path = self.path.display();
+        let path = self.functions.path().display();
         let deadline = Instant::now() + PATIENCE;
         let entered = self.enter_while(|| !self.is_given_up() && Instant::now() < deadline);
         let Some(mut inside) = entered else { return };
         if mem::replace(&mut *inside.in_use, false) {
             // SAFETY: the plugin's function, after all others.
-            unsafe { (self.finalize)() };
+            unsafe { self.functions.finalize() };
         }
         drop(inside);
         let (failures, left_out) =

@@ -7,15 +7,12 @@ use std::ffi::CString;
 use std::mem;
 use std::ptr;
 
+use capi_common::plugin::{MAJOR, MINOR};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tracer_common::activity::{ActivityRecord, Domain};
 
 /// The library.
 const LIBRARY: &str = "libroctracer64.so.4";
-/// The version of its interface that is used.
-pub const MAJOR: u32 = 4;
-/// The same.
-pub const MINOR: u32 = 1;
 
 /// `activity_rtapi_callback_t`.
 pub type Callback = unsafe extern "C-unwind" fn(u32, u32, *const c_void, *mut c_void);

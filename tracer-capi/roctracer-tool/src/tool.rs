@@ -35,7 +35,7 @@ enum Error {
     #[error("another tool uses roctracer in this process: one can at a time")]
     TwoTools,
     #[error(transparent)]
-    Plugin(#[from] crate::plugin::Error),
+    Plugin(#[from] capi_common::plugin::Error),
 }
 
 /// The process begins. Marks are told of from here on: a program may make some before it uses a GPU.
