@@ -5,7 +5,7 @@
 //! * [`plugin`]: a call or an activity becomes a line of a file ([`tracer_text`]).
 //! * [`kernels`]: names of kernels, demangled once.
 //! * [`output`]: the files, made when the first line comes.
-//! * [`runtime`]: what the runtimes that are loaded say of themselves.
+//! * [`runtime`]: what the HSA runtime that is loaded says of itself.
 //!
 //! `docs/roctracer.md` says what is written. A panic ends here, and is an error for the tool.
 

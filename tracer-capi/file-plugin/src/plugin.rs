@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::{process, ptr};
 
-use capi_common::hip::{self, arguments};
+use capi_common::hip::{self, Functions, arguments};
+use capi_common::plugin::TRACED_PROCESS;
 use capi_common::{hsa, messages};
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_records::commands;
@@ -16,7 +17,7 @@ use tracer_text::{File, clean};
 
 use crate::kernels::Kernels;
 use crate::output::{NotWritten, Output};
-use crate::runtime::{Hip, agents};
+use crate::runtime::agents;
 
 /// Why a record was not written.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -39,6 +40,8 @@ pub struct Options {
     pub directory: Option<PathBuf>,
     /// `ROCP_TRUNCATE_NAMES`.
     pub truncate_names: bool,
+    /// `ROCTAP_TRACED_PROCESS`: the process whose records are handed over, where that is another one.
+    pub process_id: Option<u32>,
 }
 
 impl Options {
@@ -51,6 +54,7 @@ impl Options {
         Self {
             directory: std::env::var_os("ROCP_OUTPUT_DIR").map(PathBuf::from),
             truncate_names: digits.contains(|digit| digit != '0'),
+            process_id: std::env::var(TRACED_PROCESS).ok().and_then(|id| id.parse().ok()),
         }
     }
 }
@@ -61,7 +65,8 @@ pub struct Plugin {
     truncate_names: bool,
     output: Output,
     kernels: Kernels,
-    hip: Option<Hip>,
+    /// None before the first call, unless HIP was there at the begin.
+    hip: Option<Functions>,
     /// What has no place in the files, of which was told: domain and operation.
     left_out: BTreeSet<(u32, u32)>,
 }
@@ -76,8 +81,8 @@ struct MarkData {
 impl Plugin {
     /// Writes the files that are written first.
     pub fn new(options: Options, begin_ns: u64) -> Result<Self, Error> {
-        let process_id = process::id();
-        let Options { directory, truncate_names } = options;
+        let Options { directory, truncate_names, process_id } = options;
+        let process_id = process_id.unwrap_or_else(process::id);
         let mut output = Output::new(process_id, directory);
         for agent in agents() {
             output.line(File::HsaHandles, agent)?;
@@ -89,7 +94,7 @@ impl Plugin {
             output,
             kernels: Kernels::default(),
             // Now, if it is there: in a call the dynamic linker might be waited for.
-            hip: Hip::find(),
+            hip: Some(Functions::find()).filter(Functions::are_loaded),
             left_out: BTreeSet::new(),
         };
         plugin.flush()?;
@@ -166,12 +171,9 @@ impl Plugin {
     ) -> Result<(), Error> {
         // SAFETY: as the caller promises.
         let data = unsafe { hip::Data::at(data) }.ok_or(Error::NoSuchCall)?;
-        if self.hip.is_none() {
-            self.hip = Hip::find();
-        }
-        let hip = self.hip.as_ref().ok_or(Error::NoSuchCall)?;
-        let name = hip.name(record.op).to_string_lossy();
-        let args = arguments(data, hip::fields(&name, hip.release));
+        let hip = self.hip.get_or_insert_with(Functions::find);
+        let name = hip.name(record.op).ok_or(Error::NoSuchCall)?;
+        let args = arguments(data, hip::fields(&name, hip.release()));
         // SAFETY: as the caller promises.
         let kernel = unsafe { string(name_of(record)) };
         let kernel = kernel.map(|symbol| self.kernels.names(symbol).of_call(self.truncate_names));

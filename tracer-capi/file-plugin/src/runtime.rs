@@ -1,38 +1,12 @@
-//! What the runtimes that are loaded say of themselves.
+//! What the HSA runtime that is loaded says of itself.
 
 #![expect(unsafe_code, reason = "functions of libraries that are loaded")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 
-use capi_common::hip::Release;
 use capi_common::loaded::Loaded;
 use tracer_text::lines::Agent;
-
-/// The HIP runtime of the process.
-pub struct Hip {
-    name: unsafe extern "C" fn(u32) -> *const c_char,
-    /// Which it is.
-    pub release: Release,
-}
-
-impl Hip {
-    /// The one that is loaded, if one is.
-    pub fn find() -> Option<Self> {
-        type Name = unsafe extern "C" fn(u32) -> *const c_char;
-        let library = Loaded::find(b"libamdhip64.so")?;
-        let name = library.function(c"hipApiName")?;
-        let release = Release::of(|name| library.function(name).is_some());
-        // SAFETY: a function of this type, by its name.
-        Some(Self { name: unsafe { transmute::<*mut c_void, Name>(name) }, release })
-    }
-
-    /// The name of an operation.
-    pub fn name(&self, op: u32) -> &CStr {
-        // SAFETY: HIP's function takes any number, and returns a string that stays.
-        unsafe { CStr::from_ptr((self.name)(op)) }
-    }
-}
 
 /// The agents of the HSA runtime; none before it is initialized.
 pub fn agents() -> Vec<Agent> {

@@ -7,10 +7,12 @@
 mod data;
 #[rustfmt::skip]
 mod generated;
+mod runtime;
 mod table;
 mod text;
 
 pub use data::Data;
+pub use runtime::Functions;
 pub use table::{Copy, Field, Function, Kind};
 pub use text::arguments;
 
