@@ -36,6 +36,23 @@ impl Captured<'_> {
     }
 }
 
+/// The words of an argument of a call, the second being 0 for types of one word; `None` if not captured.
+pub fn argument(
+    op: &Operation,
+    arg: &Argument,
+    args: &[u64; 6],
+    extra: &[u64; 3],
+    flags: u16,
+) -> Option<[u64; 2]> {
+    Captured { args, extra, flags }.words(op, arg)
+}
+
+/// What an argument pointed at when the call returned; `None` if not captured.
+pub fn output(op: &Operation, arg: &Argument, extra: &[u64; 3], flags: u16) -> Option<u64> {
+    let register = out_register(op).filter(|_| flags & flag::OUT_VALUE != 0)?;
+    (arg.place == Place::Register(register)).then_some(extra[0])
+}
+
 /// The arguments of a call: `dst=0x7f00, src=0x7ffc, sizeBytes=16, kind=hipMemcpyHostToDevice`.
 ///
 /// * Pointers, streams and handles in hexadecimal, numbers in decimal, `dim3` as `{x,y,z}`,
@@ -46,7 +63,6 @@ impl Captured<'_> {
 /// * Empty for functions without arguments and for those whose prototype is unknown.
 pub fn format_args(op: &Operation, args: &[u64; 6], extra: &[u64; 3], flags: u16) -> String {
     let captured = Captured { args, extra, flags };
-    let out_value = out_register(op).filter(|_| flags & flag::OUT_VALUE != 0);
     let mut text = String::new();
     for (index, arg) in op.args.iter().enumerate() {
         if index > 0 {
@@ -59,9 +75,9 @@ pub fn format_args(op: &Operation, args: &[u64; 6], extra: &[u64; 3], flags: u16
             continue;
         };
         push_value(&mut text, arg.ty.kind, words);
-        if out_value.is_some_and(|register| arg.place == Place::Register(register)) {
+        if let Some(value) = output(op, arg, extra, flags) {
             text.push_str(" -> ");
-            push_value(&mut text, Kind::Pointer, [extra[0], 0]);
+            push_value(&mut text, Kind::Pointer, [value, 0]);
         }
     }
     text

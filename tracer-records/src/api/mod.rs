@@ -6,7 +6,7 @@
 //!   output values and those with callbacks, which must not get a return probe; all else, stack arguments
 //!   too, comes from `generated.rs`.
 //! * `roctx.rs`: the five functions of roctx, by hand.
-//! * [`format_args`], [`format_return`]: a call as text.
+//! * [`format_args`], [`format_return`]: a call as text; [`argument`], [`output`]: what it is made of.
 //! * [`outcome`]: whether it failed.
 //! * [`launch`], [`stream`]: the parts of a call that the rest of roctap computes with.
 //!
@@ -32,7 +32,7 @@ use std::sync::LazyLock;
 use tracer_common::activity::Domain;
 
 pub use capture::{captured, is_called_by_shim, shim_call};
-pub use format::{format_args, format_return};
+pub use format::{argument, format_args, format_return, output};
 pub use launch::{Launch, launch, stream};
 pub use outcome::{Outcome, outcome};
 pub use table::{Argument, Enumeration, Kind, Operation, Place, Type};
