@@ -49,3 +49,8 @@ pub(super) fn call_times(call: &ApiCall) -> (u64, u64) {
         times => times,
     }
 }
+
+/// Whether a call's begin or end was not seen.
+pub(super) fn is_untimed(call: &ApiCall) -> bool {
+    call.record.begin_ns == 0 || call.record.end_ns == 0
+}

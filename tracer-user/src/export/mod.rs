@@ -14,6 +14,7 @@ mod calls;
 pub mod csv;
 mod error;
 mod exported;
+mod launched;
 mod left_out;
 mod output;
 pub mod text;

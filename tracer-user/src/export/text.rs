@@ -15,39 +15,19 @@ use tracer_text::File;
 use tracer_text::lines::{AsyncCopy, Call, HipCall, HsaCall, Mark, Operation};
 use tracer_text::names::operation_name;
 
-use super::calls::{CallFormat, call_times};
+use super::calls::{CallFormat, call_times, is_untimed};
 use super::error::ExportError;
 use super::exported::Exported;
+use super::launched::{Launched, launches};
 use super::left_out::LeftOut;
 use super::output::Output;
 use crate::shown::clean;
 use crate::trace::lookup::{Tables, UNKNOWN_KERNEL, command_name};
 use crate::trace::{Reading, Trace};
-use tracer_records::model::{ApiCall, Dispatch, Event, StringId, op_flag};
-
-/// Calls that roctracer names the launched kernel of. Not graph launches: these start many.
-const LAUNCHES: &[&str] = &[
-    "hipDrvLaunchKernelEx",
-    "hipExtLaunchKernel",
-    "hipExtLaunchMultiKernelMultiDevice",
-    "hipExtModuleLaunchKernel",
-    "hipHccModuleLaunchKernel",
-    "hipLaunchByPtr",
-    "hipLaunchCooperativeKernel",
-    "hipLaunchCooperativeKernelMultiDevice",
-    "hipLaunchCooperativeKernel_spt",
-    "hipLaunchKernel",
-    "hipLaunchKernelExC",
-    "hipLaunchKernel_spt",
-    "hipModuleLaunchCooperativeKernel",
-    "hipModuleLaunchCooperativeKernelMultiDevice",
-    "hipModuleLaunchKernel",
-];
+use tracer_records::model::{ApiCall, Event, StringId, op_flag};
 
 /// Files that are written: whoever made a trace up can name as many processes as he likes.
 const MAX_FILES: usize = 1 << 14;
-/// Dispatches whose kernel is known where their call is written.
-const MAX_LAUNCHED: usize = 1 << 25;
 
 /// Where an event goes.
 enum Place {
@@ -88,50 +68,36 @@ fn place(event: &Event) -> Place {
 struct Index {
     tables: Tables,
     files: BTreeSet<(u32, File)>,
-    /// (process and correlation id, names) of dispatches that have a call, sorted: processes can have the
-    /// same ids.
-    kernels: Vec<((u32, u64), (u32, u32))>,
+    launched: Launched,
 }
 
 impl Index {
     fn of(trace: &Trace) -> Self {
         let mut files = BTreeSet::new();
-        let mut kernels = Vec::new();
+        let mut launched = Launched::default();
         let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
             if let Place::File(process_id, kind) = place(event)
                 && files.len() < MAX_FILES
             {
                 files.insert((process_id, kind));
             }
-            if let Event::Dispatch(Dispatch { record, demangled, process_id, .. }) = event
-                && record.correlation_id != 0
-                && kernels.len() < MAX_LAUNCHED
-            {
-                let call = (*process_id, record.correlation_id);
-                kernels.push((call, (*demangled, record.bytes_or_name as u32)));
-            }
+            launched.add(event);
             Ok::<(), Infallible>(())
         });
-        // Stable: of a call's dispatches the first stays first.
-        kernels.sort_by_key(|(call, _)| *call);
-        Self { tables, files, kernels }
+        launched.sort();
+        Self { tables, files, launched }
     }
 
     /// Whether a call may have launched a kernel that is not kept.
     fn may_lack_kernel_of(&self, call: &ApiCall) -> bool {
         let record = &call.record;
-        self.kernels.len() == MAX_LAUNCHED
-            && LAUNCHES.contains(&&*self.tables.operation(record.domain.0, record.op))
-            && self.kernel_of((record.process_or_device, record.correlation_id)).is_none()
+        let function = self.tables.operation(record.domain.0, record.op);
+        self.launched.may_lack(&function, (record.process_or_device, record.correlation_id))
     }
 
     /// The first kernel that a call launched, of a process and with a correlation id.
     fn kernel_of(&self, call: (u32, u64)) -> Option<Cow<'_, str>> {
-        let at = self.kernels.partition_point(|(of, _)| *of < call);
-        let (of, (demangled, raw)) = *self.kernels.get(at)?;
-        let mut dispatch = Dispatch { demangled, ..Dispatch::default() };
-        dispatch.record.bytes_or_name = raw.into();
-        (of == call).then(|| self.tables.kernel_name(&dispatch))
+        self.launched.of(call).map(|dispatch| self.tables.kernel_name(&dispatch))
     }
 }
 
@@ -181,10 +147,6 @@ pub fn export(
     Ok(Exported { reading, left_out })
 }
 
-fn is_untimed(call: &ApiCall) -> bool {
-    call.record.begin_ns == 0 || call.record.end_ns == 0
-}
-
 fn line_of_call(
     output: &mut Output,
     index: &Index,
@@ -207,8 +169,7 @@ fn line_of_call(
         let line = HsaCall { call, name: &name, args, result };
         return output.write(format_args!("{line}\n"));
     }
-    let kernel = LAUNCHES
-        .contains(&&*name)
+    let kernel = launches(&name)
         .then(|| index.kernel_of((call.process_id, call.correlation_id)))
         .flatten()
         .filter(|kernel| kernel != UNKNOWN_KERNEL);
@@ -272,7 +233,7 @@ fn kernel_name(kernel: &str) -> String {
 #[cfg(test)]
 mod tests {
     use tracer_common::activity::ActivityRecord;
-    use tracer_records::model::Metadata;
+    use tracer_records::model::{Dispatch, Metadata};
     use tracer_records::sink::RecordSink as _;
 
     use super::*;
@@ -317,10 +278,5 @@ mod tests {
     fn a_kernel_without_a_name_is_a_command() {
         assert_eq!(kernel_name(UNKNOWN_KERNEL), "KernelExecution");
         assert_eq!(kernel_name("ns::k(int)"), "k");
-    }
-
-    #[test]
-    fn launches_are_sorted() {
-        assert!(LAUNCHES.is_sorted());
     }
 }
