@@ -181,7 +181,7 @@ fn explained(error: Errno) -> io::Error {
 
 /// The user behind `sudo`. Whoever only has some of root's rights, by a bit or capabilities of the
 /// program's file, has chosen that environment himself.
-fn behind_sudo() -> Option<(Uid, Gid)> {
+pub fn behind_sudo() -> Option<(Uid, Gid)> {
     let root = getuid().is_root() && geteuid().is_root() && getgid() == getegid();
     let id = |name| std::env::var(name).ok()?.parse().ok().filter(|&id: &u32| id != u32::MAX);
     let (user, group) = (id("SUDO_UID")?, id("SUDO_GID")?);

@@ -35,5 +35,6 @@ pub mod shim;
 pub mod shown;
 pub mod trace;
 pub mod trial;
+mod user;
 
 pub use program::PROGRAM;

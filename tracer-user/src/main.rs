@@ -85,6 +85,8 @@ fn helper() -> Option<ExitCode> {
         probe::remove(&arguments.collect::<Vec<_>>())
     } else if first == inject::GUARDIAN {
         inject::guardian(&arguments.collect::<Vec<_>>())
+    } else if first == export::plugin::HOST {
+        export::plugin::host(&arguments.collect::<Vec<_>>())
     } else {
         return None;
     };

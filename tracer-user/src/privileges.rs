@@ -172,6 +172,11 @@ pub fn keep_for_writing() {
     keep(reading() | WRITING, CapabilitySet::empty());
 }
 
+/// What it takes to become another user.
+pub fn keep_for_becoming_user() {
+    keep(CapabilitySet::SETUID | CapabilitySet::SETGID, CapabilitySet::empty());
+}
+
 /// What it takes to rename and to remove the caller's own files, in whatever directory.
 pub fn keep_for_renaming() {
     keep(CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER, CapabilitySet::empty());
@@ -262,6 +267,11 @@ impl Recording {
 pub fn exceed_the_callers() -> bool {
     // SAFETY: it takes a number and reads what the kernel left at the program's start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Whether the calling thread has, or could have, any capability.
+pub fn has_any() -> bool {
+    !held().permitted.is_empty()
 }
 
 fn held() -> CapabilitySets {

@@ -23,6 +23,10 @@ pub struct LeftOut {
     pub further_streams: u64,
     /// Calls of roctx beyond those that are put together.
     pub further_marks: u64,
+    /// Events of processes beyond those that a plugin is fed.
+    pub further_processes: u64,
+    /// Calls of functions that roctracer has no number for.
+    pub unnumbered_calls: u64,
 }
 
 impl LeftOut {
@@ -39,6 +43,8 @@ impl LeftOut {
             unnamed_launches,
             further_streams,
             further_marks,
+            further_processes,
+            unnumbered_calls,
         } = self;
         let all = [
             (incomplete, "GPU operations left out, no completion was seen"),
@@ -60,6 +66,8 @@ impl LeftOut {
                 further_marks,
                 "marks, begins and ends of ranges left out, there are too many of them",
             ),
+            (further_processes, "events left out, their processes are too many"),
+            (unnumbered_calls, "calls left out, roctracer has no number for their functions"),
         ];
         let some = all.into_iter().filter(|(count, _)| *count > 0);
         some.map(|(count, what)| format!("{what}: {count}"))

@@ -2,8 +2,9 @@
 //!
 //! * [`text`]: what roctracer's file plugin writes; `docs/formats/text.md`.
 //! * [`csv`]: rocprofv3's columns; `docs/formats/csv.md`.
+//! * [`plugin`]: whatever a plugin of roctracer's writes; `docs/roctracer.md`.
 //!
-//! Both hold less than a trace does. What a format has no place for is left out with a warning that
+//! All hold less than a trace does. What a format has no place for is left out with a warning that
 //! counts it, never in silence.
 //!
 //! Another format is a file here with a function `export`, a value of [`ExportFormat`], what it leaves out
@@ -17,6 +18,7 @@ mod exported;
 mod launched;
 mod left_out;
 mod output;
+pub mod plugin;
 pub mod text;
 
 use std::path::PathBuf;
@@ -37,14 +39,22 @@ Examples:
   roctap export run.rtrace -f text             roctracer's lines on standard output
   roctap export run.rtrace -f text -o out      out/<pid>_hip_api_trace.txt and so on
   roctap export run.rtrace -f csv -o out       out/kernel_trace.csv and so on
+  ROCP_OUTPUT_DIR=out roctap export run.rtrace --plugin lib/roctracer/libfile_plugin.so
 All times are ns of CLOCK_BOOTTIME.")]
 pub struct ExportOptions {
     /// Trace file that `roctap record` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Format to write
-    #[arg(short, long, value_enum)]
-    pub format: ExportFormat,
+    #[arg(short, long, value_enum, required_unless_present = "plugin")]
+    pub format: Option<ExportFormat>,
+    /// Feed this plugin of roctracer's, which writes what it likes. It runs with the rights of the user, never of
+    /// root: under `sudo`, of the user who called that
+    #[arg(long, value_name = "LIB", conflicts_with_all = ["format", "output", "force"])]
+    pub plugin: Option<PathBuf>,
+    /// Wait for the trace, as standard input says
+    #[arg(long, hide = true, requires = "plugin")]
+    pub when_recorded: bool,
     /// Directory to write into; it is created. `text` goes to standard output without it
     #[arg(short, long, value_name = "DIR", required_if_eq("format", "csv"))]
     pub output: Option<PathBuf>,
@@ -67,6 +77,9 @@ pub enum ExportFormat {
 /// Exports a trace. What can be read of one that is damaged, or whose end is missing, is exported; what
 /// is missing is then returned as the error.
 pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<ExitCode> {
+    if let Some(plugin) = &options.plugin {
+        return plugin::run(&options.file, plugin, options.when_recorded);
+    }
     let output = options.output.as_deref();
     // The files' names are in the trace: what it takes to create them is given up when they are there.
     match output {
@@ -79,11 +92,14 @@ pub fn run(options: &ExportOptions, calls: &dyn CallFormat) -> anyhow::Result<Ex
     }
     let trace = Trace::of(&options.file, file)?;
     let result = match (options.format, output) {
-        (ExportFormat::Text, _) => text::export(&trace, calls, output, options.force),
-        (ExportFormat::Csv, Some(output)) => csv::export(&trace, calls, output, options.force),
-        (ExportFormat::Csv, None) => {
+        (Some(ExportFormat::Text), _) => text::export(&trace, calls, output, options.force),
+        (Some(ExportFormat::Csv), Some(output)) => {
+            csv::export(&trace, calls, output, options.force)
+        }
+        (Some(ExportFormat::Csv), None) => {
             anyhow::bail!("csv is several files: name a directory for them with -o")
         }
+        (None, _) => anyhow::bail!("name a format with -f, or a plugin with --plugin"),
     };
     let exported = match result {
         Err(error) if error.is_broken_pipe() => return Ok(ExitCode::SUCCESS),

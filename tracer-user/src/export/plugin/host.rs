@@ -1,0 +1,256 @@
+//! The process that has the plugin: it loads it, hands the records of one traced process over, and ends.
+//!
+//! The plugin can do there what its user can, and no more: it is not root's, has no terminal that it could type into,
+//! and no descriptors but standard output, standard error and the trace.
+
+#![expect(unsafe_code, reason = "an inherited descriptor, and what the plugin's functions take")]
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use capi_common::hip::Functions;
+use capi_common::hsa;
+use capi_common::plugin::{self, Plugin};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use tracer_common::activity::{ActivityRecord, Domain, roctx};
+use tracer_common::bpf::flag;
+use tracer_records::api;
+use tracer_records::model::{ApiCall, Dispatch, Event, StringId};
+
+use super::answer::{self, HandedOver};
+use super::data::Data;
+use super::records::{Place, of_call, of_work, place};
+use super::stdin;
+use crate::export::launched::{Launched, launches};
+use crate::trace::lookup::Tables;
+use crate::trace::{Reading, Trace};
+use crate::{privileges, shown, user};
+
+/// The hidden subcommand.
+pub const HOST: &str = "__plugin";
+
+/// Records of work that are handed over at once: as many as the tool's buffers of 2 MiB have at most.
+const BATCH: usize = (2 << 20) / size_of::<ActivityRecord>();
+
+/// Runs the process. The trace is its standard input.
+pub fn host(arguments: &[OsString]) -> anyhow::Result<()> {
+    let [say, process_id, plugin, trace] = arguments else {
+        bail!("{HOST} is for roctap's own use")
+    };
+    ensure!(!user::is_root(), "plugins never run as root");
+    privileges::drop_all();
+    // By its controlling terminal a process can type in its user's place, who may be root.
+    setsid().context("leaving the terminal")?;
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    let mut say = inherited(say)?;
+    let file = File::from(stdin::take()?);
+    let process_id = process_id.to_str().and_then(|id| id.parse().ok()).context("a process")?;
+    let trace = Trace::of(Path::new(trace), file)?;
+    let handed_over = feed(&trace, process_id, Path::new(plugin)).unwrap_or_else(|error| {
+        shown::say(&error.to_string());
+        None
+    });
+    Ok(say.write_all(answer::of(handed_over).as_bytes())?)
+}
+
+/// The descriptor of this number, which this process alone has from its parent.
+fn inherited(number: &OsStr) -> anyhow::Result<File> {
+    let number: i32 = number.to_str().and_then(|n| n.parse().ok()).context("not a descriptor")?;
+    // SAFETY: nothing else in this process owns it.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(number) });
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(file)
+}
+
+/// Loads the plugin and hands everything over.
+fn feed(trace: &Trace, process_id: u32, plugin: &Path) -> Result<HandedOver, plugin::Error> {
+    let mut launched = Launched::default();
+    let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
+        launched.add(event);
+        Ok::<(), Infallible>(())
+    });
+    launched.sort();
+    let plugin = Plugin::load(plugin)?;
+    // Behind the plugin, which may have brought HIP along.
+    let mut feeding = Feeding::new(&plugin, &tables, &launched);
+    let fed = trace
+        .for_each_event(|event| match place(event) {
+            Place::Of(of) if of == process_id => feeding.event(event),
+            _ => Ok(()),
+        })
+        .and_then(|_| feeding.hand_work_over());
+    let unnumbered = feeding.unnumbered;
+    if let Err(error) = &fed {
+        // First: the plugin may not come back from its end.
+        shown::say(&error.to_string());
+    }
+    // SAFETY: nothing else of it is called any more.
+    unsafe { plugin.finalize() };
+    Ok(fed.is_ok().then_some(unnumbered))
+}
+
+/// A function of the plugin's has returned an error.
+#[derive(Debug, thiserror::Error)]
+#[error("the plugin {plugin} failed: {function} returned {status}, for {what}")]
+struct Failed {
+    plugin: String,
+    function: &'static str,
+    status: i32,
+    what: String,
+}
+
+/// What is needed to hand records over.
+struct Feeding<'a> {
+    plugin: &'a Plugin,
+    tables: &'a Tables,
+    launched: &'a Launched,
+    hip: Functions,
+    /// The numbers of HIP's functions, by name; none where the trace has them.
+    numbers: Option<HashMap<String, u32>>,
+    data: Data,
+    /// Strings that records point at.
+    strings: HashMap<StringId, CString>,
+    work: Vec<ActivityRecord>,
+    unnumbered: u64,
+}
+
+impl<'a> Feeding<'a> {
+    fn new(plugin: &'a Plugin, tables: &'a Tables, launched: &'a Launched) -> Self {
+        let hip = Functions::find();
+        let numbers = hip
+            .are_loaded()
+            .then(|| hip.numbers().into_iter().map(|(name, op)| (name.into_owned(), op)).collect());
+        Self {
+            plugin,
+            tables,
+            launched,
+            hip,
+            numbers,
+            data: Data::new(),
+            strings: HashMap::new(),
+            work: Vec::with_capacity(BATCH),
+            unnumbered: 0,
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), Failed> {
+        match event {
+            Event::Api(call) if call.record.domain == Domain::ROCTX => self.mark(call),
+            Event::Api(call) => self.call(call),
+            Event::Dispatch(_) | Event::Copy(_) | Event::Barrier(_) => self.work(event),
+        }
+    }
+
+    /// A call of HIP or HSA. One whose function has no number is counted: a plugin has tables of a fixed size.
+    fn call(&mut self, call: &ApiCall) -> Result<(), Failed> {
+        let ActivityRecord { domain, op, process_or_device, correlation_id, .. } = call.record;
+        let function = u16::try_from(op).ok().and_then(|op| api::by_id(domain, op));
+        let numbered = function.and_then(|function| {
+            let number = match domain {
+                Domain::HIP_API => match &self.numbers {
+                    Some(numbers) => *numbers.get(function.name)?,
+                    None => self.hip.name(op).map(|_| op)?,
+                },
+                _ => Some(op).filter(|&op| (op as usize) < hsa::LAYOUT.functions.len())?,
+            };
+            Some((function, number))
+        });
+        let Some((function, number)) = numbered else {
+            self.unnumbered += 1;
+            return Ok(());
+        };
+        let mut record = of_call(call, number);
+        if domain == Domain::HIP_API {
+            self.data.fill_hip(call, function, function.name, self.hip.release());
+            let launched = launches(function.name)
+                .then(|| self.launched.of((process_or_device, correlation_id)))
+                .flatten();
+            record.bytes_or_name = launched.map_or(0, |dispatch| self.kernel(&dispatch));
+        } else {
+            self.data.fill_hsa(call, function);
+        }
+        self.hand_call_over(&record, function.name)
+    }
+
+    fn mark(&mut self, call: &ApiCall) -> Result<(), Failed> {
+        let record = of_call(call, call.record.op);
+        let (message, id) = match call.record.op {
+            roctx::START => (true, call.ret),
+            roctx::STOP => (false, call.args[0]),
+            op => (roctx::has_message(op), 0),
+        };
+        let is_known = message && call.flags & flag::UNREADABLE == 0;
+        let message = if is_known { self.string(call.record.bytes_or_name as StringId) } else { 0 };
+        self.data.fill_mark(message, id);
+        // A mark is a moment, and of no call.
+        let record = ActivityRecord { end_ns: 0, correlation_id: 0, ..record };
+        self.hand_call_over(&record, "a mark or range")
+    }
+
+    fn hand_call_over(&mut self, record: &ActivityRecord, what: &str) -> Result<(), Failed> {
+        // SAFETY: data of the record's domain, whose strings stay.
+        let status = unsafe { self.plugin.write_call(record, self.data.address()) };
+        let what = || format!("{what}, correlation id {}", record.correlation_id);
+        self.check("roctracer_plugin_write_callback_record", status, what)
+    }
+
+    fn work(&mut self, event: &Event) -> Result<(), Failed> {
+        let name = if let Event::Dispatch(dispatch) = event { self.kernel(dispatch) } else { 0 };
+        self.work.push(of_work(event, name));
+        if self.work.len() == BATCH { self.hand_work_over() } else { Ok(()) }
+    }
+
+    fn hand_work_over(&mut self) -> Result<(), Failed> {
+        let count = self.work.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let records = self.work.as_ptr_range();
+        // SAFETY: records, whose names stay.
+        let status = unsafe { self.plugin.write_activities(records.start, records.end) };
+        self.work.clear();
+        let what = || format!("{count} records of work");
+        self.check("roctracer_plugin_write_activity_records", status, what)
+    }
+
+    fn check(
+        &self,
+        function: &'static str,
+        status: i32,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), Failed> {
+        if status == 0 {
+            return Ok(());
+        }
+        let plugin = shown::path(self.plugin.path());
+        Err(Failed { plugin, function, status, what: what() })
+    }
+
+    /// The address of a kernel's name, as the linker knows it; null if it is not known.
+    fn kernel(&mut self, dispatch: &Dispatch) -> u64 {
+        let raw = dispatch.record.bytes_or_name as StringId;
+        [raw, dispatch.demangled]
+            .map(|id| if id == 0 { 0 } else { self.string(id) })
+            .into_iter()
+            .find(|&address| address != 0)
+            .unwrap_or(0)
+    }
+
+    /// The address of a string of the trace; null if it has none.
+    fn string(&mut self, id: StringId) -> u64 {
+        let tables = self.tables;
+        let string = self.strings.entry(id).or_insert_with(|| {
+            let text = tables.strings.get(&id).map_or("", String::as_str);
+            // Made up, or cut: a string of C ends at its first zero.
+            let end = text.find('\0').unwrap_or(text.len());
+            CString::new(&text[..end]).unwrap_or_default()
+        });
+        string.as_ptr().expose_provenance() as u64
+    }
+}

@@ -1,0 +1,128 @@
+//! `roctap export --plugin`: a trace is fed to a plugin of roctracer's, as roctracer's tool feeds it while a program
+//! runs; `docs/roctracer.md`.
+//!
+//! * here: roctap, as the user and never as root, starts a process for each process of the trace, one after another;
+//! * [`host`]: that process, which loads the plugin and hands everything over. A plugin has one state, and
+//!   correlation ids are those of one process;
+//! * [`records`]: which event of the trace is which record;
+//! * [`data`]: the arguments of a call, as callbacks of roctracer's have them;
+//! * [`waiting`]: `roctap record --plugin`, for which an export waits.
+
+mod answer;
+mod data;
+mod host;
+mod records;
+mod stdin;
+mod waiting;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, bail};
+use capi_common::plugin::TRACED_PROCESS;
+use tracer_common::activity::Domain;
+use tracer_records::model::Event;
+
+use super::left_out::LeftOut;
+use crate::trace::{Reading, Trace};
+use crate::{program, shown, user};
+
+use answer::HandedOver;
+pub use host::{HOST, host};
+use records::{Place, place};
+pub use waiting::Waiting;
+
+/// Processes whose records are handed over: whoever made a trace up can name as many as he likes.
+const MAX_PROCESSES: usize = 1 << 14;
+
+/// Feeds a trace to the plugin. With `when_recorded`, when roctap says that it is written, on standard input.
+pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<ExitCode> {
+    user::go_on_as_user()?;
+    let plugin = found(plugin)?;
+    if when_recorded && !waiting::wait()? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let file = Trace::file(trace)?;
+    let Survey { reading, processes, mut left_out } =
+        Survey::of(&Trace::of(trace, file.try_clone()?)?);
+    for process_id in processes {
+        match feed(&file, trace, process_id, &plugin)? {
+            Some(unnumbered) => left_out.unnumbered_calls += unnumbered,
+            None => return Ok(ExitCode::FAILURE),
+        }
+    }
+    left_out.warnings().for_each(|warning| tracing::warn!("{warning}"));
+    reading.check(trace)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plugin's file, which is there. The dynamic linker would look elsewhere for a name without a directory.
+fn found(plugin: &Path) -> anyhow::Result<PathBuf> {
+    let cannot = || format!("cannot load the plugin {}", shown::path(plugin));
+    let is_file = plugin.metadata().with_context(cannot)?.is_file();
+    if !is_file {
+        bail!("{}: it is no file", cannot());
+    }
+    std::path::absolute(plugin).with_context(cannot)
+}
+
+/// What is in a trace, before anything is handed over.
+struct Survey {
+    reading: Reading,
+    processes: BTreeSet<u32>,
+    left_out: LeftOut,
+}
+
+impl Survey {
+    fn of(trace: &Trace) -> Self {
+        let mut processes = BTreeSet::new();
+        let mut left_out = LeftOut::default();
+        let Ok(reading) = trace.for_each_event(|event| {
+            match place(event) {
+                Place::Of(process_id) if processes.contains(&process_id) => {}
+                Place::Of(process_id) if processes.len() < MAX_PROCESSES => {
+                    processes.insert(process_id);
+                }
+                Place::Of(_) => left_out.further_processes += 1,
+                Place::Nowhere(counter) => *counter(&mut left_out) += 1,
+            }
+            if let Event::Api(call) = event
+                && call.record.domain != Domain::ROCTX
+            {
+                left_out.untimed_calls += u64::from(super::calls::is_untimed(call));
+            }
+            Ok::<(), std::convert::Infallible>(())
+        });
+        Self { reading, processes, left_out }
+    }
+}
+
+/// Hands the records of a process over, in a process of its own.
+fn feed(file: &File, trace: &Path, process_id: u32, plugin: &Path) -> anyhow::Result<HandedOver> {
+    let (mut said, say) = std::io::pipe()?;
+    // Inherited on purpose. There is no other child.
+    rustix::io::fcntl_setfd(&say, rustix::io::FdFlags::empty())?;
+    let mut command = Command::new(program::program());
+    command.arg(HOST).arg(say.as_raw_fd().to_string()).arg(process_id.to_string());
+    command.args([plugin, trace]).env(TRACED_PROCESS, process_id.to_string());
+    let mut child = command.stdin(Stdio::from(file.try_clone()?)).spawn()?;
+    drop(say);
+    let status = child.wait()?;
+    // What is there now: a plugin may have left a process behind that has the other end, too.
+    rustix::io::ioctl_fionbio(&said, true)?;
+    let mut words = [0; answer::MOST_BYTES];
+    let count = said.read(&mut words).unwrap_or(0);
+    match words.get(..count).and_then(answer::read) {
+        Some(None) => Ok(None),
+        Some(handed_over) if status.success() => Ok(handed_over),
+        _ => bail!(
+            "the plugin {} ended its process ({status}), which was to hand over the records of process {process_id}: \
+             what it wrote may be incomplete",
+            shown::path(plugin)
+        ),
+    }
+}
