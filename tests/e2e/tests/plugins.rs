@@ -1,4 +1,4 @@
-//! `roctap export --plugin`: plugins of roctracer's are told what the text export
+//! `roctap export --plugin` and `roctap record --plugin`: plugins of roctracer's are told what the text export
 //! writes, and are never root.
 
 use std::{
@@ -491,4 +491,50 @@ fn root_plugins_of_a_damaged_trace_are_told_what_can_be_read() {
     let ran = run(&mut export(&scene, &tells(&scene))).expect(1);
     ran.complains(&["test.rtrace"]);
     assert!(told(&ran, "call ").len() <= calls && told(&ran, "end").len() <= 1, "{ran:#?}");
+}
+
+#[test]
+fn root_plugins_recorded_traces_are_exported_as_the_user() {
+    let scene = scene();
+    let plugin = tells(&scene);
+    let arguments = ["--plugin", plugin.to_str().expect("text"), "--api", "hip,roctx"];
+    let mut command = scene.recording(&arguments, "ranges", &["2"]);
+    let ran = run(by_sudo(&mut command).env("SECRET", "root's")).expect(0);
+    expect_the_users_rights(&ran);
+    assert!(!told(&ran, "variable ").iter().any(|variable| variable.starts_with("SECRET")));
+    let trace = scene.trace();
+    trace.expect_complete();
+    assert_eq!(told(&ran, "call ").len(), trace.calls.len());
+    assert_eq!(told(&ran, "end").len(), 1);
+    // The program's own report comes before.
+    assert!(ran.stdout.find("result ok") < ran.stdout.find("begin 4.1"), "{}", ran.stdout);
+}
+
+#[test]
+fn root_plugins_mistakes_are_told_before_a_recording() {
+    let scene = scene();
+    let marker = scene.path("ran");
+    let touch = |plugin: &Path| {
+        let mut command = scene.record(&["--plugin", plugin.to_str().expect("text")]);
+        command.args(["--", "touch"]).arg(&marker);
+        command
+    };
+    let plugin = tells(&scene);
+    let ran = run(touch(&plugin).env_remove("SUDO_UID")).expect(1);
+    expect_one_line(&ran, &["plugins never run as root"]);
+    let ran = run(by_sudo(&mut touch(&scene.path("missing.so")))).expect(1);
+    expect_one_line(&ran, &["cannot load the plugin", "missing.so", "No such file"]);
+    assert!(!marker.exists() && !scene.trace_path().exists());
+    // What fails behind the recording leaves the trace.
+    let failing = ["--plugin", plugin.to_str().expect("text")];
+    let mut command = scene.recording(&failing, "basic", &[]);
+    command.env("ROCP_TEST_WHERE", "write_callback_record").env("ROCP_TEST_WHAT", "crash");
+    let ran = run(by_sudo(&mut command)).expect(1);
+    ran.complains(&["libtells.so", "ended its process (signal: 11"]);
+    scene.trace().expect_complete();
+    // A recording that fails ends the export that waits for it.
+    fs::write(scene.trace_path(), "in the way").expect("a file");
+    let ran = run(by_sudo(&mut scene.recording(&failing, "basic", &[]))).expect(1);
+    ran.complains(&["exists already"]);
+    assert_eq!(told(&ran, "begin ").len(), 0, "{ran:#?}");
 }

@@ -38,6 +38,7 @@ use stop::Stop;
 
 use crate::{
     discover::Subject,
+    export::plugin::Waiting,
     priority,
     privileges::{Recorded, Recording},
     probe, program, shown,
@@ -71,6 +72,14 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if let Some(command) = options.command.first() {
         command::check(command)?;
     }
+    // First: what it takes to become the user is given up below.
+    let export = match &options.plugin {
+        Some(plugin) => match Waiting::start(&options.output, plugin).context("the export")? {
+            Some(export) => Some(export),
+            None => return Ok(ExitCode::FAILURE),
+        },
+        None => None,
+    };
     // First: what is meant are the processes that have these numbers now.
     let mut named: Vec<_> = options.pids.iter().map(|&pid| (pid, Subject::open(pid))).collect();
     if let [(_, Err(_))] = named[..]
@@ -98,7 +107,11 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     rights.go_on(session.placing());
     // Last: it may load libraries at once.
     let command = held.map(|held| let_go(options, held, &session)).transpose()?;
-    record(options, session, command, &stop)
+    let recorded = record(options, session, command, &stop)?;
+    match export.map(Waiting::export).transpose().context("the export")? {
+        Some(false) if recorded == ExitCode::SUCCESS => Ok(ExitCode::FAILURE),
+        _ => Ok(recorded),
+    }
 }
 
 /// Each process that is followed needs descriptors, and address space for its rings.

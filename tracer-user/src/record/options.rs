@@ -52,6 +52,7 @@ impl Api {
   roctap record -p 4711 -d 10 -o out.rtrace   a running process, 10 seconds
   roctap record -a -d 60                      every ROCm process of the machine, one minute
   roctap record --include 'hipMemcpy*' -- ./my_app
+  sudo ROCP_OUTPUT_DIR=out roctap record --plugin lib/roctracer/libfile_plugin.so -- ./my_app
 
 What ends a recording: its processes, -d, Ctrl-C, or one of SIGTERM, SIGQUIT, SIGHUP (which `nohup` turns
 off). A second one ends roctap at once, with status 128 + its number; the trace is then whole up to its
@@ -80,6 +81,11 @@ pub struct Options {
     /// Replace an older trace of that name
     #[arg(long)]
     pub force: bool,
+
+    /// When the trace is written, feed it to this plugin of roctracer's, as `roctap export --plugin` does: with the
+    /// rights of the user, never of root
+    #[arg(long, value_name = "LIB")]
+    pub plugin: Option<PathBuf>,
 
     /// APIs whose calls are recorded, as in hip,roctx
     #[arg(long, value_name = "API", value_delimiter = ',', value_enum, default_value = "hip")]
