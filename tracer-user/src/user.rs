@@ -128,6 +128,10 @@ impl User {
         if is_root_again || user_ids() != [user; 3] || privileges::has_any() {
             return Err(Error::NotForGood { user });
         }
+        // Keys of root's session are none of the user's session. Where the kernel has none, or forbids it, nobody gets
+        // at them.
+        // SAFETY: a number, and no name for the new one.
+        unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, 0) };
         // Descriptors that root had from elsewhere are not the user's.
         // SAFETY: numbers; no descriptor is closed before another program is executed.
         let closed =

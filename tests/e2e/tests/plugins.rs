@@ -302,15 +302,52 @@ fn root_plugins_are_the_users_and_have_nothing_of_roots() {
     assert!(!variables.contains(&"HOME=/root"), "{variables:?}");
 }
 
+/// `roctap` for a user who may not look into the directory of the tests, with these bits.
+fn roctap_for_all(scene: &Scene, mode: u32) -> PathBuf {
+    let roctap = scene.path("roctap");
+    fs::copy(e2e::roctap_bin(), &roctap).expect("copy");
+    fs::set_permissions(&roctap, fs::Permissions::from_mode(mode)).expect("chmod");
+    roctap
+}
+
+/// Nobody can type at the terminal that roctap was called from.
+#[test]
+fn root_plugins_have_no_terminal() {
+    let scene = scene();
+    record(&scene, "hip", "basic", &[]);
+    let export = export(&scene, &tells(&scene));
+    let words = std::iter::once(export.get_program()).chain(export.get_args());
+    let line: Vec<&str> = words.map(|word| word.to_str().expect("text")).collect();
+    let mut terminal = scene.command("script");
+    terminal.args(["-qec", &format!("tty && {}", line.join(" ")), "/dev/null"]);
+    let ran = run(by_sudo(&mut terminal)).expect(0);
+    let said: Vec<&str> = ran.stdout.lines().map(str::trim_end).collect();
+    assert!(said[0].starts_with("/dev/pts/") && said.contains(&"terminal 0"), "{said:?}");
+    assert!(said.contains(&"users 65534 65534 65534"), "{said:?}");
+}
+
+/// A program of root's that every user may run.
+#[test]
+fn root_plugins_of_a_user_who_calls_roctap_with_a_set_user_id_bit() {
+    let scene = scene();
+    record(&scene, "hip", "basic", &[]);
+    let plugin = tells(&scene);
+    let mut command = scene.command(roctap_for_all(&scene, 0o4755));
+    command.args(["export", "--plugin"]).args([&plugin, &scene.trace_path()]);
+    // It is the caller's word.
+    command.env("SUDO_UID", "1").env("SUDO_GID", "1").uid(USER).gid(USER);
+    let ran = run(&mut command).expect(0);
+    expect_the_users_rights(&ran);
+    assert!(!told(&ran, "variable ").iter().any(|variable| variable.starts_with("SUDO_UID")));
+}
+
 /// Who has no root to give up has its environment.
 #[test]
 fn root_plugins_of_a_user() {
     let scene = scene();
     record(&scene, "hip", "basic", &[]);
     let plugin = tells(&scene);
-    let roctap = scene.path("roctap");
-    fs::copy(e2e::roctap_bin(), &roctap).expect("copy");
-    let mut command = scene.command(&roctap);
+    let mut command = scene.command(roctap_for_all(&scene, 0o755));
     command.args(["export", "--plugin"]).args([&plugin, &scene.trace_path()]);
     command.env("SECRET", "mine").uid(USER).gid(USER);
     let ran = run(&mut command).expect(0);

@@ -70,9 +70,12 @@ fn inherited(number: &OsStr) -> anyhow::Result<File> {
 
 /// Loads the plugin and hands everything over.
 fn feed(trace: &Trace, process_id: u32, plugin: &Path) -> Result<HandedOver, plugin::Error> {
+    let is_its = |event: &Event| matches!(place(event), Place::Of(of) if of == process_id);
     let mut launched = Launched::default();
     let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
-        launched.add(event);
+        if is_its(event) {
+            launched.add(event);
+        }
         Ok::<(), Infallible>(())
     });
     launched.sort();
@@ -80,10 +83,7 @@ fn feed(trace: &Trace, process_id: u32, plugin: &Path) -> Result<HandedOver, plu
     // Behind the plugin, which may have brought HIP along.
     let mut feeding = Feeding::new(&plugin, &tables, &launched);
     let fed = trace
-        .for_each_event(|event| match place(event) {
-            Place::Of(of) if of == process_id => feeding.event(event),
-            _ => Ok(()),
-        })
+        .for_each_event(|event| if is_its(event) { feeding.event(event) } else { Ok(()) })
         .and_then(|_| feeding.hand_work_over());
     let unnumbered = feeding.unnumbered;
     if let Err(error) = &fed {
