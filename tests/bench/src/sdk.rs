@@ -23,8 +23,13 @@ const REQUESTS: [(&str, &str, u64); 4] = [
 ];
 
 /// What a tool asks for: the numbers of kinds, and what they are called.
-const VARIANTS: [(&str, &str); 2] =
-    [("", "tool loaded, nothing asked for"), ("11", "KERNEL_DISPATCH")];
+const VARIANTS: [(&str, &str); 5] = [
+    ("", "tool loaded, nothing asked for"),
+    ("5", "HIP_RUNTIME_API"),
+    ("1", "HSA_CORE_API"),
+    ("11", "KERNEL_DISPATCH"),
+    ("5,11", "HIP_RUNTIME_API, KERNEL_DISPATCH"),
+];
 
 /// Measures and prints.
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
