@@ -31,7 +31,7 @@ pub fn run_dist() -> anyhow::Result<()> {
         fs::copy(&file, to).with_context(|| format!("copying {}", file.display()))?;
     }
     let target = root().join("target");
-    for library in &capi_build::PACKED {
+    for library in &capi_build::LIBRARIES {
         library.install(&target, Profile::Release, &directory)?;
         library.check(&library.installed(&directory))?;
     }

@@ -64,8 +64,6 @@ pub struct Development {
 
 /// All of them.
 pub const LIBRARIES: [Library; 5] = [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN, ROCPROFILER_SDK];
-/// Those that users get. [`ROCPROFILER_SDK`], which records nothing yet, is not among them.
-pub const PACKED: [Library; 4] = [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN];
 
 /// Where libraries are installed.
 const LIBRARY_DIRECTORY: &str = "lib";
