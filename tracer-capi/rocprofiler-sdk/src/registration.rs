@@ -192,26 +192,28 @@ extern "C" fn at_exit() {
 /// called after that.
 fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
     let until = Instant::now() + EXIT_WAIT;
-    for place in 0.. {
-        let Some(mut clients) = lock(&CLIENTS) else { break };
-        let Some(client) = clients.get_mut(place) else { break };
-        if !is_meant(client) {
-            continue;
+    let mut meant = Vec::new();
+    for client in lock(&CLIENTS).iter_mut().flat_map(|clients| clients.iter_mut()) {
+        if is_meant(client) {
+            let finalize = client.configured.finalize.take();
+            meant.push((client.handle, finalize, client.configured.tool_data));
         }
-        let (handle, data) = (client.handle, client.configured.tool_data);
-        let finalize = client.configured.finalize.take();
-        drop(clients);
-        SDK.end_contexts(handle);
-        work::drain(None, Some(until));
-        let buffers = SDK.buffers(handle);
-        let delivered = buffers.iter().filter(|buffer| buffer.flush(Some(until))).count();
-        if delivered < buffers.len() {
+    }
+    meant.iter().for_each(|&(handle, ..)| SDK.end_contexts(handle));
+    work::drain(None, Some(until));
+    // All are delivered at once: a callback that does not return holds up its own thread alone.
+    let buffers = |handle| SDK.buffers(handle).into_iter();
+    meant.iter().flat_map(|&(handle, ..)| buffers(handle)).for_each(|buffer| {
+        buffer.flush(Some(Instant::now()));
+    });
+    for (handle, finalize, data) in meant {
+        if buffers(handle).filter(|buffer| !buffer.flush(Some(until))).count() > 0 {
             log::warn(format_args!(
                 "the callback of a buffer has not returned for {} s: what was recorded then is not delivered",
                 EXIT_WAIT.as_secs()
             ));
         }
-        buffers.iter().for_each(|buffer| buffer.end());
+        buffers(handle).for_each(rocprofiler::buffer::Buffer::end);
         if let Some(finalize) = finalize {
             // SAFETY: the tool's function, with its data.
             unsafe { finalize(data) };

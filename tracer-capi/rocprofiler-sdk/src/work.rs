@@ -10,7 +10,7 @@ use capi_sources::client_thread::next_id;
 use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
 use rocprofiler::buffer::Buffer;
 use rocprofiler::kinds::Kind;
-use rocprofiler::sdk::{Externals, Services};
+use rocprofiler::sdk::{Externals, Service, Services};
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
@@ -116,24 +116,29 @@ impl Client for Buffers {
         Caller { correlation_id: calls::innermost_id(), thread: ids.thread, externals }
     }
 
-    fn write(&self, done: &Done<Self>, agents: &Agents, writing: &Writing<'_>) {
-        let nobody = Caller::default();
-        let caller = done.caller.as_ref().unwrap_or(&nobody);
+    fn write(
+        &self,
+        mut done: Done<Self>,
+        agents: &Agents,
+        _writing: &Writing<'_>,
+    ) -> Option<Done<Self>> {
+        let caller = done.caller.get_or_insert_default();
+        if caller.correlation_id == 0 {
+            caller.correlation_id = next_id();
+        }
         let agent = |handle| agents.get(handle).map_or(0, |agent| agent_id(agent.node_id));
+        let (kind, operation) = what(&done.work, agents)?;
         let common = Common {
-            kind: 0,
-            operation: 0,
-            correlation_id: if caller.correlation_id == 0 {
-                next_id()
-            } else {
-                caller.correlation_id
-            },
+            kind: number(kind),
+            operation: operation as u32,
+            correlation_id: caller.correlation_id,
             external_id: 0,
             begin_ns: done.begin_ns,
             end_ns: done.end_ns,
             thread: caller.thread,
         };
-        match done.work {
+        let of = |service: &Service| Common { external_id: caller.externals.of(service), ..common };
+        let offer = |service: &Service| match done.work {
             Work::Kernel(_) => {
                 let kernel = Kernel {
                     agent: agent(done.agent),
@@ -141,52 +146,37 @@ impl Client for Buffers {
                     kernel: done.kernel.as_ref().map_or(0, |kernel| kernel.number),
                     dispatch: done.dispatch,
                 };
-                let record = |common: &_| records::kernel(common, &kernel, &done.kept.launch);
-                write(
-                    Kind::KernelDispatch,
-                    COMPLETE,
-                    done.kept.services,
-                    caller,
-                    common,
-                    record,
-                    writing,
-                );
+                service.buffer.offer(&records::kernel(&of(service), &kernel, &done.kept.launch))
             }
             Work::Copy { bytes, from, to } => {
-                let is_gpu = |handle| agents.gpu(handle).is_some();
-                // From host to host is the first one.
-                let operation = 1 + usize::from(is_gpu(to)) + 2 * usize::from(is_gpu(from));
-                let record = |common: &_| records::copy(common, agent(to), agent(from), bytes);
-                write(
-                    Kind::MemoryCopy,
-                    operation,
-                    done.kept.services,
-                    caller,
-                    common,
-                    record,
-                    writing,
-                );
+                service.buffer.offer(&records::copy(&of(service), agent(to), agent(from), bytes))
             }
-            Work::Barrier => {}
-        }
+            Work::Barrier => true,
+        };
+        let is_left = |service: &Service| service.means(operation) && !offer(service);
+        done.kept.services = SDK.those(kind, done.kept.services, is_left);
+        (!done.kept.services.is_empty()).then_some(done)
+    }
+
+    fn lost(&self, done: Done<Self>) {
+        let kind = match done.work {
+            Work::Kernel(_) => Kind::KernelDispatch,
+            Work::Copy { .. } => Kind::MemoryCopy,
+            Work::Barrier => return,
+        };
+        SDK.each(kind, done.kept.services).for_each(|service| service.buffer.drop_records(1));
     }
 }
 
-/// Writes the record of an operation to each service that means it.
-fn write<const WORDS: usize>(
-    kind: Kind,
-    operation: usize,
-    services: Services,
-    caller: &Caller,
-    common: Common,
-    record: impl Fn(&Common) -> [u64; WORDS],
-    writing: &Writing<'_>,
-) {
-    let number = number(kind);
-    for service in SDK.each(kind, services).filter(|service| service.means(operation)) {
-        let external_id = caller.externals.of(service);
-        let (kind, operation) = (number, operation as u32);
-        let record = record(&Common { kind, operation, external_id, ..common });
-        writing.to(service.buffer, || service.buffer.write(&record));
+/// Kind and operation; none of a barrier.
+fn what(work: &Work, agents: &Agents) -> Option<(Kind, usize)> {
+    match *work {
+        Work::Kernel(_) => Some((Kind::KernelDispatch, COMPLETE)),
+        Work::Copy { from, to, .. } => {
+            let is_gpu = |handle| usize::from(agents.gpu(handle).is_some());
+            // From host to host is the first one.
+            Some((Kind::MemoryCopy, 1 + is_gpu(to) + 2 * is_gpu(from)))
+        }
+        Work::Barrier => None,
     }
 }

@@ -100,11 +100,16 @@ fn scene() -> Option<Scene> {
         return None;
     };
     let clients = Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR")).expect("the library");
-    let tool = clients.directory().join("libwatches.so");
-    let mut compiler = Language::C.compiler().expect("a compiler");
-    compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
-    compiler.arg("-I").arg(include_directory().expect("headers"));
-    succeed(compiler.arg(clients.library())).expect("the tool");
+    let make = |name: &str, options: &[&str]| {
+        let tool = clients.directory().join(name);
+        let mut compiler = Language::C.compiler().expect("a compiler");
+        compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
+        compiler.arg("-I").arg(include_directory().expect("headers")).args(options);
+        succeed(compiler.arg(clients.library())).expect("the tool");
+        tool
+    };
+    let tool = make("libwatches.so", &[]);
+    make("libstuck.so", &["-DSTUCK"]);
     Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), clients, tool })
 }
 
@@ -694,4 +699,21 @@ fn rocm_policies_of_buffers_of_calls() {
     let discarded = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
     assert!(discarded.dropped > 0, "the buffer was never full");
     assert_eq!(discarded.calls.len() as u64 + discarded.dropped, outcome.calls.len() as u64);
+}
+
+/// A tool whose callback never returns holds up no other one's.
+#[test]
+fn rocm_a_tool_that_is_stuck_beside_one_that_is_not() {
+    let Some(scene) = scene() else { return };
+    let mut command = scene.command("HSA_TOOLS_LIB", &scene.apps.join("storm"));
+    let tools = ["libstuck.so", "libwatches.so"].map(|name| scene.file(name).display().to_string());
+    command.args(["2", "2", "2000"]).env("ROCP_TOOL_LIBRARIES", tools.join(":"));
+    command.envs([("WATCH_THREAD", "1"), ("WATCH_KINDS", KERNELS)]);
+    let output = scene.there(command).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors.matches("the callback of a buffer has not returned").count(), 1, "{errors}");
+    let mut outcome = scene.outcome();
+    outcome.expect_all_kernels();
+    assert_eq!(outcome.dropped, 0);
 }

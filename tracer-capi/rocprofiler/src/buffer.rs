@@ -93,6 +93,15 @@ pub struct Buffer {
     progress: Condvar,
 }
 
+/// What has become of a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Taken,
+    Dropped,
+    /// There is no room for it now.
+    Full,
+}
+
 struct State {
     /// In which places are taken.
     active: &'static Half,
@@ -159,16 +168,36 @@ impl Buffer {
 
     /// Writes a record, whose first word is how many bytes it has; whether it was taken.
     pub fn write(&'static self, record: &[u64]) -> bool {
+        self.write_or(record, true) == Written::Taken
+    }
+
+    /// The same without waiting: false if there is no room for it now, and will be. What is not taken otherwise is counted.
+    pub fn offer(&'static self, record: &[u64]) -> bool {
+        self.write_or(record, false) != Written::Full
+    }
+
+    /// Records are lost that were never written.
+    pub fn drop_records(&self, count: u64) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn write_or(&'static self, record: &[u64], waits: bool) -> Written {
         let is_nested = WRITES.replace(true);
-        let written = self.process.is_this()
-            && !self.is_ended.load(Ordering::Relaxed)
-            && (self.write_into_open(record) || (!is_nested && self.write_with_lock(record)));
+        let written = if !self.process.is_this() || self.is_ended.load(Ordering::Relaxed) {
+            Written::Dropped
+        } else if self.write_into_open(record) {
+            Written::Taken
+        } else if is_nested {
+            Written::Dropped
+        } else {
+            self.write_with_lock(record, waits)
+        };
         if !is_nested && self.is_wanted.load(Ordering::Relaxed) {
             drop(self.hand_over(self.lock()));
         }
         WRITES.set(is_nested);
-        if !written {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if written == Written::Dropped {
+            self.drop_records(1);
         }
         written
     }
@@ -190,35 +219,39 @@ impl Buffer {
 
     /// The same where the open half is full, or was exchanged just now.
     #[cold]
-    fn write_with_lock(&'static self, record: &[u64]) -> bool {
+    fn write_with_lock(&'static self, record: &[u64], waits: bool) -> Written {
         if size_of_val(record) > self.bytes {
-            return false;
+            return Written::Dropped;
         }
         loop {
             if self.write_into_open(record) {
-                return true;
+                return Written::Taken;
             }
             let mut state = self.lock();
             if state.is_destroyed {
-                return false;
+                return Written::Dropped;
             }
             if state.active.has_room(record.len()) {
                 // It was exchanged just now.
                 continue;
             }
             if self.policy == Policy::Discard {
-                return false;
+                return Written::Dropped;
             }
             let next = match state.spares.pop() {
                 Some(spare) => spare,
                 None if CallbackThread::is_any_current() => match Half::new(self.bytes) {
                     Ok(extra) => extra,
-                    Err(_) => return false,
+                    Err(_) => return Written::Dropped,
                 },
-                None => {
+                None if waits => {
                     let waited = self.progress.wait(state);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                     continue;
+                }
+                None => {
+                    self.is_wanted.store(true, Ordering::Relaxed);
+                    return Written::Full;
                 }
             };
             self.exchange(&mut state, next);

@@ -445,6 +445,21 @@ impl Sdk {
         all.filter(move |&(place, _)| is_one(place)).map(|(_, service)| service)
     }
 
+    /// Those of these services of a kind for which something holds.
+    pub fn those(
+        &self,
+        kind: Kind,
+        services: Services,
+        holds: impl Fn(&Service) -> bool,
+    ) -> Services {
+        let mut those = Services::default();
+        for (place, service) in self.services(kind).iter().enumerate() {
+            let is_one = services.0 >> place & 1 != 0;
+            those.0 |= u64::from(is_one && holds(service)) << place;
+        }
+        those
+    }
+
     /// The external ids of a thread. `process` is the number of the first thread.
     #[inline]
     pub fn externals(&self, thread: u64, process: u64) -> Externals {

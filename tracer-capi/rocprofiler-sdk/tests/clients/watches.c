@@ -4,8 +4,10 @@
 //   WATCH_OPERATION  this one alone of each
 //   WATCH_BYTES      of the buffer (64 KiB); WATCH_DISCARD: of which policy it is
 //   WATCH_SLOW_US    how long its callback takes
+//   WATCH_THREAD     the callback is called on a thread of its own
 //   WATCH_GO         the context is active while there is this file
-// What threads do belongs to the external id 77.
+// What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
+// nothing down.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <rocprofiler-sdk/registration.h>
@@ -50,6 +52,9 @@ static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) 
 
 static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocprofiler_record_header_t** headers, size_t count,
                  void* data, uint64_t dropped) {
+#ifdef STUCK
+  for (;;) pause();
+#endif
   CHECK(of.handle == context.handle && id.handle == buffer.handle && data == &buffer);
   for (size_t at = 0; at < count; at++) {
     const rocprofiler_record_header_t* header = headers[at];
@@ -98,6 +103,11 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
   slow_us = (useconds_t)strtoul(word("WATCH_SLOW_US", "0"), NULL, 10);
   DONE(rocprofiler_create_context(&context));
   DONE(rocprofiler_create_buffer(context, bytes, bytes / 2, policy, take, &buffer, &buffer));
+  if (getenv("WATCH_THREAD")) {
+    rocprofiler_callback_thread_t thread;
+    DONE(rocprofiler_create_callback_thread(&thread));
+    DONE(rocprofiler_assign_callback_thread(buffer, thread));
+  }
   const char* operation = getenv("WATCH_OPERATION");
   const rocprofiler_tracing_operation_t one = operation ? atoi(operation) : 0;
   char kinds[256];
@@ -129,8 +139,10 @@ rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, con
                                                            rocprofiler_client_id_t* id) {
   (void)version, (void)text, (void)priority;
   id->name = "watches";
-  char path[4096];
-  snprintf(path, sizeof path, "%s.%d", word("WATCH_OUT", "/dev/null"), getpid());
+  char path[4096] = "/dev/null";
+#ifndef STUCK
+  snprintf(path, sizeof path, "%s.%d", word("WATCH_OUT", path), getpid());
+#endif
   out = fopen(path, "w");
   CHECK(out != NULL);
   static rocprofiler_tool_configure_result_t result = {sizeof result, initialize, finalize, NULL};

@@ -419,3 +419,28 @@ fn a_callback_that_does_not_return_is_not_waited_for_at_the_end() {
     // Nothing is written since: it is waited for that which was handed over.
     assert!(!buffer.flush(Some(Instant::now())));
 }
+
+/// The thread that delivers work of GPUs writes into buffers of several tools: it waits for none.
+#[test]
+fn who_offers_a_record_does_not_wait() {
+    let (go, waits) = mpsc::channel::<()>();
+    let waits = Mutex::new(waits);
+    let (buffer, deliveries) = buffer(sdk(), 4096, 4096, Policy::Lossless, move || {
+        let _ = waits.lock().expect("whole").recv();
+    });
+    let (mut taken, until) = (0, Instant::now() + LONG);
+    while buffer.offer(&[16, taken]) {
+        taken += 1;
+        assert!(Instant::now() < until, "both halves have 4096 bytes");
+    }
+    assert!((256..=512).contains(&taken), "{taken}");
+    assert_eq!(buffer.dropped(), 0, "what is offered again is not lost");
+    drop(go);
+    while !buffer.offer(&[16, taken]) {
+        assert!(Instant::now() < until, "there is room by now");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(buffer.flush(None));
+    let delivered = deliveries.try_iter().flat_map(|(records, _)| records).map(|[_, id]| id);
+    assert!(delivered.eq(0..=taken));
+}

@@ -163,8 +163,13 @@ impl Client for Pools {
         Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() }
     }
 
-    /// A closed pool takes none.
-    fn write(&self, done: &Done<Self>, agents: &Agents, writing: &Writing<'_>) {
+    /// A closed pool takes none. One that is full holds up, as its interface promises.
+    fn write(
+        &self,
+        done: Done<Self>,
+        agents: &Agents,
+        writing: &Writing<'_>,
+    ) -> Option<Done<Self>> {
         let name = done.kernel.as_ref().map(|kernel| &*kernel.name);
         let calls = done.caller.unwrap_or_default();
         let record = ActivityRecord {
@@ -186,6 +191,7 @@ impl Client for Pools {
             let record = records::of_hsa(done.work, &record);
             write_into(pool, &ActivityRecord { correlation_id, ..record }, name, writing);
         }
+        None
     }
 }
 

@@ -38,8 +38,12 @@ pub trait Client: Sync + Sized + 'static {
     fn barrier(&self, barrier: &Barrier) -> Option<Self::Kept>;
     /// The calling thread.
     fn caller(&self) -> Self::Caller;
-    /// Writes the records of an operation, on the thread that may wait for others.
-    fn write(&self, done: &Done<Self>, agents: &Agents, writing: &Writing<'_>);
+    /// Writes the records of an operation, on the thread that delivers: [`Writing`] is told for whom it waits. Returns what
+    /// could not be written without waiting, which is tried again.
+    fn write(&self, done: Done<Self>, agents: &Agents, writing: &Writing<'_>)
+    -> Option<Done<Self>>;
+    /// There is no room for what could not be written: it is lost.
+    fn lost(&self, _done: Done<Self>) {}
 }
 
 /// An operation that is done.

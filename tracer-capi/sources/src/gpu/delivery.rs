@@ -1,7 +1,8 @@
 //! The thread that takes what was told of the work of GPUs, and has records written.
 //!
-//! It looks every [`PAUSE`] while there is something, and sleeps until an operation is done when there is nothing. Where
-//! it has to wait because a callback of the client's is slow, what is told meanwhile waits in the queue.
+//! It looks every [`PAUSE`] while there is something, and sleeps until an operation is done when there is nothing. What
+//! cannot be written because a callback of the client's is slow is tried again; where it has to wait for one, what is told
+//! meanwhile waits in the queue.
 
 use std::collections::HashSet;
 use std::mem::replace;
@@ -18,6 +19,7 @@ use tracer_common::waited::Waited;
 use tracer_hooks::lock::Lock;
 use tracer_hooks::sys;
 
+use super::backlog::Backlog;
 use super::client::{Client, Done};
 use super::operations::Operations;
 use super::queue::{Drain, Event, MOST, Told};
@@ -150,6 +152,7 @@ impl<C: Client> Gpu<C> {
     fn run(&self) {
         let mut operations = Operations::<C>::default();
         let mut waiting: Vec<Waiting> = Vec::new();
+        let mut backlog = Backlog::new(MOST);
         let mut told = Taken::default();
         loop {
             let (mut taken, now_ns) = (0, timestamp_ns());
@@ -163,18 +166,22 @@ impl<C: Client> Gpu<C> {
                     waiting.push(Waiting {
                         drain,
                         numbers: operations.awaited().collect(),
+                        end: None,
                         until: Instant::now() + self.longest(),
                     });
                 } else if let Some(done) = operations.take(event, now_ns) {
-                    self.write(&done, &operations);
+                    self.write(done, &operations, &mut backlog);
                 }
             }
             for done in operations.finish_late(timestamp_ns()) {
-                self.write(&done, &operations);
+                self.write(done, &operations, &mut backlog);
             }
-            waiting.retain_mut(|Waiting { drain, numbers, until }| {
+            backlog.try_again(|done| self.try_to_write(done, &operations));
+            waiting.retain_mut(|Waiting { drain, numbers, end, until }| {
                 numbers.retain(|&number| operations.is_awaited(number));
-                let is_over = numbers.is_empty() || Instant::now() >= *until;
+                let is_written =
+                    numbers.is_empty() && backlog.has_reached(*end.get_or_insert(backlog.end()));
+                let is_over = is_written || Instant::now() >= *until;
                 if is_over {
                     numbers.iter().for_each(|&number| operations.give_up(number));
                     drain.ends();
@@ -184,7 +191,7 @@ impl<C: Client> Gpu<C> {
             if taken == AT_ONCE {
                 continue;
             }
-            if taken > 0 || !waiting.is_empty() || operations.any_done() {
+            if taken > 0 || !waiting.is_empty() || operations.any_done() || !backlog.is_empty() {
                 park_timeout(PAUSE);
                 continue;
             }
@@ -199,8 +206,15 @@ impl<C: Client> Gpu<C> {
         }
     }
 
-    fn write(&self, done: &Done<C>, operations: &Operations<C>) {
-        self.client.write(done, operations.agents(), &self.progress.writing());
+    fn try_to_write(&self, done: Done<C>, operations: &Operations<C>) -> Option<Done<C>> {
+        self.client.write(done, operations.agents(), &self.progress.writing())
+    }
+
+    fn write(&self, done: Done<C>, operations: &Operations<C>, backlog: &mut Backlog<Done<C>>) {
+        let rest = self.try_to_write(done, operations);
+        if let Some(lost) = rest.and_then(|rest| backlog.add(rest)) {
+            self.client.lost(lost);
+        }
     }
 }
 
@@ -208,6 +222,8 @@ impl<C: Client> Gpu<C> {
 struct Waiting {
     drain: Arc<Drain>,
     numbers: HashSet<u64>,
+    /// How far the backlog is to be, once that is done which was under way.
+    end: Option<u64>,
     until: Instant,
 }
 

@@ -5,12 +5,13 @@
 //!   runtime, and queue without waiting.
 //! * [`delivery`]: the one thread that takes it out of the [`queue`], and has it written, where it may have to wait:
 //!   [`writing`] says for whom.
-//! * [`operations`]: what was told of one operation.
+//! * [`operations`]: what was told of one operation; [`backlog`]: those that could not be written at once.
 //! * [`install`]: the tables of the runtime that is loaded.
 //!
 //! Each packet and each asynchronous copy is told of once, when it is done; its times are those of the GPU. Where its
 //! record goes was decided when it was enqueued.
 
+mod backlog;
 mod client;
 mod delivery;
 mod install;

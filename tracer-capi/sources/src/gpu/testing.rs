@@ -38,5 +38,7 @@ impl Client for Nobody {
         0
     }
 
-    fn write(&self, _: &Done<Self>, _: &Agents, _: &Writing<'_>) {}
+    fn write(&self, _: Done<Self>, _: &Agents, _: &Writing<'_>) -> Option<Done<Self>> {
+        None
+    }
 }
