@@ -9,20 +9,37 @@ mod hsa;
 mod operations;
 mod record;
 
-use std::sync::{Mutex, PoisonError};
-
 use capi_sources::hsa::Client as _;
 use rocprofiler::kinds::Kind;
+use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
+use roctracer::thread;
 use tracer_hooks::Tables;
+use tracer_hooks::lock::Lock;
 
 use crate::SDK;
 
-/// What is wanted has changed, or a runtime has been loaded.
+/// How long one thread waits for another one that changes what is recorded.
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// What is wanted has changed, or a runtime has been loaded. HIP may wait for calls to end, and these for room in a buffer:
+/// the callback of one does not wait for that.
 pub fn follow() {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    hip::follow();
-    hsa::Calls.record_all();
+    if CallbackThread::is_any_current() {
+        let start = || thread::start_named("rocprofiler", follow_now);
+        // Without a thread what is recorded stays as it is.
+        drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));
+    } else {
+        follow_now();
+    }
+}
+
+/// Where another thread does not come back from here, what is recorded stays as it is.
+fn follow_now() {
+    static ONE_AT_A_TIME: Lock<()> = Lock::new(());
+    if let Some(_one) = ONE_AT_A_TIME.lock_or_lose(WAIT_NS) {
+        hip::follow();
+        hsa::Calls.record_all();
+    }
 }
 
 /// Whether calls are wanted that pass through the tables of the HSA runtime.
