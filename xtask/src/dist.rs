@@ -30,6 +30,7 @@ pub fn run_dist() -> anyhow::Result<()> {
         let to = directory.join(file.file_name().context("a file name")?);
         fs::copy(&file, to).with_context(|| format!("copying {}", file.display()))?;
     }
+    run(Command::new("cp").arg("-r").arg(root().join("docs")).arg(&directory))?;
     let target = root().join("target");
     for library in &capi_build::LIBRARIES {
         library.install(&target, Profile::Release, &directory)?;

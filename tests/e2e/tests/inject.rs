@@ -113,23 +113,27 @@ fn loads(pid: u32) -> Injected<(fs::File, Option<fs::File>)> {
     injected
 }
 
-/// Mappings, descriptors and threads, but for the files that the target opens itself.
-fn census(pid: u32) -> [usize; 3] {
+/// How many mappings, which descriptors, and how many threads.
+type Census = (usize, Vec<PathBuf>, usize);
+
+/// But for the files that the target opens itself.
+fn census(pid: u32) -> Census {
     let list = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).expect("alive").flatten();
     let its_own = |file: &Path| file.ends_with("libm.so.6") || file.ends_with("ld.so.cache");
     let files = list("fd").filter_map(|fd| fs::read_link(fd.path()).ok());
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
-    let descriptors = files.filter(|file| !its_own(file)).count();
-    [maps.lines().count(), descriptors, list("task").count()]
+    let mut descriptors: Vec<PathBuf> = files.filter(|file| !its_own(file)).collect();
+    descriptors.sort_unstable();
+    (maps.lines().count(), descriptors, list("task").count())
 }
 
-/// Waits until the target has at most so many mappings, and exactly as many descriptors and threads as at the
+/// Waits until the target has at most so many mappings, and exactly the descriptors and as many threads as at the
 /// census: those that put the library in end by themselves. Memory that malloc maps comes and goes.
-fn expect_left(pid: u32, most_maps: usize, before: [usize; 3]) {
-    let expected = [most_maps, before[1], before[2]];
+fn expect_left(pid: u32, most_maps: usize, before: &Census) {
+    let expected = (most_maps, before.1.clone(), before.2);
     wait_for("mappings at most, descriptors and threads", &expected, || {
-        let [maps, descriptors, threads] = census(pid);
-        [maps.max(most_maps), descriptors, threads]
+        let (maps, descriptors, threads) = census(pid);
+        (maps.max(most_maps), descriptors, threads)
     });
 }
 
@@ -193,7 +197,7 @@ fn root_inject_leaves_nothing_behind() {
         loads(target.pid());
     }
     // Each loads another library of five segments.
-    expect_left(target.pid(), before[0] + 11 * 6 + 24, before);
+    expect_left(target.pid(), before.0 + 11 * 6 + 24, &before);
     end(target);
 }
 
@@ -342,7 +346,7 @@ fn root_inject_fails_cleanly() {
         let error = inject(&request, |_| -> anyhow::Result<()> { anyhow::bail!("no room") });
         assert!(error.expect_err("prepare failed").to_string().contains("no room"));
     }
-    expect_left(target.pid(), before[0] + 24, before);
+    expect_left(target.pid(), before.0 + 24, &before);
     end(target);
 }
 

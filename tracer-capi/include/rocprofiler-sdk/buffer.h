@@ -17,8 +17,8 @@ typedef void (*rocprofiler_buffer_tracing_cb_t)(rocprofiler_context_id_t context
                                                 rocprofiler_record_header_t** headers,
                                                 size_t num_headers, void* data, uint64_t drop_count);
 
-/* Makes a buffer: only while a tool is initialized. size: bytes, rounded up to pages; watermark: bytes from which on it is
- * delivered without being asked. */
+/* Makes a buffer: only inside of a tool's initialize function. size: bytes, rounded up to pages; watermark: bytes from
+ * which on it is delivered without being asked. */
 rocprofiler_status_t rocprofiler_create_buffer(rocprofiler_context_id_t context, size_t size, size_t watermark,
                                                rocprofiler_buffer_policy_t policy,
                                                rocprofiler_buffer_tracing_cb_t callback, void* callback_data,

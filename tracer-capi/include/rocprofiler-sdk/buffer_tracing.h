@@ -106,7 +106,7 @@ typedef int (*rocprofiler_buffer_tracing_kind_operation_cb_t)(rocprofiler_buffer
                                                               rocprofiler_tracing_operation_t operation,
                                                               void* data);
 
-/* Has records of a kind written into a buffer, of some operations or of all: only while a tool is initialized.
+/* Has records of a kind written into a buffer, of some operations or of all: only inside of a tool's initialize function.
  * NOT_IMPLEMENTED for kinds that are not traced; why is told on standard error. */
 rocprofiler_status_t rocprofiler_configure_buffer_tracing_service(
     rocprofiler_context_id_t context_id, rocprofiler_buffer_tracing_kind_t kind,

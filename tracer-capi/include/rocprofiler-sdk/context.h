@@ -13,7 +13,7 @@ ROCPROFILER_EXTERN_C_INIT
 
 #define ROCPROFILER_CONTEXT_NONE ROCPROFILER_HANDLE_LITERAL(rocprofiler_context_id_t, UINT64_MAX)
 
-/* Makes a context: only while a tool is initialized. */
+/* Makes a context: only inside of a tool's initialize function. */
 rocprofiler_status_t rocprofiler_create_context(rocprofiler_context_id_t* context_id) ROCPROFILER_API
     ROCPROFILER_NONNULL(1);
 

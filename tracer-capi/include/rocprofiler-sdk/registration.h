@@ -19,7 +19,7 @@ typedef struct rocprofiler_client_id_t {
 /* Finalizes a tool before the end of the process. */
 typedef void (*rocprofiler_client_finalize_t)(rocprofiler_client_id_t client);
 
-/* Called when all tools were asked: here a tool makes contexts and buffers. */
+/* Called when all tools were asked: here a tool makes contexts and buffers. What it returns is ignored. */
 typedef int (*rocprofiler_tool_initialize_t)(rocprofiler_client_finalize_t finalize_func, void* tool_data);
 
 /* Called once, at the end. */

@@ -26,7 +26,7 @@ static MOST: LazyLock<Level> = LazyLock::new(|| {
 fn tell(level: Level, what: Arguments<'_>) {
     if level <= *MOST {
         // One write, so that lines of several threads stay whole. Nobody can be told if that fails.
-        let line = format!("rocprofiler-sdk: {what}\n");
+        let line = format!("rocprofiler-sdk ({}): {what}\n", std::process::id());
         let _ = quiet(|| io::stderr().write_all(line.as_bytes()));
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 
-use capi_common::loaded;
+use capi_common::{hsa_tools, loaded};
 
 use crate::log;
 
@@ -63,9 +63,10 @@ pub fn find(forced: Option<Configure>) -> Vec<Found> {
     for name in named.as_bytes().split(|&byte| byte == b':').filter(|name| !name.is_empty()) {
         tools.add_named(OsStr::from_bytes(name));
     }
-    for (handle, place) in [(libc::RTLD_DEFAULT, "the program"), (libc::RTLD_NEXT, "a library")] {
+    for handle in [libc::RTLD_DEFAULT, libc::RTLD_NEXT] {
         if let Some(configure) = configure_of(handle) {
-            tools.add(configure, || place.to_owned());
+            let file = || hsa_tools::path_of(configure as usize);
+            tools.add(configure, || file().unwrap_or_default().display().to_string());
         }
     }
     for path in loaded::paths() {
