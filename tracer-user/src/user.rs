@@ -1,15 +1,18 @@
 //! The user for whom roctap runs, as whom code of others is run: plugins of roctracer's.
 //!
-//! Root is given up for good, for the whole process, before anything is opened for a plugin. Then roctap executes
-//! itself once more, so that nothing is left of root's in its memory, among its descriptors or in its environment.
+//! Root is given up for good before anything is opened for a plugin: a child gives it up and executes roctap once more,
+//! so that nothing is left of root's in its memory, among its descriptors or in its environment. Its parent passes its
+//! output on ([`child`]). So are rights that a set-user-id or set-group-id bit of roctap's file gave.
 
 #![expect(unsafe_code, reason = "users, groups and descriptors of the whole process")]
+
+mod child;
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use rustix::process::{getgid, getuid};
 
@@ -24,6 +27,29 @@ pub enum Error {
          run `roctap export --plugin` as a user"
     )]
     Nobody,
+    /// `sudo` knows a user whom the system does not know.
+    #[error(
+        "plugins never run as root, and the system finds no account of user {user}, who is behind `sudo` \
+         (`getent passwd {user}`)"
+    )]
+    NoAccount {
+        /// The user.
+        user: u32,
+    },
+    /// `sudo -u OTHER`.
+    #[error(
+        "a plugin would have the rights of user {user}, though `sudo` was called by user {caller}: run roctap as the \
+         user whose plugin it is, without `sudo`"
+    )]
+    AnothersRights {
+        /// The user that this process has the rights of.
+        user: u32,
+        /// The user who called `sudo`.
+        caller: u32,
+    },
+    /// The child that becomes the user.
+    #[error("plugins never run as root, and the process that is to become the user: {0}")]
+    Child(io::Error),
     /// The kernel does not let it.
     #[error("plugins never run as root, and roctap cannot become user {user}: {action}: {cause}")]
     Refused {
@@ -50,28 +76,48 @@ pub enum Error {
     },
 }
 
-/// Whether this process is root, or could become it: by any of its user ids.
-pub fn is_root() -> bool {
-    user_ids().contains(&0)
+/// Whether this process has a user's rights: all its user ids are one user's, who is not root, and all its group ids
+/// one group's.
+pub fn is_plain_user() -> bool {
+    let [user, ..] = user_ids();
+    let [group, ..] = group_ids();
+    user != 0 && user_ids() == [user; 3] && group_ids() == [group; 3]
 }
 
-/// Goes on without root: if this process is root, it becomes the user, executes this program once more with the same
-/// arguments, and does not come back.
+/// Goes on without root. If this process has other rights than a user's, a child becomes the user and executes this
+/// program once more with the same arguments; the status of that one is returned when it has ended.
+///
+/// To be called before any thread is started.
 ///
 /// # Errors
 ///
 /// If there is no such user, or root cannot be given up.
-pub fn go_on_as_user() -> Result<(), Error> {
-    if !is_root() {
+pub fn go_on_as_user() -> Result<Option<ExitCode>, Error> {
+    if is_plain_user() {
         privileges::drop_all();
-        return Ok(());
+        let user = getuid().as_raw();
+        return match sudo_caller() {
+            Some(caller) if caller != user => Err(Error::AnothersRights { user, caller }),
+            _ => Ok(None),
+        };
     }
     privileges::keep_for_becoming_user();
     let user = User::find()?;
+    let parent = rustix::process::getpid();
+    if let Some(child) = child::start().map_err(Error::Child)? {
+        privileges::drop_all();
+        return child.wait().map(Some).map_err(Error::Child);
+    }
     user.become_it()?;
+    child::end_with(parent).map_err(Error::Child)?;
     let mut again = Command::new(program::program());
     again.args(std::env::args_os().skip(1)).env_clear().envs(user.environment());
     Err(Error::Execute { user: user.id, cause: again.exec() })
+}
+
+/// The user who called `sudo`, as that says.
+fn sudo_caller() -> Option<u32> {
+    std::env::var("SUDO_UID").ok()?.parse().ok()
 }
 
 struct User {
@@ -85,23 +131,26 @@ struct User {
 /// What the system knows of a user.
 struct Account {
     name: std::ffi::CString,
+    group: u32,
     home: OsString,
 }
 
 impl User {
-    /// The user who started a program of root's, by its set-user-id bit or by `sudo`.
+    /// The user who started a program with the rights of others, by a bit of its file or by `sudo`.
     fn find() -> Result<Self, Error> {
         let caller = getuid();
         if !caller.is_root() {
             let (id, group) = (caller.as_raw(), getgid().as_raw());
             return Ok(Self { id, group, has_roots_groups: false, account: Account::of(id) });
         }
-        let (user, group) = files::behind_sudo().ok_or(Error::Nobody)?;
+        let (user, _) = files::behind_sudo().ok_or(Error::Nobody)?;
         if user.is_root() {
             return Err(Error::Nobody);
         }
-        let (id, group) = (user.as_raw(), group.as_raw());
-        Ok(Self { id, group, has_roots_groups: true, account: Account::of(id) })
+        let id = user.as_raw();
+        // Its group too is the account's, not what the environment says.
+        let account = Account::of(id).ok_or(Error::NoAccount { user: id })?;
+        Ok(Self { id, group: account.group, has_roots_groups: true, account: Some(account) })
     }
 
     fn become_it(&self) -> Result<(), Error> {
@@ -125,13 +174,30 @@ impl User {
         privileges::drop_all();
         // SAFETY: a number. It must fail.
         let is_root_again = unsafe { libc::setresuid(u32::MAX, 0, u32::MAX) } == 0;
-        if is_root_again || user_ids() != [user; 3] || privileges::has_any() {
+        let is_its_own = user_ids() == [user; 3] && group_ids() == [self.group; 3];
+        if is_root_again || !is_its_own || privileges::has_any() {
             return Err(Error::NotForGood { user });
         }
-        // Keys of root's session are none of the user's session. Where the kernel has none, or forbids it, nobody gets
-        // at them.
+        // Keys of root's session are none of the user's session. Where the kernel has none, or forbids it (a
+        // container's filter forbids all calls for keys), nobody gets at them.
         // SAFETY: a number, and no name for the new one.
-        unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, 0) };
+        let joined =
+            unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, 0) };
+        let cause = io::Error::last_os_error();
+        if joined < 0 && !matches!(cause.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
+            return Err(Error::Refused {
+                user,
+                action: "a session of its own for its keys",
+                cause,
+            });
+        }
+        // By its descriptor root's directory would be the user's, who may not come there.
+        let entered = std::env::current_dir().and_then(std::env::set_current_dir);
+        entered.map_err(|cause| Error::Refused {
+            user,
+            action: "its working directory, which is to be one that it may enter",
+            cause,
+        })?;
         // Descriptors that root had from elsewhere are not the user's.
         // SAFETY: numbers; no descriptor is closed before another program is executed.
         let closed =
@@ -142,7 +208,7 @@ impl User {
     /// What of root's environment is none of root's secrets, and names the user in root's place.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let mut kept: Vec<_> = std::env::vars_os().filter(|(name, _)| is_passed_on(name)).collect();
-        if let Some(Account { name, home }) = &self.account {
+        if let Some(Account { name, home, .. }) = &self.account {
             let name = OsStr::from_bytes(name.as_bytes());
             kept.push(("HOME".into(), home.clone()));
             kept.extend(["USER", "LOGNAME"].map(|variable| (variable.into(), name.into())));
@@ -158,7 +224,8 @@ impl Account {
         let entry = unsafe { libc::getpwuid(user).as_ref() }?;
         // SAFETY: strings, as the C library promises.
         let [name, home] = unsafe { [entry.pw_name, entry.pw_dir].map(|at| CStr::from_ptr(at)) };
-        Some(Self { name: name.into(), home: OsStr::from_bytes(home.to_bytes()).into() })
+        let home = OsStr::from_bytes(home.to_bytes()).into();
+        Some(Self { name: name.into(), group: entry.pw_gid, home })
     }
 }
 
@@ -168,6 +235,15 @@ fn user_ids() -> [u32; 3] {
     let [real, effective, saved] = &mut ids;
     // SAFETY: places for numbers. It cannot fail with these; if it did, they would be root's.
     unsafe { libc::getresuid(real, effective, saved) };
+    ids
+}
+
+/// The real, effective and saved group id.
+fn group_ids() -> [u32; 3] {
+    let mut ids = [0; 3];
+    let [real, effective, saved] = &mut ids;
+    // SAFETY: places for numbers. It cannot fail with these.
+    unsafe { libc::getresgid(real, effective, saved) };
     ids
 }
 

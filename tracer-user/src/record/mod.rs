@@ -108,6 +108,8 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // Last: it may load libraries at once.
     let command = held.map(|held| let_go(options, held, &session)).transpose()?;
     let recorded = record(options, session, command, &stop)?;
+    // All is written: nothing is lost if a signal ends roctap and with it the export.
+    stop.end_at_once();
     match export.map(Waiting::export).transpose().context("the export")? {
         Some(false) if recorded == ExitCode::SUCCESS => Ok(ExitCode::FAILURE),
         _ => Ok(recorded),

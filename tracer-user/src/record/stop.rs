@@ -30,6 +30,11 @@ impl Stop {
         Ok(Self(asked))
     }
 
+    /// From now on, the next signal ends the program at once.
+    pub fn end_at_once(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Whether the recording is to end.
     pub fn asked(&self) -> bool {
         // Nothing is read that was written before.

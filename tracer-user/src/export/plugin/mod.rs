@@ -41,7 +41,15 @@ const MAX_PROCESSES: usize = 1 << 14;
 
 /// Feeds a trace to the plugin. With `when_recorded`, when roctap says that it is written, on standard input.
 pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<ExitCode> {
-    user::go_on_as_user()?;
+    if when_recorded {
+        waiting::begin();
+    } else {
+        // Nothing is read from there, and it may be root's.
+        drop(stdin::take()?);
+    }
+    if let Some(status) = user::go_on_as_user()? {
+        return Ok(status);
+    }
     let plugin = found(plugin)?;
     if when_recorded && !waiting::wait()? {
         return Ok(ExitCode::SUCCESS);

@@ -4,31 +4,29 @@
 //! Standard input is a socket to roctap: a byte says here that all is well, and a byte there that the trace is
 //! written. Its end is roctap's.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::{process, thread};
 
 use super::stdin;
 use crate::program;
 
-/// Waits until the trace is written; false if that will not come.
-pub fn wait() -> io::Result<bool> {
+/// To be called first by an export that is to wait.
+pub fn begin() {
     // What is typed at the terminal is meant for roctap and the command.
     let _ = rustix::process::setsid();
+    // Whoever ends roctap ends this, too.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+}
+
+/// Waits until the trace is written; false if that will not come.
+pub fn wait() -> io::Result<bool> {
     let mut socket = UnixStream::from(stdin::take()?);
     socket.write_all(&[0])?;
-    if socket.read(&mut [0])? == 0 {
-        return Ok(false);
-    }
-    thread::spawn(move || {
-        // Whoever ends roctap ends this, too. The process that hands records over ends with it.
-        let _ = socket.read(&mut [0]);
-        process::exit(1);
-    });
-    Ok(true)
+    Ok(socket.read(&mut [0])? == 1)
 }
 
 /// An export that waits for its trace. Without it, it ends.
@@ -41,14 +39,19 @@ impl Waiting {
     /// Starts it. None if it could not be, which was said.
     pub fn start(trace: &Path, plugin: &Path) -> io::Result<Option<Self>> {
         let (mut socket, its) = UnixStream::pair()?;
-        let child = Command::new(program::program())
-            .args(["export", "--when-recorded", "--plugin"])
-            .args([plugin, Path::new("--"), trace])
+        // One word, which may begin with a dash.
+        let mut option = OsString::from("--plugin=");
+        option.push(plugin);
+        let mut child = Command::new(program::program())
+            .args(["export", "--when-recorded"])
+            .args([&option, OsStr::new("--"), trace.as_os_str()])
             .stdin(OwnedFd::from(its))
             .spawn()?;
-        let is_ready = socket.read(&mut [0])? == 1;
-        let waiting = Self { child, socket };
-        Ok(is_ready.then_some(waiting))
+        if socket.read(&mut [0])? == 0 {
+            child.wait()?;
+            return Ok(None);
+        }
+        Ok(Some(Self { child, socket }))
     }
 
     /// The trace is written. Whether all of it was handed over: if not, that was said.
@@ -60,7 +63,8 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        // It may be stopped. Where it has ended and was waited for, nothing is done.
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
