@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{IntoRawFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use capi_common::messages;
@@ -136,7 +136,18 @@ struct Own {
 
 impl Own {
     fn create(path: &Path) -> io::Result<Self> {
-        let file = fs::File::create(path)?;
+        // Others may be allowed to write to the directory. No link of theirs is followed, and no pipe waited at.
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("there is something that is no regular file"));
+        }
+        file.set_len(0)?;
+        Self::of(file)
+    }
+
+    fn of(file: fs::File) -> io::Result<Self> {
         let identity = identity(&file)?;
         Ok(Self { file: Some(file), identity })
     }
@@ -212,15 +223,45 @@ mod tests {
     #[test]
     fn a_full_disk_is_an_error_and_not_a_signal() {
         let directory = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/dev/full", directory.path().join(File::HccOps.of_process(7)))
-            .unwrap();
         let mut output = Output::new(7, Some(directory.path().into()));
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let Place::Directory(_, files) = &mut output.place else { unreachable!() };
+        files.insert(File::HccOps, Some(buffered(Own::of(full).unwrap())));
         output.line(File::HccOps, "one").unwrap();
         output.line(File::HipApi, "one").unwrap();
         assert!(!output.flush());
         assert!(output.line(File::HccOps, "two").is_err());
         assert!(output.line(File::HipApi, "two").is_ok() && !output.flush());
         assert_eq!(read(directory.path(), File::HipApi), "one\ntwo\n");
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "a pipe with a name")]
+    fn what_lies_in_the_way_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |file: File| directory.path().join(file.of_process(7));
+        let others = directory.path().join("others");
+        fs::write(&others, "theirs").unwrap();
+        std::os::unix::fs::symlink(&others, path(File::HipApi)).unwrap();
+        let pipe = std::ffi::CString::new(path(File::HsaApi).to_str().unwrap()).unwrap();
+        // SAFETY: a path.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        // With and without somebody who reads.
+        for _ in 0..2 {
+            let mut output = Output::new(7, Some(directory.path().into()));
+            assert!(output.line(File::HipApi, "one").is_err());
+            assert!(output.line(File::HsaApi, "one").is_err());
+            std::mem::forget(
+                fs::OpenOptions::new().read(true).write(true).open(path(File::HsaApi)),
+            );
+        }
+        assert_eq!(fs::read_to_string(&others).unwrap(), "theirs");
+        // A file of before is replaced.
+        fs::write(path(File::Roctx), "much longer").unwrap();
+        let mut output = Output::new(7, Some(directory.path().into()));
+        output.line(File::Roctx, "one").unwrap();
+        assert!(output.flush());
+        assert_eq!(read(directory.path(), File::Roctx), "one\n");
     }
 
     /// As a daemon does: it closes all descriptors, and opens files of its own.

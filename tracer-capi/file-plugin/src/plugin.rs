@@ -19,6 +19,9 @@ use crate::kernels::Kernels;
 use crate::output::{NotWritten, Output};
 use crate::runtime::agents;
 
+/// Of so many sorts of records it is said that they have no place: whoever made records up can name any number.
+const MOST_TOLD: usize = 256;
+
 /// Why a record was not written.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum Error {
@@ -224,7 +227,7 @@ impl Plugin {
 
     /// Says, once, that there is no place for something.
     fn leave_out(&mut self, domain: u32, operation: u32, what: &str) {
-        if self.left_out.insert((domain, operation)) {
+        if self.left_out.len() < MOST_TOLD && self.left_out.insert((domain, operation)) {
             let domain = Domain(domain).name();
             match operation {
                 u32::MAX => messages::warn(format_args!(
