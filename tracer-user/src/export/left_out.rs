@@ -13,6 +13,8 @@ pub struct LeftOut {
     pub barriers: u64,
     /// Calls of other domains.
     pub other_calls: u64,
+    /// GPU operations of no domain that has any.
+    pub other_work: u64,
     /// Calls that are there, but last 0 ns, because begin or end was not seen.
     pub untimed_calls: u64,
     /// Events of processes beyond those that files are written of.
@@ -38,6 +40,7 @@ impl LeftOut {
             hsa_operations,
             barriers,
             other_calls,
+            other_work,
             untimed_calls,
             further_files,
             unnamed_launches,
@@ -55,6 +58,7 @@ impl LeftOut {
             (hsa_operations, "kernels and barriers of HSA calls left out, no line for them"),
             (barriers, "barriers left out, the format has no table for them"),
             (other_calls, "calls left out, the format has no place for their domain"),
+            (other_work, "GPU operations left out, their domain has none"),
             (untimed_calls, "calls that last 0 ns in the export, begin or end was not seen"),
             (further_files, "events left out, their processes are too many for a file each"),
             (unnamed_launches, "launches without their kernel, there are too many of them"),

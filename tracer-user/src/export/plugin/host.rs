@@ -1,6 +1,6 @@
 //! The process that has the plugin: it loads it, hands the records of one traced process over, and ends.
 //!
-//! The plugin can do there what its user can, and no more: it is not root's, has no terminal that it could type into,
+//! The plugin can do there what its user can, and no more: it is not root's, has no controlling terminal,
 //! and no descriptors but standard output, standard error and the trace.
 
 #![expect(unsafe_code, reason = "an inherited descriptor, and what the plugin's functions take")]
@@ -43,7 +43,10 @@ pub fn host(arguments: &[OsString]) -> anyhow::Result<()> {
     let [say, process_id, plugin, trace] = arguments else {
         bail!("{HOST} is for roctap's own use")
     };
-    ensure!(!user::is_root(), "plugins never run as root");
+    ensure!(
+        user::is_plain_user(),
+        "plugins never run as root, nor with other rights than a user's"
+    );
     privileges::drop_all();
     // By its controlling terminal a process can type in its user's place, who may be root.
     setsid().context("leaving the terminal")?;
@@ -179,6 +182,10 @@ impl<'a> Feeding<'a> {
     }
 
     fn mark(&mut self, call: &ApiCall) -> Result<(), Failed> {
+        if call.record.op > roctx::STOP {
+            self.unnumbered += 1;
+            return Ok(());
+        }
         let record = of_call(call, call.record.op);
         let (message, id) = match call.record.op {
             roctx::START => (true, call.ret),

@@ -1,6 +1,6 @@
 //! Which event of a trace is which record of roctracer's.
 
-use tracer_common::activity::{ActivityRecord, Domain};
+use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_records::model::{ApiCall, Event, op_flag};
 
 use crate::export::calls::call_times;
@@ -38,7 +38,9 @@ pub fn place(event: &Event) -> Place {
         (Domain::HSA_OPS, Event::Dispatch(_) | Event::Barrier(_)) => {
             Place::Nowhere(|left_out| &mut left_out.hsa_operations)
         }
-        _ => Place::Of(process_id),
+        (Domain::HSA_OPS | Domain::HIP_OPS, _) => Place::Of(process_id),
+        // Made up: plugins take such records for something else.
+        _ => Place::Nowhere(|left_out| &mut left_out.other_work),
     }
 }
 
@@ -60,10 +62,46 @@ pub fn of_call(call: &ApiCall, op: u32) -> ActivityRecord {
 
 /// The record of work. `name` is the address of the kernel's name.
 pub fn of_work(event: &Event, name: u64) -> ActivityRecord {
+    // By its operation a plugin takes a record's name for an address: it is not believed to the trace.
+    let (op, bytes_or_name) = match event {
+        Event::Dispatch(_) => (op::DISPATCH, name),
+        Event::Barrier(_) => (op::BARRIER, event.record().bytes_or_name),
+        Event::Api(_) | Event::Copy(_) => (op::COPY, event.record().bytes_or_name),
+    };
     // The thread is no part of it: roctracer has nothing there.
-    let record = ActivityRecord { thread_id: 0, ..*event.record() };
-    match event {
-        Event::Dispatch(_) => ActivityRecord { bytes_or_name: name, ..record },
-        Event::Api(_) | Event::Copy(_) | Event::Barrier(_) => record,
+    ActivityRecord { op, bytes_or_name, thread_id: 0, ..*event.record() }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracer_records::model::{Barrier, Copy, Dispatch};
+
+    use super::*;
+
+    #[test]
+    fn operations_of_made_up_work_are_those_of_its_kind() {
+        let made_up = |domain, op| ActivityRecord {
+            domain,
+            op,
+            bytes_or_name: 0xdead,
+            ..ActivityRecord::default()
+        };
+        let events = |record| {
+            [
+                Event::Copy(Copy { record, process_id: 1, ..Copy::default() }),
+                Event::Barrier(Barrier { record, process_id: 1, ..Barrier::default() }),
+                Event::Dispatch(Dispatch { record, process_id: 1, ..Dispatch::default() }),
+            ]
+        };
+        for op in [op::DISPATCH, op::COPY, op::BARRIER, 3, u32::MAX] {
+            let records = events(made_up(Domain::HIP_OPS, op)).map(|event| of_work(&event, 7));
+            let told = records.map(|record| (record.op, record.bytes_or_name));
+            assert_eq!(told, [(op::COPY, 0xdead), (op::BARRIER, 0xdead), (op::DISPATCH, 7)]);
+        }
+        for domain in [Domain::HIP_API, Domain::EXT_API, Domain::ROCTX, Domain(99)] {
+            for event in events(made_up(domain, op::DISPATCH)) {
+                assert!(matches!(place(&event), Place::Nowhere(_)), "{domain:?}");
+            }
+        }
     }
 }
