@@ -38,6 +38,35 @@ static int end_of(const char* function) {
   return -7;
 }
 
+// A line for each descriptor of a process, but for `own`.
+static void tell_descriptors(const char* line, const char* process, int own) {
+  char path[320], target[256];
+  snprintf(path, sizeof path, "/proc/%s/fd", process);
+  DIR* directory = opendir(path);
+  if (own < 0 && directory) own = dirfd(directory);
+  for (dirent* entry; directory && (entry = readdir(directory));) {
+    if (entry->d_name[0] == '.' || atoi(entry->d_name) == own) continue;
+    snprintf(path, sizeof path, "/proc/%s/fd/%s", process, entry->d_name);
+    memset(target, 0, sizeof target);
+    if (readlink(path, target, sizeof target - 1) > 0) printf("%s %s %s\n", line, entry->d_name, target);
+  }
+  if (directory) closedir(directory);
+}
+
+// What the process has that started this one, which the plugin can trace.
+static void tell_parent() {
+  char process[32], path[64], line[512] = {};
+  snprintf(process, sizeof process, "%d", getppid());
+  tell_descriptors("parents descriptor", process, 1 << 20);
+  snprintf(path, sizeof path, "/proc/%s/stat", process);
+  int terminal = -1;
+  if (FILE* status = fopen(path, "r")) {
+    if (fgets(line, sizeof line, status)) sscanf(strrchr(line, ')'), ") %*c %*d %*d %*d %d", &terminal);
+    fclose(status);
+  }
+  printf("parents terminal %d\n", terminal);
+}
+
 static void tell_rights() {
   uid_t real, effective, saved;
   gid_t group, effective_group, saved_group;
@@ -57,15 +86,8 @@ static void tell_rights() {
     fclose(status);
   }
   // Those of the trace and of the pipe to roctap are the only ones beside standard ones.
-  DIR* directory = opendir("/proc/self/fd");
-  for (dirent* entry; directory && (entry = readdir(directory));) {
-    int descriptor = atoi(entry->d_name);
-    if (entry->d_name[0] == '.' || descriptor == dirfd(directory)) continue;
-    char path[64], target[256] = {};
-    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-    if (readlink(path, target, sizeof target - 1) > 0) printf("descriptor %d %s\n", descriptor, target);
-  }
-  if (directory) closedir(directory);
+  tell_descriptors("descriptor", "self", -1);
+  tell_parent();
   for (char** variable = environ; *variable; variable++) printf("variable %s\n", *variable);
   int terminal = open("/dev/tty", O_RDWR);
   printf("terminal %d\n", terminal >= 0);
