@@ -504,7 +504,7 @@ fn root_plugins_of_a_user_who_calls_roctap_with_a_set_user_id_bit() {
     let mut command = scene.command(roctap_for_all(&scene, 0o4755));
     command.args(["export", "--plugin"]).args([&plugin, &scene.trace_path()]);
     // It is the caller's word.
-    command.env("SUDO_UID", "1").env("SUDO_GID", "1").uid(USER).gid(USER);
+    command.env("SUDO_UID", "1").env("SUDO_GID", "1").current_dir("/").uid(USER).gid(USER);
     let ran = run(&mut command).expect(0);
     expect_the_users_rights(&ran);
     assert!(!told(&ran, "variable ").iter().any(|variable| variable.starts_with("SUDO_UID")));
