@@ -172,9 +172,15 @@ pub fn keep_for_writing() {
     keep(reading() | WRITING, CapabilitySet::empty());
 }
 
-/// What it takes to become another user.
+/// What it takes to become another user, and [to end one's processes](keep_for_ending).
 pub fn keep_for_becoming_user() {
-    keep(CapabilitySet::SETUID | CapabilitySet::SETGID, CapabilitySet::empty());
+    let ending = CapabilitySet::KILL;
+    keep(CapabilitySet::SETUID | CapabilitySet::SETGID | ending, CapabilitySet::empty());
+}
+
+/// What it takes to end a process of another user, also by the signal that it gets when its parent has ended.
+pub fn keep_for_ending() {
+    keep(CapabilitySet::KILL, CapabilitySet::empty());
 }
 
 /// What it takes to rename and to remove the caller's own files, in whatever directory.

@@ -105,7 +105,8 @@ pub fn go_on_as_user() -> Result<Option<ExitCode>, Error> {
     let user = User::find()?;
     let parent = rustix::process::getpid();
     if let Some(child) = child::start().map_err(Error::Child)? {
-        privileges::drop_all();
+        // Else the child, which is another user's, would not get the signal of its parent's end.
+        privileges::keep_for_ending();
         return child.wait().map(Some).map_err(Error::Child);
     }
     user.become_it()?;

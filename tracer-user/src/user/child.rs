@@ -1,8 +1,8 @@
 //! The child that becomes the user, and what its parent does meanwhile.
 //!
 //! A process that has a terminal can type there in its user's place, who may be root, and so can whoever is allowed to
-//! trace that process. So the child has no terminal, and its output comes by pipes. The parent stays root, without
-//! capabilities: the user cannot trace it.
+//! trace that process. So the child has no terminal, and its output comes by pipes. The parent stays root, whom the user
+//! cannot trace, and keeps the one capability without which the child would outlive it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read as _};
