@@ -12,17 +12,9 @@ use capi_build::link::Profile;
 use crate::{
     place::Places,
     stats::{Series, ratio},
-    subject::{self, Subject},
+    subject::{self, REQUESTS, Subject},
     table::Table,
 };
-
-/// What is measured: what it is called, the request, and how often.
-const REQUESTS: [(&str, &str, u64); 4] = [
-    ("call of hipGetDevice", "device", 100_000),
-    ("call of hipGetDevice, with 8 threads at once", "devices", 20_000),
-    ("call of hsa_signal_load_relaxed", "hsa", 100_000),
-    ("kernel launch by hipLaunchKernel (1 call of HIP)", "bare", 2_048),
-];
 
 /// What a client enables: how it is told, and called.
 const VARIANTS: [(&str, &str); 7] = [

@@ -10,17 +10,9 @@ use capi_build::link::Profile;
 use crate::{
     place::Places,
     stats::ratio,
-    subject::{self, Subject},
+    subject::{self, REQUESTS, Subject},
     table::Table,
 };
-
-/// What is measured: what it is called, the request, and how often.
-const REQUESTS: [(&str, &str, u64); 4] = [
-    ("call of hipGetDevice", "device", 100_000),
-    ("call of hipGetDevice, with 8 threads at once", "devices", 20_000),
-    ("call of hsa_signal_load_relaxed", "hsa", 100_000),
-    ("kernel launch by hipLaunchKernel (1 call of HIP)", "bare", 2_048),
-];
 
 /// What a tool asks for: the numbers of kinds, and what they are called.
 const VARIANTS: [(&str, &str); 5] = [

@@ -10,6 +10,14 @@ use crate::{
     target::Target,
 };
 
+/// What is measured of libraries in the process: what it is called, the request, and how often.
+pub const REQUESTS: [(&str, &str, u64); 4] = [
+    ("call of hipGetDevice", "device", 100_000),
+    ("call of hipGetDevice, with 8 threads at once", "devices", 20_000),
+    ("call of hsa_signal_load_relaxed", "hsa", 100_000),
+    ("kernel launch by hipLaunchKernel (1 call of HIP)", "bare", 2_048),
+];
+
 /// A process and its libraries; the process ends first.
 pub struct Subject {
     pub name: String,

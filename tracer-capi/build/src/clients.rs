@@ -1,6 +1,7 @@
 //! Programs in C and C++ that use a library, linked as it is for users: for the tests of its package.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -159,6 +160,35 @@ impl Clients {
         succeed(compiler.arg("-o").arg(&program).arg(source).arg("-ldl"))?;
         succeed(self.command(&program).arg(self.library()))
     }
+}
+
+/// A command line that runs a command with its variables.
+///
+/// # Panics
+///
+/// If the command has a variable removed.
+#[must_use]
+pub fn by_env(command: &Command) -> Vec<OsString> {
+    let mut line = vec![OsString::from("env")];
+    for (name, value) in command.get_envs() {
+        let mut variable = name.to_owned();
+        variable.push("=");
+        variable.push(value.expect("none is removed"));
+        line.push(variable);
+    }
+    line.push(command.get_program().to_owned());
+    line.extend(command.get_args().map(ToOwned::to_owned));
+    line
+}
+
+/// A command as it runs where another release of ROCm is, if there is a program that runs one there. Its variables are
+/// not those of what runs it there.
+#[must_use]
+pub fn there(inside: Option<&Path>, command: Command) -> Command {
+    let Some(inside) = inside else { return command };
+    let mut there = Command::new(inside);
+    there.args(by_env(&command));
+    there
 }
 
 /// Runs a command that must succeed and say nothing.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use capi_build::clients::{Clients, succeed};
+use capi_build::clients::{self, Clients, succeed};
 use capi_build::layouts::Language;
 use capi_build::{ROCPROFILER_SDK, include_directory};
 use emulated_gpu::truth::{self, Operation};
@@ -132,23 +132,9 @@ impl Scene {
         command
     }
 
-    /// A command as it runs where the release is. Its variables are not those of what runs it there.
+    /// A command as it runs where the release is, whose output is read.
     fn there(&self, command: Command) -> Command {
-        let mut there = match &self.inside {
-            None => command,
-            Some(inside) => {
-                let mut there = Command::new(inside);
-                there.arg("env");
-                for (name, value) in command.get_envs() {
-                    let mut variable = name.to_owned();
-                    variable.push("=");
-                    variable.push(value.expect("none is removed"));
-                    there.arg(variable);
-                }
-                there.arg(command.get_program()).args(command.get_args());
-                there
-            }
-        };
+        let mut there = clients::there(self.inside.as_deref(), command);
         there.stdout(Stdio::piped()).stderr(Stdio::piped());
         there
     }

@@ -427,14 +427,13 @@ impl Sdk {
     /// Who wants an operation of a kind just now; without an operation, who wants any.
     #[inline]
     pub fn wanting(&self, kind: Kind, operation: Option<usize>) -> Services {
-        let mut wanting = Services::default();
-        if self.is_wanted(kind) {
-            for (place, service) in self.services(kind).iter().enumerate() {
-                let is_meant = operation.is_none_or(|operation| service.means(operation));
-                wanting.0 |= u64::from(is_meant && service.context.is_active()) << place;
-            }
+        if !self.is_wanted(kind) {
+            return Services::default();
         }
-        wanting
+        self.those(kind, Services(u64::MAX), |service| {
+            operation.is_none_or(|operation| service.means(operation))
+                && service.context.is_active()
+        })
     }
 
     /// Those services of a kind.
@@ -446,6 +445,7 @@ impl Sdk {
     }
 
     /// Those of these services of a kind for which something holds.
+    #[inline]
     pub fn those(
         &self,
         kind: Kind,

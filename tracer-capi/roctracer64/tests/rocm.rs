@@ -5,7 +5,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
@@ -15,7 +14,7 @@ use std::{
 
 use capi_build::{
     ROCTRACER,
-    clients::{Clients, succeed},
+    clients::{self, Clients, by_env, succeed},
     layouts::Language,
 };
 use emulated_gpu::truth::{self, Operation};
@@ -100,20 +99,6 @@ fn number(word: &str) -> u64 {
 const OF_THE_RUNTIME: &str =
     "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.";
 
-/// A command line that runs a command with its variables.
-fn by_env(command: &Command) -> Vec<OsString> {
-    let mut line = vec![OsString::from("env")];
-    for (name, value) in command.get_envs() {
-        let mut variable = name.to_owned();
-        variable.push("=");
-        variable.push(value.expect("none is removed"));
-        line.push(variable);
-    }
-    line.push(command.get_program().to_owned());
-    line.extend(command.get_args().map(ToOwned::to_owned));
-    line
-}
-
 impl Scene {
     /// Where programs find the emulated GPU and the library.
     fn libraries(&self) -> String {
@@ -122,10 +107,7 @@ impl Scene {
 
     /// A command as it runs where the release is. Its variables are not those of what runs it there.
     fn there(&self, command: Command) -> Command {
-        let Some(inside) = &self.inside else { return command };
-        let mut there = Command::new(inside);
-        there.args(by_env(&command));
-        there
+        clients::there(self.inside.as_deref(), command)
     }
 
     /// A compiler that makes something of what is a client of HIP's.
