@@ -5,7 +5,8 @@
 //! * [`contexts`], [`buffers`], [`kinds`]: the functions, by what they are about.
 //! * [`runtime`]: how calls and work get in.
 //! * [`sources`]: where records come from; what cannot be traced, and why.
-//! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`records`]: records as this version has them.
+//! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`retirement`]: the end of both; [`records`]: records as this
+//!   version has them.
 //! * [`agents`]: CPUs and GPUs.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
@@ -29,6 +30,7 @@ mod log;
 mod process;
 mod records;
 mod registration;
+mod retirement;
 mod runtime;
 mod sources;
 mod tools;

@@ -58,6 +58,12 @@ pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; 10] {
     ]
 }
 
+/// `rocprofiler_buffer_tracing_correlation_id_retirement_record_t`: since when nothing of an id is under way, ns of
+/// CLOCK_BOOTTIME.
+pub fn retirement(kind: u32, time_ns: u64, correlation_id: u64) -> [u64; 4] {
+    [bytes::<4>(), pair(kind, 0), time_ns, correlation_id]
+}
+
 /// What a kernel was launched with.
 #[derive(Clone, Copy, Default)]
 pub struct Launch {

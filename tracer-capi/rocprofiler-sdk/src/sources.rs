@@ -13,7 +13,7 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::HipRuntimeApi | Kind::HipCompilerApi => None,
         Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi => None,
-        Kind::KernelDispatch | Kind::MemoryCopy => None,
+        Kind::KernelDispatch | Kind::MemoryCopy | Kind::CorrelationIdRetirement => None,
         Kind::HsaFinalizeExtApi => Some("the HSA runtime has no finalizer"),
         Kind::PageMigration => Some("it needs events of the kernel's driver"),
         Kind::RcclApi => Some("RCCL is not intercepted"),

@@ -18,6 +18,7 @@ use tracer_hooks::{Tables, contained};
 
 use crate::layout::{agent_id, number};
 use crate::records::{self, Common, Kernel, Launch};
+use crate::retirement::{self, Use};
 use crate::{SDK, calls};
 
 /// `ROCPROFILER_KERNEL_DISPATCH_COMPLETE`: a record is of a kernel that is done.
@@ -60,6 +61,8 @@ struct Buffers;
 /// What is kept of an operation.
 struct Kept {
     services: Services,
+    /// Who wants to be told of the end of its correlation id, if that is its own.
+    retirements: Services,
     /// Of a kernel.
     launch: Launch,
 }
@@ -69,13 +72,15 @@ struct Kept {
 struct Caller {
     /// Of the innermost call that it is in; 0 if it is in none.
     correlation_id: u64,
+    id_use: Use,
     thread: u32,
     externals: Externals,
 }
 
 impl Kept {
     fn of(services: Services, launch: Launch) -> Option<Self> {
-        (!services.is_empty()).then_some(Self { services, launch })
+        let kept = || Self { services, retirements: retirement::wanting(), launch };
+        (!services.is_empty()).then(kept)
     }
 }
 
@@ -113,7 +118,8 @@ impl Client for Buffers {
     fn caller(&self) -> Caller {
         let ids = own_ids();
         let externals = SDK.externals(ids.thread.into(), ids.process.into());
-        Caller { correlation_id: calls::innermost_id(), thread: ids.thread, externals }
+        let (correlation_id, id_use) = calls::enqueue();
+        Caller { correlation_id, id_use, thread: ids.thread, externals }
     }
 
     fn write(
@@ -122,12 +128,17 @@ impl Client for Buffers {
         agents: &Agents,
         _writing: &Writing<'_>,
     ) -> Option<Done<Self>> {
+        let (kind, operation) = what(&done.work, agents)?;
+        let meant = SDK.those(kind, done.kept.services, |service| service.means(operation));
+        if meant.is_empty() {
+            return None;
+        }
         let caller = done.caller.get_or_insert_default();
         if caller.correlation_id == 0 {
             caller.correlation_id = next_id();
+            caller.id_use = Use::alone(caller.correlation_id, done.kept.retirements);
         }
         let agent = |handle| agents.get(handle).map_or(0, |agent| agent_id(agent.node_id));
-        let (kind, operation) = what(&done.work, agents)?;
         let common = Common {
             kind: number(kind),
             operation: operation as u32,
@@ -153,9 +164,11 @@ impl Client for Buffers {
             }
             Work::Barrier => true,
         };
-        let is_left = |service: &Service| service.means(operation) && !offer(service);
-        done.kept.services = SDK.those(kind, done.kept.services, is_left);
-        (!done.kept.services.is_empty()).then_some(done)
+        let left = SDK.those(kind, meant, |service| !offer(service));
+        let is_left = |tool: u32| SDK.each(kind, left).any(|service| service.client() == tool);
+        caller.id_use.end_but_for(|service| is_left(service.client()));
+        done.kept.services = left;
+        (!left.is_empty()).then_some(done)
     }
 
     fn lost(&self, done: Done<Self>) {

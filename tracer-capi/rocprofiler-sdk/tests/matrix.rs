@@ -55,8 +55,8 @@ const SECTIONS: [Section; 11] = [
         &[
             (
                 "rocprofiler_configure_buffer_tracing_service",
-                "KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API and \
-                 HSA_IMAGE_EXT_API; NOT_IMPLEMENTED for HSA_FINALIZE_EXT_API, since the HSA runtime has no finalizer, and for \
+                "KERNEL_DISPATCH, MEMORY_COPY, CORRELATION_ID_RETIREMENT, HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, \
+                 HSA_AMD_EXT_API and HSA_IMAGE_EXT_API; NOT_IMPLEMENTED for HSA_FINALIZE_EXT_API, since the HSA runtime has no finalizer, and for \
                  the others yet",
             ),
             ("rocprofiler_query_buffer_tracing_kind_name", ""),

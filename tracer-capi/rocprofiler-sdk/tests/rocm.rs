@@ -26,6 +26,8 @@ const OF_THE_RUNTIME: &str =
 const COPIES: &str = "10";
 /// `ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH`.
 const KERNELS: &str = "11";
+/// `ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT`.
+const RETIREMENTS: &str = "14";
 
 /// What `cargo xtask test` has built, and the tool.
 struct Scene {
@@ -80,6 +82,17 @@ struct Copy {
     bytes: u64,
 }
 
+/// What was told of a correlation id.
+#[derive(Debug, Default)]
+struct Id {
+    /// Records of its call and of work.
+    records: usize,
+    /// The last end of those, ns.
+    end_ns: u64,
+    /// When it was retired, ns.
+    retired_ns: Option<u64>,
+}
+
 /// What the tool was told, and what the GPU did.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -88,6 +101,7 @@ struct Outcome {
     calls: Vec<Call>,
     kernels: Vec<Kernel>,
     copies: Vec<Copy>,
+    ids: BTreeMap<u64, Id>,
     dropped: u64,
     truth: Vec<Operation>,
     process: u64,
@@ -188,7 +202,9 @@ impl Scene {
         for line in told.lines() {
             let (word, numbers) = line.split_once(' ').unwrap_or((line, ""));
             let numbers = numbers.split_whitespace().map(|n| n.parse().expect("a number"));
-            match (word, &numbers.collect::<Vec<u64>>()[..]) {
+            let numbers: Vec<u64> = numbers.collect();
+            outcome.note_id(word, &numbers);
+            match (word, &numbers[..]) {
                 (
                     "kernel",
                     &[
@@ -262,6 +278,7 @@ impl Scene {
                         end_ns,
                     });
                 }
+                ("retired", _) => {}
                 ("dropped", &[count]) => outcome.dropped = count.max(outcome.dropped),
                 ("stopped" | "end", []) => {}
                 _ => panic!("{line}"),
@@ -319,6 +336,35 @@ fn is_near(told: (u64, u64), operation: &Operation) -> bool {
 }
 
 impl Outcome {
+    /// A line of the tool's: of an id that was retired nothing follows.
+    fn note_id(&mut self, word: &str, numbers: &[u64]) {
+        let (id, end_ns) = match (word, numbers) {
+            ("kernel" | "copy", &[id, _, _, _, end_ns, ..]) => (id, end_ns),
+            ("call", &[_, _, id, _, _, _, end_ns]) => (id, end_ns),
+            ("retired", &[id, time_ns]) => {
+                let id = self.ids.entry(id).or_default();
+                assert_eq!(id.retired_ns.replace(time_ns), None, "twice");
+                return;
+            }
+            _ => return,
+        };
+        let id = self.ids.entry(id).or_default();
+        assert_eq!(id.retired_ns, None, "{word} {numbers:?} of an id that was retired");
+        id.records += 1;
+        id.end_ns = end_ns.max(id.end_ns);
+    }
+
+    /// Each id of a record was retired, behind all of its records, and no other one.
+    fn expect_retirements(&self) {
+        assert!(!self.ids.is_empty());
+        for (id, told) in &self.ids {
+            let retired_ns =
+                told.retired_ns.unwrap_or_else(|| panic!("{id} was not retired: {told:?}"));
+            assert!(told.records > 0, "nothing was recorded of {id}, which was retired");
+            assert!(retired_ns + NEAR_NS >= told.end_ns, "{id}: {told:?}");
+        }
+    }
+
     /// What the GPU did of a kind, in the order of its begin. Not what the runtime does for itself, which nobody sees.
     fn did(&self, kind: &str) -> Vec<&Operation> {
         const OF_THE_RUNTIME: [&str; 3] = ["CopyAligned", "CopyMisaligned", "Fill"];
@@ -522,7 +568,7 @@ fn rocm_contexts_that_start_and_stop() {
     let go = scene.file("go");
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
     command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
-    command.env("WATCH_KINDS", format!("{HIP},{HSA},{KERNELS}"));
+    command.env("WATCH_KINDS", format!("{HIP},{HSA},{KERNELS},{RETIREMENTS}"));
     let mut running = scene.there(command).spawn().expect("it begins");
     let mut said = BufReader::new(running.stdout.take().expect("its output"));
     let mut ready = String::new();
@@ -553,6 +599,7 @@ fn rocm_contexts_that_start_and_stop() {
     assert!(running.wait().expect("it ends").success());
     let mut outcome = scene.outcome();
     outcome.expect_nested();
+    outcome.expect_retirements();
     let did = outcome.did("dispatch");
     assert!(outcome.kernels.len() + 300 < did.len(), "{}: {}", outcome.kernels.len(), did.len());
     let mut seen = BTreeSet::new();
@@ -663,6 +710,72 @@ fn rocm_work_has_the_ids_of_calls() {
     }
 }
 
+/// One record for each id, when its call has returned and all work that it enqueued is recorded: for work alone, for calls
+/// alone, and for both.
+#[test]
+fn rocm_ids_are_retired_when_nothing_of_them_is_under_way() {
+    let Some(scene) = scene() else { return };
+    let work = format!("{KERNELS},{COPIES}");
+    let calls = format!("{HIP},{HSA}");
+    for loader in LOADERS {
+        for kinds in [&*work, &calls, &format!("{HIP},{work}"), &format!("{calls},{work}")] {
+            let words = [("WATCH_KINDS", &*format!("{RETIREMENTS},{kinds}"))];
+            for (program, arguments) in
+                [("basic", &[][..]), ("copies", &["512"]), ("graph", &["20"]), ("module", &[])]
+            {
+                let outcome = scene.run(loader, program, arguments, &words);
+                outcome.expect_retirements();
+                assert_eq!(outcome.dropped, 0);
+            }
+        }
+    }
+}
+
+/// Threads that share queues find each other's packets.
+#[test]
+fn rocm_ids_of_many_threads_are_retired() {
+    let Some(scene) = scene() else { return };
+    let slow = [("WATCH_BYTES", "4096"), ("WATCH_SLOW_US", "100")];
+    for words in [&[][..], &slow] {
+        let kinds = format!("{RETIREMENTS},{KERNELS},{COPIES}");
+        let words = [words, &[("WATCH_KINDS", &*kinds)]].concat();
+        let mut outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
+        outcome.expect_all_kernels();
+        outcome.expect_retirements();
+        assert_eq!(outcome.dropped, 0);
+    }
+}
+
+/// "rocprofiler_flush_buffer": with the records of work that was under way come the retirements of their ids.
+#[test]
+fn rocm_a_flush_has_the_retirements_of_what_was_enqueued() {
+    let Some(scene) = scene() else { return };
+    let go = scene.file("go");
+    let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
+    command.args(["0", "2", "300"]).env("WATCH_GO", &go);
+    command.env("WATCH_KINDS", format!("{RETIREMENTS},{KERNELS}"));
+    let mut running = scene.there(command).spawn().expect("it begins");
+    let mut said = BufReader::new(running.stdout.take().expect("its output"));
+    said.read_line(&mut String::new()).expect("text");
+    let told = || -> String {
+        let texts = scene.told().into_iter().map(std::fs::read_to_string);
+        texts.map(|text| text.expect("what was told")).collect()
+    };
+    for round in 1..=5 {
+        let before = told().matches("kernel ").count();
+        std::fs::write(&go, "").expect("written");
+        wait_until("kernels are recorded", || told().matches("kernel ").count() > before + 100);
+        std::fs::remove_file(&go).expect("removed");
+        wait_until("the context is stopped", || told().matches("stopped").count() == round);
+        let told = told();
+        let count = |word| told.lines().filter(|line| line.starts_with(word)).count();
+        assert_eq!(count("kernel "), count("retired "), "{told}");
+    }
+    send(running.id());
+    assert!(running.wait().expect("it ends").success());
+    scene.outcome().expect_retirements();
+}
+
 #[test]
 fn rocm_functions_that_are_not_asked_for() {
     let Some(scene) = scene() else { return };
@@ -694,13 +807,15 @@ fn rocm_a_tool_that_is_stuck_beside_one_that_is_not() {
     let mut command = scene.command("HSA_TOOLS_LIB", &scene.apps.join("storm"));
     let tools = ["libstuck.so", "libwatches.so"].map(|name| scene.file(name).display().to_string());
     command.args(["2", "2", "2000"]).env("ROCP_TOOL_LIBRARIES", tools.join(":"));
-    command.envs([("WATCH_THREAD", "1"), ("WATCH_KINDS", KERNELS)]);
+    let kinds = format!("{KERNELS},{RETIREMENTS}");
+    command.envs([("WATCH_THREAD", "1"), ("WATCH_KINDS", &*kinds)]);
     let output = scene.there(command).output().expect("it runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert_eq!(errors.matches("the callback of a buffer has not returned").count(), 1, "{errors}");
     let mut outcome = scene.outcome();
     outcome.expect_all_kernels();
+    outcome.expect_retirements();
     assert_eq!(outcome.dropped, 0);
 }
 

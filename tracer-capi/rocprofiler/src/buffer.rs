@@ -8,6 +8,8 @@
 //! * When as many bytes as the watermark are used, what is there is delivered, without anybody waiting for it.
 //! * Where there is no room, [`Policy::Discard`] drops the record, and [`Policy::Lossless`] hands the half over and goes on
 //!   in the other one, for which it waits while that is being delivered.
+//! * A record of [`Buffer::write_at_once`] holds up nobody: where a lossless buffer has no room, it gets another half, until
+//!   these have [`MOST_EXTRA_BYTES`].
 //! * [`Buffer::flush`] returns when all that was written before is delivered. A buffer that is empty has nobody called.
 //! * A callback may do all of this itself, to any buffer. It waits for nothing then: what it flushes is delivered when it has
 //!   returned, and what it writes where both halves are full goes into a third.
@@ -33,8 +35,8 @@ pub enum Policy {
     /// It is dropped, and counted.
     Discard,
     /// Whoever writes it waits. It is dropped, and counted, only where nobody can wait for room: it is larger than a
-    /// half, the buffer is destroyed, a handler of a signal has interrupted another write, a forked child writes, or a
-    /// callback finds no memory for a third half.
+    /// half, the buffer is destroyed, a handler of a signal has interrupted another write, a forked child writes, a
+    /// callback finds no memory for a third half, or too many records that cannot wait are there already.
     Lossless,
 }
 
@@ -49,6 +51,9 @@ pub struct Header {
     /// The record.
     pub payload: *mut c_void,
 }
+
+/// Bytes of the halves that a buffer has beyond two for records that cannot wait: half a million retirements of ids.
+const MOST_EXTRA_BYTES: usize = 16 << 20;
 
 /// `ROCPROFILER_BUFFER_CATEGORY_TRACING`.
 const TRACING: u32 = 1;
@@ -93,6 +98,15 @@ pub struct Buffer {
     progress: Condvar,
 }
 
+/// What is done where there is no room, and may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    Wait,
+    Leave,
+    /// The buffer gets another half.
+    Extend,
+}
+
 /// What has become of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
@@ -112,6 +126,8 @@ struct State {
     /// How many halves have been handed over, and how many of those delivered.
     handed: u64,
     delivered: u64,
+    /// Of the halves that it has got for records that cannot wait.
+    extra_bytes: usize,
     is_destroyed: bool,
     thread: &'static CallbackThread,
 }
@@ -137,6 +153,7 @@ impl Buffer {
             full: VecDeque::with_capacity(2),
             handed: 0,
             delivered: 0,
+            extra_bytes: 0,
             is_destroyed: false,
             thread,
         };
@@ -168,12 +185,17 @@ impl Buffer {
 
     /// Writes a record, whose first word is how many bytes it has; whether it was taken.
     pub fn write(&'static self, record: &[u64]) -> bool {
-        self.write_or(record, true) == Written::Taken
+        self.write_or(record, Otherwise::Wait) == Written::Taken
     }
 
-    /// The same without waiting: false if there is no room for it now, and will be. What is not taken otherwise is counted.
+    /// The same without waiting. It is dropped, and counted, where as much waits already as may.
+    pub fn write_at_once(&'static self, record: &[u64]) -> bool {
+        self.write_or(record, Otherwise::Extend) == Written::Taken
+    }
+
+    /// Writes it if there is room: false if there is none now, and will be. What is not taken otherwise is counted.
     pub fn offer(&'static self, record: &[u64]) -> bool {
-        self.write_or(record, false) != Written::Full
+        self.write_or(record, Otherwise::Leave) != Written::Full
     }
 
     /// Records are lost that were never written.
@@ -181,7 +203,7 @@ impl Buffer {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
-    fn write_or(&'static self, record: &[u64], waits: bool) -> Written {
+    fn write_or(&'static self, record: &[u64], otherwise: Otherwise) -> Written {
         let is_nested = WRITES.replace(true);
         let written = if !self.process.is_this() || self.is_ended.load(Ordering::Relaxed) {
             Written::Dropped
@@ -190,7 +212,7 @@ impl Buffer {
         } else if is_nested {
             Written::Dropped
         } else {
-            self.write_with_lock(record, waits)
+            self.write_with_lock(record, otherwise)
         };
         if !is_nested && self.is_wanted.load(Ordering::Relaxed) {
             drop(self.hand_over(self.lock()));
@@ -219,7 +241,7 @@ impl Buffer {
 
     /// The same where the open half is full, or was exchanged just now.
     #[cold]
-    fn write_with_lock(&'static self, record: &[u64], waits: bool) -> Written {
+    fn write_with_lock(&'static self, record: &[u64], otherwise: Otherwise) -> Written {
         if size_of_val(record) > self.bytes {
             return Written::Dropped;
         }
@@ -238,24 +260,36 @@ impl Buffer {
             if self.policy == Policy::Discard {
                 return Written::Dropped;
             }
-            let next = match state.spares.pop() {
-                Some(spare) => spare,
-                None if CallbackThread::is_any_current() => match Half::new(self.bytes) {
+            let next = match (state.spares.pop(), otherwise) {
+                (Some(spare), _) => spare,
+                (None, _) if CallbackThread::is_any_current() => match Half::new(self.bytes) {
                     Ok(extra) => extra,
                     Err(_) => return Written::Dropped,
                 },
-                None if waits => {
+                (None, Otherwise::Extend) => match self.extend(&mut state) {
+                    Some(extra) => extra,
+                    None => return Written::Dropped,
+                },
+                (None, Otherwise::Wait) => {
                     let waited = self.progress.wait(state);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                     continue;
                 }
-                None => {
+                (None, Otherwise::Leave) => {
                     self.is_wanted.store(true, Ordering::Relaxed);
                     return Written::Full;
                 }
             };
             self.exchange(&mut state, next);
         }
+    }
+
+    /// Another half; none if there are too many already, or no memory.
+    fn extend(&self, state: &mut State) -> Option<&'static Half> {
+        let bytes = state.extra_bytes + self.bytes;
+        let extra = (bytes <= MOST_EXTRA_BYTES).then(|| Half::new(self.bytes).ok()).flatten()?;
+        state.extra_bytes = bytes;
+        Some(extra)
     }
 
     /// Delivers what was written until now, and waits until it was, or until a time; whether it was. A callback waits for

@@ -73,6 +73,11 @@ pub struct Service {
 }
 
 impl Service {
+    /// The number of the tool that has it.
+    pub fn client(&self) -> u32 {
+        self.context.client
+    }
+
     /// Whether an operation is one of those that are meant.
     #[inline]
     pub fn means(&self, operation: usize) -> bool {
@@ -93,6 +98,12 @@ impl Services {
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn and(self, those: Self) -> Self {
+        Self(self.0 | those.0)
     }
 }
 

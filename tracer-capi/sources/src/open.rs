@@ -146,13 +146,16 @@ impl<T: Default> OfThreads<T> {
         }
     }
 
-    /// The correlation id of the innermost call that the thread is in, of those whose frames are known; 0 if there is
-    /// none.
-    pub fn innermost_id(&self) -> u64 {
+    /// The innermost call that the thread is in, of those whose frames are known.
+    pub fn innermost<'a>(&self) -> Option<&'a mut Call<T>> {
         let here = 0u8;
-        self.known().map_or(0, |own| {
-            own.leave_below(ptr::from_ref(&here) as usize);
-            own.innermost_id()
-        })
+        let own = self.known()?;
+        own.leave_below(ptr::from_ref(&here) as usize);
+        own.innermost()
+    }
+
+    /// Its correlation id; 0 if there is none.
+    pub fn innermost_id(&self) -> u64 {
+        self.innermost().map_or(0, |call| call.id)
     }
 }

@@ -58,7 +58,7 @@ pub fn follow() {
     }
 }
 
-/// The correlation id of the innermost call that the thread is in; 0 if it is in none that is recorded.
-pub fn innermost_id() -> u64 {
-    hip::innermost_id::<Calls>()
+/// The innermost call that the thread is in, if it is in one: its id, and what is kept of it.
+pub fn innermost<'a>() -> Option<(u64, Option<&'a mut Begun>)> {
+    hip::innermost::<Calls>()
 }

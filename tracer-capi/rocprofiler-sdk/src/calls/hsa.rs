@@ -55,7 +55,7 @@ impl CallSink for Calls {
     }
 }
 
-/// The correlation id of the innermost call that the thread is in; 0 if it is in none that is recorded.
-pub fn innermost_id() -> u64 {
-    THREADS.innermost_id()
+/// The innermost call that the thread is in, if it is in one: its id, and what is kept of it.
+pub fn innermost<'a>() -> Option<(u64, Option<&'a mut Begun>)> {
+    THREADS.innermost().map(|call| (call.id, call.kept.as_mut()))
 }

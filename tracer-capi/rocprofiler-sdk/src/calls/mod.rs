@@ -17,6 +17,7 @@ use tracer_hooks::Tables;
 use tracer_hooks::lock::Lock;
 
 use crate::SDK;
+use crate::retirement::Use;
 
 /// How long one thread waits for another one that changes what is recorded.
 const WAIT_NS: u64 = 1_000_000_000;
@@ -56,8 +57,14 @@ pub fn patch(tables: &Tables) {
     }
 }
 
-/// The correlation id of the innermost call that the calling thread is in; 0 if it is in none that is recorded.
-pub fn innermost_id() -> u64 {
+/// The calling thread enqueues an operation of a GPU: the correlation id of the innermost call that it is in, and its use of
+/// that; 0 if it is in none that is recorded.
+pub fn enqueue() -> (u64, Use) {
+    let calls = [hip::innermost(), hsa::innermost()].into_iter().flatten();
     // Ids of a thread ascend.
-    hip::innermost_id().max(hsa::innermost_id())
+    let innermost = calls.max_by_key(|&(id, _)| id);
+    let share = |(id, call): (u64, Option<&mut record::Begun>)| {
+        (id, call.map(|call| call.share(id)).unwrap_or_default())
+    };
+    innermost.map(share).unwrap_or_default()
 }

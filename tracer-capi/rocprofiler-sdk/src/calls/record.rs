@@ -7,6 +7,7 @@ use roctracer::thread::own_ids;
 use super::operations::Operation;
 use crate::layout::number;
 use crate::records::{self, Common};
+use crate::retirement::{CallUse, Use};
 use crate::{SDK, process};
 
 /// A call that somebody wants to have recorded, and that has begun.
@@ -15,6 +16,8 @@ pub struct Begun {
     /// Who wants it.
     services: Services,
     externals: Externals,
+    /// Of its correlation id.
+    id_use: CallUse,
     /// ns of CLOCK_BOOTTIME.
     begin_ns: u64,
 }
@@ -30,14 +33,20 @@ impl Begun {
         }
         let ids = own_ids();
         let externals = SDK.externals(ids.thread.into(), ids.process.into());
+        let id_use = CallUse::begin();
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
-        Some(Self { operation, services, externals, begin_ns })
+        Some(Self { operation, services, externals, id_use, begin_ns })
+    }
+
+    /// It enqueues an operation of a GPU, which uses its correlation id from now on.
+    pub fn share(&mut self, correlation_id: u64) -> Use {
+        self.id_use.share(correlation_id)
     }
 
     /// It has ended.
-    pub fn end(&self, correlation_id: u64, end_ns: u64) {
-        let &Self { operation, services, ref externals, begin_ns } = self;
+    pub fn end(self, correlation_id: u64, end_ns: u64) {
+        let Self { operation, services, externals, id_use, begin_ns } = self;
         let common = Common {
             kind: number(operation.kind),
             operation: operation.number,
@@ -51,5 +60,6 @@ impl Begun {
             let external_id = externals.of(service);
             service.buffer.write(&records::call(&Common { external_id, ..common }));
         }
+        id_use.end(correlation_id);
     }
 }

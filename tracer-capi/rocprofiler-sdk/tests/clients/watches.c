@@ -50,6 +50,11 @@ static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) 
           (int)record->operation, record->dst_agent_id.handle, record->src_agent_id.handle, record->bytes);
 }
 
+static void retirement(const rocprofiler_buffer_tracing_correlation_id_retirement_record_t* record) {
+  CHECK(record->size == sizeof *record && record->kind == ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT);
+  fprintf(out, "retired %lu %lu\n", record->internal_correlation_id, record->timestamp);
+}
+
 static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocprofiler_record_header_t** headers, size_t count,
                  void* data, uint64_t dropped) {
 #ifdef STUCK
@@ -68,6 +73,7 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
       case ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API: call(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH: kernel(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_MEMORY_COPY: copy(header->payload); break;
+      case ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT: retirement(header->payload); break;
       default: fprintf(out, "wrong: kind %u\n", header->kind);
     }
   }

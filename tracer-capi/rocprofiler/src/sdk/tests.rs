@@ -155,6 +155,40 @@ fn who_is_lossless_loses_nothing() {
     assert_eq!(next, [500; 32]);
 }
 
+/// Not for ever: behind 16 MiB they are dropped.
+#[test]
+fn records_that_cannot_wait_are_kept_while_a_callback_does_not_return() {
+    let (go, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let wait = move || {
+        let _ = gate.lock().expect("whole").recv_timeout(LONG);
+    };
+    let bytes = 1 << 20;
+    let (buffer, deliveries) = buffer(sdk(), bytes, bytes, Policy::Lossless, wait);
+    let in_halves = (18 << 20) / 32;
+    for number in 0..in_halves {
+        assert!(buffer.write_at_once(&[32, number, 0, 0]), "{number}");
+    }
+    assert!(!buffer.offer(&[16, 0]));
+    for _ in 0..5 {
+        assert!(!buffer.write_at_once(&[32, 0, 0, 0]));
+    }
+    drop(go);
+    buffer.flush(None);
+    let delivered = deliveries.try_iter().flat_map(|(records, _)| records);
+    assert!(delivered.eq((0..in_halves).map(|number| [32, number])));
+    assert_eq!(buffer.dropped(), 5);
+    // There are as many halves now.
+    assert!(buffer.write(&[16, 0]));
+}
+
+#[test]
+fn records_that_cannot_wait_are_discarded_by_who_discards() {
+    let (buffer, _deliveries) = buffer(sdk(), 4096, usize::MAX, Policy::Discard, || ());
+    assert_eq!((0..1000).take_while(|_| buffer.write_at_once(&[16, 7])).count(), 256);
+    assert_eq!(buffer.dropped(), 1);
+}
+
 #[test]
 fn what_is_written_while_it_is_delivered_is_delivered_or_dropped() {
     let slow = || thread::sleep(Duration::from_micros(200));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracer_common::shim::Complete;
 
 use super::client::{Agents, Client, Done, Kernel, Work};
-use super::queue::{Enqueued, Event, Launcher};
+use super::queue::{Claim, Enqueued, Event, Launcher};
 
 /// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns; and
 /// how long a kernel's name, which is told of kernels that were there before.
@@ -123,12 +123,12 @@ impl<C: Client> Operations<C> {
                 let known = Known { enqueued, kernel, dispatch };
                 self.operation(sequence, now_ns).enqueued = Some(known);
                 if let Some(launcher) = launcher {
-                    self.launched(sequence, launcher, true, now_ns);
+                    self.launched(sequence, launcher, Claim::Certain, now_ns);
                 }
                 sequence
             }
-            Event::Launched { sequence, launcher, is_certain } => {
-                self.launched(sequence, launcher, is_certain, now_ns);
+            Event::Launched { sequence, launcher, claim } => {
+                self.launched(sequence, launcher, claim, now_ns);
                 sequence
             }
             Event::Done(Complete { sequence, start_ns, end_ns }) => {
@@ -168,11 +168,15 @@ impl<C: Client> Operations<C> {
         })
     }
 
-    fn launched(&mut self, sequence: u64, launcher: Launcher<C>, is_certain: bool, now_ns: u64) {
+    /// Who says so after the record was written keeps nothing: what is known of it may be waited for.
+    fn launched(&mut self, sequence: u64, launcher: Launcher<C>, claim: Claim, now_ns: u64) {
+        if claim != Claim::Ahead && !self.under_way.contains_key(&sequence) {
+            return;
+        }
         let Launcher { caller, thread } = launcher;
         let operation = self.operation(sequence, now_ns);
         let queue = operation.enqueued.as_ref().map(|known| known.enqueued.queue_id);
-        if is_certain {
+        if claim != Claim::Found {
             operation.caller = Some((caller, 0));
             if let Some(queue) = queue {
                 let before = self.ringers.entry(queue).or_insert(Ringer::One(thread, 0));
@@ -305,7 +309,8 @@ mod tests {
     }
 
     fn launcher(sequence: u64, caller: u64, thread: u64, is_certain: bool) -> Event {
-        Event::Launched { sequence, launcher: Launcher { caller, thread }, is_certain }
+        let claim = if is_certain { Claim::Certain } else { Claim::Found };
+        Event::Launched { sequence, launcher: Launcher { caller, thread }, claim }
     }
 
     fn done(sequence: u64) -> Event {
@@ -379,10 +384,28 @@ mod tests {
         assert!(operations.take(launcher(1, 100, 1, false), 0).is_none());
         let known = operations.take(done(1), 0).expect("all is known");
         assert_eq!(known.caller, Some(200));
-        // Nothing is left of what is told behind the record.
-        assert!(operations.take(launcher(1, 100, 1, false), 0).is_none());
-        assert!(operations.any() && !operations.any_done());
-        assert_eq!(operations.awaited().count(), 0);
+        // Nothing is kept of what is told behind the record.
+        for is_certain in [false, true] {
+            assert!(operations.take(launcher(1, 100, 1, is_certain), 0).is_none());
+            assert!(!operations.any());
+        }
+    }
+
+    /// Its packet is found by another thread.
+    #[test]
+    fn who_is_certain_may_say_so_first() {
+        let mut operations = operations();
+        let (launcher, claim) = (Launcher { caller: 200, thread: 2 }, Claim::Ahead);
+        let ahead = Event::Launched { sequence: 1, launcher, claim };
+        for event in [symbol(b"one\0"), ahead, kernel(1)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        let known = operations.take(done(1), 0).expect("all is known");
+        assert_eq!(known.caller, Some(200));
+        // It may never be found.
+        let (launcher, claim) = (Launcher { caller: 200, thread: 2 }, Claim::Ahead);
+        operations.take(Event::Launched { sequence: 2, launcher, claim }, 0);
+        assert!(operations.any() && operations.awaited().count() == 0);
         assert!(operations.finish_late(ENQUEUED_NS).is_empty() && !operations.any());
     }
 

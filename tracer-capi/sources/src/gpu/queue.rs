@@ -29,6 +29,17 @@ pub struct Enqueued<C: Client> {
     pub kept: C::Kept,
 }
 
+/// Whether a thread has enqueued an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// It has found the packet: another one may have enqueued it, and say so.
+    Found,
+    /// It has enqueued it, and the operation was told of before.
+    Certain,
+    /// It has enqueued it, and the operation will be told of.
+    Ahead,
+}
+
 /// What was told.
 pub enum Event<C: Client> {
     /// A recording begins: all kernels are told of again.
@@ -37,11 +48,11 @@ pub enum Event<C: Client> {
     /// The kernel at this address has this name, which ends in NUL.
     Symbol(u64, Box<[u8]>),
     Enqueued(Enqueued<C>),
-    /// Who enqueued an operation; `is_certain`, or another thread may say that it was it.
+    /// A thread may have enqueued an operation.
     Launched {
         sequence: u64,
         launcher: Launcher<C>,
-        is_certain: bool,
+        claim: Claim,
     },
     Done(Complete),
     /// It is done, or lost: its times are not known.

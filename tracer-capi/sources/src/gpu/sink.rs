@@ -10,7 +10,7 @@ use tracer_hooks::{Sink, Wish};
 
 use super::client::{Client, Work};
 use super::delivery::Gpu;
-use super::queue::{Enqueued, Event, Launcher};
+use super::queue::{Claim, Enqueued, Event, Launcher};
 
 /// In the number of an operation the thread that gave it is above, a count below.
 const COUNT_BITS: u32 = 40;
@@ -18,6 +18,8 @@ const COUNT_BITS: u32 = 40;
 thread_local! {
     /// The last number that the calling thread gave. Atomic for handlers of signals, which run on it.
     static LAST: AtomicU64 = const { AtomicU64::new(0) };
+    /// The last number that it has reserved for an operation that is told of later.
+    static RESERVED: AtomicU64 = const { AtomicU64::new(0) };
 }
 
 /// The number of the calling thread.
@@ -76,7 +78,9 @@ impl<C: Client> Sink for Gpu<C> {
     }
 
     fn reserve(&self, _now_ns: u64) -> Option<u64> {
-        Some(next_number())
+        let number = next_number();
+        RESERVED.with(|reserved| reserved.store(number, Ordering::Relaxed));
+        Some(number)
     }
 
     #[inline]
@@ -124,13 +128,15 @@ impl<C: Client> Sink for Gpu<C> {
             self.told.push(Event::Launched {
                 sequence,
                 launcher: self.caller(),
-                is_certain: false,
+                claim: Claim::Found,
             });
         }
     }
 
     fn claimed(&self, sequence: u64) {
-        self.told.push(Event::Launched { sequence, launcher: self.caller(), is_certain: true });
+        let is_ahead = RESERVED.with(|reserved| reserved.load(Ordering::Relaxed)) == sequence;
+        let claim = if is_ahead { Claim::Ahead } else { Claim::Certain };
+        self.told.push(Event::Launched { sequence, launcher: self.caller(), claim });
     }
 
     /// They need not: whoever drains collects, and a process that ends by `_exit` keeps nothing that was told.

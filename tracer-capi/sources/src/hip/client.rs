@@ -87,6 +87,13 @@ pub fn end<C: Client>(is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool) -> Optio
     Some((call.id, call.kept.begin.take()?))
 }
 
+/// The innermost call that the thread is in, if it is in one that is traced: its id, and what was kept of it if it is
+/// recorded. Nothing of others' is called while that is borrowed.
+pub fn innermost<'a, C: Client>() -> Option<(u64, Option<&'a mut C::Begin>)> {
+    let call = C::CALLS.known()?.innermost()?;
+    Some((call.id, call.kept.begin.as_mut()))
+}
+
 /// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.
 pub fn innermost_id<C: Client>() -> u64 {
     C::CALLS.known().map_or(0, Calls::innermost_id)

@@ -1,0 +1,96 @@
+//! Correlation ids are retired: tools are told when nothing of an id is under way any more.
+//!
+//! An id is in use by its call, until that has returned, and by each operation of a GPU that the call has enqueued, until
+//! its record is in the buffers of all who wanted it. Each of these has a share of what writes the record of the
+//! retirement, one for each service that wants it, and whoever gives the last share back writes it. That waits for nobody.
+//!
+//! Who wants to be told is decided when an id is used. A tool that takes no records of an operation, because it is stuck,
+//! keeps the id in use for itself alone.
+
+use std::ptr;
+use std::sync::Arc;
+
+use rocprofiler::kinds::Kind;
+use rocprofiler::sdk::{Service, Services};
+use roctracer::timestamp_ns;
+
+use crate::layout::number;
+use crate::{SDK, records};
+
+const KIND: Kind = Kind::CorrelationIdRetirement;
+
+/// Who wants to be told just now.
+#[inline]
+pub fn wanting() -> Services {
+    SDK.wanting(KIND, None)
+}
+
+/// Nothing of an id is under way for a tool.
+fn retire(id: u64, service: &'static Service) {
+    service.buffer.write_at_once(&records::retirement(number(KIND), timestamp_ns(), id));
+}
+
+/// Retires an id for a service when it is dropped.
+struct Retirement {
+    id: u64,
+    service: &'static Service,
+}
+
+impl Drop for Retirement {
+    fn drop(&mut self) {
+        retire(self.id, self.service);
+    }
+}
+
+/// The use of an id by an operation of a GPU.
+#[derive(Default)]
+pub struct Use(Vec<Arc<Retirement>>);
+
+impl Use {
+    /// The operation belongs to no call: nothing else uses the id.
+    pub fn alone(id: u64, services: Services) -> Self {
+        let retirement = |service| Arc::new(Retirement { id, service });
+        Self(SDK.each(KIND, services).map(retirement).collect())
+    }
+
+    /// It ends for all tools but those for which something holds.
+    pub fn end_but_for(&mut self, is_kept: impl Fn(&Service) -> bool) {
+        self.0.retain(|retirement| is_kept(retirement.service));
+    }
+}
+
+/// The use of an id by its call.
+pub struct CallUse {
+    services: Services,
+    /// What operations have shares of.
+    shared: Vec<Arc<Retirement>>,
+}
+
+impl CallUse {
+    /// The call begins.
+    #[inline]
+    pub fn begin() -> Self {
+        Self { services: wanting(), shared: Vec::new() }
+    }
+
+    /// It enqueues an operation. Who has begun to want it meanwhile is told, too.
+    pub fn share(&mut self, id: u64) -> Use {
+        self.services = self.services.and(wanting());
+        for service in SDK.each(KIND, self.services) {
+            if !self.is_shared(service) {
+                self.shared.push(Arc::new(Retirement { id, service }));
+            }
+        }
+        Use(self.shared.clone())
+    }
+
+    /// It has returned, and its records are written.
+    pub fn end(self, id: u64) {
+        let alone = SDK.each(KIND, self.services).filter(|service| !self.is_shared(service));
+        alone.for_each(|service| retire(id, service));
+    }
+
+    fn is_shared(&self, service: &Service) -> bool {
+        self.shared.iter().any(|retirement| ptr::eq(retirement.service, service))
+    }
+}
