@@ -3,6 +3,7 @@
 //! A line of `tracer-capi/abi/layouts.txt` is one of
 //!
 //! ```text
+//! program                            what follows is compiled by itself: its headers do not go with those above
 //! header <path>                      the headers that what follows is in
 //! type <type> <size> <alignment>
 //! field <type> <field> <offset> <size>
@@ -62,11 +63,12 @@ impl Language {
 pub fn check(scratch: &Path) -> anyhow::Result<()> {
     let list = source_directory()?.join("abi/layouts.txt");
     let list = fs::read_to_string(&list).with_context(|| format!("reading {}", list.display()))?;
-    let program = program(&list)?;
+    let programs = programs(&list)?;
     fs::create_dir_all(scratch)?;
-    for language in Language::ALL {
+    let all = programs.iter().flat_map(|program| Language::ALL.map(|language| (program, language)));
+    for (program, language) in all {
         let source = scratch.join(format!("layouts.{}", language.extension()));
-        fs::write(&source, &program).with_context(|| format!("writing {}", source.display()))?;
+        fs::write(&source, program).with_context(|| format!("writing {}", source.display()))?;
         let output = language
             .compiler()?
             .arg("-fsyntax-only")
@@ -81,12 +83,17 @@ pub fn check(scratch: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program that compiles only if the list is right: C99 has no static assertion, but no array of a
-/// negative size either.
-fn program(list: &str) -> anyhow::Result<String> {
+/// Programs that compile only if the list is right.
+fn programs(list: &str) -> anyhow::Result<Vec<String>> {
+    let entries: Vec<&str> = entries(list).collect();
+    entries.split(|&entry| entry == "program").map(program).collect()
+}
+
+/// One of them: C99 has no static assertion, but no array of a negative size either.
+fn program(entries: &[&str]) -> anyhow::Result<String> {
     let mut headers = String::new();
     let mut checks = String::new();
-    for (number, entry) in entries(list).enumerate() {
+    for (number, entry) in entries.iter().enumerate() {
         let words: Vec<&str> = entry.split_whitespace().collect();
         let mut check = |condition: &str, name: &str| {
             let name: String =
@@ -123,14 +130,16 @@ mod tests {
     use super::*;
 
     fn compiles(list: &str) -> bool {
-        let program = program(list).expect("a program");
+        let programs = programs(list).expect("programs");
         let directory = std::env::temp_dir().join(format!("layouts-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         let results = Language::ALL.map(|language| {
             let source = directory.join(format!("test.{}", language.extension()));
-            fs::write(&source, &program).expect("write");
-            let mut compiler = language.compiler().expect("a compiler");
-            compiler.arg("-fsyntax-only").arg(&source).output().expect("cc").status.success()
+            programs.iter().all(|program| {
+                fs::write(&source, program).expect("write");
+                let mut compiler = language.compiler().expect("a compiler");
+                compiler.arg("-fsyntax-only").arg(&source).output().expect("cc").status.success()
+            })
         });
         assert_eq!(results[0], results[1], "C and C++ agree");
         fs::remove_dir_all(&directory).expect("remove");
@@ -145,7 +154,9 @@ mod tests {
         assert!(!compiles("header stdlib.h\nfield div_t rem 0 4"));
         assert!(!compiles("header stdlib.h\nfield div_t rem 4 8"));
         assert!(!compiles("constant 3 4"));
-        assert!(program("size div_t 8").is_err());
+        assert!(programs("size div_t 8").is_err());
+        assert!(compiles("constant 3 3\nprogram\nheader stdlib.h\ntype div_t 8 4"));
+        assert!(!compiles("constant 3 3\nprogram\nconstant 3 4"));
     }
 
     #[test]

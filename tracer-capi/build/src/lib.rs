@@ -63,7 +63,8 @@ pub struct Development {
 }
 
 /// All of them.
-pub const LIBRARIES: [Library; 5] = [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN, ROCPROFILER_SDK];
+pub const LIBRARIES: [Library; 6] =
+    [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN, ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX];
 
 /// Where libraries are installed.
 const LIBRARY_DIRECTORY: &str = "lib";
@@ -168,14 +169,45 @@ pub const ROCPROFILER_SDK: Library = Library {
             "rocprofiler-sdk/hsa/api_id.h",
             "rocprofiler-sdk/internal_threading.h",
             "rocprofiler-sdk/marker.h",
+            "rocprofiler-sdk/marker/api_args.h",
             "rocprofiler-sdk/marker/api_id.h",
+            "rocprofiler-sdk/marker/table_id.h",
             "rocprofiler-sdk/registration.h",
             "rocprofiler-sdk/rocprofiler.h",
             "rocprofiler-sdk/version.h",
+            // Which `marker/api_args.h` includes.
+            "rocprofiler-sdk-roctx/api_trace.h",
+            "rocprofiler-sdk-roctx/defines.h",
+            "rocprofiler-sdk-roctx/types.h",
+            "rocprofiler-sdk-roctx/version.h",
         ],
         link: "librocprofiler-sdk.so",
     }),
     exports: "rocprofiler-sdk/exports.map",
+    options: &[STAYS],
+};
+
+/// Marks, ranges and names for tools of [`ROCPROFILER_SDK`].
+pub const ROCPROFILER_SDK_ROCTX: Library = Library {
+    package: "rocprofiler-sdk-roctx",
+    archive: "librocprofiler_sdk_roctx.a",
+    soname: "librocprofiler-sdk-roctx.so.0",
+    directory: LIBRARY_DIRECTORY,
+    development: Some(Development {
+        name: "rocprofiler-sdk-roctx",
+        description: "Marks, ranges and names of programs",
+        version: "0.5.0",
+        headers: &[
+            "rocprofiler-sdk-roctx/api_trace.h",
+            "rocprofiler-sdk-roctx/defines.h",
+            "rocprofiler-sdk-roctx/roctx.h",
+            "rocprofiler-sdk-roctx/types.h",
+            "rocprofiler-sdk-roctx/version.h",
+        ],
+        link: "librocprofiler-sdk-roctx.so",
+    }),
+    exports: "rocprofiler-sdk-roctx/exports.map",
+    // Who records has put functions into its tables.
     options: &[STAYS],
 };
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Tables of functions of roctx, by number. Source and binary compatible with the header of the same name of
+ * ROCprofiler-SDK 0.5. */
+
+#ifndef ROCPROFILER_SDK_MARKER_TABLE_ID_H_
+#define ROCPROFILER_SDK_MARKER_TABLE_ID_H_
+
+typedef enum {
+  ROCPROFILER_MARKER_TABLE_ID_NONE = -1,
+  ROCPROFILER_MARKER_TABLE_ID_RoctxCore = 0,
+  ROCPROFILER_MARKER_TABLE_ID_RoctxControl,
+  ROCPROFILER_MARKER_TABLE_ID_RoctxName,
+  ROCPROFILER_MARKER_TABLE_ID_LAST,
+} rocprofiler_marker_table_id_t;
+
+#endif /* ROCPROFILER_SDK_MARKER_TABLE_ID_H_ */

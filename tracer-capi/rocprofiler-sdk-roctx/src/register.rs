@@ -1,0 +1,199 @@
+//! The tables are handed over to `librocprofiler-sdk`, which puts its functions into them: once, at the first call of any
+//! function.
+//!
+//! That goes without a way round where the library is loaded, and by rocprofiler-register where that is. Where neither is,
+//! because a runtime loads it later, `librocprofiler-sdk` asks for the tables when it begins, by the function that
+//! rocprofiler-register knows this library by. Nothing is loaded for it.
+//!
+//! Tools are initialized meanwhile. Other threads' calls wait for that, and are recorded; not for ever, for a tool may wait
+//! for such a thread.
+
+#![expect(unsafe_code, reason = "functions of the dynamic linker, and of libraries that it finds")]
+
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::transmute;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::tables::{CONTROL, CORE, NAME};
+
+/// 10000 * major + 100 * minor + patch.
+const VERSION: u32 = 500;
+const LIBRARY: &CStr = c"roctx";
+
+/// How the tables are handed over.
+mod state {
+    pub const NOT_YET: u8 = 0;
+    /// A thread does it.
+    pub const GOES_ON: u8 = 1;
+    /// And it is to be tried again, if nobody takes them.
+    pub const IS_ASKED: u8 = 2;
+    /// There was nobody.
+    pub const NOBODY: u8 = 3;
+    pub const DONE: u8 = 4;
+}
+
+static STATE: AtomicU8 = AtomicU8::new(state::NOT_YET);
+/// A thread was waited for in vain, and is not waited for any more.
+static IS_SLOW: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The calling thread hands the tables over.
+    static HANDS_OVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How often a thread that hands the tables over is looked for, and how long it takes between two looks, ns: 1 s in all.
+const LOOKS: u32 = 10_000;
+const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+
+/// Hands the tables over, unless that was tried before.
+#[inline]
+pub fn once() {
+    // Acquire pairs with the Release in `hand_over`: what was put into the tables is there.
+    if STATE.load(Ordering::Acquire) < state::NOBODY {
+        first();
+    }
+}
+
+#[cold]
+fn first() {
+    if STATE.load(Ordering::Relaxed) == state::NOT_YET {
+        hand_over();
+    }
+    let is_going_on = || STATE.load(Ordering::Acquire) < state::NOBODY;
+    let is_waited_for = !HANDS_OVER.get() && !IS_SLOW.load(Ordering::Relaxed);
+    for _ in 0..LOOKS {
+        if !is_waited_for || !is_going_on() {
+            return;
+        }
+        // SAFETY: a time, and no place for what is left of it.
+        unsafe { libc::nanosleep(&PAUSE, ptr::null_mut()) };
+    }
+    IS_SLOW.store(true, Ordering::Relaxed);
+}
+
+/// The version of this library. `librocprofiler-sdk` calls it when it begins, and may have the tables from now on.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn rocprofiler_register_import_roctx() -> u32 {
+    hand_over();
+    VERSION
+}
+
+/// Hands the tables over, or has the thread that does it try again; once they are handed over they stay so.
+#[cold]
+fn hand_over() {
+    let goes =
+        |from, to| STATE.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    loop {
+        let now = STATE.load(Ordering::Relaxed);
+        match now {
+            state::NOT_YET | state::NOBODY if goes(now, state::GOES_ON) => break,
+            state::GOES_ON if goes(now, state::IS_ASKED) => return,
+            state::IS_ASKED | state::DONE => return,
+            _ => {}
+        }
+    }
+    HANDS_OVER.set(true);
+    let is_taken = loop {
+        if offer() {
+            break true;
+        }
+        if goes(state::GOES_ON, state::NOBODY) {
+            break false;
+        }
+        STATE.store(state::GOES_ON, Ordering::Relaxed);
+    };
+    HANDS_OVER.set(false);
+    if is_taken {
+        STATE.store(state::DONE, Ordering::Release);
+    }
+}
+
+/// `rocprofiler_set_api_table`: name, version, which library of the name it is, tables. Returns 0, or a status.
+type SetTables =
+    unsafe extern "C-unwind" fn(*const c_char, u64, u64, *mut *mut c_void, u64) -> c_int;
+/// `rocprofiler_register_library_api_table`: the same, with the library's function for its version, and a place for an id.
+type Register = unsafe extern "C-unwind" fn(
+    *const c_char,
+    extern "C-unwind" fn() -> u32,
+    u32,
+    *mut *mut c_void,
+    u64,
+    *mut u64,
+) -> c_int;
+
+/// Whether somebody has taken the tables.
+fn offer() -> bool {
+    let mut tables = [
+        (&raw const CORE).cast_mut().cast(),
+        (&raw const CONTROL).cast_mut().cast(),
+        (&raw const NAME).cast_mut().cast(),
+    ];
+    let (first, count) = (tables.as_mut_ptr(), tables.len() as u64);
+    if let Some(set) = function(b"librocprofiler-sdk.so", c"rocprofiler_set_api_table") {
+        // SAFETY: a function of this type, by its name.
+        let set = unsafe { transmute::<*mut c_void, SetTables>(set) };
+        // SAFETY: so many tables, which stay.
+        return unsafe { set(LIBRARY.as_ptr(), VERSION.into(), 0, first, count) } == 0;
+    }
+    let name = c"rocprofiler_register_library_api_table";
+    let Some(register) = function(b"librocprofiler-register.so", name) else { return false };
+    let mut id = 0;
+    // SAFETY: a function of this type, by its name.
+    let register = unsafe { transmute::<*mut c_void, Register>(register) };
+    let import = rocprofiler_register_import_roctx;
+    // SAFETY: so many tables, which stay, and a place for the id.
+    unsafe { register(LIBRARY.as_ptr(), import, VERSION, first, count, &raw mut id) == 0 }
+}
+
+/// Bytes of the longest path, and its NUL.
+const PATH_BYTES: usize = libc::PATH_MAX as usize;
+
+/// A library that is looked for, by how the name of its file begins, and the path that was found.
+struct Search {
+    name: &'static [u8],
+    path: [u8; PATH_BYTES],
+}
+
+/// A function of a library that is loaded.
+fn function(library: &'static [u8], name: &CStr) -> Option<*mut c_void> {
+    let mut search = Search { name: library, path: [0; PATH_BYTES] };
+    // SAFETY: a function that takes what it is given here.
+    let is_found = unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) } != 0;
+    // Not in there: the linker's lock is held.
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: it loads nothing; the path ends in NUL. The handle is kept for ever.
+    let handle = is_found.then(|| unsafe { libc::dlopen(search.path.as_ptr().cast(), flags) })?;
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: a library that is loaded, and a name.
+    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// Copies the path of a library that is looked for, and ends the search.
+///
+/// # Safety
+///
+/// As of who calls it: a library that is loaded, and a [`Search`].
+unsafe extern "C" fn look(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let (path, search) = unsafe { ((*info).dlpi_name, &mut *search.cast::<Search>()) };
+    if path.is_null() {
+        return 0;
+    }
+    // SAFETY: a path, which is there while the library is.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    if !file.starts_with(search.name) || path.len() > search.path.len() {
+        return 0;
+    }
+    search.path[..path.len()].copy_from_slice(path);
+    1
+}
