@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Instant;
 
 use rocprofiler::sdk::stage;
-use rocprofiler::status::Status;
+use rocprofiler::status::{Result, Status};
 use roctracer::pool::EXIT_WAIT;
 use tracer_hooks::lock::{Guard, Lock};
 use tracer_hooks::{contained, sys};
 
 use crate::answer::{VERSION_NUMBER, of, to};
+use crate::calls::{self, markers};
 use crate::tools::{ClientId, Configure, Configured, find};
-use crate::{SDK, calls, log, process, sources, work};
+use crate::{SDK, log, process, sources, work};
 
 const VERSION_TEXT: &CStr = c"0.5.0";
 /// The number of the first tool.
@@ -100,6 +101,7 @@ pub fn initialize() {
         if IS_MISSED.load(Ordering::Relaxed) {
             contained(sources::begin);
         }
+        contained(markers::ask);
     }
 }
 
@@ -301,7 +303,27 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
             sources::begin();
             0
         }
-        b"roctx" | b"rccl" => 0,
+        b"roctx" => {
+            // SAFETY: as the caller promises.
+            let tables = unsafe { core::slice::from_raw_parts(tables, count as usize) };
+            // SAFETY: as above; AMD's has the same three.
+            of(|| unsafe { take_over_markers(tables) }) as c_int
+        }
+        b"rccl" => 0,
         _ => Status::InvalidArgument as c_int,
     }
+}
+
+/// The tables of roctx: marks and ranges, pauses, names.
+///
+/// # Safety
+///
+/// Each is a table that stays, or null.
+unsafe fn take_over_markers(tables: &[*mut c_void]) -> Result {
+    let Some(&tables) = tables.first_chunk() else { return Err(Status::InvalidArgument) };
+    if tables.contains(&ptr::null_mut()) {
+        return Err(Status::InvalidArgument);
+    }
+    // SAFETY: as the caller promises; not null.
+    unsafe { markers::take_over(tables) }
 }

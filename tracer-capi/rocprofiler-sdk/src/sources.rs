@@ -1,4 +1,4 @@
-//! Where records come from: calls of the runtimes, and work of GPUs; what cannot be traced, and why.
+//! Where records come from: calls of the runtimes and of roctx, and work of GPUs; what cannot be traced, and why.
 
 use core::ffi::c_void;
 
@@ -13,6 +13,7 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::HipRuntimeApi | Kind::HipCompilerApi => None,
         Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi => None,
+        Kind::MarkerCoreApi | Kind::MarkerControlApi | Kind::MarkerNameApi => None,
         Kind::KernelDispatch | Kind::MemoryCopy | Kind::CorrelationIdRetirement => None,
         Kind::HsaFinalizeExtApi => Some("the HSA runtime has no finalizer"),
         Kind::PageMigration => Some("it needs events of the kernel's driver"),

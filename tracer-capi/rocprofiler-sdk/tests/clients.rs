@@ -1,9 +1,13 @@
 //! Tools in C99 and C++11 that use `librocprofiler-sdk.so.0`, linked as it is for users.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use capi_build::{ROCPROFILER_SDK, clients::Clients, include_directory, layouts::Language};
+use capi_build::clients::{Clients, succeed};
+use capi_build::layouts::Language;
+use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX, include_directory};
+use rocprofiler::kinds::Kind;
 
 fn clients() -> Clients {
     Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR")).expect("the library")
@@ -146,4 +150,87 @@ fn a_forked_child_ends_without_finalizing() {
     let forks = tool(&clients, "forks", &["-DFORKS"]);
     let (said, _) = host(&clients, &[], &forks.display().to_string());
     assert_eq!(said.matches("finalize forks").count(), 1, "{said}");
+}
+
+/// A record of a call of roctx: kind, operation, ids, thread and times.
+type Call = [u64; 7];
+
+/// Runs the program that calls roctx with the tool that writes records down, which gets what these variables say.
+fn marks(
+    clients: &Clients,
+    words: &[(&str, &str)],
+) -> (BTreeMap<String, u64>, Vec<Call>, Vec<u64>) {
+    let (tool, program) =
+        (clients.directory().join("libwatches.so"), clients.directory().join("marks"));
+    let mut compiler = Language::C.compiler().expect("a compiler");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
+    succeed(compiler.arg(clients.library())).expect("the tool");
+    let mut compiler = Language::C.compiler().expect("a compiler");
+    compiler.arg("-o").args([&program, &clients.source("marks.c")]);
+    let roctx = clients.directory().join(ROCPROFILER_SDK_ROCTX.soname);
+    succeed(compiler.arg(roctx)).expect("the program");
+    let told = clients.directory().join("told");
+    let mut command = clients.command(&program);
+    command.env("LD_PRELOAD", tool).env("WATCH_OUT", &told).envs(words.iter().copied());
+    let running = command.stdout(std::process::Stdio::piped()).spawn().expect("it begins");
+    let told = told.with_extension(running.id().to_string());
+    let output = running.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", output.status);
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    let count = |line: &str| {
+        let (name, times) = line.strip_prefix("count ")?.split_once(' ')?;
+        Some((name.to_owned(), times.parse().expect("a number")))
+    };
+    let counts = said.lines().filter_map(count).collect();
+    let told = std::fs::read_to_string(told).expect("what was told");
+    assert!(told.ends_with("end\n") && !told.contains("wrong: "), "{told}");
+    let lines = |word| {
+        let words = told.lines().map(str::split_whitespace);
+        let meant = words.filter_map(move |mut line| (line.next() == Some(word)).then_some(line));
+        meant.map(|numbers| numbers.map(|n| n.parse().expect("a number")).collect::<Vec<u64>>())
+    };
+    let calls = lines("call").map(|call| call.try_into().expect("seven")).collect();
+    (counts, calls, lines("retired").map(|retired| retired[0]).collect())
+}
+
+fn with_roctx() -> Clients {
+    clients().beside(&ROCPROFILER_SDK_ROCTX).expect("the library of roctx")
+}
+
+/// Of each function, on each thread, with the context's external id; and each has a correlation id, which is retired.
+#[test]
+fn every_call_of_roctx_is_recorded() {
+    let clients = with_roctx();
+    let (counts, calls, retired) = marks(&clients, &[("WATCH_KINDS", "7,8,9,14")]);
+    let mut recorded = BTreeMap::<String, u64>::new();
+    for &[kind, number, _, external_id, thread, begin_ns, end_ns] in &calls {
+        let kinds = [Kind::MarkerCoreApi, Kind::MarkerControlApi, Kind::MarkerNameApi];
+        let names = kinds[kind as usize - 7].operations().expect("functions");
+        *recorded.entry(names[number as usize].to_str().expect("UTF-8").to_owned()).or_default() +=
+            1;
+        assert!(external_id == 77 && thread > 0 && begin_ns <= end_ns);
+    }
+    assert_eq!((recorded.len(), recorded), (12, counts));
+    let ids: BTreeSet<u64> = calls.iter().map(|call| call[2]).collect();
+    assert_eq!((ids.len(), retired.len()), (calls.len(), calls.len()));
+    assert_eq!(ids, BTreeSet::from_iter(retired));
+    let threads: BTreeSet<u64> = calls.iter().map(|call| call[4]).collect();
+    assert_eq!(threads.len(), 2);
+    // Those of a thread come one after the other.
+    for thread in threads {
+        let mut own: Vec<&Call> = calls.iter().filter(|call| call[4] == thread).collect();
+        own.sort_by_key(|call| call[2]);
+        assert!(own.windows(2).all(|two| two[0][6] <= two[1][5]));
+    }
+}
+
+#[test]
+fn functions_of_roctx_that_are_not_asked_for() {
+    let clients = with_roctx();
+    let pop = [("WATCH_KINDS", "7"), ("WATCH_OPERATION", "2")];
+    let (counts, calls, _) = marks(&clients, &pop);
+    assert!(calls.iter().all(|call| call[..2] == [7, 2]));
+    assert_eq!(calls.len() as u64, counts["roctxRangePop"]);
+    let (_, calls, _) = marks(&clients, &[("WATCH_KINDS", "8")]);
+    assert!(calls.len() == 6 && calls.iter().all(|call| call[0] == 8));
 }

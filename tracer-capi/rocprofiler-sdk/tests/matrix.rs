@@ -56,7 +56,7 @@ const SECTIONS: [Section; 11] = [
             (
                 "rocprofiler_configure_buffer_tracing_service",
                 "KERNEL_DISPATCH, MEMORY_COPY, CORRELATION_ID_RETIREMENT, HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, \
-                 HSA_AMD_EXT_API and HSA_IMAGE_EXT_API; NOT_IMPLEMENTED for HSA_FINALIZE_EXT_API, since the HSA runtime has no finalizer, and for \
+                 HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, MARKER_CONTROL_API and MARKER_NAME_API; NOT_IMPLEMENTED for HSA_FINALIZE_EXT_API, since the HSA runtime has no finalizer, and for \
                  the others yet",
             ),
             ("rocprofiler_query_buffer_tracing_kind_name", ""),
@@ -116,7 +116,7 @@ const SECTIONS: [Section; 11] = [
         &[
             (
                 "rocprofiler_set_api_table",
-                "of `hsa`; calls of HIP come by its functions for tracers, and others are not intercepted yet",
+                "of `hsa` and `roctx`; calls of HIP come by its functions for tracers, and those of `rccl` are not intercepted",
             ),
             ("OnLoad", "for HSA runtimes that load the library as a tool; AMD's has none"),
             ("OnUnload", "the same"),
@@ -151,7 +151,7 @@ const BEGIN: &str = "# Functions of ROCprofiler-SDK 0.5
 
 Written by a test of rocprofiler-sdk (`tests/matrix.rs`), from the list of exports and the sources of the tests' clients. \
 What each does is said in the [headers](../include/rocprofiler-sdk/rocprofiler.h); the last column says where one does less \
-than AMD's, or something else. **It records calls of HIP and of HSA, kernels and copies so far.** Tools are those that the environment names by \
+than AMD's, or something else. **It records calls of HIP, of HSA and of roctx, kernels and copies so far.** Tools are those that the environment names by \
 `ROCP_TOOL_LIBRARIES` (with colons between them) or that are loaded; `ROCPROFILER_LOG_LEVEL` says how much is told on standard \
 error (`error`, `warning`, `info`). HSA runtimes without rocprofiler-register load the library by `HSA_TOOLS_LIB`; before the \
 program begins it names itself there.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use capi_build::clients::{self, Clients, succeed};
 use capi_build::layouts::Language;
-use capi_build::{ROCPROFILER_SDK, include_directory};
+use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX, include_directory};
 use emulated_gpu::truth::{self, Operation};
 use rocprofiler::kinds::Kind;
 
@@ -113,7 +113,9 @@ fn scene() -> Option<Scene> {
         eprintln!("skipped: `cargo xtask test` builds the programs and the emulated GPU");
         return None;
     };
-    let clients = Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR")).expect("the library");
+    let clients = Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR"))
+        .and_then(|clients| clients.beside(&ROCPROFILER_SDK_ROCTX))
+        .expect("the libraries");
     let make = |name: &str, options: &[&str]| {
         let tool = clients.directory().join(name);
         let mut compiler = Language::C.compiler().expect("a compiler");
@@ -163,6 +165,10 @@ impl Scene {
     ) -> Outcome {
         let mut command = self.command(loader, &self.apps.join(program));
         command.args(arguments).envs(words.iter().copied());
+        self.run_command(command)
+    }
+
+    fn run_command(&self, command: Command) -> Outcome {
         let mut command = self.there(command);
         let running = command.spawn().expect("it begins");
         let process = u64::from(running.id());
@@ -196,8 +202,10 @@ impl Scene {
             std::fs::remove_file(path).expect("removed");
             told += &text;
         }
-        let truth = truth::read(&self.file("truth")).expect("what the GPU did");
-        std::fs::remove_file(self.file("truth")).expect("removed");
+        let did = self.file("truth");
+        let truth = did.exists().then(|| truth::read(&did).expect("what the GPU did"));
+        let _ = std::fs::remove_file(did);
+        let truth = truth.unwrap_or_default();
         let mut outcome = Outcome { truth, ..Outcome::default() };
         for line in told.lines() {
             let (word, numbers) = line.split_once(' ').unwrap_or((line, ""));
@@ -288,9 +296,10 @@ impl Scene {
     }
 }
 
-/// Kinds of functions of HIP, and of HSA.
+/// Kinds of functions of HIP, of HSA, and of roctx.
 const HIP: &str = "5,6";
 const HSA: &str = "1,2,3";
+const ROCTX: &str = "7,8,9";
 
 /// The name of an operation of one of these kinds.
 fn function(kind: u64, number: u64) -> &'static str {
@@ -300,6 +309,9 @@ fn function(kind: u64, number: u64) -> &'static str {
         3 => Kind::HsaImageExtApi,
         5 => Kind::HipRuntimeApi,
         6 => Kind::HipCompilerApi,
+        7 => Kind::MarkerCoreApi,
+        8 => Kind::MarkerControlApi,
+        9 => Kind::MarkerNameApi,
         _ => panic!("kind {kind}"),
     };
     let name = &kind.operations().expect("functions")[number as usize];
@@ -817,6 +829,60 @@ fn rocm_a_tool_that_is_stuck_beside_one_that_is_not() {
     outcome.expect_all_kernels();
     outcome.expect_retirements();
     assert_eq!(outcome.dropped, 0);
+}
+
+/// The library of roctx, of which a program that uses `libroctx64` calls the functions when it is preloaded.
+#[test]
+fn rocm_marks_and_ranges_around_kernels() {
+    let Some(scene) = scene() else { return };
+    let roctx = scene.file(ROCPROFILER_SDK_ROCTX.soname);
+    for loader in LOADERS {
+        let mut command = scene.command(loader, &scene.apps.join("ranges"));
+        let tool = (loader == "LD_PRELOAD").then(|| format!("{}:", scene.tool.display()));
+        let preloaded = format!("{}{}", tool.unwrap_or_default(), roctx.display());
+        command.arg("20").env("LD_PRELOAD", preloaded);
+        command.env("WATCH_KINDS", format!("{RETIREMENTS},{ROCTX},{HIP},{KERNELS}"));
+        let mut outcome = scene.run_command(command);
+        outcome.expect_every_call("roctx", &[]);
+        outcome.expect_every_call("hip", &[]);
+        outcome.expect_retirements();
+        assert_eq!(outcome.kernels.len(), outcome.did("dispatch").len());
+        let launches: BTreeSet<u64> = outcome.kernels.iter().map(|k| k.correlation_id).collect();
+        let marks = outcome.calls.iter().filter(|call| call.name.starts_with("roctx"));
+        assert!(marks.clone().count() > 100);
+        for mark in marks {
+            assert!(!launches.contains(&mark.correlation_id), "it launches nothing: {mark:?}");
+        }
+    }
+}
+
+/// A runtime loads the library behind the first calls of roctx, which are not recorded: later ones are.
+#[test]
+fn rocm_calls_of_roctx_before_the_runtime_begins() {
+    let Some(scene) = scene() else { return };
+    let program = scene.file("marks");
+    let mut compiler = Language::C.compiler().expect("a compiler");
+    compiler.arg("-DWITH_HSA").arg("-o").args([&program, &scene.clients.source("marks.c")]);
+    compiler.arg(scene.file(ROCPROFILER_SDK_ROCTX.soname));
+    if scene.inside.is_some() {
+        compiler.arg("-Wl,--no-as-needed").arg("-L").arg(&scene.gpu).arg("-lemulated_gpu_driver");
+    }
+    // The runtime needs libraries that are where it is.
+    compiler.args(["-Wl,--allow-shlib-undefined", "-lhsa-runtime64"]);
+    succeed(&mut compiler).expect("the program");
+    for loader in LOADERS {
+        let mut command = scene.command(loader, &program);
+        command.env("WATCH_KINDS", format!("{RETIREMENTS},{ROCTX}"));
+        let mut outcome = scene.run_command(command);
+        if loader == "LD_PRELOAD" {
+            for name in ["roctxMarkA", "roctxRangePushA", "roctxRangePop"] {
+                *outcome.counts.get_mut(name).expect("counted") += 1;
+            }
+        }
+        outcome.expect_every_call("roctx", &[]);
+        outcome.expect_retirements();
+        assert_eq!((outcome.dropped, outcome.kernels.len()), (0, 0));
+    }
 }
 
 /// The example of docs/rocprofiler-sdk.md.

@@ -1,11 +1,13 @@
-//! Calls of HIP and of HSA become records.
+//! Calls of HIP, of HSA and of roctx become records.
 //!
 //! * [`hip`], [`hsa`]: calls of the runtimes.
+//! * [`markers`]: calls of roctx.
 //! * [`record`]: the record of a call.
 //! * [`operations`]: functions, as tools know them.
 
 mod hip;
 mod hsa;
+pub mod markers;
 mod operations;
 mod record;
 

@@ -15,9 +15,11 @@ int main(int count, char** names) {
   *(void**)&set_api_table = dlsym(library, "rocprofiler_set_api_table");
   CHECK(set_api_table != NULL);
   uint64_t words[8] = {sizeof words};
-  void* tables[1] = {words};
-  CHECK(set_api_table("roctx", 1, 0, tables, 1) == 0);
-  CHECK(set_api_table("roctx", 1, 1, tables, 1) == 0);
+  // No function is in them.
+  void* tables[3] = {words, words, words};
+  CHECK(set_api_table("roctx", 1, 0, tables, 3) == 0);
+  CHECK(set_api_table("roctx", 1, 1, tables, 3) == 0);
+  CHECK(set_api_table("roctx", 1, 2, tables, 2) != 0);
   CHECK(set_api_table("unknown", 1, 0, tables, 1) != 0);
   CHECK(set_api_table(NULL, 1, 0, tables, 1) != 0);
   CHECK(set_api_table("roctx", 1, 0, NULL, 1) != 0);

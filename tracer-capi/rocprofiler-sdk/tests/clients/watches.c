@@ -70,7 +70,10 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
       case ROCPROFILER_BUFFER_TRACING_HSA_AMD_EXT_API:
       case ROCPROFILER_BUFFER_TRACING_HSA_IMAGE_EXT_API:
       case ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API:
-      case ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API: call(header->payload); break;
+      case ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API:
+      case ROCPROFILER_BUFFER_TRACING_MARKER_CORE_API:
+      case ROCPROFILER_BUFFER_TRACING_MARKER_CONTROL_API:
+      case ROCPROFILER_BUFFER_TRACING_MARKER_NAME_API: call(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH: kernel(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_MEMORY_COPY: copy(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT: retirement(header->payload); break;
