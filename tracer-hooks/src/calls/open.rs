@@ -80,12 +80,9 @@ impl Open {
         ptr::from_ref(self) as usize
     }
 
-    /// A call of `slot` begins.
+    /// A call of `slot` begins while something is recorded.
     #[inline(never)]
     pub fn begin(&mut self, slot: usize, args: &[u64; 6], stack: &[u64]) {
-        if !STATE.active() {
-            return;
-        }
         contained(|| {
             let word = PLACES.get(slot).map_or(0, |place| place.wanted.load(Ordering::Relaxed));
             let (Some(wanted), Some(&sink)) = (Wanted::from_word(word), SINK.get()) else { return };

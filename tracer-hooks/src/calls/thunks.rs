@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use tracer_common::slots::{SLOT_COUNT, function};
 
 use super::open::{Open, PLACES};
+use crate::state::STATE;
 
 macro_rules! original {
     ($slot:ident, $($stack:ident)*) => {
@@ -31,7 +32,7 @@ macro_rules! thunk {
         unsafe extern "C-unwind" fn $thunk<const SLOT: usize>(
             a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, $($stack: u64),*
         ) -> u64 {
-            if PLACES[SLOT].wanted.load(Ordering::Relaxed) != 0 {
+            if PLACES[SLOT].wanted.load(Ordering::Relaxed) != 0 && STATE.active() {
                 // SAFETY: the application's own call.
                 return unsafe { $recorded::<SLOT>(a, b, c, d, e, f, $($stack),*) };
             }
@@ -39,7 +40,8 @@ macro_rules! thunk {
             unsafe { original!(SLOT, $($stack)*)(a, b, c, d, e, f, $($stack),*) }
         }
 
-        /// Apart, so that the thunk itself has no stack frame and ends in a jump either way.
+        /// Apart, so that the thunk itself has no stack frame and ends in a jump either way: what is jumped to returns
+        /// to the application, by which probes know that nobody here records the call.
         #[inline(never)]
         unsafe extern "C-unwind" fn $recorded<const SLOT: usize>(
             a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, $($stack: u64),*
