@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use tracer_hooks::lock::{Guard, Lock};
 
 use crate::buffer::{Buffer, Consumer, Policy, Properties};
+use crate::callback::Callback;
 use crate::external::ExternalIds;
 use crate::kinds::Kind;
 use crate::status::{Result, Status};
@@ -59,14 +60,21 @@ impl Context {
     }
 }
 
+/// Where something goes.
+enum Receiver {
+    /// Records of it are written into a buffer.
+    Buffer(&'static Buffer),
+    /// A tool is told of it where it happens.
+    Callback(Callback),
+}
+
 /// What a context wants of a kind, and where it goes.
 pub struct Service {
     /// Whose it is.
     context: &'static Context,
     /// Which context of all it is.
     place: usize,
-    /// Where records go.
-    pub buffer: &'static Buffer,
+    receiver: Receiver,
     kind: Kind,
     /// A bit for each operation that is wanted; none if all are.
     operations: Vec<u64>,
@@ -78,6 +86,26 @@ impl Service {
     pub fn means(&self, operation: usize) -> bool {
         let bits = || self.operations.get(operation / 64).copied().unwrap_or_default();
         self.operations.is_empty() || bits() >> (operation % 64) & 1 != 0
+    }
+
+    /// Where records go, if they are written.
+    #[inline]
+    pub fn buffer(&self) -> Option<&'static Buffer> {
+        match self.receiver {
+            Receiver::Buffer(buffer) => Some(buffer),
+            Receiver::Callback(_) => None,
+        }
+    }
+
+    /// What is called, if there are no records. Nothing is, once its tool is being finalized.
+    #[inline]
+    pub fn callback(&self) -> Option<&Callback> {
+        match &self.receiver {
+            Receiver::Callback(callback) if !self.context.is_ended.load(Ordering::Relaxed) => {
+                Some(callback)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -344,27 +372,25 @@ impl Sdk {
     ) -> Result {
         let mut configuration = self.configure()?;
         let context = configuration.context(context)?;
-        let buffer = configuration.buffer(buffer)?;
-        let is_same = |s: &Service| (s.context.id, s.kind) == (context.id, kind);
-        if configuration.services.iter().any(is_same) {
-            return Err(Status::ServiceAlreadyConfigured);
-        }
-        if configuration.services.iter().filter(|s| s.kind == kind).count() == Services::MOST {
-            return Err(Status::OutOfResources);
-        }
-        let mut operations = Vec::new();
-        if !wanted.is_empty() {
-            let all = kind.operations()?.len();
-            operations.resize(all.div_ceil(64), 0);
-            for &operation in wanted {
-                let place = usize::try_from(operation).ok().filter(|&place| place < all);
-                let place = place.ok_or(Status::OperationNotFound)?;
-                operations[place / 64] |= 1 << (place % 64);
-            }
-        }
-        let place = (context.id - FIRST_CONTEXT) as usize;
-        configuration.services.push(Service { context, place, buffer, kind, operations });
-        Ok(())
+        let receiver = Receiver::Buffer(configuration.buffer(buffer)?);
+        configuration.add(context, kind, wanted, receiver)
+    }
+
+    /// Has a tool's function called for a kind, for some operations or for all.
+    ///
+    /// # Errors
+    ///
+    /// As of [`configure_service`](Self::configure_service). A context may have both for a kind.
+    pub fn configure_callback(
+        &self,
+        context: u64,
+        kind: Kind,
+        wanted: &[i32],
+        callback: Callback,
+    ) -> Result {
+        let mut configuration = self.configure()?;
+        let context = configuration.context(context)?;
+        configuration.add(context, kind, wanted, Receiver::Callback(callback))
     }
 
     /// Starts a thread for callbacks; its id.
@@ -489,6 +515,40 @@ impl Configuration {
             services: Vec::new(),
             threads: Vec::new(),
         }
+    }
+
+    /// Adds a service of a context.
+    fn add(
+        &mut self,
+        context: &'static Context,
+        kind: Kind,
+        wanted: &[i32],
+        receiver: Receiver,
+    ) -> Result {
+        let form = std::mem::discriminant(&receiver);
+        let is_same = |s: &Service| {
+            (s.context.id, s.kind) == (context.id, kind)
+                && std::mem::discriminant(&s.receiver) == form
+        };
+        if self.services.iter().any(is_same) {
+            return Err(Status::ServiceAlreadyConfigured);
+        }
+        if self.services.iter().filter(|s| s.kind == kind).count() == Services::MOST {
+            return Err(Status::OutOfResources);
+        }
+        let mut operations = Vec::new();
+        if !wanted.is_empty() {
+            let all = kind.operations()?.len();
+            operations.resize(all.div_ceil(64), 0);
+            for &operation in wanted {
+                let place = usize::try_from(operation).ok().filter(|&place| place < all);
+                let place = place.ok_or(Status::OperationNotFound)?;
+                operations[place / 64] |= 1 << (place % 64);
+            }
+        }
+        let place = (context.id - FIRST_CONTEXT) as usize;
+        self.services.push(Service { context, place, receiver, kind, operations });
+        Ok(())
     }
 
     fn context(&self, id: u64) -> Result<&'static Context> {

@@ -1,14 +1,19 @@
 //! Calls of HSA.
 
+use std::rc::Rc;
+
 use capi_sources::calls_of_threads;
-use capi_sources::client_thread::next_id;
+use capi_sources::client_thread::{InCallback, next_id};
 use capi_sources::hsa::Client;
 use capi_sources::open::OfThreads;
+use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
 use tracer_hooks::calls::CallSink;
 use tracer_hooks::contained;
 
+use super::callbacks::Callbacks;
 use super::operations::{OF_HSA, Operation};
+use super::payload::Payload;
 use super::record::Begun;
 
 /// Calls of HSA.
@@ -43,15 +48,47 @@ impl CallSink for Calls {
 
     fn ends(&self, _call: &Call, _at: usize) {}
 
-    /// Here it may wait for room in a buffer.
+    /// Tools are told, unless the thread is in a callback. What one throws leaves the call.
+    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
+        let (Some(callbacks), Some(operation)) = (callbacks(at), operation(call.operation.into()))
+        else {
+            return;
+        };
+        if let Some(_inside) = InCallback::enter(at) {
+            let fill = |payload: &mut Payload| payload.set_words(operation, &call.args, stack);
+            callbacks.enter(call.correlation_id, fill);
+        }
+    }
+
+    /// Here it may wait for room in a buffer, and tools are told of a call that has returned.
     fn left(&self, call: &Call, at: usize) {
+        // Also when a callback throws.
+        let _ended = Ends(at);
+        if call.flags & flag::ENTRY_ONLY == 0
+            && let Some(callbacks) = callbacks(at)
+            && let Some(_inside) = InCallback::enter(at)
+        {
+            callbacks.exit(call.correlation_id, |payload| payload.set_result(call.ret));
+        }
         contained(|| {
-            let begun = THREADS.find(at).and_then(Option::take);
-            THREADS.end(at);
-            if let Some(begun) = begun {
+            if let Some(begun) = THREADS.find(at).and_then(Option::take) {
                 begun.end(call.correlation_id, call.end_ns);
             }
         });
+    }
+}
+
+/// The callbacks of the call whose frame is there, if tools are told of it.
+fn callbacks(at: usize) -> Option<Rc<Callbacks>> {
+    THREADS.find(at)?.as_ref()?.callbacks.clone()
+}
+
+/// When it is dropped, the call whose frame is there has ended.
+struct Ends(usize);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        THREADS.end(self.0);
     }
 }
 
