@@ -27,6 +27,71 @@ typedef struct {
   rocprofiler_hip_api_retval_t retval;
 } rocprofiler_callback_tracing_hip_api_data_t;
 
+/* Where a code object was loaded from. */
+typedef enum {
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_NONE = 0,
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_FILE = 1,
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_MEMORY = 2,
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_LAST,
+} rocprofiler_code_object_storage_type_t;
+
+/* The payload of CODE_OBJECT_LOAD: a code object on an agent, in the phases LOAD and UNLOAD. What it points at stays. */
+#if defined(__GNUC__)
+__extension__
+#endif
+typedef struct {
+  /* Bytes of this structure. */
+  uint64_t size;
+  /* From 1 on. */
+  uint64_t code_object_id;
+  rocprofiler_agent_id_t rocp_agent;
+#if defined(ROCPROFILER_HAS_HSA)
+  hsa_agent_t hsa_agent;
+#else
+  struct {
+    uint64_t handle;
+  } hsa_agent;
+#endif
+  const char* uri;
+  /* Where it is loaded, so many bytes, and the difference to the addresses in it. */
+  uint64_t load_base;
+  uint64_t load_size;
+  int64_t load_delta;
+  rocprofiler_code_object_storage_type_t storage_type;
+  union {
+    struct {
+      int storage_file;
+    };
+    struct {
+      uint64_t memory_base;
+      uint64_t memory_size;
+    };
+  };
+} rocprofiler_callback_tracing_code_object_load_data_t;
+
+#define ROCPROFILER_CODE_OBJECT_ID_NONE ROCPROFILER_UINT64_C(0)
+
+/* The payload of CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER: a kernel of a code object, behind that in the phase LOAD and in
+ * the phase UNLOAD. */
+typedef struct {
+  /* Bytes of this structure. */
+  uint64_t size;
+  /* As records of its dispatches have it. */
+  uint64_t kernel_id;
+  uint64_t code_object_id;
+  /* As the runtime has it: with ".kd" at its end. */
+  const char* kernel_name;
+  uint64_t kernel_object;
+  uint32_t kernarg_segment_size;
+  uint32_t kernarg_segment_alignment;
+  uint32_t group_segment_size;
+  uint32_t private_segment_size;
+  /* Registers; 0 where a context starts when the kernel was there. */
+  uint32_t sgpr_count;
+  uint32_t arch_vgpr_count;
+  uint32_t accum_vgpr_count;
+} rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t;
+
 /* Is told of something: of a call twice, in the phases ENTER and EXIT. What it leaves at user_data in ENTER is there in
  * EXIT. Calls that it makes call no callback. An external correlation id that it gives the thread in ENTER counts for the
  * call, and for what the call enqueues. */

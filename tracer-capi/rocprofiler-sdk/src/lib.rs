@@ -6,6 +6,7 @@
 //! * [`runtime`]: how calls and work get in.
 //! * [`sources`]: where records come from; what cannot be traced, and why.
 //! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`records`]: records as this version has them.
+//! * [`code_objects`], [`kernels`]: what is loaded.
 //! * [`agents`]: CPUs and GPUs; [`externals`]: external ids of the calling thread.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
@@ -23,8 +24,10 @@ mod answer;
 mod buffers;
 mod callbacks;
 mod calls;
+mod code_objects;
 mod contexts;
 mod externals;
+mod kernels;
 mod kinds;
 mod layout;
 mod log;

@@ -16,6 +16,7 @@ use roctracer::thread::own_ids;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
 use tracer_hooks::{Tables, contained};
 
+use crate::kernels::KERNELS;
 use crate::layout::{agent_id, number};
 use crate::records::{self, Common, Kernel, Launch};
 use crate::{SDK, calls, externals};
@@ -24,7 +25,7 @@ use crate::{SDK, calls, externals};
 const COMPLETE: usize = 2;
 
 /// The work of this process.
-static GPU: Gpu<Buffers> = Gpu::new(Buffers);
+static GPU: Gpu<Buffers> = Gpu::new(Buffers, &KERNELS);
 
 /// Has what is wanted recorded from now on, in a runtime that may be in use; its tables, if they are patched. Where none is
 /// loaded, it is recorded from its begin on.

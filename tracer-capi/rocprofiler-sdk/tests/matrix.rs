@@ -76,8 +76,8 @@ const SECTIONS: [Section; 11] = [
         &[
             (
                 "rocprofiler_configure_callback_tracing_service",
-                "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API and HSA_IMAGE_EXT_API; results of HIP's \
-                 functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for the others yet",
+                "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API and CODE_OBJECT; results \
+                 of HIP's functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for the others yet",
             ),
             ("rocprofiler_query_callback_tracing_kind_name", ""),
             (
@@ -159,7 +159,7 @@ const BEGIN: &str = "# Functions of ROCprofiler-SDK 0.5
 Written by a test of rocprofiler-sdk (`tests/matrix.rs`), from the list of exports and the sources of the tests' clients. \
 What each does is said in the [headers](../include/rocprofiler-sdk/rocprofiler.h); the last column says where one does less \
 than AMD's, or something else. **It records calls of HIP and of HSA, kernels and copies so far, and \
-has callbacks of calls.** Tools are those that the environment names by \
+has callbacks of calls and of code objects.** Tools are those that the environment names by \
 `ROCP_TOOL_LIBRARIES` (with colons between them) or that are loaded; `ROCPROFILER_LOG_LEVEL` says how much is told on standard \
 error (`error`, `warning`, `info`). HSA runtimes without rocprofiler-register load the library by `HSA_TOOLS_LIB`; before the \
 program begins it names itself there.

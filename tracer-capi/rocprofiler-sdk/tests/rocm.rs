@@ -94,9 +94,22 @@ struct Told {
     arguments: BTreeMap<String, String>,
 }
 
+/// A kernel of a code object.
+#[derive(Debug)]
+struct Symbol {
+    /// Without the ending of a descriptor's.
+    name: String,
+    object: u64,
+    vector_registers: u64,
+    is_unloaded: bool,
+}
+
 /// What the tool was told, and what the GPU did.
 #[derive(Debug, Default)]
 struct Outcome {
+    /// Code objects: their agents, and whether they were unloaded.
+    objects: BTreeMap<u64, (u64, bool)>,
+    symbols: BTreeMap<u64, Symbol>,
     /// By what the tool keeps of it.
     told: BTreeMap<u64, Told>,
     /// How often the program says that it has called each function.
@@ -232,6 +245,10 @@ impl Scene {
         let mut outcome = Outcome { truth, ..Outcome::default() };
         for line in told.lines() {
             let (word, numbers) = line.split_once(' ').unwrap_or((line, ""));
+            if word.contains("load") {
+                outcome.take_load(word, numbers);
+                continue;
+            }
             if word == "argument" {
                 let [kept, _, name, value] = numbers.splitn(4, ' ').collect::<Vec<_>>()[..] else {
                     panic!("{line}")
@@ -345,6 +362,8 @@ impl Scene {
     }
 }
 
+/// `ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT`.
+const CODE_OBJECTS: &str = "10";
 /// Kinds of functions of HIP, and of HSA.
 const HIP: &str = "5,6";
 const HSA: &str = "1,2,3";
@@ -475,6 +494,53 @@ impl Outcome {
         }
         assert!(compared > 2, "{:?}", self.counts);
         self.expect_nested();
+    }
+
+    /// A line of a code object, or of a kernel.
+    fn take_load(&mut self, word: &str, rest: &str) {
+        let fields: Vec<&str> = rest.splitn(5, ' ').collect();
+        let number = |at: usize| fields[at].parse::<u64>().expect("a number");
+        match word {
+            "load" => {
+                let (agent, bytes, uri) = (number(1), number(2), fields[3]);
+                let is_named = uri.starts_with("file://") || uri.starts_with("memory://");
+                assert!(bytes > 0 && is_named && agent > FIRST_AGENT, "{rest}");
+                assert_eq!(self.objects.insert(number(0), (agent, false)), None, "{rest}");
+            }
+            "unload" => {
+                let (_, is_unloaded) = self.objects.get_mut(&number(0)).expect("loaded");
+                assert!(!std::mem::replace(is_unloaded, true), "{rest}");
+            }
+            "load-kernel" => {
+                let (object, vector_registers) = (number(1), number(2));
+                assert!(!self.objects[&object].1 && number(3) > 0, "{rest}");
+                let name = fields[4].strip_suffix(".kd").expect("a descriptor").to_owned();
+                let symbol = Symbol { name, object, vector_registers, is_unloaded: false };
+                assert!(self.symbols.insert(number(0), symbol).is_none(), "{rest}");
+            }
+            "unload-kernel" => {
+                let symbol = self.symbols.get_mut(&number(0)).expect("loaded");
+                assert!(self.objects[&symbol.object].1, "{rest}");
+                assert!(!std::mem::replace(&mut symbol.is_unloaded, true), "{rest}");
+            }
+            _ => panic!("{word} {rest}"),
+        }
+    }
+
+    /// Each kernel that ran is one of a code object that was loaded, by its id and by its name; all are unloaded at last.
+    fn expect_names(&self) {
+        let mut names = BTreeMap::<&str, i64>::new();
+        for kernel in &self.kernels {
+            let symbol = &self.symbols[&kernel.kernel];
+            assert_eq!(self.objects[&symbol.object].0, kernel.agent, "{kernel:?}");
+            *names.entry(symbol.name.as_str()).or_default() += 1;
+        }
+        for operation in self.did("dispatch") {
+            *names.entry(operation.name.as_str()).or_default() -= 1;
+        }
+        assert!(names.values().all(|&difference| difference == 0), "{names:?}");
+        assert!(self.objects.values().all(|&(_, is_unloaded)| is_unloaded), "{:?}", self.objects);
+        assert!(self.symbols.values().all(|symbol| symbol.is_unloaded), "{:?}", self.symbols);
     }
 
     /// The calls that callbacks were told of are those that were recorded, and have ended.
@@ -846,6 +912,70 @@ fn rocm_a_callback_that_stops_its_context() {
         let begun: Vec<u64> = outcome.told.keys().copied().collect();
         assert_eq!(begun, [1, 2, 3, 4, 5], "{:#?}", outcome.told);
         assert!(outcome.calls.len() <= 5, "{:#?}", outcome.calls);
+    }
+}
+
+/// "kernel_id": the names of kernels are those of code objects.
+#[test]
+fn rocm_code_objects_name_kernels() {
+    let Some(scene) = scene() else { return };
+    let words = [("WATCH_KINDS", KERNELS), ("WATCH_CALLBACKS", CODE_OBJECTS)];
+    for loader in LOADERS {
+        for (program, arguments) in [
+            ("basic", &[][..]),
+            ("module", &[]),
+            ("graph", &["20"]),
+            ("hsa_direct", &[]),
+            ("storm", &["8", "4", "300"]),
+        ] {
+            let mut outcome = scene.run(loader, program, arguments, &words);
+            outcome.expect_names();
+            // Those of `hsa_direct` come and go with queues of the same number.
+            if program != "hsa_direct" {
+                // One id is of one kernel, by when it ran.
+                outcome.expect_all_kernels();
+            }
+            let known = outcome.symbols.values().filter(|symbol| symbol.vector_registers > 0);
+            assert_eq!(known.count(), outcome.symbols.len(), "{program}: {:#?}", outcome.symbols);
+        }
+    }
+    // With callbacks of the calls that load them.
+    let callbacks = format!("{CODE_OBJECTS},{HSA}");
+    let words = [("WATCH_KINDS", KERNELS), ("WATCH_CALLBACKS", &*callbacks)];
+    scene.run("LD_PRELOAD", "module", &[], &words).expect_names();
+}
+
+/// A context that starts when code objects are loaded is told of them then, and once.
+#[test]
+fn rocm_code_objects_that_are_there() {
+    let Some(scene) = scene() else { return };
+    let go = scene.file("go");
+    let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
+    command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    command.env("WATCH_KINDS", KERNELS).env("WATCH_CALLBACKS", CODE_OBJECTS);
+    let mut running = scene.there(command).spawn().expect("it begins");
+    let mut said = BufReader::new(running.stdout.take().expect("its output"));
+    let mut ready = String::new();
+    said.read_line(&mut ready).expect("text");
+    let told = || -> String {
+        let texts = scene.told().into_iter().map(std::fs::read_to_string);
+        texts.map(|text| text.expect("what was told")).collect()
+    };
+    for round in 1..=2 {
+        let before = told().matches("\nkernel ").count();
+        std::fs::write(&go, "").expect("written");
+        wait_until("kernels are recorded", || told().matches("\nkernel ").count() > before + 100);
+        std::fs::remove_file(&go).expect("removed");
+        wait_until("the context is stopped", || told().matches("stopped").count() == round);
+    }
+    send(running.id());
+    assert!(running.wait().expect("it ends").success());
+    let outcome = scene.outcome();
+    let ran: BTreeSet<u64> = outcome.kernels.iter().map(|kernel| kernel.kernel).collect();
+    let did = outcome.did("dispatch");
+    let did: BTreeSet<&str> = did.iter().map(|operation| operation.name.as_str()).collect();
+    for kernel in ran {
+        assert!(did.contains(outcome.symbols[&kernel].name.as_str()), "{:?}", outcome.symbols);
     }
 }
 

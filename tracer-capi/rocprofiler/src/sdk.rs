@@ -88,6 +88,11 @@ impl Service {
         self.operations.is_empty() || bits() >> (operation % 64) & 1 != 0
     }
 
+    /// Whose it is.
+    pub fn client(&self) -> u32 {
+        self.context.client
+    }
+
     /// Where records go, if they are written.
     #[inline]
     pub fn buffer(&self) -> Option<&'static Buffer> {
@@ -116,6 +121,11 @@ pub struct Services(u64);
 impl Services {
     /// As many as there can be of a kind.
     const MOST: usize = 64;
+
+    /// As many as there can be.
+    pub fn all() -> Self {
+        Self(u64::MAX)
+    }
 
     /// Whether there is none.
     #[inline]
@@ -205,7 +215,7 @@ impl Sdk {
         let Ok(mut configuration) = self.lock() else { return };
         for service in std::mem::take(&mut configuration.services) {
             if service.context.is_active() {
-                self.count(service.kind, true);
+                self.count_active(service.kind, true);
             }
             services[service.kind as usize].push(service);
         }
@@ -302,12 +312,12 @@ impl Sdk {
         if changes && let Some(plan) = self.plan.get() {
             let services = plan.services.iter().flatten();
             let own = services.filter(|service| service.context.id == context.id);
-            own.for_each(|service| self.count(service.kind, on));
+            own.for_each(|service| self.count_active(service.kind, on));
         }
         changes
     }
 
-    fn count(&self, kind: Kind, on: bool) {
+    fn count_active(&self, kind: Kind, on: bool) {
         // Relaxed: who looks whether anything is wanted may be late.
         match on {
             true => self.active[kind as usize].fetch_add(1, Ordering::Relaxed),
@@ -456,7 +466,7 @@ impl Sdk {
         if !self.is_wanted(kind) {
             return Services::default();
         }
-        self.those(kind, Services(u64::MAX), |service| {
+        self.those(kind, Services::all(), |service| {
             operation.is_none_or(|operation| service.means(operation))
                 && service.context.is_active()
         })
@@ -465,9 +475,23 @@ impl Sdk {
     /// Those services of a kind.
     #[inline]
     pub fn each(&self, kind: Kind, services: Services) -> impl Iterator<Item = &Service> {
+        self.numbered(kind, services).map(|(_, service)| service)
+    }
+
+    /// The same with their numbers among all of the kind, from 0 to 63.
+    #[inline]
+    pub fn numbered(
+        &self,
+        kind: Kind,
+        services: Services,
+    ) -> impl Iterator<Item = (usize, &Service)> {
         let is_one = move |place: usize| services.0 >> place & 1 != 0;
-        let all = self.services(kind).iter().enumerate();
-        all.filter(move |&(place, _)| is_one(place)).map(|(_, service)| service)
+        self.services(kind).iter().enumerate().filter(move |&(place, _)| is_one(place))
+    }
+
+    /// How many services a kind has.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.services(kind).len()
     }
 
     /// Those of these services of a kind for which something holds.

@@ -15,9 +15,13 @@ use super::callbacks::Callbacks;
 use super::operations::{OF_HSA, Operation};
 use super::payload::Payload;
 use super::record::Begun;
+use crate::code_objects;
 
 /// Calls of HSA.
 pub struct Calls;
+
+/// `HSA_STATUS_SUCCESS`.
+const SUCCESS: u32 = 0;
 
 const THREADS: OfThreads<Option<Begun>> = calls_of_threads!(Option<Begun>);
 
@@ -32,7 +36,7 @@ impl Client for Calls {
     }
 
     fn is_wanted(&self, slot: usize) -> bool {
-        operation(slot).is_some_and(Operation::is_wanted)
+        operation(slot).is_some_and(Operation::is_wanted) || code_objects::need(slot)
     }
 }
 
@@ -40,7 +44,7 @@ impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> bool {
         let operation = operation(call.operation.into());
         let Some(begun) = operation.and_then(|of| Begun::new(of, || call.begin_ns)) else {
-            return false;
+            return code_objects::need(call.operation.into());
         };
         call.correlation_id = next_id();
         THREADS.begin(at, call.correlation_id).map(|kept| *kept = Some(begun)).is_some()
@@ -50,8 +54,9 @@ impl CallSink for Calls {
 
     /// Tools are told, unless the thread is in a callback. What one throws leaves the call.
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
-        let (Some(callbacks), Some(operation)) = (callbacks(at), operation(call.operation.into()))
-        else {
+        let slot = call.operation.into();
+        code_objects::entered(slot, call.args[0], at);
+        let (Some(callbacks), Some(operation)) = (callbacks(at), operation(slot)) else {
             return;
         };
         if let Some(_inside) = InCallback::enter(at) {
@@ -64,7 +69,11 @@ impl CallSink for Calls {
     fn left(&self, call: &Call, at: usize) {
         // Also when a callback throws.
         let _ended = Ends(at);
-        if call.flags & flag::ENTRY_ONLY == 0
+        let has_returned = call.flags & flag::ENTRY_ONLY == 0;
+        if has_returned && call.ret as u32 == SUCCESS {
+            code_objects::left(call.operation.into(), call.args[0], at);
+        }
+        if has_returned
             && let Some(callbacks) = callbacks(at)
             && let Some(_inside) = InCallback::enter(at)
         {

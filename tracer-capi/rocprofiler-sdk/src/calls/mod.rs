@@ -46,9 +46,9 @@ fn follow_now() {
     }
 }
 
-/// Whether calls are wanted that pass through the tables of the HSA runtime.
+/// Whether calls are to be seen that pass through the tables of the HSA runtime.
 pub fn need_tables() -> bool {
-    [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi]
+    [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi, Kind::CodeObject]
         .into_iter()
         .any(|kind| SDK.is_wanted(kind))
 }

@@ -71,11 +71,42 @@ static int argument(rocprofiler_callback_tracing_kind_t kind, rocprofiler_tracin
   return 0;
 }
 
+// A code object, or a kernel of it.
+static void loads(const rocprofiler_callback_tracing_record_t* record, rocprofiler_user_data_t* kept) {
+  const int enters = record->phase == ROCPROFILER_CALLBACK_PHASE_LOAD;
+  CHECK(enters || record->phase == ROCPROFILER_CALLBACK_PHASE_UNLOAD);
+  CHECK(record->correlation_id.internal == 0 && enters == (kept->value == 0));
+  const char* word = enters ? "load" : "unload";
+  if (record->operation == ROCPROFILER_CODE_OBJECT_LOAD) {
+    const rocprofiler_callback_tracing_code_object_load_data_t* object = record->payload;
+    CHECK(object->size == sizeof *object && object->hsa_agent.handle != 0 && object->load_base != 0);
+    CHECK(object->storage_type == ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_MEMORY
+              ? object->memory_base != 0 && object->memory_size != 0
+              : object->storage_type == ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_FILE);
+    if (enters) kept->value = object->code_object_id;
+    CHECK(kept->value == object->code_object_id);
+    fprintf(out, "%s %lu %lu %lu %s\n", word, object->code_object_id, object->rocp_agent.handle, object->load_size,
+            object->uri);
+  } else {
+    const rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t* kernel = record->payload;
+    CHECK(record->operation == ROCPROFILER_CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER);
+    CHECK(kernel->size == sizeof *kernel && kernel->kernel_object != 0 && kernel->kernel_id != 0);
+    if (enters) kept->value = kernel->kernel_id;
+    CHECK(kept->value == kernel->kernel_id);
+    fprintf(out, "%s-kernel %lu %lu %u %u %s\n", word, kernel->kernel_id, kernel->code_object_id,
+            kernel->arch_vgpr_count, kernel->kernarg_segment_alignment, kernel->kernel_name);
+  }
+}
+
 static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
 #ifdef STUCK
   for (;;) pause();
 #endif
   CHECK(record.context_id.handle == context.handle && data == &context);
+  if (record.kind == ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT) {
+    loads(&record, kept);
+    return;
+  }
   const int enters = record.phase == ROCPROFILER_CALLBACK_PHASE_ENTER;
   CHECK(enters || record.phase == ROCPROFILER_CALLBACK_PHASE_EXIT);
   CHECK(enters == (kept->value == 0));
