@@ -2293,7 +2293,7 @@ typedef union rocprofiler_hip_api_args_t {
     hipGraph_t hGraph;
     const hipGraphNode_t* dependencies;
     size_t numDependencies;
-    const HIP_MEMSET_NODE_PARAMS* memsetParams;
+    const struct HIP_MEMSET_NODE_PARAMS* memsetParams;
     hipCtx_t ctx;
   } hipDrvGraphAddMemsetNode;
   struct {
@@ -2442,7 +2442,7 @@ typedef union rocprofiler_hip_api_args_t {
   struct {
     hipGraphExec_t hGraphExec;
     hipGraphNode_t hNode;
-    const HIP_MEMSET_NODE_PARAMS* memsetParams;
+    const struct HIP_MEMSET_NODE_PARAMS* memsetParams;
     hipCtx_t ctx;
   } hipDrvGraphExecMemsetNodeSetParams;
   struct {
