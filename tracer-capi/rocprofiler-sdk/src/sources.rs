@@ -21,6 +21,15 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
     }
 }
 
+/// Why no callbacks are called for a kind; none if they are.
+pub fn refused_to_callbacks(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::CodeObject => None,
+        Kind::KernelDispatch | Kind::MemoryCopy => Some("it is recorded in buffers alone"),
+        _ => refused(kind),
+    }
+}
+
 /// Has what is wanted recorded from now on, in runtimes that may be in use. Where none is loaded, it is recorded from its
 /// begin on.
 pub fn begin() {
