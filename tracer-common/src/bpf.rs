@@ -458,7 +458,7 @@ pub struct Capture {
     /// The shim calls the function for itself: such calls are not recorded.
     pub shim_calls: u8,
     /// The shim records the function's calls where it records those of this table, one of
-    /// [`crate::hsa_functions::tables`]; 0 for none.
+    /// [`crate::slots::tables`]; 0 for none.
     pub by_shim: u8,
 }
 

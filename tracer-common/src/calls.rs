@@ -1,10 +1,12 @@
-//! HSA calls that the shim records by itself: what it is to record of a function ([`Wanted`]), and what it
-//! writes of a call ([`Call`]). Which functions there are is in [`crate::hsa_functions`].
+//! Calls that the shim records by itself: what it is to record of a function ([`Wanted`]), and what it writes of a
+//! call ([`Call`]). Which functions there are is in [`crate::slots`].
 //!
 //! A call's record is a frame of kind [`crate::shim::kind::CALL`] in the ring of the calling thread,
 //! written when the call is over. While it is open, it stands in the header of that ring, from
 //! [`crate::shim::ring_word::OPEN_CALLS`] on, [`OPEN_WORDS`] a call; a call whose first word is 0 is
 //! none.
+
+use crate::activity::Domain;
 
 /// Correlation ids of calls that the shim records begin here: those of the BPF programs stay below.
 /// All are below 2^53, where numbers of JSON are exact.
@@ -24,7 +26,9 @@ const _: () = assert!(MAX_CALL_WORDS <= OPEN_WORDS);
 /// What is to be recorded of a slot's calls; as a word, 0 is nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// Operation id in the domain `HSA_API`.
+    /// The domain, one of [`crate::activity::Domain`].
+    pub domain: u8,
+    /// Operation id in the domain.
     pub operation: u16,
     /// How many register arguments, 0 to 6.
     pub args: u8,
@@ -44,6 +48,7 @@ impl Wanted {
             | (self.args as u64) << 16
             | (self.stack_args as u64) << 24
             | (self.out_arg as u64) << 32
+            | (self.domain as u64) << 40
     }
 
     /// What the word says; none for 0, and for what no tracer of ours writes.
@@ -53,9 +58,17 @@ impl Wanted {
             args: (word >> 16) as u8,
             stack_args: (word >> 24) as u8,
             out_arg: (word >> 32) as u8,
+            domain: (word >> 40) as u8,
         };
         let sane = wanted.args <= 6 && wanted.stack_args <= 3 && wanted.out_arg <= wanted.args;
         if word & Self::ON != 0 && sane { Some(wanted) } else { None }
+    }
+}
+
+impl Call {
+    /// Domain and operation, as in [`crate::bpf::Header::operation`].
+    pub const fn header_operation(&self) -> u32 {
+        (self.domain as u32) << 16 | self.operation as u32
     }
 }
 
@@ -66,7 +79,9 @@ pub struct Call {
     pub correlation_id: u64,
     /// The call that the shim records and that this one was made in; 0 for none.
     pub parent_id: u64,
-    /// Operation id in the domain `HSA_API`.
+    /// The domain, one of [`crate::activity::Domain`].
+    pub domain: u8,
+    /// Operation id in the domain.
     pub operation: u16,
     /// Bits of [`crate::bpf::flag`].
     pub flags: u16,
@@ -96,7 +111,8 @@ impl Call {
         words[1] = u64::from(self.operation)
             | u64::from(self.flags) << 16
             | (args as u64) << 32
-            | (extra as u64) << 40;
+            | (extra as u64) << 40
+            | u64::from(self.domain) << 48;
         words[2] = self.parent_id;
         words[3] = self.begin_ns;
         words[4] = self.end_ns;
@@ -115,6 +131,7 @@ impl Call {
         let mut call = Self {
             correlation_id,
             parent_id,
+            domain: (what >> 48) as u8,
             operation: what as u16,
             flags: (what >> 16) as u16,
             begin_ns,
@@ -128,7 +145,8 @@ impl Call {
         call.args.get_mut(..args.len())?.copy_from_slice(args);
         let extra = rest.get(..extra_count.into())?;
         call.extra.get_mut(..extra.len())?.copy_from_slice(extra);
-        (correlation_id >= FIRST_ID).then_some(call)
+        let known = [Domain::HSA_API, Domain::HIP_API].contains(&Domain(call.domain.into()));
+        (known && correlation_id >= FIRST_ID).then_some(call)
     }
 }
 
@@ -142,6 +160,7 @@ mod tests {
             let mut call = Call {
                 correlation_id: FIRST_ID + 7,
                 parent_id: FIRST_ID + 6,
+                domain: 3,
                 operation: 41,
                 flags: 0x8001,
                 begin_ns: 10,
@@ -171,11 +190,13 @@ mod tests {
         assert_eq!(Call::decode(&words), None, "seven registers");
         words[1] = 4 << 40;
         assert_eq!(Call::decode(&words), None, "four further words");
+        words[1] = 1 << 48;
+        assert_eq!(Call::decode(&words), None, "no domain of calls that are recorded so");
     }
 
     #[test]
     fn words_say_what_is_wanted() {
-        let wanted = Wanted { operation: 0x1234, args: 6, stack_args: 3, out_arg: 4 };
+        let wanted = Wanted { domain: 3, operation: 0x1234, args: 6, stack_args: 3, out_arg: 4 };
         assert_eq!(Wanted::from_word(wanted.to_word()), Some(wanted));
         assert_eq!(Wanted::from_word(0), None);
         assert_eq!(Wanted::from_word(Wanted { args: 7, ..wanted }.to_word()), None);

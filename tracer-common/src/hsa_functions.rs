@@ -8,7 +8,7 @@
 //! * [`crate::shim::VERSION`] rises: a slot's index is its word in the shared memory
 //!   ([`crate::shim::control::CALLS`]);
 //! * [`crate::hsa_layout`]: which positions of which release's table it is in, and the sizes known;
-//! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!`, and if no function had as many stack words
+//! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!` (there are HIP's slots as well), and if no function had as many stack words
 //!   before a thunk of its own, with its arm in `of_slot`;
 //! * `tracer-records/src/api/generated.rs`, for its arguments: `cargo xtask gen-api`, which takes HSA
 //!   functions from this machine's headers (ROCm 5.2.3) and only HIP's from later ones (`xtask/src/gen_api`).
@@ -41,19 +41,6 @@ pub const SLOT_COUNT: usize = IMAGE.end;
 
 /// The one function of the tables that the shim does not record: it is loaded inside of it.
 pub const LEFT_OUT: &str = "hsa_init";
-
-/// Which tables a shim records the calls of: bits.
-pub mod tables {
-    /// `CoreApiTable` and `AmdExtTable`.
-    pub const CORE: u8 = 1 << 0;
-    /// `ImageExtTable`.
-    pub const IMAGE: u8 = 1 << 1;
-
-    /// The bit of a slot's table.
-    pub const fn of_slot(slot: usize) -> u8 {
-        if slot < super::IMAGE.start { CORE } else { IMAGE }
-    }
-}
 
 /// The slot of a function of the tables, for constants.
 ///
@@ -211,7 +198,5 @@ mod tests {
         assert_eq!(slot_of("hsa_init"), None);
         assert_eq!(slot_of("hsa_amd_memory_release"), None);
         assert_eq!(slot_of("hsa_ext_image_create"), Some(IMAGE.start + 2));
-        assert_eq!(tables::of_slot(IMAGE.start), tables::IMAGE);
-        assert_eq!(tables::of_slot(AMD_EXT.end - 1), tables::CORE);
     }
 }

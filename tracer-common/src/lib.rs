@@ -4,7 +4,9 @@
 //! * [`bpf`]: the records that the BPF programs write into their ring buffers, and the cookie that
 //!   user space hands to every probe.
 //! * [`shim`]: the shared-memory layout and the records that the injected shim writes.
-//! * [`calls`]: HSA calls that the shim records, and [`hsa_functions`]: of which functions it can.
+//! * [`calls`]: calls that the shim records, and [`slots`]: of which functions it can, by [`hsa_functions`] and
+//!   [`hip_functions`].
+//! * [`hip_wrappers`]: which functions of HIP go through its tables.
 //! * [`loss`]: why something was not recorded.
 //! * [`ring`]: the single-producer ring inside that shared memory.
 //! * [`waited`]: how both sides wait for each other.
@@ -20,9 +22,12 @@
 pub mod activity;
 pub mod bpf;
 pub mod calls;
+pub mod hip_functions;
+pub mod hip_wrappers;
 pub mod hsa_functions;
 pub mod hsa_layout;
 pub mod loss;
 pub mod ring;
 pub mod shim;
+pub mod slots;
 pub mod waited;

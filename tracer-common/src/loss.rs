@@ -87,9 +87,11 @@ impl ShimLoss {
                 "GPU operations: times lost, the ring of the thread that saw the end full"
             }
             Self::BEFORE_ATTACH => "GPU operations: enqueued before recording began on their queue",
-            Self::CALL_RING_FULL => "HSA calls: the calling thread's ring full",
-            Self::CALL_ABANDONED => "HSA calls: left without a return",
-            Self::CALL_IN_SIGNAL => "HSA calls: by a signal handler while another was recorded",
+            Self::CALL_RING_FULL => "calls through tables: the calling thread's ring full",
+            Self::CALL_ABANDONED => "calls through tables: left without a return",
+            Self::CALL_IN_SIGNAL => {
+                "calls through tables: by a signal handler while another was recorded"
+            }
             Self::NO_MEMORY => {
                 "shim records: the process had no memory for kernel names and the like"
             }

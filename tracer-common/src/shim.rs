@@ -1,7 +1,7 @@
 //! The shared memory between the injected shim (producer) and `roctap` (consumer).
 //!
 //! `roctap` creates a sealed memfd of [`Layout::total_bytes`], writes the [`control`] words and
-//! hands it to the shim. It holds one page of control words, then [`Layout::rings`] rings, each a
+//! hands it to the shim. It holds two pages of control words, then [`Layout::rings`] rings, each a
 //! [`ring_word`] block followed by its data. A thread of the target claims a ring by swapping its
 //! thread id into [`ring_word::OWNER`]; `roctap` frees it when the thread is gone and the ring is
 //! empty. Everything is accessed as 64-bit atomics; neither side trusts the other's numbers.
@@ -9,12 +9,12 @@
 //! A frame in a ring is one word, `len_words | kind << 32`, where `len_words` counts the whole
 //! frame, and then the record.
 
-use crate::{bpf::wire, calls, hsa_functions, loss::ShimLoss};
+use crate::{bpf::wire, calls, loss::ShimLoss, slots};
 
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 9;
+pub const VERSION: u64 = 10;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -47,8 +47,8 @@ macro_rules! dispatch_code {
 /// where the shim's own code begins and ends. Calls of the runtime from there are not the program's.
 pub const SITE_OWN_CODE: u64 = u64::MAX;
 /// In place of a sequence number, the dispatch site's first argument when the shim begins to record
-/// HSA calls of the tables that the second says ([`crate::hsa_functions::tables`]): probes at their functions
-/// record nothing from then on.
+/// calls of the tables that the second says ([`crate::slots::tables`]): probes at their functions record nothing
+/// from then on.
 pub const SITE_CALLS: u64 = u64::MAX - 1;
 /// The exported function that makes the shim of a running process record: `void *f(Attach *)`, called
 /// once, on a detached thread of its own that returns to where threads begin.
@@ -65,7 +65,7 @@ pub const LIFE_WORD: &str = "ROCTAP_SHIM_LIFE";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
 /// Size of the control block in bytes.
-pub const CONTROL_BYTES: usize = 4096;
+pub const CONTROL_BYTES: usize = 8192;
 /// Size of a ring's control words in bytes, before its data.
 pub const RING_HEADER_BYTES: usize = 4096;
 
@@ -114,8 +114,8 @@ pub mod control {
     /// Written by the shim: one more than the highest ring that was ever claimed, before anything is
     /// written to it. `roctap` looks at no others.
     pub const CLAIMED_RINGS: usize = 20;
-    /// Written by the shim: the tables whose calls it records ([`crate::hsa_functions::tables`]), once it has
-    /// said so through the dispatch site.
+    /// Written by the shim: the tables whose calls it records ([`crate::slots::tables`]), once it has said so
+    /// through the dispatch site.
     pub const CALLS_TAKEN: usize = 24;
     /// Written by `roctap`: where the correlation ids of this process's calls begin.
     pub const FIRST_CALL_ID: usize = 25;
@@ -125,7 +125,7 @@ pub mod control {
     /// First of the shim's loss counters, indexed by [`crate::loss::ShimLoss`].
     pub const LOSSES: usize = 64;
     /// Written by `roctap`: what the shim is to record of the calls of each of
-    /// [`crate::hsa_functions::SLOTS`], see [`crate::calls::Wanted`].
+    /// [`crate::slots`], see [`crate::calls::Wanted`].
     pub const CALLS: usize = 128;
 }
 
@@ -256,6 +256,8 @@ pub mod kind {
     /// A part of the name of the symbol that comes next in the same ring: how many bytes, and these, NUL-padded
     /// to 8 bytes.
     pub const NAME: u32 = 9;
+    /// A [`Link`](super::Link): written by the enqueueing thread.
+    pub const LINK: u32 = 10;
 }
 
 /// Bits of [`Dispatch::flags`] and [`Barrier::flags`].
@@ -335,6 +337,21 @@ wire! {
         pub src_agent: u64,
         /// Bytes to copy.
         pub size_bytes: u64,
+    }
+}
+
+wire! {
+    /// The calling thread has enqueued an operation in a HIP call that the shim records. Of operations that are
+    /// enqueued elsewhere the dispatch site tells.
+    pub struct Link {
+        /// Of the operation.
+        pub sequence: u64,
+        /// Of the call.
+        pub correlation_id: u64,
+        /// Its domain and operation, as in [`crate::bpf::Header::operation`].
+        pub operation: u32,
+        /// 1 if no other thread can have enqueued it, else 0.
+        pub owned: u32,
     }
 }
 
@@ -442,12 +459,13 @@ const _: () = {
     assert!(size_of::<Barrier>() == 48);
     assert!(size_of::<Copy>() == 56);
     assert!(size_of::<Complete>() == 24);
+    assert!(size_of::<Link>() == 24);
     assert!(size_of::<Symbol>() == 40);
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
     assert!(size_of::<Attach>() == 72);
     assert!(control::LOSSES + ShimLoss::COUNT <= control::CALLS);
-    assert!(control::CALLS + hsa_functions::SLOT_COUNT <= CONTROL_BYTES / 8);
+    assert!(control::CALLS + slots::SLOT_COUNT <= CONTROL_BYTES / 8);
     let open_words = calls::OPEN_CALLS * calls::OPEN_WORDS;
     assert!(ring_word::GROWN + GROWTHS <= ring_word::OPEN_CALLS);
     assert!(ring_word::OPEN_CALLS + open_words <= RING_HEADER_BYTES / 8);

@@ -71,6 +71,9 @@ fn entered(
         return false;
     }
     let shim = from_shim(regs, capture, told);
+    if shim && records_what_it_calls(capture) {
+        return false;
+    }
     let Some(thread) = threads::thread(pid_tgid) else { return false };
     if capture.entry_only == 0 && is_own(thread, pid_tgid, regs.rsp) {
         return enter(regs, pid_tgid, capture, shim, thread);
@@ -130,7 +133,18 @@ fn from_shim(regs: &pt_regs, capture: Capture, told: Option<&Told>) -> bool {
     let (1.., Some(told)) = (capture.shim_calls, told) else { return false };
     // SAFETY: the helper checks the address.
     let back = unsafe { bpf_probe_read_user(regs.rsp as *const u64) }.unwrap_or(0);
-    told.code[0] <= back && back < told.code[1]
+    is_in_shim(told, back)
+}
+
+#[inline(always)]
+fn is_in_shim(told: &Told, address: u64) -> bool {
+    told.code[0] <= address && address < told.code[1]
+}
+
+/// Whether the shim records the calls that it makes of a function: those of the program, which it passes on.
+#[inline(always)]
+fn records_what_it_calls(capture: Capture) -> bool {
+    u32::from(capture.domain) == Domain::HIP_API.0
 }
 
 /// Whether the shim records the call itself.
@@ -292,7 +306,7 @@ fn returned(ctx: *mut c_void, regs: &pt_regs, end_ns: u64) {
     let Some(cookie) = own_cookie(ctx, pid_tgid) else { return };
     match threads::known_thread(pid_tgid as u32) {
         Some(thread) => exit(cookie, regs, pid_tgid, end_ns, thread),
-        None => without_entry(cookie, pid_tgid, |capture| {
+        None => without_entry(cookie, regs, pid_tgid, |capture| {
             open_at_start(capture, regs, pid_tgid, end_ns, 0);
         }),
     }
@@ -300,10 +314,12 @@ fn returned(ctx: *mut c_void, regs: &pt_regs, end_ns: u64) {
 
 /// Does something with a call that returns and whose entry was not seen, unless the shim records it.
 #[inline(always)]
-fn without_entry(cookie: Cookie, pid_tgid: u64, then: impl FnOnce(Capture)) {
-    if let Some(capture) = maps::capture(cookie.index)
-        && !by_shim(capture, told_of(capture, pid_tgid))
-    {
+fn without_entry(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, then: impl FnOnce(Capture)) {
+    let Some(capture) = maps::capture(cookie.index) else { return };
+    let told = told_of(capture, pid_tgid);
+    // It has returned to where the instruction pointer is.
+    let to_shim = told.is_some_and(|told| is_in_shim(told, regs.rip));
+    if !by_shim(capture, told) && !(to_shim && records_what_it_calls(capture)) {
         then(capture);
     }
 }
@@ -346,7 +362,7 @@ fn exit(cookie: Cookie, regs: &pt_regs, pid_tgid: u64, end_ns: u64, thread: &mut
         depth = depth.wrapping_sub(1);
         maps::lost(BpfLoss::ABANDONED);
     }
-    without_entry(cookie, pid_tgid, |capture| {
+    without_entry(cookie, regs, pid_tgid, |capture| {
         if thread.skipped > 0 {
             // Nested too deep: counted at its entry.
             thread.skipped -= 1;

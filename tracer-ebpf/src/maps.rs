@@ -29,7 +29,7 @@ pub static PROCESSES: HashMap<u32, u32, 16384, { BPF_F_NO_PREALLOC as usize }> =
 pub struct Told {
     /// Where its code begins and ends.
     pub code: [u64; 2],
-    /// The tables whose calls it records: [`tracer_common::hsa_functions::tables`].
+    /// The tables whose calls it records: [`tracer_common::slots::tables`].
     pub tables: u64,
 }
 

@@ -22,7 +22,7 @@ use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
 use crate::sink::Enqueuer;
 use crate::state::{STATE, sleep};
-use crate::{agents, announce, symbols, sys, view};
+use crate::{agents, announce, calls, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
 const DESTROY_WAIT_NS: u64 = 20_000_000;
@@ -215,6 +215,7 @@ pub unsafe extern "C-unwind" fn queue_create(
     queue: *mut *const AmdQueue,
 ) -> Status {
     contained(announce::first_use);
+    contained(calls::follow_hip);
     let Some(create) = RUNTIME.queue_create.get() else { return abi::ERROR };
     // SAFETY: the application's own call.
     let status = unsafe {
@@ -283,6 +284,7 @@ pub unsafe extern "C-unwind" fn executable_freeze(
     options: *const c_char,
 ) -> Status {
     contained(announce::first_use);
+    contained(calls::follow_hip);
     let Some(freeze) = RUNTIME.executable_freeze.get() else { return abi::ERROR };
     // SAFETY: the application's own call.
     let status = unsafe { freeze(executable, options) };

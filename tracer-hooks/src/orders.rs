@@ -133,7 +133,7 @@ impl Sink for Recorder {
     fn state(&self, state: u64) {
         self.state.store(state, Ordering::Release);
         if state == state::ACTIVE {
-            calls::begin();
+            calls::begin(0..SLOT_COUNT);
         } else {
             calls::end();
         }
@@ -187,7 +187,7 @@ impl World {
     fn new(in_use: &'static RwLock<()>) -> Self {
         let words = (0..SLOT_COUNT).map(|slot| {
             let args = SLOTS[slot].stack_words.min(6) as u8;
-            Wanted { operation: slot as u16, args, stack_args: 0, out_arg: 0 }.to_word()
+            Wanted { operation: slot as u16, args, ..Wanted::default() }.to_word()
         });
         assert!(calls::want(words, &RECORDER));
         Self {

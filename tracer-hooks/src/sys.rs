@@ -293,6 +293,68 @@ fn open(address: usize, flags: c_int) -> Option<(*mut c_void, usize)> {
     }
 }
 
+/// Where a library is.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Its first address.
+    pub begin: usize,
+    /// The one behind its last.
+    pub end: usize,
+    /// An address among its data.
+    pub data: usize,
+}
+
+impl Extent {
+    /// Of a library at `address` with these program headers; none of one without data.
+    fn of(address: usize, headers: &[libc::Elf64_Phdr]) -> Option<Self> {
+        let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let from = |header: &libc::Elf64_Phdr| address.wrapping_add(header.p_vaddr as usize);
+        Some(Self {
+            begin: loaded().map(from).min()?,
+            end: loaded().map(|header| from(header).wrapping_add(header.p_memsz as usize)).max()?,
+            data: loaded().filter(|header| header.p_flags & libc::PF_W != 0).map(from).max()?,
+        })
+    }
+}
+
+/// Where the one library is whose file's name begins like this; none if none is loaded, or several are.
+pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
+    struct Found<'a> {
+        beginning: &'a [u8],
+        extent: Option<Extent>,
+        count: usize,
+    }
+    /// # Safety
+    ///
+    /// `found` is the value of below.
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: what the C library gives, and the value of below.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<Found<'_>>()) };
+        if info.dlpi_name.is_null() || info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: a path, and as many program headers as there are, which stay while the library does.
+        let (path, headers) = unsafe {
+            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+            (CStr::from_ptr(info.dlpi_name).to_bytes(), headers)
+        };
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        if name.starts_with(found.beginning) {
+            found.extent = Extent::of(info.dlpi_addr as usize, headers);
+            found.count += 1;
+        }
+        0
+    }
+    let mut found = Found { beginning, extent: None, count: 0 };
+    // SAFETY: a function that takes what it is given here.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found.extent.filter(|_| found.count == 1)
+}
+
 /// A library whose functions are looked up. It must be in use as long as this exists.
 pub struct Library {
     handle: *mut c_void,

@@ -8,8 +8,9 @@ use std::sync::Mutex;
 
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
-use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, SLOT_COUNT, slot_of, tables};
+use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, SLOT_COUNT, slot_of};
 use tracer_common::hsa_layout::AmdExtLayout::{self, Before5_6, Since5_6};
+use tracer_common::slots::tables;
 use tracer_hooks::Tables;
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::calls::{self, CallSink};
@@ -228,7 +229,7 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     let wishes: Vec<u64> = (0..SLOT_COUNT)
         .map(|slot| {
             let args = (slot % 7) as u8;
-            Wanted { operation: slot as u16, args, stack_args: 3, out_arg: 0 }.to_word()
+            Wanted { operation: slot as u16, args, stack_args: 3, ..Wanted::default() }.to_word()
         })
         .collect();
     assert!(calls::want(wishes.into_iter(), &SINK));
@@ -256,7 +257,7 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     };
     // Not yet recording: neither told to begin, nor active.
     RELEASES.iter().for_each(|release| release.every(called));
-    calls::begin();
+    calls::begin(0..SLOT_COUNT);
     RELEASES.iter().for_each(|release| release.every(called));
     assert_eq!(take(), [], "dormant");
 
@@ -297,10 +298,10 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
 
     // An output is read after success.
     let signal = slot_of("hsa_signal_create").expect("a slot");
-    let wanted = Wanted { operation: 1, args: 4, stack_args: 0, out_arg: 1 }.to_word();
+    let wanted = Wanted { operation: 1, args: 4, out_arg: 1, ..Wanted::default() }.to_word();
     let words = (0..SLOT_COUNT).map(|slot| if slot == signal { wanted } else { 0 });
     calls::want(words, &SINK);
-    calls::begin();
+    calls::begin(0..SLOT_COUNT);
     let output = 4711u64;
     let create = || call(core, 312, &raw const output as u64);
     create();
@@ -311,7 +312,7 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     // Nobody tells anything after the end, and neither does a forked child.
     calls::end();
     create();
-    calls::begin();
+    calls::begin(0..SLOT_COUNT);
     assert!(STATE.phase.apply(Event::Fork).is_ok());
     create();
     assert_eq!(take(), []);

@@ -1,8 +1,8 @@
-//! HSA calls into the rings: the [`CallSink`], and how the tables are patched for it.
+//! Calls into the rings: the [`CallSink`], and how the tables are patched for it.
 
 use tracer_common::calls::Call;
-use tracer_common::hsa_functions::SLOT_COUNT;
 use tracer_common::shim::{control, state};
+use tracer_common::slots::SLOT_COUNT;
 use tracer_hooks::calls::CallSink;
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported};
 
@@ -22,6 +22,12 @@ impl CallSink for Calls {
         let Some(memory) = RECORDER.memory() else { return };
         open_calls::ends(&memory, call, at);
     }
+
+    fn hip_is_patched(&self) {
+        if let Some(memory) = RECORDER.memory() {
+            begin_calls(&memory);
+        }
+    }
 }
 
 /// Learns from the memory which calls are wanted; before anything is installed.
@@ -32,7 +38,7 @@ fn want() {
     }
 }
 
-/// Patches the runtime's tables: operations are recorded from then on if we record, and the calls that
+/// Patches the runtimes' tables: operations are recorded from then on if we record, and the calls that
 /// the memory wants, by thunks in front of everything else. Of unknown tables the memory is told.
 ///
 /// # Errors
@@ -45,6 +51,7 @@ pub fn install(tables: Result<Tables, Unsupported>, timing: Timing) -> Result<()
         .and_then(|tables| tracer_hooks::install(tables, &RECORDER, timing).map(|()| tables));
     if let Ok(tables) = &installed {
         tracer_hooks::calls::patch(tables);
+        tracer_hooks::calls::patch_hip();
     }
     if let Some(memory) = RECORDER.memory() {
         match installed {

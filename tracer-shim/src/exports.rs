@@ -8,6 +8,8 @@ use tracer_common::shim::{SITE_OWN_CODE, VERSION, shim_status};
 
 use tracer_hooks::sink::Enqueuer;
 
+use crate::open_calls::Launcher;
+
 /// The protocol that this library speaks: what roctap finds in the file of one that is there already.
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
@@ -17,8 +19,8 @@ pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
 pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(shim_status::NEW);
 
 /// The probe site: fires for every sequence number on the thread that enqueued the operation. The low
-/// half of `own` is 0 when that may have been another thread; `call` is the innermost open HSA call
-/// that we record, and the high half of `own` its operation.
+/// half of `own` is 0 when that may have been another thread; `call` is the innermost open call
+/// that we record, and the high half of `own` its operation. Where that is one of HIP, a frame says it instead.
 ///
 /// It does nothing, at whichever of two instructions the kernel probes it cheaply.
 #[unsafe(no_mangle)]
@@ -44,10 +46,10 @@ pub fn tell(what: u64, first: u64, second: u64) {
     roctap_dispatch_site(what, first, second);
 }
 
-/// Fires the probe site; `launcher` is the call that is open, 0 if there is none, and its operation.
+/// Fires the probe site; `launcher` is the call that is open.
 #[inline]
-pub fn fire(sequence: u64, by: Enqueuer, launcher: (u64, u32)) {
-    let (call, operation) = launcher;
+pub fn fire(sequence: u64, by: Enqueuer, launcher: Launcher) {
+    let Launcher { correlation_id: call, operation } = launcher;
     let own = by == Enqueuer::Caller;
     roctap_dispatch_site(sequence, u64::from(own) | u64::from(operation) << 32, call);
 }

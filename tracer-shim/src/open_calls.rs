@@ -33,7 +33,8 @@ struct OpenCall {
     /// An address in its stack frame.
     at: usize,
     id: u64,
-    operation: u16,
+    /// Domain and operation, as in [`tracer_common::bpf::Header::operation`].
+    operation: u32,
     /// Of the memory.
     generation: u32,
 }
@@ -63,16 +64,21 @@ thread_local! {
 }
 
 impl Thread {
-    /// The innermost open call that `memory` records, whose frame lies above `at`. Those below were
-    /// left by `longjmp`; those of an earlier memory may have returned when nobody recorded.
-    fn innermost(&self, memory: &Memory, at: usize) -> Option<OpenCall> {
+    /// The innermost open call that `memory` records, whose frame lies above `at`, and that `is_it`. Those below
+    /// were left by `longjmp`; those of an earlier memory may have returned when nobody recorded.
+    fn innermost(
+        &self,
+        memory: &Memory,
+        at: usize,
+        is_it: impl Fn(&OpenCall) -> bool,
+    ) -> Option<OpenCall> {
         let open = self.open.get(..self.depth.get().min(OPEN_CALLS))?;
         let generation = memory.generation();
         let is_around = |call: &OpenCall| call.at > at && call.at - at < REACH;
         open.iter()
             .rev()
             .map(Cell::get)
-            .find(|call| is_around(call) && call.generation == generation)
+            .find(|call| is_around(call) && call.generation == generation && is_it(call))
     }
 
     fn next_id(&self, memory: &Memory) -> u64 {
@@ -136,11 +142,11 @@ fn begin(thread: &Thread, memory: &Memory, call: &mut Call, at: usize) -> bool {
     };
     thread.abandon_below(at, memory, ring);
     call.correlation_id = thread.next_id(memory);
-    call.parent_id = thread.innermost(memory, at).map_or(0, |outer| outer.id);
+    call.parent_id = thread.innermost(memory, at, |_| true).map_or(0, |outer| outer.id);
     let depth = thread.depth.get();
     // One that is nested deeper is recorded all the same; it is only not known to be open.
     if let Some(open) = thread.open.get(depth) {
-        let (id, operation) = (call.correlation_id, call.operation);
+        let (id, operation) = (call.correlation_id, call.header_operation());
         open.set(OpenCall { at, id, operation, generation: memory.generation() });
         thread.depth.set(depth + 1);
         memory.open_call(ring, depth, call);
@@ -180,12 +186,35 @@ fn end(thread: &Thread, memory: &Memory, call: &Call, at: usize) {
     }
 }
 
-/// Id and operation of the innermost open call of the thread that `memory` records, 0 if there is none.
-pub fn innermost(memory: &Memory) -> (u64, u32) {
+/// The call that launches what a thread enqueues; 0 where there is none.
+#[derive(Clone, Copy, Default)]
+pub struct Launcher {
+    /// Its id.
+    pub correlation_id: u64,
+    /// Domain and operation, as in [`tracer_common::bpf::Header::operation`].
+    pub operation: u32,
+}
+
+impl Launcher {
+    /// Whether it is a call of HIP.
+    pub fn is_hip(self) -> bool {
+        self.correlation_id != 0 && self.operation >> 16 == Domain::HIP_API.0
+    }
+}
+
+/// The innermost open call of HIP of the thread that `memory` records, else the innermost one.
+pub fn launcher(memory: &Memory) -> Launcher {
     let here = 0u8;
     let at = (&raw const here) as usize;
-    let open = THREAD.with(|thread| thread.innermost(memory, at));
-    open.map_or((0, 0), |call| (call.id, Domain::HSA_API.0 << 16 | u32::from(call.operation)))
+    let is_hip = |call: &OpenCall| call.operation >> 16 == Domain::HIP_API.0;
+    let open = THREAD.with(|thread| {
+        let of_hip = thread.innermost(memory, at, is_hip);
+        of_hip.or_else(|| thread.innermost(memory, at, |_| true))
+    });
+    open.map_or_else(Launcher::default, |OpenCall { id, operation, .. }| Launcher {
+        correlation_id: id,
+        operation,
+    })
 }
 
 #[cfg(test)]
@@ -311,7 +340,8 @@ mod tests {
     fn calls_of_an_earlier_recording_launch_nothing() {
         Scene::run(|scene| {
             let waiting = scene.begin(1000);
-            let launcher = |memory: &Memory| scene.thread.innermost(memory, 800).map(|c| c.id);
+            let launcher =
+                |memory: &Memory| scene.thread.innermost(memory, 800, |_| true).map(|c| c.id);
             assert_eq!(launcher(&scene.memory), Some(waiting.correlation_id));
             let next = mapped(1);
             next.set_control(control::FIRST_CALL_ID, FIRST_ID * 2);

@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{
     Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, HEARTBEAT_SUSPECT_NS,
-    HEARTBEAT_TIMEOUT_NS, NAME_PART_BYTES, Queue, SITE_CALLS, Symbol, control, kind, shim_status,
-    state,
+    HEARTBEAT_TIMEOUT_NS, Link, NAME_PART_BYTES, Queue, SITE_CALLS, Symbol, control, kind,
+    shim_status, state,
 };
+use tracer_common::slots::{self, tables};
 use tracer_common::waited::LONGEST_LOOK_NS;
 use tracer_hooks::sink::{AtFork, Enqueuer, Remains};
 use tracer_hooks::{Sink, Wish, sys};
@@ -16,6 +17,7 @@ use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 use crate::backlog::Backlog;
 use crate::current::{Current, Pinned};
 use crate::memory::Memory;
+use crate::open_calls::Launcher;
 use crate::{exports, open_calls, rings};
 
 /// Writes into the shared memory.
@@ -87,6 +89,7 @@ const DISPATCH_WORDS: usize = size_of::<Dispatch>() / 8;
 const BARRIER_WORDS: usize = size_of::<Barrier>() / 8;
 const COPY_WORDS: usize = size_of::<Copy>() / 8;
 const COMPLETE_WORDS: usize = size_of::<Complete>() / 8;
+const LINK_WORDS: usize = size_of::<Link>() / 8;
 const SYMBOL_WORDS: usize = size_of::<Symbol>() / 8;
 const AGENT_WORDS: usize = size_of::<Agent>() / 8;
 const QUEUE_WORDS: usize = size_of::<Queue>() / 8;
@@ -206,6 +209,15 @@ fn frame(kind: u32, record: &[u64], bytes: &[u8]) -> Option<(u32, Vec<u64>)> {
     Some((kind, words))
 }
 
+/// Tells which call of HIP, which we record, has enqueued an operation. False if there is no room.
+fn link(memory: &Memory, sequence: u64, by: Enqueuer, launcher: Launcher) -> bool {
+    let Launcher { correlation_id, operation } = launcher;
+    let owned = u32::from(by == Enqueuer::Caller);
+    let mut record = Link { sequence, correlation_id, operation, owned };
+    let ring = rings::mine(memory, sys::now_ns()).and_then(|ring| memory.producer(ring));
+    ring.is_some_and(|ring| ring.push(kind::LINK, [&words::<LINK_WORDS, _>(&mut record), &[]]))
+}
+
 /// The frames of a symbol: parts of its name, and the symbol with the last of these.
 fn symbol_frames(mut record: Symbol, name: &[u8]) -> Option<Vec<(u32, Vec<u64>)>> {
     let (before, last) =
@@ -291,8 +303,14 @@ impl Sink for Recorder {
 
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
-        // The memory is let go of before the probe site, where the thread may be stopped.
-        let launcher = self.memory().map_or((0, 0), |memory| open_calls::innermost(&memory));
+        let mut launcher = Launcher::default();
+        if let Some(memory) = self.memory() {
+            launcher = open_calls::launcher(&memory);
+            if launcher.is_hip() && link(&memory, sequence, by, launcher) {
+                return;
+            }
+        }
+        // The memory has been let go of: at the probe site the thread may be stopped.
         exports::fire(sequence, by, launcher);
     }
 
@@ -374,17 +392,23 @@ impl Sink for Recorder {
     }
 }
 
-/// Begins to record calls, if any are wanted.
+/// Begins to record calls, if any are wanted, of all tables that have been patched.
 ///
-/// Probes are told first: a call of another thread in between is lost rather than recorded twice.
-/// There is none inside of `hsa_init`.
+/// Probes at functions of HSA are told before: a call of another thread in between is lost rather than recorded
+/// twice. There is none inside of `hsa_init`. Those at functions of HIP are not told: until they are gone, they leave
+/// out what our code calls, which is what we record.
 pub fn begin_calls(memory: &Memory) {
-    let tables = u64::from(tracer_hooks::calls::in_place());
-    if tables != 0 {
-        exports::tell(SITE_CALLS, tables, 0);
-        tracer_hooks::calls::begin();
-        memory.set_control(control::CALLS_TAKEN, tables);
+    let taken = tracer_hooks::calls::in_place();
+    if taken == 0 {
+        return;
     }
+    tracer_hooks::calls::begin(slots::HIP);
+    let of_hsa = taken & (tables::CORE | tables::IMAGE);
+    if of_hsa != 0 {
+        exports::tell(SITE_CALLS, of_hsa.into(), 0);
+        tracer_hooks::calls::begin(slots::HSA);
+    }
+    memory.set_control(control::CALLS_TAKEN, taken.into());
 }
 
 /// Uses the environment's memory; see [`crate::memory::connect`].

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::{
-    artifacts, kernels,
+    artifacts, kernels, rocm,
     run::{cargo, root, run},
     setup,
 };
@@ -24,6 +24,10 @@ pub struct Options {
     #[arg(default_missing_value = kernels::DEFAULT, conflicts_with = "parts")]
     kernels: Option<Vec<String>>,
 
+    /// On these releases of ROCm, one after the other: 5.2 is this machine's own, others have roots of their own
+    #[arg(long, value_name = "RELEASES", value_delimiter = ',', conflicts_with = "kernels")]
+    rocm: Vec<String>,
+
     /// Rounds, each of which measures every variant once
     #[arg(long, default_value_t = 15)]
     rounds: u32,
@@ -38,6 +42,23 @@ pub fn run_bench(options: &Options) -> anyhow::Result<()> {
     if let Some(versions) = &options.kernels {
         return kernels::bench_on_kernels(versions, options.rounds);
     }
+    let mut arguments = vec!["--rounds".to_owned(), options.rounds.to_string()];
+    arguments.extend(options.parts.iter().chain(&options.more).cloned());
+    for release in &options.rocm {
+        println!("\nROCm {release}");
+        match release.as_str() {
+            OWN => bench(options, &arguments)?,
+            _ => rocm::bench(release, &arguments)?,
+        }
+    }
+    if options.rocm.is_empty() { bench(options, &arguments) } else { Ok(()) }
+}
+
+/// The release of this machine's packages.
+const OWN: &str = "5.2";
+
+/// On this machine's own ROCm.
+fn bench(options: &Options, arguments: &[String]) -> anyhow::Result<()> {
     let built = artifacts::build()?;
     let compares = options.parts.is_empty() || options.parts.iter().any(|part| part == "probes");
     if compares && std::env::var_os("BPFTRACE").is_none() {
@@ -48,7 +69,5 @@ pub fn run_bench(options: &Options) -> anyhow::Result<()> {
         .env("ROCTAP_TEST_GPU", root().join(&built.gpu))
         .env("ROCTAP_TEST_APPS", root().join(&built.apps))
         .args(["run", "--release", "--package", "bench", "--"])
-        .args(["--rounds", &options.rounds.to_string()])
-        .args(&options.parts)
-        .args(&options.more))
+        .args(arguments))
 }

@@ -74,6 +74,11 @@ pub fn makes_its_tables() -> bool {
     release().is_some_and(|release| release != "5.7")
 }
 
+/// Whether HIP has dispatch tables, through which the shim records its calls.
+pub fn has_hip_tables() -> bool {
+    release().is_some_and(|release| release != "5.7")
+}
+
 /// How often the runtime calls a function of itself through its tables, while it is initialized, beside
 /// what the program calls.
 pub fn calls_of_the_runtime(function: &str) -> u64 {

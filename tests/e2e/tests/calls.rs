@@ -1,4 +1,4 @@
-//! HSA calls: by the shim through the runtime's tables, and by probes where there is no shim.
+//! Calls: by the shim through the runtimes' tables, and by probes where there are none, or no shim.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,7 +8,8 @@ use std::{
 
 use e2e::{
     LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app, calls_of_the_runtime,
-    makes_its_tables, only_child, release, run, send_signal, wait_until, within_deadline,
+    compare::expect_joined, has_hip_tables, makes_its_tables, only_child, release, run,
+    send_signal, wait_until, within_deadline,
 };
 use roctap::{
     discover::{self, Image, Runtime},
@@ -110,18 +111,19 @@ fn root_what_the_shim_cannot_record_without_itself_is_told() {
         ran.expect(3).complains(&["no call of a ROCm library was seen", "--allow-slow"]);
         return;
     }
-    ran.expect(0).complains(&["no shim recorded HSA calls", "--allow-slow"]);
+    ran.expect(0).complains(&["no shim recorded calls of", "--allow-slow"]);
     assert!(!scene.trace().call_counts().contains_key("hsa_signal_create"));
 }
 
-/// Names that a probe cannot tell apart, by the one that it records them under.
-fn aliases(pid: u32) -> BTreeMap<String, String> {
+/// Names of a runtime's functions that a probe cannot tell apart, by the one that it records them under.
+fn aliases(pid: u32, runtime: Runtime) -> BTreeMap<String, String> {
     let libraries = discover::libraries(pid).expect("maps");
-    let hsa = libraries.into_iter().find(|l| l.runtime == Runtime::Hsa).expect("mapped");
-    let owned = |name: &str| Runtime::Hsa.owns_symbol(name);
-    let functions = Image::open(&hsa.open_path).expect("image").functions(owned).expect("symbols");
+    let library = libraries.into_iter().find(|l| l.runtime == runtime).expect("mapped");
+    let owned = |name: &str| runtime.owns_symbol(name);
+    let image = Image::open(&library.open_path).expect("image");
+    let functions = image.functions(owned).expect("symbols");
     // Where the entries point in a process that nobody has redirected.
-    let binary = Binary::open(&hsa.open_path).expect("binary");
+    let binary = Binary::open(&library.open_path).expect("binary");
     let plans = Planner::for_running_kernel().plan_library(&binary, &functions, None);
     let names = |plan: roctap::plan::FunctionPlan| {
         let to = plan.symbol.clone();
@@ -134,50 +136,73 @@ fn aliases(pid: u32) -> BTreeMap<String, String> {
 /// call of the shim's has one of the probes' inside of it, with the same arguments and result.
 #[test]
 fn root_shim_and_probes_record_the_same_calls() {
+    record_both_ways(Runtime::Hsa, &["hsa"], &["hsa_signal_load_relaxed"]);
+}
+
+/// The same of HIP.
+#[test]
+fn root_shim_and_probes_record_the_same_calls_of_hip() {
+    if has_hip_tables() {
+        record_both_ways(Runtime::Hip, &["device", "hip"], &["hipGetDevice", "hipGetErrorName"]);
+    }
+}
+
+/// Has calls of a runtime recorded by both; each of the `requests` makes many of one of the `functions`.
+fn record_both_ways(runtime: Runtime, requests: &[&str], functions: &[&str]) {
     let scene = Scene::default();
     let mut record = scene.record(&["--api", "hip,hsa"]);
     record.arg("--").arg(app("bench_target")).stdin(Stdio::piped());
     let mut roctap = Running::start(&mut record);
     let pid = roctap.ready.trim_end().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
     let pid: u32 = pid.expect("a number");
-    let mut requests = roctap.child.stdin.take().expect("piped");
+    let mut input = roctap.child.stdin.take().expect("piped");
     let mut answers = (&mut roctap.output).lines();
     let mut ask = |request: &str| {
-        writeln!(requests, "{request}").expect("alive");
+        writeln!(input, "{request}").expect("alive");
         answers.next().expect("an answer").expect("a line")
     };
     ask("launch 16");
-    let aliases = aliases(pid);
+    let aliases = aliases(pid, runtime);
     let probed = scene.path("probed.rtrace");
-    let options = ["record", "--api", "hsa", "--gpu", "off", "--allow-slow", "-p"];
+    let options = ["record", "--api", runtime.name(), "--gpu", "off", "--allow-slow", "-p"];
     let mut second = scene.roctap(&options);
     let second = second.arg(pid.to_string()).arg("-o").arg(&probed).spawn().expect("roctap");
     // What is written is written after all probes are in place.
     let mut since_ns = 0;
     wait_until("the probes record", || {
-        ask("hsa 10");
+        for request in requests {
+            ask(&format!("{request} 10"));
+        }
         let calls = Recorded::read_so_far(&probed).map(|trace| trace.calls).unwrap_or_default();
         since_ns = calls.iter().map(|call| call.record.begin_ns).max().unwrap_or(0);
         since_ns > 0
     });
     ask("launch 64");
     ask("bare 64");
-    ask("hsa 100");
-    drop(requests);
+    for request in requests {
+        ask(&format!("{request} 100"));
+    }
+    drop(input);
     let ended: Ran = second.wait_with_output().expect("output").into();
     ended.expect(0);
     roctap.ended().expect(0);
     let (by_shim, by_probes) = (scene.trace(), Recorded::read(&probed));
     by_shim.expect_complete();
-    compare(&by_shim, &by_probes, since_ns, &aliases);
+    let compared = compare(runtime.domain(), &by_shim, &by_probes, since_ns, &aliases);
+    assert!(functions.iter().all(|&function| compared[function] >= 100), "{compared:?}");
+    // Those of launches, too.
+    assert!(compared.len() > functions.len(), "{compared:?}");
+    assert!(compared.values().sum::<usize>() >= 300, "{compared:?}");
 }
 
+/// How many calls of each function were compared.
 fn compare(
+    domain: Domain,
     by_shim: &Recorded,
     by_probes: &Recorded,
     since_ns: u64,
     aliases: &BTreeMap<String, String>,
-) {
+) -> BTreeMap<String, usize> {
     // What the shim's own hooks do in the place of the program's call, or with other arguments.
     let hooked = |name: &str| {
         let begins = ["hsa_signal_store", "hsa_signal_silent_store", "hsa_signal_wait"];
@@ -193,8 +218,8 @@ fn compare(
     let mut compared: BTreeMap<String, usize> = BTreeMap::new();
     for call in &by_shim.calls {
         let name = by_shim.function(call);
-        let hsa = call.record.domain == Domain::HSA_API;
-        if !hsa || call.record.begin_ns < since_ns || hooked(&name) {
+        let wanted = call.record.domain == domain;
+        if !wanted || call.record.begin_ns < since_ns || hooked(&name) {
             continue;
         }
         let key = (call.record.thread_id, aliases[&name].clone());
@@ -216,8 +241,46 @@ fn compare(
         assert_eq!(shown(call), shown(found), "{name}");
         *compared.entry(name).or_default() += 1;
     }
-    assert!(compared["hsa_signal_load_relaxed"] >= 100, "{compared:?}");
-    assert!(compared.len() >= 4 && compared.values().sum::<usize>() >= 300, "{compared:?}");
+    compared
+}
+
+/// The arguments of each thread's calls of one function are 0, 1, 2, …: none is missing and none there twice, while
+/// the shim takes the calls over from probes, and at the end of the recording.
+#[test]
+fn root_attach_hands_calls_of_hip_over_one_by_one() {
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("counted")).arg("4"));
+    let pid = target.pid();
+    let numbers = |trace: &Recorded, by_shim: bool| {
+        let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        let is_of = |call: &&ApiCall| (call.record.correlation_id >= FIRST_ID) == by_shim;
+        let is_counted = |call: &&ApiCall| trace.function(call) == "hipGetErrorName";
+        for call in trace.calls.iter().filter(is_of).filter(is_counted) {
+            numbers.entry(call.record.thread_id).or_default().push(call.args[0]);
+        }
+        numbers
+    };
+    let mut record = scene.record(&["-p", &pid.to_string()]);
+    let record = record.args(LARGE_RINGS);
+    let ran = scene.record_until(record, "calls and kernels are recorded", |trace| {
+        let of_all = numbers(trace, has_hip_tables());
+        trace.kernels_of(pid) > 100
+            && of_all.len() == 4
+            && of_all.values().all(|numbers| numbers.len() > 1000)
+    });
+    ran.expect(0);
+    target.end().expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    let (by_probes, by_shim) = (numbers(&trace, false), numbers(&trace, true));
+    assert_eq!(by_shim.is_empty(), !has_hip_tables());
+    for (thread, mut all) in by_probes {
+        all.extend(by_shim.get(&thread).into_iter().flatten());
+        all.sort_unstable();
+        let first = all[0];
+        assert!(all.iter().zip(first..).all(|(&number, expected)| number == expected), "{all:?}");
+    }
+    expect_joined(&trace, pid);
 }
 
 #[test]
@@ -296,7 +359,8 @@ fn root_full_rings_lose_calls_that_they_count() {
     let ran = scene.record_app(&options, "hsa_direct", &["s", "3000"]).expect(0);
     let trace = scene.trace();
     let lost = trace.losses();
-    let dropped = lost.get("HSA calls: the calling thread's ring full").copied().unwrap_or(0);
+    let dropped =
+        lost.get("calls through tables: the calling thread's ring full").copied().unwrap_or(0);
     assert!(dropped > 0, "{lost:?}");
     let made: u64 = ran.counts().values().sum();
     let functions = ran.counts();

@@ -1,22 +1,123 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Names of what callbacks can be called for. Source and binary compatible with the header of the same name of
- * ROCprofiler-SDK 0.5.
- * Callbacks themselves are not implemented. */
+ * Callbacks: a tool is told of something on the thread that does it. Source and binary compatible with the header of the
+ * same name of ROCprofiler-SDK 0.5. */
 
 #ifndef ROCPROFILER_SDK_CALLBACK_TRACING_H_
 #define ROCPROFILER_SDK_CALLBACK_TRACING_H_
 
 #include <rocprofiler-sdk/defines.h>
 #include <rocprofiler-sdk/fwd.h>
+#include <rocprofiler-sdk/hip.h>
+#include <rocprofiler-sdk/hsa.h>
 
 ROCPROFILER_EXTERN_C_INIT
+
+/* The payload of a call. The result is there in the phase EXIT; that of HIP's functions is not known, and 0. */
+typedef struct {
+  /* Bytes of this structure. */
+  uint64_t size;
+  rocprofiler_hsa_api_args_t args;
+  rocprofiler_hsa_api_retval_t retval;
+} rocprofiler_callback_tracing_hsa_api_data_t;
+
+typedef struct {
+  uint64_t size;
+  rocprofiler_hip_api_args_t args;
+  rocprofiler_hip_api_retval_t retval;
+} rocprofiler_callback_tracing_hip_api_data_t;
+
+/* Where a code object was loaded from. */
+typedef enum {
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_NONE = 0,
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_FILE = 1,
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_MEMORY = 2,
+  ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_LAST,
+} rocprofiler_code_object_storage_type_t;
+
+/* The payload of CODE_OBJECT_LOAD: a code object on an agent, in the phases LOAD and UNLOAD. What it points at stays. */
+#if defined(__GNUC__)
+__extension__
+#endif
+typedef struct {
+  /* Bytes of this structure. */
+  uint64_t size;
+  /* From 1 on. */
+  uint64_t code_object_id;
+  rocprofiler_agent_id_t rocp_agent;
+#if defined(ROCPROFILER_HAS_HSA)
+  hsa_agent_t hsa_agent;
+#else
+  struct {
+    uint64_t handle;
+  } hsa_agent;
+#endif
+  const char* uri;
+  /* Where it is loaded, so many bytes, and the difference to the addresses in it. */
+  uint64_t load_base;
+  uint64_t load_size;
+  int64_t load_delta;
+  rocprofiler_code_object_storage_type_t storage_type;
+  union {
+    struct {
+      int storage_file;
+    };
+    struct {
+      uint64_t memory_base;
+      uint64_t memory_size;
+    };
+  };
+} rocprofiler_callback_tracing_code_object_load_data_t;
+
+#define ROCPROFILER_CODE_OBJECT_ID_NONE ROCPROFILER_UINT64_C(0)
+
+/* The payload of CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER: a kernel of a code object, behind that in the phase LOAD and in
+ * the phase UNLOAD. */
+typedef struct {
+  /* Bytes of this structure. */
+  uint64_t size;
+  /* As records of its dispatches have it. */
+  uint64_t kernel_id;
+  uint64_t code_object_id;
+  /* As the runtime has it: with ".kd" at its end. */
+  const char* kernel_name;
+  uint64_t kernel_object;
+  uint32_t kernarg_segment_size;
+  uint32_t kernarg_segment_alignment;
+  uint32_t group_segment_size;
+  uint32_t private_segment_size;
+  /* Registers; 0 where a context starts when the kernel was there. */
+  uint32_t sgpr_count;
+  uint32_t arch_vgpr_count;
+  uint32_t accum_vgpr_count;
+} rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t;
+
+/* Is told of something: of a call twice, in the phases ENTER and EXIT. What it leaves at user_data in ENTER is there in
+ * EXIT. Calls that it makes call no callback. An external correlation id that it gives the thread in ENTER counts for the
+ * call, and for what the call enqueues. */
+typedef void (*rocprofiler_callback_tracing_cb_t)(rocprofiler_callback_tracing_record_t record,
+                                                  rocprofiler_user_data_t* user_data, void* callback_data)
+    ROCPROFILER_NONNULL(2);
 
 /* Not 0 ends the iteration. */
 typedef int (*rocprofiler_callback_tracing_kind_cb_t)(rocprofiler_callback_tracing_kind_t kind, void* data);
 typedef int (*rocprofiler_callback_tracing_kind_operation_cb_t)(rocprofiler_callback_tracing_kind_t kind,
                                                                 rocprofiler_tracing_operation_t operation,
                                                                 void* data);
+
+/* Gets an argument: which one it is, where its value is, how many times that can be followed, its type and name in C,
+ * its value as text, and how often it was followed for that: never. Not 0 ends the iteration. */
+typedef int (*rocprofiler_callback_tracing_operation_args_cb_t)(
+    rocprofiler_callback_tracing_kind_t kind, rocprofiler_tracing_operation_t operation, uint32_t arg_number,
+    const void* const arg_value_addr, int32_t arg_indirection_count, const char* arg_type, const char* arg_name,
+    const char* arg_value_str, int32_t arg_dereference_count, void* data);
+
+/* Has a callback called for a kind, for some operations or for all: only inside of a tool's initialize function.
+ * NOT_IMPLEMENTED for kinds that no callbacks are called for; why is told on standard error. */
+rocprofiler_status_t rocprofiler_configure_callback_tracing_service(
+    rocprofiler_context_id_t context_id, rocprofiler_callback_tracing_kind_t kind,
+    const rocprofiler_tracing_operation_t* operations, size_t operations_count,
+    rocprofiler_callback_tracing_cb_t callback, void* callback_args) ROCPROFILER_API;
 
 /* The name of a kind, and its length; each place may be null. */
 rocprofiler_status_t rocprofiler_query_callback_tracing_kind_name(rocprofiler_callback_tracing_kind_t kind,
@@ -36,6 +137,12 @@ rocprofiler_status_t rocprofiler_iterate_callback_tracing_kinds(
 rocprofiler_status_t rocprofiler_iterate_callback_tracing_kind_operations(
     rocprofiler_callback_tracing_kind_t kind, rocprofiler_callback_tracing_kind_operation_cb_t callback,
     void* data) ROCPROFILER_API ROCPROFILER_NONNULL(2);
+
+/* Calls a function with each argument of a call, whose record a callback has got and has not returned yet. Strings are
+ * read for the text of a value, and nothing else is that arguments point at. */
+rocprofiler_status_t rocprofiler_iterate_callback_tracing_kind_operation_args(
+    rocprofiler_callback_tracing_record_t record, rocprofiler_callback_tracing_operation_args_cb_t callback,
+    int32_t max_dereference_count, void* user_data) ROCPROFILER_API ROCPROFILER_NONNULL(2);
 
 ROCPROFILER_EXTERN_C_FINI
 

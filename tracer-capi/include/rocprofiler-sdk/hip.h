@@ -5,6 +5,7 @@
 #ifndef ROCPROFILER_SDK_HIP_H_
 #define ROCPROFILER_SDK_HIP_H_
 
+#include <rocprofiler-sdk/hip/api_args.h>
 #include <rocprofiler-sdk/hip/api_id.h>
 
 #endif /* ROCPROFILER_SDK_HIP_H_ */

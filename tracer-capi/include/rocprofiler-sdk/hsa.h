@@ -5,6 +5,7 @@
 #ifndef ROCPROFILER_SDK_HSA_H_
 #define ROCPROFILER_SDK_HSA_H_
 
+#include <rocprofiler-sdk/hsa/api_args.h>
 #include <rocprofiler-sdk/hsa/api_id.h>
 
 #endif /* ROCPROFILER_SDK_HSA_H_ */

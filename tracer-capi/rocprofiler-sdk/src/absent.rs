@@ -16,9 +16,6 @@ macro_rules! absent {
 }
 
 absent! {
-    // Callback tracing.
-    rocprofiler_configure_callback_tracing_service
-    rocprofiler_iterate_callback_tracing_kind_operation_args
     // What follows from a table that is handed over.
     rocprofiler_at_intercept_table_registration
     rocprofiler_configure_external_correlation_id_request_service

@@ -10,26 +10,12 @@ use rocprofiler::status::Status;
 use rocprofiler::threads::Watcher;
 
 use crate::layout::{BUFFER_KINDS, kind};
+use crate::tools::{self, Argument};
 use crate::{SDK, answer, log, sources, work};
 
 /// `rocprofiler_buffer_tracing_cb_t`. It may throw, which ends the process: it is called on a thread of ours.
 type BufferFunction =
     unsafe extern "C-unwind" fn(u64, u64, *mut *mut Header, usize, *mut c_void, u64);
-
-/// What a tool's function is called with, on whichever thread.
-#[derive(Clone, Copy)]
-struct Argument(*mut c_void);
-
-// SAFETY: it is the tool's, which has its functions called on other threads.
-unsafe impl Send for Argument {}
-// SAFETY: as above.
-unsafe impl Sync for Argument {}
-
-impl Argument {
-    fn get(self) -> *mut c_void {
-        self.0
-    }
-}
 
 /// `rocprofiler_buffer_policy_t`.
 fn policy(number: u32) -> Option<Policy> {
@@ -119,12 +105,8 @@ unsafe extern "C-unwind" fn rocprofiler_configure_buffer_tracing_service(
             log::warn(format_args!("{} is not traced: {reason}", kind.name().to_string_lossy()));
             return Err(Status::NotImplemented);
         }
-        let operations = match (operations.is_null(), count) {
-            (_, 0) => &[],
-            (true, _) => return Err(Status::InvalidArgument),
-            // SAFETY: as the caller promises; not null.
-            (false, _) => unsafe { core::slice::from_raw_parts(operations, count) },
-        };
+        // SAFETY: as the caller promises.
+        let operations = unsafe { tools::operations(operations, count) }?;
         SDK.configure_service(context, kind, operations, buffer)
     })
 }

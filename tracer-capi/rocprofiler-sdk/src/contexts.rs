@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use rocprofiler::status::Status;
 
 use crate::layout::NO_CONTEXT;
-use crate::{SDK, answer, calls, registration, sources};
+use crate::{SDK, answer, calls, code_objects, registration, sources};
 
 /// Makes a context for the tool that is being initialized.
 ///
@@ -31,12 +31,17 @@ unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
 /// Starts a context.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
-    answer::of(|| {
+    let started = answer::of(|| {
         SDK.start_context(id)?;
         // Not while tools are initialized: nobody wants anything before the end of that.
         sources::begin();
         Ok(())
-    })
+    });
+    if started == Status::Success as u32 {
+        // A tool's callback may throw.
+        code_objects::tell_all();
+    }
+    started
 }
 
 /// Stops a context.

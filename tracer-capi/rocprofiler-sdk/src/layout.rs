@@ -40,6 +40,20 @@ pub const CALLBACK_KINDS: [Kind; 14] = [
     Kind::RcclApi,
 ];
 
+/// The data of a call, for callbacks: its size, arguments, and a result.
+#[derive(Clone, Copy)]
+pub struct CallData {
+    pub bytes: usize,
+    /// Where the result is.
+    pub result: usize,
+}
+
+/// `rocprofiler_callback_tracing_hip_api_data_t`: the largest arguments are those of `hipExtModuleLaunchKernel`, the largest
+/// result a `hipChannelFormatDesc`.
+pub const HIP_CALL: CallData = CallData { bytes: 120, result: 96 };
+/// `rocprofiler_callback_tracing_hsa_api_data_t`: those of `hsa_ext_program_finalize`, and a word.
+pub const HSA_CALL: CallData = CallData { bytes: 208, result: 200 };
+
 /// The id of the agent of a node of the driver's: who takes an index for an id finds none.
 pub fn agent_id(node: u32) -> u64 {
     0x4_0000 + u64::from(node)
@@ -50,7 +64,16 @@ pub const NO_CONTEXT: u64 = u64::MAX;
 
 /// The number of a kind of records.
 pub fn number(kind: Kind) -> u32 {
-    BUFFER_KINDS.iter().position(|&one| one == kind).map_or(0, |place| place as u32 + 1)
+    place(&BUFFER_KINDS, kind)
+}
+
+/// The number of a kind of callbacks.
+pub fn callback_number(kind: Kind) -> u32 {
+    place(&CALLBACK_KINDS, kind)
+}
+
+fn place(kinds: &[Kind], kind: Kind) -> u32 {
+    kinds.iter().position(|&one| one == kind).map_or(0, |place| place as u32 + 1)
 }
 
 /// The kind of a number, in one of the lists above; none for 0.

@@ -2,12 +2,13 @@
 //! name. What it does is in [`rocprofiler`]; here are its exported functions.
 //!
 //! * [`registration`], [`tools`]: tools are found, configured, initialized and finalized.
-//! * [`contexts`], [`buffers`], [`kinds`]: the functions, by what they are about.
+//! * [`contexts`], [`buffers`], [`callbacks`], [`kinds`]: the functions, by what they are about.
 //! * [`runtime`]: how calls and work get in.
 //! * [`sources`]: where records come from; what cannot be traced, and why.
 //! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`retirement`]: the end of both; [`records`]: records as this
 //!   version has them.
-//! * [`agents`]: CPUs and GPUs.
+//! * [`code_objects`], [`kernels`]: what is loaded.
+//! * [`agents`]: CPUs and GPUs; [`externals`]: external ids of the calling thread.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
 //! * [`process`]: a forked child is told apart.
@@ -22,8 +23,12 @@ mod absent;
 mod agents;
 mod answer;
 mod buffers;
+mod callbacks;
 mod calls;
+mod code_objects;
 mod contexts;
+mod externals;
+mod kernels;
 mod kinds;
 mod layout;
 mod log;

@@ -18,7 +18,7 @@ use tracer_hooks::{contained, sys};
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::calls::{self, markers};
 use crate::tools::{ClientId, Configure, Configured, find};
-use crate::{SDK, log, process, sources, work};
+use crate::{SDK, code_objects, log, process, sources, work};
 
 const VERSION_TEXT: &CStr = c"0.5.0";
 /// The number of the first tool.
@@ -201,6 +201,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
             meant.push((client.handle, finalize, client.configured.tool_data));
         }
     }
+    code_objects::end(|service| meant.iter().any(|&(handle, ..)| handle == service.client()));
     meant.iter().for_each(|&(handle, ..)| SDK.end_contexts(handle));
     work::drain(None, Some(until));
     // All are delivered at once: a callback that does not return holds up its own thread alone.
@@ -268,6 +269,7 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
             sources::begin();
             Ok(())
         });
+        code_objects::tell_all();
     }
     forced
 }

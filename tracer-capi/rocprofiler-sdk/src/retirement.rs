@@ -27,7 +27,9 @@ pub fn wanting() -> Services {
 
 /// Nothing of an id is under way for a tool.
 fn retire(id: u64, service: &'static Service) {
-    service.buffer.write_at_once(&records::retirement(number(KIND), timestamp_ns(), id));
+    if let Some(buffer) = service.buffer() {
+        buffer.write_at_once(&records::retirement(number(KIND), timestamp_ns(), id));
+    }
 }
 
 /// Retires an id for a service when it is dropped.

@@ -22,6 +22,19 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
     }
 }
 
+/// Why no callbacks are called for a kind; none if they are.
+pub fn refused_to_callbacks(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::CodeObject => None,
+        Kind::KernelDispatch
+        | Kind::MemoryCopy
+        | Kind::MarkerCoreApi
+        | Kind::MarkerControlApi
+        | Kind::MarkerNameApi => Some("it is recorded in buffers alone"),
+        _ => refused(kind),
+    }
+}
+
 /// Has what is wanted recorded from now on, in runtimes that may be in use. Where none is loaded, it is recorded from its
 /// begin on.
 pub fn begin() {

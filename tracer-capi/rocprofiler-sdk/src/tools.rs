@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 
 use capi_common::{hsa_tools, loaded};
+use rocprofiler::status::{Result, Status};
 
 use crate::log;
 
@@ -41,6 +42,35 @@ pub type Finalize = unsafe extern "C-unwind" fn(ClientId);
 /// `rocprofiler_configure`: version, version as text, tools before it, its id.
 pub type Configure =
     unsafe extern "C-unwind" fn(u32, *const c_char, u32, *mut ClientId) -> *const Configured;
+
+/// What a tool's function is called with, on whichever thread.
+#[derive(Clone, Copy)]
+pub struct Argument(pub *mut c_void);
+
+// SAFETY: it is the tool's, which has its functions called on other threads.
+unsafe impl Send for Argument {}
+// SAFETY: as above.
+unsafe impl Sync for Argument {}
+
+impl Argument {
+    pub fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Operations that a tool asks for; none means all.
+///
+/// # Safety
+///
+/// So many are at `operations` for as long as they are used, or it is null.
+pub unsafe fn operations<'a>(operations: *const i32, count: usize) -> Result<&'a [i32]> {
+    match (operations.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Status::InvalidArgument),
+        // SAFETY: as the caller promises; not null.
+        (false, _) => Ok(unsafe { core::slice::from_raw_parts(operations, count) }),
+    }
+}
 
 /// A tool, and where it was found.
 pub struct Found {

@@ -16,16 +16,17 @@ use roctracer::thread::own_ids;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
 use tracer_hooks::{Tables, contained};
 
+use crate::kernels::KERNELS;
 use crate::layout::{agent_id, number};
 use crate::records::{self, Common, Kernel, Launch};
 use crate::retirement::{self, Use};
-use crate::{SDK, calls};
+use crate::{SDK, calls, externals};
 
 /// `ROCPROFILER_KERNEL_DISPATCH_COMPLETE`: a record is of a kernel that is done.
 const COMPLETE: usize = 2;
 
 /// The work of this process.
-static GPU: Gpu<Buffers> = Gpu::new(Buffers);
+static GPU: Gpu<Buffers> = Gpu::new(Buffers, &KERNELS);
 
 /// Has what is wanted recorded from now on, in a runtime that may be in use; its tables, if they are patched. Where none is
 /// loaded, it is recorded from its begin on.
@@ -116,10 +117,8 @@ impl Client for Buffers {
     }
 
     fn caller(&self) -> Caller {
-        let ids = own_ids();
-        let externals = SDK.externals(ids.thread.into(), ids.process.into());
         let (correlation_id, id_use) = calls::enqueue();
-        Caller { correlation_id, id_use, thread: ids.thread, externals }
+        Caller { correlation_id, id_use, thread: own_ids().thread, externals: externals::own() }
     }
 
     fn write(
@@ -149,7 +148,7 @@ impl Client for Buffers {
             thread: caller.thread,
         };
         let of = |service: &Service| Common { external_id: caller.externals.of(service), ..common };
-        let offer = |service: &Service| match done.work {
+        let offer = |service: &Service, buffer: &'static Buffer| match done.work {
             Work::Kernel(_) => {
                 let kernel = Kernel {
                     agent: agent(done.agent),
@@ -157,14 +156,16 @@ impl Client for Buffers {
                     kernel: done.kernel.as_ref().map_or(0, |kernel| kernel.number),
                     dispatch: done.dispatch,
                 };
-                service.buffer.offer(&records::kernel(&of(service), &kernel, &done.kept.launch))
+                buffer.offer(&records::kernel(&of(service), &kernel, &done.kept.launch))
             }
             Work::Copy { bytes, from, to } => {
-                service.buffer.offer(&records::copy(&of(service), agent(to), agent(from), bytes))
+                buffer.offer(&records::copy(&of(service), agent(to), agent(from), bytes))
             }
             Work::Barrier => true,
         };
-        let left = SDK.those(kind, meant, |service| !offer(service));
+        let is_refused =
+            |service: &Service| service.buffer().is_some_and(|buffer| !offer(service, buffer));
+        let left = SDK.those(kind, meant, is_refused);
         let is_left = |tool: u32| SDK.each(kind, left).any(|service| service.client() == tool);
         caller.id_use.end_but_for(|service| is_left(service.client()));
         done.kept.services = left;
@@ -177,7 +178,8 @@ impl Client for Buffers {
             Work::Copy { .. } => Kind::MemoryCopy,
             Work::Barrier => return,
         };
-        SDK.each(kind, done.kept.services).for_each(|service| service.buffer.drop_records(1));
+        let buffers = SDK.each(kind, done.kept.services).filter_map(Service::buffer);
+        buffers.for_each(|buffer| buffer.drop_records(1));
     }
 }
 

@@ -74,7 +74,11 @@ const SECTIONS: [Section; 11] = [
     (
         "`callback_tracing.h`",
         &[
-            ("rocprofiler_configure_callback_tracing_service", NOT_YET),
+            (
+                "rocprofiler_configure_callback_tracing_service",
+                "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API and CODE_OBJECT; results \
+                 of HIP's functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for the others yet",
+            ),
             ("rocprofiler_query_callback_tracing_kind_name", ""),
             (
                 "rocprofiler_query_callback_tracing_kind_operation_name",
@@ -85,7 +89,10 @@ const SECTIONS: [Section; 11] = [
                 "rocprofiler_iterate_callback_tracing_kind_operations",
                 "NOT_IMPLEMENTED for RCCL_API",
             ),
-            ("rocprofiler_iterate_callback_tracing_kind_operation_args", NOT_YET),
+            (
+                "rocprofiler_iterate_callback_tracing_kind_operation_args",
+                "strings are followed, other arguments are not; types are those of C, enumerations are numbers",
+            ),
         ],
     ),
     (
@@ -151,7 +158,8 @@ const BEGIN: &str = "# Functions of ROCprofiler-SDK 0.5
 
 Written by a test of rocprofiler-sdk (`tests/matrix.rs`), from the list of exports and the sources of the tests' clients. \
 What each does is said in the [headers](../include/rocprofiler-sdk/rocprofiler.h); the last column says where one does less \
-than AMD's, or something else. **It records calls of HIP, of HSA and of roctx, kernels and copies so far.** Tools are those that the environment names by \
+than AMD's, or something else. **It records calls of HIP, of HSA and of roctx, kernels and copies so far, and \
+has callbacks of calls of HIP and of HSA, and of code objects.** Tools are those that the environment names by \
 `ROCP_TOOL_LIBRARIES` (with colons between them) or that are loaded; `ROCPROFILER_LOG_LEVEL` says how much is told on standard \
 error (`error`, `warning`, `info`). HSA runtimes without rocprofiler-register load the library by `HSA_TOOLS_LIB`; before the \
 program begins it names itself there.

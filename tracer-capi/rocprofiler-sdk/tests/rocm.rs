@@ -93,9 +93,38 @@ struct Id {
     retired_ns: Option<u64>,
 }
 
+/// A call that a callback was told of.
+#[derive(Debug)]
+struct Told {
+    name: &'static str,
+    correlation_id: u64,
+    external_id: u64,
+    thread: u64,
+    /// That of HSA's functions.
+    result: u64,
+    exits: bool,
+    /// By name.
+    arguments: BTreeMap<String, String>,
+}
+
+/// A kernel of a code object.
+#[derive(Debug)]
+struct Symbol {
+    /// Without the ending of a descriptor's.
+    name: String,
+    object: u64,
+    vector_registers: u64,
+    is_unloaded: bool,
+}
+
 /// What the tool was told, and what the GPU did.
 #[derive(Debug, Default)]
 struct Outcome {
+    /// Code objects: their agents, and whether they were unloaded.
+    objects: BTreeMap<u64, (u64, bool)>,
+    symbols: BTreeMap<u64, Symbol>,
+    /// By what the tool keeps of it.
+    told: BTreeMap<u64, Told>,
     /// How often the program says that it has called each function.
     counts: BTreeMap<String, u64>,
     calls: Vec<Call>,
@@ -126,6 +155,7 @@ fn scene() -> Option<Scene> {
     };
     let tool = make("libwatches.so", &[]);
     make("libstuck.so", &["-DSTUCK"]);
+    make("libsecond.so", &["-DBESIDE=\"-second\""]);
     Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), clients, tool })
 }
 
@@ -153,6 +183,34 @@ impl Scene {
         let mut there = clients::there(self.inside.as_deref(), command);
         there.stdout(Stdio::piped()).stderr(Stdio::piped());
         there
+    }
+
+    /// Compiles and runs a program of HIP's in C++ that is its own tool, which must succeed and say nothing.
+    fn run_client(&self, name: &str) {
+        let program = self.file(name);
+        let mut compiler = Language::Cpp.compiler().expect("a compiler");
+        compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
+        compiler.arg(self.clients.source(&format!("{name}.cpp")));
+        if self.inside.is_some() {
+            compiler.arg("-L").arg(&self.gpu).arg("-lemulated_gpu_driver");
+        }
+        compiler.arg("-L").arg(self.clients.directory()).args(["-lrocprofiler-sdk", "-lamdhip64"]);
+        compiler.arg("-lhsa-runtime64");
+        if let Some(inside) = &self.inside {
+            // The one version that the root has.
+            let exec = "exec /usr/bin/clang++-[0-9][0-9] \"$@\"";
+            let mut there = Command::new(inside);
+            there.args(["sh", "-c", exec, "clang"]).args(compiler.get_args());
+            compiler = there;
+        }
+        succeed(&mut compiler).expect("the client");
+        let mut command = Command::new(program);
+        let libraries = format!("{}:{}", self.gpu.display(), self.clients.directory().display());
+        command.env("LD_LIBRARY_PATH", libraries).envs([BEYOND_DOORBELL]);
+        let output = self.there(command).output().expect("it runs");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let is_quiet = said.lines().all(|line| line == OF_THE_RUNTIME);
+        assert!(output.status.success() && is_quiet, "{name}: {}\n{said}", output.status);
     }
 
     /// Runs a program, which must succeed.
@@ -209,6 +267,19 @@ impl Scene {
         let mut outcome = Outcome { truth, ..Outcome::default() };
         for line in told.lines() {
             let (word, numbers) = line.split_once(' ').unwrap_or((line, ""));
+            if word.contains("load") {
+                outcome.take_load(word, numbers);
+                continue;
+            }
+            if word == "argument" {
+                let [kept, _, name, value] = numbers.splitn(4, ' ').collect::<Vec<_>>()[..] else {
+                    panic!("{line}")
+                };
+                let call = outcome.told.get_mut(&kept.parse().expect("a number")).expect("a call");
+                assert!(call.exits, "{line}");
+                assert_eq!(call.arguments.insert(name.into(), value.into()), None, "{line}");
+                continue;
+            }
             let numbers = numbers.split_whitespace().map(|n| n.parse().expect("a number"));
             let numbers: Vec<u64> = numbers.collect();
             outcome.note_id(word, &numbers);
@@ -287,6 +358,26 @@ impl Scene {
                     });
                 }
                 ("retired", _) => {}
+                ("enter", &[kind, number, correlation_id, external_id, thread, kept, 0]) => {
+                    let call = Told {
+                        name: function(kind, number),
+                        correlation_id,
+                        external_id,
+                        thread,
+                        result: 0,
+                        exits: false,
+                        arguments: BTreeMap::new(),
+                    };
+                    assert!(outcome.told.insert(kept, call).is_none(), "{line}");
+                }
+                ("exit", &[kind, number, correlation_id, external_id, thread, kept, result]) => {
+                    let call = outcome.told.get_mut(&kept).unwrap_or_else(|| panic!("{line}"));
+                    assert_eq!(call.name, function(kind, number), "{line}");
+                    let ids = (call.correlation_id, call.external_id, call.thread);
+                    assert_eq!(ids, (correlation_id, external_id, thread), "{line}");
+                    assert!(!std::mem::replace(&mut call.exits, true), "{line}");
+                    call.result = result;
+                }
                 ("dropped", &[count]) => outcome.dropped = count.max(outcome.dropped),
                 ("stopped" | "end", []) => {}
                 _ => panic!("{line}"),
@@ -296,6 +387,8 @@ impl Scene {
     }
 }
 
+/// `ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT`.
+const CODE_OBJECTS: &str = "10";
 /// Kinds of functions of HIP, of HSA, and of roctx.
 const HIP: &str = "5,6";
 const HSA: &str = "1,2,3";
@@ -459,6 +552,73 @@ impl Outcome {
         }
         assert!(compared > 2, "{:?}", self.counts);
         self.expect_nested();
+    }
+
+    /// A line of a code object, or of a kernel.
+    fn take_load(&mut self, word: &str, rest: &str) {
+        let fields: Vec<&str> = rest.splitn(5, ' ').collect();
+        let number = |at: usize| fields[at].parse::<u64>().expect("a number");
+        match word {
+            "load" => {
+                let (agent, bytes, uri) = (number(1), number(2), fields[3]);
+                let is_named = uri.starts_with("file://") || uri.starts_with("memory://");
+                assert!(bytes > 0 && is_named && agent > FIRST_AGENT, "{rest}");
+                assert_eq!(self.objects.insert(number(0), (agent, false)), None, "{rest}");
+            }
+            "unload" => {
+                let (_, is_unloaded) = self.objects.get_mut(&number(0)).expect("loaded");
+                assert!(!std::mem::replace(is_unloaded, true), "{rest}");
+            }
+            "load-kernel" => {
+                let (object, vector_registers) = (number(1), number(2));
+                assert!(!self.objects[&object].1 && number(3) > 0, "{rest}");
+                let name = fields[4].strip_suffix(".kd").expect("a descriptor").to_owned();
+                let symbol = Symbol { name, object, vector_registers, is_unloaded: false };
+                assert!(self.symbols.insert(number(0), symbol).is_none(), "{rest}");
+            }
+            "unload-kernel" => {
+                let symbol = self.symbols.get_mut(&number(0)).expect("loaded");
+                assert!(self.objects[&symbol.object].1, "{rest}");
+                assert!(!std::mem::replace(&mut symbol.is_unloaded, true), "{rest}");
+            }
+            _ => panic!("{word} {rest}"),
+        }
+    }
+
+    /// Each kernel that ran is one of a code object that was loaded, by its id and by its name; all are unloaded at last.
+    fn expect_names(&self) {
+        let mut names = BTreeMap::<&str, i64>::new();
+        for kernel in &self.kernels {
+            let symbol = &self.symbols[&kernel.kernel];
+            assert_eq!(self.objects[&symbol.object].0, kernel.agent, "{kernel:?}");
+            *names.entry(symbol.name.as_str()).or_default() += 1;
+        }
+        for operation in self.did("dispatch") {
+            *names.entry(operation.name.as_str()).or_default() -= 1;
+        }
+        assert!(names.values().all(|&difference| difference == 0), "{names:?}");
+        assert!(self.objects.values().all(|&(_, is_unloaded)| is_unloaded), "{:?}", self.objects);
+        assert!(self.symbols.values().all(|symbol| symbol.is_unloaded), "{:?}", self.symbols);
+    }
+
+    /// The calls that callbacks were told of are those that were recorded, and have ended.
+    fn expect_all_told(&self) {
+        assert_eq!(self.told.len(), self.calls.len(), "{self:#?}");
+        let told: BTreeMap<u64, &Told> =
+            self.told.values().map(|told| (told.correlation_id, told)).collect();
+        for call in &self.calls {
+            let told = told.get(&call.correlation_id).unwrap_or_else(|| panic!("{call:?}"));
+            let of_callback = (told.name, told.external_id, told.thread, told.exits);
+            assert_eq!(of_callback, (call.name, call.external_id, call.thread, true), "{call:?}");
+        }
+    }
+
+    /// The values of an argument of a function's calls, in order.
+    fn arguments(&self, function: &str, name: &str) -> Vec<&str> {
+        let calls = self.told.values().filter(|told| told.name == function);
+        let mut values: Vec<&str> = calls.map(|told| told.arguments[name].as_str()).collect();
+        values.sort_unstable();
+        values
     }
 
     /// Calls of a thread come one after the other or one inside of the other, and have ids of their own in that order. The
@@ -788,14 +948,208 @@ fn rocm_a_flush_has_the_retirements_of_what_was_enqueued() {
     scene.outcome().expect_retirements();
 }
 
+/// Callbacks are told of each call that is recorded, with the same ids, at its begin and at its end.
+#[test]
+fn rocm_callbacks_of_every_call() {
+    let Some(scene) = scene() else { return };
+    let words = [("WATCH_KINDS", HIP), ("WATCH_CALLBACKS", HIP)];
+    for loader in LOADERS {
+        for (program, arguments) in
+            [("basic", &[][..]), ("copies", &["512"]), ("module", &[]), ("graph", &["20"])]
+        {
+            let mut outcome = scene.run(loader, program, arguments, &words);
+            outcome.expect_every_call("hip", &[]);
+            outcome.expect_all_told();
+        }
+        let words = [("WATCH_KINDS", HSA), ("WATCH_CALLBACKS", HSA)];
+        let mut outcome = scene.run(loader, "hsa_direct", &[], &words);
+        outcome.expect_every_call("hsa", &["hsa_init"]);
+        outcome.expect_all_told();
+    }
+    // Threads, and calls of HSA inside of those of HIP.
+    let both = format!("{HIP},{HSA}");
+    let words = [("WATCH_KINDS", &*both), ("WATCH_CALLBACKS", &both)];
+    let mut outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
+    outcome.expect_every_call("hip", &[]);
+    outcome.expect_all_told();
+    let words = [("WATCH_CALLBACKS", HIP)];
+    let outcome = scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &words);
+    let launches = outcome.told.values().filter(|told| told.name == "hipLaunchKernel").count();
+    assert!(launches >= 8 * 4 * 300 && outcome.told.values().all(|told| told.exits), "{launches}");
+    assert_eq!(outcome.kernels.len(), outcome.did("dispatch").len());
+}
+
+/// Arguments and results are those by which the GPU worked.
+#[test]
+fn rocm_arguments_of_calls() {
+    let Some(scene) = scene() else { return };
+    let both = format!("{HIP},{HSA}");
+    let words = [("WATCH_CALLBACKS", &*both)];
+    let outcome = scene.run("LD_PRELOAD", "copies", &["512"], &words);
+    let mut sizes: Vec<String> = outcome.copies.iter().map(|copy| copy.bytes.to_string()).collect();
+    let of = |name| outcome.told.values().filter(move |told| told.name == name);
+    for name in ["hsa_amd_memory_async_copy", "hsa_amd_memory_async_copy_on_engine"] {
+        for told in of(name) {
+            let size = &told.arguments["size"];
+            let at = sizes.iter().position(|one| one == size);
+            sizes.remove(at.unwrap_or_else(|| panic!("{told:?}: {sizes:?}")));
+            assert_eq!(told.result, 0, "{told:?}");
+        }
+    }
+    assert_eq!(sizes.len(), of("hsa_amd_memory_async_copy_rect").count(), "{sizes:?}");
+    // What HIP allocates, and the program's size: 512 KiB and 5 bytes.
+    assert_eq!(outcome.arguments("hipMalloc", "size"), ["524293", "524293"]);
+    let pinned = outcome.arguments("hipHostMalloc", "size");
+    assert_eq!(pinned, ["524293", "524293"]);
+    let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
+    let grid = 100_000_u32.div_ceil(256);
+    let numbers = format!("{{z=1, y=1, x={grid}}}");
+    assert_eq!(outcome.arguments("hipLaunchKernel", "numBlocks"), [&*numbers; 3]);
+    assert_eq!(outcome.arguments("hipLaunchKernel", "dimBlocks"), ["{z=1, y=1, x=256}"; 3]);
+    assert_eq!(outcome.arguments("__hipPushCallConfiguration", "gridDim"), [&*numbers; 3]);
+    assert_eq!(outcome.arguments("hipMemcpy", "sizeBytes"), ["400000"; 4]);
+    assert_eq!(outcome.arguments("hipMemcpy", "kind"), ["1", "2", "2", "3"]);
+    assert_eq!(outcome.arguments("hipMemset", "value"), ["90"]);
+    let files = scene.run("LD_PRELOAD", "module", &[], &words);
+    let modules = files.arguments("hipModuleLoad", "fname");
+    assert!(modules.iter().all(|file| file.contains("module_")), "{modules:?}");
+}
+
+/// A callback that calls HIP is not called for that; the call is recorded.
+#[test]
+fn rocm_callbacks_that_call_hip() {
+    let Some(scene) = scene() else { return };
+    let words = [("WATCH_KINDS", "5"), ("WATCH_CALLBACKS", "5"), ("WATCH_CALLS", "1")];
+    let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
+    let of = |name: &str| outcome.told.values().filter(|told| told.name == name).count();
+    let recorded = outcome.calls.iter().filter(|call| call.name == "hipGetDevice").count();
+    assert_eq!(recorded, of("hipGetDevice") + 2 * outcome.told.len());
+    assert_eq!(of("hipMemcpy"), 4);
+}
+
+/// A context that is stopped in a callback: the program goes on, and no other callback is called.
+#[test]
+fn rocm_a_callback_that_stops_its_context() {
+    let Some(scene) = scene() else { return };
+    for kinds in [HIP, HSA] {
+        let words = [("WATCH_KINDS", kinds), ("WATCH_CALLBACKS", kinds), ("WATCH_STOPS", "5")];
+        let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
+        let begun: Vec<u64> = outcome.told.keys().copied().collect();
+        assert_eq!(begun, [1, 2, 3, 4, 5], "{:#?}", outcome.told);
+        assert!(outcome.calls.len() <= 5, "{:#?}", outcome.calls);
+    }
+}
+
+/// "kernel_id": the names of kernels are those of code objects.
+#[test]
+fn rocm_code_objects_name_kernels() {
+    let Some(scene) = scene() else { return };
+    let words = [("WATCH_KINDS", KERNELS), ("WATCH_CALLBACKS", CODE_OBJECTS)];
+    for loader in LOADERS {
+        for (program, arguments) in [
+            ("basic", &[][..]),
+            ("module", &[]),
+            ("graph", &["20"]),
+            ("hsa_direct", &[]),
+            ("storm", &["8", "4", "300"]),
+        ] {
+            let mut outcome = scene.run(loader, program, arguments, &words);
+            outcome.expect_names();
+            // Those of `hsa_direct` come and go with queues of the same number.
+            if program != "hsa_direct" {
+                // One id is of one kernel, by when it ran.
+                outcome.expect_all_kernels();
+            }
+            let known = outcome.symbols.values().filter(|symbol| symbol.vector_registers > 0);
+            assert_eq!(known.count(), outcome.symbols.len(), "{program}: {:#?}", outcome.symbols);
+        }
+    }
+    // With callbacks of the calls that load them.
+    let callbacks = format!("{CODE_OBJECTS},{HSA}");
+    let words = [("WATCH_KINDS", KERNELS), ("WATCH_CALLBACKS", &*callbacks)];
+    scene.run("LD_PRELOAD", "module", &[], &words).expect_names();
+}
+
+/// A context that starts when code objects are loaded is told of them then, and once.
+#[test]
+fn rocm_code_objects_that_are_there() {
+    let Some(scene) = scene() else { return };
+    let go = scene.file("go");
+    let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
+    command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    command.env("WATCH_KINDS", KERNELS).env("WATCH_CALLBACKS", CODE_OBJECTS);
+    let mut running = scene.there(command).spawn().expect("it begins");
+    let mut said = BufReader::new(running.stdout.take().expect("its output"));
+    let mut ready = String::new();
+    said.read_line(&mut ready).expect("text");
+    let told = || -> String {
+        let texts = scene.told().into_iter().map(std::fs::read_to_string);
+        texts.map(|text| text.expect("what was told")).collect()
+    };
+    for round in 1..=2 {
+        let before = told().matches("\nkernel ").count();
+        std::fs::write(&go, "").expect("written");
+        wait_until("kernels are recorded", || told().matches("\nkernel ").count() > before + 100);
+        std::fs::remove_file(&go).expect("removed");
+        wait_until("the context is stopped", || told().matches("stopped").count() == round);
+    }
+    send(running.id());
+    assert!(running.wait().expect("it ends").success());
+    let outcome = scene.outcome();
+    let ran: BTreeSet<u64> = outcome.kernels.iter().map(|kernel| kernel.kernel).collect();
+    let did = outcome.did("dispatch");
+    let did: BTreeSet<&str> = did.iter().map(|operation| operation.name.as_str()).collect();
+    for kernel in ran {
+        assert!(did.contains(outcome.symbols[&kernel].name.as_str()), "{:?}", outcome.symbols);
+    }
+}
+
+/// Callbacks that throw, end their thread, stop contexts, give ids; several contexts at once; types of the headers.
+#[test]
+fn rocm_callbacks_that_do_as_they_like() {
+    let Some(scene) = scene() else { return };
+    scene.run_client("callbacks");
+}
+
+/// Both are told of every call, with the same ids.
+#[test]
+fn rocm_two_tools_with_callbacks() {
+    let Some(scene) = scene() else { return };
+    let mut command = scene.command("HSA_TOOLS_LIB", &scene.apps.join("basic"));
+    let tools =
+        ["libwatches.so", "libsecond.so"].map(|name| scene.file(name).display().to_string());
+    command.env("ROCP_TOOL_LIBRARIES", tools.join(":"));
+    command.envs([("WATCH_KINDS", HIP), ("WATCH_CALLBACKS", HIP)]);
+    let output = scene.there(command).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files = std::fs::read_dir(scene.clients.directory()).expect("a directory");
+    let mut paths = files.map(|file| file.expect("a file").path());
+    let is_of_second = |path: &PathBuf| path.file_stem() == Some("told-second".as_ref());
+    let second = paths.find(is_of_second).expect("the other one's");
+    let second = std::fs::read_to_string(second).expect("what was told");
+    let first = scene.outcome();
+    first.expect_all_told();
+    assert!(second.ends_with("end\n"), "{second}");
+    for word in ["enter ", "exit "] {
+        let lines = second.lines().filter_map(|line| line.strip_prefix(word));
+        let ids = lines.map(|line| line.split(' ').nth(2).expect("an id").parse().expect("one"));
+        let ids: BTreeSet<u64> = ids.collect();
+        assert!(
+            ids.into_iter().eq(first.told.values().map(|told| told.correlation_id)),
+            "{second}"
+        );
+    }
+}
+
 #[test]
 fn rocm_functions_that_are_not_asked_for() {
     let Some(scene) = scene() else { return };
     let malloc = number("hipMalloc");
-    let words = [("WATCH_KINDS", "5"), ("WATCH_OPERATION", &malloc)];
+    let words = [("WATCH_KINDS", "5"), ("WATCH_CALLBACKS", "5"), ("WATCH_OPERATION", &malloc)];
     let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
     assert!(outcome.calls.iter().all(|call| call.name == "hipMalloc"), "{:#?}", outcome.calls);
     assert_eq!(outcome.calls.len() as u64, outcome.counts["hipMalloc"]);
+    outcome.expect_all_told();
 }
 
 /// From eight threads, with a slow callback: as of kernels.

@@ -2,6 +2,7 @@
 //! its specification and of AMD's library.
 //!
 //! * [`sdk`]: what tools configure, and when; who wants what.
+//! * [`callback`]: callbacks of tools, and what they are told; [`arguments`]: the arguments of functions, as these get them.
 //! * [`buffer`]: buffers of records, which are delivered to a callback.
 //! * [`threads`]: threads that call callbacks, and who is told of threads.
 //! * [`external`]: correlation ids that the program gives.
@@ -12,7 +13,9 @@
 
 #![deny(unsafe_code)]
 
+pub mod arguments;
 pub mod buffer;
+pub mod callback;
 pub mod external;
 mod half;
 pub mod kinds;

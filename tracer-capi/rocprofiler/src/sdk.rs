@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use tracer_hooks::lock::{Guard, Lock};
 
 use crate::buffer::{Buffer, Consumer, Policy, Properties};
+use crate::callback::Callback;
 use crate::external::ExternalIds;
 use crate::kinds::Kind;
 use crate::status::{Result, Status};
@@ -59,14 +60,21 @@ impl Context {
     }
 }
 
+/// Where something goes.
+enum Receiver {
+    /// Records of it are written into a buffer.
+    Buffer(&'static Buffer),
+    /// A tool is told of it where it happens.
+    Callback(Callback),
+}
+
 /// What a context wants of a kind, and where it goes.
 pub struct Service {
     /// Whose it is.
     context: &'static Context,
     /// Which context of all it is.
     place: usize,
-    /// Where records go.
-    pub buffer: &'static Buffer,
+    receiver: Receiver,
     kind: Kind,
     /// A bit for each operation that is wanted; none if all are.
     operations: Vec<u64>,
@@ -84,6 +92,26 @@ impl Service {
         let bits = || self.operations.get(operation / 64).copied().unwrap_or_default();
         self.operations.is_empty() || bits() >> (operation % 64) & 1 != 0
     }
+
+    /// Where records go, if they are written.
+    #[inline]
+    pub fn buffer(&self) -> Option<&'static Buffer> {
+        match self.receiver {
+            Receiver::Buffer(buffer) => Some(buffer),
+            Receiver::Callback(_) => None,
+        }
+    }
+
+    /// What is called, if there are no records. Nothing is, once its tool is being finalized.
+    #[inline]
+    pub fn callback(&self) -> Option<&Callback> {
+        match &self.receiver {
+            Receiver::Callback(callback) if !self.context.is_ended.load(Ordering::Relaxed) => {
+                Some(callback)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Some of the services of a kind, as they were wanted at a time: a bit for each.
@@ -93,6 +121,11 @@ pub struct Services(u64);
 impl Services {
     /// As many as there can be of a kind.
     const MOST: usize = 64;
+
+    /// As many as there can be.
+    pub fn all() -> Self {
+        Self(u64::MAX)
+    }
 
     /// Whether there is none.
     #[inline]
@@ -188,7 +221,7 @@ impl Sdk {
         let Ok(mut configuration) = self.lock() else { return };
         for service in std::mem::take(&mut configuration.services) {
             if service.context.is_active() {
-                self.count(service.kind, true);
+                self.count_active(service.kind, true);
             }
             services[service.kind as usize].push(service);
         }
@@ -285,12 +318,12 @@ impl Sdk {
         if changes && let Some(plan) = self.plan.get() {
             let services = plan.services.iter().flatten();
             let own = services.filter(|service| service.context.id == context.id);
-            own.for_each(|service| self.count(service.kind, on));
+            own.for_each(|service| self.count_active(service.kind, on));
         }
         changes
     }
 
-    fn count(&self, kind: Kind, on: bool) {
+    fn count_active(&self, kind: Kind, on: bool) {
         // Relaxed: who looks whether anything is wanted may be late.
         match on {
             true => self.active[kind as usize].fetch_add(1, Ordering::Relaxed),
@@ -355,27 +388,25 @@ impl Sdk {
     ) -> Result {
         let mut configuration = self.configure()?;
         let context = configuration.context(context)?;
-        let buffer = configuration.buffer(buffer)?;
-        let is_same = |s: &Service| (s.context.id, s.kind) == (context.id, kind);
-        if configuration.services.iter().any(is_same) {
-            return Err(Status::ServiceAlreadyConfigured);
-        }
-        if configuration.services.iter().filter(|s| s.kind == kind).count() == Services::MOST {
-            return Err(Status::OutOfResources);
-        }
-        let mut operations = Vec::new();
-        if !wanted.is_empty() {
-            let all = kind.operations()?.len();
-            operations.resize(all.div_ceil(64), 0);
-            for &operation in wanted {
-                let place = usize::try_from(operation).ok().filter(|&place| place < all);
-                let place = place.ok_or(Status::OperationNotFound)?;
-                operations[place / 64] |= 1 << (place % 64);
-            }
-        }
-        let place = (context.id - FIRST_CONTEXT) as usize;
-        configuration.services.push(Service { context, place, buffer, kind, operations });
-        Ok(())
+        let receiver = Receiver::Buffer(configuration.buffer(buffer)?);
+        configuration.add(context, kind, wanted, receiver)
+    }
+
+    /// Has a tool's function called for a kind, for some operations or for all.
+    ///
+    /// # Errors
+    ///
+    /// As of [`configure_service`](Self::configure_service). A context may have both for a kind.
+    pub fn configure_callback(
+        &self,
+        context: u64,
+        kind: Kind,
+        wanted: &[i32],
+        callback: Callback,
+    ) -> Result {
+        let mut configuration = self.configure()?;
+        let context = configuration.context(context)?;
+        configuration.add(context, kind, wanted, Receiver::Callback(callback))
     }
 
     /// Starts a thread for callbacks; its id.
@@ -441,7 +472,7 @@ impl Sdk {
         if !self.is_wanted(kind) {
             return Services::default();
         }
-        self.those(kind, Services(u64::MAX), |service| {
+        self.those(kind, Services::all(), |service| {
             operation.is_none_or(|operation| service.means(operation))
                 && service.context.is_active()
         })
@@ -450,9 +481,23 @@ impl Sdk {
     /// Those services of a kind.
     #[inline]
     pub fn each(&self, kind: Kind, services: Services) -> impl Iterator<Item = &Service> {
+        self.numbered(kind, services).map(|(_, service)| service)
+    }
+
+    /// The same with their numbers among all of the kind, from 0 to 63.
+    #[inline]
+    pub fn numbered(
+        &self,
+        kind: Kind,
+        services: Services,
+    ) -> impl Iterator<Item = (usize, &Service)> {
         let is_one = move |place: usize| services.0 >> place & 1 != 0;
-        let all = self.services(kind).iter().enumerate();
-        all.filter(move |&(place, _)| is_one(place)).map(|(_, service)| service)
+        self.services(kind).iter().enumerate().filter(move |&(place, _)| is_one(place))
+    }
+
+    /// How many services a kind has.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.services(kind).len()
     }
 
     /// Those of these services of a kind for which something holds.
@@ -500,6 +545,40 @@ impl Configuration {
             services: Vec::new(),
             threads: Vec::new(),
         }
+    }
+
+    /// Adds a service of a context.
+    fn add(
+        &mut self,
+        context: &'static Context,
+        kind: Kind,
+        wanted: &[i32],
+        receiver: Receiver,
+    ) -> Result {
+        let form = std::mem::discriminant(&receiver);
+        let is_same = |s: &Service| {
+            (s.context.id, s.kind) == (context.id, kind)
+                && std::mem::discriminant(&s.receiver) == form
+        };
+        if self.services.iter().any(is_same) {
+            return Err(Status::ServiceAlreadyConfigured);
+        }
+        if self.services.iter().filter(|s| s.kind == kind).count() == Services::MOST {
+            return Err(Status::OutOfResources);
+        }
+        let mut operations = Vec::new();
+        if !wanted.is_empty() {
+            let all = kind.operations()?.len();
+            operations.resize(all.div_ceil(64), 0);
+            for &operation in wanted {
+                let place = usize::try_from(operation).ok().filter(|&place| place < all);
+                let place = place.ok_or(Status::OperationNotFound)?;
+                operations[place / 64] |= 1 << (place % 64);
+            }
+        }
+        let place = (context.id - FIRST_CONTEXT) as usize;
+        self.services.push(Service { context, place, receiver, kind, operations });
+        Ok(())
     }
 
     fn context(&self, id: u64) -> Result<&'static Context> {

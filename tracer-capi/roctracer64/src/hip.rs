@@ -40,7 +40,7 @@ impl Client for Calls {
         call_record::write(Domain::HIP_API, op, correlation_id, begin_ns);
     }
 
-    fn callback(op: u32) -> Option<Callback> {
+    fn callback(op: u32, _begin: Option<&u64>) -> Option<Callback> {
         TRACER.callback(Domain::HIP_API, op)
     }
 }

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "the thread's own memory")]
 
 use core::cell::Cell;
+use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Correlation ids that a thread takes at once, for its next calls.
@@ -52,6 +53,12 @@ pub struct InCallback {
 }
 
 impl InCallback {
+    /// Whether the calling thread is in one.
+    pub fn is_current() -> bool {
+        let here = 0_u8;
+        CALLED_FROM.get() > ptr::from_ref(&here) as usize
+    }
+
     /// None if it is in one already.
     pub fn enter(at: usize) -> Option<Self> {
         CALLED_FROM.with(|called_from| {

@@ -49,6 +49,11 @@ impl<T: Default> Calls<T> {
         self.innermost().map_or(0, |call| call.id)
     }
 
+    /// The innermost that is meant.
+    pub fn find(&self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&Call<T>> {
+        self.calls.get(..self.depth)?.iter().rev().map(|call| &**call).find(|&call| is_meant(call))
+    }
+
     /// The innermost that is meant has ended. Of those inside of it no end was told.
     pub fn end(&mut self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&mut Call<T>> {
         self.depth = self.calls[..self.depth].iter().rposition(|call| is_meant(call))?;

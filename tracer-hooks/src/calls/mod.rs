@@ -1,4 +1,4 @@
-//! HSA calls, recorded as they pass through the runtime's tables.
+//! Calls of the HSA runtime and of HIP, recorded as they pass through their tables: HIP's are found by [`hip`].
 //!
 //! A function of [`thunks`] stands in each entry whose calls somebody wants, in front of everything
 //! else, our own hooks among it. While its calls are not wanted, one costs a load, a branch and a
@@ -9,6 +9,7 @@
 
 #![expect(unsafe_code, reason = "the runtime's tables, the application's arguments")]
 
+mod hip;
 mod open;
 mod thunks;
 
@@ -17,16 +18,18 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use tracer_common::calls::Wanted;
-use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, LEFT_OUT, SLOT_COUNT, SLOTS, tables};
+use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, LEFT_OUT, SLOTS};
+use tracer_common::slots::{self, tables};
 
 use crate::abi::Version;
 use crate::originals::{self, Patched, Verdict};
 use crate::runtime::Tables;
 
+pub use hip::{follow as follow_hip, patch as patch_hip};
 pub use open::CallSink;
 use open::{PLACES, Place, SINK};
 
-/// How often the runtime's tables were made anew.
+/// How often the HSA runtime's tables were made anew. HIP's are made once.
 static MADE: AtomicU32 = AtomicU32::new(1);
 
 /// Says which calls are to be recorded whenever we record, as [`Wanted`] words by slot, and who is
@@ -81,14 +84,13 @@ fn patch_table(
         // SAFETY: the table is as long as its version says, as whoever accepted it has seen, and made of
         // words, which others may call through at any time.
         let entry = unsafe { &*ptr::from_ref(table).byte_add(offset).cast::<AtomicUsize>() };
-        place.cover(entry, thunks::address(slot));
+        place.cover(entry, thunks::address(slot), MADE.load(Ordering::Acquire));
     }
 }
 
 impl Place {
-    /// Puts `thunk` into `entry`, if what is there can be its original.
-    fn cover(&self, entry: &AtomicUsize, thunk: usize) {
-        let made = MADE.load(Ordering::Acquire);
+    /// Puts `thunk` into `entry`, if what is there can be its original. The table is the `made`th of its kind.
+    fn cover(&self, entry: &AtomicUsize, thunk: usize, made: u32) {
         loop {
             // Acquire pairs with the store of whoever put a function there, us or another tool.
             let current = entry.load(Ordering::Acquire);
@@ -112,9 +114,10 @@ impl Place {
     }
 }
 
-/// What a table's entry leads to behind our thunk, if that stands there.
+/// What an entry of the HSA runtime's tables leads to behind our thunk, if that stands there.
 pub(crate) fn beneath(address: usize) -> usize {
-    let slot = (0..SLOT_COUNT).find(|&slot| thunks::address(slot) == address && address != 0);
+    let mut slots = slots::HSA;
+    let slot = slots.find(|&slot| thunks::address(slot) == address && address != 0);
     let place = slot.and_then(|slot| PLACES.get(slot));
     // Acquire pairs with the Release in `cover`.
     place.map_or(address, |place| place.original.load(Ordering::Acquire))
@@ -128,8 +131,8 @@ pub fn original(slot: usize) -> usize {
 
 /// The tables in which thunks are whose calls are wanted: bits of [`tables`].
 pub fn in_place() -> u8 {
-    let mut bits = 0;
-    for (slot, place) in PLACES.iter().enumerate() {
+    let mut bits = hip::in_place();
+    for (slot, place) in PLACES.iter().enumerate().take(slots::HSA.end) {
         let wanted = place.wish.load(Ordering::Relaxed) != 0;
         // Acquire pairs with the Release in `cover`.
         if wanted && place.original.load(Ordering::Acquire) != 0 {
@@ -139,9 +142,9 @@ pub fn in_place() -> u8 {
     bits
 }
 
-/// Begins to record what is wanted.
-pub fn begin() {
-    for place in &PLACES {
+/// Begins to record what is wanted of these slots.
+pub fn begin(slots: Range<usize>) {
+    for place in PLACES.get(slots).into_iter().flatten() {
         place.wanted.store(place.wish.load(Ordering::Relaxed), Ordering::Release);
     }
 }

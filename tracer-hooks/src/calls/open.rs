@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
-use tracer_common::hsa_functions::SLOT_COUNT;
+use tracer_common::slots::SLOT_COUNT;
 
 use crate::abi;
 use crate::contained::contained;
@@ -15,7 +15,7 @@ use crate::sys;
 
 /// Receives calls.
 ///
-/// Everything is called on the calling thread, so nothing may panic, wait or call the HSA runtime.
+/// Everything is called on the calling thread, so nothing may panic, wait or call the runtimes.
 /// `at` is an address in the call's stack frame: what lies below belongs to calls inside of it.
 pub trait CallSink: Sync {
     /// A call begins. Fills in the ids; false: it is not recorded.
@@ -30,6 +30,9 @@ pub trait CallSink: Sync {
 
     /// The same right after [`CallSink::ends`]. It may not throw where an exception leaves the call.
     fn left(&self, _call: &Call, _at: usize) {}
+
+    /// HIP's tables were patched while something is recorded: their calls can be.
+    fn hip_is_patched(&self) {}
 }
 
 /// An entry of a table.
@@ -40,7 +43,7 @@ pub struct Place {
     pub wish: AtomicU64,
     /// The function that stood in the entry; 0 while the thunk has not been there.
     pub original: AtomicUsize,
-    /// What the count of tables that were made was when the thunk was put there.
+    /// What the count of tables that the HSA runtime made was when the thunk was put there.
     pub made: AtomicU32,
 }
 
@@ -77,17 +80,14 @@ impl Open {
         ptr::from_ref(self) as usize
     }
 
-    /// A call of `slot` begins.
+    /// A call of `slot` begins while something is recorded.
     #[inline(never)]
     pub fn begin(&mut self, slot: usize, args: &[u64; 6], stack: &[u64]) {
-        if !STATE.active() {
-            return;
-        }
         contained(|| {
             let word = PLACES.get(slot).map_or(0, |place| place.wanted.load(Ordering::Relaxed));
             let (Some(wanted), Some(&sink)) = (Wanted::from_word(word), SINK.get()) else { return };
             let call = &mut self.call;
-            call.operation = wanted.operation;
+            (call.domain, call.operation) = (wanted.domain, wanted.operation);
             call.arg_count = wanted.args;
             call.args = *args;
             if wanted.stack_args > 0 {

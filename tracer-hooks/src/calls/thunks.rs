@@ -1,15 +1,16 @@
 //! The functions that stand in the tables, one for each slot.
 //!
 //! They are made of one generic function for each number of stack words, so that registers and stack
-//! hold at the original's entry what they held at theirs. Nothing of the HSA API takes or returns
-//! floating point or structures beyond one register's size, so six integers
-//! and the stack words are all there is.
+//! hold at the original's entry what they held at theirs. Nothing of these APIs takes or returns floating point in
+//! registers, but what `hip_functions::LEFT_OUT` names; structures are words in registers or on the stack. So
+//! six integers and the stack words are all there is.
 
 use core::sync::atomic::Ordering;
 
-use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
+use tracer_common::slots::{SLOT_COUNT, function};
 
 use super::open::{Open, PLACES};
+use crate::state::STATE;
 
 macro_rules! original {
     ($slot:ident, $($stack:ident)*) => {
@@ -31,7 +32,7 @@ macro_rules! thunk {
         unsafe extern "C-unwind" fn $thunk<const SLOT: usize>(
             a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, $($stack: u64),*
         ) -> u64 {
-            if PLACES[SLOT].wanted.load(Ordering::Relaxed) != 0 {
+            if PLACES[SLOT].wanted.load(Ordering::Relaxed) != 0 && STATE.active() {
                 // SAFETY: the application's own call.
                 return unsafe { $recorded::<SLOT>(a, b, c, d, e, f, $($stack),*) };
             }
@@ -39,7 +40,8 @@ macro_rules! thunk {
             unsafe { original!(SLOT, $($stack)*)(a, b, c, d, e, f, $($stack),*) }
         }
 
-        /// Apart, so that the thunk itself has no stack frame and ends in a jump either way.
+        /// Apart, so that the thunk itself has no stack frame and ends in a jump either way: what is jumped to returns
+        /// to the application, by which probes know that nobody here records the call.
         #[inline(never)]
         unsafe extern "C-unwind" fn $recorded<const SLOT: usize>(
             a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, $($stack: u64),*
@@ -58,22 +60,30 @@ macro_rules! thunk {
 thunk!(thunk_0, recorded_0,);
 thunk!(thunk_1, recorded_1, g);
 thunk!(thunk_2, recorded_2, g h);
+thunk!(thunk_3, recorded_3, g h i);
 thunk!(thunk_4, recorded_4, g h i j);
+thunk!(thunk_5, recorded_5, g h i j k);
+thunk!(thunk_7, recorded_7, g h i j k l m);
+thunk!(thunk_8, recorded_8, g h i j k l m n);
 
 /// Address of a slot's thunk, by its number of stack words.
 fn of_slot<const SLOT: usize>() -> usize {
-    match const { SLOTS[SLOT].stack_words } {
+    match const { function(SLOT).stack_words } {
         0 => thunk_0::<SLOT> as *const () as usize,
         1 => thunk_1::<SLOT> as *const () as usize,
         2 => thunk_2::<SLOT> as *const () as usize,
-        _ => thunk_4::<SLOT> as *const () as usize,
+        3 => thunk_3::<SLOT> as *const () as usize,
+        4 => thunk_4::<SLOT> as *const () as usize,
+        5 => thunk_5::<SLOT> as *const () as usize,
+        7 => thunk_7::<SLOT> as *const () as usize,
+        _ => thunk_8::<SLOT> as *const () as usize,
     }
 }
 
 const _: () = {
     let mut slot = 0;
     while slot < SLOT_COUNT {
-        assert!(matches!(SLOTS[slot].stack_words, 0 | 1 | 2 | 4));
+        assert!(matches!(function(slot).stack_words, 0..=5 | 7 | 8));
         slot += 1;
     }
 };
@@ -86,23 +96,117 @@ macro_rules! all {
 
 #[rustfmt::skip]
 all! {
-    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
-    16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-    32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47
-    48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
-    64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79
-    80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95
-    96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111
-    112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127
-    128 129 130 131 132 133 134 135 136 137 138 139 140 141 142 143
-    144 145 146 147 148 149 150 151 152 153 154 155 156 157 158 159
-    160 161 162 163 164 165 166 167 168 169 170 171 172 173 174 175
-    176 177 178 179 180 181 182 183 184 185 186 187 188 189 190 191
-    192 193 194 195 196 197 198 199 200 201 202 203 204 205 206 207
-    208 209 210 211 212 213 214
+    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19
+    20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+    40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59
+    60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79
+    80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99
+    100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119
+    120 121 122 123 124 125 126 127 128 129 130 131 132 133 134 135 136 137 138 139
+    140 141 142 143 144 145 146 147 148 149 150 151 152 153 154 155 156 157 158 159
+    160 161 162 163 164 165 166 167 168 169 170 171 172 173 174 175 176 177 178 179
+    180 181 182 183 184 185 186 187 188 189 190 191 192 193 194 195 196 197 198 199
+    200 201 202 203 204 205 206 207 208 209 210 211 212 213 214 215 216 217 218 219
+    220 221 222 223 224 225 226 227 228 229 230 231 232 233 234 235 236 237 238 239
+    240 241 242 243 244 245 246 247 248 249 250 251 252 253 254 255 256 257 258 259
+    260 261 262 263 264 265 266 267 268 269 270 271 272 273 274 275 276 277 278 279
+    280 281 282 283 284 285 286 287 288 289 290 291 292 293 294 295 296 297 298 299
+    300 301 302 303 304 305 306 307 308 309 310 311 312 313 314 315 316 317 318 319
+    320 321 322 323 324 325 326 327 328 329 330 331 332 333 334 335 336 337 338 339
+    340 341 342 343 344 345 346 347 348 349 350 351 352 353 354 355 356 357 358 359
+    360 361 362 363 364 365 366 367 368 369 370 371 372 373 374 375 376 377 378 379
+    380 381 382 383 384 385 386 387 388 389 390 391 392 393 394 395 396 397 398 399
+    400 401 402 403 404 405 406 407 408 409 410 411 412 413 414 415 416 417 418 419
+    420 421 422 423 424 425 426 427 428 429 430 431 432 433 434 435 436 437 438 439
+    440 441 442 443 444 445 446 447 448 449 450 451 452 453 454 455 456 457 458 459
+    460 461 462 463 464 465 466 467 468 469 470 471 472 473 474 475 476 477 478 479
+    480 481 482 483 484 485 486 487 488 489 490 491 492 493 494 495 496 497 498 499
+    500 501 502 503 504 505 506 507 508 509 510 511 512 513 514 515 516 517 518 519
+    520 521 522 523 524 525 526 527 528 529 530 531 532 533 534 535 536 537 538 539
+    540 541 542 543 544 545 546 547 548 549 550 551 552 553 554 555 556 557 558 559
+    560 561 562 563 564 565 566 567 568 569 570 571 572 573 574 575 576 577 578 579
+    580 581 582 583 584 585 586 587 588 589 590 591 592 593 594 595 596 597 598 599
+    600 601 602 603 604 605 606 607 608 609 610 611 612 613 614 615 616 617 618 619
+    620 621 622 623 624 625 626 627 628 629 630 631 632 633 634 635 636 637 638 639
+    640 641 642 643 644 645 646 647 648 649 650 651 652 653 654 655 656 657 658 659
+    660 661 662 663 664 665 666 667 668 669 670 671 672 673 674 675 676 677 678 679
+    680 681 682 683 684 685 686 687 688 689 690 691 692 693 694 695 696 697 698 699
+    700 701 702 703 704 705 706 707 708 709 710 711 712 713 714 715 716 717 718 719
+    720 721 722 723 724 725 726 727 728 729
 }
 
 /// Address of the thunk of `slot`; 0 if there is no such slot.
 pub fn address(slot: usize) -> usize {
     ADDRESSES.get(slot).map_or(0, |of| of())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tracer_common::calls::Wanted;
+    use tracer_common::slots::HIP;
+
+    use super::*;
+
+    /// Six registers and eight words on the stack.
+    type Function = unsafe extern "C-unwind" fn(
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+        u64,
+    ) -> u64;
+
+    static CALLED: Mutex<[u64; 14]> = Mutex::new([0; 14]);
+
+    extern "C-unwind" fn original(
+        a: u64,
+        b: u64,
+        c: u64,
+        d: u64,
+        e: u64,
+        f: u64,
+        g: u64,
+        h: u64,
+        i: u64,
+        j: u64,
+        k: u64,
+        l: u64,
+        m: u64,
+        n: u64,
+    ) -> u64 {
+        *CALLED.lock().expect("not poisoned") = [a, b, c, d, e, f, g, h, i, j, k, l, m, n];
+        a + 1
+    }
+
+    /// Those of HSA are called in tests of their own, through tables.
+    #[test]
+    fn every_function_of_hip_gets_all_words_that_it_has() {
+        for slot in HIP {
+            PLACES[slot].original.store(original as *const () as usize, Ordering::Relaxed);
+            // SAFETY: a thunk, of which each passes on at least its own words; the caller has all of them.
+            let thunk = unsafe { core::mem::transmute::<usize, Function>(address(slot)) };
+            for wanted in [0, Wanted::default().to_word()] {
+                PLACES[slot].wanted.store(wanted, Ordering::Relaxed);
+                let first = slot as u64 + 100;
+                // SAFETY: as above.
+                let ret = unsafe { thunk(first, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14) };
+                assert_eq!(ret, first + 1);
+                let words = 6 + function(slot).stack_words;
+                let expected: Vec<u64> = core::iter::once(first).chain(2..=14).collect();
+                assert_eq!(CALLED.lock().expect("not poisoned")[..words], expected[..words]);
+            }
+            PLACES[slot].wanted.store(0, Ordering::Relaxed);
+        }
+    }
 }

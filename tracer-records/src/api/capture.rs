@@ -200,6 +200,7 @@ pub fn shim_call(slot: &Slot) -> Option<Wanted> {
     });
     let capture = captured(op);
     Some(Wanted {
+        domain: op.domain.0 as u8,
         operation: op.id,
         args: registers.max().unwrap_or(0).min(6),
         stack_args: capture.stack_args,

@@ -300,6 +300,26 @@ fn any_words_and_flags_give_text() {
 }
 
 #[test]
+fn slots_of_hip_have_as_many_words_on_the_stack_as_their_functions() {
+    use tracer_common::hip_functions::{LEFT_OUT, SLOTS};
+    let mut known = 0;
+    for slot in SLOTS {
+        let Some(op) = by_name(slot.name) else { continue };
+        known += 1;
+        let is_float = |arg: &Argument| matches!(arg.place, Place::Vector(_));
+        assert_eq!(op.args.iter().any(is_float), LEFT_OUT.contains(&slot.name), "{}", slot.name);
+        let words = op.args.iter().filter_map(|arg| match arg.place {
+            Place::Stack(first) => Some(usize::from(first) + arg.words()),
+            Place::Register(_) | Place::Vector(_) => None,
+        });
+        assert_eq!(slot.stack_words, words.max().unwrap_or(0), "{}", slot.name);
+        let wanted = shim_call(&slot).expect(slot.name);
+        assert_eq!((wanted.operation, u32::from(wanted.domain)), (op.id, op.domain.0));
+    }
+    assert!(known > SLOTS.len() * 9 / 10, "{known} of {}", SLOTS.len());
+}
+
+#[test]
 fn every_slot_of_the_runtimes_tables_is_known_with_its_arguments() {
     use tracer_common::calls::Wanted;
     use tracer_common::hsa_functions::{LEFT_OUT, SLOTS, slot_of};

@@ -116,7 +116,7 @@ impl Recording {
     pub fn want_calls(&self) {
         self.set(control::FIRST_CALL_ID, FIRST_ID);
         for (slot, _) in SLOTS.iter().enumerate().filter(|(_, f)| f.name != LEFT_OUT) {
-            let wanted = Wanted { operation: slot as u16, args: 6, stack_args: 0, out_arg: 0 };
+            let wanted = Wanted { operation: slot as u16, args: 6, ..Wanted::default() };
             self.set(control::CALLS + slot, wanted.to_word());
         }
     }

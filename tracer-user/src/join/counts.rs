@@ -92,7 +92,10 @@ impl Counts {
             ("GPU operations: no completion seen", incomplete),
             ("GPU operations: enqueue record lost", orphans),
             ("GPU operations: given up, too many without an end", given_up),
-            ("HSA calls: their HIP call not looked for, too many at once", unplaced),
+            (
+                "calls through tables: the call around them not looked for, too many at once",
+                unplaced,
+            ),
             ("calls: forgotten while operations could wait for them, too many at once", forgotten),
             ("shim records: of another process's calls", foreign),
             ("agents and kernels: beyond 64 MiB of names of one process, or its share", left_out),

@@ -48,6 +48,11 @@ const MOST_BYTES: usize = 1 << 30;
 /// After so many records it is looked whether there is more: they come to a megabyte at most.
 const LOOK_EVERY: u32 = 1 << 10;
 
+/// The bit of a domain.
+fn bit(domain: Domain) -> u32 {
+    1u32.checked_shl(domain.0).unwrap_or(0)
+}
+
 /// Joins records into events and hands these to a sink.
 pub struct Joiner {
     settings: Settings,
@@ -191,13 +196,13 @@ impl Joiner {
         self.keep_within_bounds(sink)?;
         let process = self.process(call.header.pid);
         process.waiting_calls.returned(call);
-        process.hsa_by_probes |= call.header.operation >> 16 == Domain::HSA_API.0;
+        process.by_probes |= bit(Domain(call.header.operation >> 16));
         self.call(call, sink)
     }
 
-    /// Whether probes saw HSA calls of a process.
-    pub fn saw_hsa_by_probes(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|process| process.hsa_by_probes)
+    /// Whether probes saw calls of a process in a domain.
+    pub fn saw_by_probes(&self, pid: u32, domain: Domain) -> bool {
+        self.processes.get(&pid).is_some_and(|process| process.by_probes & bit(domain) != 0)
     }
 
     /// A call that a shim recorded, with further flags. It waits until [`Joiner::settle_calls`].
@@ -302,17 +307,30 @@ impl Joiner {
     /// When the sink takes no more.
     pub fn link<S: RecordSink>(&mut self, link: &LinkRecord, sink: &mut S) -> Result<(), S::Error> {
         self.keep_within_bounds(sink)?;
-        let (process, mut output) = self.joined(link.header.pid, sink);
-        let told = Caller { correlation_id: link.correlation_id, operation: link.header.operation };
+        let caller =
+            Caller { correlation_id: link.correlation_id, operation: link.header.operation };
+        let owned = link.header.flags & flag::OWN != 0;
+        self.linked((link.header.pid, link.header.tid), link.sequence, caller, owned, sink)
+    }
+
+    /// A thread of a process has enqueued an operation in a call; `owned` if that is sure.
+    fn linked<S: RecordSink>(
+        &mut self,
+        (pid, tid): (u32, u32),
+        sequence: u64,
+        told: Caller,
+        owned: bool,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let (process, mut output) = self.joined(pid, sink);
         let caller = process.named(told);
         output.counts.foreign += u64::from(caller != told);
-        let operation = process.operation(link.sequence, &mut output)?;
-        let owned = link.header.flags & flag::OWN != 0;
+        let operation = process.operation(sequence, &mut output)?;
         if owned || !operation.owned {
             operation.owned = owned;
-            process.link(link.sequence, link.header.tid, caller);
+            process.link(sequence, tid, caller);
         }
-        process.settle(link.sequence, &mut output)
+        process.settle(sequence, &mut output)
     }
 
     /// A frame that thread `tid` of process `pid` wrote.
@@ -340,6 +358,11 @@ impl Joiner {
                 self.kernels += u32::from(inventory.symbol((pid, names), id, &symbol, &name, sink));
             }
             Frame::Queue(_) => {}
+            Frame::Link(link) => {
+                let shim::Link { sequence, correlation_id, operation, owned } = link;
+                let caller = Caller { correlation_id, operation };
+                self.linked((pid, tid), sequence, caller, owned != 0, sink)?;
+            }
             Frame::Call(call) => {
                 self.shim_call(pid, tid, &call, 0);
                 let waiting = &mut self.process(pid).waiting_calls;

@@ -77,8 +77,8 @@ pub struct ProcessState {
     pub gpu_from_ns: u64,
     /// Dispatches that the shim saw.
     pub dispatches: u64,
-    /// Probes saw HSA calls.
-    pub hsa_by_probes: bool,
+    /// The domains of calls that probes saw: bits.
+    pub by_probes: u32,
 }
 
 impl ProcessState {
@@ -155,8 +155,7 @@ impl ProcessState {
     /// from the process itself, by its shim.
     pub fn named(&self, caller: Caller) -> Caller {
         let by_shim = caller.correlation_id >= FIRST_ID;
-        let its_own = self.is_own(caller.correlation_id) && !caller.is_hip();
-        if by_shim && !its_own { Caller::default() } else { caller }
+        if by_shim && !self.is_own(caller.correlation_id) { Caller::default() } else { caller }
     }
 
     /// A call that the shim recorded, with further flags. False, and nothing, if its id is not one of the

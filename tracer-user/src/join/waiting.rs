@@ -1,13 +1,12 @@
 //! Calls that a shim recorded, which wait to learn inside of which probed call they were made.
 //!
-//! The shim knows the HSA calls around a call, not the HIP calls: those the probes see, and their
-//! records come when they return. So a call waits until everything has been read that was recorded
+//! The shim knows the calls around a call that it records, not those that probes see: their records come when they
+//! return. So a call waits until everything has been read that was recorded
 //! when it was taken; a probed call around it has then either returned or is open.
 
 use std::collections::{HashMap, VecDeque};
 
 use tracer_common::{
-    activity::Domain,
     bpf::{ApiRecord, Header, flag, kind},
     calls::Call,
 };
@@ -58,7 +57,7 @@ pub struct WaitingCalls {
 impl WaitingCalls {
     /// A call of thread `tid`, with further `flags`.
     pub fn add(&mut self, pid: u32, tid: u32, call: &Call, flags: u16, known: &RecentCalls) {
-        let operation = Domain::HSA_API.0 << 16 | u32::from(call.operation);
+        let operation = call.header_operation();
         let header = Header { kind: kind::API, flags: call.flags | flags, operation, pid, tid };
         let returned = header.flags & (flag::ENTRY_ONLY | flag::OPEN_AT_END) == 0;
         let open = header.flags & flag::OPEN_AT_END != 0;
@@ -175,7 +174,7 @@ fn without_request(waiters: &VecDeque<Waiter>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tracer_common::calls::FIRST_ID;
+    use tracer_common::{activity::Domain, calls::FIRST_ID};
 
     fn hsa(id: u64, begin_ns: u64, end_ns: u64) -> Call {
         Call { correlation_id: FIRST_ID + id, begin_ns, end_ns, ..Call::default() }

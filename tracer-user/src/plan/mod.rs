@@ -39,6 +39,7 @@ mod binary;
 mod branches;
 mod fuzz;
 mod getter;
+mod hip_served;
 mod initial;
 mod kernel;
 mod live;
@@ -58,6 +59,7 @@ mod tests;
 pub use binary::{Binary, Identity, PlanError};
 pub(crate) use fuzz::Echo;
 pub use fuzz::fuzz_plan;
+pub use hip_served::HipServed;
 pub use kernel::{Class, KernelVersion, Refusal, classify, dispatch_site};
 pub use live::{LocateError, Located};
 pub use model::{

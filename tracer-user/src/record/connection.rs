@@ -42,8 +42,8 @@ pub struct Connection {
     seen_ns: Option<u64>,
     /// The program that claimed it is gone, and writes no more; what it wrote before may be unread.
     over: Option<Over>,
-    /// That its shim records HSA calls was seen.
-    calls_taken: bool,
+    /// The tables whose calls the shim records, as far as it was seen.
+    calls_taken: u8,
 }
 
 /// Whose a memory is.
@@ -116,7 +116,7 @@ impl Connection {
             call_ids,
             seen_ns: None,
             over: None,
-            calls_taken: false,
+            calls_taken: 0,
         }
     }
 
@@ -242,14 +242,15 @@ impl Connection {
         });
     }
 
-    /// The process, when its shim has begun to record HSA calls; once.
-    pub fn takes_calls(&mut self) -> Option<u32> {
-        let pid = self.pid().filter(|_| !self.calls_taken && self.memory().records_calls())?;
-        self.calls_taken = true;
-        Some(pid)
+    /// The process, and the tables whose calls its shim has begun to record; once for each of them.
+    pub fn takes_calls(&mut self) -> Option<(u32, u8)> {
+        let pid = self.pid()?;
+        let new = self.memory().calls_taken() & !self.calls_taken;
+        self.calls_taken |= new;
+        (new != 0).then_some((pid, new))
     }
 
-    /// The HSA calls that are open now: process, thread, call.
+    /// The calls that are open now: process, thread, call.
     pub fn open_calls(&mut self) -> Vec<(u32, u32, Call)> {
         let Some(pid) = self.pid() else { return Vec::new() };
         let threads = &mut self.threads;
@@ -260,7 +261,7 @@ impl Connection {
         self.reader.open_calls().into_iter().map(outside).collect()
     }
 
-    /// Frees the rings of threads that are gone, and gives the HSA calls that they never returned from
+    /// Frees the rings of threads that are gone, and gives the calls that they never returned from
     /// to `left`: process, thread, call.
     pub fn free_rings(&mut self, mut left: impl FnMut(u32, u32, Call)) {
         let Some(pid) = self.pid() else { return };

@@ -7,7 +7,9 @@ use tracer_common::{
     activity::Domain,
     bpf::Capture,
     calls::Wanted,
-    hsa_functions::{RENAMED, SLOT_COUNT, SLOTS, Slot, slot_of, tables},
+    hip_functions,
+    hsa_functions::{self, RENAMED, Slot},
+    slots::{self, SLOT_COUNT, tables},
 };
 use tracer_records::api;
 
@@ -18,14 +20,14 @@ use super::{
 use crate::{
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{
-        Binary, Followed, FunctionPlan, PlanError, Planner, Probed, ProcessMemory, Reached,
-        Redirected, ReturnProbe, Tables,
+        Binary, Followed, FunctionPlan, HipServed, PlanError, Planner, Probed, ProcessMemory,
+        Reached, Redirected, ReturnProbe, Tables,
     },
     probe::{Placing, Site},
 };
 
 /// First operation id for functions that the operation table does not know: those of other
-/// releases. The table's own ids stay below. Those of the HSA runtime's tables come first, by slot.
+/// releases. The table's own ids stay below. Those of the runtimes' tables come first, by slot.
 const FIRST_FOREIGN_ID: u16 = 0x8000;
 
 /// Functions of the HSA runtime by which programs ring doorbells.
@@ -82,8 +84,8 @@ pub struct Selected {
     pub slow: Vec<String>,
     /// Functions that are probed all the same.
     pub dear: Vec<String>,
-    /// Functions that would be left out as slow, but that the shim can record.
-    pub left_to_shim: Vec<String>,
+    /// The tables of the functions that would be left out as slow, but that the shim can record.
+    pub left_to_shim: Vec<u8>,
     /// Functions at which the kernel allows no probe.
     pub impossible: Vec<String>,
     /// Functions that another tool has redirected.
@@ -112,7 +114,7 @@ pub struct Selection {
     few: Option<Patterns>,
     /// The functions of a library were looked at.
     has_chosen: Cell<bool>,
-    /// Processes may have the shim, which records HSA calls.
+    /// Processes may have the shim, which records calls.
     shim: bool,
     redirected: Redirected,
     planner: Planner,
@@ -217,33 +219,39 @@ impl Selection {
 
     /// What shims are to record, by slot: [`Wanted`] words.
     pub fn shim_calls(&self) -> Vec<u64> {
-        let word = |slot: &Slot| {
-            let wanted = self.wants_of_shim(slot).then(|| {
-                let unknown = || {
-                    foreign_slot(slot.name)
-                        .map(|operation| Wanted { operation, ..Wanted::default() })
-                };
-                api::shim_call(slot).or_else(unknown)
+        let word = |slot: usize| {
+            let function = slots::function(slot);
+            let runtime = if slots::HIP.contains(&slot) { Runtime::Hip } else { Runtime::Hsa };
+            let wanted = self.wants_of_shim(runtime, &function).then(|| {
+                api::shim_call(&function).or_else(|| unknown_call(runtime, function.name))
             });
             wanted.flatten().map_or(0, Wanted::to_word)
         };
-        SLOTS.iter().map(word).collect()
+        (0..SLOT_COUNT).map(word).collect()
     }
 
     /// Whether the shim is to record a function, under one of its names.
-    fn wants_of_shim(&self, slot: &Slot) -> bool {
+    fn wants_of_shim(&self, runtime: Runtime, slot: &Slot) -> bool {
         let older = RENAMED.iter().filter_map(|(old, new)| {
             slot.name.strip_suffix(new).map(|stem| format!("{stem}{old}"))
         });
         self.shim
-            && self.wants(Runtime::Hsa)
-            && older.chain([slot.name.to_owned()]).any(|name| self.accepts(Runtime::Hsa, &name))
+            && self.wants(runtime)
+            && older.chain([slot.name.to_owned()]).any(|name| self.accepts(runtime, &name))
     }
 
     /// The table through which the shim records the functions of these names, which share their code;
-    /// 0 if it does not record all of them.
-    fn by_shim<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> u8 {
-        let table = |name| slot_of(name).map_or(0, tables::of_slot);
+    /// 0 if it does not record all of them. `served` are the functions of HIP that go through its tables.
+    fn by_shim<'a>(
+        &self,
+        runtime: Runtime,
+        served: &HipServed,
+        mut names: impl Iterator<Item = &'a str>,
+    ) -> u8 {
+        let table = |name: &str| match runtime {
+            Runtime::Hip if !served.has(name) => 0,
+            _ => slot_of(runtime, name).map_or(0, tables::of_slot),
+        };
         let first = names.next().map_or(0, table);
         if self.shim && names.all(|name| table(name) == first) { first } else { 0 }
     }
@@ -269,6 +277,10 @@ impl Selection {
         self.has_chosen.set(true);
         let accepts = |name: &str| self.accepts(runtime, name);
         let (plans, followed) = self.plans(library, file, process, self.redirected, accepts)?;
+        let served = match runtime {
+            Runtime::Hip if self.shim => self.served(library, file)?,
+            _ => HipServed::default(),
+        };
         let mut selected = Selected {
             followed,
             sites: Vec::new(),
@@ -279,7 +291,7 @@ impl Selection {
             redirections: Redirections::default(),
         };
         for plan in plans {
-            self.take(library, plan, &mut selected)?;
+            self.take(library, &served, plan, &mut selected)?;
         }
         Ok(selected)
     }
@@ -340,9 +352,19 @@ impl Selection {
         Ok((plans, followed))
     }
 
+    /// The functions of a HIP library that go through its tables.
+    fn served(&self, library: &Library, file: &PlannedFile) -> Result<HipServed, SelectError> {
+        let functions = Image::open(&file.path())?.functions(|name| name.contains("hip"))?;
+        let served = HipServed::of(&Binary::open(&file.path())?, &functions);
+        let changed = |cause| SelectError::Changed { path: library.path.clone(), cause };
+        file.check().map_err(changed)?;
+        Ok(served)
+    }
+
     fn take(
         &mut self,
         library: &Library,
+        served: &HipServed,
         plan: FunctionPlan,
         selected: &mut Selected,
     ) -> Result<(), SelectError> {
@@ -352,7 +374,7 @@ impl Selection {
             tracing::debug!("{aliases}: the same code as {name}, recorded under that name");
         }
         selected.redirections.add(&plan, &library.path);
-        let by_shim = self.by_shim(plan.names());
+        let by_shim = self.by_shim(library.runtime, served, plan.names());
         let Some(site) = &plan.site else {
             selected.impossible.extend(names());
             return Ok(());
@@ -363,9 +385,10 @@ impl Selection {
             selected.dear.extend(names());
         }
         if !site.class.is_cheap() && !self.allow_slow && !is_needed {
-            let list = if by_shim != 0 { &mut selected.left_to_shim } else { &mut selected.slow };
-            list.extend(names());
-            if by_shim != 0 {
+            if by_shim == 0 {
+                selected.slow.extend(names());
+            } else {
+                selected.left_to_shim.extend(plan.names().map(|_| by_shim));
                 // Its id has a name then.
                 self.capture(library.runtime.domain(), &plan.symbol);
             }
@@ -376,6 +399,10 @@ impl Selection {
             capture.entry_only = 1;
         }
         capture.by_shim = by_shim;
+        if library.runtime == Runtime::Hip && by_shim != 0 {
+            // What the shim calls in such a call it records.
+            capture.shim_calls = 1;
+        }
         selected.sites.push(Site {
             capture,
             file: plan.other_file_held(),
@@ -391,7 +418,8 @@ impl Selection {
             return api::captured(operation);
         }
         let next = FIRST_FOREIGN_ID.saturating_add((SLOT_COUNT + self.foreign.len()) as u16);
-        let of_slot = foreign_slot(name).filter(|_| domain == Domain::HSA_API);
+        let runtime = Runtime::ALL.into_iter().find(|runtime| runtime.domain() == domain);
+        let of_slot = runtime.and_then(|runtime| unknown_id(runtime, name));
         let foreign = self.foreign.entry((domain, name.to_owned()));
         let operation = *foreign.or_insert(of_slot.unwrap_or(next));
         let shim_calls = api::is_called_by_shim(name).into();
@@ -404,10 +432,25 @@ impl Selection {
     }
 }
 
-/// The operation id of a function in the HSA runtime's tables that the operation table does not know.
-fn foreign_slot(name: &str) -> Option<u16> {
-    let slot = slot_of(name).filter(|_| api::by_name(name).is_none())?;
+/// The slot of a runtime's function, if the shim can record it.
+fn slot_of(runtime: Runtime, name: &str) -> Option<usize> {
+    match runtime {
+        Runtime::Hsa => hsa_functions::slot_of(name),
+        Runtime::Hip => hip_functions::slot_of(name).map(|slot| slots::HIP.start + slot),
+        Runtime::Roctx => None,
+    }
+}
+
+/// The operation id of a function in the runtimes' tables that the operation table does not know.
+fn unknown_id(runtime: Runtime, name: &str) -> Option<u16> {
+    let slot = slot_of(runtime, name).filter(|_| api::by_name(name).is_none())?;
     Some(FIRST_FOREIGN_ID + slot as u16)
+}
+
+/// What the shim is told of such a function.
+fn unknown_call(runtime: Runtime, name: &str) -> Option<Wanted> {
+    let domain = runtime.domain().0 as u8;
+    unknown_id(runtime, name).map(|operation| Wanted { domain, operation, ..Wanted::default() })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tracer_common::{activity::Domain, slots::tables};
 use tracer_records::model::{self, Process};
 
 use super::{gpu_source::GpuSource, removal::Removal, select::Doorbells};
@@ -56,8 +57,8 @@ pub struct Planned {
     pub followed: Followed,
     /// Where, in its file and others.
     pub sites: Vec<Site>,
-    /// Functions that only the shim can record, because probes there would be slow.
-    pub left_to_shim: usize,
+    /// The tables of the functions that only the shim can record, because probes there would be slow.
+    pub left_to_shim: Vec<u8>,
 }
 
 impl Planned {
@@ -91,14 +92,12 @@ pub struct Target {
     pub explained: BTreeSet<FileId>,
     /// What is probed in it.
     pub attached: BTreeMap<FileId, Attachment>,
-    /// Of these, the probes at functions that the shim records where it records calls.
-    pub covered: BTreeMap<FileId, Attachment>,
-    /// Such probes on their way out.
-    pub removals: Vec<Removal>,
-    /// The shim records HSA calls.
-    pub calls_by_shim: bool,
-    /// How many functions only that can record.
-    pub left_to_shim: usize,
+    /// Of these, the probes at functions that the shim records where it records calls of a table.
+    pub covered: BTreeMap<(FileId, u8), Attachment>,
+    /// Such probes on their way out, and the domain of the calls.
+    pub removals: Vec<(Domain, Removal)>,
+    /// The tables whose calls the shim records: [`tracer_common::slots::tables`].
+    pub calls_by_shim: u8,
     /// The shim's dispatch site.
     pub dispatch_site: Option<Attachment>,
     /// Where it rings doorbells, if only that tells of its GPU work.
@@ -165,8 +164,7 @@ impl Target {
             attached: BTreeMap::new(),
             covered: BTreeMap::new(),
             removals: Vec::new(),
-            calls_by_shim: false,
-            left_to_shim: 0,
+            calls_by_shim: 0,
             dispatch_site: None,
             doorbells: None,
             doorbell_places: None,
@@ -200,7 +198,7 @@ impl Target {
         let removals = std::mem::take(&mut self.removals);
         let attached = std::mem::take(&mut self.attached).into_values();
         let covered = std::mem::take(&mut self.covered).into_values();
-        let removals = removals.into_iter().filter_map(Removal::rest);
+        let removals = removals.into_iter().filter_map(|(_, removal)| removal.rest());
         let loader = self.loader.take().map(|(_, probes)| probes);
         attached.chain(covered).chain(removals).chain(self.doorbells.take()).chain(loader).collect()
     }
@@ -210,7 +208,7 @@ impl Target {
         if let Some(placed) = self.doorbells.replace(Attachment::default())
             && placed.links() > 0
         {
-            self.removals.push(Removal::begin(placed));
+            self.removals.push((Domain::HSA_API, Removal::begin(placed)));
         }
     }
 
@@ -220,7 +218,21 @@ impl Target {
         self.buried = Some(request);
         let mut probes = self.take_probes();
         probes.extend(self.dispatch_site.take());
-        self.removals.extend(Removal::of_the_dead(probes));
+        let removal = Removal::of_the_dead(probes);
+        self.removals.extend(removal.map(|removal| (Domain::HSA_API, removal)));
+    }
+
+    /// Whether there are functions that only the shim can record.
+    pub fn leaves_to_shim(&self) -> bool {
+        self.planned.values().any(|planned| !planned.left_to_shim.is_empty())
+    }
+
+    /// How many functions neither probes nor the shim record, of those of the domains that `counts`.
+    pub fn left_to_nobody(&self, counts: impl Fn(Domain) -> bool) -> usize {
+        let left = self.planned.values().flat_map(|planned| &planned.left_to_shim);
+        let is_left =
+            |&&table: &&u8| table & self.calls_by_shim == 0 && counts(tables::domain(table));
+        left.filter(is_left).count()
     }
 
     /// Remembers a probed library.
@@ -262,14 +274,13 @@ impl Target {
 
     /// Forgets a plan, and removes its probes.
     fn forget(&mut self, id: FileId) {
-        drop((self.take_plan(id), self.attached.remove(&id), self.covered.remove(&id)));
+        self.covered.retain(|&(of, _), _| of != id);
+        drop((self.take_plan(id), self.attached.remove(&id)));
     }
 
     /// Takes a plan, for its probes to be placed anew.
     pub fn take_plan(&mut self, id: FileId) -> Option<Arc<Planned>> {
-        let planned = self.planned.remove(&id)?;
-        self.left_to_shim -= planned.left_to_shim;
-        Some(planned)
+        self.planned.remove(&id)
     }
 
     /// A new plan of a file that was planned before, and has been touched since. Where it is the same plan
@@ -285,11 +296,12 @@ impl Target {
         }
         self.planned.remove(&old);
         self.planned.insert(id, Arc::clone(planned));
-        for placed in [&mut self.attached, &mut self.covered] {
-            if let Some(probes) = placed.remove(&old) {
-                placed.insert(id, probes);
-            }
+        if let Some(probes) = self.attached.remove(&old) {
+            self.attached.insert(id, probes);
         }
+        let covered = std::mem::take(&mut self.covered).into_iter();
+        let renewed = |(of, table)| (if of == old { id } else { of }, table);
+        self.covered = covered.map(|(key, probes)| (renewed(key), probes)).collect();
         true
     }
 }

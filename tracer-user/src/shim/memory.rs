@@ -147,9 +147,9 @@ impl Memory {
         self.word(control::FIRST_CALL_ID).store(first_id, Ordering::Relaxed);
     }
 
-    /// Whether the shim records HSA calls.
-    pub fn records_calls(&self) -> bool {
-        self.word(control::CALLS_TAKEN).load(Ordering::Acquire) != 0
+    /// The tables whose calls the shim records: [`tracer_common::slots::tables`].
+    pub fn calls_taken(&self) -> u8 {
+        self.word(control::CALLS_TAKEN).load(Ordering::Acquire) as u8
     }
 
     /// What the shim could not record so far.

@@ -13,8 +13,8 @@ use tracer_common::{
     calls::{Call, MAX_CALL_WORDS},
     ring::{Consumer, Corrupt, MAX_FRAME_WORDS},
     shim::{
-        Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, MAX_NAME_BYTES, Queue, Symbol,
-        control, kind,
+        Agent, Barrier, Complete, Copy, Dispatch, HEARTBEAT_GONE_NS, Link, MAX_NAME_BYTES, Queue,
+        Symbol, control, kind,
     },
 };
 use zerocopy::{FromBytes, IntoBytes as _};
@@ -39,8 +39,10 @@ pub enum Frame {
     Agent(Agent),
     /// A queue came or went.
     Queue(Queue),
-    /// An HSA call is over.
+    /// A call is over.
     Call(Call),
+    /// An operation was enqueued in a call.
+    Link(Link),
 }
 
 /// Words of frames that are taken for a reader that does not come, 32 MiB; more are left in the rings,
@@ -347,6 +349,7 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
         kind::AGENT => Frame::Agent(whole(bytes)?),
         kind::QUEUE => Frame::Queue(whole(bytes)?),
         kind::CALL => Frame::Call(Call::decode(words)?),
+        kind::LINK => Frame::Link(whole(bytes)?),
         kind::SYMBOL => symbol(Vec::new(), words)?,
         _ => return None,
     })

@@ -10,7 +10,10 @@ use std::{path::PathBuf, process::Command};
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::run::{root as workspace, run};
+use crate::{
+    artifacts::build_release,
+    run::{root as workspace, run},
+};
 pub use root::{Root, make};
 pub use suite::{Extent, LIBRARIES, QUICK_ON, sets};
 
@@ -43,6 +46,20 @@ pub fn run_rocm(options: &Options) -> anyhow::Result<()> {
 /// When it cannot be had.
 pub fn files(release: &str) -> anyhow::Result<PathBuf> {
     Ok(root::make(release)?.path)
+}
+
+/// Runs the benchmarks on a release, with the arguments of their program.
+///
+/// # Errors
+///
+/// When something cannot be built, or measured.
+pub fn bench(release: &str, arguments: &[String]) -> anyhow::Result<()> {
+    let root = root::make(release)?;
+    println!("{}", describe(&root)?);
+    build_release(&["roctap", "tracer-shim", "emulated-gpu-driver", "roctx", "bench"])?;
+    let built = programs::build(&root)?;
+    let program = workspace().canonicalize()?.join("target/release/bench");
+    run(inside(&root)?.arg(program).args(arguments).envs(built.environment()))
 }
 
 /// The versions that matter, of what was found.

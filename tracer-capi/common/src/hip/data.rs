@@ -38,6 +38,15 @@ impl Data {
         self.word(field.at, 8)
     }
 
+    /// Copies an argument's bytes.
+    pub fn copy(self, at: u16, to: &mut [u8]) {
+        // SAFETY: a field of the data's, as is promised in `Data::at`; `to` is the caller's.
+        unsafe {
+            let field = self.0.add(usize::from(at)).as_ptr();
+            field.copy_to_nonoverlapping(to.as_mut_ptr(), to.len());
+        }
+    }
+
     /// The first bytes of a field, those behind them being zero.
     pub(super) fn word(self, at: u16, bytes: u16) -> u64 {
         let mut word = [0; 8];

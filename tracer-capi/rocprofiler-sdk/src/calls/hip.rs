@@ -1,14 +1,18 @@
 //! Calls of HIP.
 
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::rc::Rc;
 
+use capi_common::hip::Data;
 use capi_sources::calls_of_threads;
 use capi_sources::hip::{self, Client, Kept};
 use capi_sources::open::OfThreads;
 use rocprofiler::kinds::Kind;
 use roctracer::timestamp_ns;
-use roctracer::tracer::Wanted;
+use roctracer::tracer::{Callback, Wanted};
 
+use super::callbacks::Callbacks;
 use super::operations::{OF_HIP, Operation};
 use super::record::Begun;
 use crate::{SDK, log};
@@ -34,6 +38,41 @@ impl Client for Calls {
     fn end(_op: u32, correlation_id: u64, begin: Begun) {
         begin.end(correlation_id, timestamp_ns());
     }
+
+    /// It is called with the callbacks of the call, which stay until it has ended.
+    fn callback(_op: u32, begin: Option<&Begun>) -> Option<Callback> {
+        let callbacks = begin?.callbacks.as_ref()?;
+        Some(Callback { function: tell, argument: Rc::as_ptr(callbacks).cast_mut().cast() })
+    }
+}
+
+/// A call begins, or has ended: its callbacks are called, which may throw.
+///
+/// # Safety
+///
+/// `data` is `hip_api_data_t`, and `callbacks` are those of the call.
+#[expect(unsafe_code, reason = "data of HIP's")]
+unsafe extern "C-unwind" fn tell(
+    _domain: u32,
+    op: u32,
+    data: *const c_void,
+    callbacks: *mut c_void,
+) {
+    let callbacks = callbacks.cast_const().cast::<Callbacks>();
+    // SAFETY: as the caller promises; they are kept here, too, whatever becomes of the call meanwhile.
+    let callbacks = unsafe {
+        Rc::increment_strong_count(callbacks);
+        Rc::from_raw(callbacks)
+    };
+    // SAFETY: as the caller promises.
+    let Some(data) = (unsafe { Data::at(data) }) else { return };
+    let id = data.correlation_id();
+    if data.has_returned() {
+        // HIP does not tell the result.
+        callbacks.exit(id, |_| {});
+    } else {
+        callbacks.enter(id, |payload| payload.set_arguments(op, data));
+    }
 }
 
 /// Has calls recorded that are wanted from now on, if a runtime is loaded, and no others. One at a time.
@@ -52,8 +91,8 @@ pub fn follow() {
     }
     for (op, operation) in (0..).zip(&*OF_HIP) {
         if let Some(operation) = operation {
-            let activity = operation.is_wanted();
-            hip::follow(op, Wanted { callback: false, activity });
+            let (callback, activity) = (operation.is_told(), operation.is_wanted());
+            hip::follow(op, Wanted { callback, activity });
         }
     }
 }

@@ -1,18 +1,27 @@
 //! Calls of HSA.
 
+use std::rc::Rc;
+
 use capi_sources::calls_of_threads;
-use capi_sources::client_thread::next_id;
+use capi_sources::client_thread::{InCallback, next_id};
 use capi_sources::hsa::Client;
 use capi_sources::open::OfThreads;
+use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
 use tracer_hooks::calls::CallSink;
 use tracer_hooks::contained;
 
+use super::callbacks::Callbacks;
 use super::operations::{OF_HSA, Operation};
+use super::payload::Payload;
 use super::record::Begun;
+use crate::code_objects;
 
 /// Calls of HSA.
 pub struct Calls;
+
+/// `HSA_STATUS_SUCCESS`.
+const SUCCESS: u32 = 0;
 
 const THREADS: OfThreads<Option<Begun>> = calls_of_threads!(Option<Begun>);
 
@@ -27,7 +36,7 @@ impl Client for Calls {
     }
 
     fn is_wanted(&self, slot: usize) -> bool {
-        operation(slot).is_some_and(Operation::is_wanted)
+        operation(slot).is_some_and(Operation::is_wanted) || code_objects::need(slot)
     }
 }
 
@@ -35,7 +44,7 @@ impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> bool {
         let operation = operation(call.operation.into());
         let Some(begun) = operation.and_then(|of| Begun::new(of, || call.begin_ns)) else {
-            return false;
+            return code_objects::need(call.operation.into());
         };
         call.correlation_id = next_id();
         THREADS.begin(at, call.correlation_id).map(|kept| *kept = Some(begun)).is_some()
@@ -43,15 +52,52 @@ impl CallSink for Calls {
 
     fn ends(&self, _call: &Call, _at: usize) {}
 
-    /// Here it may wait for room in a buffer.
+    /// Tools are told, unless the thread is in a callback. What one throws leaves the call.
+    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
+        let slot = call.operation.into();
+        code_objects::entered(slot, call.args[0], at);
+        let (Some(callbacks), Some(operation)) = (callbacks(at), operation(slot)) else {
+            return;
+        };
+        if let Some(_inside) = InCallback::enter(at) {
+            let fill = |payload: &mut Payload| payload.set_words(operation, &call.args, stack);
+            callbacks.enter(call.correlation_id, fill);
+        }
+    }
+
+    /// Here it may wait for room in a buffer, and tools are told of a call that has returned.
     fn left(&self, call: &Call, at: usize) {
+        // Also when a callback throws.
+        let _ended = Ends(at);
+        let has_returned = call.flags & flag::ENTRY_ONLY == 0;
+        if has_returned && call.ret as u32 == SUCCESS {
+            code_objects::left(call.operation.into(), call.args[0], at);
+        }
+        if has_returned
+            && let Some(callbacks) = callbacks(at)
+            && let Some(_inside) = InCallback::enter(at)
+        {
+            callbacks.exit(call.correlation_id, |payload| payload.set_result(call.ret));
+        }
         contained(|| {
-            let begun = THREADS.find(at).and_then(Option::take);
-            THREADS.end(at);
-            if let Some(begun) = begun {
+            if let Some(begun) = THREADS.find(at).and_then(Option::take) {
                 begun.end(call.correlation_id, call.end_ns);
             }
         });
+    }
+}
+
+/// The callbacks of the call whose frame is there, if tools are told of it.
+fn callbacks(at: usize) -> Option<Rc<Callbacks>> {
+    THREADS.find(at)?.as_ref()?.callbacks.clone()
+}
+
+/// When it is dropped, the call whose frame is there has ended.
+struct Ends(usize);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        THREADS.end(self.0);
     }
 }
 

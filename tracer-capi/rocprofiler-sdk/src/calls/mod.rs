@@ -3,14 +3,18 @@
 //! * [`hip`], [`hsa`]: calls of the runtimes.
 //! * [`markers`]: calls of roctx.
 //! * [`record`]: the record of a call.
+//! * [`callbacks`]: tools that are told of a call; [`payload`]: its arguments and its result, as they get them.
 //! * [`operations`]: functions, as tools know them.
 
+mod callbacks;
 mod hip;
 mod hsa;
 pub mod markers;
 mod operations;
+mod payload;
 mod record;
 
+use capi_sources::client_thread::InCallback;
 use capi_sources::hsa::Client as _;
 use rocprofiler::kinds::Kind;
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
@@ -24,10 +28,10 @@ use crate::retirement::Use;
 /// How long one thread waits for another one that changes what is recorded.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// What is wanted has changed, or a runtime has been loaded. HIP may wait for calls to end, and these for room in a buffer:
-/// the callback of one does not wait for that.
+/// What is wanted has changed, or a runtime has been loaded. HIP may wait for calls to end, and these for room in a buffer,
+/// or for a callback: no callback waits for that.
 pub fn follow() {
-    if CallbackThread::is_any_current() {
+    if CallbackThread::is_any_current() || InCallback::is_current() {
         let start = || thread::start_named("rocprofiler", follow_now);
         // Without a thread what is recorded stays as it is.
         drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));
@@ -45,9 +49,9 @@ fn follow_now() {
     }
 }
 
-/// Whether calls are wanted that pass through the tables of the HSA runtime.
+/// Whether calls are to be seen that pass through the tables of the HSA runtime.
 pub fn need_tables() -> bool {
-    [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi]
+    [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi, Kind::CodeObject]
         .into_iter()
         .any(|kind| SDK.is_wanted(kind))
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use rocprofiler::kinds::Kind;
+use rocprofiler::sdk::Services;
 use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
 
@@ -36,7 +37,16 @@ pub struct Operation {
 impl Operation {
     /// Whether anybody wants its calls recorded just now.
     pub fn is_wanted(self) -> bool {
-        !SDK.wanting(self.kind, Some(self.number as usize)).is_empty()
+        !self.wanting().is_empty()
+    }
+
+    /// Whether any tool wants to be told of its calls just now.
+    pub fn is_told(self) -> bool {
+        SDK.each(self.kind, self.wanting()).any(|service| service.callback().is_some())
+    }
+
+    fn wanting(self) -> Services {
+        SDK.wanting(self.kind, Some(self.number as usize))
     }
 }
 

@@ -1,14 +1,17 @@
 //! The record of a call.
 
+use std::rc::Rc;
+
 use rocprofiler::sdk::{Externals, Services};
 use rocprofiler::threads::CallbackThread;
 use roctracer::thread::own_ids;
 
+use super::callbacks::{Callbacks, Times};
 use super::operations::Operation;
 use crate::layout::number;
 use crate::records::{self, Common};
 use crate::retirement::{CallUse, Use};
-use crate::{SDK, process};
+use crate::{SDK, externals, process};
 
 /// A call that somebody wants to have recorded, and that has begun.
 pub struct Begun {
@@ -20,6 +23,8 @@ pub struct Begun {
     id_use: CallUse,
     /// ns of CLOCK_BOOTTIME.
     begin_ns: u64,
+    /// None if nobody is told of it.
+    pub callbacks: Option<Rc<Callbacks>>,
 }
 
 impl Begun {
@@ -31,12 +36,11 @@ impl Begun {
         if services.is_empty() || CallbackThread::is_any_current() || process::is_forked() {
             return None;
         }
-        let ids = own_ids();
-        let externals = SDK.externals(ids.thread.into(), ids.process.into());
+        let (externals, callbacks) = (externals::own(), Callbacks::of(operation, services));
         let id_use = CallUse::begin();
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
-        Some(Self { operation, services, externals, id_use, begin_ns })
+        Some(Self { operation, services, externals, id_use, begin_ns, callbacks })
     }
 
     /// It enqueues an operation of a GPU, which uses its correlation id from now on.
@@ -44,9 +48,31 @@ impl Begun {
         self.id_use.share(correlation_id)
     }
 
-    /// It has ended.
-    pub fn end(self, correlation_id: u64, end_ns: u64) {
-        let Self { operation, services, externals, id_use, begin_ns } = self;
+    /// It has ended: its records are written, if it was made, and it does not use its correlation id any more.
+    pub fn end(mut self, correlation_id: u64, end_ns: u64) {
+        if let Some(times) = self.made(end_ns) {
+            self.write(correlation_id, times);
+        }
+        self.id_use.end(correlation_id);
+    }
+
+    /// When it was made; none if it was not, since a callback has thrown. External ids that callbacks have given count.
+    fn made(&mut self, end_ns: u64) -> Option<Times> {
+        let times = Times { begin_ns: self.begin_ns, end_ns };
+        let Some(callbacks) = self.callbacks.take() else { return Some(times) };
+        if callbacks.were_left() {
+            return None;
+        }
+        if let Some(externals) = callbacks.externals() {
+            self.externals = externals;
+        }
+        Some(callbacks.times().unwrap_or(times))
+    }
+
+    /// Writes its record for each who wants one.
+    fn write(&self, correlation_id: u64, times: Times) {
+        let &Self { operation, services, ref externals, .. } = self;
+        let Times { begin_ns, end_ns } = times;
         let common = Common {
             kind: number(operation.kind),
             operation: operation.number,
@@ -58,8 +84,9 @@ impl Begun {
         };
         for service in SDK.each(operation.kind, services) {
             let external_id = externals.of(service);
-            service.buffer.write(&records::call(&Common { external_id, ..common }));
+            if let Some(buffer) = service.buffer() {
+                buffer.write(&records::call(&Common { external_id, ..common }));
+            }
         }
-        id_use.end(correlation_id);
     }
 }

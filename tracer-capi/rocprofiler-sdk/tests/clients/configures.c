@@ -22,6 +22,57 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
   (void)of, (void)id, (void)headers, (void)length, (void)data, (void)dropped;
 }
 
+static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
+  (void)record, (void)kept, (void)data;
+}
+
+static int argument(rocprofiler_callback_tracing_kind_t kind, rocprofiler_tracing_operation_t operation, uint32_t number,
+                    const void* const place, int32_t indirections, const char* type, const char* name, const char* value,
+                    int32_t followed, void* data) {
+  (void)kind, (void)operation, (void)number, (void)place, (void)indirections, (void)type, (void)name, (void)followed;
+  strcat((char*)data, value);
+  strcat((char*)data, " ");
+  return number == 1;
+}
+
+static void callbacks(void) {
+  rocprofiler_context_id_t none = ROCPROFILER_CONTEXT_NONE;
+  const rocprofiler_callback_tracing_kind_t core = ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API;
+  const rocprofiler_callback_tracing_kind_t hip = ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API;
+  const rocprofiler_tracing_operation_t beyond = 10000, first = 0;
+  IS(rocprofiler_configure_callback_tracing_service(none, core, NULL, 0, tell, NULL), ERROR_CONTEXT_NOT_FOUND);
+  IS(rocprofiler_configure_callback_tracing_service(context, core, &beyond, 1, tell, NULL), ERROR_OPERATION_NOT_FOUND);
+  IS(rocprofiler_configure_callback_tracing_service(context, core, NULL, 1, tell, NULL), ERROR_INVALID_ARGUMENT);
+  IS(rocprofiler_configure_callback_tracing_service(context, core, NULL, 0, NULL, NULL), ERROR_INVALID_ARGUMENT);
+  IS(rocprofiler_configure_callback_tracing_service(context, core, &first, 1, tell, NULL), SUCCESS);
+  IS(rocprofiler_configure_callback_tracing_service(context, core, NULL, 0, tell, NULL), ERROR_SERVICE_ALREADY_CONFIGURED);
+  IS(rocprofiler_configure_callback_tracing_service(context, hip, NULL, 0, tell, NULL), SUCCESS);
+  IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_RCCL_API, NULL, 0, tell, NULL),
+     ERROR_NOT_IMPLEMENTED);
+  IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_NONE, NULL, 0, tell, NULL),
+     ERROR_KIND_NOT_FOUND);
+  IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_LAST, NULL, 0, tell, NULL),
+     ERROR_KIND_NOT_FOUND);
+}
+
+// Of a record that looks as one of a callback's.
+static void iterate(void) {
+  uint64_t payload[15] = {120, 16, 4096};
+  char values[256] = "";
+  rocprofiler_callback_tracing_record_t record;
+  memset(&record, 0, sizeof record);
+  record.kind = ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API;
+  record.operation = ROCPROFILER_HIP_RUNTIME_API_ID_hipMemcpy;
+  IS(rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 0, values), ERROR_INVALID_ARGUMENT);
+  record.payload = payload;
+  IS(rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 0, values), SUCCESS);
+  CHECK(strcmp(values, "0x10 0x1000 ") == 0);
+  record.kind = ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY;
+  IS(rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 0, values), ERROR_NOT_IMPLEMENTED);
+  record.kind = ROCPROFILER_CALLBACK_TRACING_NONE;
+  IS(rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 0, values), ERROR_INVALID_ARGUMENT);
+}
+
 static void contexts(void) {
   int status = 7;
   rocprofiler_context_id_t none = ROCPROFILER_CONTEXT_NONE;
@@ -92,6 +143,7 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
   CHECK(before == 2 && after == 2 && of_hip == 0);
   const rocprofiler_buffer_tracing_kind_t kind = ROCPROFILER_BUFFER_TRACING_PAGE_MIGRATION;
   freopen("/dev/null", "w", stderr);
+  callbacks();
   IS(rocprofiler_configure_buffer_tracing_service(context, kind, NULL, 0, buffer), ERROR_NOT_IMPLEMENTED);
   IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_NONE, NULL, 0, buffer),
      ERROR_KIND_NOT_FOUND);
@@ -176,6 +228,7 @@ int main(void) {
   CHECK(status == 1);
   IS(rocprofiler_is_finalized(&status), SUCCESS);
   CHECK(status == 0);
+  iterate();
   rocprofiler_buffer_id_t other = {0};
   rocprofiler_callback_thread_t late = {0};
   IS(rocprofiler_create_buffer(context, 4096, 48, ROCPROFILER_BUFFER_POLICY_LOSSLESS, take, NULL, &other),
@@ -183,6 +236,9 @@ int main(void) {
   IS(rocprofiler_create_callback_thread(&late), ERROR_CONFIGURATION_LOCKED);
   IS(rocprofiler_assign_callback_thread(buffer, late), ERROR_CONFIGURATION_LOCKED);
   IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_MEMORY_COPY, NULL, 0, buffer),
+     ERROR_CONFIGURATION_LOCKED);
+  IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_HIP_COMPILER_API, NULL, 0, tell,
+                                                    NULL),
      ERROR_CONFIGURATION_LOCKED);
   IS(rocprofiler_start_context(context), SUCCESS);
   IS(rocprofiler_flush_buffer(buffer), SUCCESS);

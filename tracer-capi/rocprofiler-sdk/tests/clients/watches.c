@@ -1,14 +1,18 @@
 // A tool that writes down each record that it gets, to the file WATCH_OUT and the process's number behind it. The
 // environment says what it asks for:
 //   WATCH_KINDS      numbers of kinds, with commas between them
+//   WATCH_CALLBACKS  the same of kinds that it is to be told of where they happen
 //   WATCH_OPERATION  this one alone of each
+//   WATCH_CALLS      its callbacks call HIP
+//   WATCH_STOPS      the context is stopped in the callback of this number, and is not active from then on
 //   WATCH_BYTES      of the buffer (64 KiB); WATCH_DISCARD: of which policy it is
 //   WATCH_SLOW_US    how long its callback takes
 //   WATCH_THREAD     the callback is called on a thread of its own
 //   WATCH_GO         the context is active while there is this file
-// What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
-// nothing down.
+// Arguments of calls are written down as the library has them as text. What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
+// nothing down. BESIDE makes of it another tool, whose file has this in its name.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <rocprofiler-sdk/registration.h>
 #include <rocprofiler-sdk/rocprofiler.h>
@@ -18,6 +22,10 @@
 #include <unistd.h>
 
 #include "check.h"
+
+#ifndef BESIDE
+#define BESIDE ""
+#endif
 
 #define DONE(call) CHECK((call) == ROCPROFILER_STATUS_SUCCESS)
 
@@ -53,6 +61,84 @@ static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) 
 static void retirement(const rocprofiler_buffer_tracing_correlation_id_retirement_record_t* record) {
   CHECK(record->size == sizeof *record && record->kind == ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT);
   fprintf(out, "retired %lu %lu\n", record->internal_correlation_id, record->timestamp);
+}
+
+static unsigned long told;
+
+static int argument(rocprofiler_callback_tracing_kind_t kind, rocprofiler_tracing_operation_t operation, uint32_t number,
+                    const void* const place, int32_t indirections, const char* type, const char* name, const char* value,
+                    int32_t followed, void* data) {
+  const rocprofiler_callback_tracing_record_t* record = ((void**)data)[0];
+  const uint64_t kept = ((rocprofiler_user_data_t*)((void**)data)[1])->value;
+  CHECK(kind == record->kind && operation == record->operation && followed == 0 && indirections >= 0 && *type != 0);
+  CHECK((const char*)place >= (const char*)record->payload + 8);
+  fprintf(out, "argument %lu %u %s %s\n", kept, number, name, value);
+  return 0;
+}
+
+// A code object, or a kernel of it.
+static void loads(const rocprofiler_callback_tracing_record_t* record, rocprofiler_user_data_t* kept) {
+  const int enters = record->phase == ROCPROFILER_CALLBACK_PHASE_LOAD;
+  CHECK(enters || record->phase == ROCPROFILER_CALLBACK_PHASE_UNLOAD);
+  CHECK(record->correlation_id.internal == 0 && enters == (kept->value == 0));
+  const char* word = enters ? "load" : "unload";
+  if (record->operation == ROCPROFILER_CODE_OBJECT_LOAD) {
+    const rocprofiler_callback_tracing_code_object_load_data_t* object = record->payload;
+    CHECK(object->size == sizeof *object && object->hsa_agent.handle != 0 && object->load_base != 0);
+    CHECK(object->storage_type == ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_MEMORY
+              ? object->memory_base != 0 && object->memory_size != 0
+              : object->storage_type == ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_FILE);
+    if (enters) kept->value = object->code_object_id;
+    CHECK(kept->value == object->code_object_id);
+    fprintf(out, "%s %lu %lu %lu %s\n", word, object->code_object_id, object->rocp_agent.handle, object->load_size,
+            object->uri);
+  } else {
+    const rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t* kernel = record->payload;
+    CHECK(record->operation == ROCPROFILER_CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER);
+    CHECK(kernel->size == sizeof *kernel && kernel->kernel_object != 0 && kernel->kernel_id != 0);
+    if (enters) kept->value = kernel->kernel_id;
+    CHECK(kept->value == kernel->kernel_id);
+    fprintf(out, "%s-kernel %lu %lu %u %u %s\n", word, kernel->kernel_id, kernel->code_object_id,
+            kernel->arch_vgpr_count, kernel->kernarg_segment_alignment, kernel->kernel_name);
+  }
+}
+
+static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
+#ifdef STUCK
+  for (;;) pause();
+#endif
+  CHECK(record.context_id.handle == context.handle && data == &context);
+  if (record.kind == ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT) {
+    loads(&record, kept);
+    return;
+  }
+  const int enters = record.phase == ROCPROFILER_CALLBACK_PHASE_ENTER;
+  CHECK(enters || record.phase == ROCPROFILER_CALLBACK_PHASE_EXIT);
+  CHECK(enters == (kept->value == 0));
+  if (enters) kept->value = __atomic_add_fetch(&told, 1, __ATOMIC_RELAXED);
+  uint64_t result = 0;
+  if (record.kind <= ROCPROFILER_CALLBACK_TRACING_HSA_FINALIZE_EXT_API) {
+    const rocprofiler_callback_tracing_hsa_api_data_t* call = record.payload;
+    CHECK(call->size == sizeof *call);
+    memcpy(&result, &call->retval, sizeof result);
+  } else {
+    const rocprofiler_callback_tracing_hip_api_data_t* call = record.payload;
+    CHECK(call->size == sizeof *call);
+  }
+  fprintf(out, "%s %u %d %lu %lu %lu %lu %lu\n", enters ? "enter" : "exit", record.kind, (int)record.operation,
+          record.correlation_id.internal, record.correlation_id.external.value, record.thread_id, kept->value, result);
+  void* both[2] = {&record, kept};
+  if (!enters) DONE(rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 0, both));
+  if (getenv("WATCH_CALLS")) {
+    int (*get)(int*), device = -1;
+    *(void**)&get = dlsym(RTLD_DEFAULT, "hipGetDevice");
+    CHECK(get != NULL && get(&device) == 0 && device == 0);
+  }
+  const char* stops = getenv("WATCH_STOPS");
+  if (stops && kept->value == strtoul(stops, NULL, 10) && enters) {
+    DONE(rocprofiler_stop_context(context));
+    fprintf(out, "stopped\n");
+  }
 }
 
 static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocprofiler_record_header_t** headers, size_t count,
@@ -125,6 +211,11 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
     DONE(rocprofiler_configure_buffer_tracing_service(context, (rocprofiler_buffer_tracing_kind_t)atoi(kind), &one,
                                                       operation ? 1 : 0, buffer));
   }
+  snprintf(kinds, sizeof kinds, "%s", word("WATCH_CALLBACKS", ""));
+  for (char* kind = strtok(kinds, ","); kind; kind = strtok(NULL, ",")) {
+    DONE(rocprofiler_configure_callback_tracing_service(context, (rocprofiler_callback_tracing_kind_t)atoi(kind), &one,
+                                                        operation ? 1 : 0, tell, &context));
+  }
   rocprofiler_user_data_t external;
   external.value = 77;
   DONE(rocprofiler_push_external_correlation_id(context, (rocprofiler_thread_id_t)getpid(), external));
@@ -150,7 +241,7 @@ rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, con
   id->name = "watches";
   char path[4096] = "/dev/null";
 #ifndef STUCK
-  snprintf(path, sizeof path, "%s.%d", word("WATCH_OUT", path), getpid());
+  snprintf(path, sizeof path, "%s" BESIDE ".%d", word("WATCH_OUT", path), getpid());
 #endif
   out = fopen(path, "w");
   CHECK(out != NULL);

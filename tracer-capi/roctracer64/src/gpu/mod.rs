@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use capi_common::loaded::Loaded;
-use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
+use capi_sources::gpu::{Agents, Client, Done, Gpu, Kernels, Work, Writing};
 use roctracer::pool::{self, EXIT_WAIT, Pool};
 use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain, op};
@@ -32,7 +32,9 @@ pub use wanted::{CALLS_OF_HSA, want};
 const HIP: &[u8] = b"libamdhip64.so";
 
 /// Work of GPUs for pools.
-static GPU: Gpu<Pools> = Gpu::new(Pools);
+static GPU: Gpu<Pools> = Gpu::new(Pools, &KERNELS);
+/// Kernels that are loaded.
+static KERNELS: Kernels = Kernels::new();
 
 /// The work of one domain.
 pub struct Operations {

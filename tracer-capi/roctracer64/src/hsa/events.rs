@@ -20,6 +20,7 @@ use tracer_hooks::calls;
 
 use crate::enabled::TRACER;
 use capi_sources::client_thread::InCallback;
+use capi_sources::code_objects;
 
 /// Operations of the domain.
 mod evt {
@@ -136,7 +137,7 @@ struct Memcopy {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct CodeObject {
     storage_type: u32,
     storage_file: i32,
@@ -161,12 +162,6 @@ type Info = unsafe extern "C" fn(u64, u32, *mut c_void) -> u32;
 type PoolInfo = unsafe extern "C" fn(u64, u64, u32, *mut c_void) -> u32;
 type Iterate =
     unsafe extern "C" fn(unsafe extern "C" fn(u64, *mut c_void) -> u32, *mut c_void) -> u32;
-type Extension = unsafe extern "C" fn(u16, u16, usize, *mut c_void) -> u32;
-type IterateObjects = unsafe extern "C" fn(
-    u64,
-    unsafe extern "C" fn(u64, u64, *mut c_void) -> u32,
-    *mut c_void,
-) -> u32;
 
 /// A function of the runtime, behind our thunk, so that nobody is told of the call. None before the thunk was there.
 ///
@@ -316,96 +311,25 @@ fn tell_device(agent: u64, ptr: u64, at: usize) {
     tell(evt::DEVICE, &data, at);
 }
 
-/// The functions of the loader's extension that are called here.
-#[repr(C)]
-#[derive(Default)]
-struct Loader {
-    others: [usize; 3],
-    iterate: Option<IterateObjects>,
-    get_info: Option<Info>,
-}
-
-fn loader() -> Option<Loader> {
-    const LOADER: u16 = 0x201;
-    let mut loader = Loader::default();
-    // SAFETY: the runtime's function of that name fills as much as it is told.
-    let status = unsafe {
-        function::<Extension>(slot("hsa_system_get_major_extension_table"))?(
-            LOADER,
-            1,
-            size_of::<Loader>(),
-            (&raw mut loader).cast(),
-        )
-    };
-    (status == SUCCESS).then_some(loader)
-}
-
+/// Code objects of an executable.
 fn tell_code_objects(executable: u64, unload: bool, at: usize) {
-    unsafe extern "C" fn next(_executable: u64, object: u64, objects: *mut c_void) -> u32 {
-        // SAFETY: what is given to the runtime below.
-        unsafe { (*objects.cast::<Vec<u64>>()).push(object) };
-        SUCCESS
-    }
     if !is_wanted(evt::CODEOBJ) {
         return;
     }
-    let Some(Loader { iterate: Some(iterate), get_info: Some(get), .. }) = loader() else { return };
-    let mut objects: Vec<u64> = Vec::new();
-    // SAFETY: the loader's function; it calls back before it returns.
-    unsafe { iterate(executable, next, (&raw mut objects).cast()) };
-    for object in objects {
-        // SAFETY: the loader's function, for an object of the executable.
-        if let Some((code_object, uri)) = unsafe { describe(get, object) } {
-            let uri_at = uri.as_ptr().cast::<c_char>().expose_provenance() as u64;
-            let mut data = Data { bytes: [0; 9] };
-            data.code_object = CodeObject { uri: uri_at, unload: i32::from(unload), ..code_object };
-            tell(evt::CODEOBJ, &data, at);
-        }
+    for object in code_objects::of_executable(executable) {
+        let mut data = Data { bytes: [0; 9] };
+        data.code_object = CodeObject {
+            storage_type: object.storage_type,
+            storage_file: object.storage_file,
+            memory_base: object.memory_base,
+            memory_size: object.memory_size,
+            load_base: object.load_base,
+            load_size: object.load_size,
+            load_delta: object.load_delta,
+            uri_length: object.uri.len() as u32 - 1,
+            uri: object.uri.as_ptr().cast::<c_char>().expose_provenance() as u64,
+            unload: i32::from(unload),
+        };
+        tell(evt::CODEOBJ, &data, at);
     }
-}
-
-/// What is known of a loaded code object, and its URI with NUL; none of what is in no file and no memory.
-///
-/// # Safety
-///
-/// The loader's function, and an object that is loaded.
-unsafe fn describe(get: Info, object: u64) -> Option<(CodeObject, Vec<u8>)> {
-    const STORAGE_TYPE: u32 = 4;
-    const MEMORY_BASE: u32 = 5;
-    const MEMORY_SIZE: u32 = 6;
-    const FILE: u32 = 7;
-    const LOAD_DELTA: u32 = 8;
-    const LOAD_BASE: u32 = 9;
-    const LOAD_SIZE: u32 = 10;
-    const URI_LENGTH: u32 = 11;
-    const URI: u32 = 12;
-    const IN_FILE: u32 = 1;
-    const IN_MEMORY: u32 = 2;
-    // SAFETY: the attributes have at most 8 bytes; the lower ones are the value of those with 4.
-    let word = |attribute| unsafe {
-        let mut value = 0u64;
-        let status = get(object, attribute, (&raw mut value).cast());
-        if status == SUCCESS { value } else { 0 }
-    };
-    let mut code_object = CodeObject {
-        storage_type: word(STORAGE_TYPE) as u32,
-        storage_file: -1,
-        load_base: word(LOAD_BASE),
-        load_size: word(LOAD_SIZE),
-        load_delta: word(LOAD_DELTA),
-        uri_length: word(URI_LENGTH) as u32,
-        ..CodeObject::default()
-    };
-    match code_object.storage_type {
-        IN_FILE => code_object.storage_file = word(FILE) as i32,
-        IN_MEMORY => {
-            (code_object.memory_base, code_object.memory_size) =
-                (word(MEMORY_BASE), word(MEMORY_SIZE));
-        }
-        _ => return None,
-    }
-    let mut uri = vec![0u8; code_object.uri_length as usize + 1];
-    // SAFETY: as many bytes as it has, and one more.
-    unsafe { get(object, URI, uri.as_mut_ptr().cast()) };
-    Some((code_object, uri))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tracer_common::shim::{self, Barrier, Copy, Dispatch};
 
+use super::kernels::Kernel;
 use super::writing::Writing;
 
 /// Whose records they are: a library with an interface of its own.
@@ -84,14 +85,6 @@ pub enum Work {
     },
     /// A barrier with a signal.
     Barrier,
-}
-
-/// A kernel that is loaded.
-pub struct Kernel {
-    /// Its number, from 1 on.
-    pub number: u64,
-    /// Its name, with NUL.
-    pub name: Box<[u8]>,
 }
 
 /// Agents of the runtime, by handle.

@@ -21,6 +21,7 @@ use tracer_hooks::sys;
 
 use super::backlog::Backlog;
 use super::client::{Client, Done};
+use super::kernels::Kernels;
 use super::operations::Operations;
 use super::queue::{Drain, Event, MOST, Told};
 use super::writing::Progress;
@@ -40,6 +41,7 @@ const AT_ONCE: usize = 1000;
 pub struct Gpu<C: Client> {
     pub(super) client: C,
     pub(super) told: Told<C>,
+    pub(super) kernels: &'static Kernels,
     /// The thread, if it could be started, and the process that has it.
     worker: OnceLock<Option<(Process, Thread)>>,
     /// Held by who starts it.
@@ -52,11 +54,12 @@ pub struct Gpu<C: Client> {
 }
 
 impl<C: Client> Gpu<C> {
-    /// Nothing is recorded yet.
-    pub const fn new(client: C) -> Self {
+    /// Nothing is recorded yet. Kernels that are loaded are told to `kernels`.
+    pub const fn new(client: C, kernels: &'static Kernels) -> Self {
         Self {
             client,
             told: Told::new(MOST),
+            kernels,
             worker: OnceLock::new(),
             starts: Lock::new(()),
             sleeps: AtomicBool::new(false),
@@ -235,7 +238,8 @@ mod tests {
     /// A thread of ours can be stopped as every other one: by a debugger, for ever.
     #[test]
     fn who_waits_for_a_thread_that_does_nothing_gives_up() {
-        static GPU: Gpu<Nobody> = Gpu::new(Nobody);
+        static KERNELS: Kernels = Kernels::new();
+        static GPU: Gpu<Nobody> = Gpu::new(Nobody, &KERNELS);
         let stopped = || loop {
             park();
         };

@@ -5,6 +5,7 @@
 //!   runtime, and queue without waiting.
 //! * [`delivery`]: the one thread that takes it out of the [`queue`], and has it written, where it may have to wait:
 //!   [`writing`] says for whom.
+//! * [`kernels`]: kernels that are loaded, by number.
 //! * [`operations`]: what was told of one operation; [`backlog`]: those that could not be written at once.
 //! * [`install`]: the tables of the runtime that is loaded.
 //!
@@ -15,6 +16,7 @@ mod backlog;
 mod client;
 mod delivery;
 mod install;
+mod kernels;
 mod operations;
 mod queue;
 mod sink;
@@ -22,6 +24,7 @@ mod sink;
 mod testing;
 mod writing;
 
-pub use client::{Agents, Client, Done, Kernel, Work};
+pub use client::{Agents, Client, Done, Work};
 pub use delivery::Gpu;
+pub use kernels::{Kernel, Kernels, Registers};
 pub use writing::Writing;

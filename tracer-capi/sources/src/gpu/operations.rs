@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tracer_common::shim::Complete;
 
-use super::client::{Agents, Client, Done, Kernel, Work};
+use super::client::{Agents, Client, Done, Work};
+use super::kernels::Kernel;
 use super::queue::{Claim, Enqueued, Event, Launcher};
 
 /// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns; and
@@ -28,10 +29,6 @@ pub struct Operations<C: Client> {
     agents: Agents,
     /// Kernels by their descriptors. An address may get another one: what was enqueued before keeps its own.
     kernels: HashMap<u64, Arc<Kernel>>,
-    /// Those of the recording before. One that is told of again is the same.
-    former: HashMap<u64, Arc<Kernel>>,
-    /// Kernels that were told of.
-    numbered: u64,
     /// Who rings for a queue.
     ringers: HashMap<u64, Ringer>,
     /// Kernels that were enqueued.
@@ -46,8 +43,6 @@ impl<C: Client> Default for Operations<C> {
             next_look_ns: 0,
             agents: Agents::default(),
             kernels: HashMap::new(),
-            former: HashMap::new(),
-            numbered: 0,
             ringers: HashMap::new(),
             dispatches: 0,
         }
@@ -99,15 +94,14 @@ impl<C: Client> Operations<C> {
         let sequence = match event {
             Event::Begins => {
                 // What an address was called before this recording it may not be now.
-                self.former.extend(self.kernels.drain());
+                self.kernels.clear();
                 return None;
             }
             Event::Agent(agent) => {
                 self.agents.add(agent);
                 return None;
             }
-            Event::Symbol(address, name) => {
-                let kernel = self.kernel(address, name);
+            Event::Symbol(address, kernel) => {
                 self.kernels.insert(address, kernel);
                 return None;
             }
@@ -146,16 +140,6 @@ impl<C: Client> Operations<C> {
             self.done.insert(sequence);
         }
         done
-    }
-
-    /// The kernel of this name at this address: one that was told of, or a new one.
-    fn kernel(&mut self, address: u64, name: Box<[u8]>) -> Arc<Kernel> {
-        let known = [&self.kernels, &self.former].into_iter().filter_map(|all| all.get(&address));
-        let same = known.into_iter().find(|kernel| kernel.name == name).cloned();
-        same.unwrap_or_else(|| {
-            self.numbered += 1;
-            Arc::new(Kernel { number: self.numbered, name })
-        })
     }
 
     fn operation(&mut self, sequence: u64, now_ns: u64) -> &mut Operation<C> {
@@ -287,6 +271,7 @@ fn rings_alone(ringer: Option<&Ringer>, thread: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::kernels::Kernels;
     use crate::gpu::testing::Nobody;
     use tracer_common::shim::Agent;
 
@@ -318,7 +303,7 @@ mod tests {
     }
 
     fn symbol(name: &[u8]) -> Event {
-        Event::Symbol(0x500, name.into())
+        Event::Symbol(0x500, Kernels::new().number(0x500, name).expect("free"))
     }
 
     fn name(done: &Done<Nobody>) -> Option<&[u8]> {
@@ -439,26 +424,6 @@ mod tests {
         }
         let [late] = &operations.finish_late(LAUNCHER_NS)[..] else { panic!("one") };
         assert_eq!(name(late), None);
-    }
-
-    #[test]
-    fn a_kernel_that_is_told_of_again_is_the_same() {
-        let mut operations = operations();
-        let mut number = |sequence, name: Option<&[u8]>| {
-            if let Some(name) = name {
-                operations.take(symbol(name), 0);
-            }
-            operations.take(kernel(sequence), 0);
-            operations.take(launcher(sequence, 1, 1, true), 0);
-            let known = operations.take(done(sequence), 0).expect("all is known");
-            operations.take(Event::Begins, 0);
-            known.kernel.expect("one").number
-        };
-        let one = number(1, Some(b"one\0"));
-        assert_eq!(number(2, Some(b"one\0")), one);
-        let other = number(3, Some(b"other\0"));
-        assert_ne!(other, one);
-        assert_eq!(number(4, Some(b"other\0")), other);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use roctracer::queue::{Queue, Taken};
 use tracer_common::shim::{Agent, Complete};
 
 use super::client::{Client, Work};
+use super::kernels::Kernel;
 
 /// Who enqueued an operation.
 pub struct Launcher<C: Client> {
@@ -45,8 +46,8 @@ pub enum Event<C: Client> {
     /// A recording begins: all kernels are told of again.
     Begins,
     Agent(Agent),
-    /// The kernel at this address has this name, which ends in NUL.
-    Symbol(u64, Box<[u8]>),
+    /// This kernel is at this address.
+    Symbol(u64, Arc<Kernel>),
     Enqueued(Enqueued<C>),
     /// A thread may have enqueued an operation.
     Launched {

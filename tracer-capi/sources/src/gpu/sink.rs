@@ -10,6 +10,7 @@ use tracer_hooks::{Sink, Wish};
 
 use super::client::{Client, Work};
 use super::delivery::Gpu;
+use super::kernels::Registers;
 use super::queue::{Claim, Enqueued, Event, Launcher};
 
 /// In the number of an operation the thread that gave it is above, a count below.
@@ -164,8 +165,14 @@ impl<C: Client> Sink for Gpu<C> {
     }
 
     fn symbol(&self, record: Symbol, name: &[u8]) {
-        let name = name.iter().copied().chain([0]).collect();
-        self.told.push(Event::Symbol(record.kernel_object, name));
+        let Some(kernel) = self.kernels.number(record.kernel_object, name) else { return };
+        // Told of again, they are the same.
+        let _ = kernel.registers.set(Registers {
+            scalar: record.sgpr_count,
+            vector: record.vgpr_count,
+            accumulation: record.accum_vgpr_count,
+        });
+        self.told.push(Event::Symbol(record.kernel_object, kernel));
         // Else they stay in the queue where nothing is recorded but calls.
         self.wake();
     }

@@ -123,7 +123,7 @@ unsafe extern "C-unwind" fn on_activity<C: Client>(
 
 fn begin<C: Client>(op: u32) -> *mut c_void {
     let recorded = C::begin(op);
-    if recorded.is_none() && C::callback(op).is_none() {
+    if recorded.is_none() && C::callback(op, None).is_none() {
         return ptr::null_mut();
     }
     let correlation_id = next_id();
@@ -148,12 +148,14 @@ unsafe extern "C-unwind" fn on_call<C: Client>(
     data: *const c_void,
     _: *mut c_void,
 ) {
-    let Some(Callback { function, argument }) = C::callback(op) else { return };
     // What `begin` has returned, the thread's own.
     let kept = data.cast_mut().cast::<Kept<C::Begin>>();
+    // SAFETY: it was written when the call began, and nobody else has it now.
+    let begin = unsafe { (*kept).begin.as_ref() };
+    let Some(Callback { function, argument }) = C::callback(op, begin) else { return };
     // Calls that a callback makes call none.
     let Some(inside) = InCallback::enter((&raw const op).addr()) else { return };
-    // SAFETY: it was written when the call began, and nobody else has it now; HIP writes the phase.
+    // SAFETY: as above; HIP writes the phase.
     let (told, begins) = unsafe { (&mut (*kept).told, (*kept).data.api.phase == ENTER) };
     match (begins, *told) {
         (true, Told::No) => *told = Told::Entered,

@@ -18,10 +18,8 @@ pub trait Client: Sized + 'static {
     /// It has ended.
     fn end(op: u32, correlation_id: u64, begin: Self::Begin);
 
-    /// The callback of an operation, which gets `hip_api_data_t` when a call begins and when it ends.
-    fn callback(_op: u32) -> Option<Callback> {
-        None
-    }
+    /// The callback of a call, which gets `hip_api_data_t` when it begins and when it ends; `begin` is what is kept of it.
+    fn callback(op: u32, begin: Option<&Self::Begin>) -> Option<Callback>;
 }
 
 /// Bytes of `hip_api_data_t`: 832 of ROCm 5.2.3, and room for what a patch release may add.
@@ -92,6 +90,15 @@ pub fn end<C: Client>(is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool) -> Optio
 pub fn innermost<'a, C: Client>() -> Option<(u64, Option<&'a mut C::Begin>)> {
     let call = C::CALLS.known()?.innermost()?;
     Some((call.id, call.kept.begin.as_mut()))
+}
+
+/// The callback of the innermost that is meant.
+pub fn callback<C: Client>(
+    op: u32,
+    is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool,
+) -> Option<Callback> {
+    let call = C::CALLS.known()?.find(is_meant)?;
+    C::callback(op, call.kept.begin.as_ref())
 }
 
 /// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.

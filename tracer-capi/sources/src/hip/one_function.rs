@@ -128,7 +128,7 @@ unsafe extern "C-unwind" fn report<C: Client, const ARGUMENTS: usize>(
         return NOT_TRACED;
     }
     let recorded = C::begin(op);
-    let is_told = C::callback(op).is_some();
+    let is_told = C::callback(op, recorded.as_ref()).is_some();
     if recorded.is_none() && !is_told {
         return NOT_TRACED;
     }
@@ -158,7 +158,7 @@ unsafe extern "C-unwind" fn enter<C: Client, const ARGUMENTS: usize>(
     op: u32,
     trace: *mut Trace<ARGUMENTS>,
 ) {
-    let Some(callback) = C::callback(op) else { return };
+    let Some(callback) = callback::<C>(op, trace.addr()) else { return };
     // Calls that a callback makes call none.
     let Some(inside) = InCallback::enter(trace.addr()) else { return };
     // HIP does not tell of the end when the callback throws.
@@ -177,7 +177,7 @@ unsafe extern "C-unwind" fn exit_told<C: Client, const ARGUMENTS: usize>(
     op: u32,
     trace: *mut Trace<ARGUMENTS>,
 ) {
-    if let Some(callback) = C::callback(op)
+    if let Some(callback) = callback::<C>(op, trace.addr())
         && let Some(_inside) = InCallback::enter(trace.addr())
     {
         // SAFETY: HIP's frame; the client's function, with the data of its domain.
@@ -222,6 +222,10 @@ impl<C: Client> Drop for Ends<C> {
     fn drop(&mut self) {
         contained(|| drop(end::<C>(self.0)));
     }
+}
+
+fn callback<C: Client>(op: u32, at: usize) -> Option<Callback> {
+    client::callback::<C>(op, |call| call.at == at)
 }
 
 fn end<C: Client>(at: usize) -> Option<(u64, C::Begin)> {

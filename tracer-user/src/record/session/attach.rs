@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use tracer_common::hsa_functions::tables;
+use tracer_common::slots::tables;
 use tracer_records::model;
 
 use super::{Session, injections::Occasion};
@@ -19,10 +19,12 @@ use crate::{
     shown,
 };
 
-/// Whether a probe is in vain where the shim records calls. Functions for images keep theirs: they are
-/// rarely called, and their table need not be there.
+/// The tables whose functions need no probes where the shim records their calls. Functions for images keep theirs:
+/// they are rarely called, and their table need not be there.
+const COVERED: [u8; 3] = [tables::CORE, tables::HIP, tables::HIP_COMPILER];
+
 fn is_covered(site: &Site) -> bool {
-    site.capture.by_shim == tables::CORE
+    COVERED.contains(&site.capture.by_shim)
 }
 
 /// Whatever failed of a process that has ended, failed by that.
@@ -222,7 +224,6 @@ impl Session {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let id = planned.file.id();
         if planned.sites.is_empty() {
-            target.left_to_shim += planned.left_to_shim;
             target.planned.insert(id, planned);
             return Ok(());
         }
@@ -237,19 +238,26 @@ impl Session {
             entry_only: entry_only as u32,
         };
         target.add_library(id, shown, attachment);
-        target.left_to_shim += planned.left_to_shim;
         target.planned.insert(id, planned);
         self.recorder.process(pid, target.info.clone());
-        self.attach_covered(pid, id)
+        self.attach_covered(pid, id, u8::MAX)
     }
 
-    /// Probes the functions that the shim records where it records calls.
-    pub(super) fn attach_covered(&mut self, pid: u32, id: FileId) -> anyhow::Result<()> {
+    /// Probes the functions of a library that the shim records where it records calls, those of `tables`.
+    pub(super) fn attach_covered(
+        &mut self,
+        pid: u32,
+        id: FileId,
+        tables: u8,
+    ) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let Some(planned) = target.planned.get(&id).map(Arc::clone) else { return Ok(()) };
-        if planned.sites.iter().any(is_covered) {
-            let placed = self.probes.place(&target.subject, &planned, is_covered)?;
-            target.covered.insert(id, placed);
+        for table in COVERED.into_iter().filter(|table| table & tables != 0) {
+            let is_of_it = |site: &Site| site.capture.by_shim == table;
+            if planned.sites.iter().any(is_of_it) {
+                let placed = self.probes.place(&target.subject, &planned, is_of_it)?;
+                target.covered.insert((id, table), placed);
+            }
         }
         Ok(())
     }

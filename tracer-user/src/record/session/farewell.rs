@@ -73,15 +73,11 @@ impl Session {
     pub(super) fn farewell(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(mut target) = self.processes.remove(pid) else { return Ok(()) };
         let departed = &mut self.departed;
-        departed.rocm_seen |= !target.info.libraries.is_empty() || target.left_to_shim > 0;
-        if !target.calls_by_shim
-            && target.left_to_shim > 0
-            && departed.left_to_nobody.is_none()
-            && self.recorder.saw_hsa_by_probes(pid)
-        {
+        departed.rocm_seen |= !target.info.libraries.is_empty() || target.leaves_to_shim();
+        let left = target.left_to_nobody(|domain| self.recorder.saw_by_probes(pid, domain));
+        if left > 0 && departed.left_to_nobody.is_none() {
             departed.left_to_nobody = Some(format!(
-                "process {pid}: no shim recorded HSA calls there, and {} functions can be probed only at 16 µs a call: they were left out; --allow-slow includes them",
-                target.left_to_shim
+                "process {pid}: no shim recorded calls of {left} functions there, which can be probed only at 16 µs a call: they were left out; --allow-slow includes them"
             ));
         }
         target.info.gpu_tier = match (&target.gpu_source, target.claim) {

@@ -136,8 +136,7 @@ impl Session {
         let doorbells = target.doorbell_places.clone();
         // First: they tell of what the new ones meet, too.
         drop((target.take_probes(), target.dispatch_site.take()));
-        target.left_to_shim = 0;
-        target.calls_by_shim = false;
+        target.calls_by_shim = 0;
         let placed = self.attach_child(&subject, planned);
         if let Some(doorbells) = doorbells {
             self.see_child_from_outside(pid, doorbells);

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracer_common::bpf::LoadRecord;
+use tracer_common::{activity::Domain, bpf::LoadRecord};
 
 use super::{Session, injections::Occasion};
 use crate::{
@@ -38,7 +38,7 @@ impl Session {
             let Some(loader) = found.filter(|loader| !is_known(loader)) else { return Ok(()) };
             let probes = self.probes.place_loader(&target.subject, &loader)?;
             if let Some((_, earlier)) = target.loader.replace((loader, probes)) {
-                target.removals.push(Removal::begin(earlier));
+                target.removals.push((Domain::HSA_API, Removal::begin(earlier)));
             }
             Ok(())
         });

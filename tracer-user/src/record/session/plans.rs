@@ -156,7 +156,7 @@ impl Plans {
             path: library.path.clone(),
             version,
             file,
-            left_to_shim: selected.left_to_shim.len(),
+            left_to_shim: selected.left_to_shim,
             sites: selected.sites,
             followed: selected.followed,
         })

@@ -17,6 +17,7 @@ use std::{
 };
 
 use tracer_common::{
+    activity::Domain,
     bpf::{ApiRecord, LinkRecord, MarkRecord},
     calls::Call,
 };
@@ -197,9 +198,9 @@ impl Recorder {
         self.joiner.early_launches(pid)
     }
 
-    /// Whether probes saw HSA calls of a process.
-    pub fn saw_hsa_by_probes(&self, pid: u32) -> bool {
-        self.joiner.saw_hsa_by_probes(pid)
+    /// Whether probes saw calls of a process in a domain.
+    pub fn saw_by_probes(&self, pid: u32, domain: Domain) -> bool {
+        self.joiner.saw_by_probes(pid, domain)
     }
 
     /// What has been joined.

@@ -1,11 +1,12 @@
-//! Processes whose shims record HSA calls themselves: the probes there are removed.
+//! Processes whose shims record calls themselves: the probes there are removed.
 //!
 //! Probes are placed at all functions first, since whether the shim will be loaded, and knows the
-//! runtime's tables, shows only when it is. When it begins to record calls, it tells the BPF programs,
-//! which leave the functions alone that it covers from that moment on: no call is recorded twice, none
-//! by nobody. What is left is to remove probes that do nothing any more.
+//! runtimes' tables, shows only when it is. When it begins to record HSA calls, it tells the BPF programs,
+//! which leave the functions alone that it covers from that moment on. Of HIP's they leave out by themselves what
+//! the shim calls: a call that it records is one that it passes on. No call is recorded twice, none by nobody.
+//! What is left is to remove probes that do nothing any more.
 
-use tracer_common::{activity::Domain, bpf::ApiRecord};
+use tracer_common::{activity::Domain, bpf::ApiRecord, slots::tables};
 
 use super::Session;
 use crate::{
@@ -14,18 +15,33 @@ use crate::{
     record::{connection::Connection, removal::Removal, target::Target},
 };
 
+/// Takes the probes at functions of these tables that do nothing any more. Where several libraries have functions
+/// of one table, the shim records those of one, and it is not known of which.
+fn take_covered(target: &mut Target, tables: u8) -> Vec<(Domain, Removal)> {
+    let all = std::mem::take(&mut target.covered);
+    let is_one = |of: u8| all.keys().filter(|(_, table)| *table == of).count() == 1;
+    let goes = |&(_, table): &(FileId, u8)| table & tables != 0 && is_one(table);
+    let going: Vec<_> = all.keys().copied().filter(goes).collect();
+    target.covered = all;
+    let take = |key: (FileId, u8)| {
+        let probes = target.covered.remove(&key)?;
+        Some((tables::domain(key.1), Removal::begin(probes)))
+    };
+    going.into_iter().filter_map(take).collect()
+}
+
 impl Session {
     /// Begins to remove probes in processes whose shim has begun to record calls.
     pub(super) fn take_over(&mut self) {
-        for pid in self.shims.iter_mut().filter_map(Connection::takes_calls) {
+        for (pid, tables) in self.shims.iter_mut().filter_map(Connection::takes_calls) {
             if let Some(target) = self.processes.get_mut(pid) {
-                target.calls_by_shim = true;
+                target.calls_by_shim |= tables;
                 if self.probes.placing() == Placing::Single {
                     continue; // Removing them would take longer than most recordings.
                 }
-                let covered = std::mem::take(&mut target.covered).into_values();
-                target.removals.extend(covered.map(Removal::begin));
-                tracing::info!("process {pid}: the shim records HSA calls; their probes go");
+                let going = take_covered(target, tables);
+                target.removals.extend(going);
+                tracing::info!("process {pid}: the shim records calls; their probes go");
             }
         }
     }
@@ -37,10 +53,15 @@ impl Session {
         for target in targets.filter(|target| removing(target)) {
             let probes = &self.probes;
             let threads = target.threads();
-            let hsa = |call: &ApiRecord| call.header.operation >> 16 == Domain::HSA_API.0;
-            let none_open = || !threads.iter().any(|&tid| probes.open_on(tid).iter().any(hsa));
-            let removals = std::mem::take(&mut target.removals);
-            target.removals = removals.into_iter().filter_map(|r| r.go_on(none_open)).collect();
+            let none_open = |domain: Domain| {
+                let is_open = |call: &ApiRecord| call.header.operation >> 16 == domain.0;
+                !threads.iter().any(|&tid| probes.open_on(tid).iter().any(is_open))
+            };
+            let removals = std::mem::take(&mut target.removals).into_iter();
+            let go_on = |(domain, removal): (Domain, Removal)| {
+                Some((domain, removal.go_on(|| none_open(domain))?))
+            };
+            target.removals = removals.filter_map(go_on).collect();
         }
     }
 
@@ -48,13 +69,13 @@ impl Session {
     /// probes the functions again that the old one's covered.
     pub(super) fn cover_again(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
-        let removed = std::mem::replace(&mut target.calls_by_shim, false);
-        if !removed || self.probes.placing() == Placing::Single {
+        let removed = std::mem::replace(&mut target.calls_by_shim, 0);
+        if removed == 0 || self.probes.placing() == Placing::Single {
             return Ok(());
         }
         let libraries: Vec<FileId> = target.attached.keys().copied().collect();
         for id in libraries {
-            self.attach_covered(pid, id)?;
+            self.attach_covered(pid, id, removed)?;
         }
         Ok(())
     }

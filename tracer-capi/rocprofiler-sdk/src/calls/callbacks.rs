@@ -1,0 +1,127 @@
+//! Callbacks of a call: who is told when it begins and when it ends, and what is kept from the one to the other.
+
+use core::cell::{Cell, RefCell, UnsafeCell};
+use core::ffi::c_void;
+use std::rc::Rc;
+
+use rocprofiler::callback::{Event, Phase};
+use rocprofiler::sdk::{Externals, Service, Services};
+use roctracer::thread::own_ids;
+use roctracer::timestamp_ns;
+
+use super::operations::Operation;
+use super::payload::Payload;
+use crate::{SDK, externals, process};
+
+/// How far tools have been told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Of nothing: the call was made in a callback, or has just begun.
+    Nothing,
+    /// A callback has not returned: it is being called, or was left by an exception.
+    Entered,
+    /// Of the begin.
+    Begin,
+}
+
+/// When a call that tools are told of was made, without their callbacks.
+#[derive(Clone, Copy)]
+pub struct Times {
+    /// ns of CLOCK_BOOTTIME.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+}
+
+/// The callbacks of a call.
+pub struct Callbacks {
+    operation: Operation,
+    /// Who is told, and what each of them keeps.
+    told: Vec<(&'static Service, UnsafeCell<u64>)>,
+    state: Cell<Told>,
+    externals: RefCell<Externals>,
+    times: Cell<Option<Times>>,
+    payload: UnsafeCell<Payload>,
+}
+
+impl Callbacks {
+    /// Those of the services who are to be told; none if nobody is.
+    pub fn of(operation: Operation, services: Services) -> Option<Rc<Self>> {
+        let all = SDK.each(operation.kind, services);
+        let told: Vec<_> = all
+            .filter(|service| service.callback().is_some())
+            .map(|service| (service, UnsafeCell::new(0)))
+            .collect();
+        if told.is_empty() {
+            return None;
+        }
+        Some(Rc::new(Self {
+            operation,
+            told,
+            state: Cell::new(Told::Nothing),
+            externals: RefCell::default(),
+            times: Cell::new(None),
+            payload: UnsafeCell::new(Payload::new(operation.kind)),
+        }))
+    }
+
+    /// The call begins, with arguments that `fill` writes down. Ids that callbacks give the thread count for it.
+    pub fn enter(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
+        self.state.set(Told::Entered);
+        self.fill(fill);
+        self.externals.replace(externals::own());
+        self.call(Phase::Enter, correlation_id);
+        self.externals.replace(externals::own());
+        self.state.set(Told::Begin);
+        let begin_ns = timestamp_ns();
+        self.times.set(Some(Times { begin_ns, end_ns: 0 }));
+    }
+
+    /// It has ended, with a result that `fill` writes down. Only who was told of the begin is told of the end.
+    pub fn exit(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
+        let times = self.times.get().map(|times| Times { end_ns: timestamp_ns(), ..times });
+        self.times.set(times);
+        if self.state.get() == Told::Begin && !process::is_forked() {
+            self.fill(fill);
+            self.call(Phase::Exit, correlation_id);
+        }
+    }
+
+    /// Whether a callback was left by an exception at the begin: the call has not been made.
+    pub fn were_left(&self) -> bool {
+        self.state.get() == Told::Entered
+    }
+
+    /// When it was made, if tools were told of its begin and of its end.
+    pub fn times(&self) -> Option<Times> {
+        self.times.get().filter(|times| times.end_ns != 0)
+    }
+
+    /// The external ids that count for the call, if tools were told of its begin.
+    pub fn externals(&self) -> Option<Externals> {
+        (self.state.get() == Told::Begin).then(|| self.externals.take())
+    }
+
+    #[expect(unsafe_code, reason = "memory that tools have pointers to")]
+    fn fill(&self, fill: impl FnOnce(&mut Payload)) {
+        // SAFETY: the thread's own, and no tool is called just now.
+        fill(unsafe { &mut *self.payload.get() });
+    }
+
+    fn call(&self, phase: Phase, correlation_id: u64) {
+        let event = Event {
+            thread: own_ids().thread.into(),
+            correlation_id,
+            external_id: 0,
+            kind: self.operation.kind,
+            operation: self.operation.number,
+            phase,
+            payload: self.payload.get().cast::<c_void>(),
+        };
+        for (service, kept) in &self.told {
+            let external_id = self.externals.borrow().of(service);
+            if let Some(callback) = service.callback() {
+                callback(&Event { external_id, ..event }, kept.get());
+            }
+        }
+    }
+}
