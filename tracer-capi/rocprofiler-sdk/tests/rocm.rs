@@ -85,7 +85,7 @@ struct Copy {
 /// What was told of a correlation id.
 #[derive(Debug, Default)]
 struct Id {
-    /// Records of its call and of work.
+    /// Records of its call and of work, and callbacks of the call.
     records: usize,
     /// The last end of those, ns.
     end_ns: u64,
@@ -446,6 +446,8 @@ impl Outcome {
         let (id, end_ns) = match (word, numbers) {
             ("kernel" | "copy", &[id, _, _, _, end_ns, ..]) => (id, end_ns),
             ("call", &[_, _, id, _, _, _, end_ns]) => (id, end_ns),
+            // When it was told is not said.
+            ("enter" | "exit", &[_, _, id, ..]) => (id, 0),
             ("retired", &[id, time_ns]) => {
                 let id = self.ids.entry(id).or_default();
                 assert_eq!(id.retired_ns.replace(time_ns), None, "twice");
@@ -459,7 +461,7 @@ impl Outcome {
         id.end_ns = end_ns.max(id.end_ns);
     }
 
-    /// Each id of a record was retired, behind all of its records, and no other one.
+    /// Each id of a record or of a callback was retired, behind all of these, and no other one.
     fn expect_retirements(&self) {
         assert!(!self.ids.is_empty());
         for (id, told) in &self.ids {
@@ -898,6 +900,26 @@ fn rocm_ids_are_retired_when_nothing_of_them_is_under_way() {
                 let outcome = scene.run(loader, program, arguments, &words);
                 outcome.expect_retirements();
                 assert_eq!(outcome.dropped, 0);
+            }
+        }
+    }
+}
+
+/// Also those of calls that callbacks are told of, and of which there is no record: behind the end of the call.
+#[test]
+fn rocm_ids_of_calls_that_only_callbacks_are_told_of_are_retired() {
+    let Some(scene) = scene() else { return };
+    let both = format!("{HIP},{HSA}");
+    let work = format!("{RETIREMENTS},{KERNELS},{COPIES}");
+    for loader in LOADERS {
+        for (kinds, callbacks) in [(RETIREMENTS, HIP), (RETIREMENTS, &both), (&work, &both)] {
+            let words = [("WATCH_KINDS", kinds), ("WATCH_CALLBACKS", callbacks)];
+            for (program, arguments) in [("basic", &[][..]), ("copies", &["512"]), ("module", &[])]
+            {
+                let outcome = scene.run(loader, program, arguments, &words);
+                assert!(outcome.told.len() > 10, "{:#?}", outcome.told);
+                outcome.expect_retirements();
+                assert_eq!((outcome.dropped, outcome.calls.len()), (0, 0));
             }
         }
     }

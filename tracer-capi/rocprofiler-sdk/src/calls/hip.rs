@@ -39,6 +39,10 @@ impl Client for Calls {
         begin.end(correlation_id, timestamp_ns());
     }
 
+    fn leave(correlation_id: u64, begin: Begun) {
+        begin.leave(correlation_id);
+    }
+
     /// It is called with the callbacks of the call, which stay until it has ended.
     fn callback(_op: u32, begin: Option<&Begun>) -> Option<Callback> {
         let callbacks = begin?.callbacks.as_ref()?;

@@ -56,6 +56,11 @@ impl Begun {
         self.id_use.end(correlation_id);
     }
 
+    /// A callback has thrown at its begin, and it is not made: it does not use its correlation id any more.
+    pub fn leave(self, correlation_id: u64) {
+        self.id_use.end(correlation_id);
+    }
+
     /// When it was made; none if it was not, since a callback has thrown. External ids that callbacks have given count.
     fn made(&mut self, end_ns: u64) -> Option<Times> {
         let times = Times { begin_ns: self.begin_ns, end_ns };

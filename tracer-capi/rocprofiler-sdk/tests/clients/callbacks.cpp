@@ -22,7 +22,7 @@ using Data = rocprofiler_callback_tracing_hip_api_data_t;
 static const auto HIP = ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API;
 static const auto ENTER = ROCPROFILER_CALLBACK_PHASE_ENTER;
 
-// Each has callbacks of all functions of HIP. The third one has records, too.
+// Each has callbacks of all functions of HIP. The third one has records, too, and retirements of ids.
 static rocprofiler_context_id_t contexts[3] = {{0}, {0}, {0}};
 static rocprofiler_buffer_id_t buffer = {0};
 static std::atomic<int> entered[3], exited[3];
@@ -30,6 +30,8 @@ static std::atomic<int> entered[3], exited[3];
 static std::function<void(const Record&, rocprofiler_user_data_t*)> act[3];
 // By correlation id: external ids of records.
 static std::map<uint64_t, uint64_t> recorded;
+// How often ids were retired.
+static std::map<uint64_t, int> retired;
 
 static void tell(Record record, rocprofiler_user_data_t* kept, void* data) {
   const size_t at = *static_cast<size_t*>(data);
@@ -41,6 +43,11 @@ static void tell(Record record, rocprofiler_user_data_t* kept, void* data) {
 static void take(rocprofiler_context_id_t, rocprofiler_buffer_id_t, rocprofiler_record_header_t** headers, size_t count,
                  void*, uint64_t) {
   for (size_t at = 0; at < count; at++) {
+    if (headers[at]->kind == ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT) {
+      auto* end = static_cast<rocprofiler_buffer_tracing_correlation_id_retirement_record_t*>(headers[at]->payload);
+      retired[end->internal_correlation_id]++;
+      continue;
+    }
     auto* record = static_cast<rocprofiler_buffer_tracing_hip_api_record_t*>(headers[at]->payload);
     recorded[record->correlation_id.internal] = record->correlation_id.external.value;
   }
@@ -53,8 +60,9 @@ static int initialize(rocprofiler_client_finalize_t, void*) {
     DONE(rocprofiler_configure_callback_tracing_service(contexts[at], HIP, nullptr, 0, tell, &numbers[at]));
   }
   DONE(rocprofiler_create_buffer(contexts[2], 65536, 65536, ROCPROFILER_BUFFER_POLICY_LOSSLESS, take, nullptr, &buffer));
-  DONE(rocprofiler_configure_buffer_tracing_service(contexts[2], ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API, nullptr, 0,
-                                                    buffer));
+  for (auto kind : {ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API, ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT}) {
+    DONE(rocprofiler_configure_buffer_tracing_service(contexts[2], kind, nullptr, 0, buffer));
+  }
   return 0;
 }
 
@@ -160,16 +168,19 @@ static void external_ids_are_those_of_the_callback() {
   DONE(rocprofiler_pop_external_correlation_id(contexts[2], thread, &external));
   CHECK(external.value == 5 && at_enter == 5 && at_exit == 1005);
   DONE(rocprofiler_flush_buffer(buffer));
-  CHECK(recorded.size() == 1 && recorded.count(id) == 1 && recorded[id] == 1005);
+  CHECK(recorded.size() == 1 && recorded.count(id) == 1 && recorded[id] == 1005 && retired[id] == 1);
   act[2] = nullptr;
   expect(2, 1, 1);
 }
 
-// What a callback throws reaches the caller, and the call is neither made nor recorded.
+// What a callback throws reaches the caller, and the call is neither made nor recorded. Its id is retired.
 static void callbacks_may_throw() {
+  static std::vector<uint64_t> refused;
   recorded.clear();
   act[2] = [](const Record& record, rocprofiler_user_data_t*) {
-    if (record.phase == ENTER) throw std::runtime_error("refused");
+    if (record.phase != ENTER) return;
+    refused.push_back(record.correlation_id.internal);
+    throw std::runtime_error("refused");
   };
   DONE(rocprofiler_start_context(contexts[2]));
   for (int times = 1; times <= 3; times++) {
@@ -188,7 +199,9 @@ static void callbacks_may_throw() {
   DONE(rocprofiler_stop_context(contexts[2]));
   expect(2, 1, 1);
   DONE(rocprofiler_flush_buffer(buffer));
-  CHECK(recorded.size() == 1);
+  CHECK(recorded.size() == 1 && refused.size() == 3);
+  for (uint64_t id : refused) CHECK(recorded.count(id) == 0 && retired[id] == 1);
+  CHECK(retired[recorded.begin()->first] == 1);
 }
 
 // A callback that ends its thread.

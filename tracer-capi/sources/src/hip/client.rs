@@ -18,6 +18,9 @@ pub trait Client: Sized + 'static {
     /// It has ended.
     fn end(op: u32, correlation_id: u64, begin: Self::Begin);
 
+    /// The callback has thrown at the begin of a call, which is not made: nothing more is told of it.
+    fn leave(_correlation_id: u64, _begin: Self::Begin) {}
+
     /// The callback of a call, which gets `hip_api_data_t` when it begins and when it ends; `begin` is what is kept of it.
     fn callback(op: u32, begin: Option<&Self::Begin>) -> Option<Callback>;
 }

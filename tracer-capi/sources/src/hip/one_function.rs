@@ -220,7 +220,11 @@ struct Ends<C: Client>(usize, PhantomData<C>);
 
 impl<C: Client> Drop for Ends<C> {
     fn drop(&mut self) {
-        contained(|| drop(end::<C>(self.0)));
+        contained(|| {
+            if let Some((id, recorded)) = end::<C>(self.0) {
+                C::leave(id, recorded);
+            }
+        });
     }
 }
 
