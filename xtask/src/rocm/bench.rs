@@ -16,6 +16,6 @@ pub fn bench(release: &str, arguments: &[String]) -> anyhow::Result<()> {
     println!("{}", describe(&root)?);
     build_release(&["roctap", "tracer-shim", "emulated-gpu-driver", "roctx", "bench"])?;
     let built = programs::build(&root)?;
-    let program = workspace().canonicalize()?.join("target/release/bench");
+    let program = workspace().canonicalize()?.join("target/release/roctap-bench");
     run(inside(&root)?.arg(program).args(arguments).envs(built.environment()))
 }
