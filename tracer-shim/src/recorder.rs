@@ -213,9 +213,9 @@ fn frame(kind: u32, record: &[u64], bytes: &[u8]) -> Option<(u32, Vec<u64>)> {
 fn link(memory: &Memory, sequence: u64, by: Enqueuer, launcher: Launcher) -> bool {
     let Launcher { correlation_id, operation } = launcher;
     let owned = u32::from(by == Enqueuer::Caller);
-    let mut record = Link { sequence, correlation_id, operation, owned };
+    let record = Link { sequence, correlation_id, operation, owned };
     let ring = rings::mine(memory, sys::now_ns()).and_then(|ring| memory.producer(ring));
-    ring.is_some_and(|ring| ring.push(kind::LINK, [&words::<LINK_WORDS, _>(&mut record), &[]]))
+    ring.is_some_and(|ring| ring.push(kind::LINK, [&words::<LINK_WORDS, _>(&record), &[]]))
 }
 
 /// The frames of a symbol: parts of its name, and the symbol with the last of these.

@@ -300,21 +300,24 @@ fn nobody_names_the_calls_of_another_process() {
     }
     scene.settle_calls();
     let hsa = Domain::HSA_API.0 << 16;
-    let links = [(first_id(HONEST), hsa), (u64::MAX, hsa), (first_id(HOSTILE), launch())];
+    let links = [(first_id(HONEST), hsa), (u64::MAX, launch())];
     for (sequence, (id, operation)) in (0..).zip(links) {
         scene.enqueue(HOSTILE, THREAD, sequence, 100);
         scene.link(HOSTILE, sequence, id, operation);
         scene.complete(HOSTILE, sequence);
     }
-    scene.enqueue(HOSTILE, THREAD, 9, 100);
-    scene.link(HOSTILE, 9, first_id(HOSTILE), hsa);
-    scene.complete(HOSTILE, 9);
-    assert_eq!(scene.joiner.counts().foreign, 2 * 4 + 3);
+    // Its own are of either runtime.
+    for (sequence, operation) in [(8, hsa), (9, launch())] {
+        scene.enqueue(HOSTILE, THREAD, sequence, 100);
+        scene.link(HOSTILE, sequence, first_id(HOSTILE), operation);
+        scene.complete(HOSTILE, sequence);
+    }
+    assert_eq!(scene.joiner.counts().foreign, 2 * 4 + 2);
     let events = scene.finish();
     assert_eq!(events.len(), 4, "no call");
     let ids =
         dispatches(&events, HOSTILE).iter().map(|d| d.record.correlation_id).collect::<Vec<_>>();
-    assert_eq!(ids, [0, 0, 0, first_id(HOSTILE)]);
+    assert_eq!(ids, [0, 0, first_id(HOSTILE), first_id(HOSTILE)]);
 }
 
 /// Code objects that are loaded at one address in turn, faster than what ran of them is known.

@@ -1,5 +1,6 @@
 //! `cargo xtask rocm`: other releases of ROCm than this machine's, each in a root of its own.
 
+mod bench;
 mod left_out;
 mod programs;
 mod root;
@@ -10,10 +11,8 @@ use std::{path::PathBuf, process::Command};
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::{
-    artifacts::build_release,
-    run::{root as workspace, run},
-};
+use crate::run::{root as workspace, run};
+pub use bench::bench;
 pub use root::{Root, make};
 pub use suite::{Extent, LIBRARIES, QUICK_ON, sets};
 
@@ -46,20 +45,6 @@ pub fn run_rocm(options: &Options) -> anyhow::Result<()> {
 /// When it cannot be had.
 pub fn files(release: &str) -> anyhow::Result<PathBuf> {
     Ok(root::make(release)?.path)
-}
-
-/// Runs the benchmarks on a release, with the arguments of their program.
-///
-/// # Errors
-///
-/// When something cannot be built, or measured.
-pub fn bench(release: &str, arguments: &[String]) -> anyhow::Result<()> {
-    let root = root::make(release)?;
-    println!("{}", describe(&root)?);
-    build_release(&["roctap", "tracer-shim", "emulated-gpu-driver", "roctx", "bench"])?;
-    let built = programs::build(&root)?;
-    let program = workspace().canonicalize()?.join("target/release/bench");
-    run(inside(&root)?.arg(program).args(arguments).envs(built.environment()))
 }
 
 /// The versions that matter, of what was found.

@@ -39,10 +39,11 @@ pub enum Extent {
 }
 
 /// Of every way of recording, and of what programs do with a GPU, one. Some minutes on two cores.
-const QUICK: [&str; 18] = [
+const QUICK: [&str; 20] = [
     "root_a_program_that_never_touches_the_gpu",
     "root_a_program_without_rocm",
     "root_attach_follows_children_and_programs_that_are_executed",
+    "root_attach_hands_calls_of_hip_over_one_by_one",
     "root_attach_sees_every_kernel_with_its_call",
     "root_calls_of_a_pure_hsa_program_are_those_that_it_made",
     "root_calls_that_the_compiler_makes_are_recorded_where_asked_for",
@@ -57,6 +58,7 @@ const QUICK: [&str; 18] = [
     "root_outside_short_programs_whose_shim_is_helpless",
     "root_programs_run_untraced",
     "root_redirected_is_a_choice_for_running_processes",
+    "root_shim_and_probes_record_the_same_calls_of_hip",
     "root_storm_of_8_threads_4_streams_5000_launches",
 ];
 

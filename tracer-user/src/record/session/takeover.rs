@@ -10,24 +10,24 @@ use tracer_common::{activity::Domain, bpf::ApiRecord, slots::tables};
 
 use super::Session;
 use crate::{
-    discover::FileId,
+    discover::{self, FileId, Runtime},
     probe::Placing,
     record::{connection::Connection, removal::Removal, target::Target},
 };
 
-/// Takes the probes at functions of these tables that do nothing any more. Where several libraries have functions
-/// of one table, the shim records those of one, and it is not known of which.
+/// Takes the probes at functions of these tables that do nothing any more. Where a process maps several HIP libraries,
+/// the shim records calls of one of them, and it is not known of which: all keep theirs.
 fn take_covered(target: &mut Target, tables: u8) -> Vec<(Domain, Removal)> {
-    let all = std::mem::take(&mut target.covered);
-    let is_one = |of: u8| all.keys().filter(|(_, table)| *table == of).count() == 1;
-    let goes = |&(_, table): &(FileId, u8)| table & tables != 0 && is_one(table);
-    let going: Vec<_> = all.keys().copied().filter(goes).collect();
-    target.covered = all;
+    let of_hip = tables::HIP | tables::HIP_COMPILER;
+    let mapped = target.subject.by_number(discover::libraries).unwrap_or_default();
+    let has_several = mapped.iter().filter(|library| library.runtime == Runtime::Hip).count() > 1;
+    let going = if has_several { tables & !of_hip } else { tables };
+    let keys: Vec<_> = target.covered.keys().copied().filter(|key| key.1 & going != 0).collect();
     let take = |key: (FileId, u8)| {
         let probes = target.covered.remove(&key)?;
         Some((tables::domain(key.1), Removal::begin(probes)))
     };
-    going.into_iter().filter_map(take).collect()
+    keys.into_iter().filter_map(take).collect()
 }
 
 impl Session {
