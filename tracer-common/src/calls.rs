@@ -65,13 +65,6 @@ impl Wanted {
     }
 }
 
-impl Call {
-    /// Domain and operation, as in [`crate::bpf::Header::operation`].
-    pub const fn header_operation(&self) -> u32 {
-        (self.domain as u32) << 16 | self.operation as u32
-    }
-}
-
 /// One call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Call {
@@ -102,6 +95,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// Domain and operation, as in [`crate::bpf::Header::operation`].
+    pub const fn header_operation(&self) -> u32 {
+        (self.domain as u32) << 16 | self.operation as u32
+    }
+
     /// Writes the call into `words`; how many it takes.
     #[inline]
     pub fn encode(&self, words: &mut [u64; MAX_CALL_WORDS]) -> usize {

@@ -8,6 +8,7 @@ use tracer_common::{
     bpf::Capture,
     calls::Wanted,
     hip_functions,
+    hip_wrappers::EXAMPLES,
     hsa_functions::{self, RENAMED, Slot},
     slots::{self, SLOT_COUNT, tables},
 };
@@ -276,11 +277,8 @@ impl Selection {
         let runtime = library.runtime;
         self.has_chosen.set(true);
         let accepts = |name: &str| self.accepts(runtime, name);
-        let (plans, followed) = self.plans(library, file, process, self.redirected, accepts)?;
-        let served = match runtime {
-            Runtime::Hip if self.shim => self.served(library, file)?,
-            _ => HipServed::default(),
-        };
+        let (plans, followed, served) =
+            self.plans(library, file, process, self.redirected, accepts)?;
         let mut selected = Selected {
             followed,
             sites: Vec::new(),
@@ -321,15 +319,15 @@ impl Selection {
             let (file_offset, capture) = (site.file_offset, Capture::default());
             Some(Site { symbol: plan.symbol, file: None, file_offset, capture })
         };
-        let (plans, followed) =
+        let (plans, followed, _) =
             self.plans(library, &file, process, Redirected::Implementation, wanted)?;
         let sites = plans.into_iter().filter_map(site);
         let (ends, stores) = sites.partition(|site| site.symbol == SIGNAL_END);
         Ok(Doorbells { file, followed, stores, ends })
     }
 
-    /// The plans for the functions of a library that are `wanted`. `file` is the library's, and is what is
-    /// read.
+    /// The plans for the functions of a library that are `wanted`, and which of them go through HIP's tables if the
+    /// shim is to record those. `file` is the library's, and is what is read.
     fn plans(
         &self,
         library: &Library,
@@ -337,28 +335,25 @@ impl Selection {
         process: Option<&dyn ProcessMemory>,
         redirected: Redirected,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<(Vec<FunctionPlan>, Followed), SelectError> {
+    ) -> Result<(Vec<FunctionPlan>, Followed, HipServed), SelectError> {
         let changed = |cause| SelectError::Changed { path: library.path.clone(), cause };
         if file.id() != library.id {
             return Err(changed(Changed));
         }
         let path = file.path();
-        let functions = Image::open(&path)?.functions(wanted)?;
+        let image = Image::open(&path)?;
+        let functions = image.functions(&wanted)?;
         let binary = Binary::open(&path)?;
+        let mut served = HipServed::default();
+        if self.shim && library.runtime == Runtime::Hip {
+            let with_examples = |name: &str| EXAMPLES.contains(&name) || wanted(name);
+            served = HipServed::of(&binary, &image.functions(with_examples)?);
+        }
         let tables = Tables { process, redirected };
         let plans = self.planner.plan_live(&binary, &functions, tables);
         let followed = Followed::new(binary, &functions, process);
         file.check().map_err(changed)?;
-        Ok((plans, followed))
-    }
-
-    /// The functions of a HIP library that go through its tables.
-    fn served(&self, library: &Library, file: &PlannedFile) -> Result<HipServed, SelectError> {
-        let functions = Image::open(&file.path())?.functions(|name| name.contains("hip"))?;
-        let served = HipServed::of(&Binary::open(&file.path())?, &functions);
-        let changed = |cause| SelectError::Changed { path: library.path.clone(), cause };
-        file.check().map_err(changed)?;
-        Ok(served)
+        Ok((plans, followed, served))
     }
 
     fn take(
