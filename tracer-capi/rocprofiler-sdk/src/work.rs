@@ -88,6 +88,7 @@ impl Kept {
 impl Client for Buffers {
     type Kept = Kept;
     type Caller = Caller;
+    type Whom = (Kind, Services);
 
     const NAME: &'static str = "rocprofiler";
     const THREAD_NAME: &'static CStr = c"rocprofiler-gpu";
@@ -126,7 +127,7 @@ impl Client for Buffers {
         mut done: Done<Self>,
         agents: &Agents,
         _writing: &Writing<'_>,
-    ) -> Option<Done<Self>> {
+    ) -> Option<(Self::Whom, Done<Self>)> {
         let (kind, operation) = what(&done.work, agents)?;
         let meant = SDK.those(kind, done.kept.services, |service| service.means(operation));
         if meant.is_empty() {
@@ -169,7 +170,7 @@ impl Client for Buffers {
         let is_left = |tool: u32| SDK.each(kind, left).any(|service| service.client() == tool);
         caller.id_use.end_but_for(|service| is_left(service.client()));
         done.kept.services = left;
-        (!left.is_empty()).then_some(done)
+        (!left.is_empty()).then_some(((kind, left), done))
     }
 
     fn lost(&self, done: Done<Self>) {

@@ -115,7 +115,7 @@ impl Service {
 }
 
 /// Some of the services of a kind, as they were wanted at a time: a bit for each.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Services(u64);
 
 impl Services {

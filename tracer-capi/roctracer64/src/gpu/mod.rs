@@ -132,6 +132,7 @@ fn pools(op: u32) -> Option<Into> {
 impl Client for Pools {
     type Kept = Into;
     type Caller = Calls;
+    type Whom = ();
 
     const NAME: &'static str = "roctracer";
     const THREAD_NAME: &'static CStr = c"roctracer-gpu";
@@ -171,7 +172,7 @@ impl Client for Pools {
         done: Done<Self>,
         agents: &Agents,
         writing: &Writing<'_>,
-    ) -> Option<Done<Self>> {
+    ) -> Option<((), Done<Self>)> {
         let name = done.kernel.as_ref().map(|kernel| &*kernel.name);
         let calls = done.caller.unwrap_or_default();
         let record = ActivityRecord {

@@ -1,57 +1,71 @@
 //! Operations that are done, and whose records could not be written without waiting.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-/// The first that could not be written are the first that are tried again, so that who has room gets what was done earlier.
-pub struct Backlog<T> {
-    waiting: VecDeque<T>,
+/// What waits for the same is a queue: the first is tried first, and one that has no room holds up no other queue.
+pub struct Backlog<K, T> {
+    queues: BTreeMap<K, VecDeque<(u64, T)>>,
+    waiting: usize,
     most: usize,
-    /// How many have left it: written, or lost.
-    left: u64,
+    /// The number of the next one that comes.
+    end: u64,
 }
 
-impl<T> Backlog<T> {
+impl<K: Copy + Ord, T> Backlog<K, T> {
     /// So many are kept.
     pub const fn new(most: usize) -> Self {
-        Self { waiting: VecDeque::new(), most, left: 0 }
+        Self { queues: BTreeMap::new(), waiting: 0, most, end: 0 }
     }
 
-    /// One more; the first one where there is no room for it.
-    pub fn add(&mut self, item: T) -> Option<T> {
-        self.waiting.push_back(item);
-        let is_too_many = self.waiting.len() > self.most;
-        is_too_many.then(|| self.take()).flatten()
+    /// One more, and what it waits for; where there is no room for it, the first one of the longest queue.
+    pub fn add(&mut self, whom: K, item: T) -> Option<T> {
+        self.queues.entry(whom).or_default().push_back((self.end, item));
+        self.end += 1;
+        self.waiting += 1;
+        if self.waiting <= self.most {
+            return None;
+        }
+        let longest = self.queues.values_mut().max_by_key(|queue| queue.len())?;
+        let (_, lost) = longest.pop_front()?;
+        self.waiting -= 1;
+        Some(lost)
     }
 
-    /// Tries all again, from the first on, until one stays.
-    pub fn try_again(&mut self, mut write: impl FnMut(T) -> Option<T>) {
-        while let Some(item) = self.take() {
-            if let Some(item) = write(item) {
-                self.waiting.push_front(item);
-                self.left -= 1;
-                return;
+    /// Tries those of each queue again, from the first on, until one still waits for the same.
+    pub fn try_again(&mut self, mut write: impl FnMut(T) -> Option<(K, T)>) {
+        let mut moved = Vec::new();
+        for (&whom, queue) in &mut self.queues {
+            while let Some((number, item)) = queue.pop_front() {
+                match write(item) {
+                    Some((rest, item)) if rest == whom => {
+                        queue.push_front((number, item));
+                        break;
+                    }
+                    Some((rest, item)) => moved.push((rest, number, item)),
+                    None => self.waiting -= 1,
+                }
             }
         }
-    }
-
-    fn take(&mut self) -> Option<T> {
-        let first = self.waiting.pop_front();
-        self.left += u64::from(first.is_some());
-        first
+        for (whom, number, item) in moved {
+            let queue = self.queues.entry(whom).or_default();
+            let place = queue.partition_point(|&(before, _)| before < number);
+            queue.insert(place, (number, item));
+        }
+        self.queues.retain(|_, queue| !queue.is_empty());
     }
 
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting == 0
     }
 
-    /// How many will have left it when all have that are in it now.
+    /// The number of the next one that comes.
     pub fn end(&self) -> u64 {
-        self.left + self.waiting.len() as u64
+        self.end
     }
 
-    /// Whether so many have left it.
+    /// Whether all before a number have left it.
     pub fn has_reached(&self, end: u64) -> bool {
-        self.left >= end
+        self.queues.values().filter_map(VecDeque::front).all(|&(number, _)| number >= end)
     }
 }
 
@@ -62,17 +76,44 @@ mod tests {
     #[test]
     fn what_is_first_is_tried_first_and_lost_first() {
         let mut backlog = Backlog::new(2);
-        assert_eq!([1, 2, 3].map(|item| backlog.add(item)), [None, None, Some(1)]);
+        assert_eq!([1, 2, 3].map(|item| backlog.add((), item)), [None, None, Some(1)]);
         let end = backlog.end();
         let mut tried = Vec::new();
         backlog.try_again(|item| {
             tried.push(item);
-            (item == 3).then_some(item)
+            (item == 3).then_some(((), item))
         });
         assert_eq!(tried, [2, 3]);
         assert!(!backlog.is_empty() && !backlog.has_reached(end));
-        assert_eq!(backlog.add(4), None);
+        assert_eq!(backlog.add((), 4), None);
         backlog.try_again(|_| None);
         assert!(backlog.is_empty() && backlog.has_reached(end));
+    }
+
+    #[test]
+    fn a_queue_that_has_no_room_holds_up_no_other() {
+        let mut backlog = Backlog::new(4);
+        let (stuck, busy, both) = (1, 2, 3);
+        for (whom, item) in [(both, 10), (stuck, 11), (busy, 12), (both, 13)] {
+            assert_eq!(backlog.add(whom, item), None);
+        }
+        let mut written = Vec::new();
+        backlog.try_again(|item| {
+            written.push(item);
+            (item != 12).then_some((stuck, item))
+        });
+        assert_eq!(written, [11, 12, 10, 13]);
+        assert!(backlog.has_reached(0) && !backlog.has_reached(1));
+        // One lets go of what it had, the other one loses what it does not take, in the order in which it came.
+        backlog.try_again(|item| (item != 12).then_some((stuck, item)));
+        let mut waits = |item| backlog.add(busy, item);
+        assert_eq!([14, 15].map(&mut waits), [None, Some(10)]);
+        let mut tried = Vec::new();
+        backlog.try_again(|item| {
+            tried.push(item);
+            (item == 11).then_some((stuck, item))
+        });
+        assert_eq!(tried, [11, 14, 15]);
+        assert!(!backlog.is_empty() && backlog.has_reached(1) && !backlog.has_reached(2));
     }
 }

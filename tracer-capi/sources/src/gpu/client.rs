@@ -15,6 +15,8 @@ pub trait Client: Sync + Sized + 'static {
     type Kept: Send;
     /// What is known of the thread that enqueues an operation: the calls that it is in, at least.
     type Caller: Send;
+    /// Who has no room for a record.
+    type Whom: core::marker::Copy + Ord;
 
     /// What threads of the library are called.
     const NAME: &'static str;
@@ -40,9 +42,13 @@ pub trait Client: Sync + Sized + 'static {
     /// The calling thread.
     fn caller(&self) -> Self::Caller;
     /// Writes the records of an operation, on the thread that delivers: [`Writing`] is told for whom it waits. Returns what
-    /// could not be written without waiting, which is tried again.
-    fn write(&self, done: Done<Self>, agents: &Agents, writing: &Writing<'_>)
-    -> Option<Done<Self>>;
+    /// could not be written without waiting, and for whom: it is tried again.
+    fn write(
+        &self,
+        done: Done<Self>,
+        agents: &Agents,
+        writing: &Writing<'_>,
+    ) -> Option<(Self::Whom, Done<Self>)>;
     /// There is no room for what could not be written: it is lost.
     fn lost(&self, _done: Done<Self>) {}
 }

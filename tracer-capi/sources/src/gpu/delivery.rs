@@ -209,13 +209,22 @@ impl<C: Client> Gpu<C> {
         }
     }
 
-    fn try_to_write(&self, done: Done<C>, operations: &Operations<C>) -> Option<Done<C>> {
+    fn try_to_write(
+        &self,
+        done: Done<C>,
+        operations: &Operations<C>,
+    ) -> Option<(C::Whom, Done<C>)> {
         self.client.write(done, operations.agents(), &self.progress.writing())
     }
 
-    fn write(&self, done: Done<C>, operations: &Operations<C>, backlog: &mut Backlog<Done<C>>) {
+    fn write(
+        &self,
+        done: Done<C>,
+        operations: &Operations<C>,
+        backlog: &mut Backlog<C::Whom, Done<C>>,
+    ) {
         let rest = self.try_to_write(done, operations);
-        if let Some(lost) = rest.and_then(|rest| backlog.add(rest)) {
+        if let Some(lost) = rest.and_then(|(whom, rest)| backlog.add(whom, rest)) {
             self.client.lost(lost);
         }
     }

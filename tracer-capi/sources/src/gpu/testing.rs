@@ -13,6 +13,7 @@ impl Client for Nobody {
     type Kept = ();
     /// The correlation id of a call.
     type Caller = u64;
+    type Whom = ();
 
     const NAME: &'static str = "nobody";
     const THREAD_NAME: &'static CStr = c"nobody";
@@ -38,7 +39,7 @@ impl Client for Nobody {
         0
     }
 
-    fn write(&self, _: Done<Self>, _: &Agents, _: &Writing<'_>) -> Option<Done<Self>> {
+    fn write(&self, _: Done<Self>, _: &Agents, _: &Writing<'_>) -> Option<((), Done<Self>)> {
         None
     }
 }
