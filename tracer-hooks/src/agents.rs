@@ -87,6 +87,12 @@ pub fn records(mut each: impl FnMut(shim::Agent)) {
     RUNTIME.agents(|handle| each_record(handle, &mut counts).into_iter().for_each(&mut each));
 }
 
+/// Whether an agent is a GPU, and its node of the driver's. Asks the runtime.
+pub fn device(handle: u64) -> Option<(bool, u32)> {
+    let device_type = RUNTIME.agent_u32(handle, info::AGENT_DEVICE)?;
+    Some((device_type == 1, RUNTIME.agent_u32(handle, info::AGENT_NODE)?))
+}
+
 /// The record of the next agent; none of what is neither CPU nor GPU.
 fn each_record(handle: u64, counts: &mut [u32; 2]) -> Option<shim::Agent> {
     let device_type = RUNTIME.agent_u32(handle, info::AGENT_DEVICE)?;

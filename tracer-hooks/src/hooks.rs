@@ -177,7 +177,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
         return false;
     };
     let address = amd.queue.load(Ordering::Relaxed);
-    contained(|| {
+    let (is_rung, is_recorded) = contained(|| {
         let known = STATE.registry.find(address);
         let Some(queue) = known.or_else(|| STATE.active().then(|| meet(address)).flatten()) else {
             if STATE.active()
@@ -185,17 +185,22 @@ fn doorbell(signal: u64, value: i64) -> bool {
             {
                 sink.lost(ShimLoss::LEFT_ALONE, 1);
             }
-            return false;
+            return (false, false);
         };
-        let Some(context) = STATE.context() else { return false };
+        let Some(context) = STATE.context() else { return (false, false) };
         let rung = queue.ring(&context, signal, value);
+        let is_recorded = rung.sequences.is_some();
         STATE.has_rung(rung, context.sink);
         if queue.held.load(Ordering::Relaxed) {
             STATE.wake_beyond(sleep::SLOW);
         }
-        true
+        (true, is_recorded)
     })
-    .unwrap_or(false)
+    .unwrap_or_default();
+    if is_recorded && let Some(sink) = STATE.sink.get() {
+        sink.has_enqueued();
+    }
+    is_rung
 }
 
 /// Makes a queue known whose creation was not seen.
@@ -452,14 +457,16 @@ fn observed_copy(
         });
         return request(original);
     }
-    contained(|| {
-        let Some(&sink) = STATE.sink.get() else { return };
+    let recorded = contained(|| {
+        let &sink = STATE.sink.get()?;
         let sequence = STATE.copies.started(sink, ticket);
         STATE.enqueued(true, STATE.needed.is_marked(original));
-        if let Some(sequence) = sequence {
-            sink.enqueued(sequence, Enqueuer::Caller);
-        }
+        sink.enqueued(sequence?, Enqueuer::Caller);
+        Some(sink)
     });
+    if let Some(sink) = recorded.flatten() {
+        sink.has_enqueued();
+    }
     status
 }
 

@@ -88,6 +88,7 @@ pub mod usual;
 pub mod view;
 pub mod worker;
 
+pub use agents::device;
 pub use closing::close;
 pub use contained::contained;
 pub use lifecycle::{

@@ -90,6 +90,10 @@ pub trait Sink: Sync {
     /// with an unknown enqueuer. No lock of ours is held.
     fn claimed(&self, sequence: u64);
 
+    /// Operations that were taken have been enqueued by the calling thread, or others than its own have been found by it,
+    /// which [`Sink::enqueued`] has told. The thread is in nothing of ours: this may wait, call the runtime, and throw.
+    fn has_enqueued(&self) {}
+
     /// Whether a thread that has waited for the GPU, or looked, has what completed told of before it goes on: the
     /// process may end by `_exit`, and what was told by then is kept.
     fn waiters_collect(&self) -> bool {

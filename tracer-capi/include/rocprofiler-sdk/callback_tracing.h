@@ -92,8 +92,30 @@ typedef struct {
   uint32_t accum_vgpr_count;
 } rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t;
 
+/* The payload of KERNEL_DISPATCH: of ENQUEUE in the phases ENTER and EXIT, when the kernel has been enqueued, on the thread
+ * that has done so; of COMPLETE in the phase NONE, when it is done, on another one. */
+typedef struct rocprofiler_callback_tracing_kernel_dispatch_data_t {
+  /* Bytes of this structure. */
+  uint64_t size;
+  /* 0 until it is done. */
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_kernel_dispatch_info_t dispatch_info;
+} rocprofiler_callback_tracing_kernel_dispatch_data_t;
+
+/* The payload of MEMORY_COPY: in the phase ENTER, when it has been enqueued, on the thread that has done so; in the phase
+ * EXIT, when it is done, on another one. */
+typedef struct {
+  uint64_t size;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_agent_id_t dst_agent_id;
+  rocprofiler_agent_id_t src_agent_id;
+  uint64_t bytes;
+} rocprofiler_callback_tracing_memory_copy_data_t;
+
 /* Is told of something: of a call twice, in the phases ENTER and EXIT. What it leaves at user_data in ENTER is there in
- * EXIT. Calls that it makes call no callback. An external correlation id that it gives the thread in ENTER counts for the
+ * EXIT, and what it leaves there when work is enqueued is there when that is done. Calls that it makes call no callback. An external correlation id that it gives the thread in ENTER counts for the
  * call, and for what the call enqueues. */
 typedef void (*rocprofiler_callback_tracing_cb_t)(rocprofiler_callback_tracing_record_t record,
                                                   rocprofiler_user_data_t* user_data, void* callback_data)

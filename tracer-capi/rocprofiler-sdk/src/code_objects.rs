@@ -107,7 +107,7 @@ impl Loaded {
         let data = LoadData {
             size: size_of::<LoadData>() as u64,
             id,
-            agent: agent_id(code_objects::node(object.agent)),
+            agent: agent_id(tracer_hooks::device(object.agent).map_or(0, |(_, node)| node)),
             hsa_agent: object.agent,
             uri: leak(object.uri),
             load_base: object.load_base,

@@ -41,6 +41,25 @@ pub fn call(common: &Common) -> [u64; 7] {
     ]
 }
 
+/// The data of a callback of work, of which a copy has the first words alone. The first one is how many bytes it has.
+pub type Data = [u64; 19];
+
+/// `rocprofiler_callback_tracing_memory_copy_data_t`; begin and end are zeros until it is done.
+pub fn copy_data([begin_ns, end_ns]: [u64; 2], to: u64, from: u64, copied: u64) -> Data {
+    let mut data = [0; 19];
+    let known = [bytes::<6>(), begin_ns, end_ns, to, from, copied];
+    data[..known.len()].copy_from_slice(&known);
+    data
+}
+
+/// `rocprofiler_callback_tracing_kernel_dispatch_data_t`, likewise.
+pub fn kernel_data([begin_ns, end_ns]: [u64; 2], kernel: &Kernel, launch: &Launch) -> Data {
+    let mut data = [0; 19];
+    data[..3].copy_from_slice(&[bytes::<19>(), begin_ns, end_ns]);
+    data[3..].copy_from_slice(&dispatch_info(kernel, launch));
+    data
+}
+
 /// `rocprofiler_buffer_tracing_memory_copy_record_t`.
 pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; 10] {
     let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
@@ -91,20 +110,12 @@ pub struct Kernel {
     pub dispatch: u64,
 }
 
-/// `rocprofiler_buffer_tracing_kernel_dispatch_record_t`.
-pub fn kernel(common: &Common, kernel: &Kernel, launch: &Launch) -> [u64; 23] {
+/// `rocprofiler_kernel_dispatch_info_t`.
+fn dispatch_info(kernel: &Kernel, launch: &Launch) -> [u64; 16] {
     let &Launch { workgroup, grid, private_bytes, group_bytes } = launch;
     let [wide, high, deep] = workgroup.map(u32::from);
-    let mut record = [0; 23];
+    let mut info = [0; 16];
     let known = [
-        bytes::<23>(),
-        pair(common.kind, common.operation),
-        common.correlation_id,
-        common.external_id,
-        common.thread.into(),
-        common.begin_ns,
-        common.end_ns,
-        // `rocprofiler_kernel_dispatch_info_t`.
         bytes::<16>(),
         kernel.agent,
         kernel.queue,
@@ -115,6 +126,23 @@ pub fn kernel(common: &Common, kernel: &Kernel, launch: &Launch) -> [u64; 23] {
         pair(deep, grid[0]),
         pair(grid[1], grid[2]),
     ];
+    info[..known.len()].copy_from_slice(&known);
+    info
+}
+
+/// `rocprofiler_buffer_tracing_kernel_dispatch_record_t`.
+pub fn kernel(common: &Common, kernel: &Kernel, launch: &Launch) -> [u64; 23] {
+    let mut record = [0; 23];
+    let known = [
+        bytes::<23>(),
+        pair(common.kind, common.operation),
+        common.correlation_id,
+        common.external_id,
+        common.thread.into(),
+        common.begin_ns,
+        common.end_ns,
+    ];
     record[..known.len()].copy_from_slice(&known);
+    record[known.len()..].copy_from_slice(&dispatch_info(kernel, launch));
     record
 }

@@ -201,7 +201,6 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
             meant.push((client.handle, finalize, client.configured.tool_data));
         }
     }
-    code_objects::end(|service| meant.iter().any(|&(handle, ..)| handle == service.client()));
     meant.iter().for_each(|&(handle, ..)| SDK.end_contexts(handle));
     work::drain(None, Some(until));
     // All are delivered at once: a callback that does not return holds up its own thread alone.
@@ -209,6 +208,15 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
     meant.iter().flat_map(|&(handle, ..)| buffers(handle)).for_each(|buffer| {
         buffer.flush(Some(Instant::now()));
     });
+    for &(handle, ..) in &meant {
+        if SDK.completions(handle).filter(|completions| !completions.wait(until)).count() > 0 {
+            log::warn(format_args!(
+                "a callback of work of GPUs has not returned for {} s: what was done then is not told",
+                EXIT_WAIT.as_secs()
+            ));
+        }
+    }
+    code_objects::end(|service| meant.iter().any(|&(handle, ..)| handle == service.client()));
     for (handle, finalize, data) in meant {
         if buffers(handle).filter(|buffer| !buffer.flush(Some(until))).count() > 0 {
             log::warn(format_args!(
@@ -217,6 +225,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
             ));
         }
         buffers(handle).for_each(rocprofiler::buffer::Buffer::end);
+        SDK.silence(handle);
         if let Some(finalize) = finalize {
             // SAFETY: the tool's function, with its data.
             unsafe { finalize(data) };

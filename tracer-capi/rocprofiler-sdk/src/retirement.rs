@@ -1,7 +1,7 @@
 //! Correlation ids are retired: tools are told when nothing of an id is under way any more.
 //!
 //! An id is in use by its call, until that has returned, and by each operation of a GPU that the call has enqueued, until
-//! its record is in the buffers of all who wanted it. Each of these has a share of what writes the record of the
+//! its record is in the buffers of all who wanted it, and their callbacks have been called. Each of these has a share of what writes the record of the
 //! retirement, one for each service that wants it, and whoever gives the last share back writes it. That waits for nobody.
 //!
 //! Who wants to be told is decided when an id is used. A tool that takes no records of an operation, because it is stuck,
@@ -53,6 +53,12 @@ impl Use {
     pub fn alone(id: u64, services: Services) -> Self {
         let retirement = |service| Arc::new(Retirement { id, service });
         Self(SDK.each(KIND, services).map(retirement).collect())
+    }
+
+    /// That of a tool alone.
+    pub fn of(&self, client: u32) -> Self {
+        let own = self.0.iter().filter(|retirement| retirement.service.client() == client);
+        Self(own.cloned().collect())
     }
 
     /// It ends for all tools but those for which something holds.

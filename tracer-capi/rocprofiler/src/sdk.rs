@@ -10,6 +10,7 @@ use tracer_hooks::lock::{Guard, Lock};
 
 use crate::buffer::{Buffer, Consumer, Policy, Properties};
 use crate::callback::Callback;
+use crate::completions::Completions;
 use crate::external::ExternalIds;
 use crate::kinds::Kind;
 use crate::status::{Result, Status};
@@ -43,6 +44,8 @@ pub struct Context {
     is_active: AtomicBool,
     /// It cannot be started any more.
     is_ended: AtomicBool,
+    /// Its tool is not called any more.
+    is_silent: AtomicBool,
     /// Ids that the program gives.
     pub external: ExternalIds,
 }
@@ -64,8 +67,8 @@ impl Context {
 enum Receiver {
     /// Records of it are written into a buffer.
     Buffer(&'static Buffer),
-    /// A tool is told of it where it happens.
-    Callback(Callback),
+    /// A tool is told of it where it happens, and there of its completion, if it is work of a GPU.
+    Callback(Callback, Option<&'static Completions>),
 }
 
 /// What a context wants of a kind, and where it goes.
@@ -98,18 +101,27 @@ impl Service {
     pub fn buffer(&self) -> Option<&'static Buffer> {
         match self.receiver {
             Receiver::Buffer(buffer) => Some(buffer),
-            Receiver::Callback(_) => None,
+            Receiver::Callback(..) => None,
         }
     }
 
-    /// What is called, if there are no records. Nothing is, once its tool is being finalized.
+    /// What is called, if there are no records. Nothing is, once its tool is finalized.
     #[inline]
     pub fn callback(&self) -> Option<&Callback> {
         match &self.receiver {
-            Receiver::Callback(callback) if !self.context.is_ended.load(Ordering::Relaxed) => {
+            Receiver::Callback(callback, _) if !self.context.is_silent.load(Ordering::Relaxed) => {
                 Some(callback)
             }
             _ => None,
+        }
+    }
+
+    /// Who calls it of work that is done.
+    #[inline]
+    pub fn completions(&self) -> Option<&'static Completions> {
+        match self.receiver {
+            Receiver::Callback(_, completions) => completions,
+            Receiver::Buffer(_) => None,
         }
     }
 }
@@ -262,6 +274,7 @@ impl Sdk {
             client,
             is_active: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             external: ExternalIds::default(),
         })));
         Ok(id)
@@ -310,6 +323,13 @@ impl Sdk {
             context.is_ended.store(true, Ordering::Relaxed);
             self.switch(context, false);
         });
+    }
+
+    /// A client is not called any more.
+    pub fn silence(&self, client: u32) {
+        let Ok(configuration) = self.lock() else { return };
+        let own = configuration.contexts.iter().filter(|context| context.client == client);
+        own.for_each(|context| context.is_silent.store(true, Ordering::Relaxed));
     }
 
     /// Starts or stops a context; whether it was otherwise before. The caller has the lock.
@@ -372,6 +392,13 @@ impl Sdk {
         own.map(|&(buffer, _)| buffer).collect()
     }
 
+    /// Who calls the callbacks of a client of work that is done.
+    pub fn completions(&self, client: u32) -> impl Iterator<Item = &'static Completions> {
+        let all = [Kind::KernelDispatch, Kind::MemoryCopy].map(|kind| self.services(kind));
+        let own = all.into_iter().flatten().filter(move |service| service.client() == client);
+        own.filter_map(Service::completions)
+    }
+
     /// Has records of a kind, of some operations or of all, written into a buffer.
     ///
     /// # Errors
@@ -396,7 +423,8 @@ impl Sdk {
     ///
     /// # Errors
     ///
-    /// As of [`configure_service`](Self::configure_service). A context may have both for a kind.
+    /// As of [`configure_service`](Self::configure_service), and [`Status::Error`] where there is no thread for callbacks of
+    /// work that is done. A context may have both for a kind.
     pub fn configure_callback(
         &self,
         context: u64,
@@ -404,9 +432,14 @@ impl Sdk {
         wanted: &[i32],
         callback: Callback,
     ) -> Result {
+        self.configure()?.context(context)?;
+        let is_work = matches!(kind, Kind::KernelDispatch | Kind::MemoryCopy);
+        // Not under the lock: who watches threads is told.
+        let start = || self.watchers.around(ROCPROFILER_LIBRARY, Completions::start);
+        let receiver = Receiver::Callback(callback, is_work.then(start).transpose()?);
         let mut configuration = self.configure()?;
         let context = configuration.context(context)?;
-        configuration.add(context, kind, wanted, Receiver::Callback(callback))
+        configuration.add(context, kind, wanted, receiver)
     }
 
     /// Starts a thread for callbacks; its id.

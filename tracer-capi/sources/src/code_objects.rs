@@ -238,11 +238,3 @@ unsafe fn kernel(get: GetInfo, symbol: u64) -> Option<Symbol> {
         private_bytes: word(PRIVATE_BYTES) as u32,
     })
 }
-
-/// The number of the driver's node that an agent is; 0 if the runtime does not tell it.
-pub fn node(agent: u64) -> u32 {
-    const AGENT_INFO: usize = slot("hsa_agent_get_info");
-    const DRIVER_NODE: u32 = 0xA004;
-    // SAFETY: the runtime's function of that name, and an attribute of 4 bytes.
-    unsafe { function::<GetInfo>(AGENT_INFO).map_or(0, |get| word(get, agent, DRIVER_NODE) as u32) }
-}

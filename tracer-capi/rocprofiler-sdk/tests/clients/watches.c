@@ -9,7 +9,8 @@
 //   WATCH_SLOW_US    how long its callback takes
 //   WATCH_THREAD     the callback is called on a thread of its own
 //   WATCH_GO         the context is active while there is this file
-// Arguments of calls are written down as the library has them as text. What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
+// Arguments of calls are written down as the library has them as text. Work that a callback is told of is written down as a
+// record of it would be, once it is done. What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
 // nothing down. BESIDE makes of it another tool, whose file has this in its name.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -40,22 +42,31 @@ static void call(const rocprofiler_buffer_tracing_hip_api_record_t* record) {
           record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp);
 }
 
-static void kernel(const rocprofiler_buffer_tracing_kernel_dispatch_record_t* record) {
-  const rocprofiler_kernel_dispatch_info_t* info = &record->dispatch_info;
-  CHECK(record->size == sizeof *record && info->size == sizeof *info);
-  CHECK(record->operation == ROCPROFILER_KERNEL_DISPATCH_COMPLETE);
-  fprintf(out, "kernel %lu %lu %lu %lu %lu %lu %lu %lu %lu %u %u %u %u %u %u %u %u\n", record->correlation_id.internal,
-          record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp,
-          info->agent_id.handle, info->queue_id.handle, info->kernel_id, info->dispatch_id, info->private_segment_size,
+static void ran(rocprofiler_correlation_id_t id, rocprofiler_thread_id_t thread, rocprofiler_timestamp_t begin,
+                rocprofiler_timestamp_t end, const rocprofiler_kernel_dispatch_info_t* info) {
+  CHECK(info->size == sizeof *info);
+  fprintf(out, "kernel %lu %lu %lu %lu %lu %lu %lu %lu %lu %u %u %u %u %u %u %u %u\n", id.internal, id.external.value, thread,
+          begin, end, info->agent_id.handle, info->queue_id.handle, info->kernel_id, info->dispatch_id, info->private_segment_size,
           info->group_segment_size, info->workgroup_size.x, info->workgroup_size.y, info->workgroup_size.z,
           info->grid_size.x, info->grid_size.y, info->grid_size.z);
 }
 
+static void kernel(const rocprofiler_buffer_tracing_kernel_dispatch_record_t* record) {
+  CHECK(record->size == sizeof *record && record->operation == ROCPROFILER_KERNEL_DISPATCH_COMPLETE);
+  ran(record->correlation_id, record->thread_id, record->start_timestamp, record->end_timestamp, &record->dispatch_info);
+}
+
+static void copied(rocprofiler_correlation_id_t id, rocprofiler_thread_id_t thread, rocprofiler_tracing_operation_t operation,
+                   const rocprofiler_callback_tracing_memory_copy_data_t* copy) {
+  fprintf(out, "copy %lu %lu %lu %lu %lu %d %lu %lu %lu\n", id.internal, id.external.value, thread, copy->start_timestamp,
+          copy->end_timestamp, (int)operation, copy->dst_agent_id.handle, copy->src_agent_id.handle, copy->bytes);
+}
+
 static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) {
   CHECK(record->size == sizeof *record);
-  fprintf(out, "copy %lu %lu %lu %lu %lu %d %lu %lu %lu\n", record->correlation_id.internal,
-          record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp,
-          (int)record->operation, record->dst_agent_id.handle, record->src_agent_id.handle, record->bytes);
+  const rocprofiler_callback_tracing_memory_copy_data_t copy = {
+      sizeof copy, record->start_timestamp, record->end_timestamp, record->dst_agent_id, record->src_agent_id, record->bytes};
+  copied(record->correlation_id, record->thread_id, record->operation, &copy);
 }
 
 static void retirement(const rocprofiler_buffer_tracing_correlation_id_retirement_record_t* record) {
@@ -103,6 +114,79 @@ static void loads(const rocprofiler_callback_tracing_record_t* record, rocprofil
   }
 }
 
+// Work of a GPU, from when it is enqueued until it is done.
+struct work {
+  rocprofiler_callback_tracing_record_t record;
+  int exits;
+  union {
+    rocprofiler_callback_tracing_kernel_dispatch_data_t kernel;
+    rocprofiler_callback_tracing_memory_copy_data_t copy;
+  } data;
+};
+
+static unsigned long enqueued, under_way;
+
+// The same work, but for its times, of which one of both is told.
+static void same(const struct work* before, const rocprofiler_callback_tracing_record_t* now, rocprofiler_timestamp_t* begin) {
+  const int is_kernel = now->kind == ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH;
+  const size_t bytes = is_kernel ? sizeof before->data.kernel : sizeof before->data.copy;
+  CHECK(before->record.kind == now->kind && before->record.context_id.handle == now->context_id.handle);
+  CHECK(before->record.thread_id == now->thread_id && before->record.correlation_id.internal == now->correlation_id.internal);
+  // Size, begin and end.
+  const size_t times = 3 * sizeof(uint64_t);
+  CHECK(memcmp((const char*)&before->data + times, (const char*)now->payload + times, bytes - times) == 0);
+  *begin = ((const uint64_t*)now->payload)[1];
+}
+
+static void works(const rocprofiler_callback_tracing_record_t* record, rocprofiler_user_data_t* kept) {
+  const int is_kernel = record->kind == ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH;
+  const uint64_t* data = record->payload;
+  const size_t bytes = is_kernel ? sizeof(rocprofiler_callback_tracing_kernel_dispatch_data_t)
+                                 : sizeof(rocprofiler_callback_tracing_memory_copy_data_t);
+  CHECK(data[0] == bytes && record->correlation_id.internal != 0);
+  const pid_t thread = (pid_t)syscall(SYS_gettid);
+  struct work* before = kept->ptr;
+  rocprofiler_timestamp_t begin = 0;
+  if (record->phase == ROCPROFILER_CALLBACK_PHASE_ENTER) {
+    CHECK(before == NULL && data[1] == 0 && data[2] == 0 && record->thread_id == (rocprofiler_thread_id_t)thread);
+    CHECK(!is_kernel || record->operation == ROCPROFILER_KERNEL_DISPATCH_ENQUEUE);
+    struct work* now = calloc(1, sizeof *now);
+    now->record = *record;
+    memcpy(&now->data, data, bytes);
+    kept->ptr = now;
+    __atomic_add_fetch(&enqueued, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&under_way, 1, __ATOMIC_RELAXED);
+    return;
+  }
+  if (before) same(before, record, &begin);
+  if (is_kernel && record->phase == ROCPROFILER_CALLBACK_PHASE_EXIT) {
+    CHECK(record->operation == ROCPROFILER_KERNEL_DISPATCH_ENQUEUE && begin == 0 && !before->exits);
+    before->exits = 1;
+    return;
+  }
+  CHECK(data[1] != 0 && data[1] <= data[2] && record->thread_id != (rocprofiler_thread_id_t)thread);
+  if (before) {
+    CHECK(before->exits == is_kernel);
+    free(before);
+    kept->ptr = NULL;
+    __atomic_sub_fetch(&under_way, 1, __ATOMIC_RELAXED);
+  }
+  if (is_kernel) {
+    CHECK(record->operation == ROCPROFILER_KERNEL_DISPATCH_COMPLETE && record->phase == ROCPROFILER_CALLBACK_PHASE_NONE);
+    const rocprofiler_callback_tracing_kernel_dispatch_data_t* kernel = record->payload;
+    ran(record->correlation_id, record->thread_id, kernel->start_timestamp, kernel->end_timestamp, &kernel->dispatch_info);
+  } else {
+    CHECK(record->phase == ROCPROFILER_CALLBACK_PHASE_EXIT);
+    copied(record->correlation_id, record->thread_id, record->operation, record->payload);
+  }
+}
+
+static void calls_hip(void) {
+  int (*get)(int*), device = -1;
+  *(void**)&get = dlsym(RTLD_DEFAULT, "hipGetDevice");
+  CHECK(get != NULL && get(&device) == 0 && device == 0);
+}
+
 static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
 #ifdef STUCK
   for (;;) pause();
@@ -110,6 +194,11 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
   CHECK(record.context_id.handle == context.handle && data == &context);
   if (record.kind == ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT) {
     loads(&record, kept);
+    return;
+  }
+  if (record.kind == ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH || record.kind == ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY) {
+    works(&record, kept);
+    if (getenv("WATCH_CALLS")) calls_hip();
     return;
   }
   const int enters = record.phase == ROCPROFILER_CALLBACK_PHASE_ENTER;
@@ -129,11 +218,7 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
           record.correlation_id.internal, record.correlation_id.external.value, record.thread_id, kept->value, result);
   void* both[2] = {&record, kept};
   if (!enters) DONE(rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 0, both));
-  if (getenv("WATCH_CALLS")) {
-    int (*get)(int*), device = -1;
-    *(void**)&get = dlsym(RTLD_DEFAULT, "hipGetDevice");
-    CHECK(get != NULL && get(&device) == 0 && device == 0);
-  }
+  if (getenv("WATCH_CALLS")) calls_hip();
   const char* stops = getenv("WATCH_STOPS");
   if (stops && kept->value == strtoul(stops, NULL, 10) && enters) {
     DONE(rocprofiler_stop_context(context));
@@ -231,6 +316,8 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
 static void finalize(void* data) {
   (void)data;
   // All of it has been delivered.
+  CHECK(under_way == 0 || getenv("WATCH_OPERATION"));
+  if (enqueued) fprintf(out, "enqueued %lu\n", enqueued);
   fprintf(out, "end\n");
   fflush(out);
 }

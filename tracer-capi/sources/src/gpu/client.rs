@@ -41,6 +41,9 @@ pub trait Client: Sync + Sized + 'static {
     fn barrier(&self, barrier: &Barrier) -> Option<Self::Kept>;
     /// The calling thread.
     fn caller(&self) -> Self::Caller;
+    /// The calling thread has enqueued what was kept since it was here last, and is in nothing of ours: this may wait, call
+    /// the runtime, and throw.
+    fn has_enqueued(&self) {}
     /// Writes the records of an operation, on the thread that delivers: [`Writing`] is told for whom it waits. Returns what
     /// could not be written without waiting, and for whom: it is tried again.
     fn write(
@@ -67,8 +70,6 @@ pub struct Done<C: Client> {
     pub caller: Option<C::Caller>,
     /// The kernel, if it is one, and if its name is known.
     pub kernel: Option<Arc<Kernel>>,
-    /// Which of all kernels it is, from 1 on, by when they were enqueued; 0 of what is no kernel.
-    pub dispatch: u64,
     /// Begin on the GPU, ns of CLOCK_BOOTTIME; 0 if it is not known.
     pub begin_ns: u64,
     /// End, likewise.

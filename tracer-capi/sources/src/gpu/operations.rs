@@ -31,8 +31,6 @@ pub struct Operations<C: Client> {
     kernels: HashMap<u64, Arc<Kernel>>,
     /// Who rings for a queue.
     ringers: HashMap<u64, Ringer>,
-    /// Kernels that were enqueued.
-    dispatches: u64,
 }
 
 impl<C: Client> Default for Operations<C> {
@@ -44,7 +42,6 @@ impl<C: Client> Default for Operations<C> {
             agents: Agents::default(),
             kernels: HashMap::new(),
             ringers: HashMap::new(),
-            dispatches: 0,
         }
     }
 }
@@ -84,8 +81,6 @@ struct Known<C: Client> {
     enqueued: Enqueued<C>,
     /// The kernel that was at its address then.
     kernel: Option<Arc<Kernel>>,
-    /// Its number among kernels.
-    dispatch: u64,
 }
 
 impl<C: Client> Operations<C> {
@@ -106,15 +101,12 @@ impl<C: Client> Operations<C> {
                 return None;
             }
             Event::Enqueued(mut enqueued) => {
-                let (kernel, dispatch) = match enqueued.work {
-                    Work::Kernel(address) => {
-                        self.dispatches += 1;
-                        (self.kernels.get(&address).cloned(), self.dispatches)
-                    }
-                    _ => (None, 0),
+                let kernel = match enqueued.work {
+                    Work::Kernel(address) => self.kernels.get(&address).cloned(),
+                    _ => None,
                 };
                 let (sequence, launcher) = (enqueued.sequence, enqueued.launcher.take());
-                let known = Known { enqueued, kernel, dispatch };
+                let known = Known { enqueued, kernel };
                 self.operation(sequence, now_ns).enqueued = Some(known);
                 if let Some(launcher) = launcher {
                     self.launched(sequence, launcher, Claim::Certain, now_ns);
@@ -202,10 +194,10 @@ impl<C: Client> Operations<C> {
         }
         self.done.remove(&sequence);
         let Operation { enqueued, caller, .. } = self.under_way.remove(&sequence)?;
-        let Known { enqueued, kernel, dispatch } = enqueued?;
+        let Known { enqueued, kernel } = enqueued?;
         let Enqueued { work, agent, queue_id, kept, .. } = enqueued;
         let caller = caller.map(|(caller, _)| caller);
-        Some(Done { work, agent, queue_id, kept, caller, kernel, dispatch, begin_ns, end_ns })
+        Some(Done { work, agent, queue_id, kept, caller, kernel, begin_ns, end_ns })
     }
 
     /// Agents that were told of.
@@ -320,7 +312,7 @@ mod tests {
         let done = operations.take(done(3), 0).expect("all is known");
         assert_eq!(name(&done), Some(&b"one\0"[..]));
         assert_eq!((done.caller, done.begin_ns, done.end_ns), (Some(9), 30, 35));
-        assert_eq!((done.agent, done.queue_id, done.dispatch), (GPU, QUEUE, 1));
+        assert_eq!((done.agent, done.queue_id), (GPU, QUEUE));
         assert_eq!(operations.awaited().count(), 0);
     }
 
@@ -336,7 +328,7 @@ mod tests {
         }
         let done = operations.take(launcher(1, 2, 1, true), 0).expect("all is known");
         assert!(matches!(done.work, Work::Copy { bytes: 77, from: 1, to: 2 }));
-        assert_eq!((done.caller, done.dispatch), (Some(2), 0));
+        assert_eq!(done.caller, Some(2));
     }
 
     /// Another thread has found the packet, whose call it may not be.

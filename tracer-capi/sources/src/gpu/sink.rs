@@ -140,6 +140,10 @@ impl<C: Client> Sink for Gpu<C> {
         self.told.push(Event::Launched { sequence, launcher: self.caller(), claim });
     }
 
+    fn has_enqueued(&self) {
+        self.client.has_enqueued();
+    }
+
     /// They need not: whoever drains collects, and a process that ends by `_exit` keeps nothing that was told.
     fn waiters_collect(&self) -> bool {
         false

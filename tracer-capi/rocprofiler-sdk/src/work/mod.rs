@@ -1,9 +1,13 @@
 //! Work of GPUs: kernels and copies become records.
 //!
-//! It goes to whom wanted it when it was enqueued. Its correlation id is that of the innermost call that the thread was in,
-//! or one of its own where no call is traced.
+//! It goes to whom wanted it when it was enqueued: into buffers, and to [`callbacks`]. Its correlation id is that of the
+//! innermost call that the thread was in, or one of its own where no call is traced.
+
+mod callbacks;
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Instant;
 
 use capi_sources::client_thread::next_id;
@@ -16,6 +20,7 @@ use roctracer::thread::own_ids;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
 use tracer_hooks::{Tables, contained};
 
+use self::callbacks::{Callbacks, Operation};
 use crate::kernels::KERNELS;
 use crate::layout::{agent_id, number};
 use crate::records::{self, Common, Kernel, Launch};
@@ -24,6 +29,11 @@ use crate::{SDK, calls, externals};
 
 /// `ROCPROFILER_KERNEL_DISPATCH_COMPLETE`: a record is of a kernel that is done.
 const COMPLETE: usize = 2;
+
+/// Kernels that were enqueued.
+static DISPATCHES: AtomicU64 = AtomicU64::new(0);
+/// Completions that tools were not told of, because there was no room for them.
+static UNTOLD: AtomicUsize = AtomicUsize::new(0);
 
 /// The work of this process.
 static GPU: Gpu<Buffers> = Gpu::new(Buffers, &KERNELS);
@@ -51,9 +61,9 @@ pub fn drain(buffer: Option<&'static Buffer>, until: Option<Instant>) {
     }
 }
 
-/// Operations that could not be recorded, since callbacks took too long.
+/// Operations that could not be recorded, or told of, since callbacks took too long.
 pub fn refused() -> usize {
-    GPU.refused()
+    GPU.refused() + UNTOLD.load(Ordering::Relaxed)
 }
 
 /// Whose records go into buffers.
@@ -66,6 +76,9 @@ struct Kept {
     retirements: Services,
     /// Of a kernel.
     launch: Launch,
+    /// Its number among kernels, from 1 on, by when they were enqueued; 0 of a copy.
+    dispatch: u64,
+    callbacks: Option<Arc<Callbacks>>,
 }
 
 /// Who enqueues one.
@@ -76,13 +89,6 @@ struct Caller {
     id_use: Use,
     thread: u32,
     externals: Externals,
-}
-
-impl Kept {
-    fn of(services: Services, launch: Launch) -> Option<Self> {
-        let kept = || Self { services, retirements: retirement::wanting(), launch };
-        (!services.is_empty()).then(kept)
-    }
 }
 
 impl Client for Buffers {
@@ -104,13 +110,32 @@ impl Client for Buffers {
     }
 
     #[inline]
-    fn kernel(&self, dispatch: &Dispatch) -> Option<Kept> {
-        Kept::of(SDK.wanting(Kind::KernelDispatch, Some(COMPLETE)), Launch::of(dispatch))
+    fn kernel(&self, record: &Dispatch) -> Option<Kept> {
+        let kind = Kind::KernelDispatch;
+        let services = SDK.those(kind, SDK.wanting(kind, None), |service| {
+            service.means(COMPLETE) || service.completions().is_some()
+        });
+        if services.is_empty() {
+            return None;
+        }
+        let dispatch = DISPATCHES.fetch_add(1, Ordering::Relaxed) + 1;
+        let launch = Launch::of(record);
+        let &Dispatch { kernel_object: descriptor, agent, queue_id: queue, .. } = record;
+        let operation = Operation::Kernel { descriptor, agent, queue, dispatch, launch };
+        let callbacks = Callbacks::begin(operation, services);
+        Some(Kept { services, retirements: retirement::wanting(), launch, dispatch, callbacks })
     }
 
     /// From where to where is looked up later.
-    fn copy(&self, _: &Copy) -> Option<Kept> {
-        Kept::of(SDK.wanting(Kind::MemoryCopy, None), Launch::default())
+    fn copy(&self, record: &Copy) -> Option<Kept> {
+        let services = SDK.wanting(Kind::MemoryCopy, None);
+        if services.is_empty() {
+            return None;
+        }
+        let &Copy { src_agent: from, dst_agent: to, size_bytes: bytes, .. } = record;
+        let callbacks = Callbacks::begin(Operation::Copy { from, to, bytes }, services);
+        let launch = Launch::default();
+        Some(Kept { services, retirements: retirement::wanting(), launch, dispatch: 0, callbacks })
     }
 
     fn barrier(&self, _: &Barrier) -> Option<Kept> {
@@ -120,6 +145,10 @@ impl Client for Buffers {
     fn caller(&self) -> Caller {
         let (correlation_id, id_use) = calls::enqueue();
         Caller { correlation_id, id_use, thread: own_ids().thread, externals: externals::own() }
+    }
+
+    fn has_enqueued(&self) {
+        callbacks::has_enqueued();
     }
 
     fn write(
@@ -134,9 +163,12 @@ impl Client for Buffers {
             return None;
         }
         let caller = done.caller.get_or_insert_default();
+        let told = done.kept.callbacks.as_ref().map(|callbacks| callbacks.id());
         if caller.correlation_id == 0 {
-            caller.correlation_id = next_id();
-            caller.id_use = Use::alone(caller.correlation_id, done.kept.retirements);
+            (caller.correlation_id, caller.id_use) = told.unwrap_or_else(|| {
+                let id = next_id();
+                (id, Use::alone(id, done.kept.retirements))
+            });
         }
         let agent = |handle| agents.get(handle).map_or(0, |agent| agent_id(agent.node_id));
         let common = Common {
@@ -149,23 +181,37 @@ impl Client for Buffers {
             thread: caller.thread,
         };
         let of = |service: &Service| Common { external_id: caller.externals.of(service), ..common };
+        let launch = &done.kept.launch;
+        let kernel = Kernel {
+            agent: agent(done.agent),
+            queue: done.queue_id,
+            kernel: done.kernel.as_ref().map_or(0, |kernel| kernel.number),
+            dispatch: done.kept.dispatch,
+        };
         let offer = |service: &Service, buffer: &'static Buffer| match done.work {
-            Work::Kernel(_) => {
-                let kernel = Kernel {
-                    agent: agent(done.agent),
-                    queue: done.queue_id,
-                    kernel: done.kernel.as_ref().map_or(0, |kernel| kernel.number),
-                    dispatch: done.dispatch,
-                };
-                buffer.offer(&records::kernel(&of(service), &kernel, &done.kept.launch))
-            }
             Work::Copy { bytes, from, to } => {
                 buffer.offer(&records::copy(&of(service), agent(to), agent(from), bytes))
             }
-            Work::Barrier => true,
+            _ => buffer.offer(&records::kernel(&of(service), &kernel, launch)),
         };
-        let is_refused =
-            |service: &Service| service.buffer().is_some_and(|buffer| !offer(service, buffer));
+        let data = || {
+            let times = [done.begin_ns, done.end_ns];
+            let data = match done.work {
+                Work::Copy { bytes, from, to } => {
+                    records::copy_data(times, agent(to), agent(from), bytes)
+                }
+                _ => records::kernel_data(times, &kernel, launch),
+            };
+            (operation, data)
+        };
+        let tell = |service: &Service| {
+            let callbacks = done.kept.callbacks.as_ref();
+            callbacks.is_none_or(|callbacks| callbacks.complete(service, data))
+        };
+        let is_refused = |service: &Service| match service.buffer() {
+            Some(buffer) => !offer(service, buffer),
+            None => !tell(service),
+        };
         let left = SDK.those(kind, meant, is_refused);
         let is_left = |tool: u32| SDK.each(kind, left).any(|service| service.client() == tool);
         caller.id_use.end_but_for(|service| is_left(service.client()));
@@ -179,8 +225,12 @@ impl Client for Buffers {
             Work::Copy { .. } => Kind::MemoryCopy,
             Work::Barrier => return,
         };
-        let buffers = SDK.each(kind, done.kept.services).filter_map(Service::buffer);
-        buffers.for_each(|buffer| buffer.drop_records(1));
+        for service in SDK.each(kind, done.kept.services) {
+            match service.buffer() {
+                Some(buffer) => buffer.drop_records(1),
+                None => drop(UNTOLD.fetch_add(1, Ordering::Relaxed)),
+            }
+        }
     }
 }
 
@@ -189,10 +239,14 @@ fn what(work: &Work, agents: &Agents) -> Option<(Kind, usize)> {
     match *work {
         Work::Kernel(_) => Some((Kind::KernelDispatch, COMPLETE)),
         Work::Copy { from, to, .. } => {
-            let is_gpu = |handle| usize::from(agents.gpu(handle).is_some());
-            // From host to host is the first one.
-            Some((Kind::MemoryCopy, 1 + is_gpu(to) + 2 * is_gpu(from)))
+            let is_gpu = |handle| agents.gpu(handle).is_some();
+            Some((Kind::MemoryCopy, copied(is_gpu(from), is_gpu(to))))
         }
         Work::Barrier => None,
     }
+}
+
+/// `rocprofiler_memory_copy_operation_t`, by whether its ends are GPUs. From host to host is the first one.
+fn copied(from: bool, to: bool) -> usize {
+    1 + usize::from(to) + 2 * usize::from(from)
 }

@@ -1,0 +1,263 @@
+//! Callbacks of work of GPUs: a tool is told that it was enqueued by the thread that has done so, and that it is done by a
+//! thread for that.
+//!
+//! It may be done before the tool has come back from being told that it was enqueued: who comes second has the tool told
+//! of the completion.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use capi_sources::client_thread::{InCallback, next_id};
+use rocprofiler::callback::{Event, Phase};
+use rocprofiler::completions::Completions;
+use rocprofiler::kinds::Kind;
+use rocprofiler::sdk::{Externals, Service, Services};
+use rocprofiler::threads::CallbackThread;
+use roctracer::thread::own_ids;
+
+use super::{COMPLETE, copied};
+use crate::kernels::KERNELS;
+use crate::layout::agent_id;
+use crate::records::{self, Data, Kernel, Launch};
+use crate::retirement::{self, Use};
+use crate::{SDK, calls, externals};
+
+/// `ROCPROFILER_KERNEL_DISPATCH_ENQUEUE`.
+const ENQUEUE: usize = 1;
+
+/// The tool has come back from being told that it was enqueued.
+const WAS_ENQUEUED: u8 = 1;
+/// It is done.
+const IS_DONE: u8 = 2;
+
+thread_local! {
+    /// What the calling thread enqueues, until tools are told.
+    static ENQUEUED: Cell<Vec<Arc<Callbacks>>> = const { Cell::new(Vec::new()) };
+    /// Whether it is anything. Without a destructor, for threads whose work no tool is told of.
+    static ANY_ENQUEUED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is enqueued. Agents are handles of the runtime's.
+#[derive(Clone, Copy)]
+pub enum Operation {
+    Kernel { descriptor: u64, agent: u64, queue: u64, dispatch: u64, launch: Launch },
+    Copy { from: u64, to: u64, bytes: u64 },
+}
+
+/// The callbacks of an operation.
+pub struct Callbacks {
+    operation: Operation,
+    told: Vec<Told>,
+    correlation_id: u64,
+    /// The use of the id by the operation's record, until that is written.
+    record_use: Mutex<Use>,
+    /// The thread that has enqueued it.
+    thread: u32,
+    /// The external ids when tools had been told that it was enqueued.
+    externals: OnceLock<Externals>,
+    /// What it is told to have been, once it is done.
+    done: OnceLock<(usize, Data)>,
+}
+
+/// Who is told.
+struct Told {
+    service: &'static Service,
+    completions: &'static Completions,
+    /// What the tool keeps from one callback to the next.
+    kept: AtomicU64,
+    /// What has happened.
+    state: AtomicU8,
+    /// The use of the id, until the tool has been told that it is done.
+    id_use: Mutex<Use>,
+}
+
+impl Operation {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Kernel { .. } => Kind::KernelDispatch,
+            Self::Copy { .. } => Kind::MemoryCopy,
+        }
+    }
+
+    /// What tools are told when it was enqueued: which operation of the kind that is, and its data. Asks the runtime.
+    fn enqueued(&self) -> (usize, Data) {
+        let device = |handle| tracer_hooks::device(handle).unwrap_or_default();
+        match *self {
+            Self::Kernel { descriptor, agent, queue, dispatch, launch } => {
+                let kernel = KERNELS.find(descriptor).map_or(0, |kernel| kernel.number);
+                let agent = agent_id(device(agent).1);
+                let kernel = Kernel { agent, queue, kernel, dispatch };
+                (ENQUEUE, records::kernel_data([0; 2], &kernel, &launch))
+            }
+            Self::Copy { from, to, bytes } => {
+                let (from, to) = (device(from), device(to));
+                let data = records::copy_data([0; 2], agent_id(to.1), agent_id(from.1), bytes);
+                (copied(from.0, to.0), data)
+            }
+        }
+    }
+}
+
+impl Callbacks {
+    /// The calling thread enqueues it: those of these services that have callbacks; none if there are none, or if the thread
+    /// is in a callback.
+    pub fn begin(operation: Operation, services: Services) -> Option<Arc<Self>> {
+        let kind = operation.kind();
+        let with_callbacks = SDK.those(kind, services, |service| service.completions().is_some());
+        if with_callbacks.is_empty() || InCallback::is_current() || CallbackThread::is_any_current()
+        {
+            return None;
+        }
+        let (mut correlation_id, mut id_use) = calls::enqueue();
+        if correlation_id == 0 {
+            correlation_id = next_id();
+            id_use = Use::alone(correlation_id, retirement::wanting());
+        }
+        let told = SDK.each(kind, with_callbacks).filter_map(|service| {
+            let is_told_of_end = kind != Kind::KernelDispatch || service.means(COMPLETE);
+            Some(Told {
+                service,
+                completions: service.completions()?,
+                kept: AtomicU64::new(0),
+                state: AtomicU8::new(0),
+                id_use: Mutex::new(match is_told_of_end {
+                    true => id_use.of(service.client()),
+                    false => Use::default(),
+                }),
+            })
+        });
+        let callbacks = Arc::new(Self {
+            operation,
+            told: told.collect(),
+            correlation_id,
+            record_use: Mutex::new(id_use),
+            thread: own_ids().thread,
+            externals: OnceLock::new(),
+            done: OnceLock::new(),
+        });
+        let is_kept = ENQUEUED.try_with(|enqueued| {
+            let mut all = enqueued.take();
+            all.push(Arc::clone(&callbacks));
+            enqueued.set(all);
+        });
+        ANY_ENQUEUED.set(is_kept.is_ok());
+        // A thread that ends tells nobody.
+        is_kept.ok().map(|()| callbacks)
+    }
+
+    /// The correlation id that tools are told, and its use by the record.
+    pub fn id(&self) -> (u64, Use) {
+        (self.correlation_id, take(&self.record_use))
+    }
+
+    /// It is done, and a service is to be told so: false if there is no room for that now.
+    pub fn complete(
+        self: &Arc<Self>,
+        service: &Service,
+        done: impl FnOnce() -> (usize, Data),
+    ) -> bool {
+        let mut own = self.told.iter().enumerate();
+        let Some((place, told)) = own.find(|(_, told)| ptr::eq(told.service, service)) else {
+            return true;
+        };
+        let has_room = told.completions.has_room();
+        if has_room {
+            self.done.get_or_init(done);
+            self.happens(place, IS_DONE);
+        }
+        has_room
+    }
+
+    /// When both have happened, the tool is told that it is done.
+    fn happens(self: &Arc<Self>, place: usize, what: u8) {
+        let Some(told) = self.told.get(place) else { return };
+        // Who comes second sees what the first one has left here.
+        let before = told.state.fetch_or(what, Ordering::AcqRel);
+        if before != 0 && before != what {
+            let this = Arc::clone(self);
+            told.completions.add(move || this.tell_done(place));
+        }
+    }
+
+    /// Tells tools that it was enqueued, on the thread that has done so. One may throw.
+    fn tell_enqueued(self: &Arc<Self>) {
+        // Also when one throws.
+        let _ends = WasEnqueued(self);
+        let (operation, data) = self.operation.enqueued();
+        let means = |told: &&Told| told.service.means(operation);
+        let tell = |phase, externals: &Externals| {
+            self.told
+                .iter()
+                .filter(means)
+                .for_each(|told| self.tell(told, phase, operation, externals, data));
+        };
+        tell(Phase::Enter, &externals::own());
+        let externals = self.externals.get_or_init(externals::own);
+        if self.operation.kind() == Kind::KernelDispatch {
+            tell(Phase::Exit, externals);
+        }
+    }
+
+    fn tell_done(&self, place: usize) {
+        let (Some(told), Some(&(operation, data))) = (self.told.get(place), self.done.get()) else {
+            return;
+        };
+        let phase = match self.operation {
+            Operation::Kernel { .. } => Phase::None,
+            Operation::Copy { .. } => Phase::Exit,
+        };
+        let none = Externals::default();
+        self.tell(told, phase, operation, self.externals.get().unwrap_or(&none), data);
+        drop(take(&told.id_use));
+    }
+
+    fn tell(
+        &self,
+        told: &Told,
+        phase: Phase,
+        operation: usize,
+        externals: &Externals,
+        mut data: Data,
+    ) {
+        let event = Event {
+            thread: self.thread.into(),
+            correlation_id: self.correlation_id,
+            external_id: externals.of(told.service),
+            kind: self.operation.kind(),
+            operation: operation as u32,
+            phase,
+            payload: data.as_mut_ptr().cast(),
+        };
+        if let Some(callback) = told.service.callback() {
+            callback(&event, told.kept.as_ptr());
+        }
+    }
+}
+
+/// Tells tools of what the calling thread has enqueued. One may throw: of the rest nobody is told then.
+pub fn has_enqueued() {
+    if !ANY_ENQUEUED.replace(false) {
+        return;
+    }
+    let all = ENQUEUED.try_with(Cell::take).unwrap_or_default();
+    let here = 0_u8;
+    if let Some(_inside) = InCallback::enter(ptr::from_ref(&here) as usize) {
+        all.iter().for_each(Callbacks::tell_enqueued);
+    }
+}
+
+/// When it is dropped, tools have been told that it was enqueued.
+struct WasEnqueued<'a>(&'a Arc<Callbacks>);
+
+impl Drop for WasEnqueued<'_> {
+    fn drop(&mut self) {
+        (0..self.0.told.len()).for_each(|place| self.0.happens(place, WAS_ENQUEUED));
+    }
+}
+
+/// Nobody waits for another one here: each has its time.
+fn take(id_use: &Mutex<Use>) -> Use {
+    core::mem::take(&mut id_use.lock().unwrap_or_else(PoisonError::into_inner))
+}
