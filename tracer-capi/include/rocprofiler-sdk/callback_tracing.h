@@ -10,6 +10,7 @@
 #include <rocprofiler-sdk/fwd.h>
 #include <rocprofiler-sdk/hip.h>
 #include <rocprofiler-sdk/hsa.h>
+#include <rocprofiler-sdk/marker.h>
 
 ROCPROFILER_EXTERN_C_INIT
 
@@ -26,6 +27,12 @@ typedef struct {
   rocprofiler_hip_api_args_t args;
   rocprofiler_hip_api_retval_t retval;
 } rocprofiler_callback_tracing_hip_api_data_t;
+
+typedef struct {
+  uint64_t size;
+  rocprofiler_marker_api_args_t args;
+  rocprofiler_marker_api_retval_t retval;
+} rocprofiler_callback_tracing_marker_api_data_t;
 
 /* Where a code object was loaded from. */
 typedef enum {

@@ -160,6 +160,9 @@ fn is_call(kind: Kind) -> bool {
             | Kind::HsaCoreApi
             | Kind::HsaAmdExtApi
             | Kind::HsaImageExtApi
+            | Kind::MarkerCoreApi
+            | Kind::MarkerControlApi
+            | Kind::MarkerNameApi
     )
 }
 

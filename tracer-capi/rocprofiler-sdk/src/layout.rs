@@ -41,7 +41,7 @@ pub const CALLBACK_KINDS: [Kind; 14] = [
 ];
 
 /// The data of a call, for callbacks: its size, arguments, and a result.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallData {
     pub bytes: usize,
     /// Where the result is.
@@ -53,6 +53,18 @@ pub struct CallData {
 pub const HIP_CALL: CallData = CallData { bytes: 120, result: 96 };
 /// `rocprofiler_callback_tracing_hsa_api_data_t`: those of `hsa_ext_program_finalize`, and a word.
 pub const HSA_CALL: CallData = CallData { bytes: 208, result: 200 };
+
+/// `rocprofiler_callback_tracing_marker_api_data_t`: those of `roctxNameHsaAgent`, and a word.
+pub const MARKER_CALL: CallData = CallData { bytes: 32, result: 24 };
+
+/// The data of a call of a function of a kind.
+pub fn call_data(kind: Kind) -> CallData {
+    match kind {
+        Kind::HipRuntimeApi | Kind::HipCompilerApi => HIP_CALL,
+        Kind::MarkerCoreApi | Kind::MarkerControlApi | Kind::MarkerNameApi => MARKER_CALL,
+        _ => HSA_CALL,
+    }
+}
 
 /// The id of the agent of a node of the driver's: who takes an index for an id finds none.
 pub fn agent_id(node: u32) -> u64 {

@@ -26,9 +26,6 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
 pub fn refused_to_callbacks(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::CodeObject => None,
-        Kind::MarkerCoreApi | Kind::MarkerControlApi | Kind::MarkerNameApi => {
-            Some("it is recorded in buffers alone")
-        }
         _ => refused(kind),
     }
 }

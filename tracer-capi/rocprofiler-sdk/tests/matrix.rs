@@ -76,8 +76,8 @@ const SECTIONS: [Section; 11] = [
         &[
             (
                 "rocprofiler_configure_callback_tracing_service",
-                "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, CODE_OBJECT, \
-                 KERNEL_DISPATCH and MEMORY_COPY; results of HIP's functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for the others yet",
+                "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, \
+                 MARKER_CONTROL_API, MARKER_NAME_API, CODE_OBJECT, KERNEL_DISPATCH and MEMORY_COPY; results of HIP's functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for the others yet",
             ),
             ("rocprofiler_query_callback_tracing_kind_name", ""),
             (

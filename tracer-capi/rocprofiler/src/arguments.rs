@@ -135,7 +135,9 @@ fn form(ty: &str) -> Option<(Class, usize, usize)> {
         "uint16_t" | "unsigned short" => of(Class::Unsigned, 2),
         "int" | "int32_t" | "hipDevice_t" | "hsa_file_t" => of(Class::Signed, 4),
         "unsigned int" | "uint32_t" | "hsa_queue_type32_t" => of(Class::Unsigned, 4),
-        "size_t" | "uint64_t" | "unsigned long long" => of(Class::Unsigned, 8),
+        "size_t" | "uint64_t" | "unsigned long long" | "roctx_range_id_t" | "roctx_thread_id_t" => {
+            of(Class::Unsigned, 8)
+        }
         "hsa_signal_value_t" => of(Class::Signed, 8),
         "float" => of(Class::Float, 4),
         "rocprofiler_dim3_t" => Some((Class::Dim3, 12, 4)),
@@ -287,10 +289,11 @@ mod tests {
         assert!(count > 2000, "{count}");
         for kind in Kind::ALL {
             let name = kind.name().to_bytes();
-            let is_of_runtimes = name.starts_with(b"HIP") || name.starts_with(b"HSA");
+            let apis = [&b"HIP"[..], b"HSA", b"MARKER"];
+            let is_function = apis.iter().any(|&api| name.starts_with(api));
             for operation in kind.operations().unwrap_or_default() {
                 let is_known = ALL.contains_key(operation.to_str().expect("a name"));
-                assert_eq!(is_known, is_of_runtimes, "{operation:?}");
+                assert_eq!(is_known, is_function, "{operation:?}");
             }
         }
     }

@@ -76,12 +76,14 @@ impl Callbacks {
         self.times.set(Some(Times { begin_ns, end_ns: 0 }));
     }
 
-    /// It has ended, with a result that `fill` writes down. Only who was told of the begin is told of the end.
-    pub fn exit(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
+    /// It has ended, with a result, if that is known. Only who was told of the begin is told of the end.
+    pub fn exit(&self, correlation_id: u64, result: Option<u64>) {
         let times = self.times.get().map(|times| Times { end_ns: timestamp_ns(), ..times });
         self.times.set(times);
         if self.state.get() == Told::Begin && !process::is_forked() {
-            self.fill(fill);
+            if let Some(word) = result {
+                self.fill(|payload| payload.set_result(self.operation.kind, word));
+            }
             self.call(Phase::Exit, correlation_id);
         }
     }

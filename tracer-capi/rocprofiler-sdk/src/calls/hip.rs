@@ -73,7 +73,7 @@ unsafe extern "C-unwind" fn tell(
     let id = data.correlation_id();
     if data.has_returned() {
         // HIP does not tell the result.
-        callbacks.exit(id, |_| {});
+        callbacks.exit(id, None);
     } else {
         callbacks.enter(id, |payload| payload.set_arguments(op, data));
     }

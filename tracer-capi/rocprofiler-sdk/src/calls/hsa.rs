@@ -77,7 +77,7 @@ impl CallSink for Calls {
             && let Some(callbacks) = callbacks(at)
             && let Some(_inside) = InCallback::enter(at)
         {
-            callbacks.exit(call.correlation_id, |payload| payload.set_result(call.ret));
+            callbacks.exit(call.correlation_id, Some(call.ret));
         }
         contained(|| {
             if let Some(begun) = THREADS.find(at).and_then(Option::take) {

@@ -9,13 +9,14 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use capi_common::loaded::Loaded;
-use capi_sources::client_thread::next_id;
+use capi_sources::client_thread::{InCallback, next_id};
 use rocprofiler::kinds::Kind;
 use rocprofiler::status::{Result, Status};
 use roctracer::timestamp_ns;
 use tracer_hooks::contained;
 use tracer_hooks::lock::Lock;
 
+use super::callbacks::Callbacks;
 use super::operations::Operation;
 use super::record::Begun;
 
@@ -33,18 +34,74 @@ const TABLES: [usize; 3] = [6, 2, 4];
 static THEIRS: [[[AtomicPtr<c_void>; 6]; TABLES.len()]; LIBRARIES] =
     [const { [const { [const { AtomicPtr::new(ptr::null_mut()) }; 6] }; TABLES.len()] }; LIBRARIES];
 
+/// An argument or a result, as a word.
+trait Word {
+    fn word(&self) -> u64;
+}
+
+impl Word for () {
+    fn word(&self) -> u64 {
+        0
+    }
+}
+
+impl Word for c_int {
+    fn word(&self) -> u64 {
+        self.cast_unsigned().into()
+    }
+}
+
+impl Word for u64 {
+    fn word(&self) -> u64 {
+        *self
+    }
+}
+
+impl<T> Word for *const T {
+    fn word(&self) -> u64 {
+        self.expose_provenance() as u64
+    }
+}
+
+impl<T> Word for *mut T {
+    fn word(&self) -> u64 {
+        self.expose_provenance() as u64
+    }
+}
+
+/// A call that somebody wants to have recorded, and its id. It ends when this is dropped, also by an exception.
+struct Open(Option<(Begun, u64)>);
+
+impl Open {
+    /// Tools are told, unless the thread is in a callback.
+    fn tell(&self, tell: impl FnOnce(&Callbacks, u64)) {
+        if let Some((begun, id)) = &self.0
+            && let Some(callbacks) = &begun.callbacks
+            && let Some(_inside) = InCallback::enter(ptr::from_ref(self).addr())
+        {
+            tell(callbacks, *id);
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some((begun, id)) = self.0.take() {
+            let end_ns = timestamp_ns();
+            contained(|| begun.end(id, end_ns));
+        }
+    }
+}
+
 /// A call, which is recorded if somebody wants it.
-fn record<R>(kind: Kind, number: u32, call: impl FnOnce() -> R) -> R {
-    let mut begun = None;
-    contained(|| {
-        let operation = Operation { kind, number };
-        begun = Begun::new(operation, timestamp_ns).map(|begun| (begun, next_id()));
+fn record<R: Word>(operation: Operation, words: &[u64], call: impl FnOnce() -> R) -> R {
+    let mut open = Open(None);
+    contained(|| open.0 = Begun::new(operation, timestamp_ns).map(|begun| (begun, next_id())));
+    open.tell(|callbacks, id| {
+        callbacks.enter(id, |payload| payload.set_words(operation, words, &[]));
     });
     let result = call();
-    if let Some((begun, id)) = begun {
-        let end_ns = timestamp_ns();
-        contained(|| begun.end(id, end_ns));
-    }
+    open.tell(|callbacks, id| callbacks.exit(id, Some(result.word())));
     result
 }
 
@@ -71,7 +128,9 @@ macro_rules! functions {
                     // SAFETY: the library's function of this type: it was there before ours.
                     let theirs = unsafe { transmute::<*mut c_void, Function>(theirs) };
                     // SAFETY: as the caller promises.
-                    record(Kind::$kind, $place, || unsafe { theirs($($argument),*) })
+                    let call = || unsafe { theirs($($argument),*) };
+                    let operation = Operation { kind: Kind::$kind, number: $place };
+                    record(operation, &[$($argument.word()),*], call)
                 }
             )*)*
         }

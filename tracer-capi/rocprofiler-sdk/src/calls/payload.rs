@@ -1,4 +1,4 @@
-//! `rocprofiler_callback_tracing_hip_api_data_t`, and that of HSA: the arguments and the result of a call.
+//! `rocprofiler_callback_tracing_hip_api_data_t`, and those of HSA and of roctx: the arguments and the result of a call.
 
 use std::sync::LazyLock;
 
@@ -8,13 +8,12 @@ use rocprofiler::kinds::Kind;
 use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 
 use super::operations::{OF_HIP, Operation};
-use crate::layout::{HIP_CALL, HSA_CALL};
+use crate::layout::{HSA_CALL, call_data};
 
 /// Where the arguments are: behind the size.
 const ARGUMENTS: usize = 8;
-/// Bytes of the larger one.
+/// Bytes of the largest one.
 const MOST: usize = HSA_CALL.bytes;
-const _: () = assert!(HIP_CALL.bytes <= MOST);
 
 /// The data of a call.
 #[repr(C, align(8))]
@@ -24,25 +23,21 @@ impl Payload {
     /// That of a kind, without arguments and result.
     pub fn new(kind: Kind) -> Self {
         let mut payload = Self([0; MOST]);
-        let layout = match kind {
-            Kind::HipRuntimeApi | Kind::HipCompilerApi => HIP_CALL,
-            _ => HSA_CALL,
-        };
-        payload.set(0, layout.bytes as u64, ARGUMENTS);
+        payload.set(0, call_data(kind).bytes as u64, ARGUMENTS);
         payload
     }
 
-    /// The arguments of a call of HSA: in registers and on the stack, where each takes a word.
-    pub fn set_words(&mut self, operation: Operation, registers: &[u64; 6], stack: &[u64]) {
+    /// The arguments of a call of HSA or of roctx: in registers and on the stack, where each takes a word.
+    pub fn set_words(&mut self, operation: Operation, registers: &[u64], stack: &[u64]) {
         let words = registers.iter().chain(stack);
         for (argument, &word) in arguments(operation.kind, operation.number).iter().zip(words) {
             self.set(ARGUMENTS + argument.at, word, argument.bytes);
         }
     }
 
-    /// What a function of HSA has returned.
-    pub fn set_result(&mut self, word: u64) {
-        self.set(HSA_CALL.result, word, size_of::<u64>());
+    /// What a function of HSA or of roctx has returned.
+    pub fn set_result(&mut self, kind: Kind, word: u64) {
+        self.set(call_data(kind).result, word, size_of::<u64>());
     }
 
     /// The arguments of a call of HIP, by the id that the runtime has for the function.
@@ -110,18 +105,13 @@ mod tests {
     /// All arguments, and the largest of each.
     #[test]
     fn every_call_has_room() {
-        for (kinds, layout) in [
-            (&[Kind::HipRuntimeApi, Kind::HipCompilerApi][..], HIP_CALL),
-            (
-                &[
-                    Kind::HsaCoreApi,
-                    Kind::HsaAmdExtApi,
-                    Kind::HsaImageExtApi,
-                    Kind::HsaFinalizeExtApi,
-                ],
-                HSA_CALL,
-            ),
+        for kinds in [
+            &[Kind::HipRuntimeApi, Kind::HipCompilerApi][..],
+            &[Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi, Kind::HsaFinalizeExtApi],
+            &[Kind::MarkerCoreApi, Kind::MarkerControlApi, Kind::MarkerNameApi],
         ] {
+            let layout = call_data(kinds[0]);
+            assert!(layout.bytes <= MOST && kinds.iter().all(|&kind| call_data(kind) == layout));
             let ends = kinds.iter().flat_map(|&kind| {
                 let all = 0..kind.operations().expect("some").len() as u32;
                 all.filter_map(move |number| arguments(kind, number).last())

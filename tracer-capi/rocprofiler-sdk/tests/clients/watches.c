@@ -210,6 +210,10 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
     const rocprofiler_callback_tracing_hsa_api_data_t* call = record.payload;
     CHECK(call->size == sizeof *call);
     memcpy(&result, &call->retval, sizeof result);
+  } else if (record.kind >= ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_API) {
+    const rocprofiler_callback_tracing_marker_api_data_t* call = record.payload;
+    CHECK(call->size == sizeof *call);
+    memcpy(&result, &call->retval, sizeof result);
   } else {
     const rocprofiler_callback_tracing_hip_api_data_t* call = record.payload;
     CHECK(call->size == sizeof *call);
