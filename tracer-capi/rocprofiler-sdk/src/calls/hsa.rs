@@ -67,8 +67,7 @@ impl CallSink for Calls {
 
     /// Here it may wait for room in a buffer, and tools are told of a call that has returned.
     fn left(&self, call: &Call, at: usize) {
-        // Also when a callback throws.
-        let _ended = Ends(at);
+        let _ended = Ends { at, id: call.correlation_id, end_ns: call.end_ns };
         let has_returned = call.flags & flag::ENTRY_ONLY == 0;
         if has_returned && call.ret as u32 == SUCCESS {
             code_objects::left(call.operation.into(), call.args[0], at);
@@ -79,11 +78,6 @@ impl CallSink for Calls {
         {
             callbacks.exit(call.correlation_id, Some(call.ret));
         }
-        contained(|| {
-            if let Some(begun) = THREADS.find(at).and_then(Option::take) {
-                begun.end(call.correlation_id, call.end_ns);
-            }
-        });
     }
 }
 
@@ -92,12 +86,21 @@ fn callbacks(at: usize) -> Option<Rc<Callbacks>> {
     THREADS.find(at)?.as_ref()?.callbacks.clone()
 }
 
-/// When it is dropped, the call whose frame is there has ended.
-struct Ends(usize);
+/// When it is dropped, the call whose frame is there has ended: also when a callback throws.
+struct Ends {
+    at: usize,
+    id: u64,
+    end_ns: u64,
+}
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        THREADS.end(self.0);
+        contained(|| {
+            if let Some(begun) = THREADS.find(self.at).and_then(Option::take) {
+                begun.end(self.id, self.end_ns);
+            }
+        });
+        THREADS.end(self.at);
     }
 }
 

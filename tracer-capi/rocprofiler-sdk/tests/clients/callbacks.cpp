@@ -1,5 +1,6 @@
 // A program of HIP's in C++11 that is its own tool, and whose callbacks do as they like.
 
+#include <hsa/hsa.h>
 #include <pthread.h>
 #include <rocprofiler-sdk/registration.h>
 #include <rocprofiler-sdk/rocprofiler.h>
@@ -26,6 +27,8 @@ static const auto ENTER = ROCPROFILER_CALLBACK_PHASE_ENTER;
 static rocprofiler_context_id_t contexts[3] = {{0}, {0}, {0}};
 static rocprofiler_buffer_id_t buffer = {0};
 static std::atomic<int> entered[3], exited[3];
+// The same of one function of HSA, whose callback throws when a call has ended.
+static rocprofiler_context_id_t of_hsa = {0};
 // What is done in a callback of a context.
 static std::function<void(const Record&, rocprofiler_user_data_t*)> act[3];
 // By correlation id: external ids of records.
@@ -38,6 +41,11 @@ static void tell(Record record, rocprofiler_user_data_t* kept, void* data) {
   CHECK(record.context_id.handle == contexts[at].handle && record.kind == HIP && record.correlation_id.internal != 0);
   (record.phase == ENTER ? entered : exited)[at]++;
   if (act[at]) act[at](record, kept);
+}
+
+static void throw_at_the_end(Record record, rocprofiler_user_data_t*, void*) {
+  CHECK(record.context_id.handle == of_hsa.handle);
+  if (record.phase != ENTER) throw std::runtime_error("at the end");
 }
 
 static void take(rocprofiler_context_id_t, rocprofiler_buffer_id_t, rocprofiler_record_header_t** headers, size_t count,
@@ -63,6 +71,13 @@ static int initialize(rocprofiler_client_finalize_t, void*) {
   for (auto kind : {ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API, ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT}) {
     DONE(rocprofiler_configure_buffer_tracing_service(contexts[2], kind, nullptr, 0, buffer));
   }
+  const rocprofiler_tracing_operation_t one = ROCPROFILER_HSA_CORE_API_ID_hsa_system_get_info;
+  DONE(rocprofiler_create_context(&of_hsa));
+  DONE(rocprofiler_configure_callback_tracing_service(of_hsa, ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API, &one, 1,
+                                                      throw_at_the_end, nullptr));
+  DONE(rocprofiler_configure_buffer_tracing_service(of_hsa, ROCPROFILER_BUFFER_TRACING_HSA_CORE_API, &one, 1, buffer));
+  DONE(rocprofiler_configure_buffer_tracing_service(of_hsa, ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT, nullptr, 0,
+                                                    buffer));
   return 0;
 }
 
@@ -204,6 +219,23 @@ static void callbacks_may_throw() {
   CHECK(retired[recorded.begin()->first] == 1);
 }
 
+// What it throws at the end of a call of HSA reaches the caller, too. The call was made, and is recorded.
+static void callbacks_may_throw_at_the_end() {
+  recorded.clear();
+  DONE(rocprofiler_start_context(of_hsa));
+  bool caught = false;
+  uint16_t major = 0;
+  try {
+    hsa_system_get_info(HSA_SYSTEM_INFO_VERSION_MAJOR, &major);
+  } catch (const std::runtime_error&) {
+    caught = true;
+  }
+  DONE(rocprofiler_stop_context(of_hsa));
+  DONE(rocprofiler_flush_buffer(buffer));
+  CHECK(caught && major == 1);
+  CHECK(recorded.size() == 1 && retired[recorded.begin()->first] == 1);
+}
+
 // A callback that ends its thread.
 static void callbacks_may_end_their_thread() {
   act[0] = [](const Record& record, rocprofiler_user_data_t*) {
@@ -257,6 +289,7 @@ int main() {
   arguments_are_those_of_the_call();
   external_ids_are_those_of_the_callback();
   callbacks_may_throw();
+  callbacks_may_throw_at_the_end();
   callbacks_may_end_their_thread();
   callbacks_may_call();
   threads_call();
