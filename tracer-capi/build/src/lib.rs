@@ -169,6 +169,7 @@ pub const ROCPROFILER_SDK: Library = Library {
             "rocprofiler-sdk/hsa.h",
             "rocprofiler-sdk/hsa/api_args.h",
             "rocprofiler-sdk/hsa/api_id.h",
+            "rocprofiler-sdk/intercept_table.h",
             "rocprofiler-sdk/internal_threading.h",
             "rocprofiler-sdk/marker.h",
             "rocprofiler-sdk/marker/api_args.h",

@@ -15,6 +15,7 @@
 #include <rocprofiler-sdk/fwd.h>
 #include <rocprofiler-sdk/hip.h>
 #include <rocprofiler-sdk/hsa.h>
+#include <rocprofiler-sdk/intercept_table.h>
 #include <rocprofiler-sdk/internal_threading.h>
 #include <rocprofiler-sdk/marker.h>
 #include <rocprofiler-sdk/version.h>

@@ -16,8 +16,6 @@ macro_rules! absent {
 }
 
 absent! {
-    // What follows from a table that is handed over.
-    rocprofiler_at_intercept_table_registration
     rocprofiler_configure_external_correlation_id_request_service
     // Counters.
     rocprofiler_configure_agent_profile_counting_service

@@ -28,6 +28,7 @@ mod calls;
 mod code_objects;
 mod contexts;
 mod externals;
+mod intercept_tables;
 mod kernels;
 mod kinds;
 mod layout;

@@ -17,6 +17,7 @@ use tracer_hooks::{contained, sys};
 
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::calls::{self, markers};
+use crate::intercept_tables::{self, table};
 use crate::tools::{ClientId, Configure, Configured, find};
 use crate::{SDK, code_objects, log, process, sources, work};
 
@@ -291,8 +292,8 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     name: *const c_char,
-    _version: u64,
-    _instance: u64,
+    version: u64,
+    instance: u64,
     tables: *mut *mut c_void,
     count: u64,
 ) -> c_int {
@@ -303,26 +304,33 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     // SAFETY: as the caller promises; not null.
     let name = unsafe { CStr::from_ptr(name) };
     log::info(format_args!("{}: its tables were handed over", name.to_string_lossy()));
-    match name.to_bytes() {
+    // SAFETY: as the caller promises.
+    let tables = unsafe { core::slice::from_raw_parts(tables, count as usize) };
+    let (kinds, taken): (&[u32], _) = match name.to_bytes() {
         b"hsa" => {
             // SAFETY: as the caller promises; there is one.
-            unsafe { sources::runtime_begins(tables.read()) };
-            0
+            unsafe { sources::runtime_begins(tables[0]) };
+            (&[table::HSA], 0)
         }
         b"hip" | b"hip_compiler" => {
             // Its calls do not come through its tables, but there it is.
             sources::begin();
-            0
+            let is_compiler = name.to_bytes() == b"hip_compiler";
+            (if is_compiler { &[table::HIP_COMPILER] } else { &[table::HIP_RUNTIME] }, 0)
         }
         b"roctx" => {
-            // SAFETY: as the caller promises.
-            let tables = unsafe { core::slice::from_raw_parts(tables, count as usize) };
             // SAFETY: as above; AMD's has the same three.
-            of(|| unsafe { take_over_markers(tables) }) as c_int
+            let taken = of(|| unsafe { take_over_markers(tables) });
+            (&table::MARKERS, taken as c_int)
         }
-        b"rccl" => 0,
-        _ => Status::InvalidArgument as c_int,
+        b"rccl" => (&[table::RCCL], 0),
+        _ => (&[], Status::InvalidArgument as c_int),
+    };
+    for (&kind, &table) in kinds.iter().zip(tables).filter(|(_, table)| !table.is_null()) {
+        // SAFETY: as the caller promises.
+        unsafe { intercept_tables::tell(kind, version, instance, table) };
     }
+    taken
 }
 
 /// The tables of roctx: marks and ranges, pauses, names.

@@ -12,7 +12,7 @@ use core::ffi::{c_char, c_void};
 use capi_common::hsa_tools;
 use tracer_hooks::contained;
 
-use crate::{log, registration, sources, work};
+use crate::{intercept_tables, log, registration, sources, work};
 
 /// When it is the library's turn among other tools: the lower comes first.
 #[unsafe(no_mangle)]
@@ -35,6 +35,10 @@ unsafe extern "C-unwind" fn OnLoad(
     registration::initialize();
     // SAFETY: as the caller promises.
     unsafe { sources::runtime_begins(table) };
+    if !table.is_null() {
+        // SAFETY: as the caller promises. Its version is not known here.
+        unsafe { intercept_tables::tell(intercept_tables::table::HSA, 0, 0, table.cast_mut()) };
+    }
     true
 }
 

@@ -119,6 +119,14 @@ const SECTIONS: [Section; 11] = [
         ],
     ),
     (
+        "`intercept_table.h`",
+        &[(
+            "rocprofiler_at_intercept_table_registration",
+            "of runtimes that hand their tables over, and that of HSA where the library is loaded as a tool, whose version is \
+             told as 0",
+        )],
+    ),
+    (
         "For the runtimes",
         &[
             (
@@ -132,7 +140,6 @@ const SECTIONS: [Section; 11] = [
     (
         "Others",
         &[
-            ("rocprofiler_at_intercept_table_registration", NOT_YET),
             ("rocprofiler_configure_agent_profile_counting_service", COUNTERS),
             ("rocprofiler_sample_agent_profile_counting_service", COUNTERS),
             ("rocprofiler_configure_buffered_dispatch_profile_counting_service", COUNTERS),

@@ -196,6 +196,11 @@ static void query(void) {
      ERROR_INVALID_ARGUMENT);
 }
 
+static void tables(rocprofiler_intercept_table_t type, uint64_t version, uint64_t instance, void** all, uint64_t count,
+                   void* data) {
+  (void)type, (void)version, (void)instance, (void)all, (void)count, (void)data;
+}
+
 int main(void) {
   int status = 7;
   query();
@@ -221,7 +226,11 @@ int main(void) {
   IS(rocprofiler_create_context(&context), ERROR_CONFIGURATION_LOCKED);
   CHECK(context.handle == ROCPROFILER_CONTEXT_NONE.handle);
   context.handle = 0;
+  IS(rocprofiler_at_intercept_table_registration(NULL, ROCPROFILER_HSA_TABLE, NULL), ERROR_INVALID_ARGUMENT);
+  IS(rocprofiler_at_intercept_table_registration(tables, 2 * ROCPROFILER_TABLE_LAST, NULL), ERROR_INVALID_ARGUMENT);
+  IS(rocprofiler_at_intercept_table_registration(tables, ROCPROFILER_HSA_TABLE, NULL), SUCCESS);
   IS(rocprofiler_force_configure(configure), SUCCESS);
+  IS(rocprofiler_at_intercept_table_registration(tables, ROCPROFILER_HSA_TABLE, NULL), ERROR_CONFIGURATION_LOCKED);
   IS(rocprofiler_force_configure(configure), ERROR_CONFIGURATION_LOCKED);
   CHECK(configured == 1);
   IS(rocprofiler_is_initialized(&status), SUCCESS);

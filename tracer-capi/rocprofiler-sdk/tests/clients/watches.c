@@ -8,6 +8,7 @@
 //   WATCH_BYTES      of the buffer (64 KiB); WATCH_DISCARD: of which policy it is
 //   WATCH_SLOW_US    how long its callback takes
 //   WATCH_THREAD     the callback is called on a thread of its own
+//   WATCH_TABLES     it gets the tables of the runtimes, and puts functions of its own into those of HSA and of roctx
 //   WATCH_GO         the context is active while there is this file
 // Arguments of calls are written down as the library has them as text. Work that a callback is told of is written down as a
 // record of it would be, once it is done. What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
@@ -260,6 +261,41 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
   if (slow_us) usleep(slow_us);
 }
 
+// Calls of functions of its own in tables, and what they call.
+static unsigned long of_agents, of_marks;
+static uint32_t (*agent_get_info)(uint64_t, uint32_t, void*);
+static void (*mark)(const char*);
+
+static uint32_t counted_agent_get_info(uint64_t agent, uint32_t attribute, void* value) {
+  __atomic_add_fetch(&of_agents, 1, __ATOMIC_RELAXED);
+  return agent_get_info(agent, attribute, value);
+}
+
+static void counted_mark(const char* message) {
+  __atomic_add_fetch(&of_marks, 1, __ATOMIC_RELAXED);
+  mark(message);
+}
+
+static void table(rocprofiler_intercept_table_t type, uint64_t version, uint64_t instance, void** tables, uint64_t count,
+                  void* data) {
+  CHECK(count == 1 && tables[0] != NULL && data == &agent_get_info && instance == 0);
+  fprintf(out, "table %d %lu\n", (int)type, version);
+  if (type == ROCPROFILER_HSA_TABLE) {
+    // Behind its version is the table of the core. There it is the seventh function behind another version.
+    struct core {
+      uint64_t version[2];
+      void* functions[6];
+      uint32_t (*agent_get_info)(uint64_t, uint32_t, void*);
+    }* core = ((struct core**)tables[0])[2];
+    agent_get_info = core->agent_get_info;
+    core->agent_get_info = counted_agent_get_info;
+  } else if (type == ROCPROFILER_MARKER_CORE_TABLE) {
+    roctxCoreApiTable_t* core = tables[0];
+    mark = core->roctxMarkA_fn;
+    core->roctxMarkA_fn = counted_mark;
+  }
+}
+
 // Starts and stops the context.
 static void* turn(void* go) {
   for (int is_active = 0;; usleep(1000)) {
@@ -321,6 +357,7 @@ static void finalize(void* data) {
   (void)data;
   // All of it has been delivered.
   CHECK(under_way == 0 || getenv("WATCH_OPERATION"));
+  if (getenv("WATCH_TABLES")) fprintf(out, "passed %lu %lu\n", of_agents, of_marks);
   if (enqueued) fprintf(out, "enqueued %lu\n", enqueued);
   fprintf(out, "end\n");
   fflush(out);
@@ -330,6 +367,7 @@ rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, con
                                                            rocprofiler_client_id_t* id) {
   (void)version, (void)text, (void)priority;
   id->name = "watches";
+  if (getenv("WATCH_TABLES")) DONE(rocprofiler_at_intercept_table_registration(table, 0, &agent_get_info));
   char path[4096] = "/dev/null";
 #ifndef STUCK
   snprintf(path, sizeof path, "%s" BESIDE ".%d", word("WATCH_OUT", path), getpid());

@@ -1,0 +1,83 @@
+//! Tools that want the tables of runtimes, to put functions of their own into them: above ours, where there are any.
+
+#![expect(unsafe_code, reason = "an export, and functions of tools")]
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use rocprofiler::sdk::stage;
+use rocprofiler::status::Status;
+use tracer_hooks::lock::Lock;
+
+use crate::tools::Argument;
+use crate::{SDK, answer};
+
+/// Tables of `rocprofiler_intercept_table_t`.
+pub mod table {
+    pub const HSA: u32 = 1;
+    pub const HIP_RUNTIME: u32 = 2;
+    pub const HIP_COMPILER: u32 = 4;
+    /// Those of marks and ranges, of pauses, and of names.
+    pub const MARKERS: [u32; 3] = [8, 16, 32];
+    pub const RCCL: u32 = 64;
+    /// All of them.
+    pub const ALL: u32 = 127;
+}
+
+/// `rocprofiler_intercept_library_cb_t`: which table it is, the version of the library, how many of its kind have come
+/// before, tables, how many, data. It may throw.
+type Function = unsafe extern "C-unwind" fn(u32, u64, u64, *mut *mut c_void, u64, *mut c_void);
+
+/// Who wants which tables.
+#[derive(Clone)]
+struct Wish {
+    tables: u32,
+    function: Function,
+    data: Argument,
+}
+
+static WISHES: Lock<Vec<Wish>> = Lock::new(Vec::new());
+
+/// How long a thread waits for another one here.
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// Has a function called with each of these tables that a runtime hands over: 0 are all.
+///
+/// # Safety
+///
+/// `function` takes `data`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_at_intercept_table_registration(
+    function: Option<Function>,
+    tables: c_int,
+    data: *mut c_void,
+) -> u32 {
+    answer::of(|| {
+        if SDK.initialized() == stage::OVER {
+            return Err(Status::ConfigurationLocked);
+        }
+        let function = function.ok_or(Status::InvalidArgument)?;
+        let tables = match tables.cast_unsigned() {
+            0 => table::ALL,
+            some if some & !table::ALL == 0 => some,
+            _ => return Err(Status::InvalidArgument),
+        };
+        let mut wishes = WISHES.lock_for(WAIT_NS).ok_or(Status::Error)?;
+        wishes.push(Wish { tables, function, data: Argument(data) });
+        Ok(())
+    })
+}
+
+/// A runtime has handed a table over: tools may change it.
+///
+/// # Safety
+///
+/// It is a table of this kind, which stays.
+pub unsafe fn tell(kind: u32, version: u64, instance: u64, mut table: *mut c_void) {
+    // Not under the lock: who is told may wish for more.
+    let wishes = WISHES.lock_for(WAIT_NS).map(|wishes| wishes.clone());
+    for Wish { function, data, .. } in wishes.iter().flatten().filter(|w| w.tables & kind != 0) {
+        // SAFETY: the tool's function, with its data, and one table.
+        unsafe { function(kind, version, instance, ptr::from_mut(&mut table), 1, data.get()) };
+    }
+}
