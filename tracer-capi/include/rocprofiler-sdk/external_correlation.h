@@ -11,6 +11,38 @@
 
 ROCPROFILER_EXTERN_C_INIT
 
+/* What a tool can be asked for an id of. */
+typedef enum {
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_NONE = 0,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_HSA_CORE_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_HSA_AMD_EXT_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_HSA_IMAGE_EXT_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_HSA_FINALIZE_EXT_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_HIP_RUNTIME_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_HIP_COMPILER_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MARKER_CORE_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MARKER_CONTROL_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MARKER_NAME_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MEMORY_COPY,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_KERNEL_DISPATCH,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_SCRATCH_MEMORY,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_RCCL_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_LAST,
+} rocprofiler_external_correlation_id_request_kind_t;
+
+/* Asks a tool for the id of a call or of work that a context records, or is told of, on the thread that does it. Returns 0
+ * when it has written one; else what was pushed counts. */
+typedef int (*rocprofiler_external_correlation_id_request_cb_t)(
+    rocprofiler_thread_id_t thread_id, rocprofiler_context_id_t context_id,
+    rocprofiler_external_correlation_id_request_kind_t kind, rocprofiler_tracing_operation_t operation,
+    uint64_t internal_corr_id_value, rocprofiler_user_data_t* external_corr_id_value, void* data);
+
+/* Has a function asked, of these kinds or of all: only inside of a tool's initialize function, and once for each kind. */
+rocprofiler_status_t rocprofiler_configure_external_correlation_id_request_service(
+    rocprofiler_context_id_t context_id, const rocprofiler_external_correlation_id_request_kind_t* kinds,
+    size_t kinds_count, rocprofiler_external_correlation_id_request_cb_t callback, void* callback_args) ROCPROFILER_API
+    ROCPROFILER_NONNULL(4);
+
 /* What the thread does from now on, in the context, belongs to this id. */
 rocprofiler_status_t rocprofiler_push_external_correlation_id(
     rocprofiler_context_id_t context, rocprofiler_thread_id_t tid,

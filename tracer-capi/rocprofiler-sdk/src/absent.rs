@@ -16,7 +16,6 @@ macro_rules! absent {
 }
 
 absent! {
-    rocprofiler_configure_external_correlation_id_request_service
     // Counters.
     rocprofiler_configure_agent_profile_counting_service
     rocprofiler_sample_agent_profile_counting_service

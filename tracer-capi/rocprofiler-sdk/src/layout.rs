@@ -40,6 +40,23 @@ pub const CALLBACK_KINDS: [Kind; 14] = [
     Kind::RcclApi,
 ];
 
+/// The same of `rocprofiler_external_correlation_id_request_kind_t`.
+pub const REQUEST_KINDS: [Kind; 13] = [
+    Kind::HsaCoreApi,
+    Kind::HsaAmdExtApi,
+    Kind::HsaImageExtApi,
+    Kind::HsaFinalizeExtApi,
+    Kind::HipRuntimeApi,
+    Kind::HipCompilerApi,
+    Kind::MarkerCoreApi,
+    Kind::MarkerControlApi,
+    Kind::MarkerNameApi,
+    Kind::MemoryCopy,
+    Kind::KernelDispatch,
+    Kind::ScratchMemory,
+    Kind::RcclApi,
+];
+
 /// The data of a call, for callbacks: its size, arguments, and a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallData {
@@ -82,6 +99,11 @@ pub fn number(kind: Kind) -> u32 {
 /// The number of a kind of callbacks.
 pub fn callback_number(kind: Kind) -> u32 {
     place(&CALLBACK_KINDS, kind)
+}
+
+/// The number of a kind of requests.
+pub fn request_number(kind: Kind) -> u32 {
+    place(&REQUEST_KINDS, kind)
 }
 
 fn place(kinds: &[Kind], kind: Kind) -> u32 {

@@ -5,12 +5,11 @@ use std::fs;
 
 use capi_build::matrix::{Section, Words};
 
-const NOT_YET: &str = "not implemented yet";
 const COUNTERS: &str = "not implemented: hardware counters are not read";
 const SAMPLES: &str = "not implemented: nothing is sampled";
 
 /// The functions, by the header that declares them, and what there is to say of each.
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     (
         "`rocprofiler.h`",
         &[
@@ -115,7 +114,10 @@ const SECTIONS: [Section; 11] = [
         &[
             ("rocprofiler_push_external_correlation_id", ""),
             ("rocprofiler_pop_external_correlation_id", ""),
-            ("rocprofiler_configure_external_correlation_id_request_service", NOT_YET),
+            (
+                "rocprofiler_configure_external_correlation_id_request_service",
+                "of calls, kernels and copies that its context records or is told of",
+            ),
         ],
     ),
     (

@@ -37,3 +37,19 @@ pub struct Event {
 
 /// Calls a tool's function with that, and with where the tool may keep a number from the begin to the end. It may throw.
 pub type Callback = Box<dyn Fn(&Event, *mut u64) + Send + Sync>;
+
+/// What a tool is asked for an external correlation id of.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The thread that does it.
+    pub thread: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Which of the kind.
+    pub operation: u32,
+    /// Its correlation id.
+    pub correlation_id: u64,
+}
+
+/// Asks a tool. None: what was pushed counts. It may throw.
+pub type Ask = Box<dyn Fn(&Request) -> Option<u64> + Send + Sync>;

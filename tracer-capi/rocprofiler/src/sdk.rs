@@ -3,13 +3,13 @@
 //! Tools configure while their initialize functions run; callback threads can be made earlier. Then the configuration is frozen into a
 //! [`Plan`], which whoever has something to tell reads without a lock; what still changes is which contexts are active.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tracer_hooks::lock::{Guard, Lock};
 
 use crate::buffer::{Buffer, Consumer, Policy, Properties};
-use crate::callback::Callback;
+use crate::callback::{Ask, Callback, Request};
 use crate::completions::Completions;
 use crate::external::ExternalIds;
 use crate::kinds::Kind;
@@ -161,6 +161,28 @@ impl Externals {
     pub fn of(&self, service: &Service) -> u64 {
         self.0.get(service.place).copied().unwrap_or(0)
     }
+
+    /// Those that tools have answered with take the place of others.
+    #[must_use]
+    pub fn with(mut self, answers: &Answers) -> Self {
+        for &(place, id) in &answers.0 {
+            if self.0.len() <= place {
+                self.0.resize(place + 1, 0);
+            }
+            self.0[place] = id;
+        }
+        self
+    }
+}
+
+/// External correlation ids that tools have answered with, and the places of their contexts.
+#[derive(Default, Debug)]
+pub struct Answers(Vec<(usize, u64)>);
+
+/// A context whose tool is asked for the external ids of a kind.
+struct Asked {
+    place: usize,
+    ask: Arc<Ask>,
 }
 
 struct Configuration {
@@ -168,6 +190,8 @@ struct Configuration {
     /// And the clients that have them.
     buffers: Vec<(&'static Buffer, u32)>,
     services: Vec<Service>,
+    /// Who is asked for external ids, and of which kind.
+    asked: Vec<(Kind, Asked)>,
     /// The first one is that of all buffers that are not assigned to another.
     threads: Vec<&'static CallbackThread>,
 }
@@ -175,6 +199,7 @@ struct Configuration {
 /// What was configured, once it does not change any more.
 struct Plan {
     services: [Vec<Service>; KINDS],
+    asked: [Vec<Asked>; KINDS],
     contexts: Vec<&'static Context>,
 }
 
@@ -237,7 +262,12 @@ impl Sdk {
             }
             services[service.kind as usize].push(service);
         }
-        let _ = self.plan.set(Plan { services, contexts: configuration.contexts.clone() });
+        let mut asked = [const { Vec::new() }; KINDS];
+        for (kind, one) in std::mem::take(&mut configuration.asked) {
+            asked[kind as usize].push(one);
+        }
+        let contexts = configuration.contexts.clone();
+        let _ = self.plan.set(Plan { services, asked, contexts });
         // Under the lock: who starts a context counts from here on.
         self.initialized.store(stage::OVER, Ordering::Release);
     }
@@ -442,6 +472,49 @@ impl Sdk {
         configuration.add(context, kind, wanted, receiver)
     }
 
+    /// Has a tool asked for the external ids of these kinds.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`]; [`Status::ContextNotFound`]; [`Status::ServiceAlreadyConfigured`] if it is asked for
+    /// one of them already, or twice.
+    pub fn configure_ask(&self, context: u64, kinds: &[Kind], ask: Ask) -> Result {
+        let mut configuration = self.configure()?;
+        configuration.context(context)?;
+        let (place, ask) = ((context - FIRST_CONTEXT) as usize, Arc::new(ask));
+        let is_known = |known: &[(Kind, Asked)], kind| {
+            known.iter().any(|(of, asked)| (*of, asked.place) == (kind, place))
+        };
+        let is_twice = |(at, kind): (usize, &Kind)| kinds.iter().take(at).any(|one| one == kind);
+        if kinds.iter().any(|&kind| is_known(&configuration.asked, kind))
+            || kinds.iter().enumerate().any(is_twice)
+        {
+            return Err(Status::ServiceAlreadyConfigured);
+        }
+        let asked = kinds.iter().map(|&kind| (kind, Asked { place, ask: Arc::clone(&ask) }));
+        configuration.asked.extend(asked);
+        Ok(())
+    }
+
+    fn asked(&self, kind: Kind) -> &[Asked] {
+        self.plan.get().map_or(&[], |plan| &plan.asked[kind as usize])
+    }
+
+    /// Whether the tool of any of these services of a kind is asked for external ids.
+    #[inline]
+    pub fn asks(&self, kind: Kind, services: Services) -> bool {
+        let asked = self.asked(kind);
+        !asked.is_empty()
+            && self.each(kind, services).any(|s| asked.iter().any(|one| one.place == s.place))
+    }
+
+    /// Asks their tools, which may throw.
+    pub fn ask(&self, kind: Kind, services: Services, request: &Request) -> Answers {
+        let is_meant = |asked: &&Asked| self.each(kind, services).any(|s| s.place == asked.place);
+        let answer = |asked: &Asked| (asked.ask)(request).map(|id| (asked.place, id));
+        Answers(self.asked(kind).iter().filter(is_meant).filter_map(answer).collect())
+    }
+
     /// Starts a thread for callbacks; its id.
     ///
     /// # Errors
@@ -576,6 +649,7 @@ impl Configuration {
             contexts: Vec::new(),
             buffers: Vec::new(),
             services: Vec::new(),
+            asked: Vec::new(),
             threads: Vec::new(),
         }
     }

@@ -4,7 +4,7 @@ use core::cell::{Cell, RefCell, UnsafeCell};
 use core::ffi::c_void;
 use std::rc::Rc;
 
-use rocprofiler::callback::{Event, Phase};
+use rocprofiler::callback::{Event, Phase, Request};
 use rocprofiler::sdk::{Externals, Service, Services};
 use roctracer::thread::own_ids;
 use roctracer::timestamp_ns;
@@ -37,6 +37,8 @@ pub struct Callbacks {
     operation: Operation,
     /// Who is told, and what each of them keeps.
     told: Vec<(&'static Service, UnsafeCell<u64>)>,
+    /// Who wants to have it recorded, or to be told.
+    services: Services,
     state: Cell<Told>,
     externals: RefCell<Externals>,
     times: Cell<Option<Times>>,
@@ -44,19 +46,20 @@ pub struct Callbacks {
 }
 
 impl Callbacks {
-    /// Those of the services who are to be told; none if nobody is.
+    /// Those of the services who are to be told, or asked for external ids; none if nobody is.
     pub fn of(operation: Operation, services: Services) -> Option<Rc<Self>> {
         let all = SDK.each(operation.kind, services);
         let told: Vec<_> = all
             .filter(|service| service.callback().is_some())
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
-        if told.is_empty() {
+        if told.is_empty() && !SDK.asks(operation.kind, services) {
             return None;
         }
         Some(Rc::new(Self {
             operation,
             told,
+            services,
             state: Cell::new(Told::Nothing),
             externals: RefCell::default(),
             times: Cell::new(None),
@@ -68,9 +71,13 @@ impl Callbacks {
     pub fn enter(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
         self.state.set(Told::Entered);
         self.fill(fill);
-        self.externals.replace(externals::own());
+        let Operation { kind, number: operation } = self.operation;
+        let thread = own_ids().thread.into();
+        let answers =
+            SDK.ask(kind, self.services, &Request { thread, kind, operation, correlation_id });
+        self.externals.replace(externals::own().with(&answers));
         self.call(Phase::Enter, correlation_id);
-        self.externals.replace(externals::own());
+        self.externals.replace(externals::own().with(&answers));
         self.state.set(Told::Begin);
         let begin_ns = timestamp_ns();
         self.times.set(Some(Times { begin_ns, end_ns: 0 }));

@@ -40,9 +40,11 @@ impl Operation {
         !self.wanting().is_empty()
     }
 
-    /// Whether any tool wants to be told of its calls just now.
+    /// Whether any tool wants to be told of its calls just now, or is asked for their external ids.
     pub fn is_told(self) -> bool {
-        SDK.each(self.kind, self.wanting()).any(|service| service.callback().is_some())
+        let services = self.wanting();
+        SDK.each(self.kind, services).any(|service| service.callback().is_some())
+            || SDK.asks(self.kind, services)
     }
 
     fn wanting(self) -> Services {

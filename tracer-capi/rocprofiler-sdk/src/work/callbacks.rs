@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use capi_sources::client_thread::{InCallback, next_id};
-use rocprofiler::callback::{Event, Phase};
+use rocprofiler::callback::{Event, Phase, Request};
 use rocprofiler::completions::Completions;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Service, Services};
@@ -50,6 +50,10 @@ pub enum Operation {
 pub struct Callbacks {
     operation: Operation,
     told: Vec<Told>,
+    /// Who wants to have it recorded, or to be told.
+    services: Services,
+    /// Whether tools are asked for external ids.
+    asks: bool,
     correlation_id: u64,
     /// The use of the id by the operation's record, until that is written.
     record_use: Mutex<Use>,
@@ -101,12 +105,15 @@ impl Operation {
 }
 
 impl Callbacks {
-    /// The calling thread enqueues it: those of these services that have callbacks; none if there are none, or if the thread
-    /// is in a callback.
+    /// The calling thread enqueues it: those of these services that have callbacks, or are asked for external ids; none if
+    /// there are none, or if the thread is in a callback.
     pub fn begin(operation: Operation, services: Services) -> Option<Arc<Self>> {
         let kind = operation.kind();
         let with_callbacks = SDK.those(kind, services, |service| service.completions().is_some());
-        if with_callbacks.is_empty() || InCallback::is_current() || CallbackThread::is_any_current()
+        let asks = SDK.asks(kind, services);
+        if (with_callbacks.is_empty() && !asks)
+            || InCallback::is_current()
+            || CallbackThread::is_any_current()
         {
             return None;
         }
@@ -131,6 +138,8 @@ impl Callbacks {
         let callbacks = Arc::new(Self {
             operation,
             told: told.collect(),
+            services,
+            asks,
             correlation_id,
             record_use: Mutex::new(id_use),
             thread: own_ids().thread,
@@ -150,6 +159,16 @@ impl Callbacks {
     /// The correlation id that tools are told, and its use by the record.
     pub fn id(&self) -> (u64, Use) {
         (self.correlation_id, take(&self.record_use))
+    }
+
+    /// Whether tools have yet to be asked for the external ids of its record.
+    pub fn is_open(&self) -> bool {
+        self.asks && self.externals.get().is_none()
+    }
+
+    /// Those that they have answered with, and others, if they were asked.
+    pub fn externals(&self) -> Option<&Externals> {
+        self.externals.get().filter(|_| self.asks)
     }
 
     /// It is done, and a service is to be told so: false if there is no room for that now.
@@ -182,9 +201,7 @@ impl Callbacks {
     }
 
     /// Tells tools that it was enqueued, on the thread that has done so. One may throw.
-    fn tell_enqueued(self: &Arc<Self>) {
-        // Also when one throws.
-        let _ends = WasEnqueued(self);
+    fn tell_enqueued(&self) {
         let (operation, data) = self.operation.enqueued();
         let means = |told: &&Told| told.service.means(operation);
         let tell = |phase, externals: &Externals| {
@@ -193,9 +210,14 @@ impl Callbacks {
                 .filter(means)
                 .for_each(|told| self.tell(told, phase, operation, externals, data));
         };
-        tell(Phase::Enter, &externals::own());
-        let externals = self.externals.get_or_init(externals::own);
-        if self.operation.kind() == Kind::KernelDispatch {
+        let &Self { thread, correlation_id, services, .. } = self;
+        let kind = self.operation.kind();
+        let request =
+            Request { thread: thread.into(), kind, operation: operation as u32, correlation_id };
+        let answers = SDK.ask(kind, services, &request);
+        tell(Phase::Enter, &externals::own().with(&answers));
+        let externals = self.externals.get_or_init(|| externals::own().with(&answers));
+        if kind == Kind::KernelDispatch {
             tell(Phase::Exit, externals);
         }
     }
@@ -236,23 +258,25 @@ impl Callbacks {
     }
 }
 
-/// Tells tools of what the calling thread has enqueued. One may throw: of the rest nobody is told then.
+/// Tells tools of what the calling thread has enqueued. One may throw: the rest is told when it is done alone.
 pub fn has_enqueued() {
     if !ANY_ENQUEUED.replace(false) {
         return;
     }
     let all = ENQUEUED.try_with(Cell::take).unwrap_or_default();
+    let all: Vec<WasEnqueued> = all.into_iter().map(WasEnqueued).collect();
     let here = 0_u8;
     if let Some(_inside) = InCallback::enter(ptr::from_ref(&here) as usize) {
-        all.iter().for_each(Callbacks::tell_enqueued);
+        all.iter().for_each(|one| one.0.tell_enqueued());
     }
 }
 
-/// When it is dropped, tools have been told that it was enqueued.
-struct WasEnqueued<'a>(&'a Arc<Callbacks>);
+/// When it is dropped, tools have been told that it was enqueued: also when one throws.
+struct WasEnqueued(Arc<Callbacks>);
 
-impl Drop for WasEnqueued<'_> {
+impl Drop for WasEnqueued {
     fn drop(&mut self) {
+        self.0.externals.get_or_init(Externals::default);
         (0..self.0.told.len()).for_each(|place| self.0.happens(place, WAS_ENQUEUED));
     }
 }

@@ -162,6 +162,9 @@ impl Client for Buffers {
         if meant.is_empty() {
             return None;
         }
+        if done.kept.callbacks.as_ref().is_some_and(|callbacks| callbacks.is_open()) {
+            return Some(((kind, meant), done));
+        }
         let caller = done.caller.get_or_insert_default();
         let told = done.kept.callbacks.as_ref().map(|callbacks| callbacks.id());
         if caller.correlation_id == 0 {
@@ -180,7 +183,9 @@ impl Client for Buffers {
             end_ns: done.end_ns,
             thread: caller.thread,
         };
-        let of = |service: &Service| Common { external_id: caller.externals.of(service), ..common };
+        let asked = done.kept.callbacks.as_ref().and_then(|callbacks| callbacks.externals());
+        let externals = asked.unwrap_or(&caller.externals);
+        let of = |service: &Service| Common { external_id: externals.of(service), ..common };
         let launch = &done.kept.launch;
         let kernel = Kernel {
             agent: agent(done.agent),

@@ -8,7 +8,6 @@
   CHECK(function() == ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED)
 
 int main(void) {
-  IS_ABSENT(rocprofiler_configure_external_correlation_id_request_service);
   IS_ABSENT(rocprofiler_configure_agent_profile_counting_service);
   IS_ABSENT(rocprofiler_sample_agent_profile_counting_service);
   IS_ABSENT(rocprofiler_configure_buffered_dispatch_profile_counting_service);

@@ -35,6 +35,27 @@ static int argument(rocprofiler_callback_tracing_kind_t kind, rocprofiler_tracin
   return number == 1;
 }
 
+static int ask(rocprofiler_thread_id_t thread, rocprofiler_context_id_t of, rocprofiler_external_correlation_id_request_kind_t kind,
+               rocprofiler_tracing_operation_t operation, uint64_t id, rocprofiler_user_data_t* external, void* data) {
+  (void)thread, (void)of, (void)kind, (void)operation, (void)id, (void)external, (void)data;
+  return 1;
+}
+
+static void requests(void) {
+  const rocprofiler_context_id_t none = ROCPROFILER_CONTEXT_NONE;
+  const rocprofiler_external_correlation_id_request_kind_t copies[2] = {ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MEMORY_COPY,
+                                                                        ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MEMORY_COPY};
+  const rocprofiler_external_correlation_id_request_kind_t no_kind = ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_NONE;
+  IS(rocprofiler_configure_external_correlation_id_request_service(none, NULL, 0, ask, NULL), ERROR_CONTEXT_NOT_FOUND);
+  IS(rocprofiler_configure_external_correlation_id_request_service(context, NULL, 1, ask, NULL), ERROR_INVALID_ARGUMENT);
+  IS(rocprofiler_configure_external_correlation_id_request_service(context, &no_kind, 1, ask, NULL), ERROR_KIND_NOT_FOUND);
+  IS(rocprofiler_configure_external_correlation_id_request_service(context, copies, 2, ask, NULL),
+     ERROR_SERVICE_ALREADY_CONFIGURED);
+  IS(rocprofiler_configure_external_correlation_id_request_service(context, copies, 1, ask, NULL), SUCCESS);
+  IS(rocprofiler_configure_external_correlation_id_request_service(context, NULL, 0, ask, NULL),
+     ERROR_SERVICE_ALREADY_CONFIGURED);
+}
+
 static void callbacks(void) {
   rocprofiler_context_id_t none = ROCPROFILER_CONTEXT_NONE;
   const rocprofiler_callback_tracing_kind_t core = ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API;
@@ -144,6 +165,7 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
   const rocprofiler_buffer_tracing_kind_t kind = ROCPROFILER_BUFFER_TRACING_PAGE_MIGRATION;
   freopen("/dev/null", "w", stderr);
   callbacks();
+  requests();
   IS(rocprofiler_configure_buffer_tracing_service(context, kind, NULL, 0, buffer), ERROR_NOT_IMPLEMENTED);
   IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_NONE, NULL, 0, buffer),
      ERROR_KIND_NOT_FOUND);
@@ -249,6 +271,7 @@ int main(void) {
   IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_HIP_COMPILER_API, NULL, 0, tell,
                                                     NULL),
      ERROR_CONFIGURATION_LOCKED);
+  IS(rocprofiler_configure_external_correlation_id_request_service(context, NULL, 0, ask, NULL), ERROR_CONFIGURATION_LOCKED);
   IS(rocprofiler_start_context(context), SUCCESS);
   IS(rocprofiler_flush_buffer(buffer), SUCCESS);
   IS(rocprofiler_stop_context(context), SUCCESS);

@@ -8,6 +8,7 @@
 //   WATCH_BYTES      of the buffer (64 KiB); WATCH_DISCARD: of which policy it is
 //   WATCH_SLOW_US    how long its callback takes
 //   WATCH_THREAD     the callback is called on a thread of its own
+//   WATCH_ASKED      it is asked for external ids, and answers 1000 times the kind; with "no", that it has none
 //   WATCH_TABLES     it gets the tables of the runtimes, and puts functions of its own into those of HSA and of roctx
 //   WATCH_GO         the context is active while there is this file
 // Arguments of calls are written down as the library has them as text. Work that a callback is told of is written down as a
@@ -261,6 +262,15 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
   if (slow_us) usleep(slow_us);
 }
 
+static int ask(rocprofiler_thread_id_t thread, rocprofiler_context_id_t of, rocprofiler_external_correlation_id_request_kind_t kind,
+               rocprofiler_tracing_operation_t operation, uint64_t id, rocprofiler_user_data_t* external, void* data) {
+  CHECK(thread == (rocprofiler_thread_id_t)syscall(SYS_gettid) && of.handle == context.handle && data == &told);
+  CHECK(id != 0 && operation >= 0);
+  if (strcmp(getenv("WATCH_ASKED"), "no") == 0) return 1;
+  external->value = 1000 * kind;
+  return 0;
+}
+
 // Calls of functions of its own in tables, and what they call.
 static unsigned long of_agents, of_marks;
 static uint32_t (*agent_get_info)(uint64_t, uint32_t, void*);
@@ -340,6 +350,9 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
   for (char* kind = strtok(kinds, ","); kind; kind = strtok(NULL, ",")) {
     DONE(rocprofiler_configure_callback_tracing_service(context, (rocprofiler_callback_tracing_kind_t)atoi(kind), &one,
                                                         operation ? 1 : 0, tell, &context));
+  }
+  if (getenv("WATCH_ASKED")) {
+    DONE(rocprofiler_configure_external_correlation_id_request_service(context, NULL, 0, ask, &told));
   }
   rocprofiler_user_data_t external;
   external.value = 77;
