@@ -19,10 +19,10 @@ use crate::{SDK, records};
 
 const KIND: Kind = Kind::CorrelationIdRetirement;
 
-/// Who wants to be told just now.
+/// Who wants to be told of an id that these services have. Their contexts may have been stopped since.
 #[inline]
-pub fn wanting() -> Services {
-    SDK.wanting(KIND, None)
+pub fn wanting(kind: Kind, services: Services) -> Services {
+    SDK.wanting_beside(KIND, kind, services)
 }
 
 /// Nothing of an id is under way for a tool.
@@ -75,15 +75,15 @@ pub struct CallUse {
 }
 
 impl CallUse {
-    /// The call begins.
+    /// The call begins, which these services have.
     #[inline]
-    pub fn begin() -> Self {
-        Self { services: wanting(), shared: Vec::new() }
+    pub fn begin(kind: Kind, services: Services) -> Self {
+        Self { services: wanting(kind, services), shared: Vec::new() }
     }
 
     /// It enqueues an operation. Who has begun to want it meanwhile is told, too.
     pub fn share(&mut self, id: u64) -> Use {
-        self.services = self.services.and(wanting());
+        self.services = self.services.and(SDK.wanting(KIND, None));
         for service in SDK.each(KIND, self.services) {
             if !self.is_shared(service) {
                 self.shared.push(Arc::new(Retirement { id, service }));

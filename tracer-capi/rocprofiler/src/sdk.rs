@@ -364,11 +364,20 @@ impl Sdk {
 
     /// Starts or stops a context; whether it was otherwise before. The caller has the lock.
     fn switch(&self, context: &'static Context, on: bool) -> bool {
-        let changes = context.is_active.swap(on, Ordering::Relaxed) != on;
-        if changes && let Some(plan) = self.plan.get() {
-            let services = plan.services.iter().flatten();
+        let changes = context.is_active() != on;
+        if changes {
+            let services =
+                self.plan.get().into_iter().flat_map(|plan| plan.services.iter().flatten());
             let own = services.filter(|service| service.context.id == context.id);
-            own.for_each(|service| self.count_active(service.kind, on));
+            let count = || own.for_each(|service| self.count_active(service.kind, on));
+            // Its services are counted while it is active: it begins and ends for all kinds at once.
+            if on {
+                count();
+                context.is_active.store(true, Ordering::Release);
+            } else {
+                context.is_active.store(false, Ordering::Relaxed);
+                count();
+            }
         }
         changes
     }
@@ -581,6 +590,16 @@ impl Sdk {
         self.those(kind, Services::all(), |service| {
             operation.is_none_or(|operation| service.means(operation))
                 && service.context.is_active()
+        })
+    }
+
+    /// The services of a kind that are wanted just now, and those of contexts that have one of these services of another
+    /// kind, which were wanted a moment ago.
+    #[inline]
+    pub fn wanting_beside(&self, kind: Kind, other: Kind, services: Services) -> Services {
+        self.those(kind, Services::all(), |service| {
+            let is_beside = || self.each(other, services).any(|one| one.place == service.place);
+            service.context.is_active() || is_beside()
         })
     }
 

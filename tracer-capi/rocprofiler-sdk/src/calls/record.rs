@@ -37,7 +37,7 @@ impl Begun {
             return None;
         }
         let (externals, callbacks) = (externals::own(), Callbacks::of(operation, services));
-        let id_use = CallUse::begin();
+        let id_use = CallUse::begin(operation.kind, services);
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
         Some(Self { operation, services, externals, id_use, begin_ns, callbacks })

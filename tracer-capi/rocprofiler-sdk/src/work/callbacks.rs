@@ -120,7 +120,7 @@ impl Callbacks {
         let (mut correlation_id, mut id_use) = calls::enqueue();
         if correlation_id == 0 {
             correlation_id = next_id();
-            id_use = Use::alone(correlation_id, retirement::wanting());
+            id_use = Use::alone(correlation_id, retirement::wanting(kind, services));
         }
         let told = SDK.each(kind, with_callbacks).filter_map(|service| {
             let is_told_of_end = kind != Kind::KernelDispatch || service.means(COMPLETE);

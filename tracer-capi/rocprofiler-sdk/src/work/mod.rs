@@ -122,20 +122,23 @@ impl Client for Buffers {
         let launch = Launch::of(record);
         let &Dispatch { kernel_object: descriptor, agent, queue_id: queue, .. } = record;
         let operation = Operation::Kernel { descriptor, agent, queue, dispatch, launch };
+        let retirements = retirement::wanting(kind, services);
         let callbacks = Callbacks::begin(operation, services);
-        Some(Kept { services, retirements: retirement::wanting(), launch, dispatch, callbacks })
+        Some(Kept { services, retirements, launch, dispatch, callbacks })
     }
 
     /// From where to where is looked up later.
     fn copy(&self, record: &Copy) -> Option<Kept> {
-        let services = SDK.wanting(Kind::MemoryCopy, None);
+        let kind = Kind::MemoryCopy;
+        let services = SDK.wanting(kind, None);
         if services.is_empty() {
             return None;
         }
+        let retirements = retirement::wanting(kind, services);
         let &Copy { src_agent: from, dst_agent: to, size_bytes: bytes, .. } = record;
         let callbacks = Callbacks::begin(Operation::Copy { from, to, bytes }, services);
         let launch = Launch::default();
-        Some(Kept { services, retirements: retirement::wanting(), launch, dispatch: 0, callbacks })
+        Some(Kept { services, retirements, launch, dispatch: 0, callbacks })
     }
 
     fn barrier(&self, _: &Barrier) -> Option<Kept> {

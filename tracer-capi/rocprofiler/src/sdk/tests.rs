@@ -418,6 +418,29 @@ fn what_is_wanted_is_what_active_contexts_have_configured() {
     assert!(!sdk.is_wanted(kind) && wanting(2).is_empty());
 }
 
+/// A context that has been stopped is told of the retirement of ids that its records have.
+#[test]
+fn what_is_beside_a_service_is_wanted_with_it() {
+    let (sdk, kind, beside) = (sdk(), Kind::KernelDispatch, Kind::CorrelationIdRetirement);
+    let [first, second] = [1, 2].map(|client| sdk.create_context(client).expect("made"));
+    let (buffer, _deliveries) = buffer(sdk, 4096, 4096, Policy::Discard, || ());
+    for context in [first, second] {
+        sdk.configure_service(context, kind, &[], buffer.id()).expect("configured");
+        sdk.configure_service(context, beside, &[], buffer.id()).expect("configured");
+    }
+    sdk.start_context(first).expect("started");
+    sdk.end_initialization();
+    let services = sdk.wanting(kind, None);
+    sdk.stop_context(first).expect("stopped");
+    let contexts = |services| -> Vec<u64> {
+        sdk.each(beside, services).map(|service| service.context.id()).collect()
+    };
+    assert_eq!(contexts(sdk.wanting(beside, None)), []);
+    assert_eq!(contexts(sdk.wanting_beside(beside, kind, services)), [first]);
+    sdk.start_context(second).expect("started");
+    assert_eq!(contexts(sdk.wanting_beside(beside, kind, services)), [first, second]);
+}
+
 #[test]
 fn external_ids_are_those_of_each_context() {
     let (sdk, kind) = (sdk(), Kind::KernelDispatch);
