@@ -1,0 +1,19 @@
+//! A tool in real HIP programs, on the emulated GPU: what it gets is what the GPU did.
+//!
+//! Every test is named `rocm_…`. Where `cargo xtask test` has not built the programs they have nothing to run, and say so.
+//! On another release of ROCm, whose root is not this machine's, `ROCTAP_TEST_INSIDE` runs them there.
+
+mod buffers;
+mod callbacks;
+mod calls;
+mod code_objects;
+mod contexts;
+mod expectations;
+mod kinds;
+mod markers;
+mod outcome;
+mod page;
+mod processes;
+mod retirement;
+mod scene;
+mod work;

@@ -1,0 +1,176 @@
+//! Programs with the tool in them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use capi_build::clients::{self, Clients, succeed};
+use capi_build::layouts::Language;
+use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX, include_directory};
+use emulated_gpu::truth;
+
+use crate::outcome::Outcome;
+
+/// How the library comes into a program: the HSA runtime loads it, or it comes with a tool that is preloaded.
+pub const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
+/// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
+const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
+/// What the runtime of ROCm 7 says at the end of programs with several threads, untraced too.
+const OF_THE_RUNTIME: &str =
+    "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.";
+
+/// What `cargo xtask test` has built, and the tool.
+pub struct Scene {
+    pub apps: PathBuf,
+    pub gpu: PathBuf,
+    /// A program that runs a command where another release is.
+    pub inside: Option<PathBuf>,
+    pub clients: Clients,
+    pub tool: PathBuf,
+}
+
+pub fn scene() -> Option<Scene> {
+    let built = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let (Some(apps), Some(gpu)) = (built("ROCTAP_TEST_APPS"), built("ROCTAP_TEST_GPU")) else {
+        eprintln!("skipped: `cargo xtask test` builds the programs and the emulated GPU");
+        return None;
+    };
+    let clients = Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR"))
+        .and_then(|clients| clients.beside(&ROCPROFILER_SDK_ROCTX))
+        .expect("the libraries");
+    let make = |name: &str, options: &[&str]| {
+        let tool = clients.directory().join(name);
+        let mut compiler = Language::C.compiler().expect("a compiler");
+        compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
+        compiler.arg("-I").arg(include_directory().expect("headers")).args(options);
+        succeed(compiler.arg(clients.library())).expect("the tool");
+        tool
+    };
+    let tool = make("libwatches.so", &[]);
+    make("libstuck.so", &["-DSTUCK"]);
+    make("libsecond.so", &["-DBESIDE=\"-second\""]);
+    Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), clients, tool })
+}
+
+impl Scene {
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.clients.directory().join(name)
+    }
+
+    /// A program with the tool in it.
+    pub fn command(&self, loader: &str, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        let libraries = format!("{}:{}", self.gpu.display(), self.clients.directory().display());
+        command.env("LD_LIBRARY_PATH", libraries);
+        match loader {
+            "LD_PRELOAD" => command.env(loader, &self.tool),
+            _ => command.env(loader, self.clients.library()).env("ROCP_TOOL_LIBRARIES", &self.tool),
+        };
+        command.env("WATCH_OUT", self.file("told")).env("EMUGPU_LOG", self.file("truth"));
+        command.envs([BEYOND_DOORBELL]);
+        command
+    }
+
+    /// A command as it runs where the release is, whose output is read.
+    pub fn there(&self, command: Command) -> Command {
+        let mut there = clients::there(self.inside.as_deref(), command);
+        there.stdout(Stdio::piped()).stderr(Stdio::piped());
+        there
+    }
+
+    /// Compiles and runs a program of HIP's in C++ that is its own tool, which must succeed and say nothing.
+    pub fn run_client(&self, name: &str) {
+        let program = self.file(name);
+        let mut compiler = Language::Cpp.compiler().expect("a compiler");
+        compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
+        compiler.arg(self.clients.source(&format!("{name}.cpp")));
+        if self.inside.is_some() {
+            compiler.arg("-L").arg(&self.gpu).arg("-lemulated_gpu_driver");
+        }
+        compiler.arg("-L").arg(self.clients.directory()).args(["-lrocprofiler-sdk", "-lamdhip64"]);
+        compiler.arg("-lhsa-runtime64");
+        if let Some(inside) = &self.inside {
+            // The one version that the root has.
+            let exec = "exec /usr/bin/clang++-[0-9][0-9] \"$@\"";
+            let mut there = Command::new(inside);
+            there.args(["sh", "-c", exec, "clang"]).args(compiler.get_args());
+            compiler = there;
+        }
+        succeed(&mut compiler).expect("the client");
+        let mut command = Command::new(program);
+        let libraries = format!("{}:{}", self.gpu.display(), self.clients.directory().display());
+        command.env("LD_LIBRARY_PATH", libraries).envs([BEYOND_DOORBELL]);
+        let output = self.there(command).output().expect("it runs");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let is_quiet = said.lines().all(|line| line == OF_THE_RUNTIME);
+        assert!(output.status.success() && is_quiet, "{name}: {}\n{said}", output.status);
+    }
+
+    /// Runs a program, which must succeed.
+    pub fn run(
+        &self,
+        loader: &str,
+        program: &str,
+        arguments: &[&str],
+        words: &[(&str, &str)],
+    ) -> Outcome {
+        let mut command = self.command(loader, &self.apps.join(program));
+        command.args(arguments).envs(words.iter().copied());
+        self.run_command(command)
+    }
+
+    pub fn run_command(&self, command: Command) -> Outcome {
+        let mut command = self.there(command);
+        let running = command.spawn().expect("it begins");
+        let process = u64::from(running.id());
+        let output = running.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
+        let is_quiet = errors.lines().all(|line| line == OF_THE_RUNTIME);
+        assert!(is_quiet, "{command:?}: {errors}");
+        let count = |line: &str| {
+            let (function, count) = line.strip_prefix("count ")?.split_once(' ')?;
+            Some((function.to_owned(), count.parse().expect("a number")))
+        };
+        let counts = said.lines().filter_map(count).collect();
+        Outcome { process, counts, ..self.outcome() }
+    }
+
+    /// Where the tools of each process have written.
+    pub fn told(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(self.clients.directory()).expect("a directory");
+        let paths = files.map(|file| file.expect("a file").path());
+        paths.filter(|path| path.file_stem() == Some("told".as_ref())).collect()
+    }
+
+    /// What the tool has written, in one process or in several, and the GPU has done.
+    pub fn outcome(&self) -> Outcome {
+        let mut told = String::new();
+        for path in self.told() {
+            let text = std::fs::read_to_string(&path).expect("what was told");
+            assert!(text.ends_with("end\n") && !text.contains("wrong: "), "{text}");
+            std::fs::remove_file(path).expect("removed");
+            told += &text;
+        }
+        let did = self.file("truth");
+        let truth = did.exists().then(|| truth::read(&did).expect("what the GPU did"));
+        let _ = std::fs::remove_file(did);
+        let mut outcome = Outcome { truth: truth.unwrap_or_default(), ..Outcome::default() };
+        told.lines().for_each(|line| outcome.take(line));
+        outcome
+    }
+}
+
+pub fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(120);
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends a process.
+pub fn send(process: u32) {
+    assert!(Command::new("kill").arg(process.to_string()).status().expect("kill").success());
+}

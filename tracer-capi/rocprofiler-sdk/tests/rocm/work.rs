@@ -1,0 +1,70 @@
+//! Kernels and copies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::kinds::{COPIES, KERNELS};
+use crate::outcome::Kernel;
+use crate::scene::{LOADERS, scene};
+
+#[test]
+fn rocm_every_kernel_and_copy_of_programs() {
+    let Some(scene) = scene() else { return };
+    for loader in LOADERS {
+        for (program, arguments) in [
+            ("basic", &[][..]),
+            ("copies", &["512"]),
+            ("graph", &["20"]),
+            ("module", &[]),
+            ("storm", &["8", "4", "300"]),
+        ] {
+            let mut outcome = scene.run(loader, program, arguments, &[]);
+            outcome.expect_all_kernels();
+            outcome.expect_all_copies();
+            assert_eq!(outcome.dropped, 0);
+        }
+    }
+}
+
+/// Each thread of `storm` launches a kernel of its own, of one workgroup of 64.
+#[test]
+fn rocm_kernels_are_those_of_their_threads() {
+    let Some(scene) = scene() else { return };
+    let mut outcome =
+        scene.run("LD_PRELOAD", "storm", &["8", "4", "300"], &[("WATCH_KINDS", KERNELS)]);
+    let names = outcome.expect_all_kernels();
+    assert_eq!(outcome.copies.len(), 0);
+    let mut threads = BTreeMap::<u64, BTreeSet<u64>>::new();
+    let own: Vec<&Kernel> =
+        outcome.kernels.iter().filter(|kernel| kernel.workgroup[0] == 64).collect();
+    for kernel in own {
+        assert_eq!((kernel.workgroup, kernel.grid), ([64, 1, 1], [64, 1, 1]), "{kernel:?}");
+        assert_eq!((kernel.private_bytes, kernel.group_bytes), (0, 0), "{kernel:?}");
+        threads.entry(kernel.kernel).or_default().insert(kernel.thread);
+    }
+    let storm = names.iter().filter(|(name, _)| name.starts_with("storm_t"));
+    assert!(
+        storm.clone().count() == 8 && storm.clone().all(|(_, &count)| count == 1200),
+        "{names:?}"
+    );
+    let launchers: BTreeSet<&BTreeSet<u64>> = threads.values().collect();
+    assert!(launchers.iter().all(|threads| threads.len() == 1), "{threads:?}");
+}
+
+/// "an array of operations": others are not recorded.
+#[test]
+fn rocm_operations_that_are_not_asked_for() {
+    let Some(scene) = scene() else { return };
+    let only = |operation| {
+        let words = [("WATCH_KINDS", COPIES), ("WATCH_OPERATION", operation)];
+        scene.run("LD_PRELOAD", "copies", &["512"], &words)
+    };
+    for (operation, name) in [("2", "H2D"), ("3", "D2H")] {
+        let outcome = only(operation);
+        let did = outcome.did("copy").iter().filter(|copy| copy.name == name).count();
+        assert!(
+            did > 0 && outcome.copies.len() == did && outcome.kernels.is_empty(),
+            "{outcome:#?}"
+        );
+        assert!(outcome.copies.iter().all(|copy| copy.operation.to_string() == operation));
+    }
+}
