@@ -62,3 +62,31 @@ fn rocm_calls_of_roctx_before_the_runtime_begins() {
         assert_eq!((outcome.dropped, outcome.kernels.len()), (0, 0));
     }
 }
+
+/// With what they say.
+#[test]
+fn rocm_callbacks_of_marks_and_ranges() {
+    let Some(scene) = scene() else { return };
+    for loader in LOADERS {
+        let mut command = scene.command(loader, &scene.apps.join("ranges"));
+        let tool = (loader == "LD_PRELOAD").then(|| format!("{}:", scene.tool.display()));
+        let roctx = scene.file(ROCPROFILER_SDK_ROCTX.soname);
+        command.env("LD_PRELOAD", format!("{}{}", tool.unwrap_or_default(), roctx.display()));
+        command.arg("20").env("WATCH_KINDS", ROCTX).env("WATCH_CALLBACKS", ROCTX);
+        let mut outcome = scene.run_command(command);
+        outcome.expect_every_call("roctx", &[]);
+        outcome.expect_all_told();
+        let mut pushed =
+            ["inner 0", "inner 1", "outer 0", "outer 1"].map(|name| [name; 20]).concat();
+        pushed.sort_unstable();
+        assert_eq!(outcome.arguments("roctxRangePushA", "message"), pushed);
+        let depths: BTreeSet<u64> = outcome.results("roctxRangePushA");
+        assert_eq!(depths, BTreeSet::from([0, 1]));
+        // What is started has an id, by which it is stopped.
+        let started = outcome.results("roctxRangeStartA").into_iter().map(|id| id.to_string());
+        let mut started: Vec<String> = started.collect();
+        started.sort_unstable();
+        assert_eq!(started.len(), 21);
+        assert_eq!(started, outcome.arguments("roctxRangeStop", "id"));
+    }
+}

@@ -102,8 +102,13 @@ pub struct Outcome {
     pub copies: Vec<Copy>,
     pub ids: BTreeMap<u64, Id>,
     pub dropped: u64,
+    /// Kernels and copies that callbacks were told of when they were enqueued.
+    pub enqueued: usize,
+    /// Tables that the tool got, as `rocprofiler_intercept_table_t` numbers them.
+    pub tables: Vec<u64>,
+    /// Calls that passed through functions of the tool's own in tables: of `hsa_agent_get_info` and of `roctxMarkA`.
+    pub passed: [usize; 2],
     pub truth: Vec<Operation>,
-    pub process: u64,
 }
 
 impl Outcome {
@@ -222,6 +227,9 @@ impl Outcome {
                 call.result = result;
             }
             ("dropped", &[count]) => self.dropped = count.max(self.dropped),
+            ("enqueued", &[count]) => self.enqueued += count as usize,
+            ("table", &[kind, _version]) => self.tables.push(kind),
+            ("passed", &[agents, marks]) => self.passed = [agents as usize, marks as usize],
             ("stopped" | "end", []) => {}
             _ => panic!("{line}"),
         }

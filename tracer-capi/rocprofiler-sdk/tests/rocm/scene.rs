@@ -121,9 +121,7 @@ impl Scene {
 
     pub fn run_command(&self, command: Command) -> Outcome {
         let mut command = self.there(command);
-        let running = command.spawn().expect("it begins");
-        let process = u64::from(running.id());
-        let output = running.wait_with_output().expect("it ends");
+        let output = command.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
@@ -134,7 +132,7 @@ impl Scene {
             Some((function.to_owned(), count.parse().expect("a number")))
         };
         let counts = said.lines().filter_map(count).collect();
-        Outcome { process, counts, ..self.outcome() }
+        Outcome { counts, ..self.outcome() }
     }
 
     /// Where the tools of each process have written.
