@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::low_level;
 
 use crate::foreign;
 
@@ -22,10 +23,16 @@ impl Stop {
             if signal == SIGHUP && is_ignored(signal) {
                 continue;
             }
-            let status = 128 + signal;
-            // In this order: the second signal finds the flag set.
-            signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&asked))?;
-            signal_hook::flag::register(signal, Arc::clone(&asked))?;
+            let asked = Arc::clone(&asked);
+            let hear = move || {
+                // Two threads can be told of two signals at once: one of both is the second.
+                if asked.swap(true, Ordering::Relaxed) {
+                    low_level::exit(128 + signal);
+                }
+            };
+            // SAFETY: a handler of signals may exchange an atomic, and end the process so.
+            #[expect(unsafe_code, reason = "a handler of signals")]
+            unsafe { low_level::register(signal, hear) }?;
         }
         Ok(Self(asked))
     }
