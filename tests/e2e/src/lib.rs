@@ -68,14 +68,10 @@ pub fn release() -> Option<String> {
     std::env::var("ROCTAP_TEST_ROCM").ok()
 }
 
-/// Whether the runtime makes its tables of HSA functions by code, when it is loaded: before that nobody can
-/// tell where its functions are.
-pub fn makes_its_tables() -> bool {
-    release().is_some_and(|release| release != "5.7")
-}
-
-/// Whether HIP has dispatch tables, through which the shim records its calls.
-pub fn has_hip_tables() -> bool {
+/// Whether the programs run on ROCm 6 or later. HIP has dispatch tables there, through which the shim records its
+/// calls. And the HSA runtime makes its own by code, when it is loaded: before that nobody can tell where its functions
+/// are.
+pub fn is_rocm_6_or_later() -> bool {
     release().is_some_and(|release| release != "5.7")
 }
 
