@@ -54,6 +54,12 @@ pub fn path(path: &Path) -> String {
     text_of(path.as_os_str().as_encoded_bytes())
 }
 
+/// A number of things: `1 gap`, `2 gaps`.
+pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {thing}{ending}")
+}
+
 /// A value as JSON for people and programs, with a line break at its end. Characters that could do
 /// something to a terminal are escaped, which JSON allows in all strings.
 ///
@@ -136,6 +142,11 @@ mod tests {
         for same in ["void k<float>(a\\b, \"c'\")", "größe 数 ☃", ""] {
             assert!(matches!(clean(same), Cow::Borrowed(text) if text == same), "{same}");
         }
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!([0, 1, 2].map(|n: u64| counted(n, "gap")), ["0 gaps", "1 gap", "2 gaps"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::limits::MAX_GAPS;
+use crate::shown::counted;
 
 /// A part of the file that is no whole chunk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -46,8 +47,7 @@ impl Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { count, bytes, chunks, gaps } = self;
-        let gap = if *count == 1 { "gap" } else { "gaps" };
-        write!(f, "{count} {gap}, {bytes} bytes in all")?;
+        write!(f, "{}, {bytes} bytes in all", counted(*count, "gap"))?;
         if *chunks > 0 {
             write!(f, ", at least {chunks} chunks missing")?;
         }

@@ -10,6 +10,7 @@ use crate::{
         outcome::Silent,
         target::{Claim, Target},
     },
+    shown::counted,
 };
 
 impl Session {
@@ -77,7 +78,8 @@ impl Session {
         let left = target.left_to_nobody(|domain| self.recorder.saw_by_probes(pid, domain));
         if left > 0 && departed.left_to_nobody.is_none() {
             departed.left_to_nobody = Some(format!(
-                "process {pid}: no shim recorded calls of {left} functions there, which can be probed only at 16 µs a call: they were left out; --allow-slow includes them"
+                "process {pid}: no shim recorded calls of {} there, which can be probed only at 16 µs a call: they were left out; --allow-slow includes them",
+                counted(left, "function")
             ));
         }
         target.info.gpu_tier = match (&target.gpu_source, target.claim) {

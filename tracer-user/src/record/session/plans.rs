@@ -13,6 +13,7 @@ use crate::{
         select::{Doorbells, Selection},
         target::Planned,
     },
+    shown::counted,
 };
 
 /// Plans that are kept of one file, for processes with other tables.
@@ -131,10 +132,10 @@ impl Plans {
         }
         let path = library.path.display();
         if !selected.slow.is_empty() {
-            let count = selected.slow.len();
+            let functions = counted(selected.slow.len(), "function");
             tracing::info!("{path}: left out, since slow: {}", selected.slow.join(", "));
             recorder.write_notice(&format!(
-                "{path}: {count} functions can be probed only at 16 µs a call and were left out; --allow-slow includes them"
+                "{path}: calls of {functions} were left out, which can be probed only at 16 µs a call; --allow-slow includes them"
             ));
         }
         if !selected.dear.is_empty() {
@@ -142,9 +143,9 @@ impl Plans {
             recorder.write_notice(&format!("{path}: a probe costs 16 µs a call at {names}"));
         }
         if self.placing == Placing::Single {
-            let count = selected.sites.len();
+            let functions = counted(selected.sites.len(), "function");
             recorder.notice(&format!(
-                "{path}: probes are placed and removed one by one here: {count} functions{}; root, who can use tracefs, has them all at once",
+                "{path}: probes are placed and removed one by one here: {functions}{}; root, who can use tracefs, has them all at once",
                 if self.selection.is_few() { ", the most telling, are probed (--include '*' for all)" } else { "" }
             ));
         }
