@@ -13,16 +13,12 @@
 
 #![expect(unsafe_code, reason = "reads the runtime's code")]
 
-use core::ffi::CStr;
-use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys;
 
 /// As much of a function as is looked at, bytes.
 const MAX_BYTES: usize = 48;
-/// Longest name of a function, with its NUL.
-const MAX_NAME: usize = 80;
 
 /// The library that a table is in.
 pub struct Library(sys::Library);
@@ -36,16 +32,13 @@ impl Library {
     /// Where the exported stub `name` finds its entry, bytes from `table` on; none if there is no such
     /// stub, or it is of another shape.
     pub fn offset_in(&self, table: usize, name: &str) -> Option<u64> {
-        let mut with_nul = [0u8; MAX_NAME];
-        with_nul.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-        let function = self.0.function(CStr::from_bytes_until_nul(&with_nul).ok()?)?;
-        Some(entry_of(function)?.wrapping_sub(table) as u64)
+        Some(entry_of(self.0.function(name)?)?.wrapping_sub(table) as u64)
     }
 }
 
 /// Where the stub `function` finds its entry: an address; none if it is no stub, or of another shape.
 pub fn entry_of(function: usize) -> Option<usize> {
-    let Jump { pointer, offset } = decode(function, &read(function)?)?;
+    let Jump { pointer, offset } = decode(function, &sys::read_code::<MAX_BYTES>(function)?)?;
     if !sys::is_readable(pointer, size_of::<usize>()) {
         return None;
     }
@@ -53,16 +46,6 @@ pub fn entry_of(function: usize) -> Option<usize> {
     // at is not looked at here.
     let used = unsafe { &*(pointer as *const AtomicUsize) }.load(Ordering::Relaxed);
     Some(used.wrapping_add_signed(offset as isize))
-}
-
-/// The code at `function`, if as much of it can be read.
-fn read(function: usize) -> Option<[u8; MAX_BYTES]> {
-    let begin = function & !7;
-    if !sys::is_readable(begin, MAX_BYTES + 8) {
-        return None;
-    }
-    // SAFETY: it can be read. Somebody may put a breakpoint there meanwhile: bytes of code are atomic.
-    Some(unsafe { ptr::read_volatile(function as *const [u8; MAX_BYTES]) })
 }
 
 /// A jump to where the word at `pointer`, plus `offset`, points.

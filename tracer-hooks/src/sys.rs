@@ -247,6 +247,15 @@ pub fn is_readable(address: usize, bytes: usize) -> bool {
         && last.is_some_and(|last| readable(address) && readable(last))
 }
 
+/// The code at `address`, if as much of it, at most a page less a word, can be read.
+pub fn read_code<const N: usize>(address: usize) -> Option<[u8; N]> {
+    let begin = address & !(align_of::<usize>() - 1);
+    is_readable(begin, N + align_of::<usize>()).then(|| {
+        // SAFETY: it can be read. Somebody may put a breakpoint there meanwhile: bytes of code are atomic.
+        unsafe { ptr::read_volatile(address as *const [u8; N]) }
+    })
+}
+
 /// Where the library that holds `address` begins; `None` if no library does.
 pub fn library_of(address: usize) -> Option<usize> {
     // SAFETY: `info` is valid for writes; the address is compared, not read.
@@ -355,6 +364,9 @@ pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
     found.extent.filter(|_| found.count == 1)
 }
 
+/// Longest name of a function that is looked up, with its NUL.
+const MAX_NAME: usize = 80;
+
 /// A library whose functions are looked up. It must be in use as long as this exists.
 pub struct Library {
     handle: *mut c_void,
@@ -371,7 +383,11 @@ impl Library {
     }
 
     /// The address of an exported function of its own.
-    pub fn function(&self, name: &core::ffi::CStr) -> Option<usize> {
+    pub fn function(&self, name: &str) -> Option<usize> {
+        // Nothing is allocated here.
+        let mut with_nul = [0u8; MAX_NAME];
+        with_nul.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        let name = CStr::from_bytes_until_nul(&with_nul).ok()?;
         // SAFETY: the handle is open, the name ends in NUL.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) } as usize;
         if found == 0 {

@@ -8,13 +8,11 @@
 //! ([`tracer_common::hip_wrappers`]); where one is not as they are known, its calls are left to others. So are
 //! those of all of them where several HIP libraries are loaded, of which each has tables of its own.
 
-use core::ffi::CStr;
 use core::ops::Range;
-use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use tracer_common::hip_functions::{COMPILER, LEFT_OUT, RUNTIME, SLOT_COUNT, SLOTS, offset};
-use tracer_common::hip_wrappers::{CODE_BYTES, Code, Getter, Getters};
+use tracer_common::hip_wrappers::{Code, Getter, Getters};
 use tracer_common::slots::{self, tables};
 
 use super::open::{PLACES, SINK};
@@ -25,8 +23,6 @@ use crate::sys;
 
 /// What the file's name begins with. A version follows, or what makes the name unique.
 const NAME: &[u8] = b"libamdhip64";
-/// Longest name of a function, with its NUL.
-const MAX_NAME: usize = 80;
 /// Entries of a table that is believed, at most.
 const MAX_ENTRIES: usize = 4 * SLOT_COUNT;
 
@@ -107,7 +103,7 @@ impl Library {
         let own = |address: u64| {
             usize::try_from(address).ok().filter(|at| (extent.begin..extent.data).contains(at))
         };
-        let exported = |name: &str| code(function(&library, name)?);
+        let exported = |name: &str| code(library.function(name)?);
         let getters = Getters::find(exported, |address| own(address).and_then(code));
         if getters.of.iter().all(Option::is_none) || !sys::pin(extent.data) {
             return None;
@@ -184,19 +180,7 @@ impl Library {
     }
 }
 
-/// The address of a function that the library exports.
-fn function(library: &sys::Library, name: &str) -> Option<usize> {
-    let mut with_nul = [0u8; MAX_NAME];
-    with_nul.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-    library.function(CStr::from_bytes_until_nul(&with_nul).ok()?)
-}
-
 /// The code at `address`, if as much of it as is looked at can be read.
 fn code(address: usize) -> Option<Code> {
-    let begin = address & !(align_of::<usize>() - 1);
-    sys::is_readable(begin, CODE_BYTES + align_of::<usize>()).then(|| {
-        // SAFETY: it can be read. Somebody may put a breakpoint there meanwhile: bytes of code are atomic.
-        let bytes = unsafe { ptr::read_volatile(address as *const [u8; CODE_BYTES]) };
-        Code { address: address as u64, bytes }
-    })
+    Some(Code { address: address as u64, bytes: sys::read_code(address)? })
 }
