@@ -144,10 +144,14 @@ pub fn address(slot: usize) -> usize {
 mod tests {
     use std::sync::Mutex;
 
-    use tracer_common::calls::Wanted;
+    use tracer_common::calls::{Call, Wanted};
     use tracer_common::slots::HIP;
 
     use super::*;
+    use crate::calls::CallSink;
+    use crate::calls::open::SINK;
+    use crate::phase::Event;
+    use crate::testing::alone;
 
     /// Six registers and eight words on the stack.
     type Function = unsafe extern "C-unwind" fn(
@@ -189,24 +193,74 @@ mod tests {
         a + 1
     }
 
+    /// Calls, each with all of its words on the stack.
+    struct Told(Mutex<Vec<(Call, Vec<u64>)>>);
+
+    static TOLD: Told = Told(Mutex::new(Vec::new()));
+
+    impl CallSink for Told {
+        fn begins(&self, _: &mut Call, _: usize) -> bool {
+            true
+        }
+
+        fn entered(&self, call: &Call, stack: &[u64], _: usize) {
+            self.0.lock().expect("not poisoned").push((*call, stack.to_vec()));
+        }
+
+        fn ends(&self, call: &Call, _: usize) {
+            self.0.lock().expect("not poisoned").last_mut().expect("entered").0 = *call;
+        }
+    }
+
     /// Those of HSA are called in tests of their own, through tables.
     #[test]
     fn every_function_of_hip_gets_all_words_that_it_has() {
-        for slot in HIP {
-            PLACES[slot].original.store(original as *const () as usize, Ordering::Relaxed);
-            // SAFETY: a thunk, of which each passes on at least its own words; the caller has all of them.
-            let thunk = unsafe { core::mem::transmute::<usize, Function>(address(slot)) };
-            for wanted in [0, Wanted::default().to_word()] {
-                PLACES[slot].wanted.store(wanted, Ordering::Relaxed);
-                let first = slot as u64 + 100;
-                // SAFETY: as above.
-                let ret = unsafe { thunk(first, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14) };
-                assert_eq!(ret, first + 1);
-                let words = 6 + function(slot).stack_words;
-                let expected: Vec<u64> = core::iter::once(first).chain(2..=14).collect();
-                assert_eq!(CALLED.lock().expect("not poisoned")[..words], expected[..words]);
+        let all_words = || {
+            SINK.get_or_init(|| &TOLD);
+            for event in [Event::Install, Event::Begin] {
+                assert!(STATE.phase.apply(event).is_ok());
             }
-            PLACES[slot].wanted.store(0, Ordering::Relaxed);
-        }
+            HIP.for_each(|slot| {
+                PLACES[slot].original.store(original as *const () as usize, Ordering::Relaxed);
+                jumps(slot);
+                records(slot);
+            });
+        };
+        alone("calls::thunks::tests::every_function_of_hip_gets_all_words_that_it_has", all_words);
+    }
+
+    /// A call that nobody wants.
+    fn jumps(slot: usize) {
+        call(slot);
+        assert!(TOLD.0.lock().expect("not poisoned").is_empty(), "slot {slot}");
+    }
+
+    fn records(slot: usize) {
+        let wanted = Wanted { operation: slot as u16, args: 6, stack_args: 3, ..Wanted::default() };
+        PLACES[slot].wanted.store(wanted.to_word(), Ordering::Relaxed);
+        let first = call(slot);
+        let told = core::mem::take(&mut *TOLD.0.lock().expect("not poisoned"));
+        let [(call, stack)] = &told[..] else { panic!("slot {slot}: {told:?}") };
+        assert_eq!((call.operation, call.ret), (slot as u16, first + 1));
+        assert_eq!(call.args, [first, 2, 3, 4, 5, 6], "slot {slot}");
+        let words = function(slot).stack_words;
+        assert_eq!(stack[..], [7, 8, 9, 10, 11, 12, 13, 14][..words], "slot {slot}");
+        assert!(call.begin_ns > 0 && call.end_ns >= call.begin_ns, "{call:?}");
+    }
+
+    /// Calls a thunk, whose original gets all of the function's words. Returns the first.
+    fn call(slot: usize) -> u64 {
+        *CALLED.lock().expect("not poisoned") = [0; 14];
+        // SAFETY: a thunk, of which each passes on at least its own words; the caller has all of them.
+        let thunk = unsafe { core::mem::transmute::<usize, Function>(address(slot)) };
+        let first = slot as u64 + 100;
+        // SAFETY: as above.
+        let ret = unsafe { thunk(first, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14) };
+        assert_eq!(ret, first + 1);
+        let words = 6 + function(slot).stack_words;
+        let expected = [first, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
+        let called = *CALLED.lock().expect("not poisoned");
+        assert_eq!(called[..words], expected[..words], "slot {slot}");
+        first
     }
 }
