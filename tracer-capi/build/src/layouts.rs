@@ -29,7 +29,7 @@ impl Language {
     /// The oldest of each that clients use.
     pub const ALL: [Self; 2] = [Self::C, Self::Cpp];
 
-    /// A compiler that finds our headers, and takes no extension silently.
+    /// A compiler that finds our headers, and `check.h` for clients, and takes no extension silently.
     ///
     /// # Errors
     ///
@@ -42,6 +42,7 @@ impl Language {
         let mut command = Command::new(program);
         command.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic-errors", "-pthread"]);
         command.arg("-I").arg(include_directory()?);
+        command.arg("-I").arg(source_directory()?.join("build/clients"));
         Ok(command)
     }
 

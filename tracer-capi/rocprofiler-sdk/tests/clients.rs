@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use capi_build::clients::{Clients, succeed};
 use capi_build::layouts::Language;
-use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX, include_directory};
+use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX};
 use rocprofiler::kinds::Kind;
 
 fn clients() -> Clients {
@@ -40,13 +39,10 @@ fn what_is_not_implemented_says_so() {
 /// Makes a tool's library, which calls itself `name`.
 fn tool(clients: &Clients, name: &str, options: &[&str]) -> PathBuf {
     let library = clients.directory().join(format!("lib{name}.so"));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-std=c99", "-Wall", "-Wextra", "-Werror"]).args(options);
-    compiler.arg(format!("-DNAME=\"{name}\"")).arg("-o").arg(&library);
-    compiler.arg(clients.source("tool.c")).arg("-I").arg(include_directory().expect("headers"));
-    compiler.arg(clients.library());
-    let output = compiler.output().expect("cc");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut compiler = Language::C.compiler().expect("a compiler");
+    compiler.args(["-shared", "-fPIC"]).args(options).arg(format!("-DNAME=\"{name}\""));
+    compiler.arg("-o").args([&library, &clients.source("tool.c"), &clients.library()]);
+    succeed(&mut compiler).expect("the tool");
     library
 }
 
@@ -54,10 +50,9 @@ fn tool(clients: &Clients, name: &str, options: &[&str]) -> PathBuf {
 fn host(clients: &Clients, libraries: &[&Path], named: &str) -> (String, String) {
     let program = clients.directory().join("host");
     if !program.exists() {
-        let mut compiler = Command::new("cc");
-        compiler.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
-        compiler.arg(clients.source("host.c")).arg("-ldl");
-        assert!(compiler.status().expect("cc").success());
+        let mut compiler = Language::C.compiler().expect("a compiler");
+        compiler.arg("-o").args([&program, &clients.source("host.c")]);
+        succeed(compiler.arg("-ldl")).expect("the program");
     }
     let mut command = clients.command(&program);
     command.arg(clients.library()).args(libraries).env("ROCP_TOOL_LIBRARIES", named);

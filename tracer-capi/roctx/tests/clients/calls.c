@@ -2,18 +2,11 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <roctracer/roctracer_roctx.h>
 
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);        \
-      exit(1);                                                               \
-    }                                                                        \
-  } while (0)
+#include "check.h"
 
 static int calls;
 static activity_domain_t last_domain;

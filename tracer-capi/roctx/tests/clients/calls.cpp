@@ -2,22 +2,13 @@
 // tracer while others make calls, and what a tracer throws reaches the caller.
 
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "roctracer_roctx.h"
 #include "roctx.h"
-
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);   \
-      std::exit(1);                                                          \
-    }                                                                        \
-  } while (0)
 
 static std::atomic<int> told[2];
 

@@ -5,16 +5,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#define CHECK(condition)                                                     \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);        \
-      exit(1);                                                               \
-    }                                                                        \
-  } while (0)
+#include "check.h"
 
 typedef int (*push_t)(const char*);
 typedef uint64_t (*start_t)(const char*);
