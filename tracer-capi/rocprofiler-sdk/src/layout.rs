@@ -83,6 +83,16 @@ pub fn call_data(kind: Kind) -> CallData {
     }
 }
 
+/// `ROCPROFILER_KERNEL_DISPATCH_ENQUEUE`.
+pub const ENQUEUE: usize = 1;
+/// `ROCPROFILER_KERNEL_DISPATCH_COMPLETE`.
+pub const COMPLETE: usize = 2;
+
+/// `rocprofiler_memory_copy_operation_t`, by whether its ends are GPUs. From host to host is the first one.
+pub fn copied(from: bool, to: bool) -> usize {
+    1 + usize::from(to) + 2 * usize::from(from)
+}
+
 /// The id of the agent of a node of the driver's: who takes an index for an id finds none.
 pub fn agent_id(node: u32) -> u64 {
     0x4_0000 + u64::from(node)

@@ -17,15 +17,11 @@ use rocprofiler::sdk::{Externals, Service, Services};
 use rocprofiler::threads::CallbackThread;
 use roctracer::thread::own_ids;
 
-use super::{COMPLETE, copied};
 use crate::kernels::KERNELS;
-use crate::layout::agent_id;
+use crate::layout::{COMPLETE, ENQUEUE, agent_id, copied};
 use crate::records::{self, Data, Kernel, Launch};
 use crate::retirement::{self, Use};
 use crate::{SDK, calls, externals};
-
-/// `ROCPROFILER_KERNEL_DISPATCH_ENQUEUE`.
-const ENQUEUE: usize = 1;
 
 /// The tool has come back from being told that it was enqueued.
 const WAS_ENQUEUED: u8 = 1;

@@ -22,13 +22,10 @@ use tracer_hooks::{Tables, contained};
 
 use self::callbacks::{Callbacks, Operation};
 use crate::kernels::KERNELS;
-use crate::layout::{agent_id, number};
+use crate::layout::{COMPLETE, agent_id, copied, number};
 use crate::records::{self, Common, Kernel, Launch};
 use crate::retirement::{self, Use};
 use crate::{SDK, calls, externals};
-
-/// `ROCPROFILER_KERNEL_DISPATCH_COMPLETE`: a record is of a kernel that is done.
-const COMPLETE: usize = 2;
 
 /// Kernels that were enqueued.
 static DISPATCHES: AtomicU64 = AtomicU64::new(0);
@@ -252,9 +249,4 @@ fn what(work: &Work, agents: &Agents) -> Option<(Kind, usize)> {
         }
         Work::Barrier => None,
     }
-}
-
-/// `rocprofiler_memory_copy_operation_t`, by whether its ends are GPUs. From host to host is the first one.
-fn copied(from: bool, to: bool) -> usize {
-    1 + usize::from(to) + 2 * usize::from(from)
 }
