@@ -283,6 +283,43 @@ fn root_attach_hands_calls_of_hip_over_one_by_one() {
     expect_joined(&trace, pid);
 }
 
+/// Two HIP libraries have tables of their own: calls of both are recorded, each once, whichever of them the shim
+/// records. Those of the one that the program loads itself begin when it has its probes, which is told where that was
+/// late.
+#[test]
+fn root_two_hip_libraries_in_one_process() {
+    const CALLS: u64 = 10_000;
+    const OTHERS: u64 = 100_000;
+    let candidates = discover::candidates(app("two_hips").as_os_str());
+    let own = candidates.into_iter().find(|l| l.runtime == Runtime::Hip).expect("HIP");
+    for when in ["first", "second"] {
+        let scene = Scene::default();
+        let copy = scene.path("libamdhip64-0a1b2c3d.so.6");
+        std::fs::copy(&own.open_path, &copy).expect("a copy");
+        let arguments = [copy.to_str().expect("text"), &CALLS.to_string(), when];
+        let ran = scene.record_app(&LARGE_RINGS, "two_hips", &arguments).expect(0);
+        assert!(ran.stdout.contains("result ok"), "{ran:#?}");
+        let trace = scene.trace();
+        trace.expect_complete();
+        let is_whole = |call: &&ApiCall| call.record.begin_ns != 0;
+        let calls = trace.calls.iter().filter(is_whole);
+        let calls = calls.filter(|call| trace.function(call) == "hipGetErrorName");
+        let mut numbers: Vec<u64> = calls.clone().map(|call| call.args[0]).collect();
+        numbers.sort_unstable();
+        let of_other = numbers.split_off(numbers.partition_point(|&number| number < OTHERS));
+        assert!(numbers.into_iter().eq(0..CALLS), "{when}: {ran:#?}");
+        let was_late = ran.stderr.contains("libamdhip64-0a1b2c3d.so.6 was found up to");
+        let end = OTHERS + CALLS;
+        let from = if was_late { of_other.first().copied().unwrap_or(end) } else { OTHERS };
+        assert!(of_other.into_iter().eq(from..end), "{when}: {ran:#?}");
+        let by_shim = calls.filter(|call| call.record.correlation_id >= FIRST_ID);
+        let of_own = by_shim.clone().filter(|call| call.args[0] < OTHERS).count() as u64;
+        let is_taken = is_rocm_6_or_later() && when == "second";
+        assert_eq!(of_own, if is_taken { CALLS } else { 0 }, "{when}");
+        assert_eq!(by_shim.count() as u64, of_own, "{when}: the other's");
+    }
+}
+
 #[test]
 fn root_hsa_calls_are_inside_of_their_hip_calls() {
     let scene = Scene::default();

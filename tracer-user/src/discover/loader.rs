@@ -3,11 +3,16 @@
 //! For them it calls a function that does nothing, `_dl_debug_state`, when it begins to change that and when it
 //! has: a library is mapped then, nothing of it has been relocated or initialised, and nobody has a handle. Such
 //! calls are probed, not the function: a debugger has its breakpoint there.
+//!
+//! Before each call glibc notes what it has to tell. Since 2.42, and in Debian's 2.41, one function does both,
+//! `_dl_debug_change_state(r_debug, state)`, which has no symbol: its calls are probed then.
 
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
+use std::ops::RangeInclusive;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use procfs::process::Process;
 
-use super::{DiscoverError, ElfError, File, Image, Library, PlannedFile};
+use super::{DiscoverError, ElfError, File, Image, Library, PlannedFile, elf};
 use crate::foreign::{Map, Maps, Source};
 
 /// The function that the dynamic linker calls.
@@ -18,8 +23,10 @@ const STATE_AT: u64 = 24;
 const CONSISTENT: u32 = 0;
 /// In the auxiliary vector: where the kernel has mapped the dynamic linker.
 const AT_BASE: u64 = 7;
-/// Calls that are probed; glibc has three.
+/// Calls that are probed; glibc has three or four.
 const MAX_CALLS: usize = 16;
+/// In the function that notes its argument: how far the note is from its begin, and the jump from the note, bytes.
+const NEAR: u64 = 16;
 
 /// A dynamic linker.
 #[derive(Debug)]
@@ -47,32 +54,87 @@ impl Loader {
 fn calls<S: Source>(image: &Image<S>) -> Result<Vec<u64>, ElfError> {
     let told = image.functions(|name| name == TOLD)?;
     let Some(told) = told.first() else { return Ok(Vec::new()) };
+    let segments = image.code_segments()?;
+    let calls = segments.iter().flat_map(|code| calls_in(code, told.address));
+    Ok(calls.take(MAX_CALLS).collect())
+}
+
+fn decoder<'d>(code: &elf::Code<'d>) -> Decoder<'d> {
+    Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE)
+}
+
+/// Offsets in the file of the calls by which code tells that it has changed what is loaded, where `told` is called.
+fn calls_in(code: &elf::Code<'_>, told: u64) -> Vec<u64> {
+    let notes_argument = notes_argument(code, told);
     let mut calls = Vec::new();
-    for code in image.code_segments()? {
-        let mut noted = None;
-        for found in &mut Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE) {
-            let calls_it = matches!(found.code(), Code::Call_rel32_64 | Code::Jmp_rel32_64)
-                && found.near_branch_target() == told.address;
-            if calls_it && noted == Some(CONSISTENT) && calls.len() < MAX_CALLS {
-                calls.push(code.offset + (found.ip() - code.address));
-            }
-            match note(&found) {
-                Some(state) => noted = Some(state),
-                None if found.near_branch_target() != 0 => noted = None,
-                None => {}
-            }
+    let (mut noted, mut argument) = (None, None);
+    for found in &mut decoder(code) {
+        let target = found.near_branch_target();
+        let tells = if target == told {
+            noted
+        } else {
+            argument.filter(|_| notes_argument.as_ref().is_some_and(|at| at.contains(&target)))
+        };
+        let is_call = matches!(found.code(), Code::Call_rel32_64 | Code::Jmp_rel32_64);
+        if is_call && tells == Some(CONSISTENT) && calls.len() < MAX_CALLS {
+            calls.push(code.offset + (found.ip() - code.address));
+        }
+        if found.flow_control() != FlowControl::Next {
+            (noted, argument) = (None, None);
+        }
+        noted = note(&found).or(noted);
+        if found.op0_register().full_register() == Register::RSI {
+            argument = constant(&found);
         }
     }
-    Ok(calls)
+    calls
 }
 
 /// What an instruction stores where the linker notes what it has to tell.
 fn note(instruction: &Instruction) -> Option<u32> {
-    let stores = instruction.code() == Code::Mov_rm32_imm32
-        && instruction.op0_kind() == OpKind::Memory
-        && instruction.memory_base() != Register::RIP
-        && instruction.memory_displacement64() == STATE_AT;
+    let stores = instruction.code() == Code::Mov_rm32_imm32 && is_state(instruction);
     stores.then(|| instruction.immediate32())
+}
+
+/// Whether the first operand may be the linker's note.
+fn is_state(instruction: &Instruction) -> bool {
+    instruction.op0_kind() == OpKind::Memory
+        && instruction.memory_base() != Register::RIP
+        && instruction.memory_displacement64() == STATE_AT
+}
+
+/// What an instruction puts into its first operand, if that is told by it alone.
+fn constant(instruction: &Instruction) -> Option<u32> {
+    match instruction.code() {
+        Code::Xor_rm32_r32 | Code::Xor_r32_rm32
+            if instruction.op0_register() == instruction.op1_register() =>
+        {
+            Some(0)
+        }
+        Code::Mov_r32_imm32 => Some(instruction.immediate32()),
+        _ => None,
+    }
+}
+
+/// Where the function begins that notes its second argument and goes on with `told`.
+fn notes_argument(code: &elf::Code<'_>, told: u64) -> Option<RangeInclusive<u64>> {
+    let mut noted_at = None;
+    for found in &mut decoder(code) {
+        if found.code() == Code::Mov_rm32_r32
+            && is_state(&found)
+            && found.memory_base() == Register::RDI
+            && found.op1_register() == Register::ESI
+        {
+            noted_at = Some(found.ip());
+        }
+        if found.code() == Code::Jmp_rel32_64
+            && found.near_branch_target() == told
+            && let Some(at) = noted_at.filter(|at| found.ip() - at <= NEAR)
+        {
+            return Some(at.saturating_sub(NEAR)..=at);
+        }
+    }
+    None
 }
 
 /// Whether the dynamic linker has done with a library that process `pid` maps, so that it can be called: it
@@ -107,8 +169,12 @@ pub fn mapped_loader(pid: u32) -> Result<Option<PlannedFile>, DiscoverError> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::{collections::BTreeSet, path::PathBuf};
 
+    use iced_x86::{
+        BlockEncoderOptions,
+        code_asm::{CodeAssembler, dword_ptr, ebx, esi, qword_ptr, r14d, rax, rbx, rdi},
+    };
     use rustix::mm::{MapFlags, ProtFlags, mmap};
 
     use super::*;
@@ -119,17 +185,63 @@ mod tests {
         let file = mapped_loader(std::process::id()).unwrap().unwrap();
         let bytes = std::fs::read(file.path()).unwrap();
         let loader = Loader::read(file).unwrap();
-        // When a program begins, after dlopen, after dlclose.
-        assert_eq!(loader.calls.len(), 3, "{loader:?}");
-        let image = Image::open(&loader.file.path()).unwrap();
-        let told = image.functions(|name| name == TOLD).unwrap().remove(0);
-        let code = image.code_segments().unwrap().remove(0);
-        for offset in loader.calls {
+        // When a program begins, after dlopen, after dlclose; later releases also where dlopen fails.
+        assert!(matches!(loader.calls.len(), 3 | 4), "{loader:?}");
+        let called = loader.calls.iter().map(|&offset| {
             let at = offset as usize;
             let distance = i32::from_le_bytes(bytes[at + 1..at + 5].try_into().unwrap());
-            let next = code.address + (offset - code.offset) + 5;
-            assert_eq!(next.wrapping_add_signed(distance.into()), told.address);
-        }
+            assert_eq!(bytes[at], 0xe8);
+            offset.wrapping_add_signed(distance.into())
+        });
+        assert_eq!(called.collect::<BTreeSet<_>>().len(), 1, "{loader:?}");
+    }
+
+    /// As glibc does it since 2.42.
+    #[test]
+    fn calls_are_found_of_a_function_that_notes_its_argument() {
+        const TOLD: u64 = 0x3730;
+        const BEGIN: u64 = 0x1000;
+        let mut code = CodeAssembler::new(64).unwrap();
+        let mut labels = std::array::from_fn(|_| code.create_label());
+        let [change, tell, other, opened, closed] = &mut labels;
+        // Begins to load a library.
+        code.mov(esi, 1).unwrap();
+        code.mov(rdi, rbx).unwrap();
+        code.call(*change).unwrap();
+        // Has loaded it.
+        code.xor(esi, esi).unwrap();
+        code.mov(rdi, rax).unwrap();
+        code.mov(r14d, dword_ptr(rax + STATE_AT as i32)).unwrap();
+        code.set_label(opened).unwrap();
+        code.call(*change).unwrap();
+        // Other calls with 0, and one of it with who knows what.
+        code.xor(esi, esi).unwrap();
+        code.call(TOLD + 16).unwrap();
+        code.call(*change).unwrap();
+        code.xor(esi, esi).unwrap();
+        code.mov(esi, ebx).unwrap();
+        code.call(*change).unwrap();
+        // Has unloaded it.
+        code.mov(esi, 0).unwrap();
+        code.set_label(closed).unwrap();
+        code.call(*change).unwrap();
+        code.set_label(change).unwrap();
+        code.endbr64().unwrap();
+        code.lea(rax, qword_ptr(rbx + 8)).unwrap();
+        code.mov(dword_ptr(rdi + STATE_AT as i32), esi).unwrap();
+        code.cmp(rdi, rax).unwrap();
+        code.je(*other).unwrap();
+        code.set_label(tell).unwrap();
+        code.jmp(TOLD).unwrap();
+        code.set_label(other).unwrap();
+        code.mov(dword_ptr(rax + STATE_AT as i32), esi).unwrap();
+        code.jmp(*tell).unwrap();
+        let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
+        let assembled = code.assemble_options(BEGIN, options).unwrap();
+        let expected = [opened, closed].map(|label| assembled.label_ip(label).unwrap() - BEGIN);
+        let bytes = &assembled.inner.code_buffer;
+        let calls = calls_in(&elf::Code { address: BEGIN, offset: 0x700, bytes }, TOLD);
+        assert_eq!(calls, expected.map(|at| at + 0x700));
     }
 
     fn libc() -> PathBuf {

@@ -31,7 +31,7 @@ impl Session {
             return;
         }
         let Some(target) = self.processes.get_mut(pid) else { return };
-        let placed = self.plans.loader(&target.subject).and_then(|found| {
+        let placed = self.plans.loader(&target.subject, &mut self.recorder).and_then(|found| {
             let is_known = |loader: &Arc<Loader>| {
                 target.loader.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, loader))
             };

@@ -188,7 +188,11 @@ impl Plans {
     }
 
     /// The dynamic linker of a process; none where it has none that tells what it loads.
-    pub fn loader(&mut self, subject: &Subject) -> anyhow::Result<Option<Arc<Loader>>> {
+    pub fn loader(
+        &mut self,
+        subject: &Subject,
+        recorder: &mut Recorder,
+    ) -> anyhow::Result<Option<Arc<Loader>>> {
         let Some(file) = subject.by_number(discover::mapped_loader)? else { return Ok(None) };
         let id = file.id();
         let known = self.loaders.0.get(&id).and_then(|loaders| loaders.first());
@@ -197,6 +201,12 @@ impl Plans {
             None => {
                 let loader = Arc::new(Loader::read(file)?);
                 self.loaders.remember(id, &loader);
+                if loader.calls.is_empty() {
+                    recorder.notice(&format!(
+                        "process {}: how its dynamic linker tells what it loads is not known: libraries that come late are looked for every 0.1 s, and calls before that are not in the trace",
+                        subject.pid()
+                    ));
+                }
                 loader
             }
         };
