@@ -98,6 +98,8 @@ pub struct Target {
     pub removals: Vec<(Domain, Removal)>,
     /// The tables whose calls the shim records: [`tracer_common::slots::tables`].
     pub calls_by_shim: u8,
+    /// HIP libraries that came when it had another one, whose calls alone the shim may record.
+    pub beside_shim: BTreeSet<FileId>,
     /// The shim's dispatch site.
     pub dispatch_site: Option<Attachment>,
     /// Where it rings doorbells, if only that tells of its GPU work.
@@ -165,6 +167,7 @@ impl Target {
             covered: BTreeMap::new(),
             removals: Vec::new(),
             calls_by_shim: 0,
+            beside_shim: BTreeSet::new(),
             dispatch_site: None,
             doorbells: None,
             doorbell_places: None,
@@ -229,10 +232,11 @@ impl Target {
 
     /// How many functions neither probes nor the shim record, of those of the domains that `counts`.
     pub fn left_to_nobody(&self, counts: impl Fn(Domain) -> bool) -> usize {
-        let left = self.planned.values().flat_map(|planned| &planned.left_to_shim);
-        let is_left =
-            |&&table: &&u8| table & self.calls_by_shim == 0 && counts(tables::domain(table));
-        left.filter(is_left).count()
+        let left = self.planned.iter().flat_map(|(id, planned)| {
+            let by_shim = if self.beside_shim.contains(id) { 0 } else { self.calls_by_shim };
+            planned.left_to_shim.iter().filter(move |&&table| table & by_shim == 0)
+        });
+        left.filter(|&&table| counts(tables::domain(table))).count()
     }
 
     /// Remembers a probed library.
@@ -266,6 +270,7 @@ impl Target {
     /// that libraries are planned again when that has mapped them.
     pub fn forget_stale(&mut self) {
         self.refused.clear();
+        self.beside_shim.clear();
         let is_stale = |planned: &Planned| planned.has_wrappers() || planned.check().is_err();
         let stale: Vec<FileId> =
             self.planned.iter().filter(|(_, p)| is_stale(p)).map(|(&id, _)| id).collect();

@@ -122,7 +122,8 @@ impl Session {
         libraries: Vec<Library>,
         late: Option<Duration>,
     ) -> bool {
-        let uses_gpu = libraries.iter().any(|library| library.runtime == Runtime::Hsa);
+        let count = |runtime| libraries.iter().filter(|l| l.runtime == runtime).count();
+        let (uses_gpu, has_other_hip) = (count(Runtime::Hsa) > 0, count(Runtime::Hip) > 1);
         self.see_from_outside(pid, &libraries);
         for library in libraries {
             if !self.is_new(pid, &library) {
@@ -133,6 +134,13 @@ impl Session {
                 |target: &Target| target.planned.keys().any(|id| id.has_inode_of(library.id));
             let again = self.processes.get(pid).is_some_and(again);
             let attached = self.attach(pid, &library);
+            if library.runtime == Runtime::Hip
+                && has_other_hip
+                && !again
+                && let Some(target) = self.processes.get_mut(pid)
+            {
+                target.beside_shim.insert(library.id);
+            }
             match (attached, late) {
                 (Ok(()), Some(late)) if !again => {
                     self.departed.was_late = true;
