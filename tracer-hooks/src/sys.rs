@@ -326,7 +326,8 @@ impl Extent {
     }
 }
 
-/// Where the one library is whose file's name begins like this; none if none is loaded, or several are.
+/// Where the one library is whose file's name begins like this, and goes on with a version (`.so.6`) or with what
+/// makes it unique (`-0a1b2c3d.so.6`); none if none is loaded, or several are.
 pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
     struct Found<'a> {
         beginning: &'a [u8],
@@ -352,7 +353,8 @@ pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
             (CStr::from_ptr(info.dlpi_name).to_bytes(), headers)
         };
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        if name.starts_with(found.beginning) {
+        let rest = name.strip_prefix(found.beginning).unwrap_or_default();
+        if matches!(rest.first(), Some(b'.' | b'-')) {
             found.extent = Extent::of(info.dlpi_addr as usize, headers);
             found.count += 1;
         }
@@ -644,6 +646,12 @@ fn cpus() -> usize {
 mod tests {
     use super::*;
     use std::sync::Mutex;
+
+    #[test]
+    fn a_library_whose_name_goes_on_otherwise_is_another() {
+        assert!(the_only_library(b"libgcc_s").is_some());
+        assert!(the_only_library(b"libgcc").is_none());
+    }
 
     /// Policy, CPUs and nice value of the calling thread.
     fn schedule() -> (c_int, usize, c_int) {

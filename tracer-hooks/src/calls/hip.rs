@@ -21,7 +21,7 @@ use crate::lock::Lock;
 use crate::state::STATE;
 use crate::sys;
 
-/// What the file's name begins with. A version follows, or what makes the name unique.
+/// What the file's name begins with.
 const NAME: &[u8] = b"libamdhip64";
 /// Entries of a table that is believed, at most.
 const MAX_ENTRIES: usize = 4 * SLOT_COUNT;

@@ -90,7 +90,7 @@ impl Runtime {
     pub fn of_file_name(name: &str) -> Option<Self> {
         let is_of = |runtime: &Self| {
             let mut rests = runtime.file_prefixes().iter().filter_map(|p| name.strip_prefix(p));
-            rests.any(|rest| rest.starts_with(['.', '-', '_']) && rest.contains(".so"))
+            rests.any(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
         };
         Self::ALL.into_iter().find(is_of)
     }
@@ -397,6 +397,9 @@ mod tests {
         for (name, runtime) in [
             ("libamdhip64.so.5", Some(Runtime::Hip)),
             ("libamdhip64-1f0c3a2b.so.5.2.3", Some(Runtime::Hip)),
+            ("libamdhip64_test.so", None),
+            ("libamdhip64lite.so.6", None),
+            ("libamdhip64-6.4", None),
             ("libroctx64.so", Some(Runtime::Roctx)),
             ("libroctx64.so.4.1.60403", Some(Runtime::Roctx)),
             ("libroctx64-0a1b2c3d.so.4", Some(Runtime::Roctx)),
