@@ -1,11 +1,13 @@
 //! The dynamic linker of a process, and where it tells debuggers that it changes what is loaded.
 //!
 //! For them it calls a function that does nothing, `_dl_debug_state`, when it begins to change that and when it
-//! has: a library is mapped then, nothing of it has been relocated or initialised, and nobody has a handle. Such
-//! calls are probed, not the function: a debugger has its breakpoint there.
+//! has: a library is mapped then, and nobody has a handle. Such calls are probed, not the function: a debugger has
+//! its breakpoint there.
 //!
-//! Before each call glibc notes what it has to tell. Since 2.42, and in Debian's 2.41, one function does both,
-//! `_dl_debug_change_state(r_debug, state)`, which has no symbol: its calls are probed then.
+//! Before each call glibc notes what it has to tell. Up to 2.36 at least it does so itself, when nothing of the
+//! library has been relocated. In Debian's 2.41, in 2.43 and 2.44 one function does both,
+//! `_dl_debug_change_state(r_debug, state)`, which has no symbol: its calls are probed. There the library has been
+//! relocated by then, and what is left before it can be called are constructors.
 
 use std::ops::RangeInclusive;
 
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(called.collect::<BTreeSet<_>>().len(), 1, "{loader:?}");
     }
 
-    /// As glibc does it since 2.42.
+    /// As glibc 2.43 does it.
     #[test]
     fn calls_are_found_of_a_function_that_notes_its_argument() {
         const TOLD: u64 = 0x3730;
