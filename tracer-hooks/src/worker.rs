@@ -8,6 +8,7 @@
 //! the thread sleeps, and asks a few times a second whether somebody records. When nobody does or will,
 //! it sleeps until it is called.
 
+use core::cell::Cell;
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{Ordering, fence};
 
@@ -60,7 +61,17 @@ pub fn start(name: &'static CStr) -> bool {
     sys::spawn(name, run)
 }
 
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is the worker. What it finds enqueued another thread has enqueued.
+pub fn is_worker() -> bool {
+    IS_WORKER.get()
+}
+
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    IS_WORKER.set(true);
     sys::own_thread();
     let mut pace = Pace::new();
     loop {

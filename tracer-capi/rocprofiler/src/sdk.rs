@@ -153,7 +153,7 @@ impl Services {
 }
 
 /// The external correlation ids of a thread at a time: one for each context, none if no context has any.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Externals(Vec<u64>);
 
 impl Externals {

@@ -16,7 +16,9 @@ use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Service, Services};
 use rocprofiler::threads::CallbackThread;
 use roctracer::thread::own_ids;
+use tracer_hooks::worker::is_worker;
 
+use super::caller::Caller;
 use crate::kernels::KERNELS;
 use crate::layout::{COMPLETE, ENQUEUE, agent_id, copied};
 use crate::records::{self, Data, Kernel, Launch};
@@ -50,6 +52,8 @@ pub struct Callbacks {
     services: Services,
     /// Whether tools are asked for external ids.
     asks: bool,
+    /// Of its enqueueing tools are told when it is done.
+    is_late: bool,
     correlation_id: u64,
     /// The use of the id by the operation's record, until that is written.
     record_use: Mutex<Use>,
@@ -102,7 +106,7 @@ impl Operation {
 
 impl Callbacks {
     /// The calling thread enqueues it: those of these services that have callbacks, or are asked for external ids; none if
-    /// there are none, or if the thread is in a callback.
+    /// there are none, or if the thread is in a callback. What is found by a thread of ours is told [`late`](Self::late).
     pub fn begin(operation: Operation, services: Services) -> Option<Arc<Self>> {
         let kind = operation.kind();
         let with_callbacks = SDK.those(kind, services, |service| service.completions().is_some());
@@ -110,6 +114,7 @@ impl Callbacks {
         if (with_callbacks.is_empty() && !asks)
             || InCallback::is_current()
             || CallbackThread::is_any_current()
+            || is_worker()
         {
             return None;
         }
@@ -118,24 +123,12 @@ impl Callbacks {
             correlation_id = next_id();
             id_use = Use::alone(correlation_id, retirement::wanting(kind, services));
         }
-        let told = SDK.each(kind, with_callbacks).filter_map(|service| {
-            let is_told_of_end = kind != Kind::KernelDispatch || service.means(COMPLETE);
-            Some(Told {
-                service,
-                completions: service.completions()?,
-                kept: AtomicU64::new(0),
-                state: AtomicU8::new(0),
-                id_use: Mutex::new(match is_told_of_end {
-                    true => id_use.of(service.client()),
-                    false => Use::default(),
-                }),
-            })
-        });
         let callbacks = Arc::new(Self {
             operation,
-            told: told.collect(),
+            told: told(kind, with_callbacks, &id_use, 0),
             services,
             asks,
+            is_late: false,
             correlation_id,
             record_use: Mutex::new(id_use),
             thread: own_ids().thread,
@@ -150,6 +143,26 @@ impl Callbacks {
         ANY_ENQUEUED.set(is_kept.is_ok());
         // A thread that ends tells nobody.
         is_kept.ok().map(|()| callbacks)
+    }
+
+    /// It is done, and no thread that may call tools has found it enqueued: they are told both when it is done. None if none
+    /// of these services have callbacks.
+    pub fn late(operation: Operation, services: Services, caller: &Caller) -> Option<Arc<Self>> {
+        let kind = operation.kind();
+        let services = SDK.those(kind, services, |service| service.completions().is_some());
+        let callbacks = || Self {
+            operation,
+            told: told(kind, services, &caller.id_use, WAS_ENQUEUED),
+            services,
+            asks: false,
+            is_late: true,
+            correlation_id: caller.correlation_id,
+            record_use: Mutex::default(),
+            thread: caller.thread,
+            externals: caller.externals.clone().into(),
+            done: OnceLock::new(),
+        };
+        (!services.is_empty()).then(|| Arc::new(callbacks()))
     }
 
     /// The correlation id that tools are told, and its use by the record.
@@ -227,7 +240,16 @@ impl Callbacks {
             Operation::Copy { .. } => Phase::Exit,
         };
         let none = Externals::default();
-        self.tell(told, phase, operation, self.externals.get().unwrap_or(&none), data);
+        let externals = self.externals.get().unwrap_or(&none);
+        if self.is_late {
+            let (operation, data) = self.operation.enqueued();
+            let is_kernel = self.operation.kind() == Kind::KernelDispatch;
+            let phases = if is_kernel { &[Phase::Enter, Phase::Exit][..] } else { &[Phase::Enter] };
+            if told.service.means(operation) {
+                phases.iter().for_each(|&phase| self.tell(told, phase, operation, externals, data));
+            }
+        }
+        self.tell(told, phase, operation, externals, data);
         drop(take(&told.id_use));
     }
 
@@ -252,6 +274,24 @@ impl Callbacks {
             callback(&event, told.kept.as_ptr());
         }
     }
+}
+
+/// Those of these services that are told, of what has happened already.
+fn told(kind: Kind, services: Services, id_use: &Use, state: u8) -> Vec<Told> {
+    let told = |service: &'static Service| {
+        let is_told_of_end = kind != Kind::KernelDispatch || service.means(COMPLETE);
+        Some(Told {
+            service,
+            completions: service.completions()?,
+            kept: AtomicU64::new(0),
+            state: AtomicU8::new(state),
+            id_use: Mutex::new(match is_told_of_end {
+                true => id_use.of(service.client()),
+                false => Use::default(),
+            }),
+        })
+    };
+    SDK.each(kind, services).filter_map(told).collect()
 }
 
 /// Tells tools of what the calling thread has enqueued. One may throw: the rest is told when it is done alone.

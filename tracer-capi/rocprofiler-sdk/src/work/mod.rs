@@ -4,8 +4,10 @@
 //! innermost call that the thread was in, or one of its own where no call is traced.
 
 mod callbacks;
+mod caller;
 
 use core::ffi::CStr;
+use core::mem::replace;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,13 +16,15 @@ use capi_sources::client_thread::next_id;
 use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
 use rocprofiler::buffer::Buffer;
 use rocprofiler::kinds::Kind;
-use rocprofiler::sdk::{Externals, Service, Services};
+use rocprofiler::sdk::{Service, Services};
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
+use tracer_hooks::worker::is_worker;
 use tracer_hooks::{Tables, contained};
 
 use self::callbacks::{Callbacks, Operation};
+use self::caller::Caller;
 use crate::kernels::KERNELS;
 use crate::layout::{COMPLETE, agent_id, copied, number};
 use crate::records::{self, Common, Kernel, Launch};
@@ -76,16 +80,8 @@ struct Kept {
     /// Its number among kernels, from 1 on, by when they were enqueued; 0 of a copy.
     dispatch: u64,
     callbacks: Option<Arc<Callbacks>>,
-}
-
-/// Who enqueues one.
-#[derive(Default)]
-struct Caller {
-    /// Of the innermost call that it is in; 0 if it is in none.
-    correlation_id: u64,
-    id_use: Use,
-    thread: u32,
-    externals: Externals,
+    /// A thread of ours has found it.
+    is_late: bool,
 }
 
 impl Client for Buffers {
@@ -121,7 +117,7 @@ impl Client for Buffers {
         let operation = Operation::Kernel { descriptor, agent, queue, dispatch, launch };
         let retirements = retirement::wanting(kind, services);
         let callbacks = Callbacks::begin(operation, services);
-        Some(Kept { services, retirements, launch, dispatch, callbacks })
+        Some(Kept { services, retirements, launch, dispatch, callbacks, is_late: is_worker() })
     }
 
     /// From where to where is looked up later.
@@ -135,7 +131,8 @@ impl Client for Buffers {
         let &Copy { src_agent: from, dst_agent: to, size_bytes: bytes, .. } = record;
         let callbacks = Callbacks::begin(Operation::Copy { from, to, bytes }, services);
         let launch = Launch::default();
-        Some(Kept { services, retirements, launch, dispatch: 0, callbacks })
+        let (dispatch, is_late) = (0, is_worker());
+        Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
     }
 
     fn barrier(&self, _: &Barrier) -> Option<Kept> {
@@ -172,6 +169,10 @@ impl Client for Buffers {
                 let id = next_id();
                 (id, Use::alone(id, done.kept.retirements))
             });
+        }
+        if replace(&mut done.kept.is_late, false) {
+            let operation = operation_of(&done.work, done.agent, done.queue_id, &done.kept);
+            done.kept.callbacks = Callbacks::late(operation, meant, caller);
         }
         let agent = |handle| agents.get(handle).map_or(0, |agent| agent_id(agent.node_id));
         let common = Common {
@@ -236,6 +237,18 @@ impl Client for Buffers {
                 None => drop(UNTOLD.fetch_add(1, Ordering::Relaxed)),
             }
         }
+    }
+}
+
+/// What was enqueued, of an operation that is no barrier.
+fn operation_of(work: &Work, agent: u64, queue: u64, kept: &Kept) -> Operation {
+    let &Kept { launch, dispatch, .. } = kept;
+    match *work {
+        Work::Kernel(descriptor) => {
+            Operation::Kernel { descriptor, agent, queue, dispatch, launch }
+        }
+        Work::Copy { bytes, from, to } => Operation::Copy { from, to, bytes },
+        Work::Barrier => Operation::Copy { from: 0, to: 0, bytes: 0 },
     }
 }
 

@@ -104,6 +104,8 @@ pub struct Outcome {
     pub dropped: u64,
     /// Kernels and copies that callbacks were told of when they were enqueued.
     pub enqueued: usize,
+    /// Those of them of which callbacks were told by another thread, when they were done.
+    pub told_late: usize,
     /// Tables that the tool got, as `rocprofiler_intercept_table_t` numbers them.
     pub tables: Vec<u64>,
     /// Calls that passed through functions of the tool's own in tables: of `hsa_agent_get_info` and of `roctxMarkA`.
@@ -227,7 +229,10 @@ impl Outcome {
                 call.result = result;
             }
             ("dropped", &[count]) => self.dropped = count.max(self.dropped),
-            ("enqueued", &[count]) => self.enqueued += count as usize,
+            ("enqueued", &[count, late]) => {
+                self.enqueued += count as usize;
+                self.told_late += late as usize;
+            }
             ("table", &[kind, _version]) => self.tables.push(kind),
             ("passed", &[agents, marks]) => self.passed = [agents as usize, marks as usize],
             ("stopped" | "end", []) => {}

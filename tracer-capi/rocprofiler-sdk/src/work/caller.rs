@@ -1,0 +1,15 @@
+//! Who enqueues an operation.
+
+use rocprofiler::sdk::Externals;
+
+use crate::retirement::Use;
+
+/// Who enqueues one.
+#[derive(Default)]
+pub struct Caller {
+    /// Of the innermost call that it is in; 0 if it is in none.
+    pub correlation_id: u64,
+    pub id_use: Use,
+    pub thread: u32,
+    pub externals: Externals,
+}
