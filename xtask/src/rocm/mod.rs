@@ -14,6 +14,8 @@ use clap::Args;
 use crate::run::{root as workspace, run};
 pub use bench::bench;
 pub use root::{Root, make};
+#[cfg(test)]
+pub use suite::LIBRARIES_QUICK;
 pub use suite::{Extent, LIBRARIES, QUICK_ON, sets};
 
 /// Options of `cargo xtask rocm`.

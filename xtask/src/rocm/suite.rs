@@ -67,7 +67,8 @@ const QUICK: [&str; 21] = [
 pub const LIBRARIES: &str = "(package(roctracer64) or package(rocprofiler-sdk)) and test(rocm_)";
 
 /// Of these, what differs most between releases: in whichever module of a test binary they are.
-const LIBRARIES_QUICK: [&str; 4] = [
+pub const LIBRARIES_QUICK: [&str; 5] = [
+    "rocm_callbacks_of_every_kernel_and_copy",
     "rocm_callbacks_that_do_as_they_like",
     "rocm_clients_like_profilers",
     "rocm_every_call_of_programs",

@@ -128,6 +128,7 @@ mod tests {
     use std::{collections::BTreeSet, path::Path, sync::Mutex, time::Duration};
 
     use super::*;
+    use crate::rocm::LIBRARIES_QUICK;
     use crate::run::root;
 
     fn test(binary: &str, name: &str) -> Test {
@@ -218,11 +219,17 @@ mod tests {
     #[test]
     fn tests_that_are_named_here_exist() {
         let mut found = BTreeSet::new();
-        for directory in ["tests/e2e/tests", "tests/hostile/tests", "tracer-shim/tests"] {
+        for directory in [
+            "tests/e2e/tests",
+            "tests/hostile/tests",
+            "tracer-shim/tests",
+            "tracer-capi/roctracer64/tests",
+            "tracer-capi/rocprofiler-sdk/tests",
+        ] {
             functions(&root().join(directory), &mut found);
         }
         let named = HARM_BY_NAME.into_iter().chain(KNOWN_FLAKY.iter().map(|known| known.test));
-        for name in named {
+        for name in named.chain(LIBRARIES_QUICK) {
             assert!(found.contains(name), "there is no test {name}");
         }
         for (binary, _) in HARM {
