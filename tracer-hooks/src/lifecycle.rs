@@ -117,7 +117,8 @@ pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
         sys::at_fork(in_child);
         sys::at_exit(at_exit);
         // Pairs with the Acquire below and in `call_worker`: the worker was started before.
-        WORKING.store(worker::start(sink.thread_name()), Ordering::Release);
+        let mut start = || worker::start(sink.thread_name());
+        WORKING.store(sink.creates_worker(&mut start), Ordering::Release);
         STATE.call_worker();
     }
     // Pairs with the Release above.

@@ -54,6 +54,11 @@ pub trait Sink: Sync {
         THREAD_NAME
     }
 
+    /// The worker is created by this function, which says whether it was: on a thread that installs, which holds no lock.
+    fn creates_worker(&self, create: &mut dyn FnMut() -> bool) -> bool {
+        create()
+    }
+
     /// Whether to record, asked by the worker a few times a second.
     fn wanted(&self, now_ns: u64) -> Wish;
 

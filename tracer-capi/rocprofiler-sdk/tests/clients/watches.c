@@ -9,12 +9,14 @@
 //   WATCH_SLOW_US    how long its callback takes
 //   WATCH_THREAD     the callback is called on a thread of its own
 //   WATCH_ASKED      it is asked for external ids, and answers 1000 times the kind; with "no", that it has none
+//   WATCH_INTERNAL   it is told of threads that the library creates, and counts those that there are
 //   WATCH_TABLES     it gets the tables of the runtimes, and puts functions of its own into those of HSA and of roctx
 //   WATCH_GO         the context is active while there is this file
 // Arguments of calls are written down as the library has them as text. Work that a callback is told of is written down as a
 // record of it would be, once it is done. What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
 // nothing down. BESIDE makes of it another tool, whose file has this in its name.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <rocprofiler-sdk/registration.h>
@@ -273,6 +275,36 @@ static int ask(rocprofiler_thread_id_t thread, rocprofiler_context_id_t of, rocp
   return 0;
 }
 
+// Threads that the library was about to create, and has created.
+static unsigned long creating, created;
+
+static void creates(rocprofiler_runtime_library_t library, void* count) {
+  CHECK(library == ROCPROFILER_LIBRARY && count == &creating);
+  __atomic_add_fetch(&creating, 1, __ATOMIC_RELAXED);
+}
+
+static void has_created(rocprofiler_runtime_library_t library, void* count) {
+  CHECK(library == ROCPROFILER_LIBRARY && count == &creating);
+  __atomic_add_fetch(&created, 1, __ATOMIC_RELAXED);
+}
+
+// Threads of the process that have the library's name.
+static unsigned long own_threads(void) {
+  unsigned long count = 0;
+  DIR* threads = opendir("/proc/self/task");
+  CHECK(threads != NULL);
+  for (struct dirent* thread; (thread = readdir(threads));) {
+    char path[300], name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", thread->d_name);
+    FILE* file = fopen(path, "r");
+    if (!file) continue;
+    count += fgets(name, sizeof name, file) != NULL && strncmp(name, "rocprofiler", 11) == 0;
+    fclose(file);
+  }
+  closedir(threads);
+  return count;
+}
+
 // Calls of functions of its own in tables, and what they call.
 static unsigned long of_agents, of_marks;
 static uint32_t (*agent_get_info)(uint64_t, uint32_t, void*);
@@ -372,6 +404,7 @@ static void finalize(void* data) {
   (void)data;
   // All of it has been delivered.
   CHECK(under_way == 0 || getenv("WATCH_OPERATION"));
+  if (getenv("WATCH_INTERNAL")) fprintf(out, "threads %lu %lu %lu\n", creating, created, own_threads());
   if (getenv("WATCH_TABLES")) fprintf(out, "passed %lu %lu\n", of_agents, of_marks);
   if (enqueued) fprintf(out, "enqueued %lu %lu\n", enqueued, late);
   fprintf(out, "end\n");
@@ -382,6 +415,9 @@ rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, con
                                                            rocprofiler_client_id_t* id) {
   (void)version, (void)text, (void)priority;
   id->name = "watches";
+  if (getenv("WATCH_INTERNAL")) {
+    DONE(rocprofiler_at_internal_thread_create(creates, has_created, ROCPROFILER_LIBRARY, &creating));
+  }
   if (getenv("WATCH_TABLES")) DONE(rocprofiler_at_intercept_table_registration(table, 0, &agent_get_info));
   char path[4096] = "/dev/null";
 #ifndef STUCK

@@ -18,5 +18,6 @@ mod processes;
 mod retirement;
 mod scene;
 mod tables;
+mod threads;
 mod work;
 mod work_callbacks;

@@ -106,6 +106,8 @@ pub struct Outcome {
     pub enqueued: usize,
     /// Those of them of which callbacks were told by another thread, when they were done.
     pub told_late: usize,
+    /// Threads that the library was about to create, has created, and has.
+    pub threads: [u64; 3],
     /// Tables that the tool got, as `rocprofiler_intercept_table_t` numbers them.
     pub tables: Vec<u64>,
     /// Calls that passed through functions of the tool's own in tables: of `hsa_agent_get_info` and of `roctxMarkA`.
@@ -233,6 +235,7 @@ impl Outcome {
                 self.enqueued += count as usize;
                 self.told_late += late as usize;
             }
+            ("threads", &[before, after, there]) => self.threads = [before, after, there],
             ("table", &[kind, _version]) => self.tables.push(kind),
             ("passed", &[agents, marks]) => self.passed = [agents as usize, marks as usize],
             ("stopped" | "end", []) => {}

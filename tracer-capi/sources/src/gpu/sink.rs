@@ -66,6 +66,10 @@ impl<C: Client> Sink for Gpu<C> {
         C::THREAD_NAME
     }
 
+    fn creates_worker(&self, create: &mut dyn FnMut() -> bool) -> bool {
+        self.client.creates_thread(create)
+    }
+
     fn wanted(&self, _now_ns: u64) -> Wish {
         if self.client.is_wanted() { Wish::Record } else { Wish::Nothing }
     }
