@@ -249,7 +249,9 @@ impl Callbacks {
                 phases.iter().for_each(|&phase| self.tell(told, phase, operation, externals, data));
             }
         }
-        self.tell(told, phase, operation, externals, data);
+        if told.service.means(operation) {
+            self.tell(told, phase, operation, externals, data);
+        }
         drop(take(&told.id_use));
     }
 

@@ -7,7 +7,6 @@ mod callbacks;
 mod caller;
 
 use core::ffi::CStr;
-use core::mem::replace;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
@@ -155,7 +154,10 @@ impl Client for Buffers {
         _writing: &Writing<'_>,
     ) -> Option<(Self::Whom, Done<Self>)> {
         let (kind, operation) = what(&done.work, agents)?;
-        let meant = SDK.those(kind, done.kept.services, |service| service.means(operation));
+        let is_late = done.kept.is_late;
+        let meant = SDK.those(kind, done.kept.services, |service| {
+            service.means(operation) || (is_late && service.completions().is_some())
+        });
         if meant.is_empty() {
             return None;
         }
@@ -170,9 +172,9 @@ impl Client for Buffers {
                 (id, Use::alone(id, done.kept.retirements))
             });
         }
-        if replace(&mut done.kept.is_late, false) {
-            let operation = operation_of(&done.work, done.agent, done.queue_id, &done.kept);
-            done.kept.callbacks = Callbacks::late(operation, meant, caller);
+        if is_late && done.kept.callbacks.is_none() {
+            let enqueued = enqueued(&done.work, done.agent, done.queue_id, &done.kept)?;
+            done.kept.callbacks = Callbacks::late(enqueued, meant, caller);
         }
         let agent = |handle| agents.get(handle).map_or(0, |agent| agent_id(agent.node_id));
         let common = Common {
@@ -240,15 +242,15 @@ impl Client for Buffers {
     }
 }
 
-/// What was enqueued, of an operation that is no barrier.
-fn operation_of(work: &Work, agent: u64, queue: u64, kept: &Kept) -> Operation {
+/// What was enqueued; none of a barrier.
+fn enqueued(work: &Work, agent: u64, queue: u64, kept: &Kept) -> Option<Operation> {
     let &Kept { launch, dispatch, .. } = kept;
     match *work {
         Work::Kernel(descriptor) => {
-            Operation::Kernel { descriptor, agent, queue, dispatch, launch }
+            Some(Operation::Kernel { descriptor, agent, queue, dispatch, launch })
         }
-        Work::Copy { bytes, from, to } => Operation::Copy { from, to, bytes },
-        Work::Barrier => Operation::Copy { from: 0, to: 0, bytes: 0 },
+        Work::Copy { bytes, from, to } => Some(Operation::Copy { from, to, bytes }),
+        Work::Barrier => None,
     }
 }
 

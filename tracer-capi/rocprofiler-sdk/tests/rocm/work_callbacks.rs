@@ -73,7 +73,7 @@ fn rocm_operations_of_work_that_are_not_asked_for() {
             ("WATCH_CALLBACKS", KERNELS_TOLD),
             ("WATCH_OPERATION", operation),
         ];
-        scene.run("HSA_TOOLS_LIB", "basic", &[], &words)
+        scene.run("HSA_TOOLS_LIB", "storm", &["4", "2", "100"], &words)
     };
     let enqueued = run("1");
     assert_eq!((enqueued.kernels.len(), enqueued.enqueued), (0, enqueued.did("dispatch").len()));
