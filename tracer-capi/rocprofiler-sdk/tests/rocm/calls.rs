@@ -4,19 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::kinds::{COPIES, HIP, HSA, KERNELS, number};
 use crate::outcome::Call;
-use crate::scene::{LOADERS, scene};
+use crate::scene::{LOADERS, PROGRAMS, scene};
 
 #[test]
 fn rocm_every_call_of_programs() {
     let Some(scene) = scene() else { return };
     for loader in LOADERS {
-        for (program, arguments) in [
-            ("basic", &[][..]),
-            ("copies", &["512"]),
-            ("graph", &["20"]),
-            ("module", &[]),
-            ("storm", &["8", "4", "300"]),
-        ] {
+        for (program, arguments) in PROGRAMS {
             let mut outcome = scene.run(loader, program, arguments, &[("WATCH_KINDS", HIP)]);
             outcome.expect_every_call("hip", &[]);
             assert!(outcome.calls.iter().all(|call| call.name.contains("hip")));

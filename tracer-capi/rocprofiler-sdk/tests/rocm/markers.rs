@@ -13,12 +13,8 @@ use crate::scene::{LOADERS, scene};
 #[test]
 fn rocm_marks_and_ranges_around_kernels() {
     let Some(scene) = scene() else { return };
-    let roctx = scene.file(ROCPROFILER_SDK_ROCTX.soname);
     for loader in LOADERS {
-        let mut command = scene.command(loader, &scene.apps.join("ranges"));
-        let tool = (loader == "LD_PRELOAD").then(|| format!("{}:", scene.tool.display()));
-        let preloaded = format!("{}{}", tool.unwrap_or_default(), roctx.display());
-        command.arg("20").env("LD_PRELOAD", preloaded);
+        let mut command = scene.ranges(loader, "20");
         command.env("WATCH_KINDS", format!("{RETIREMENTS},{ROCTX},{HIP},{KERNELS}"));
         let mut outcome = scene.run_command(command);
         outcome.expect_every_call("roctx", &[]);
@@ -68,11 +64,8 @@ fn rocm_calls_of_roctx_before_the_runtime_begins() {
 fn rocm_callbacks_of_marks_and_ranges() {
     let Some(scene) = scene() else { return };
     for loader in LOADERS {
-        let mut command = scene.command(loader, &scene.apps.join("ranges"));
-        let tool = (loader == "LD_PRELOAD").then(|| format!("{}:", scene.tool.display()));
-        let roctx = scene.file(ROCPROFILER_SDK_ROCTX.soname);
-        command.env("LD_PRELOAD", format!("{}{}", tool.unwrap_or_default(), roctx.display()));
-        command.arg("20").env("WATCH_KINDS", ROCTX).env("WATCH_CALLBACKS", ROCTX);
+        let mut command = scene.ranges(loader, "20");
+        command.env("WATCH_KINDS", ROCTX).env("WATCH_CALLBACKS", ROCTX);
         let mut outcome = scene.run_command(command);
         outcome.expect_every_call("roctx", &[]);
         outcome.expect_all_told();

@@ -13,6 +13,14 @@ use crate::outcome::Outcome;
 
 /// How the library comes into a program: the HSA runtime loads it, or it comes with a tool that is preloaded.
 pub const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
+/// Programs with all kinds of work, and their arguments.
+pub const PROGRAMS: [(&str, &[&str]); 5] = [
+    ("basic", &[]),
+    ("copies", &["512"]),
+    ("graph", &["20"]),
+    ("module", &[]),
+    ("storm", &["8", "4", "300"]),
+];
 /// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
 const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
 /// What the runtime of ROCm 7 says at the end of programs with several threads, untraced too.
@@ -68,6 +76,16 @@ impl Scene {
         };
         command.env("WATCH_OUT", self.file("told")).env("EMUGPU_LOG", self.file("truth"));
         command.envs([BEYOND_DOORBELL]);
+        command
+    }
+
+    /// `ranges`, with the tool and with the library of roctx in it.
+    pub fn ranges(&self, loader: &str, rounds: &str) -> Command {
+        let mut command = self.command(loader, &self.apps.join("ranges"));
+        let tool = (loader == "LD_PRELOAD").then(|| format!("{}:", self.tool.display()));
+        let roctx = self.file(ROCPROFILER_SDK_ROCTX.soname);
+        let preloaded = format!("{}{}", tool.unwrap_or_default(), roctx.display());
+        command.arg(rounds).env("LD_PRELOAD", preloaded);
         command
     }
 

@@ -2,18 +2,14 @@
 
 use crate::kinds::{HSA, ROCTX};
 use crate::scene::{LOADERS, scene};
-use capi_build::ROCPROFILER_SDK_ROCTX;
 
 /// Functions of the tool's own see each call that ours behind them record.
 #[test]
 fn rocm_tools_put_functions_of_their_own_into_tables() {
     let Some(scene) = scene() else { return };
     for loader in LOADERS {
-        let mut command = scene.command(loader, &scene.apps.join("ranges"));
-        let tool = (loader == "LD_PRELOAD").then(|| format!("{}:", scene.tool.display()));
-        let roctx = scene.file(ROCPROFILER_SDK_ROCTX.soname);
-        command.env("LD_PRELOAD", format!("{}{}", tool.unwrap_or_default(), roctx.display()));
-        command.arg("5").env("WATCH_KINDS", format!("{HSA},{ROCTX}")).env("WATCH_TABLES", "1");
+        let mut command = scene.ranges(loader, "5");
+        command.env("WATCH_KINDS", format!("{HSA},{ROCTX}")).env("WATCH_TABLES", "1");
         let outcome = scene.run_command(command);
         let recorded = |name| outcome.calls.iter().filter(|call| call.name == name).count();
         let [agents, marks] = outcome.passed;

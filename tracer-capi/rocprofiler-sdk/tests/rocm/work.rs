@@ -4,19 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::{COPIES, KERNELS};
 use crate::outcome::Kernel;
-use crate::scene::{LOADERS, scene};
+use crate::scene::{LOADERS, PROGRAMS, scene};
 
 #[test]
 fn rocm_every_kernel_and_copy_of_programs() {
     let Some(scene) = scene() else { return };
     for loader in LOADERS {
-        for (program, arguments) in [
-            ("basic", &[][..]),
-            ("copies", &["512"]),
-            ("graph", &["20"]),
-            ("module", &[]),
-            ("storm", &["8", "4", "300"]),
-        ] {
+        for (program, arguments) in PROGRAMS {
             let mut outcome = scene.run(loader, program, arguments, &[]);
             outcome.expect_all_kernels();
             outcome.expect_all_copies();

@@ -3,20 +3,14 @@
 use std::fmt::Debug;
 
 use crate::kinds::{COPIES, HIP, KERNELS, KERNELS_TOLD, RETIREMENTS, WORK_TOLD};
-use crate::scene::{LOADERS, scene};
+use crate::scene::{LOADERS, PROGRAMS, scene};
 
 #[test]
 fn rocm_callbacks_of_every_kernel_and_copy() {
     let Some(scene) = scene() else { return };
     let words = [("WATCH_KINDS", RETIREMENTS), ("WATCH_CALLBACKS", WORK_TOLD)];
     for loader in LOADERS {
-        for (program, arguments) in [
-            ("basic", &[][..]),
-            ("copies", &["512"]),
-            ("graph", &["20"]),
-            ("module", &[]),
-            ("storm", &["8", "4", "300"]),
-        ] {
+        for (program, arguments) in PROGRAMS {
             let mut outcome = scene.run(loader, program, arguments, &words);
             outcome.expect_all_kernels();
             outcome.expect_all_copies();
