@@ -189,7 +189,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
         };
         let Some(context) = STATE.context() else { return (false, false) };
         let rung = queue.ring(&context, signal, value);
-        let is_recorded = rung.sequences.is_some();
+        let is_recorded = rung.recorded;
         STATE.has_rung(rung, context.sink);
         if queue.held.load(Ordering::Relaxed) {
             STATE.wake_beyond(sleep::SLOW);

@@ -153,6 +153,8 @@ pub enum Existence {
 pub struct Rung {
     /// Sequence numbers given, first and last.
     pub sequences: Option<(u64, u64)>,
+    /// Something was taken, maybe with a number that its own thread had reserved.
+    pub recorded: bool,
     /// That of the caller's own packet, if it is among them.
     pub own: Option<u64>,
     /// The number of the caller's own packet, when another doorbell has found it or will.
@@ -536,6 +538,7 @@ impl Queue {
             }
         };
         let Some(sequence) = sequence else { return };
+        rung.recorded = true;
         if reserved.is_none() {
             let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
             rung.sequences = Some((first_sequence, sequence));

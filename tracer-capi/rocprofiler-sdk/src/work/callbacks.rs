@@ -6,7 +6,7 @@
 
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use capi_sources::client_thread::{InCallback, next_id};
@@ -53,7 +53,7 @@ pub struct Callbacks {
     /// Whether tools are asked for external ids.
     asks: bool,
     /// Of its enqueueing tools are told when it is done.
-    is_late: bool,
+    is_late: AtomicBool,
     correlation_id: u64,
     /// The use of the id by the operation's record, until that is written.
     record_use: Mutex<Use>,
@@ -82,6 +82,15 @@ impl Operation {
         match self {
             Self::Kernel { .. } => Kind::KernelDispatch,
             Self::Copy { .. } => Kind::MemoryCopy,
+        }
+    }
+
+    /// Whether it can be told: the number of its kernel is known. When a recording begins, kernels that are loaded already are
+    /// told of, while they may be launched.
+    fn is_known(&self) -> bool {
+        match *self {
+            Self::Kernel { descriptor, .. } => KERNELS.find(descriptor).is_some(),
+            Self::Copy { .. } => true,
         }
     }
 
@@ -128,7 +137,7 @@ impl Callbacks {
             told: told(kind, with_callbacks, &id_use, 0),
             services,
             asks,
-            is_late: false,
+            is_late: AtomicBool::new(false),
             correlation_id,
             record_use: Mutex::new(id_use),
             thread: own_ids().thread,
@@ -155,7 +164,7 @@ impl Callbacks {
             told: told(kind, services, &caller.id_use, WAS_ENQUEUED),
             services,
             asks: false,
-            is_late: true,
+            is_late: AtomicBool::new(true),
             correlation_id: caller.correlation_id,
             record_use: Mutex::default(),
             thread: caller.thread,
@@ -209,10 +218,13 @@ impl Callbacks {
         }
     }
 
-    /// Tells tools that it was enqueued, on the thread that has done so. One may throw.
+    /// Tells tools that it was enqueued, on the thread that has done so, or else when it is done. One may throw.
     fn tell_enqueued(&self) {
+        let is_known = self.operation.is_known();
+        // Who tells of the end sees it behind the change of a state.
+        self.is_late.store(!is_known, Ordering::Relaxed);
         let (operation, data) = self.operation.enqueued();
-        let means = |told: &&Told| told.service.means(operation);
+        let means = |told: &&Told| is_known && told.service.means(operation);
         let tell = |phase, externals: &Externals| {
             self.told
                 .iter()
@@ -241,7 +253,7 @@ impl Callbacks {
         };
         let none = Externals::default();
         let externals = self.externals.get().unwrap_or(&none);
-        if self.is_late {
+        if self.is_late.load(Ordering::Relaxed) {
             let (operation, data) = self.operation.enqueued();
             let is_kernel = self.operation.kind() == Kind::KernelDispatch;
             let phases = if is_kernel { &[Phase::Enter, Phase::Exit][..] } else { &[Phase::Enter] };
