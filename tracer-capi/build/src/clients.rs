@@ -114,7 +114,16 @@ impl Clients {
     ///
     /// If it does not.
     pub fn run(&self, language: Language, name: &str) -> anyhow::Result<()> {
-        succeed(&mut self.command(&self.linked(language, name, &[])?))
+        self.run_with(language, name, &[])
+    }
+
+    /// The same with these options for the compiler.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub fn run_with(&self, language: Language, name: &str, options: &[&str]) -> anyhow::Result<()> {
+        succeed(&mut self.command(&self.linked(language, name, options)?))
     }
 
     /// The same with the compiler's sanitizers of addresses, of leaks and of undefined behaviour in the program.
@@ -125,7 +134,7 @@ impl Clients {
     /// If it does not.
     pub fn run_sanitized(&self, language: Language, name: &str) -> anyhow::Result<()> {
         let options = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g"];
-        succeed(&mut self.command(&self.linked(language, name, &options)?))
+        self.run_with(language, name, &options)
     }
 
     /// As [`Clients::run`], with a program that is linked against a library of that name which is made from the source

@@ -78,6 +78,84 @@ typedef struct rocprofiler_buffer_tracing_kernel_dispatch_record_t {
   rocprofiler_kernel_dispatch_info_t dispatch_info;
 } rocprofiler_buffer_tracing_kernel_dispatch_record_t;
 
+/* Why pages migrate, why queues are suspended for that, and why pages are unmapped from a GPU. */
+typedef enum {
+  ROCPROFILER_PAGE_MIGRATION_TRIGGER_NONE = -1,
+  ROCPROFILER_PAGE_MIGRATION_TRIGGER_PREFETCH,
+  ROCPROFILER_PAGE_MIGRATION_TRIGGER_PAGEFAULT_GPU,
+  ROCPROFILER_PAGE_MIGRATION_TRIGGER_PAGEFAULT_CPU,
+  ROCPROFILER_PAGE_MIGRATION_TRIGGER_TTM_EVICTION,
+  ROCPROFILER_PAGE_MIGRATION_TRIGGER_LAST,
+} rocprofiler_page_migration_trigger_t;
+
+typedef enum {
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_NONE = -1,
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_SVM,
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_USERPTR,
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_TTM,
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_SUSPEND,
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_CRIU_CHECKPOINT,
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_CRIU_RESTORE,
+  ROCPROFILER_PAGE_MIGRATION_QUEUE_SUSPEND_TRIGGER_LAST,
+} rocprofiler_page_migration_queue_suspend_trigger_t;
+
+typedef enum {
+  ROCPROFILER_PAGE_MIGRATION_UNMAP_FROM_GPU_TRIGGER_NONE = -1,
+  ROCPROFILER_PAGE_MIGRATION_UNMAP_FROM_GPU_TRIGGER_MMU_NOTIFY,
+  ROCPROFILER_PAGE_MIGRATION_UNMAP_FROM_GPU_TRIGGER_MMU_NOTIFY_MIGRATE,
+  ROCPROFILER_PAGE_MIGRATION_UNMAP_FROM_GPU_TRIGGER_UNMAP_FROM_CPU,
+  ROCPROFILER_PAGE_MIGRATION_UNMAP_FROM_GPU_TRIGGER_LAST,
+} rocprofiler_page_migration_unmap_from_gpu_trigger_t;
+
+/* Pages that migrate: of this kind there are no records, and programs that know them can be built. */
+typedef struct {
+  __extension__ uint8_t read_fault : 1;
+  __extension__ uint8_t migrated : 1;
+  uint32_t node_id;
+  uint64_t address;
+} rocprofiler_buffer_tracing_page_migration_page_fault_record_t;
+
+typedef struct {
+  uint64_t start_addr;
+  uint64_t end_addr;
+  uint32_t from_node;
+  uint32_t to_node;
+  uint32_t prefetch_node;
+  uint32_t preferred_node;
+  rocprofiler_page_migration_trigger_t trigger;
+} rocprofiler_buffer_tracing_page_migration_page_migrate_record_t;
+
+typedef struct {
+  __extension__ uint8_t rescheduled : 1;
+  uint32_t node_id;
+  rocprofiler_page_migration_queue_suspend_trigger_t trigger;
+} rocprofiler_buffer_tracing_page_migration_queue_suspend_record_t;
+
+typedef struct {
+  uint32_t node_id;
+  uint64_t start_addr;
+  uint64_t end_addr;
+  rocprofiler_page_migration_unmap_from_gpu_trigger_t trigger;
+} rocprofiler_buffer_tracing_page_migration_unmap_from_gpu_record_t;
+
+typedef struct rocprofiler_buffer_tracing_page_migration_record_t {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_tracing_operation_t operation;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  uint32_t pid;
+  __extension__ union {
+    rocprofiler_buffer_tracing_page_migration_page_fault_record_t page_fault;
+    rocprofiler_buffer_tracing_page_migration_page_migrate_record_t page_migrate;
+    rocprofiler_buffer_tracing_page_migration_queue_suspend_record_t queue_suspend;
+    rocprofiler_buffer_tracing_page_migration_unmap_from_gpu_record_t unmap_from_gpu;
+    __extension__ struct {
+      uint64_t reserved[12];
+    };
+  };
+} rocprofiler_buffer_tracing_page_migration_record_t;
+
 /* Scratch memory of queues. */
 typedef struct {
   uint64_t size;

@@ -7,5 +7,6 @@
 
 #include <rocprofiler-sdk/hip/api_args.h>
 #include <rocprofiler-sdk/hip/api_id.h>
+#include <rocprofiler-sdk/hip/table_id.h>
 
 #endif /* ROCPROFILER_SDK_HIP_H_ */

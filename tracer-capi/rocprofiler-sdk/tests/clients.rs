@@ -31,6 +31,12 @@ fn kinds_and_operations_have_the_names_of_the_headers() {
     clients().run(Language::C, "names").expect("it runs");
 }
 
+/// Tools in C++17 have these headers from AMD's samples on.
+#[test]
+fn cxx_has_names_hashes_and_comparisons() {
+    clients().run_with(Language::Cpp, "cxx", &["-std=c++17"]).expect("it runs");
+}
+
 #[test]
 fn what_is_not_implemented_says_so() {
     clients().run(Language::C, "absent").expect("it runs");

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Tables of functions of HIP, by number. Source and binary compatible with the header of the same name of
+ * ROCprofiler-SDK 0.5. */
+
+#ifndef ROCPROFILER_SDK_HIP_TABLE_ID_H_
+#define ROCPROFILER_SDK_HIP_TABLE_ID_H_
+
+typedef enum {
+  ROCPROFILER_HIP_TABLE_ID_NONE = -1,
+  ROCPROFILER_HIP_TABLE_ID_Compiler = 0,
+  ROCPROFILER_HIP_TABLE_ID_Runtime,
+  ROCPROFILER_HIP_TABLE_ID_LAST,
+} rocprofiler_hip_table_id_t;
+
+#endif /* ROCPROFILER_SDK_HIP_TABLE_ID_H_ */
