@@ -27,7 +27,7 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// With a thread, which lives for ever.
+    /// With a thread.
     ///
     /// # Errors
     ///
@@ -67,6 +67,11 @@ impl Completions {
             held = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         is_over()
+    }
+
+    /// Nothing is called any more: the thread ends.
+    pub fn end(&self) {
+        self.thread.end();
     }
 
     fn has_returned(&self) {

@@ -2,9 +2,14 @@
 //!
 //! Tools configure while their initialize functions run; callback threads can be made earlier. Then the configuration is frozen into a
 //! [`Plan`], which whoever has something to tell reads without a lock; what still changes is which contexts are active.
+//!
+//! When all tools of a process have been finalized, others can be configured in it, for which there is another plan. Work
+//! that was under way for the former ones is nobody's then.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::cmp::Ordering as Cmp;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use tracer_hooks::lock::{Guard, Lock};
 
@@ -128,7 +133,11 @@ impl Service {
 
 /// Some of the services of a kind, as they were wanted at a time: a bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct Services(u64);
+pub struct Services {
+    /// The number of their plan; 0 for whichever there is.
+    plan: u32,
+    bits: u64,
+}
 
 impl Services {
     /// As many as there can be of a kind.
@@ -136,19 +145,31 @@ impl Services {
 
     /// As many as there can be.
     pub fn all() -> Self {
-        Self(u64::MAX)
+        Self { plan: 0, bits: u64::MAX }
     }
 
     /// Whether there is none.
     #[inline]
     pub fn is_empty(self) -> bool {
-        self.0 == 0
+        self.bits == 0
     }
 
-    /// These and those.
+    /// These and those. Of tools that were finalized before others were configured there are none among these.
     #[must_use]
     pub fn and(self, those: Self) -> Self {
-        Self(self.0 | those.0)
+        match self.plan.cmp(&those.plan) {
+            _ if those.is_empty() => self,
+            _ if self.is_empty() => those,
+            Cmp::Equal => Self { bits: self.bits | those.bits, ..self },
+            Cmp::Less => those,
+            Cmp::Greater => self,
+        }
+    }
+
+    /// Whether they mean services of a plan.
+    #[inline]
+    fn are_of(self, plan: &Plan) -> bool {
+        self.plan == plan.number || self.plan == 0
     }
 }
 
@@ -196,8 +217,10 @@ struct Configuration {
     threads: Vec<&'static CallbackThread>,
 }
 
-/// What was configured, once it does not change any more.
+/// What was configured, once it does not change any more. It stays for ever.
 struct Plan {
+    /// Which plan it is, from 1 on.
+    number: u32,
     services: [Vec<Service>; KINDS],
     asked: [Vec<Asked>; KINDS],
     contexts: Vec<&'static Context>,
@@ -208,7 +231,7 @@ pub struct Sdk {
     initialized: AtomicI32,
     finalized: AtomicI32,
     configuration: Lock<Configuration>,
-    plan: OnceLock<Plan>,
+    plan: AtomicPtr<Plan>,
     /// How many active contexts there are that want something of a kind.
     active: [AtomicU32; KINDS],
     /// Who is told of threads.
@@ -222,7 +245,7 @@ impl Sdk {
             initialized: AtomicI32::new(stage::NOT_YET),
             finalized: AtomicI32::new(stage::NOT_YET),
             configuration: Lock::new(Configuration::new()),
-            plan: OnceLock::new(),
+            plan: AtomicPtr::new(ptr::null_mut()),
             active: [const { AtomicU32::new(0) }; KINDS],
             watchers: Watchers::new(),
         }
@@ -251,6 +274,33 @@ impl Sdk {
         self.initialized.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// All tools have been finalized, or there were none: other ones are initialized from now on, as if nothing had been
+    /// configured. The caller sees to it that nobody else begins meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`] while there are tools; [`Status::Error`].
+    pub fn begin_anew(&self) -> Result {
+        let mut configuration = self.lock()?;
+        let has_tools = !configuration.contexts.is_empty() && self.finalized() != stage::OVER;
+        if has_tools || self.initialized() == stage::DURING {
+            return Err(Status::ConfigurationLocked);
+        }
+        *configuration = Configuration::new();
+        self.finalized.store(stage::NOT_YET, Ordering::Release);
+        self.initialized.store(stage::DURING, Ordering::Release);
+        Ok(())
+    }
+
+    /// All tools have been finalized: the threads that have called them end, and nobody is told of threads any more.
+    pub fn end_threads(&self) {
+        let clients = self.lock().map(|configuration| configuration.threads.clone());
+        clients.into_iter().flatten().for_each(CallbackThread::end);
+        let work = [Kind::KernelDispatch, Kind::MemoryCopy].map(|kind| self.services(kind));
+        work.into_iter().flatten().filter_map(Service::completions).for_each(Completions::end);
+        self.watchers.end();
+    }
+
     /// They are: nothing can be configured any more.
     pub fn end_initialization(&self) {
         let mut services = [const { Vec::new() }; KINDS];
@@ -267,7 +317,10 @@ impl Sdk {
             asked[kind as usize].push(one);
         }
         let contexts = configuration.contexts.clone();
-        let _ = self.plan.set(Plan { services, asked, contexts });
+        let number = self.plan().map_or(0, |plan| plan.number) + 1;
+        let plan = Box::leak(Box::new(Plan { number, services, asked, contexts }));
+        // Pairs with the Acquire in `plan`.
+        self.plan.store(plan, Ordering::Release);
         // Under the lock: who starts a context counts from here on.
         self.initialized.store(stage::OVER, Ordering::Release);
     }
@@ -281,6 +334,14 @@ impl Sdk {
     /// They are: nobody is called any more.
     pub fn end_finalization(&self) {
         self.finalized.store(stage::OVER, Ordering::Release);
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "follows a pointer to a plan")]
+    fn plan(&self) -> Option<&'static Plan> {
+        // Acquire pairs with the Release in `end_initialization`.
+        // SAFETY: null, or a plan, which stays for ever.
+        unsafe { self.plan.load(Ordering::Acquire).as_ref() }
     }
 
     /// Only while initialize functions run.
@@ -366,8 +427,7 @@ impl Sdk {
     fn switch(&self, context: &'static Context, on: bool) -> bool {
         let changes = context.is_active() != on;
         if changes {
-            let services =
-                self.plan.get().into_iter().flat_map(|plan| plan.services.iter().flatten());
+            let services = self.plan().into_iter().flat_map(|plan| plan.services.iter().flatten());
             let own = services.filter(|service| service.context.id == context.id);
             let count = || own.for_each(|service| self.count_active(service.kind, on));
             // Its services are counted while it is active: it begins and ends for all kinds at once.
@@ -505,8 +565,8 @@ impl Sdk {
         Ok(())
     }
 
-    fn asked(&self, kind: Kind) -> &[Asked] {
-        self.plan.get().map_or(&[], |plan| &plan.asked[kind as usize])
+    fn asked(&self, kind: Kind) -> &'static [Asked] {
+        self.plan().map_or(&[], |plan| &plan.asked[kind as usize])
     }
 
     /// Whether the tool of any of these services of a kind is asked for external ids.
@@ -577,8 +637,8 @@ impl Sdk {
         self.active[kind as usize].load(Ordering::Relaxed) != 0
     }
 
-    fn services(&self, kind: Kind) -> &[Service] {
-        self.plan.get().map_or(&[], |plan| &plan.services[kind as usize])
+    fn services(&self, kind: Kind) -> &'static [Service] {
+        self.plan().map_or(&[], |plan| &plan.services[kind as usize])
     }
 
     /// Who wants an operation of a kind just now; without an operation, who wants any.
@@ -605,7 +665,11 @@ impl Sdk {
 
     /// Those services of a kind.
     #[inline]
-    pub fn each(&self, kind: Kind, services: Services) -> impl Iterator<Item = &Service> {
+    pub fn each(
+        &self,
+        kind: Kind,
+        services: Services,
+    ) -> impl Iterator<Item = &'static Service> + use<> {
         self.numbered(kind, services).map(|(_, service)| service)
     }
 
@@ -615,9 +679,11 @@ impl Sdk {
         &self,
         kind: Kind,
         services: Services,
-    ) -> impl Iterator<Item = (usize, &Service)> {
-        let is_one = move |place: usize| services.0 >> place & 1 != 0;
-        self.services(kind).iter().enumerate().filter(move |&(place, _)| is_one(place))
+    ) -> impl Iterator<Item = (usize, &'static Service)> + use<> {
+        let is_one = move |place: usize| services.bits >> place & 1 != 0;
+        let plan = self.plan().filter(|plan| services.are_of(plan));
+        let all = plan.map_or(&[][..], |plan| &plan.services[kind as usize]);
+        all.iter().enumerate().filter(move |&(place, _)| is_one(place))
     }
 
     /// How many services a kind has.
@@ -633,10 +699,13 @@ impl Sdk {
         services: Services,
         holds: impl Fn(&Service) -> bool,
     ) -> Services {
-        let mut those = Services::default();
-        for (place, service) in self.services(kind).iter().enumerate() {
-            let is_one = services.0 >> place & 1 != 0;
-            those.0 |= u64::from(is_one && holds(service)) << place;
+        let Some(plan) = self.plan().filter(|plan| services.are_of(plan)) else {
+            return Services::default();
+        };
+        let mut those = Services { plan: plan.number, bits: 0 };
+        for (place, service) in plan.services[kind as usize].iter().enumerate() {
+            let is_one = services.bits >> place & 1 != 0;
+            those.bits |= u64::from(is_one && holds(service)) << place;
         }
         those
     }
@@ -644,7 +713,7 @@ impl Sdk {
     /// The external ids of a thread. `process` is the number of the first thread.
     #[inline]
     pub fn externals(&self, thread: u64, process: u64) -> Externals {
-        let contexts = self.plan.get().map_or(&[][..], |plan| &plan.contexts);
+        let contexts = self.plan().map_or(&[][..], |plan| &plan.contexts);
         let mut ids = Vec::new();
         if contexts.iter().any(|context| context.external.any())
             && ids.try_reserve_exact(contexts.len()).is_ok()

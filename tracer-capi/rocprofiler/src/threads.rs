@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use roctracer::thread;
 
@@ -15,12 +15,20 @@ pub trait Deliver: Sync {
     fn deliver(&'static self);
 }
 
-/// A thread that calls the callbacks of some buffers, one after the other. It lives for ever.
+/// A thread that calls the callbacks of some buffers, one after the other.
 #[derive(Default)]
 pub struct CallbackThread {
-    /// Buffers that have something to deliver.
-    ready: Mutex<VecDeque<&'static dyn Deliver>>,
+    ready: Mutex<Ready>,
     work: Condvar,
+}
+
+/// What it has to do.
+#[derive(Default)]
+struct Ready {
+    /// Buffers that have something to deliver.
+    buffers: VecDeque<&'static dyn Deliver>,
+    /// It is to end.
+    ends: bool,
 }
 
 thread_local! {
@@ -42,8 +50,18 @@ impl CallbackThread {
 
     /// Has what a buffer has handed over delivered.
     pub fn deliver(&self, buffer: &'static dyn Deliver) {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(buffer);
+        self.lock().buffers.push_back(buffer);
         self.work.notify_one();
+    }
+
+    /// Has it end when it has delivered what it was handed. What is handed to it later is not delivered.
+    pub fn end(&self) {
+        self.lock().ends = true;
+        self.work.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ready> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the calling thread is this one.
@@ -59,10 +77,11 @@ impl CallbackThread {
     fn run(&'static self) {
         CURRENT.set(self);
         loop {
-            let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ready = self.lock();
             let buffer = loop {
-                match ready.pop_front() {
+                match ready.buffers.pop_front() {
                     Some(buffer) => break buffer,
+                    None if ready.ends => return,
                     None => {
                         ready = self.work.wait(ready).unwrap_or_else(PoisonError::into_inner);
                     }
@@ -98,9 +117,14 @@ impl Watchers {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Adds one, for ever.
+    /// Adds one, until [`end`](Self::end).
     pub fn add(&self, watcher: Watcher) {
         self.lock().push(Box::leak(Box::new(watcher)));
+    }
+
+    /// Nobody is told any more.
+    pub fn end(&self) {
+        self.lock().clear();
     }
 
     /// Tells of what `create` creates, a thread of `library`, on the calling thread.
@@ -117,7 +141,7 @@ impl Watchers {
         created
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<&'static Watcher>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<&'static Watcher>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,5 +181,36 @@ mod tests {
             ("ours", "after", 1),
         ];
         assert_eq!(told[..], expected);
+    }
+
+    #[test]
+    fn a_thread_that_is_to_end_delivers_what_it_was_handed_and_ends() {
+        struct AtEnd(std::sync::mpsc::Sender<&'static str>);
+        impl Drop for AtEnd {
+            fn drop(&mut self) {
+                let _ = self.0.send("ended");
+            }
+        }
+        thread_local! {
+            static AT_END: Cell<Option<AtEnd>> = const { Cell::new(None) };
+        }
+        struct Tell(std::sync::mpsc::Sender<&'static str>);
+        impl Deliver for Tell {
+            fn deliver(&'static self) {
+                let send = self.0.clone();
+                let _ = send.send("told");
+                AT_END.set(Some(AtEnd(send)));
+            }
+        }
+        let (send, told) = std::sync::mpsc::channel();
+        let thread = CallbackThread::start().expect("a thread");
+        let tell = Box::leak(Box::new(Tell(send)));
+        // While it is held up, it is handed something and is to end.
+        let mut held = thread.lock();
+        held.buffers.push_back(tell);
+        held.ends = true;
+        drop(held);
+        thread.end();
+        assert_eq!([told.recv(), told.recv()], [Ok("told"), Ok("ended")]);
     }
 }

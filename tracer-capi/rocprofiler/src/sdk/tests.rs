@@ -501,3 +501,38 @@ fn who_offers_a_record_does_not_wait() {
     let delivered = deliveries.try_iter().flat_map(|(records, _)| records).map(|[_, id]| id);
     assert!(delivered.eq(0..=taken));
 }
+
+/// When all tools have ended others begin, as if there had been none, and what was wanted before is nobody's.
+#[test]
+fn others_begin_when_all_have_ended() {
+    let (sdk, kind) = (sdk(), Kind::KernelDispatch);
+    let configure = |client| {
+        let context = sdk.create_context(client).expect("a context");
+        let nobody = |_| -> Consumer { Box::new(|_, _| ()) };
+        let buffer = sdk.create_buffer(context, 4096, 0, Policy::Lossless, nobody).expect("one");
+        sdk.configure_service(context, kind, &[], buffer).expect("a service");
+        sdk.end_initialization();
+        sdk.start_context(context).expect("started");
+        (context, buffer)
+    };
+    let first = configure(1);
+    let before = sdk.wanting(kind, None);
+    assert_eq!(sdk.each(kind, before).map(Service::client).collect::<Vec<_>>(), [1]);
+    assert_eq!(sdk.begin_anew(), Err(Status::ConfigurationLocked));
+    assert!(sdk.begin_finalization());
+    sdk.end_contexts(1);
+    sdk.end_finalization();
+    sdk.end_threads();
+    sdk.begin_anew().expect("all have ended");
+    assert_eq!((sdk.initialized(), sdk.finalized()), (stage::DURING, stage::NOT_YET));
+    assert_eq!(sdk.begin_anew(), Err(Status::ConfigurationLocked));
+    assert!(sdk.context(first.0).is_err() && sdk.buffer(first.1).is_err());
+    assert_eq!(configure(2), first);
+    let now = sdk.wanting(kind, None);
+    assert_eq!(sdk.each(kind, now).map(Service::client).collect::<Vec<_>>(), [2]);
+    assert_eq!(sdk.each(kind, before).count(), 0);
+    assert!(sdk.those(kind, before, |_| true).is_empty());
+    assert_eq!((before.and(now), now.and(before)), (now, now));
+    // Those of all plans.
+    assert_eq!(sdk.each(kind, Services::all()).count(), 1);
+}
