@@ -9,6 +9,7 @@
 //! * [`hip_wrappers`]: which functions of HIP go through its tables.
 //! * [`loss`]: why something was not recorded.
 //! * [`ring`]: the single-producer ring inside that shared memory.
+//! * [`tool`]: the memory by which a tool of ROCprofiler-SDK is put into a running process.
 //! * [`waited`]: how both sides wait for each other.
 //!
 //! It is not the place for behaviour that only one side has. Everything here is `no_std`, has no
@@ -30,4 +31,5 @@ pub mod loss;
 pub mod ring;
 pub mod shim;
 pub mod slots;
+pub mod tool;
 pub mod waited;

@@ -30,7 +30,7 @@
 //! pool, bells, agents             signals of ours; GPUs, and which one a kernel is loaded on
 //! runtime                         the runtime's own functions, saved
 //! stubs                           where its code says that they are
-//! originals, track, marks, collecting, usual, phase, lock, view, abi, sink, sys
+//! newcomer, originals, track, marks, collecting, usual, phase, lock, view, abi, sink, sys
 //!                                 what all are made of
 //! ```
 //!
@@ -59,6 +59,7 @@ mod hooks;
 pub mod lifecycle;
 pub mod lock;
 pub mod marks;
+pub mod newcomer;
 #[cfg(test)]
 mod orders;
 pub mod originals;

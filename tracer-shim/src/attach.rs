@@ -9,10 +9,11 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use tracer_common::shim::{Attach, VERSION, attach_status, control, state};
 use tracer_hooks::lock::Lock;
+use tracer_hooks::newcomer::{answer, remove_block};
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained, deactivate, sys, usable};
 
 use crate::memory::{self, Memory};
@@ -21,8 +22,6 @@ use crate::{calls, exports};
 
 /// How long the block of memory that we came with stays when the status cannot be told otherwise.
 const STATUS_STAYS_NS: u64 = 1_000_000_000;
-/// How long the thread that came with the block may take to end; else the block stays for ever.
-const THREAD_ENDS_NS: u64 = 10_000_000_000;
 
 /// One attach at a time.
 static ATTACHING: Lock<()> = Lock::new(());
@@ -86,16 +85,6 @@ pub fn start_waiting() {
     }
 }
 
-/// Tells the status; whoever asked reads it from outside.
-///
-/// # Safety
-///
-/// As for [`attach`].
-unsafe fn answer(request: *mut Attach, status: u64) {
-    // SAFETY: the caller's promise. Release: all else is done.
-    unsafe { AtomicU64::from_ptr(&raw mut (*request).status) }.store(status, Ordering::Release);
-}
-
 /// Does what `request` asks for, answers, and puts the block away that it came in.
 ///
 /// # Safety
@@ -115,25 +104,6 @@ pub unsafe fn attach(request: *mut Attach) {
         // SAFETY: the caller's promise; nothing of the block is used any more.
         unsafe { remove_block(&asked) };
     }
-}
-
-/// Waits for the thread that runs in the block to be gone, then unmaps the block.
-///
-/// # Safety
-///
-/// The block and the word are as [`Attach`] says.
-unsafe fn remove_block(asked: &Attach) {
-    let deadline = sys::now_ns() + THREAD_ENDS_NS;
-    let word = asked.thread_alive as *mut u32;
-    // SAFETY: the caller's promise; the kernel writes it.
-    while !word.is_null() && unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Acquire) != 0 {
-        if sys::now_ns() > deadline {
-            return;
-        }
-        sys::sleep_ns(500_000);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { libc::munmap(asked.block as *mut _, asked.block_bytes as usize) };
 }
 
 fn begin(asked: &Attach) -> Outcome {

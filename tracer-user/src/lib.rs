@@ -5,6 +5,7 @@
 //! probed, [`probe`] loads the BPF programs and attaches them; [`inject`] puts the shim into a process that
 //! runs, [`shim`] owns the memory that it shares, and [`outside`] makes sense of GPU work where there is
 //! none. [`record`] drains all of these, [`join`] makes events of them and [`trace`] stores these.
+//! [`tool`] puts a tool of ROCprofiler-SDK into a process instead of the shim.
 //! [`report`] and [`export`] read traces, for which `ranges` puts together what roctx's calls come to. What a target chose is opened and read by [`foreign`] alone.
 
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
@@ -33,6 +34,7 @@ pub mod record;
 pub mod report;
 pub mod shim;
 pub mod shown;
+pub mod tool;
 pub mod trace;
 pub mod trial;
 mod user;

@@ -5,7 +5,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use roctap::{doctor, export, inject, probe, probes, record, report, shown};
+use roctap::{doctor, export, inject, probe, probes, record, report, shown, tool};
 use tracing_subscriber::EnvFilter;
 
 /// Traces AMD ROCm programs: API calls and GPU work, joined
@@ -36,6 +36,7 @@ enum Verb {
     Export(export::ExportOptions),
     /// Show where the functions of a library or process would be probed, and at what cost
     Probes(probes::Options),
+    Tool(tool::Options),
     Doctor(doctor::Options),
     /// List the running ROCm processes
     Ps,
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Verb::Report(options) => report::run(options),
         Verb::Export(options) => export::run(options, &export::ApiTables),
         Verb::Probes(options) => probes::run(options),
+        Verb::Tool(options) => tool::run(options),
         Verb::Doctor(options) => doctor::run(options),
         Verb::Ps => doctor::ps(),
     };

@@ -188,6 +188,11 @@ pub fn keep_for_renaming() {
     keep(CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER, CapabilitySet::empty());
 }
 
+/// What it takes to put a tool into a process, which helpers do; its memory is a file of its user's.
+pub fn keep_for_tools() {
+    keep(LOOKING | CapabilitySet::DAC_OVERRIDE, INJECTING);
+}
+
 /// What it takes to put the shim into a process.
 pub fn keep_for_injecting() {
     keep(INJECTING, CapabilitySet::empty());

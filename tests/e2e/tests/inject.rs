@@ -19,7 +19,7 @@ use roctap::{
     discover::Subject,
     inject::{Access, Entry, Handed, InjectError, Injected, Memory, Request, check, inject},
 };
-use tracer_common::shim::{ATTACH_AGAIN_FUNCTION, Attach, attach_status};
+use tracer_common::shim::{ATTACH_AGAIN_FUNCTION, ATTACH_FUNCTION, Attach, attach_status};
 
 /// The directory of what is built for the tests.
 fn built() -> &'static Path {
@@ -91,7 +91,7 @@ fn library() -> Vec<u8> {
 }
 
 fn load(pid: u32) -> Result<Injected<(fs::File, Option<fs::File>)>, InjectError> {
-    put_in(pid, Entry::Library { bytes: &library(), name: "payload.so" })
+    put_in(pid, Entry::Library { bytes: &library(), name: "payload.so", function: ATTACH_FUNCTION })
 }
 
 fn answer(injected: &Injected<(fs::File, Option<fs::File>)>) -> Answer {
@@ -348,11 +348,13 @@ fn root_inject_fails_cleanly() {
     let target = start("threads");
     let before = settled(target.pid());
     for _ in 0..5 {
-        let nonsense = Entry::Library { bytes: b"not a library", name: "nonsense" };
+        let nonsense =
+            Entry::Library { bytes: b"not a library", name: "nonsense", function: ATTACH_FUNCTION };
         let error = put_in(target.pid(), nonsense).expect_err("not a library").to_string();
-        assert!(error.contains("could not load the shim"), "{error}");
+        assert!(error.contains("could not load nonsense"), "{error}");
         let attach = Attach { version: 1, ..Attach::default() };
-        let entry = Entry::Library { bytes: &library(), name: "payload.so" };
+        let entry =
+            Entry::Library { bytes: &library(), name: "payload.so", function: ATTACH_FUNCTION };
         let (process, memory) = (&subject(target.pid()), &memory(target.pid()));
         let request = Request { process, memory, entry, attach };
         let error = inject(&request, |_| -> anyhow::Result<()> { anyhow::bail!("no room") });

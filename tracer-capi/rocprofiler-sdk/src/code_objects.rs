@@ -257,6 +257,13 @@ pub fn end(is_meant: impl Fn(&Service) -> bool) {
     }
 }
 
+/// Other tools begin, when all of them have ended: they are told of what is found to be loaded then.
+pub fn forget() {
+    if let Some(mut loaded) = LOADED.lock_for(WAIT_NS) {
+        loaded.clear();
+    }
+}
+
 /// The code objects of an executable, with their kernels: those whose descriptors are in them.
 fn found(executable: u64) -> Vec<(u64, CodeObject, Vec<Symbol>)> {
     let objects = code_objects::of_executable(executable);

@@ -68,6 +68,13 @@ unsafe extern "C-unwind" fn rocprofiler_at_intercept_table_registration(
     })
 }
 
+/// All tools have ended: nobody wants any.
+pub fn forget() {
+    if let Some(mut wishes) = WISHES.lock_for(WAIT_NS) {
+        wishes.clear();
+    }
+}
+
 /// A runtime has handed a table over: tools may change it.
 ///
 /// # Safety

@@ -11,6 +11,7 @@
 //! * [`agents`]: CPUs and GPUs; [`externals`]: external ids of the calling thread.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
+//! * [`attach`]: a tool is put into a running process by roctap, to which [`late`] tells what becomes of it.
 //! * [`process`]: a forked child is told apart.
 //! * [`answer`], [`log`]: status codes; what is told to the user.
 //!
@@ -22,6 +23,7 @@
 mod absent;
 mod agents;
 mod answer;
+mod attach;
 mod buffers;
 mod callbacks;
 mod calls;
@@ -31,6 +33,7 @@ mod externals;
 mod intercept_tables;
 mod kernels;
 mod kinds;
+mod late;
 mod layout;
 mod log;
 mod process;

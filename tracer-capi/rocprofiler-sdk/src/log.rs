@@ -1,10 +1,13 @@
-//! What is told to the user, on standard error: as much as `ROCPROFILER_LOG_LEVEL` says.
+//! What is told to the user: as much as `ROCPROFILER_LOG_LEVEL` says. It is told on standard error, or to the `roctap` that
+//! has put a tool into the process, whose standard error is the program's own.
 
 use std::fmt::Arguments;
 use std::io::{self, Write as _};
 use std::sync::LazyLock;
 
 use capi_common::quiet::quiet;
+
+use crate::late;
 
 /// How much is told.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +28,9 @@ static MOST: LazyLock<Level> = LazyLock::new(|| {
 
 fn tell(level: Level, what: Arguments<'_>) {
     if level <= *MOST {
+        if late::say(&format!("{what}\n")) {
+            return;
+        }
         // One write, so that lines of several threads stay whole. Nobody can be told if that fails.
         let line = format!("rocprofiler-sdk ({}): {what}\n", std::process::id());
         let _ = quiet(|| io::stderr().write_all(line.as_bytes()));

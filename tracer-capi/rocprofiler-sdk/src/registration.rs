@@ -1,4 +1,5 @@
-//! Tools are configured, initialized, and finalized once, at the end of the process or when they ask for it.
+//! Tools are configured, initialized, and finalized once, at the end of the process or when they ask for it. One that was
+//! put into a running process is finalized when that is asked for, and can be put into it again.
 
 #![expect(unsafe_code, reason = "exports, and functions of tools")]
 
@@ -6,20 +7,22 @@ use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 use std::ffi::CStr;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Instant;
 
 use rocprofiler::sdk::stage;
 use rocprofiler::status::{Result, Status};
 use roctracer::pool::EXIT_WAIT;
+use tracer_common::tool::state;
 use tracer_hooks::lock::{Guard, Lock};
 use tracer_hooks::{contained, sys};
 
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::calls::{self, markers};
 use crate::intercept_tables::{self, table};
-use crate::tools::{ClientId, Configure, Configured, find};
-use crate::{SDK, code_objects, log, process, sources, work};
+use crate::tools::{ClientId, Configure, Configured, Found, find};
+use crate::{SDK, code_objects, late, log, process, sources, work};
 
 const VERSION_TEXT: &CStr = c"0.5.0";
 /// The number of the first tool.
@@ -54,6 +57,8 @@ static CURRENT: AtomicU32 = AtomicU32::new(0);
 static INITIALIZATION: Lock<()> = Lock::new(());
 /// A runtime has begun meanwhile, and nobody waited for the tools.
 static IS_MISSED: AtomicBool = AtomicBool::new(false);
+/// The process exits: nothing begins any more.
+static EXITS: AtomicBool = AtomicBool::new(false);
 
 /// How long one of these is waited for: whoever has it may have been stopped, or may wait for who comes here.
 const WAIT_NS: u64 = 1_000_000_000;
@@ -87,22 +92,89 @@ pub fn initialize() {
         return;
     };
     if SDK.begin_initialization() {
-        INITIALIZES.set(true);
-        // Also when a tool has thrown: others are not initialized a second time.
-        let ends = AtEnd(|| {
-            SDK.end_initialization();
-            INITIALIZES.set(false);
-        });
-        process::begins();
-        sys::at_exit(at_exit);
-        configure_all();
-        initialize_all();
-        drop(ends);
-        fence(Ordering::SeqCst);
-        if IS_MISSED.load(Ordering::Relaxed) {
-            contained(sources::begin);
+        initialize_those(|| find(lock(&FORCED).and_then(|forced| *forced)));
+    }
+}
+
+/// Configures and initializes these tools. The caller has begun that.
+fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
+    static AT_EXIT: Once = Once::new();
+    INITIALIZES.set(true);
+    // Also when a tool has thrown: others are not initialized a second time.
+    let ends = AtEnd(|| {
+        SDK.end_initialization();
+        INITIALIZES.set(false);
+    });
+    process::begins();
+    AT_EXIT.call_once(|| sys::at_exit(at_exit));
+    configure(tools());
+    initialize_all();
+    drop(ends);
+    fence(Ordering::SeqCst);
+    if IS_MISSED.load(Ordering::Relaxed) {
+        contained(sources::begin);
+    }
+    contained(markers::ask);
+}
+
+/// Why a tool that was put into the running process takes no part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There are others.
+    Busy,
+    /// The process exits, or is a forked child.
+    Over,
+    /// It does not want to.
+    ByItself,
+}
+
+/// A tool has been put into the running process: it is configured and initialized alone, as if none had ever been. It gets
+/// what happens from now on, and code objects that are loaded already.
+///
+/// # Errors
+///
+/// [`Refused`].
+pub fn begin_late(tool: Found) -> core::result::Result<(), Refused> {
+    if process::is_forked() || EXITS.load(Ordering::Relaxed) {
+        return Err(Refused::Over);
+    }
+    let initialization = INITIALIZATION.lock_for(WAIT_NS).ok_or(Refused::Busy)?;
+    {
+        let mut clients = lock(&CLIENTS).ok_or(Refused::Busy)?;
+        let is_free = clients.is_empty() || SDK.finalized() == stage::OVER;
+        if !is_free || SDK.begin_anew().is_err() {
+            return Err(Refused::Busy);
         }
-        contained(markers::ask);
+        clients.clear();
+    }
+    code_objects::forget();
+    initialize_those(|| vec![tool]);
+    drop(initialization);
+    fence(Ordering::SeqCst);
+    if EXITS.load(Ordering::Relaxed) {
+        finalize_all();
+        return Err(Refused::Over);
+    }
+    if lock(&CLIENTS).is_none_or(|clients| clients.is_empty()) {
+        finalize_all();
+        return Err(Refused::ByItself);
+    }
+    // The runtime is in use.
+    contained(sources::begin);
+    code_objects::tell_all();
+    Ok(())
+}
+
+/// The tool that was put into the running process is finalized, unless the exit of the process does that, and what was there
+/// for it ends.
+pub fn end_late() {
+    late::tell(state::ENDS);
+    if !process::is_forked() && finalize_all() {
+        calls::follow();
+        intercept_tables::forget();
+        SDK.end_threads();
+        contained(tracer_hooks::deactivate);
+        late::end(state::ENDED);
     }
 }
 
@@ -116,9 +188,8 @@ impl<F: Fn()> Drop for AtEnd<F> {
 }
 
 /// Asks each tool what is to be called. One that answers null takes no part.
-fn configure_all() {
-    let forced = lock(&FORCED).and_then(|forced| *forced);
-    for (priority, tool) in find(forced).into_iter().enumerate() {
+fn configure(tools: Vec<Found>) {
+    for (priority, tool) in tools.into_iter().enumerate() {
         let priority = priority as u32;
         let handle = FIRST_CLIENT + priority;
         let id = NonNull::from(Box::leak(Box::new(ClientId { name: ptr::null(), handle })));
@@ -179,7 +250,21 @@ unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
 
 /// The process exits.
 extern "C" fn at_exit() {
-    if !process::is_forked() && SDK.begin_finalization() {
+    EXITS.store(true, Ordering::Relaxed);
+    // Pairs with the one in `begin_late`: either has a tool begun that is found here, or it finds that the process exits.
+    fence(Ordering::SeqCst);
+    if !process::is_forked() {
+        late::tell(state::ENDS);
+        if finalize_all() {
+            late::end(state::ENDED);
+        }
+    }
+}
+
+/// Finalizes all tools, once; whether this was the first time.
+fn finalize_all() -> bool {
+    let is_first = SDK.begin_finalization();
+    if is_first {
         finalize_those(|_| true);
         SDK.end_finalization();
         let refused = work::refused();
@@ -189,6 +274,7 @@ extern "C" fn at_exit() {
             ));
         }
     }
+    is_first
 }
 
 /// Stops what tools have started, delivers what was written, and calls their functions, each once. Nothing of theirs is

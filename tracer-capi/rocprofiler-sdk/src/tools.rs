@@ -9,6 +9,7 @@ use std::ptr;
 
 use capi_common::{hsa_tools, loaded};
 use rocprofiler::status::{Result, Status};
+use tracer_hooks::sys;
 
 use crate::log;
 
@@ -128,26 +129,44 @@ impl Tools {
         }
     }
 
-    /// A library that the environment names; it stays loaded.
+    /// A library that the environment names.
     fn add_named(&mut self, name: &OsStr) {
-        let shown = name.to_string_lossy();
         let Ok(path) = CString::new(name.as_bytes()) else { return };
-        // SAFETY: a library that the user has asked for, as the dynamic linker loads it.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            // SAFETY: the text of the error, which stays until the next call.
-            let reason = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
-            let reason = reason.map_or_else(Default::default, CStr::to_string_lossy);
-            log::error(format_args!("{LIBRARIES}: the tool {shown} cannot be loaded: {reason}"));
-            return;
-        }
-        match configure_of(handle) {
-            Some(configure) => self.add(configure, || shown.into_owned()),
-            None => log::error(format_args!(
-                "{LIBRARIES}: {shown} is no tool: it has no function rocprofiler_configure"
-            )),
+        match load(&path) {
+            Ok(Found { configure, place }) => self.add(configure, || place),
+            Err(why) => log::error(format_args!("{LIBRARIES}: {why}")),
         }
     }
+}
+
+/// Loads a tool, which stays loaded.
+///
+/// # Errors
+///
+/// Why it is none.
+pub fn load(path: &CStr) -> core::result::Result<Found, String> {
+    let shown = path.to_string_lossy();
+    // SAFETY: a library that the user has asked for, as the dynamic linker loads it.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        // SAFETY: the text of the error, which stays until the next call.
+        let reason = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
+        let reason = reason.map_or_else(Default::default, CStr::to_string_lossy);
+        return Err(format!("the tool {shown} cannot be loaded: {reason}"));
+    }
+    let configure = configure_of(handle)
+        .ok_or_else(|| format!("{shown} is no tool: it has no function rocprofiler_configure"))?;
+    // Another library of this kind may come first among those that it needs.
+    // SAFETY: a handle that is open.
+    let called = unsafe { libc::dlsym(handle, c"rocprofiler_create_context".as_ptr()) }.addr();
+    if called != 0 && sys::library_of(called) != sys::library_of(load as *const () as usize) {
+        let other = hsa_tools::path_of(called).unwrap_or_default();
+        return Err(format!(
+            "the tool {shown} needs another library than this one: {}",
+            other.display()
+        ));
+    }
+    Ok(Found { configure, place: shown.into_owned() })
 }
 
 fn configure_of(handle: *mut c_void) -> Option<Configure> {

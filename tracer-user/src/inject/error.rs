@@ -139,9 +139,14 @@ pub enum InjectError {
         /// How. Part of the message, hence no `source`.
         cause: std::io::Error,
     },
-    /// The shim could not be loaded.
-    #[error("it could not load the shim: {0}")]
-    NotLoaded(String),
+    /// The library could not be loaded.
+    #[error("it could not load {name}: {why}")]
+    NotLoaded {
+        /// What the library is called.
+        name: String,
+        /// What the dynamic linker says.
+        why: String,
+    },
     /// It takes too long.
     #[error("{what} did not happen within {} s", within.as_secs())]
     Late {

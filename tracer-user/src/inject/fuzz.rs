@@ -35,7 +35,7 @@ pub fn fuzz_seccomp(bytes: &[u8]) {
     };
     // As many as the kernel accepts.
     let filter = bytes.as_chunks::<8>().0.iter().take(4096).map(instruction).collect();
-    let _ = seccomp::refused(&[filter]);
+    let _ = seccomp::refused(&[filter], seccomp::OF_TOOLS);
 }
 
 /// Reads whatever `bytes` are as each of the texts that the kernel has on a process.

@@ -19,12 +19,13 @@ use rustix::{
     process::{Pid, getpriority_process, setpriority_process},
     thread::{CpuSet, sched_setaffinity},
 };
-use tracer_common::shim::ATTACH_FUNCTION;
+use tracer_common::tool;
 
 use super::{
     bootstrap::at,
     error::{InjectError, Refusal},
     refuse::{Feasible, GUARDIAN},
+    seccomp,
     start::{self, StartError, Started, ThreadStart},
     threads::Model,
     tracee::{StepError, Writable},
@@ -51,8 +52,8 @@ const ATTEMPTS: usize = 20;
 /// What the guardian is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Task {
-    /// Start a thread that loads a library of this name.
-    Load(String),
+    /// Start a thread that loads a library of this name, and calls this function of it.
+    Load { name: String, function: String },
     /// Start a thread that calls the function at this address.
     Call(u64),
     /// Remove a mapping: address and size.
@@ -85,7 +86,7 @@ pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
         return Err(InjectError::TooMany { count });
     }
     let arguments = match task {
-        Task::Load(name) => ["load".to_owned(), name.clone(), String::new()],
+        Task::Load { name, function } => ["load".to_owned(), name.clone(), function.clone()],
         Task::Call(address) => ["call".to_owned(), address.to_string(), String::new()],
         Task::Unmap(block, bytes) => ["unmap".to_owned(), block.to_string(), bytes.to_string()],
     };
@@ -172,7 +173,9 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let words: Vec<&str> = text.iter().map(AsRef::as_ref).collect();
     let (pid, task) = match words[..] {
-        [pid, "load", name, _] => (pid, Task::Load(name.to_owned())),
+        [pid, "load", name, function] => {
+            (pid, Task::Load { name: name.to_owned(), function: function.to_owned() })
+        }
         [pid, "call", address, _] => (pid, Task::Call(address.parse()?)),
         [pid, "unmap", block, bytes] => (pid, Task::Unmap(block.parse()?, bytes.parse()?)),
         _ => anyhow::bail!("{GUARDIAN} is for roctap's own use"),
@@ -258,10 +261,11 @@ fn on_thread(
         (at::PTHREAD_CREATE, libc.pthread_create),
         (at::PTHREAD_DETACH, libc.pthread_detach),
     ];
-    let mut strings: Vec<(usize, &[u8])> =
-        vec![(at::MEMORY_NAME, MEMORY_NAME), (at::SYMBOL, ATTACH_FUNCTION.as_bytes())];
+    let mut strings: Vec<(usize, &[u8])> = vec![(at::MEMORY_NAME, MEMORY_NAME)];
     match task {
-        Task::Load(name) => strings.push((at::LIBRARY_NAME, name.as_bytes())),
+        Task::Load { name, function } => {
+            strings.extend([(at::LIBRARY_NAME, name.as_bytes()), (at::SYMBOL, function.as_bytes())])
+        }
         Task::Call(address) => words.push((at::ENTRY, *address)),
         Task::Unmap(..) => {}
     }
@@ -273,7 +277,11 @@ fn on_thread(
         words,
         strings,
         filtered: feasible.filtered,
-        calls_libc: matches!(task, Task::Load(_)),
+        calls_libc: matches!(task, Task::Load { .. }),
+        calls: match task {
+            Task::Load { function, .. } if function == tool::ATTACH_FUNCTION => seccomp::OF_TOOLS,
+            _ => &[],
+        },
     };
     // Until all that is changed of a thread is put back, the new one included: dropped last.
     let _held = alarm::hold();

@@ -1,4 +1,4 @@
-//! Puts the shim into a process that runs, whatever it is doing.
+//! Puts the shim, or another library of ours, into a process that runs, whatever it is doing.
 //!
 //! One thread of the process is stopped for a fraction of a millisecond and executes two system calls:
 //! `mmap`, and `clone` of a thread that we have built. The new thread makes two memfds, which are
@@ -58,8 +58,9 @@ use start::Started;
 /// How long the new thread may take to make its descriptors.
 const READY_WITHIN: Duration = Duration::from_secs(2);
 /// How long loading and the shim's answer may take: the process may be in the middle of loading
-/// libraries of its own, and a shim waits some seconds for an earlier roctap that was killed.
-const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// libraries of its own, and a shim waits some seconds for an earlier roctap that was killed. An emulated machine
+/// that others use has needed more than 15 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take to end.
 const END_WITHIN: Duration = Duration::from_secs(2);
 /// Time in which the thread waits for a CPU does not count, but however busy the machine is, so many times
@@ -75,12 +76,21 @@ const PAUSE_OF_PASSED: u32 = 16;
 /// What the process gets.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
-    /// This library is loaded, and its attach function called.
+    /// This library is loaded, and a function of it called.
     Library {
         /// The contents of its file.
         bytes: &'a [u8],
         /// What its memfd is called.
         name: &'a str,
+        /// The function.
+        function: &'a str,
+    },
+    /// A function of a library is called that is loaded already.
+    Opened {
+        /// By which the dynamic linker knows it (its soname).
+        name: &'a str,
+        /// The function.
+        function: &'a str,
     },
     /// A function is called that is there already, on a thread that libc does not know: see
     /// [`tracer_common::shim::ATTACH_AGAIN_FUNCTION`].
@@ -146,7 +156,9 @@ pub fn inject<T>(
 ) -> Result<Injected<T>, InjectError> {
     let began = Instant::now();
     let task = match request.entry {
-        Entry::Library { name, .. } => Task::Load(name.to_owned()),
+        Entry::Library { name, function, .. } | Entry::Opened { name, function } => {
+            Task::Load { name: name.to_owned(), function: function.to_owned() }
+        }
         Entry::Loaded { address } => Task::Call(address),
     };
     let Request { process, memory, .. } = *request;
@@ -233,7 +245,7 @@ impl Newcomer<'_> {
             .wait(READY_WITHIN, || self.half(at::STATE).filter(|&state| state != state::STARTED));
         match ready {
             Some(state::READY) => {}
-            Some(_) => return Err(self.failure()),
+            Some(_) => return Err(self.failure(request.entry)),
             None => {
                 let what = "the new thread's first step";
                 return Err(InjectError::Late { what, within: READY_WITHIN });
@@ -243,6 +255,10 @@ impl Newcomer<'_> {
         let memory = self.take(memory_fd)?;
         let library = match request.entry {
             Entry::Library { bytes, .. } => Some(self.fill_library(bytes)?),
+            Entry::Opened { name, .. } => {
+                self.write(at::PATH, format!("{name}\0").as_bytes())?;
+                None
+            }
             Entry::Loaded { .. } => None,
         };
         let handed = Handed { memory, library };
@@ -265,8 +281,11 @@ impl Newcomer<'_> {
         });
         match answer {
             Some(Some(status)) => Ok((prepared, status)),
-            Some(None) => Err(self.failure()),
-            None => Err(InjectError::Late { what: "the shim's answer", within: ANSWER_WITHIN }),
+            Some(None) => Err(self.failure(request.entry)),
+            None => Err(InjectError::Late {
+                what: "the answer of what was put into it",
+                within: ANSWER_WITHIN,
+            }),
         }
     }
 
@@ -289,12 +308,17 @@ impl Newcomer<'_> {
     }
 
     /// What went wrong in the process.
-    fn failure(&self) -> InjectError {
+    fn failure(&self, entry: Entry<'_>) -> InjectError {
         if self.half(at::STATE) == Some(state::NOT_LOADED) {
             let mut text = [0; bootstrap::at::MESSAGE_BYTES];
             let read = self.memory.read_exact_at(&mut text, self.address(at::MESSAGE)).is_ok();
             let text = text.split(|&byte| byte == 0).next().filter(|_| read).unwrap_or_default();
-            return InjectError::NotLoaded(String::from_utf8_lossy(text).into_owned());
+            let name = match entry {
+                Entry::Library { name, .. } | Entry::Opened { name, .. } => name.to_owned(),
+                Entry::Loaded { .. } => String::new(),
+            };
+            let why = String::from_utf8_lossy(text).into_owned();
+            return InjectError::NotLoaded { name, why };
         }
         let error = self.word(at::ERROR).map_or(0, |error| (error as i64).wrapping_neg());
         InjectError::Thread { cause: std::io::Error::from_raw_os_error(error as i32) }

@@ -15,7 +15,7 @@ pub struct Instruction {
 }
 
 /// A system call that will be made.
-struct Call {
+pub struct Call {
     name: &'static str,
     number: u32,
     arguments: [u64; 6],
@@ -66,12 +66,26 @@ const CALLS: [Call; 27] = [
     optional("madvise", 28, ANY),
 ];
 
+/// What the library of ROCprofiler-SDK calls beside these. What a tool calls is not known.
+pub const OF_TOOLS: &[Call] = &[
+    call("flock", 73, [5, 1, 0, 0, 0, 0]),
+    call("prctl", 157, [15, 0, 0, 0, 0, 0]),
+    call("clock_nanosleep", 230, [0; 6]),
+    call("getrandom", 318, [0; 6]),
+    call("getdents64", 217, [5, 0, 0, 0, 0, 0]),
+    call("lseek", 8, [5, 0, 0, 0, 0, 0]),
+    call("readlink", 89, [0; 6]),
+    call("mremap", 25, [0, 0x40000, 0x80000, 1, 0, 0]),
+    optional("statx", 332, ANY),
+];
+
 /// What the shim calls beside these where no filter keeps it from that.
 const READ: Call = call("process_vm_readv", 310, [0, 0, 1, 0, 1, 0]);
 
-/// The first call that a filter does not allow.
-pub fn refused(filters: &[Vec<Instruction>]) -> Option<&'static str> {
-    CALLS.iter().find(|call| !allowed(filters, call)).map(|call| call.name)
+/// The first call that a filter does not allow, of those that are always made and of others.
+pub fn refused(filters: &[Vec<Instruction>], others: &'static [Call]) -> Option<&'static str> {
+    let mut calls = CALLS.iter().chain(others);
+    calls.find(|call| !allowed(filters, call)).map(|call| call.name)
 }
 
 /// Whether the filters allow `process_vm_readv`.
@@ -173,6 +187,10 @@ mod tests {
 
     const ALLOW: u32 = 0x7fff_0000;
 
+    fn refused(filters: &[Vec<Instruction>]) -> Option<&'static str> {
+        super::refused(filters, &[])
+    }
+
     fn i(code: u16, if_true: u8, if_false: u8, k: u32) -> Instruction {
         Instruction { code, if_true, if_false, k }
     }
@@ -197,6 +215,9 @@ mod tests {
         assert_eq!(refused(&[only(435, errno(1))]), Some("clone3"));
         assert_eq!(refused(&[only(334, errno(1))]), None, "libc goes on without rseq");
         assert_eq!(refused(&[only(334, 0x8000_0000)]), Some("rseq"), "but not killed");
+        let no_lock = [only(73, errno(1))];
+        assert_eq!(refused(&no_lock), None, "the shim takes none");
+        assert_eq!(super::refused(&no_lock, OF_TOOLS), Some("flock"));
     }
 
     #[test]

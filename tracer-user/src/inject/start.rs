@@ -40,6 +40,8 @@ pub struct ThreadStart<'a> {
     pub filtered: bool,
     /// The new thread calls libc.
     pub calls_libc: bool,
+    /// System calls of what is put in, beside those that are always made.
+    pub calls: &'static [seccomp::Call],
     /// Words of the shared page: offset and value.
     pub words: Vec<(usize, u64)>,
     /// Strings of the shared page.
@@ -101,7 +103,7 @@ pub fn start(tracee: &mut impl Tracee, plan: &ThreadStart<'_>) -> Result<Started
         return Err(StartError::Rseq);
     }
     let filters = if plan.filtered { tracee.seccomp_filters()? } else { Vec::new() };
-    if let Some(call) = seccomp::refused(&filters) {
+    if let Some(call) = seccomp::refused(&filters, plan.calls) {
         return Err(StartError::Seccomp(call));
     }
     let saved = Saved { registers, mask: tracee.signal_mask()? };

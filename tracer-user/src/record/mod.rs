@@ -19,6 +19,7 @@ mod target;
 
 pub use command::{HOLD, hold};
 pub use gpu_source::{Gpu, GpuSource};
+pub(crate) use options::seconds;
 pub use options::{Api, Options};
 use outcome::CommandState;
 pub use prospect::Prospect;
@@ -34,7 +35,7 @@ use command::{Held, Running};
 use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
-use stop::Stop;
+pub(crate) use stop::Stop;
 
 use crate::{
     discover::Subject,

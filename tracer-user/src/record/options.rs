@@ -151,7 +151,8 @@ impl Options {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// A duration.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(seconds),
         _ => Err("a number of seconds above 0".to_owned()),

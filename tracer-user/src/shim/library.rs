@@ -26,7 +26,7 @@ const SHIM_ENV: &str = "ROCTAP_SHIM";
 pub enum ShimError {
     /// It is not where it should be.
     #[error(
-        "{SHIM_FILE_NAME} not found beside {roctap} or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)"
+        "{SHIM_FILE_NAME} not found beside {roctap}, in lib beside it, or in ../lib/roctap; {SHIM_ENV} can name it; without it there are no GPU times (--gpu off)"
     )]
     NotFound {
         /// This program.
@@ -68,18 +68,27 @@ pub fn dispatch_site_in(path: &Path) -> Result<Option<u64>, ElfError> {
     Ok(Some(site.file_offset + dispatch_site(site.file_offset % 4096, kernel).0))
 }
 
-/// The shim that the environment names, unless that is the environment of somebody with fewer rights
-/// than roctap, or the file somebody else's.
-fn trusted(named: PathBuf) -> Option<PathBuf> {
-    let path = named.canonicalize().ok()?;
+/// The file that a variable of the environment names, unless that is the environment of somebody with fewer
+/// rights than roctap, or the file somebody else's.
+fn trusted(variable: &str) -> Option<PathBuf> {
+    let path = Path::new(&std::env::var_os(variable)?).canonicalize().ok()?;
     let distrust = match privileges::exceed_the_callers() {
         true => Some("roctap has more rights than whoever started it".to_owned()),
         false => files::distrust(&path),
     };
     if let Some(why) = &distrust {
-        tracing::warn!("{SHIM_ENV}={} is ignored: {why}", path.display());
+        tracing::warn!("{variable}={} is ignored: {why}", path.display());
     }
     distrust.is_none().then_some(path)
+}
+
+/// A library of ours: where `variable` says, beside this program, or where libraries are installed.
+pub fn file_of_ours(name: &str, variable: &str) -> Option<PathBuf> {
+    let roctap = std::env::current_exe().unwrap_or_default();
+    let directory = roctap.parent().unwrap_or(Path::new("."));
+    let places =
+        ["", "lib", "../lib", "../lib/roctap"].map(|place| directory.join(place).join(name));
+    trusted(variable).into_iter().chain(places).find_map(|place| place.canonicalize().ok())
 }
 
 /// The shim's library.
@@ -99,15 +108,7 @@ impl Shim {
     /// When it is not there or not usable.
     pub fn find() -> Result<Self, ShimError> {
         let roctap = std::env::current_exe().unwrap_or_default();
-        let directory = roctap.parent().unwrap_or(Path::new("."));
-        let named = std::env::var_os(SHIM_ENV).map(PathBuf::from).and_then(trusted);
-        let places =
-            [directory.join(SHIM_FILE_NAME), directory.join("../lib/roctap").join(SHIM_FILE_NAME)];
-        let path = named
-            .into_iter()
-            .chain(places)
-            .find_map(|place| place.canonicalize().ok())
-            .ok_or(ShimError::NotFound { roctap })?;
+        let path = file_of_ours(SHIM_FILE_NAME, SHIM_ENV).ok_or(ShimError::NotFound { roctap })?;
         if path.to_string_lossy().contains(' ') {
             return Err(ShimError::Space { path });
         }

@@ -5,7 +5,7 @@ mod memory;
 mod reader;
 mod relief;
 
-pub use library::{Shim, ShimError, dispatch_site_in};
+pub use library::{Shim, ShimError, dispatch_site_in, file_of_ours};
 pub use memory::{Memory, MemoryError};
 pub use reader::{Extent, Frame, MOST_AT_ONCE, Reader, fuzz_ring};
 pub use relief::Relief;

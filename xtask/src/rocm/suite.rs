@@ -67,12 +67,13 @@ const QUICK: [&str; 21] = [
 pub const LIBRARIES: &str = "(package(roctracer64) or package(rocprofiler-sdk)) and test(rocm_)";
 
 /// Of these, what differs most between releases: in whichever module of a test binary they are.
-pub const LIBRARIES_QUICK: [&str; 5] = [
+pub const LIBRARIES_QUICK: [&str; 6] = [
     "rocm_callbacks_of_every_kernel_and_copy",
     "rocm_callbacks_that_do_as_they_like",
     "rocm_clients_like_profilers",
     "rocm_every_call_of_programs",
     "rocm_every_kernel_and_copy_of_programs",
+    "rocm_a_tool_is_put_into_a_running_program",
 ];
 
 /// The tests on a release, of which names may have to contain something: builds the programs there, and sees that they

@@ -11,6 +11,7 @@ mod contexts;
 mod expectations;
 mod externals;
 mod kinds;
+mod late;
 mod markers;
 mod outcome;
 mod page;

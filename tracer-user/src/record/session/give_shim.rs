@@ -3,7 +3,7 @@
 use std::{os::fd::AsRawFd as _, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use tracer_common::shim::{Layout, attach_status};
+use tracer_common::shim::{ATTACH_FUNCTION, Layout, attach_status};
 
 use super::{
     Session,
@@ -240,7 +240,7 @@ fn inject_shim(
     };
     let entry = match loaded {
         Some(loaded) => Entry::Loaded { address: loaded.attach },
-        None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME },
+        None => Entry::Library { bytes: &library, name: SHIM_FILE_NAME, function: ATTACH_FUNCTION },
     };
     let memory = &prospect.memory;
     let request = Request { process, memory, entry, attach };

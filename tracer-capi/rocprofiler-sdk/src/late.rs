@@ -1,0 +1,269 @@
+//! The memory by which `roctap tool` has put a tool into the running process, and what it is told through that:
+//! [`tracer_common::tool`].
+
+#![expect(unsafe_code, reason = "memory that roctap reads")]
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+use tracer_common::tool::{BYTES, MAGIC, MESSAGE, MESSAGE_BYTES, PATH, PATH_BYTES, VERSION, word};
+use tracer_hooks::lock::{Guard, Lock};
+use tracer_hooks::sys;
+
+use crate::process;
+
+/// How long a thread waits for another one that says something.
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// The memory, mapped, and its file.
+struct Memory {
+    at: NonNull<u8>,
+    /// How long the message is.
+    said: usize,
+}
+
+// SAFETY: the mapping belongs to no thread.
+unsafe impl Send for Memory {}
+
+/// That of the tool which is there now.
+static MEMORY: Lock<Option<Memory>> = Lock::new(None);
+
+/// Which file it is: its device, its inode, its size.
+type Id = (u64, u64, i64);
+
+/// The file that has a number now; none if there is none.
+fn id_of(number: RawFd) -> Option<Id> {
+    // SAFETY: `stat` is valid for writes.
+    unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        let is_open = libc::fstat(number, &raw mut stat) == 0;
+        is_open.then_some((stat.st_dev, stat.st_ino, stat.st_size))
+    }
+}
+
+/// A descriptor of the process, which may close it: then its number is another file's.
+struct File {
+    number: RawFd,
+    id: Id,
+}
+
+impl File {
+    /// That of this number.
+    fn of(number: RawFd) -> Option<Self> {
+        id_of(number).map(|id| Self { number, id })
+    }
+
+    /// Whether the process has not closed it.
+    fn is_there(&self) -> bool {
+        id_of(self.number) == Some(self.id)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.is_there() {
+            // SAFETY: roctap's thread has opened it for us.
+            unsafe { libc::close(self.number) };
+        }
+    }
+}
+
+impl Memory {
+    /// Maps the memory of a file; none if it is none.
+    fn map(file: &File) -> Option<Self> {
+        // SAFETY: it takes numbers.
+        let seals = unsafe { libc::fcntl(file.number, libc::F_GET_SEALS) };
+        // A file that can become shorter kills whoever has it mapped (SIGBUS).
+        let is_whole = file.id.2 == BYTES as i64 && seals > 0 && seals & libc::F_SEAL_SHRINK != 0;
+        let at = is_whole.then(|| sys::map_pages(BYTES, Some(file.number))).flatten()?;
+        let memory = Self { at: NonNull::new(at.cast())?, said: 0 };
+        let is_ours = [(word::MAGIC, MAGIC), (word::VERSION, VERSION)]
+            .into_iter()
+            .all(|(place, expected)| memory.word(place).load(Ordering::Relaxed) == expected);
+        is_ours.then_some(memory)
+    }
+
+    fn word(&self, place: usize) -> &AtomicU64 {
+        debug_assert!(place < word::COUNT);
+        // SAFETY: within the mapping, at a word; everybody reaches it as an atomic.
+        unsafe { self.at.cast::<AtomicU64>().add(place).as_ref() }
+    }
+
+    fn byte(&self, offset: usize) -> &AtomicU8 {
+        debug_assert!(offset < BYTES);
+        // SAFETY: as above.
+        unsafe { self.at.cast::<AtomicU8>().add(offset).as_ref() }
+    }
+
+    fn path(&self) -> Option<CString> {
+        let bytes = (PATH..PATH + PATH_BYTES).map(|at| self.byte(at).load(Ordering::Relaxed));
+        CString::new(bytes.take_while(|&byte| byte != 0).collect::<Vec<_>>()).ok()
+    }
+
+    /// Adds to the message, as long as there is room for it.
+    fn say(&mut self, text: &str) {
+        for &byte in text.as_bytes() {
+            // The last one stays NUL.
+            if self.said < MESSAGE_BYTES - 1 {
+                self.byte(MESSAGE + self.said).store(byte, Ordering::Relaxed);
+                self.said += 1;
+            }
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped so, and nobody has a pointer to it any more.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), BYTES) };
+    }
+}
+
+/// A tool is to be put in, as the memory behind a descriptor says. No other one can be until the [`end`] of this one.
+pub struct Request {
+    file: File,
+    /// The tool's path.
+    pub path: CString,
+}
+
+/// Why it is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The memory cannot be used.
+    Memory,
+    /// There is another one.
+    Busy,
+}
+
+impl Request {
+    /// Takes the descriptor, which is the caller's to give away.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`]; the descriptor is closed.
+    pub fn take(descriptor: u64) -> Result<Self, Refused> {
+        let number = RawFd::try_from(descriptor).map_err(|_| Refused::Memory)?;
+        let file = File::of(number).ok_or(Refused::Memory)?;
+        let memory = Memory::map(&file).ok_or(Refused::Memory)?;
+        let path = memory.path().ok_or(Refused::Memory)?;
+        let mut current = MEMORY.lock_for(WAIT_NS).ok_or(Refused::Busy)?;
+        if current.is_some() {
+            return Err(Refused::Busy);
+        }
+        *current = Some(memory);
+        Ok(Self { file, path })
+    }
+
+    /// Waits until roctap lets go of the tool, or has ended. False: that cannot be waited for, since the process has closed
+    /// the file, or may not lock it.
+    pub fn wait(&self) -> bool {
+        while self.file.is_there() {
+            // SAFETY: it takes numbers.
+            if unsafe { libc::flock(self.file.number, libc::LOCK_SH) } == 0 {
+                return true;
+            }
+            if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+/// Tells what has become of the tool, if roctap has put one in.
+pub fn tell(state: u64) {
+    if let Some(Some(memory)) = own().as_deref() {
+        // Pairs with roctap's look: what was said before is seen.
+        memory.word(word::STATE).store(state, Ordering::Release);
+    }
+}
+
+/// The same, and it is over: another tool can be put in.
+pub fn end(state: u64) {
+    if let Some(mut current) = own()
+        && let Some(memory) = current.take()
+    {
+        memory.word(word::STATE).store(state, Ordering::Release);
+    }
+}
+
+/// Says something to roctap; false if that is not there, for it has put no tool in.
+pub fn say(line: &str) -> bool {
+    match own().as_deref_mut() {
+        Some(Some(memory)) => {
+            memory.say(line);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The memory of this process; a forked child has none.
+fn own() -> Option<Guard<'static, Option<Memory>>> {
+    if process::is_forked() { None } else { MEMORY.lock_for(WAIT_NS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File as Opened;
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _};
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    fn memory(seals: libc::c_int) -> Opened {
+        // SAFETY: a string, and numbers.
+        let file = unsafe {
+            let flags = libc::MFD_ALLOW_SEALING | libc::MFD_CLOEXEC;
+            Opened::from_raw_fd(libc::memfd_create(c"test".as_ptr(), flags))
+        };
+        file.set_len(BYTES as u64).expect("room");
+        file.write_all_at(&MAGIC.to_le_bytes(), 8 * word::MAGIC as u64).expect("written");
+        file.write_all_at(&VERSION.to_le_bytes(), 8 * word::VERSION as u64).expect("written");
+        file.write_all_at(b"/a/tool.so", PATH as u64).expect("written");
+        // SAFETY: it takes numbers.
+        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }, 0);
+        file
+    }
+
+    #[test]
+    fn what_is_said_is_in_the_memory_and_another_tool_waits_for_the_end() {
+        let take = |file: &Opened| {
+            let copy = file.try_clone().expect("a copy").into_raw_fd();
+            Request::take(copy as u64)
+        };
+        assert_eq!(take(&memory(libc::F_SEAL_GROW)).err(), Some(Refused::Memory));
+        let file = memory(libc::F_SEAL_SHRINK);
+        let request = take(&file).expect("a memory");
+        assert_eq!(request.path.as_c_str(), c"/a/tool.so");
+        assert_eq!(take(&file).err(), Some(Refused::Busy));
+        assert!(say("one\n") && say(&"x".repeat(MESSAGE_BYTES)));
+        end(7);
+        assert!(!say("nobody hears"));
+        let mut bytes = [0; BYTES];
+        file.read_exact_at(&mut bytes, 0).expect("read");
+        assert_eq!(bytes[8 * word::STATE], 7);
+        assert!(bytes[MESSAGE..].starts_with(b"one\nxxx"));
+        assert_eq!(bytes[MESSAGE + MESSAGE_BYTES - 1], 0);
+        assert!(take(&file).is_ok());
+        end(0);
+    }
+
+    /// A program that becomes a daemon closes all of its descriptors.
+    #[test]
+    fn what_the_process_has_closed_is_left_alone() {
+        let number = memory(libc::F_SEAL_SHRINK).into_raw_fd();
+        let file = File::of(number).expect("open");
+        assert!(file.is_there());
+        let other = Opened::open("/dev/null").expect("opened");
+        // SAFETY: two descriptors of this test's.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        assert!(!file.is_there());
+        drop(file);
+        assert!(id_of(number).is_some());
+        // SAFETY: as above.
+        drop(unsafe { Opened::from_raw_fd(number) });
+    }
+}

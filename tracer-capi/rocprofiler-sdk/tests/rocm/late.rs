@@ -1,0 +1,226 @@
+//! A tool that `roctap tool` puts into a running program, which was started with nothing set.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use emulated_gpu::truth;
+
+use crate::expectations::is_near;
+use crate::kinds::{CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD};
+use crate::outcome::Outcome;
+use crate::scene::{Scene, scene, wait_until};
+
+/// A running `loop`, and `roctap` to put a tool into it.
+struct Late {
+    scene: Scene,
+    roctap: PathBuf,
+    program: Child,
+    said: BufReader<ChildStdout>,
+    pid: u32,
+}
+
+impl Late {
+    /// None where there is nothing to run.
+    fn start(words: &[(&str, &str)], is_preloaded: bool) -> Option<Self> {
+        let scene = scene()?;
+        let Some(roctap) = std::env::var_os("ROCTAP_BIN") else {
+            eprintln!("skipped: `cargo xtask test` builds roctap");
+            return None;
+        };
+        let program = scene.apps.join("loop");
+        let mut command = match is_preloaded {
+            true => scene.command("LD_PRELOAD", &program),
+            false => {
+                let mut command = Command::new(program);
+                command.env("LD_LIBRARY_PATH", &scene.gpu);
+                command.env("WATCH_OUT", scene.file("told")).env("EMUGPU_LOG", scene.file("truth"));
+                command
+            }
+        };
+        command.args(["0", "2", "300"]).envs(words.iter().copied());
+        let mut program = scene.there(command).spawn().expect("it begins");
+        let mut said = BufReader::new(program.stdout.take().expect("its output"));
+        let mut ready = String::new();
+        said.read_line(&mut ready).expect("text");
+        let pid = ready.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
+        let pid = pid.unwrap_or_else(|| panic!("{ready}"));
+        Some(Self { scene, roctap: roctap.into(), program, said, pid })
+    }
+
+    fn command(&self, tool: &Path) -> Command {
+        let mut command = Command::new(&self.roctap);
+        command.args(["tool", "-p", &self.pid.to_string(), "--library"]).arg(tool);
+        command.env("ROCTAP_SDK", self.scene.clients.library());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Puts the tool in; it is at work.
+    fn put_in(&self) -> Child {
+        let mut roctap = self.command(&self.scene.tool).spawn().expect("roctap");
+        let mut said = BufReader::new(roctap.stderr.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("text");
+        assert!(line.contains("is at work"), "{line}");
+        roctap.stderr = Some(said.into_inner());
+        roctap
+    }
+
+    /// Why a tool is not put in.
+    fn refused(&self, tool: &Path) -> String {
+        let output = self.command(tool).output().expect("roctap");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        said
+    }
+
+    fn told(&self) -> String {
+        let texts = self.scene.told().into_iter().map(std::fs::read_to_string);
+        texts.map(|text| text.expect("what was told")).collect()
+    }
+
+    /// The tool records, as it has not before.
+    fn records(&self) {
+        wait_until("kernels are recorded", || self.told().matches("\nkernel ").count() > 100);
+    }
+
+    /// How many threads and descriptors the program has, once these stay as they are, but for the tool's own file.
+    fn has(&self) -> (usize, usize) {
+        let count = |what| {
+            let all = std::fs::read_dir(format!("/proc/{}/{what}", self.pid));
+            let is_told = |link: &Path| link.to_string_lossy().contains("/told.");
+            all.expect("it runs")
+                .map(|entry| std::fs::read_link(entry.expect("an entry").path()))
+                .filter(|link| !link.as_ref().is_ok_and(|link| is_told(link)))
+                .count()
+        };
+        let has = || (count("task"), count("fd"));
+        let mut before = has();
+        for _ in 0..20 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            before = before.min(has());
+        }
+        before
+    }
+
+    /// Ends the program, which must succeed, having said nothing.
+    fn end(&mut self) -> Vec<truth::Operation> {
+        crate::scene::send(self.pid);
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("text");
+        assert!(self.program.wait().expect("it ends").success(), "{rest}");
+        let mut errors = String::new();
+        let stderr = self.program.stderr.as_mut().expect("piped");
+        stderr.read_to_string(&mut errors).expect("text");
+        assert_eq!(errors, "", "what the library says is for roctap");
+        truth::read(&self.scene.file("truth")).expect("what the GPU did")
+    }
+}
+
+/// Ends roctap by a signal.
+fn end(mut roctap: Child, signal: &str) -> (ExitStatus, String) {
+    let sent = Command::new("kill").args([signal, &roctap.id().to_string()]).status();
+    assert!(sent.expect("kill").success());
+    let mut said = String::new();
+    roctap.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    (roctap.wait().expect("it ends"), said)
+}
+
+/// Every kernel of each thread is told of, from the first one on.
+fn expect_kernels(outcome: &Outcome, did: &[truth::Operation]) {
+    let names: BTreeSet<&str> = outcome.symbols.values().map(|s| s.name.as_str()).collect();
+    let name_of = |kernel: u64| outcome.symbols[&kernel].name.as_str();
+    let mut compared = 0;
+    for name in names.into_iter().filter(|name| name.starts_with("loop_t")) {
+        let own = outcome.kernels.iter().filter(|kernel| name_of(kernel.kernel) == name);
+        let mut told: Vec<_> = own.map(|kernel| (kernel.begin_ns, kernel.end_ns)).collect();
+        told.sort_unstable();
+        let (Some(&(begin_ns, _)), Some(&(_, end_ns))) = (told.first(), told.last()) else {
+            continue;
+        };
+        let is_meant = |operation: &&truth::Operation| {
+            operation.name == name
+                && (begin_ns - 1000..=end_ns + 1000).contains(&operation.start_ns)
+        };
+        let mut ran: Vec<_> = did.iter().filter(is_meant).collect();
+        ran.sort_by_key(|operation| operation.start_ns);
+        assert_eq!(told.len(), ran.len(), "{name}");
+        assert!(told.iter().zip(ran).all(|(&told, operation)| is_near(told, operation)), "{name}");
+        compared += told.len();
+    }
+    assert_eq!(compared, outcome.kernels.len());
+    assert!(compared > 100);
+}
+
+/// It is put in again and again, and taken out by Ctrl-C and by roctap's death: each time it is configured, told of what is
+/// loaded, gets every kernel, and is finalized. Nothing more stays than after the first time.
+#[test]
+fn rocm_a_tool_is_put_into_a_running_program() {
+    let words =
+        [("WATCH_KINDS", KERNELS), ("WATCH_CALLBACKS", CODE_OBJECTS), ("WATCH_INTERNAL", "1")];
+    let Some(mut late) = Late::start(&words, false) else { return };
+    let (mut outcomes, mut stays) = (Vec::new(), Vec::new());
+    for signal in ["-INT", "-KILL", "-INT"] {
+        let roctap = late.put_in();
+        late.records();
+        let busy = late.refused(&late.scene.tool);
+        assert!(busy.contains("another roctap has put a tool into it"), "{busy}");
+        let (status, said) = end(roctap, signal);
+        if signal == "-INT" {
+            assert!(
+                status.success() && said.contains("the tool was finalized"),
+                "{status}: {said}"
+            );
+        }
+        wait_until("the tool is finalized", || late.told().ends_with("\nend\n"));
+        let mut outcome = Outcome::default();
+        late.told().lines().for_each(|line| outcome.take(line));
+        late.scene.told().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
+        assert!(outcome.symbols.values().all(|symbol| symbol.is_unloaded), "{outcome:#?}");
+        outcomes.push(outcome);
+        stays.push(late.has());
+    }
+    let did = late.end();
+    outcomes.iter().for_each(|outcome| expect_kernels(outcome, &did));
+    assert!(stays.iter().all(|stay| *stay == stays[0]), "threads and descriptors: {stays:?}");
+}
+
+/// Calls of HIP, and callbacks of work; the program ends while the tool is in it.
+#[test]
+fn rocm_a_program_ends_with_a_tool_that_was_put_in() {
+    let kinds = format!("{KERNELS},{HIP}");
+    let words = [("WATCH_KINDS", &*kinds), ("WATCH_CALLBACKS", KERNELS_TOLD)];
+    let Some(mut late) = Late::start(&words, false) else { return };
+    let mut roctap = late.put_in();
+    late.records();
+    let told = late.scene.told();
+    late.end();
+    let mut said = String::new();
+    roctap.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    let status = roctap.wait().expect("it ends");
+    assert!(status.success() && said.contains("has ended: the tool was finalized"), "{said}");
+    let text = std::fs::read_to_string(&told[0]).expect("what was told");
+    assert!(text.ends_with("\nend\n") && text.contains("\ncall "), "{text}");
+}
+
+/// What is no tool is said, and stays without consequences.
+#[test]
+fn rocm_what_cannot_be_put_in_is_refused() {
+    let Some(mut late) = Late::start(&[("WATCH_KINDS", KERNELS)], false) else { return };
+    let missing = late.refused(Path::new("/nowhere/libtool.so"));
+    assert!(missing.contains("/nowhere/libtool.so cannot be loaded"), "{missing}");
+    let other = late.refused(&late.scene.apps.join("libstopping.so"));
+    assert!(other.contains("has no function rocprofiler_configure"), "{other}");
+    let roctap = late.put_in();
+    late.records();
+    assert!(end(roctap, "-INT").0.success());
+    late.end();
+    // It has a tool already.
+    let Some(mut late) = Late::start(&[("WATCH_KINDS", KERNELS)], true) else { return };
+    late.records();
+    let busy = late.refused(&late.scene.file("libsecond.so"));
+    assert!(busy.contains("has tools already"), "{busy}");
+    late.end();
+}

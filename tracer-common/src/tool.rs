@@ -1,0 +1,61 @@
+//! The shared memory between `roctap tool` and the library of ROCprofiler-SDK that it has put into a running
+//! process, and a tool with it.
+//!
+//! `roctap` fills it, takes a lock of the file (`flock`), and lets the library run. That loads the tool, has
+//! it configured, and waits for the lock in turn, which the kernel gives it when `roctap` lets go of it, or
+//! ends, however it does: the tool is finalized then. What has become of it stands in [`word::STATE`], and
+//! in words at [`MESSAGE`].
+
+/// "roctaptl", little endian.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"roctaptl");
+/// Version of this memory. A library refuses another one, and `roctap` a library of another one.
+pub const VERSION: u64 = 1;
+/// The exported function that puts a tool in: `void *f(Attach *)`, called on a detached thread of its own
+/// that returns to where threads begin. Of what [`Attach`](crate::shim::Attach) says it uses the version, the memory, the
+/// block, and whether it may read.
+pub const ATTACH_FUNCTION: &str = "roctap_attach_tool";
+/// The exported 64-bit word that holds the [`VERSION`] of a library's file.
+pub const PROTOCOL_WORD: &str = "ROCTAP_TOOL_PROTOCOL";
+/// What the library's file is called.
+pub const LIBRARY: &str = "librocprofiler-sdk.so.0";
+
+/// Indices of 64-bit words at the beginning.
+pub mod word {
+    /// [`super::MAGIC`].
+    pub const MAGIC: usize = 0;
+    /// [`super::VERSION`].
+    pub const VERSION: usize = 1;
+    /// Written by the library: one of [`super::state`].
+    pub const STATE: usize = 2;
+    /// How many there are.
+    pub const COUNT: usize = 8;
+}
+
+/// Values of [`word::STATE`].
+pub mod state {
+    /// The library has not begun.
+    pub const NEW: u64 = 0;
+    /// The tool is being loaded, configured and initialized: its own functions run.
+    pub const BEGINS: u64 = 1;
+    /// It is at work.
+    pub const AT_WORK: u64 = 2;
+    /// It takes no part; the message says why.
+    pub const FAILED: u64 = 3;
+    /// It is being finalized: its own functions run.
+    pub const ENDS: u64 = 4;
+    /// It has been finalized, and nothing of it is called any more.
+    pub const ENDED: u64 = 5;
+}
+
+/// Offset of the tool's path, with NUL at its end.
+pub const PATH: usize = 8 * word::COUNT;
+/// Bytes of it, as long as any path (PATH_MAX).
+pub const PATH_BYTES: usize = 4096;
+/// Offset of what the library says, with NUL at its end: written before the state that it is about.
+pub const MESSAGE: usize = PATH + PATH_BYTES;
+/// Bytes of it.
+pub const MESSAGE_BYTES: usize = 2048;
+/// Bytes of the memory.
+pub const BYTES: usize = 8192;
+
+const _: () = assert!(MESSAGE + MESSAGE_BYTES <= BYTES);

@@ -1,0 +1,321 @@
+//! `roctap tool`: puts a tool of ROCprofiler-SDK into a running process, and takes it out again.
+//!
+//! Our `librocprofiler-sdk.so.0` is put into the process as the shim is ([`crate::inject`]), loads the tool there, and
+//! finalizes it when roctap lets go of a lock, or has ended: [`tracer_common::tool`]. Nothing of the tool is opened here.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::{ffi::OsStrExt as _, fs::FileExt as _},
+    },
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FlockOperation, SealFlags, fcntl_add_seals, flock, ftruncate},
+};
+use tracer_common::{
+    shim::attach_status,
+    tool::{
+        ATTACH_FUNCTION, BYTES, LIBRARY, MAGIC, MESSAGE, MESSAGE_BYTES, PATH, PATH_BYTES,
+        PROTOCOL_WORD, VERSION, state, word,
+    },
+};
+
+use crate::{
+    clock::Patience,
+    discover::{self, Subject},
+    foreign,
+    inject::{self, Access, Entry, Handed, Injected, Request},
+    plan::{LiveProcess, Located},
+    privileges, program,
+    record::{Prospect, Stop},
+    shim::file_of_ours,
+    shown::{self, say},
+};
+
+/// Names another file of the library.
+const LIBRARY_ENV: &str = "ROCTAP_SDK";
+/// How often it is looked what the tool does.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// How long a tool's own functions run until somebody is told that they are waited for.
+const SOON: Duration = Duration::from_secs(5);
+/// How long they may take at its end.
+const END_WITHIN: Duration = Duration::from_secs(60);
+
+/// Put a tool of ROCprofiler-SDK into a running process that was started with nothing set
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  roctap tool -p 4711 --library /opt/tools/libmytool.so -d 10
+
+The tool is a library that exports rocprofiler_configure and is built against librocprofiler-sdk.so.0. The process
+loads it by this path, with the rights of the process, and with roctap's library of that name. The tool is told of code
+objects that are loaded already, and of calls and work from then on. It is finalized after -d, at Ctrl-C, or when roctap
+ends in whatever way; it stays loaded, and can be put in again.
+
+What it prints and writes, the process does. What it does to the process is its own.
+
+Exit status: 0 the tool was finalized; 1 it could not be put in; 2 wrong usage; 3 it was not finalized.")]
+pub struct Options {
+    /// The process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: u32,
+
+    /// The tool: a path as the process sees it
+    #[arg(short, long, value_name = "LIBTOOL.so")]
+    library: PathBuf,
+
+    /// Finalize it after so many seconds
+    #[arg(short, long, value_name = "SECS", value_parser = crate::record::seconds)]
+    duration: Option<f64>,
+}
+
+/// Runs `roctap tool`.
+///
+/// # Errors
+///
+/// When the tool could not be put in.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let process = Subject::open(options.pid)?;
+    privileges::keep_for_tools();
+    program::check_namespaces()?;
+    let tool = std::path::absolute(&options.library).context("the tool's path")?;
+    let library = file_of_ours(LIBRARY, LIBRARY_ENV).with_context(|| {
+        format!("{LIBRARY} not found beside roctap, in lib beside it, or in ../lib; {LIBRARY_ENV} can name it")
+    })?;
+    let stop = Stop::install()?;
+    let held = put_in(&process, &tool, &library)?;
+    let duration = options.duration.map(Duration::from_secs_f64);
+    Stay { process, tool, held, printed: 0 }.until(&stop, duration)
+}
+
+/// The memory that the process has, and its lock.
+struct Held(File);
+
+impl Held {
+    /// Fills a memory that the process has made.
+    fn fill(memory: OwnedFd, tool: &Path) -> anyhow::Result<Self> {
+        let path = tool.as_os_str().as_bytes();
+        ensure!(path.len() < PATH_BYTES, "the tool's path is longer than {PATH_BYTES} bytes");
+        ftruncate(&memory, BYTES as u64)?;
+        fcntl_add_seals(&memory, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        // A lock belongs to an open file: the process has this one, too.
+        let own = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let file = File::options().read(true).write(true).open(own)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).context("locking its memory")?;
+        for (place, value) in
+            [(word::MAGIC, MAGIC), (word::VERSION, VERSION), (word::STATE, state::NEW)]
+        {
+            file.write_all_at(&value.to_le_bytes(), 8 * place as u64)?;
+        }
+        file.write_all_at(path, PATH as u64)?;
+        Ok(Self(file))
+    }
+
+    fn state(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, 8 * word::STATE as u64)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// All that the library has said: whole lines.
+    fn message(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; MESSAGE_BYTES];
+        self.0.read_exact_at(&mut bytes, MESSAGE as u64)?;
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        bytes.truncate(end);
+        Ok(bytes)
+    }
+}
+
+/// A library of that name in the process.
+enum Present {
+    No,
+    /// One that was put in before, or that it was started with.
+    Ours,
+}
+
+fn present(memory: &LiveProcess, pid: u32) -> anyhow::Result<Present> {
+    let is_one = |name: &str| name.contains("librocprofiler-sdk.so").then_some(());
+    let mut present = Present::No;
+    for ((), file) in discover::mapped(pid, is_one)? {
+        let located = Located::find(memory, &file.file.path());
+        match located.ok().and_then(|library| library.word(PROTOCOL_WORD)) {
+            Some(VERSION) => present = Present::Ours,
+            Some(other) => bail!(
+                "{}: that of another roctap (version {other}; this is {VERSION}) is in the process already",
+                file.path.display()
+            ),
+            None => bail!(
+                "{}: the process has loaded this library, and a tool would call it instead of roctap's",
+                file.path.display()
+            ),
+        }
+    }
+    Ok(present)
+}
+
+/// Puts the library and the tool in.
+fn put_in(process: &Subject, tool: &Path, library: &Path) -> anyhow::Result<Held> {
+    let pid = process.pid();
+    if let Some(why) = inject::held_now(process) {
+        bail!("process {pid}: {why}");
+    }
+    let prospect =
+        Prospect::of(process, Access::Write).with_context(|| format!("process {pid}"))?;
+    let Some(prospect) = prospect else {
+        bail!(
+            "process {pid} does not use a GPU yet: it has no HSA runtime that is initialized; try again when it has, or start it with the tool (LD_PRELOAD)"
+        );
+    };
+    if let Some(why) = prospect.why_none() {
+        bail!("process {pid}: {why}");
+    }
+    let attach = prospect.attach;
+    let live = LiveProcess::with(prospect.memory, pid)?;
+    let present =
+        process.by_number(|pid| present(&live, pid)).with_context(|| format!("process {pid}"))?;
+    let memory = &live.into_memory();
+    let bytes = match present {
+        Present::No => std::fs::read(library).with_context(|| library.display().to_string())?,
+        Present::Ours => Vec::new(),
+    };
+    let entry = match present {
+        Present::No => Entry::Library { bytes: &bytes, name: LIBRARY, function: ATTACH_FUNCTION },
+        Present::Ours => Entry::Opened { name: LIBRARY, function: ATTACH_FUNCTION },
+    };
+    let request = Request { process, memory, entry, attach };
+    let prepare = |Handed { memory, .. }: Handed| Held::fill(memory, tool);
+    let Injected { prepared, status, stopped, took, .. } =
+        inject::inject(&request, prepare).with_context(|| format!("process {pid}"))?;
+    tracing::info!(
+        "process {pid}: the library answered {status} after {:.1} ms; a thread was stopped for {} µs",
+        took.as_secs_f64() * 1e3,
+        stopped.as_micros()
+    );
+    match status {
+        attach_status::RECORDING => Ok(prepared),
+        attach_status::BUSY => bail!("process {pid}: another roctap has put a tool into it"),
+        attach_status::MEMORY => bail!(
+            "process {pid}: the library could not map its memory: a limit of the process is in the way (see /proc/{pid}/limits)"
+        ),
+        attach_status::UNUSABLE => bail!(
+            "process {pid} was forked from one that has this library: nothing can be put into it"
+        ),
+        other => bail!("process {pid}: the library answered {other}"),
+    }
+}
+
+/// The tool is in the process.
+struct Stay {
+    process: Subject,
+    tool: PathBuf,
+    held: Held,
+    /// Of what the library says, what has been printed.
+    printed: usize,
+}
+
+impl Stay {
+    /// Until somebody asks for the end, or the time is over.
+    fn until(mut self, stop: &Stop, duration: Option<Duration>) -> anyhow::Result<ExitCode> {
+        let (pid, tool) = (self.process.pid(), shown::path(&self.tool));
+        let program = self.process.by_number(foreign::program)?;
+        // When it was, since it is at work.
+        let mut began = None;
+        let mut says_later = Some(Instant::now() + SOON);
+        loop {
+            match self.look()? {
+                state::AT_WORK if began.is_none() => {
+                    began = Some(Instant::now());
+                    say(&format!("process {pid}: {tool} is at work; Ctrl-C finalizes it"));
+                }
+                state::FAILED => bail!("process {pid}: the tool was not put in"),
+                state::NEW | state::BEGINS if says_later.is_some_and(|at| Instant::now() > at) => {
+                    says_later = None;
+                    say(&format!("process {pid}: waiting for {tool} to be loaded and initialized"));
+                }
+                _ => {}
+            }
+            if let Some(over) = self.over(&program)? {
+                return Ok(over);
+            }
+            let is_over = began.zip(duration).is_some_and(|(began, long)| began.elapsed() >= long);
+            if stop.asked() || is_over {
+                break;
+            }
+        }
+        self.let_go(&program)
+    }
+
+    /// Waits a moment, prints what is new, and tells the state.
+    fn look(&mut self) -> anyhow::Result<u64> {
+        let mut polled = [PollFd::new(&self.process, PollFlags::IN)];
+        let _ = poll(&mut polled, Some(&LOOK_EVERY));
+        // What was said before a state is there when that is.
+        let state = self.held.state()?;
+        let message = self.held.message()?;
+        let new = message.get(self.printed..).unwrap_or_default();
+        let whole = new.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        for line in new[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            say(&format!("process {}: {}", self.process.pid(), shown::text_of(line)));
+        }
+        self.printed += whole;
+        Ok(state)
+    }
+
+    /// The process has ended, or executed another program.
+    fn over(&mut self, program: &[u8]) -> anyhow::Result<Option<ExitCode>> {
+        let pid = self.process.pid();
+        let what = match self.process.by_number(foreign::program) {
+            Ok(now) if now == program => return Ok(None),
+            Ok(_) => "has executed another program",
+            Err(_) if self.process.is_alive() => return Ok(None),
+            Err(_) => "has ended",
+        };
+        if self.look()? == state::ENDED {
+            say(&format!("process {pid} {what}: the tool was finalized"));
+            return Ok(Some(ExitCode::SUCCESS));
+        }
+        say(&format!("process {pid} {what}: the tool was not finalized"));
+        Ok(Some(ExitCode::from(3)))
+    }
+
+    /// Lets go of the tool, and waits until it is finalized.
+    fn let_go(mut self, program: &[u8]) -> anyhow::Result<ExitCode> {
+        let pid = self.process.pid();
+        flock(&self.held.0, FlockOperation::Unlock)?;
+        let mut patience = Patience::of(END_WITHIN);
+        let mut says_later = Some(Instant::now() + SOON);
+        loop {
+            match self.look()? {
+                state::ENDED => {
+                    say(&format!("process {pid}: the tool was finalized"));
+                    return Ok(ExitCode::SUCCESS);
+                }
+                state::FAILED => bail!("process {pid}: the tool was not put in"),
+                _ => {}
+            }
+            if let Some(over) = self.over(program)? {
+                return Ok(over);
+            }
+            if says_later.is_some_and(|at| Instant::now() > at) {
+                says_later = None;
+                say(&format!("process {pid}: waiting for the tool to be finalized"));
+            }
+            if patience.has_ended() {
+                say(&format!(
+                    "process {pid}: the tool's functions have not returned for {} s: it is finalized when they do",
+                    END_WITHIN.as_secs()
+                ));
+                return Ok(ExitCode::from(3));
+            }
+        }
+    }
+}
