@@ -36,11 +36,11 @@ use crate::{alarm, clock::Patience, discover::Subject, privileges, program::prog
 /// Names of the memfds, for people who read `/proc/PID/maps`.
 const MEMORY_NAME: &[u8] = b"roctap-shim";
 /// How long roctap waits for its guardian.
-const PATIENCE: Duration = Duration::from_secs(25);
+const PATIENCE: Duration = Duration::from_secs(70);
 /// How long the guardian works before it ends, but for the time when a thread is stopped: less than that, so
 /// that roctap hears of it. Milliseconds are usual; an emulated machine that others use has needed more than
-/// eight seconds.
-const WORK_WITHIN: Duration = Duration::from_secs(20);
+/// twenty seconds.
+const WORK_WITHIN: Duration = Duration::from_secs(60);
 /// Guardians that roctap has given up and that have not ended: each is with a thread that is stuck in the
 /// kernel. None is started beyond these.
 const MOST_GIVEN_UP: usize = 16;
