@@ -513,6 +513,19 @@ pub fn map_pages(bytes: usize, file: Option<c_int>) -> Option<*mut c_void> {
     }
 }
 
+/// Bytes of a file that cannot become shorter: mapped, one that can would kill whoever has it so (SIGBUS). None of
+/// every other one.
+pub fn sealed_bytes(file: c_int) -> Option<usize> {
+    // SAFETY: `stat` is valid for writes.
+    unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        let seals = libc::fcntl(file, libc::F_GET_SEALS);
+        let is_sealed = seals > 0 && seals & libc::F_SEAL_SHRINK != 0;
+        let is_known = is_sealed && libc::fstat(file, &raw mut stat) == 0;
+        is_known.then(|| usize::try_from(stat.st_size).ok()).flatten()
+    }
+}
+
 /// Starts a thread named `name` with every signal blocked; false when that failed.
 ///
 /// It is detached; what it runs must live as long as the process. It is scheduled by itself: it may run

@@ -103,22 +103,11 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
 ///
 /// [`ConnectError::NotMapped`] or [`ConnectError::NotOurs`].
 pub fn map_file(file: i32) -> Result<Memory, ConnectError> {
-    // SAFETY: `stat` is valid for writes; the descriptor is ours.
-    let (at, bytes) = unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        let bytes = match libc::fstat(file, &raw mut stat) {
-            0 => usize::try_from(stat.st_size).unwrap_or(0),
-            _ => 0,
-        };
-        // A file that can become shorter kills whoever has it mapped (SIGBUS).
-        let seals = libc::fcntl(file, libc::F_GET_SEALS);
-        let sealed = seals > 0 && seals & libc::F_SEAL_SHRINK != 0;
-        let usable = bytes >= CONTROL_BYTES && sealed;
-        let at = usable.then(|| sys::map_pages(bytes, Some(file))).flatten();
-        libc::close(file);
-        (at, bytes)
-    };
-    let Some(at) = at else { return Err(ConnectError::NotMapped) };
+    let bytes = sys::sealed_bytes(file).filter(|&bytes| bytes >= CONTROL_BYTES);
+    let mapped = bytes.and_then(|bytes| Some((sys::map_pages(bytes, Some(file))?, bytes)));
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(file) };
+    let Some((at, bytes)) = mapped else { return Err(ConnectError::NotMapped) };
     // SAFETY: the mapping has `bytes` bytes, is page-aligned and nobody else's.
     unsafe { Memory::over(at.cast::<AtomicU64>(), bytes / 8) }
 }

@@ -135,20 +135,14 @@ impl Held {
     }
 }
 
-/// A library of that name in the process.
-enum Present {
-    No,
-    /// One that was put in before, or that it was started with.
-    Ours,
-}
-
-fn present(memory: &LiveProcess, pid: u32) -> anyhow::Result<Present> {
+/// Whether the process has our library already: it was put in before, or the process was started with it.
+fn has_ours(memory: &LiveProcess, pid: u32) -> anyhow::Result<bool> {
     let is_one = |name: &str| name.contains("librocprofiler-sdk.so").then_some(());
-    let mut present = Present::No;
+    let mut has_ours = false;
     for ((), file) in discover::mapped(pid, is_one)? {
         let located = Located::find(memory, &file.file.path());
         match located.ok().and_then(|library| library.word(PROTOCOL_WORD)) {
-            Some(VERSION) => present = Present::Ours,
+            Some(VERSION) => has_ours = true,
             Some(other) => bail!(
                 "{}: that of another roctap (version {other}; this is {VERSION}) is in the process already",
                 file.path.display()
@@ -159,7 +153,7 @@ fn present(memory: &LiveProcess, pid: u32) -> anyhow::Result<Present> {
             ),
         }
     }
-    Ok(present)
+    Ok(has_ours)
 }
 
 /// Puts the library and the tool in.
@@ -180,16 +174,17 @@ fn put_in(process: &Subject, tool: &Path, library: &Path) -> anyhow::Result<Held
     }
     let attach = prospect.attach;
     let live = LiveProcess::with(prospect.memory, pid)?;
-    let present =
-        process.by_number(|pid| present(&live, pid)).with_context(|| format!("process {pid}"))?;
+    let has_ours =
+        process.by_number(|pid| has_ours(&live, pid)).with_context(|| format!("process {pid}"))?;
     let memory = &live.into_memory();
-    let bytes = match present {
-        Present::No => std::fs::read(library).with_context(|| library.display().to_string())?,
-        Present::Ours => Vec::new(),
+    let (name, function) = (LIBRARY, ATTACH_FUNCTION);
+    let bytes = match has_ours {
+        true => Vec::new(),
+        false => std::fs::read(library).with_context(|| library.display().to_string())?,
     };
-    let entry = match present {
-        Present::No => Entry::Library { bytes: &bytes, name: LIBRARY, function: ATTACH_FUNCTION },
-        Present::Ours => Entry::Opened { name: LIBRARY, function: ATTACH_FUNCTION },
+    let entry = match has_ours {
+        true => Entry::Opened { name, function },
+        false => Entry::Library { bytes: &bytes, name, function },
     };
     let request = Request { process, memory, entry, attach };
     let prepare = |Handed { memory, .. }: Handed| Held::fill(memory, tool);

@@ -30,8 +30,8 @@ unsafe impl Send for Memory {}
 /// That of the tool which is there now.
 static MEMORY: Lock<Option<Memory>> = Lock::new(None);
 
-/// Which file it is: its device, its inode, its size.
-type Id = (u64, u64, i64);
+/// Which file it is: its device and its inode.
+type Id = (u64, u64);
 
 /// The file that has a number now; none if there is none.
 fn id_of(number: RawFd) -> Option<Id> {
@@ -39,7 +39,7 @@ fn id_of(number: RawFd) -> Option<Id> {
     unsafe {
         let mut stat: libc::stat = core::mem::zeroed();
         let is_open = libc::fstat(number, &raw mut stat) == 0;
-        is_open.then_some((stat.st_dev, stat.st_ino, stat.st_size))
+        is_open.then_some((stat.st_dev, stat.st_ino))
     }
 }
 
@@ -73,10 +73,7 @@ impl Drop for File {
 impl Memory {
     /// Maps the memory of a file; none if it is none.
     fn map(file: &File) -> Option<Self> {
-        // SAFETY: it takes numbers.
-        let seals = unsafe { libc::fcntl(file.number, libc::F_GET_SEALS) };
-        // A file that can become shorter kills whoever has it mapped (SIGBUS).
-        let is_whole = file.id.2 == BYTES as i64 && seals > 0 && seals & libc::F_SEAL_SHRINK != 0;
+        let is_whole = sys::sealed_bytes(file.number) == Some(BYTES);
         let at = is_whole.then(|| sys::map_pages(BYTES, Some(file.number))).flatten()?;
         let memory = Self { at: NonNull::new(at.cast())?, said: 0 };
         let is_ours = [(word::MAGIC, MAGIC), (word::VERSION, VERSION)]

@@ -296,8 +296,7 @@ impl Sdk {
     pub fn end_threads(&self) {
         let clients = self.lock().map(|configuration| configuration.threads.clone());
         clients.into_iter().flatten().for_each(CallbackThread::end);
-        let work = [Kind::KernelDispatch, Kind::MemoryCopy].map(|kind| self.services(kind));
-        work.into_iter().flatten().filter_map(Service::completions).for_each(Completions::end);
+        self.services_of_work().filter_map(Service::completions).for_each(Completions::end);
         self.watchers.end();
     }
 
@@ -492,10 +491,15 @@ impl Sdk {
     }
 
     /// Who calls the callbacks of a client of work that is done.
-    pub fn completions(&self, client: u32) -> impl Iterator<Item = &'static Completions> {
-        let all = [Kind::KernelDispatch, Kind::MemoryCopy].map(|kind| self.services(kind));
-        let own = all.into_iter().flatten().filter(move |service| service.client() == client);
+    pub fn completions(&self, client: u32) -> impl Iterator<Item = &'static Completions> + use<> {
+        let own = self.services_of_work().filter(move |service| service.client() == client);
         own.filter_map(Service::completions)
+    }
+
+    /// The services of kernels and copies.
+    fn services_of_work(&self) -> impl Iterator<Item = &'static Service> + use<> {
+        let all = [Kind::KernelDispatch, Kind::MemoryCopy].map(|kind| self.services(kind));
+        all.into_iter().flatten()
     }
 
     /// Has records of a kind, of some operations or of all, written into a buffer.

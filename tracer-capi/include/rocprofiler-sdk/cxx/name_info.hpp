@@ -107,6 +107,33 @@ struct name_info {
   std::vector<value_type> all_ = {};
 };
 
+// The names that these functions tell: of each kind, and of each of its operations.
+template <typename EnumT, typename ValueT, auto EachKind, auto NameOfKind, auto EachOperation, auto NameOfOperation>
+name_info<EnumT, ValueT> names_of() {
+  using all_t = name_info<EnumT, ValueT>;
+  all_t all;
+  EachKind(
+      [](EnumT kind, void* data) {
+        const char* name = nullptr;
+        if (NameOfKind(kind, &name, nullptr) == ROCPROFILER_STATUS_SUCCESS && name) {
+          static_cast<all_t*>(data)->emplace(kind, name);
+        }
+        EachOperation(
+            kind,
+            [](EnumT of, rocprofiler_tracing_operation_t operation, void* names) {
+              const char* word = nullptr;
+              if (NameOfOperation(of, operation, &word, nullptr) == ROCPROFILER_STATUS_SUCCESS && word) {
+                static_cast<all_t*>(names)->emplace(of, operation, word);
+              }
+              return 0;
+            },
+            data);
+        return 0;
+      },
+      &all);
+  return all;
+}
+
 }  // namespace utility
 
 template <typename ValueT = std::string_view>
@@ -121,54 +148,19 @@ using buffer_name_info = buffer_name_info_t<std::string_view>;
 // The names of everything that callbacks can be called for.
 template <typename ValueT = std::string_view>
 callback_name_info_t<ValueT> get_callback_tracing_names() {
-  using all_t = callback_name_info_t<ValueT>;
-  all_t all;
-  rocprofiler_iterate_callback_tracing_kinds(
-      [](rocprofiler_callback_tracing_kind_t kind, void* data) {
-        const char* name = nullptr;
-        if (rocprofiler_query_callback_tracing_kind_name(kind, &name, nullptr) == ROCPROFILER_STATUS_SUCCESS && name) {
-          static_cast<all_t*>(data)->emplace(kind, name);
-        }
-        rocprofiler_iterate_callback_tracing_kind_operations(
-            kind,
-            [](rocprofiler_callback_tracing_kind_t of, rocprofiler_tracing_operation_t operation, void* names) {
-              const char* word = nullptr;
-              const auto status =
-                  rocprofiler_query_callback_tracing_kind_operation_name(of, operation, &word, nullptr);
-              if (status == ROCPROFILER_STATUS_SUCCESS && word) static_cast<all_t*>(names)->emplace(of, operation, word);
-              return 0;
-            },
-            data);
-        return 0;
-      },
-      &all);
-  return all;
+  return utility::names_of<rocprofiler_callback_tracing_kind_t, ValueT, rocprofiler_iterate_callback_tracing_kinds,
+                           rocprofiler_query_callback_tracing_kind_name,
+                           rocprofiler_iterate_callback_tracing_kind_operations,
+                           rocprofiler_query_callback_tracing_kind_operation_name>();
 }
 
 // The names of everything that records can be written of.
 template <typename ValueT = std::string_view>
 buffer_name_info_t<ValueT> get_buffer_tracing_names() {
-  using all_t = buffer_name_info_t<ValueT>;
-  all_t all;
-  rocprofiler_iterate_buffer_tracing_kinds(
-      [](rocprofiler_buffer_tracing_kind_t kind, void* data) {
-        const char* name = nullptr;
-        if (rocprofiler_query_buffer_tracing_kind_name(kind, &name, nullptr) == ROCPROFILER_STATUS_SUCCESS && name) {
-          static_cast<all_t*>(data)->emplace(kind, name);
-        }
-        rocprofiler_iterate_buffer_tracing_kind_operations(
-            kind,
-            [](rocprofiler_buffer_tracing_kind_t of, rocprofiler_tracing_operation_t operation, void* names) {
-              const char* word = nullptr;
-              const auto status = rocprofiler_query_buffer_tracing_kind_operation_name(of, operation, &word, nullptr);
-              if (status == ROCPROFILER_STATUS_SUCCESS && word) static_cast<all_t*>(names)->emplace(of, operation, word);
-              return 0;
-            },
-            data);
-        return 0;
-      },
-      &all);
-  return all;
+  return utility::names_of<rocprofiler_buffer_tracing_kind_t, ValueT, rocprofiler_iterate_buffer_tracing_kinds,
+                           rocprofiler_query_buffer_tracing_kind_name,
+                           rocprofiler_iterate_buffer_tracing_kind_operations,
+                           rocprofiler_query_buffer_tracing_kind_operation_name>();
 }
 
 }  // namespace sdk

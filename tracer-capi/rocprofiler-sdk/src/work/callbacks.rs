@@ -85,23 +85,22 @@ impl Operation {
         }
     }
 
-    /// Whether it can be told: the number of its kernel is known. When a recording begins, kernels that are loaded already are
-    /// told of, while they may be launched.
-    fn is_known(&self) -> bool {
+    /// The number of its kernel, 0 of a copy. When a recording begins, kernels that are loaded already are told of, while they
+    /// may be launched: none as long as it is not known.
+    fn kernel(&self) -> Option<u64> {
         match *self {
-            Self::Kernel { descriptor, .. } => KERNELS.find(descriptor).is_some(),
-            Self::Copy { .. } => true,
+            Self::Kernel { descriptor, .. } => KERNELS.find(descriptor).map(|kernel| kernel.number),
+            Self::Copy { .. } => Some(0),
         }
     }
 
     /// What tools are told when it was enqueued: which operation of the kind that is, and its data. Asks the runtime.
-    fn enqueued(&self) -> (usize, Data) {
+    fn enqueued(&self, kernel: Option<u64>) -> (usize, Data) {
         let device = |handle| tracer_hooks::device(handle).unwrap_or_default();
         match *self {
-            Self::Kernel { descriptor, agent, queue, dispatch, launch } => {
-                let kernel = KERNELS.find(descriptor).map_or(0, |kernel| kernel.number);
+            Self::Kernel { agent, queue, dispatch, launch, .. } => {
                 let agent = agent_id(device(agent).1);
-                let kernel = Kernel { agent, queue, kernel, dispatch };
+                let kernel = Kernel { agent, queue, kernel: kernel.unwrap_or(0), dispatch };
                 (ENQUEUE, records::kernel_data([0; 2], &kernel, &launch))
             }
             Self::Copy { from, to, bytes } => {
@@ -220,11 +219,11 @@ impl Callbacks {
 
     /// Tells tools that it was enqueued, on the thread that has done so, or else when it is done. One may throw.
     fn tell_enqueued(&self) {
-        let is_known = self.operation.is_known();
+        let kernel = self.operation.kernel();
         // Who tells of the end sees it behind the change of a state.
-        self.is_late.store(!is_known, Ordering::Relaxed);
-        let (operation, data) = self.operation.enqueued();
-        let means = |told: &&Told| is_known && told.service.means(operation);
+        self.is_late.store(kernel.is_none(), Ordering::Relaxed);
+        let (operation, data) = self.operation.enqueued(kernel);
+        let means = |told: &&Told| kernel.is_some() && told.service.means(operation);
         let tell = |phase, externals: &Externals| {
             self.told
                 .iter()
@@ -254,7 +253,7 @@ impl Callbacks {
         let none = Externals::default();
         let externals = self.externals.get().unwrap_or(&none);
         if self.is_late.load(Ordering::Relaxed) {
-            let (operation, data) = self.operation.enqueued();
+            let (operation, data) = self.operation.enqueued(self.operation.kernel());
             let is_kernel = self.operation.kind() == Kind::KernelDispatch;
             let phases = if is_kernel { &[Phase::Enter, Phase::Exit][..] } else { &[Phase::Enter] };
             if told.service.means(operation) {
