@@ -110,6 +110,10 @@ fn hand_over() {
     }
 }
 
+/// Who may take the tables. `roctap tool` puts the first one into a process from memory: it has no file of that name.
+const SDK: [&CStr; 2] = [c"librocprofiler-sdk.so.0", c"librocprofiler-sdk.so.1"];
+const REGISTER: [&CStr; 1] = [c"librocprofiler-register.so.0"];
+
 /// `rocprofiler_set_api_table`: name, version, which library of the name it is, tables. Returns 0, or a status.
 type SetTables =
     unsafe extern "C-unwind" fn(*const c_char, u64, u64, *mut *mut c_void, u64) -> c_int;
@@ -131,14 +135,14 @@ fn offer() -> bool {
         (&raw const NAME).cast_mut().cast(),
     ];
     let (first, count) = (tables.as_mut_ptr(), tables.len() as u64);
-    if let Some(set) = function(b"librocprofiler-sdk.so", c"rocprofiler_set_api_table") {
+    if let Some(set) = function(&SDK, c"rocprofiler_set_api_table") {
         // SAFETY: a function of this type, by its name.
         let set = unsafe { transmute::<*mut c_void, SetTables>(set) };
         // SAFETY: so many tables, which stay.
         return unsafe { set(LIBRARY.as_ptr(), VERSION.into(), 0, first, count) } == 0;
     }
     let name = c"rocprofiler_register_library_api_table";
-    let Some(register) = function(b"librocprofiler-register.so", name) else { return false };
+    let Some(register) = function(&REGISTER, name) else { return false };
     let mut id = 0;
     // SAFETY: a function of this type, by its name.
     let register = unsafe { transmute::<*mut c_void, Register>(register) };
@@ -147,53 +151,15 @@ fn offer() -> bool {
     unsafe { register(LIBRARY.as_ptr(), import, VERSION, first, count, &raw mut id) == 0 }
 }
 
-/// Bytes of the longest path, and its NUL.
-const PATH_BYTES: usize = libc::PATH_MAX as usize;
-
-/// A library that is looked for, by how the name of its file begins, and the path that was found.
-struct Search {
-    name: &'static [u8],
-    path: [u8; PATH_BYTES],
-}
-
-/// A function of a library that is loaded.
-fn function(library: &'static [u8], name: &CStr) -> Option<*mut c_void> {
-    let mut search = Search { name: library, path: [0; PATH_BYTES] };
-    // SAFETY: a function that takes what it is given here.
-    let is_found = unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) } != 0;
-    // Not in there: the linker's lock is held.
-    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    // SAFETY: it loads nothing; the path ends in NUL. The handle is kept for ever.
-    let handle = is_found.then(|| unsafe { libc::dlopen(search.path.as_ptr().cast(), flags) })?;
-    if handle.is_null() {
-        return None;
-    }
-    // SAFETY: a library that is loaded, and a name.
-    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
-}
-
-/// Copies the path of a library that is looked for, and ends the search.
-///
-/// # Safety
-///
-/// As of who calls it: a library that is loaded, and a [`Search`].
-unsafe extern "C" fn look(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    search: *mut c_void,
-) -> c_int {
-    // SAFETY: as the caller promises.
-    let (path, search) = unsafe { ((*info).dlpi_name, &mut *search.cast::<Search>()) };
-    if path.is_null() {
-        return 0;
-    }
-    // SAFETY: a path, which is there while the library is.
-    let path = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    if !file.starts_with(search.name) || path.len() > search.path.len() {
-        return 0;
-    }
-    search.path[..path.len()].copy_from_slice(path);
-    1
+/// A function of a library that is loaded, whatever its file is called.
+fn function(sonames: &[&CStr], name: &CStr) -> Option<*mut c_void> {
+    let find = |soname: &&CStr| {
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+        // SAFETY: it loads nothing. The handle is kept for ever.
+        let handle = unsafe { libc::dlopen(soname.as_ptr(), flags) };
+        // SAFETY: a library that is loaded, and a name.
+        let found = (!handle.is_null()).then(|| unsafe { libc::dlsym(handle, name.as_ptr()) })?;
+        (!found.is_null()).then_some(found)
+    };
+    sonames.iter().find_map(find)
 }

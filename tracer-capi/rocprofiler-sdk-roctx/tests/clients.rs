@@ -33,14 +33,16 @@ fn tables_are_handed_over() {
     let mut compiler = Language::C.compiler().expect("a compiler");
     compiler.arg("-o").args([&program, &clients.source("taken.c"), &clients.library()]);
     succeed(compiler.arg("-ldl")).expect("the program");
-    for (name, options) in [
+    for (soname, options) in [
         ("librocprofiler-sdk.so.0", &[][..]),
-        ("librocprofiler-sdk.so.1.0.0", &[]),
+        ("librocprofiler-sdk.so.1", &[]),
         ("librocprofiler-register.so.0", &["-DAS_REGISTER"]),
     ] {
-        let taker = clients.directory().join(name);
+        // Its file may be called otherwise.
+        let taker = clients.directory().join("taker");
         let mut compiler = Language::C.compiler().expect("a compiler");
         compiler.args(["-shared", "-fPIC", "-o"]).args([&taker, &clients.source("takes.c")]);
+        compiler.arg(format!("-Wl,-soname,{soname}"));
         compiler.arg("-I").arg(include_directory().expect("headers")).args(options);
         succeed(&mut compiler).expect("the library that takes");
         for when in ["at once", "late"] {
