@@ -31,7 +31,7 @@ use tracer_common::{
 
 use crate::{
     clock::Patience,
-    discover::{self, Subject},
+    discover::{self, Image, Subject},
     foreign,
     inject::{self, Access, Entry, Handed, Injected, Request},
     plan::{LiveProcess, Located},
@@ -47,8 +47,8 @@ const LIBRARY_ENV: &str = "ROCTAP_SDK";
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long a tool's own functions run until somebody is told that they are waited for.
 const SOON: Duration = Duration::from_secs(5);
-/// How long they may take at its end.
-const END_WITHIN: Duration = Duration::from_secs(60);
+/// How long they may take until it is at work, and at its end.
+const TOOL_WITHIN: Duration = Duration::from_secs(60);
 
 /// Put a tool of ROCprofiler-SDK into a running process that was started with nothing set
 #[derive(Args, Debug)]
@@ -88,12 +88,21 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     program::check_namespaces()?;
     let tool = std::path::absolute(&options.library).context("the tool's path")?;
     let library = file_of_ours(LIBRARY, LIBRARY_ENV).with_context(|| {
-        format!("{LIBRARY} not found beside roctap, in lib beside it, or in ../lib; {LIBRARY_ENV} can name it")
+        format!("{LIBRARY} not found beside roctap, in lib beside it, in ../lib or ../lib/roctap; {LIBRARY_ENV} can name it")
     })?;
+    ensure!(
+        is_ours(&library).with_context(|| library.display().to_string())?,
+        "{}: no library of this roctap ({LIBRARY_ENV} can name another one)",
+        library.display()
+    );
     let stop = Stop::install()?;
+    process.look_at_its_first_thread();
+    let program = process.by_number(foreign::program)?;
     let held = put_in(&process, &tool, &library)?;
+    // Of what the process may be, only its program is looked at from now on.
+    privileges::keep_for_memory();
     let duration = options.duration.map(Duration::from_secs_f64);
-    Stay { process, tool, held, printed: 0 }.until(&stop, duration)
+    Stay { process, tool, held, printed: 0 }.until(&program, &stop, duration)
 }
 
 /// The memory that the process has, and its lock.
@@ -133,6 +142,14 @@ impl Held {
         bytes.truncate(end);
         Ok(bytes)
     }
+}
+
+/// Whether a file is our library.
+fn is_ours(library: &Path) -> anyhow::Result<bool> {
+    let image = Image::open(library)?;
+    let variables = image.variables()?;
+    let has_function = !image.functions(|name| name == ATTACH_FUNCTION)?.is_empty();
+    Ok(has_function && variables.iter().any(|(name, _)| name == PROTOCOL_WORD))
 }
 
 /// Whether the process has our library already: it was put in before, or the process was started with it.
@@ -197,14 +214,32 @@ fn put_in(process: &Subject, tool: &Path, library: &Path) -> anyhow::Result<Held
     );
     match status {
         attach_status::RECORDING => Ok(prepared),
-        attach_status::BUSY => bail!("process {pid}: another roctap has put a tool into it"),
-        attach_status::MEMORY => bail!(
-            "process {pid}: the library could not map its memory: a limit of the process is in the way (see /proc/{pid}/limits)"
+        attach_status::BUSY => bail!(
+            "process {pid}: another roctap has put a tool into it, or the last one is being finalized still"
         ),
+        attach_status::MEMORY => bail!(
+            "process {pid}: the library could not map the memory that it is told by: the process has closed it, or a limit is in the way (see /proc/{pid}/limits)"
+        ),
+        attach_status::VERSION => bail!("process {pid}: its library is of another roctap"),
         attach_status::UNUSABLE => bail!(
             "process {pid} was forked from one that has this library: nothing can be put into it"
         ),
         other => bail!("process {pid}: the library answered {other}"),
+    }
+}
+
+/// The tool's own functions run.
+struct Waits {
+    what: &'static str,
+    patience: Patience,
+    /// When somebody is told.
+    says_later: Option<Instant>,
+}
+
+impl Waits {
+    fn to_be(what: &'static str) -> Self {
+        let says_later = Some(Instant::now() + SOON);
+        Self { what, patience: Patience::of(TOOL_WITHIN), says_later }
     }
 }
 
@@ -218,35 +253,57 @@ struct Stay {
 }
 
 impl Stay {
-    /// Until somebody asks for the end, or the time is over.
-    fn until(mut self, stop: &Stop, duration: Option<Duration>) -> anyhow::Result<ExitCode> {
+    /// Until the tool has been finalized: when somebody asks for that, or the time is over.
+    fn until(
+        mut self,
+        program: &[u8],
+        stop: &Stop,
+        duration: Option<Duration>,
+    ) -> anyhow::Result<ExitCode> {
         let (pid, tool) = (self.process.pid(), shown::path(&self.tool));
-        let program = self.process.by_number(foreign::program)?;
-        // When it was, since it is at work.
-        let mut began = None;
-        let mut says_later = Some(Instant::now() + SOON);
+        let (mut began, mut has_let_go) = (None, false);
+        let mut waits = Waits::to_be("loaded and initialized");
         loop {
-            match self.look()? {
+            let state = self.look()?;
+            match state {
                 state::AT_WORK if began.is_none() => {
                     began = Some(Instant::now());
                     say(&format!("process {pid}: {tool} is at work; Ctrl-C finalizes it"));
                 }
                 state::FAILED => bail!("process {pid}: the tool was not put in"),
-                state::NEW | state::BEGINS if says_later.is_some_and(|at| Instant::now() > at) => {
-                    says_later = None;
-                    say(&format!("process {pid}: waiting for {tool} to be loaded and initialized"));
+                state::ENDED => {
+                    say(&format!("process {pid}: the tool was finalized"));
+                    return Ok(ExitCode::SUCCESS);
                 }
                 _ => {}
             }
-            if let Some(over) = self.over(&program)? {
+            if let Some(over) = self.over(program)? {
                 return Ok(over);
             }
             let is_over = began.zip(duration).is_some_and(|(began, long)| began.elapsed() >= long);
-            if stop.asked() || is_over {
-                break;
+            if !has_let_go && (stop.asked() || is_over) {
+                flock(&self.held.0, FlockOperation::Unlock)?;
+                has_let_go = true;
+            }
+            let what = match state {
+                state::AT_WORK if !has_let_go => continue,
+                state::NEW | state::BEGINS if !has_let_go => "loaded and initialized",
+                _ => "finalized",
+            };
+            if waits.what != what {
+                waits = Waits::to_be(what);
+            }
+            if waits.says_later.take_if(|at| Instant::now() > *at).is_some() {
+                say(&format!("process {pid}: waiting for {tool} to be {what}"));
+            }
+            if waits.patience.has_ended() {
+                say(&format!(
+                    "process {pid}: the tool's functions have not returned for {} s: it is finalized when they do",
+                    TOOL_WITHIN.as_secs()
+                ));
+                return Ok(ExitCode::from(3));
             }
         }
-        self.let_go(&program)
     }
 
     /// Waits a moment, prints what is new, and tells the state.
@@ -268,8 +325,11 @@ impl Stay {
     /// The process has ended, or executed another program.
     fn over(&mut self, program: &[u8]) -> anyhow::Result<Option<ExitCode>> {
         let pid = self.process.pid();
+        self.process.look_at_its_first_thread();
         let what = match self.process.by_number(foreign::program) {
             Ok(now) if now == program => return Ok(None),
+            // The thread that was looked at is ending.
+            Ok(now) if now.is_empty() => return Ok(None),
             Ok(_) => "has executed another program",
             Err(_) if self.process.is_alive() => return Ok(None),
             Err(_) => "has ended",
@@ -280,37 +340,5 @@ impl Stay {
         }
         say(&format!("process {pid} {what}: the tool was not finalized"));
         Ok(Some(ExitCode::from(3)))
-    }
-
-    /// Lets go of the tool, and waits until it is finalized.
-    fn let_go(mut self, program: &[u8]) -> anyhow::Result<ExitCode> {
-        let pid = self.process.pid();
-        flock(&self.held.0, FlockOperation::Unlock)?;
-        let mut patience = Patience::of(END_WITHIN);
-        let mut says_later = Some(Instant::now() + SOON);
-        loop {
-            match self.look()? {
-                state::ENDED => {
-                    say(&format!("process {pid}: the tool was finalized"));
-                    return Ok(ExitCode::SUCCESS);
-                }
-                state::FAILED => bail!("process {pid}: the tool was not put in"),
-                _ => {}
-            }
-            if let Some(over) = self.over(program)? {
-                return Ok(over);
-            }
-            if says_later.is_some_and(|at| Instant::now() > at) {
-                says_later = None;
-                say(&format!("process {pid}: waiting for the tool to be finalized"));
-            }
-            if patience.has_ended() {
-                say(&format!(
-                    "process {pid}: the tool's functions have not returned for {} s: it is finalized when they do",
-                    END_WITHIN.as_secs()
-                ));
-                return Ok(ExitCode::from(3));
-            }
-        }
     }
 }
