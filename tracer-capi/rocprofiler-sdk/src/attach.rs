@@ -11,9 +11,8 @@ use tracer_common::tool::{self, state};
 use tracer_hooks::newcomer::{answer, remove_block};
 use tracer_hooks::{contained, sys};
 
-use crate::late::{self, Request};
-use crate::registration::{self, Refused};
-use crate::{log, process, tools};
+use crate::late::{self, Refused, Request};
+use crate::{log, registration};
 
 /// The memory that this library knows: what roctap finds in the file of one that is there already.
 #[unsafe(no_mangle)]
@@ -48,13 +47,12 @@ unsafe fn begin(request: *mut Attach) -> Option<Request> {
     let (status, taken) = if asked.version != shim::VERSION {
         // Not even the descriptor is where we think.
         (attach_status::VERSION, None)
-    } else if process::is_forked() {
-        (attach_status::UNUSABLE, None)
     } else {
         match Request::take(asked.memory_fd) {
             Ok(taken) => (attach_status::RECORDING, Some(taken)),
-            Err(late::Refused::Memory) => (attach_status::MEMORY, None),
-            Err(late::Refused::Busy) => (attach_status::BUSY, None),
+            Err(Refused::Memory) => (attach_status::MEMORY, None),
+            Err(Refused::Busy) => (attach_status::BUSY, None),
+            Err(Refused::Forked) => (attach_status::UNUSABLE, None),
         }
     };
     // SAFETY: the caller's promise.
@@ -69,18 +67,13 @@ unsafe fn begin(request: *mut Attach) -> Option<Request> {
 
 /// The tool is there from its begin to its end.
 fn stay(request: &Request) {
+    if !request.is_wanted() {
+        log::error(format_args!("roctap has ended before the tool was loaded"));
+        late::end(state::FAILED);
+        return;
+    }
     late::tell(state::BEGINS);
-    let begun = tools::load(&request.path).and_then(|tool| {
-        registration::begin_late(tool).map_err(|refused| {
-            let why = match refused {
-                Refused::Busy => "the process has tools already, or one is being initialized",
-                Refused::Over => "the process exits",
-                Refused::ByItself => "its rocprofiler_configure returned null",
-            };
-            format!("{} takes no part: {why}", request.path.to_string_lossy())
-        })
-    });
-    if let Err(why) = begun {
+    if let Err(why) = registration::begin_late(&request.path) {
         log::error(format_args!("{why}"));
         late::end(state::FAILED);
         return;

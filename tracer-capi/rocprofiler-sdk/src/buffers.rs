@@ -154,7 +154,8 @@ unsafe extern "C-unwind" fn rocprofiler_at_internal_thread_create(
             })
         };
         let (before, after) = (call(before), call(after));
-        SDK.watchers.add(Watcher { libraries: libraries as u32, before, after });
+        let (client, libraries) = (tools::current(), libraries as u32);
+        SDK.watchers.add(Watcher { client, libraries, before, after });
         Ok(())
     })
 }

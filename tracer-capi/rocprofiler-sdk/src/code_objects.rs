@@ -6,6 +6,7 @@
 use core::ffi::{c_char, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use capi_sources::client_thread::InCallback;
 use capi_sources::code_objects::{self, CodeObject, IN_FILE, Symbol};
@@ -68,12 +69,25 @@ struct KernelData {
 
 const _: () = assert!(size_of::<LoadData>() == 88 && size_of::<KernelData>() == 72);
 
-/// A code object, for ever.
-struct Loaded {
+/// A code object, as tools are told of it, for ever.
+struct Description {
     executable: u64,
-    handle: u64,
+    object: CodeObject,
+    symbols: Vec<Symbol>,
     data: LoadData,
     kernels: Vec<KernelData>,
+}
+
+// SAFETY: what it points at stays, and is not changed.
+#[expect(unsafe_code, reason = "strings that stay")]
+unsafe impl Send for Description {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "strings that stay")]
+unsafe impl Sync for Description {}
+
+/// One that is loaded and known.
+struct Loaded {
+    description: &'static Description,
     /// Who is being told of it, or was: a bit for each service.
     claimed: AtomicU64,
     /// Who was told.
@@ -82,23 +96,16 @@ struct Loaded {
     kept: Vec<AtomicU64>,
 }
 
-// SAFETY: what it points at stays, and is not changed.
-#[expect(unsafe_code, reason = "strings that stay")]
-unsafe impl Send for Loaded {}
-// SAFETY: as above.
-#[expect(unsafe_code, reason = "strings that stay")]
-unsafe impl Sync for Loaded {}
-
-/// Those that are loaded and known.
-static LOADED: Lock<Vec<&'static Loaded>> = Lock::new(Vec::new());
-
-/// Bytes with NUL at their end, for ever.
-fn leak(text: Vec<u8>) -> *const c_char {
-    Box::leak(text.into_boxed_slice()).as_ptr().cast()
+/// All of them, and the descriptions that tools have had.
+struct Known {
+    loaded: Vec<Arc<Loaded>>,
+    descriptions: Vec<&'static Description>,
 }
 
-impl Loaded {
-    fn new(executable: u64, object: CodeObject, symbols: Vec<Symbol>) -> &'static Self {
+static KNOWN: Lock<Known> = Lock::new(Known { loaded: Vec::new(), descriptions: Vec::new() });
+
+impl Description {
+    fn new(executable: u64, object: CodeObject, symbols: Vec<Symbol>) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let id = IDS.fetch_add(1, Ordering::Relaxed) + 1;
         let is_in_file = object.storage_type == IN_FILE;
@@ -109,24 +116,34 @@ impl Loaded {
             id,
             agent: agent_id(tracer_hooks::device(object.agent).map_or(0, |(_, node)| node)),
             hsa_agent: object.agent,
-            uri: leak(object.uri),
+            uri: object.uri.as_ptr().cast(),
             load_base: object.load_base,
             load_size: object.load_size,
             load_delta: object.load_delta,
             storage_type: object.storage_type,
             storage: if is_in_file { [file, 0] } else { [object.memory_base, object.memory_size] },
         };
-        let kernels: Vec<_> = symbols.into_iter().map(|symbol| kernel_data(id, symbol)).collect();
-        let places = SDK.count(KIND) * (1 + kernels.len());
-        Box::leak(Box::new(Self {
-            executable,
-            handle: object.handle,
-            data,
-            kernels,
+        let kernels = symbols.iter().map(|symbol| kernel_data(id, symbol)).collect();
+        Self { executable, object, symbols, data, kernels }
+    }
+
+    /// Whether it says the same, but for its own id.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.executable, &self.object, &self.symbols)
+            == (other.executable, &other.object, &other.symbols)
+            && self.kernels.iter().map(|one| one.kernel).eq(other.kernels.iter().map(|k| k.kernel))
+    }
+}
+
+impl Loaded {
+    fn new(description: &'static Description) -> Self {
+        let places = SDK.count(KIND) * (1 + description.kernels.len());
+        Self {
+            description,
             claimed: AtomicU64::new(0),
             told: AtomicU64::new(0),
             kept: (0..places).map(|_| AtomicU64::new(0)).collect(),
-        }))
+        }
     }
 
     /// Tells those of the services that have not been told.
@@ -152,7 +169,8 @@ impl Loaded {
     }
 
     fn tell(&self, place: usize, service: &Service, phase: Phase) {
-        let mut kept = self.kept.iter().skip(place * (1 + self.kernels.len()));
+        let Description { data, kernels, .. } = self.description;
+        let mut kept = self.kept.iter().skip(place * (1 + kernels.len()));
         let mut call = |operation: u32, payload: *mut c_void| {
             let own = kept.next().map_or(ptr::null_mut(), AtomicU64::as_ptr);
             let event = Event {
@@ -164,20 +182,18 @@ impl Loaded {
                 phase,
                 payload,
             };
-            if let Some(callback) = service.callback()
-                && service.means(operation as usize)
-            {
-                callback(&event, own);
+            if service.means(operation as usize) {
+                service.tell(&event, own);
             }
         };
-        call(LOAD, ptr::from_ref(&self.data).cast_mut().cast());
-        for kernel in &self.kernels {
+        call(LOAD, ptr::from_ref(data).cast_mut().cast());
+        for kernel in kernels {
             call(KERNEL, ptr::from_ref(kernel).cast_mut().cast());
         }
     }
 }
 
-fn kernel_data(code_object: u64, symbol: Symbol) -> KernelData {
+fn kernel_data(code_object: u64, symbol: &Symbol) -> KernelData {
     let kernel = KERNELS.number(symbol.kernel_object, &symbol.name);
     let registers = kernel.as_ref().and_then(|kernel| kernel.registers.get().copied());
     let registers = registers.unwrap_or_default();
@@ -185,7 +201,7 @@ fn kernel_data(code_object: u64, symbol: Symbol) -> KernelData {
         size: size_of::<KernelData>() as u64,
         kernel: kernel.map_or(0, |kernel| kernel.number),
         code_object,
-        name: leak(symbol.name),
+        name: symbol.name.as_ptr().cast(),
         kernel_object: symbol.kernel_object,
         kernarg_bytes: symbol.kernarg_bytes,
         kernarg_alignment: symbol.kernarg_alignment,
@@ -212,12 +228,13 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
     if slot != DESTROY || !may_tell() {
         return;
     }
-    let Some(mut loaded) = LOADED.lock_for(WAIT_NS) else { return };
-    let gone: Vec<_> = loaded.extract_if(.., |object| object.executable == executable).collect();
-    drop(loaded);
+    let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
+    let is_gone = |object: &mut Arc<Loaded>| object.description.executable == executable;
+    let gone: Vec<_> = known.loaded.extract_if(.., is_gone).collect();
+    drop(known);
     let inside = InCallback::enter(at);
     for object in gone {
-        object.kernels.iter().for_each(|kernel| KERNELS.forget(kernel.kernel_object));
+        object.description.kernels.iter().for_each(|kernel| KERNELS.forget(kernel.kernel_object));
         if inside.is_some() {
             object.tell_unload(|_| true);
         }
@@ -251,17 +268,21 @@ pub fn tell_all() {
 
 /// Tools end, which are told that everything is unloaded: what was loaded last comes first.
 pub fn end(is_meant: impl Fn(&Service) -> bool) {
-    let loaded = LOADED.lock_for(WAIT_NS).map(|loaded| loaded.clone());
-    for object in loaded.iter().flatten().rev() {
+    for object in loaded().iter().rev() {
         object.tell_unload(&is_meant);
     }
 }
 
 /// Other tools begin, when all of them have ended: they are told of what is found to be loaded then.
 pub fn forget() {
-    if let Some(mut loaded) = LOADED.lock_for(WAIT_NS) {
-        loaded.clear();
+    if let Some(mut known) = KNOWN.lock_for(WAIT_NS) {
+        known.loaded.clear();
     }
+}
+
+/// All that are known. They are told without the lock: tools may load something.
+fn loaded() -> Vec<Arc<Loaded>> {
+    KNOWN.lock_for(WAIT_NS).map(|known| known.loaded.clone()).unwrap_or_default()
 }
 
 /// The code objects of an executable, with their kernels: those whose descriptors are in them.
@@ -282,20 +303,30 @@ fn found(executable: u64) -> Vec<(u64, CodeObject, Vec<Symbol>)> {
 
 /// Adds those that are not known.
 fn add(all: Vec<(u64, CodeObject, Vec<Symbol>)>) {
-    let Some(mut loaded) = LOADED.lock_for(WAIT_NS) else { return };
+    let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
+    let Known { loaded, descriptions } = &mut *known;
     for (executable, object, symbols) in all {
         let key = (executable, object.handle, object.load_base);
-        let is_known =
-            |known: &&Loaded| key == (known.executable, known.handle, known.data.load_base);
-        if !loaded.iter().any(is_known) {
-            loaded.push(Loaded::new(executable, object, symbols));
+        let is_known = |one: &Arc<Loaded>| {
+            let Description { executable, object, .. } = one.description;
+            key == (*executable, object.handle, object.load_base)
+        };
+        if loaded.iter().any(is_known) {
+            continue;
         }
+        let new = Description::new(executable, object, symbols);
+        // Former tools may have been told of it: their descriptions stay.
+        let former = descriptions.iter().find(|one| one.is_same(&new)).copied();
+        let description = former.unwrap_or_else(|| {
+            let new: &'static Description = Box::leak(Box::new(new));
+            descriptions.push(new);
+            new
+        });
+        loaded.push(Arc::new(Loaded::new(description)));
     }
 }
 
 fn tell_loads() {
     let services = SDK.wanting(KIND, None);
-    // Not under the lock: tools may load something.
-    let loaded = LOADED.lock_for(WAIT_NS).map(|loaded| loaded.clone());
-    loaded.iter().flatten().for_each(|object| object.tell_load(services));
+    loaded().iter().for_each(|object| object.tell_load(services));
 }

@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use rocprofiler::status::Status;
 
 use crate::layout::NO_CONTEXT;
-use crate::{SDK, answer, calls, code_objects, registration, sources};
+use crate::{SDK, answer, calls, code_objects, sources, tools};
 
 /// Makes a context for the tool that is being initialized.
 ///
@@ -23,7 +23,7 @@ unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
             return Err(Status::ContextInvalid);
         }
         *id = NO_CONTEXT;
-        *id = SDK.create_context(registration::current_client())?;
+        *id = SDK.create_context(tools::current())?;
         Ok(())
     })
 }

@@ -4,12 +4,15 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use std::sync::Arc;
+use std::time::Instant;
 
+use rocprofiler::callback::Calls;
 use rocprofiler::sdk::stage;
 use rocprofiler::status::Status;
 use tracer_hooks::lock::Lock;
 
-use crate::tools::Argument;
+use crate::tools::{self, Argument};
 use crate::{SDK, answer};
 
 /// Tables of `rocprofiler_intercept_table_t`.
@@ -29,14 +32,15 @@ pub mod table {
 type Function = unsafe extern "C-unwind" fn(u32, u64, u64, *mut *mut c_void, u64, *mut c_void);
 
 /// Who wants which tables.
-#[derive(Clone)]
 struct Wish {
+    client: u32,
     tables: u32,
     function: Function,
     data: Argument,
+    calls: Calls,
 }
 
-static WISHES: Lock<Vec<Wish>> = Lock::new(Vec::new());
+static WISHES: Lock<Vec<Arc<Wish>>> = Lock::new(Vec::new());
 
 /// How long a thread waits for another one here.
 const WAIT_NS: u64 = 1_000_000_000;
@@ -63,16 +67,24 @@ unsafe extern "C-unwind" fn rocprofiler_at_intercept_table_registration(
             _ => return Err(Status::InvalidArgument),
         };
         let mut wishes = WISHES.lock_for(WAIT_NS).ok_or(Status::Error)?;
-        wishes.push(Wish { tables, function, data: Argument(data) });
+        wishes.push(Arc::new(Wish {
+            client: tools::current(),
+            tables,
+            function,
+            data: Argument(data),
+            calls: Calls::default(),
+        }));
         Ok(())
     })
 }
 
-/// All tools have ended: nobody wants any.
-pub fn forget() {
-    if let Some(mut wishes) = WISHES.lock_for(WAIT_NS) {
-        wishes.clear();
-    }
+/// A tool is called no more. Waits for what it is being told, until a time; whether that has returned.
+pub fn silence(client: u32, until: Instant) -> bool {
+    let Some(mut wishes) = WISHES.lock_for(WAIT_NS) else { return false };
+    let own: Vec<_> = wishes.extract_if(.., |wish| wish.client == client).collect();
+    drop(wishes);
+    own.iter().for_each(|wish| wish.calls.silence());
+    own.iter().filter(|wish| !wish.calls.wait(until)).count() == 0
 }
 
 /// A runtime has handed a table over: tools may change it.
@@ -83,8 +95,11 @@ pub fn forget() {
 pub unsafe fn tell(kind: u32, version: u64, instance: u64, mut table: *mut c_void) {
     // Not under the lock: who is told may wish for more.
     let wishes = WISHES.lock_for(WAIT_NS).map(|wishes| wishes.clone());
-    for Wish { function, data, .. } in wishes.iter().flatten().filter(|w| w.tables & kind != 0) {
-        // SAFETY: the tool's function, with its data, and one table.
-        unsafe { function(kind, version, instance, ptr::from_mut(&mut table), 1, data.get()) };
+    for wish in wishes.iter().flatten().filter(|wish| wish.tables & kind != 0) {
+        if let Some(_calling) = wish.calls.begin() {
+            let (tables, data) = (ptr::from_mut(&mut table), wish.data.get());
+            // SAFETY: the tool's function, with its data, and one table.
+            unsafe { (wish.function)(kind, version, instance, tables, 1, data) };
+        }
     }
 }

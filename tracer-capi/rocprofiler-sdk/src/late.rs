@@ -14,6 +14,8 @@ use tracer_hooks::sys;
 
 use crate::process;
 
+/// The end of what there is no more room for.
+const CUT: &str = "... (more was said)\n";
 /// How long a thread waits for another one that says something.
 const WAIT_NS: u64 = 1_000_000_000;
 
@@ -22,6 +24,8 @@ struct Memory {
     at: NonNull<u8>,
     /// How long the message is.
     said: usize,
+    /// There is no room for more.
+    is_cut: bool,
 }
 
 // SAFETY: the mapping belongs to no thread.
@@ -75,7 +79,7 @@ impl Memory {
     fn map(file: &File) -> Option<Self> {
         let is_whole = sys::sealed_bytes(file.number) == Some(BYTES);
         let at = is_whole.then(|| sys::map_pages(BYTES, Some(file.number))).flatten()?;
-        let memory = Self { at: NonNull::new(at.cast())?, said: 0 };
+        let memory = Self { at: NonNull::new(at.cast())?, said: 0, is_cut: false };
         let is_ours = [(word::MAGIC, MAGIC), (word::VERSION, VERSION)]
             .into_iter()
             .all(|(place, expected)| memory.word(place).load(Ordering::Relaxed) == expected);
@@ -99,14 +103,21 @@ impl Memory {
         CString::new(bytes.take_while(|&byte| byte != 0).collect::<Vec<_>>()).ok()
     }
 
-    /// Adds to the message, as long as there is room for it.
+    /// Adds lines to the message, as long as there is room for them.
     fn say(&mut self, text: &str) {
-        for &byte in text.as_bytes() {
-            // The last one stays NUL.
-            if self.said < MESSAGE_BYTES - 1 {
-                self.byte(MESSAGE + self.said).store(byte, Ordering::Relaxed);
-                self.said += 1;
-            }
+        if self.is_cut {
+            return;
+        }
+        // The last byte stays NUL.
+        let left = MESSAGE_BYTES - 1 - CUT.len() - self.said;
+        self.is_cut = text.len() > left;
+        let (text, end) = match self.is_cut {
+            true => (&text[..text.floor_char_boundary(left)], CUT),
+            false => (text, ""),
+        };
+        for byte in text.bytes().chain(end.bytes()) {
+            self.byte(MESSAGE + self.said).store(byte, Ordering::Relaxed);
+            self.said += 1;
         }
     }
 }
@@ -132,6 +143,8 @@ pub enum Refused {
     Memory,
     /// There is another one.
     Busy,
+    /// The process is a forked child.
+    Forked,
 }
 
 impl Request {
@@ -143,6 +156,9 @@ impl Request {
     pub fn take(descriptor: u64) -> Result<Self, Refused> {
         let number = RawFd::try_from(descriptor).map_err(|_| Refused::Memory)?;
         let file = File::of(number).ok_or(Refused::Memory)?;
+        if process::is_forked() {
+            return Err(Refused::Forked);
+        }
         let memory = Memory::map(&file).ok_or(Refused::Memory)?;
         let path = memory.path().ok_or(Refused::Memory)?;
         let mut current = MEMORY.lock_for(WAIT_NS).ok_or(Refused::Busy)?;
@@ -151,6 +167,13 @@ impl Request {
         }
         *current = Some(memory);
         Ok(Self { file, path })
+    }
+
+    /// Whether roctap has not ended, nor let go of the tool.
+    pub fn is_wanted(&self) -> bool {
+        let flags = libc::LOCK_SH | libc::LOCK_NB;
+        // SAFETY: it takes numbers.
+        self.file.is_there() && unsafe { libc::flock(self.file.number, flags) } != 0
     }
 
     /// Waits until roctap lets go of the tool, or has ended. False: that cannot be waited for, since the process has closed
@@ -236,14 +259,21 @@ mod tests {
         let request = take(&file).expect("a memory");
         assert_eq!(request.path.as_c_str(), c"/a/tool.so");
         assert_eq!(take(&file).err(), Some(Refused::Busy));
-        assert!(say("one\n") && say(&"x".repeat(MESSAGE_BYTES)));
+        let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let roctap = Opened::options().write(true).open(own).expect("opened");
+        roctap.lock().expect("nobody has it");
+        assert!(request.is_wanted());
+        drop(roctap);
+        assert!(!request.is_wanted());
+        assert!(say("one\n") && say(&"x".repeat(MESSAGE_BYTES)) && say("no more\n"));
         end(7);
         assert!(!say("nobody hears"));
         let mut bytes = [0; BYTES];
         file.read_exact_at(&mut bytes, 0).expect("read");
         assert_eq!(bytes[8 * word::STATE], 7);
-        assert!(bytes[MESSAGE..].starts_with(b"one\nxxx"));
-        assert_eq!(bytes[MESSAGE + MESSAGE_BYTES - 1], 0);
+        let said = str::from_utf8(&bytes[MESSAGE..MESSAGE + MESSAGE_BYTES]).expect("text");
+        let said = said.strip_suffix('\0').expect("an end");
+        assert!(said.starts_with("one\nxxx") && said.ends_with(CUT), "{said}");
         assert!(take(&file).is_ok());
         end(0);
     }

@@ -7,9 +7,9 @@ use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 use std::ffi::CStr;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rocprofiler::sdk::stage;
 use rocprofiler::status::{Result, Status};
@@ -21,7 +21,7 @@ use tracer_hooks::{contained, sys};
 use crate::answer::{VERSION_NUMBER, of, to};
 use crate::calls::{self, markers};
 use crate::intercept_tables::{self, table};
-use crate::tools::{ClientId, Configure, Configured, Found, find};
+use crate::tools::{self, ClientId, Configure, Configured, Found, find};
 use crate::{SDK, code_objects, late, log, process, sources, work};
 
 const VERSION_TEXT: &CStr = c"0.5.0";
@@ -50,8 +50,8 @@ impl Client {
 static CLIENTS: Lock<Vec<Client>> = Lock::new(Vec::new());
 /// A tool that is to be configured although nothing finds it.
 static FORCED: Lock<Option<Configure>> = Lock::new(None);
-/// The tool that is being initialized.
-static CURRENT: AtomicU32 = AtomicU32::new(0);
+/// The number of the next one.
+static NEXT: AtomicU32 = AtomicU32::new(FIRST_CLIENT);
 
 /// Held by the thread that initializes tools.
 static INITIALIZATION: Lock<()> = Lock::new(());
@@ -63,18 +63,18 @@ static EXITS: AtomicBool = AtomicBool::new(false);
 /// How long one of these is waited for: whoever has it may have been stopped, or may wait for who comes here.
 const WAIT_NS: u64 = 1_000_000_000;
 
+/// Between two looks of an exit that waits for another thread.
+const LOOK: Duration = Duration::from_millis(1);
+
 thread_local! {
-    /// The thread initializes tools, which may call a runtime that has us initialize them.
-    static INITIALIZES: Cell<bool> = const { Cell::new(false) };
+    /// The thread initializes tools, or finalizes them. They may call a runtime that has us initialize them, and exit.
+    static IS_IN_TOOLS: Cell<bool> = const { Cell::new(false) };
+    /// It loads a tool that was put in, which may configure itself.
+    static LOADS: Cell<bool> = const { Cell::new(false) };
 }
 
 fn lock<T>(lock: &Lock<T>) -> Option<Guard<'_, T>> {
     lock.lock_for(WAIT_NS)
-}
-
-/// The number of the tool that is being initialized.
-pub fn current_client() -> u32 {
-    CURRENT.load(Ordering::Relaxed)
 }
 
 /// Finds tools, configures all of them, and initializes them then; once. Who comes meanwhile waits, but not for long: a
@@ -83,9 +83,8 @@ pub fn initialize() {
     if SDK.initialized() == stage::OVER || process::is_forked() {
         return;
     }
-    let is_free = !INITIALIZES.get();
-    let Some(_initialization) = is_free.then(|| INITIALIZATION.lock_or_lose(WAIT_NS)).flatten()
-    else {
+    let is_free = !IS_IN_TOOLS.get();
+    let Some(_initialization) = is_free.then(|| lock(&INITIALIZATION)).flatten() else {
         IS_MISSED.store(true, Ordering::Relaxed);
         // Pairs with the one below: either is it seen there, or the caller sees what is wanted.
         fence(Ordering::SeqCst);
@@ -98,17 +97,19 @@ pub fn initialize() {
 
 /// Configures and initializes these tools. The caller has begun that.
 fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
-    static AT_EXIT: Once = Once::new();
-    INITIALIZES.set(true);
+    IS_IN_TOOLS.set(true);
     // Also when a tool has thrown: others are not initialized a second time.
     let ends = AtEnd(|| {
         SDK.end_initialization();
-        INITIALIZES.set(false);
+        IS_IN_TOOLS.set(false);
     });
     process::begins();
-    AT_EXIT.call_once(|| sys::at_exit(at_exit));
+    // A tool may exit.
+    sys::at_exit(at_exit);
     configure(tools());
     initialize_all();
+    // Once more: what the tools have constructed is destroyed after they are finalized.
+    sys::at_exit(at_exit);
     drop(ends);
     fence(Ordering::SeqCst);
     if IS_MISSED.load(Ordering::Relaxed) {
@@ -117,47 +118,37 @@ fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
     contained(markers::ask);
 }
 
-/// Why a tool that was put into the running process takes no part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// There are others.
-    Busy,
-    /// The process exits, or is a forked child.
-    Over,
-    /// It does not want to.
-    ByItself,
-}
-
-/// A tool has been put into the running process: it is configured and initialized alone, as if none had ever been. It gets
+/// A tool is loaded into the running process, and configured and initialized alone, as if none had ever been. It gets
 /// what happens from now on, and code objects that are loaded already.
 ///
 /// # Errors
 ///
-/// [`Refused`].
-pub fn begin_late(tool: Found) -> core::result::Result<(), Refused> {
-    if process::is_forked() || EXITS.load(Ordering::Relaxed) {
-        return Err(Refused::Over);
+/// Why it takes no part.
+pub fn begin_late(path: &CStr) -> core::result::Result<(), String> {
+    const BUSY: &str = "the process has tools already, or they are being initialized or finalized";
+    const OVER: &str = "the process exits";
+    let refused = |why| format!("{} takes no part: {why}", path.to_string_lossy());
+    if process::is_forked() || exits() {
+        return Err(refused(OVER));
     }
-    let initialization = INITIALIZATION.lock_for(WAIT_NS).ok_or(Refused::Busy)?;
+    let initialization = lock(&INITIALIZATION).ok_or_else(|| refused(BUSY))?;
     {
-        let mut clients = lock(&CLIENTS).ok_or(Refused::Busy)?;
+        let mut clients = lock(&CLIENTS).ok_or_else(|| refused(BUSY))?;
         let is_free = clients.is_empty() || SDK.finalized() == stage::OVER;
         if !is_free || SDK.begin_anew().is_err() {
-            return Err(Refused::Busy);
+            return Err(refused(BUSY));
         }
         clients.clear();
     }
     code_objects::forget();
-    initialize_those(|| vec![tool]);
+    let loaded = load(path);
     drop(initialization);
     fence(Ordering::SeqCst);
-    if EXITS.load(Ordering::Relaxed) {
-        finalize_all();
-        return Err(Refused::Over);
-    }
-    if lock(&CLIENTS).is_none_or(|clients| clients.is_empty()) {
-        finalize_all();
-        return Err(Refused::ByItself);
+    let takes_part = lock(&CLIENTS).is_some_and(|clients| !clients.is_empty());
+    if exits() || !takes_part {
+        end_all();
+        let otherwise = || refused("its rocprofiler_configure returned null");
+        return Err(if exits() { refused(OVER) } else { loaded.err().unwrap_or_else(otherwise) });
     }
     // The runtime is in use.
     contained(sources::begin);
@@ -165,17 +156,42 @@ pub fn begin_late(tool: Found) -> core::result::Result<(), Refused> {
     Ok(())
 }
 
+/// Loads a tool and has it initialized, unless it has seen to that by itself.
+fn load(path: &CStr) -> core::result::Result<(), String> {
+    IS_IN_TOOLS.set(true);
+    LOADS.set(true);
+    let tool = tools::load(path);
+    LOADS.set(false);
+    if SDK.initialized() == stage::OVER {
+        return Ok(());
+    }
+    let (tool, refused) = tool.map_or_else(|why| (None, Err(why)), |tool| (Some(tool), Ok(())));
+    initialize_those(|| tool.into_iter().collect());
+    refused
+}
+
+fn exits() -> bool {
+    EXITS.load(Ordering::Relaxed)
+}
+
 /// The tool that was put into the running process is finalized, unless the exit of the process does that, and what was there
 /// for it ends.
 pub fn end_late() {
     late::tell(state::ENDS);
-    if !process::is_forked() && finalize_all() {
-        calls::follow();
-        intercept_tables::forget();
-        SDK.end_threads();
-        contained(tracer_hooks::deactivate);
+    if !process::is_forked() && end_all() {
         late::end(state::ENDED);
     }
+}
+
+/// Finalizes all tools, and ends what was there for them; false if another thread does so, or has.
+fn end_all() -> bool {
+    let is_first = finalize_all();
+    if is_first {
+        calls::follow();
+        SDK.end();
+        contained(tracer_hooks::deactivate);
+    }
+    is_first
 }
 
 /// Calls its function when it is dropped, also by an exception.
@@ -189,9 +205,9 @@ impl<F: Fn()> Drop for AtEnd<F> {
 
 /// Asks each tool what is to be called. One that answers null takes no part.
 fn configure(tools: Vec<Found>) {
-    for (priority, tool) in tools.into_iter().enumerate() {
-        let priority = priority as u32;
-        let handle = FIRST_CLIENT + priority;
+    for (priority, tool) in (0..).zip(tools) {
+        let handle = NEXT.fetch_add(1, Ordering::Relaxed);
+        tools::set_current(handle);
         let id = NonNull::from(Box::leak(Box::new(ClientId { name: ptr::null(), handle })));
         log::info(format_args!("tool {priority}: {}", tool.place));
         let version = VERSION_TEXT.as_ptr();
@@ -201,6 +217,7 @@ fn configure(tools: Vec<Found>) {
         // SAFETY: null, or a structure that is there now.
         let Some(&configured) = (unsafe { configured.as_ref() }) else {
             log::info(format_args!("tool {priority} takes no part"));
+            leave_out(handle);
             continue;
         };
         if configured.size < size_of::<Configured>() {
@@ -210,12 +227,19 @@ fn configure(tools: Vec<Found>) {
                 configured.size,
                 size_of::<Configured>()
             ));
+            leave_out(handle);
             continue;
         }
         if let Some(mut clients) = lock(&CLIENTS) {
             clients.push(Client { handle, id, configured });
         }
     }
+}
+
+/// A tool takes no part: what it has asked for already is nobody's.
+fn leave_out(handle: u32) {
+    SDK.end_contexts(handle);
+    silence(handle, Instant::now());
 }
 
 /// When all of them have been configured.
@@ -229,7 +253,7 @@ fn initialize_all() {
         };
         drop(clients);
         if let Some(initialize) = configured.initialize {
-            CURRENT.store(handle, Ordering::Relaxed);
+            tools::set_current(handle);
             // SAFETY: the tool's function, with its data.
             unsafe { initialize(finalize_itself, configured.tool_data) };
         }
@@ -248,31 +272,51 @@ unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
     }
 }
 
-/// The process exits.
+/// The process exits. What another thread has begun is waited for: what tools use is destroyed then.
 extern "C" fn at_exit() {
     EXITS.store(true, Ordering::Relaxed);
     // Pairs with the one in `begin_late`: either has a tool begun that is found here, or it finds that the process exits.
     fence(Ordering::SeqCst);
-    if !process::is_forked() {
-        late::tell(state::ENDS);
-        if finalize_all() {
-            late::end(state::ENDED);
-        }
+    if process::is_forked() {
+        return;
     }
+    wait_until(|| SDK.initialized() != stage::DURING);
+    late::tell(state::ENDS);
+    if finalize_all() || wait_until(|| SDK.finalized() == stage::OVER) {
+        late::end(state::ENDED);
+    }
+}
+
+/// Waits for another thread, which initializes tools or finalizes them, but not for ever; whether it has done so.
+fn wait_until(has_done: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + EXIT_WAIT;
+    while !has_done() && !IS_IN_TOOLS.get() && Instant::now() < until {
+        sleep(LOOK);
+    }
+    has_done()
 }
 
 /// Finalizes all tools, once; whether this was the first time.
 fn finalize_all() -> bool {
+    /// How many operations users were told of.
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
     let is_first = SDK.begin_finalization();
     if is_first {
+        let is_in_tools = IS_IN_TOOLS.replace(true);
+        // Also when a tool has thrown.
+        let ends = AtEnd(|| {
+            SDK.end_finalization();
+            IS_IN_TOOLS.set(is_in_tools);
+        });
         finalize_those(|_| true);
-        SDK.end_finalization();
-        let refused = work::refused();
+        let all = work::refused();
+        let refused = all - TOLD.swap(all, Ordering::Relaxed);
         if refused > 0 {
             log::warn(format_args!(
                 "{refused} operations of GPUs were not recorded, since a callback took too long"
             ));
         }
+        drop(ends);
     }
     is_first
 }
@@ -295,12 +339,14 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
     meant.iter().flat_map(|&(handle, ..)| buffers(handle)).for_each(|buffer| {
         buffer.flush(Some(Instant::now()));
     });
+    let mut stuck = Vec::new();
     for &(handle, ..) in &meant {
         if SDK.completions(handle).filter(|completions| !completions.wait(until)).count() > 0 {
             log::warn(format_args!(
                 "a callback of work of GPUs has not returned for {} s: what was done then is not told",
                 EXIT_WAIT.as_secs()
             ));
+            stuck.push(handle);
         }
     }
     code_objects::end(|service| meant.iter().any(|&(handle, ..)| handle == service.client()));
@@ -310,14 +356,24 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
                 "the callback of a buffer has not returned for {} s: what was recorded then is not delivered",
                 EXIT_WAIT.as_secs()
             ));
+            stuck.push(handle);
         }
-        buffers(handle).for_each(rocprofiler::buffer::Buffer::end);
-        SDK.silence(handle);
+        if !silence(handle, until) && !stuck.contains(&handle) {
+            log::warn(format_args!(
+                "a callback has not returned for {} s: its tool is finalized meanwhile",
+                EXIT_WAIT.as_secs()
+            ));
+        }
         if let Some(finalize) = finalize {
             // SAFETY: the tool's function, with its data.
             unsafe { finalize(data) };
         }
     }
+}
+
+/// A tool is called no more. Waits for what is being called, until a time; whether it has returned.
+fn silence(handle: u32, until: Instant) -> bool {
+    SDK.silence(handle, until) & intercept_tables::silence(handle, until)
 }
 
 /// 0 before tools are initialized, -1 meanwhile, 1 from then on.
@@ -342,13 +398,21 @@ unsafe extern "C-unwind" fn rocprofiler_is_finalized(status: *mut c_int) -> u32 
     unsafe { to(status, || Ok(SDK.finalized())) }
 }
 
-/// Has a tool configured that nothing finds, and all others with it, before a runtime is there.
+/// Has a tool configured that nothing finds, and all others with it, before a runtime is there. One that was put into the
+/// running process may do so while it is loaded, for itself.
 ///
 /// # Safety
 ///
 /// `configure` is what its type says, or null.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Configure>) -> u32 {
+    if let Some(configure) = configure
+        && LOADS.replace(false)
+    {
+        let place = "rocprofiler_force_configure".to_owned();
+        initialize_those(|| vec![Found { configure, place }]);
+        return Status::Success as u32;
+    }
     let forced = of(|| {
         let configure = configure.ok_or(Status::InvalidArgument)?;
         let mut forced = lock(&FORCED).ok_or(Status::Error)?;

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "the dynamic linker's functions")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
@@ -43,6 +44,18 @@ pub type Finalize = unsafe extern "C-unwind" fn(ClientId);
 /// `rocprofiler_configure`: version, version as text, tools before it, its id.
 pub type Configure =
     unsafe extern "C-unwind" fn(u32, *const c_char, u32, *mut ClientId) -> *const Configured;
+
+static CURRENT: AtomicU32 = AtomicU32::new(0);
+
+/// The number of the tool that is being configured or initialized; of the last one, if none is.
+pub fn current() -> u32 {
+    CURRENT.load(Ordering::Relaxed)
+}
+
+/// It is this one.
+pub fn set_current(handle: u32) {
+    CURRENT.store(handle, Ordering::Relaxed);
+}
 
 /// What a tool's function is called with, on whichever thread.
 #[derive(Clone, Copy)]

@@ -129,6 +129,8 @@ struct State {
     /// Of the halves that it has got for records that cannot wait.
     extra_bytes: usize,
     is_destroyed: bool,
+    /// Its callback is being called.
+    is_delivering: bool,
     thread: &'static CallbackThread,
 }
 
@@ -155,6 +157,7 @@ impl Buffer {
             delivered: 0,
             extra_bytes: 0,
             is_destroyed: false,
+            is_delivering: false,
             thread,
         };
         Ok(Box::leak(Box::new(Self {
@@ -250,7 +253,7 @@ impl Buffer {
                 return Written::Taken;
             }
             let mut state = self.lock();
-            if state.is_destroyed {
+            if state.is_destroyed || self.is_ended.load(Ordering::Relaxed) {
                 return Written::Dropped;
             }
             if state.active.has_room(record.len()) {
@@ -293,15 +296,27 @@ impl Buffer {
     }
 
     /// Delivers what was written until now, and waits until it was, or until a time; whether it was. A callback waits for
-    /// nothing: what was written is delivered when it has returned.
+    /// nothing: what was written is delivered when it has returned. Of one that has [ended](Self::end) nothing is waited for.
     pub fn flush(&'static self, until: Option<Instant>) -> bool {
         if !self.process.is_this() {
             return true;
         }
         let Some(state) = self.lock_until(until) else { return false };
-        let (mut state, is_put_off) = self.hand_over(state);
+        let (state, is_put_off) = self.hand_over(state);
         let written = state.handed + u64::from(is_put_off);
-        while state.delivered < written && !CallbackThread::is_any_current() {
+        self.wait(state, until, |state| {
+            state.delivered >= written || self.is_ended.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Waits until something holds, or until a time; whether it does. A callback waits for nothing: true.
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        until: Option<Instant>,
+        is_over: impl Fn(&State) -> bool,
+    ) -> bool {
+        while !is_over(&state) && !CallbackThread::is_any_current() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 return false;
@@ -334,9 +349,14 @@ impl Buffer {
         Ok(())
     }
 
-    /// Has its callback called no more: what is written from now on, and what has not been delivered, is dropped.
-    pub fn end(&self) {
+    /// Has its callback called no more: what is written from now on, and what has not been delivered, is dropped. Waits until
+    /// a callback that is being called has returned, or until a time; whether it has. A callback waits for none.
+    pub fn end(&self, until: Instant) -> bool {
         self.is_ended.store(true, Ordering::Relaxed);
+        let Some(state) = self.lock_until(Some(until)) else { return false };
+        // Who has looked before, under the lock, waits by now.
+        self.progress.notify_all();
+        self.wait(state, Some(until), |state| !state.is_delivering)
     }
 
     /// Whether it was destroyed.
@@ -411,13 +431,17 @@ impl Deliver for Buffer {
         let (mut state, mut headers) = (self.lock(), Vec::new());
         // One: it is asked for once for each, and other buffers of the thread wait.
         if let Some(half) = state.full.pop_front() {
-            drop(state);
-            find(half.words(), &mut headers);
-            let mut pointers: Vec<*mut Header> = headers.iter_mut().map(ptr::from_mut).collect();
-            if !self.is_ended.load(Ordering::Relaxed) {
+            // Under the lock: either is the callback waited for by who ends the buffer, or not called.
+            state.is_delivering = !self.is_ended.load(Ordering::Relaxed);
+            if state.is_delivering {
+                drop(state);
+                find(half.words(), &mut headers);
+                let mut pointers: Vec<*mut Header> =
+                    headers.iter_mut().map(ptr::from_mut).collect();
                 (self.consumer)(&mut pointers, self.dropped());
+                state = self.lock();
+                state.is_delivering = false;
             }
-            state = self.lock();
             state.delivered += 1;
             state.spares.push(half);
             if self.is_wanted.load(Ordering::Relaxed)

@@ -1,6 +1,10 @@
 //! Callbacks: a tool is told of something on the thread that does it.
 
+use std::cell::Cell;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::kinds::Kind;
 
@@ -53,3 +57,86 @@ pub struct Request {
 
 /// Asks a tool. None: what was pushed counts. It may throw.
 pub type Ask = Box<dyn Fn(&Request) -> Option<u64> + Send + Sync>;
+
+/// Between two looks of who waits for callbacks.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Functions of a tool that others call: how many have not returned, and whether they may be called.
+#[derive(Default, Debug)]
+pub struct Calls {
+    under_way: AtomicUsize,
+    is_silent: AtomicBool,
+}
+
+/// One is called, until this is dropped.
+#[derive(Debug)]
+pub struct Calling<'a>(&'a Calls);
+
+thread_local! {
+    /// How many the calling thread is in.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Calls {
+    /// One is about to be called; none if the tool is silent.
+    #[inline]
+    pub fn begin(&self) -> Option<Calling<'_>> {
+        // Both are SeqCst, as those below: either is it seen there, or it sees here that the tool is silent.
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        INSIDE.set(INSIDE.get() + 1);
+        let calling = Calling(self);
+        (!self.is_silent.load(Ordering::SeqCst)).then_some(calling)
+    }
+
+    /// Whether the tool is called no more.
+    pub fn are_over(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// The tool is called no more.
+    pub fn silence(&self) {
+        self.is_silent.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until all have returned, or until a time; whether they have. Who is called waits for none: true.
+    pub fn wait(&self, until: Instant) -> bool {
+        let is_over = || INSIDE.get() > 0 || self.under_way.load(Ordering::SeqCst) == 0;
+        while !is_over() && Instant::now() < until {
+            sleep(LOOK);
+        }
+        is_over()
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        INSIDE.set(INSIDE.get() - 1);
+        // What the function did is seen by who waits.
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn a_silent_tool_is_called_no_more_and_its_callbacks_are_waited_for() {
+        let calls = Calls::default();
+        let calling = calls.begin().expect("a tool");
+        // Itself it does not wait for.
+        assert!(calls.wait(Instant::now() + Duration::from_secs(600)));
+        thread::scope(|scope| {
+            let is_over = || calls.wait(Instant::now() + LOOK);
+            assert!(!scope.spawn(is_over).join().expect("it ends"));
+        });
+        calls.silence();
+        assert!(calls.are_over() && calls.begin().is_none());
+        drop(calling);
+        thread::scope(|scope| {
+            let is_over = || calls.wait(Instant::now() + Duration::from_secs(600));
+            assert!(scope.spawn(is_over).join().expect("it ends"));
+        });
+    }
+}

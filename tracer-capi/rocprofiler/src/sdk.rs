@@ -10,18 +10,20 @@ use std::cmp::Ordering as Cmp;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::time::Instant;
 
 use tracer_hooks::lock::{Guard, Lock};
 
 use crate::buffer::{Buffer, Consumer, Policy, Properties};
-use crate::callback::{Ask, Callback, Request};
+use crate::callback::{Ask, Callback, Calls, Event, Request};
 use crate::completions::Completions;
 use crate::external::ExternalIds;
 use crate::kinds::Kind;
 use crate::status::{Result, Status};
 use crate::threads::{CallbackThread, ROCPROFILER_LIBRARY, Watchers};
 
-/// Ids of contexts and of buffers begin here: who takes the one for the other finds none, nor who takes an index.
+/// Ids of contexts and of buffers begin here: who takes the one for the other finds none, nor who takes an index. They are
+/// not given twice: what a thread of a tool that was finalized does means nobody.
 const FIRST_CONTEXT: u64 = 0x1_0000;
 const FIRST_BUFFER: u64 = 0x2_0000;
 
@@ -49,8 +51,8 @@ pub struct Context {
     is_active: AtomicBool,
     /// It cannot be started any more.
     is_ended: AtomicBool,
-    /// Its tool is not called any more.
-    is_silent: AtomicBool,
+    /// Callbacks of its tool.
+    calls: Calls,
     /// Ids that the program gives.
     pub external: ExternalIds,
 }
@@ -110,14 +112,19 @@ impl Service {
         }
     }
 
-    /// What is called, if there are no records. Nothing is, once its tool is finalized.
+    /// Whether a tool is told, and not finalized.
     #[inline]
-    pub fn callback(&self) -> Option<&Callback> {
-        match &self.receiver {
-            Receiver::Callback(callback, _) if !self.context.is_silent.load(Ordering::Relaxed) => {
-                Some(callback)
-            }
-            _ => None,
+    pub fn is_told(&self) -> bool {
+        matches!(self.receiver, Receiver::Callback(..)) && !self.context.calls.are_over()
+    }
+
+    /// Tells the tool, unless it is finalized. It may throw.
+    #[inline]
+    pub fn tell(&self, event: &Event, kept: *mut u64) {
+        if let Receiver::Callback(callback, _) = &self.receiver
+            && let Some(_calling) = self.context.calls.begin()
+        {
+            callback(event, kept);
         }
     }
 
@@ -202,11 +209,15 @@ pub struct Answers(Vec<(usize, u64)>);
 
 /// A context whose tool is asked for the external ids of a kind.
 struct Asked {
+    context: &'static Context,
     place: usize,
     ask: Arc<Ask>,
 }
 
 struct Configuration {
+    /// How many contexts and buffers there were before.
+    former_contexts: u64,
+    former_buffers: u64,
     contexts: Vec<&'static Context>,
     /// And the clients that have them.
     buffers: Vec<(&'static Buffer, u32)>,
@@ -286,18 +297,35 @@ impl Sdk {
         if has_tools || self.initialized() == stage::DURING {
             return Err(Status::ConfigurationLocked);
         }
-        *configuration = Configuration::new();
+        *configuration = Configuration {
+            former_contexts: configuration.next_context() - FIRST_CONTEXT,
+            former_buffers: configuration.next_buffer() - FIRST_BUFFER,
+            ..Configuration::new()
+        };
         self.finalized.store(stage::NOT_YET, Ordering::Release);
         self.initialized.store(stage::DURING, Ordering::Release);
         Ok(())
     }
 
-    /// All tools have been finalized: the threads that have called them end, and nobody is told of threads any more.
-    pub fn end_threads(&self) {
-        let clients = self.lock().map(|configuration| configuration.threads.clone());
-        clients.into_iter().flatten().for_each(CallbackThread::end);
+    /// All tools have been finalized: the threads that have called them end, and nobody has a service any more.
+    pub fn end(&self) {
+        let Ok(configuration) = self.lock() else { return };
+        configuration.threads.iter().for_each(|thread| thread.end());
         self.services_of_work().filter_map(Service::completions).for_each(Completions::end);
-        self.watchers.end();
+        self.publish([const { Vec::new() }; KINDS], [const { Vec::new() }; KINDS], Vec::new());
+    }
+
+    /// What counts from now on. The caller has the lock.
+    fn publish(
+        &self,
+        services: [Vec<Service>; KINDS],
+        asked: [Vec<Asked>; KINDS],
+        contexts: Vec<&'static Context>,
+    ) {
+        let number = self.plan().map_or(0, |plan| plan.number) + 1;
+        let plan = Box::leak(Box::new(Plan { number, services, asked, contexts }));
+        // Pairs with the Acquire in `plan`.
+        self.plan.store(plan, Ordering::Release);
     }
 
     /// They are: nothing can be configured any more.
@@ -315,11 +343,7 @@ impl Sdk {
         for (kind, one) in std::mem::take(&mut configuration.asked) {
             asked[kind as usize].push(one);
         }
-        let contexts = configuration.contexts.clone();
-        let number = self.plan().map_or(0, |plan| plan.number) + 1;
-        let plan = Box::leak(Box::new(Plan { number, services, asked, contexts }));
-        // Pairs with the Acquire in `plan`.
-        self.plan.store(plan, Ordering::Release);
+        self.publish(services, asked, configuration.contexts.clone());
         // Under the lock: who starts a context counts from here on.
         self.initialized.store(stage::OVER, Ordering::Release);
     }
@@ -358,13 +382,13 @@ impl Sdk {
     /// [`Status::ConfigurationLocked`].
     pub fn create_context(&self, client: u32) -> Result<u64> {
         let mut configuration = self.configure()?;
-        let id = FIRST_CONTEXT + configuration.contexts.len() as u64;
+        let id = configuration.next_context();
         configuration.contexts.push(Box::leak(Box::new(Context {
             id,
             client,
             is_active: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
-            is_silent: AtomicBool::new(false),
+            calls: Calls::default(),
             external: ExternalIds::default(),
         })));
         Ok(id)
@@ -415,11 +439,23 @@ impl Sdk {
         });
     }
 
-    /// A client is not called any more.
-    pub fn silence(&self, client: u32) {
-        let Ok(configuration) = self.lock() else { return };
-        let own = configuration.contexts.iter().filter(|context| context.client == client);
-        own.for_each(|context| context.is_silent.store(true, Ordering::Relaxed));
+    /// A client is called no more, from here on: neither its callbacks, nor those of its buffers, nor who is told of threads.
+    /// Waits for those that are being called, until a time; whether they have returned. Who is called waits for none.
+    pub fn silence(&self, client: u32, until: Instant) -> bool {
+        let contexts = self.lock().map(|configuration| configuration.contexts.clone());
+        let mut own = contexts.unwrap_or_default();
+        own.retain(|context| context.client == client);
+        own.iter().for_each(|context| context.calls.silence());
+        // Before callbacks are waited for: one may wait for room in a buffer.
+        let buffers = self.buffers(client);
+        for buffer in &buffers {
+            buffer.end(Instant::now());
+        }
+        let has_returned =
+            |context: &&Context| CallbackThread::is_any_current() || context.calls.wait(until);
+        let are_over = own.iter().filter(|context| !has_returned(context)).count() == 0;
+        let are_delivered = buffers.iter().filter(|buffer| !buffer.end(until)).count() == 0;
+        self.watchers.end(client, until) && are_over && are_delivered
     }
 
     /// Starts or stops a context; whether it was otherwise before. The caller has the lock.
@@ -467,7 +503,7 @@ impl Sdk {
         let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Status::OutOfResources)?;
         let thread = self.callback_thread(0)?;
         let mut configuration = self.configure()?;
-        let id = FIRST_BUFFER + configuration.buffers.len() as u64;
+        let id = configuration.next_buffer();
         let consumer = consumer(id);
         let properties = Properties { id, bytes, watermark, policy, consumer, thread };
         configuration.buffers.push((Buffer::new(properties)?, client));
@@ -539,10 +575,16 @@ impl Sdk {
         let is_work = matches!(kind, Kind::KernelDispatch | Kind::MemoryCopy);
         // Not under the lock: who watches threads is told.
         let start = || self.watchers.around(ROCPROFILER_LIBRARY, Completions::start);
-        let receiver = Receiver::Callback(callback, is_work.then(start).transpose()?);
-        let mut configuration = self.configure()?;
-        let context = configuration.context(context)?;
-        configuration.add(context, kind, wanted, receiver)
+        let completions = is_work.then(start).transpose()?;
+        let receiver = Receiver::Callback(callback, completions);
+        let added = self.configure().and_then(|mut configuration| {
+            let context = configuration.context(context)?;
+            configuration.add(context, kind, wanted, receiver)
+        });
+        if added.is_err() {
+            completions.into_iter().for_each(Completions::end);
+        }
+        added
     }
 
     /// Has a tool asked for the external ids of these kinds.
@@ -553,8 +595,8 @@ impl Sdk {
     /// one of them already, or twice.
     pub fn configure_ask(&self, context: u64, kinds: &[Kind], ask: Ask) -> Result {
         let mut configuration = self.configure()?;
-        configuration.context(context)?;
-        let (place, ask) = ((context - FIRST_CONTEXT) as usize, Arc::new(ask));
+        let context = configuration.context(context)?;
+        let (place, ask) = (configuration.place(context), Arc::new(ask));
         let is_known = |known: &[(Kind, Asked)], kind| {
             known.iter().any(|(of, asked)| (*of, asked.place) == (kind, place))
         };
@@ -564,7 +606,8 @@ impl Sdk {
         {
             return Err(Status::ServiceAlreadyConfigured);
         }
-        let asked = kinds.iter().map(|&kind| (kind, Asked { place, ask: Arc::clone(&ask) }));
+        let asked =
+            kinds.iter().map(|&kind| (kind, Asked { context, place, ask: Arc::clone(&ask) }));
         configuration.asked.extend(asked);
         Ok(())
     }
@@ -584,7 +627,10 @@ impl Sdk {
     /// Asks their tools, which may throw.
     pub fn ask(&self, kind: Kind, services: Services, request: &Request) -> Answers {
         let is_meant = |asked: &&Asked| self.each(kind, services).any(|s| s.place == asked.place);
-        let answer = |asked: &Asked| (asked.ask)(request).map(|id| (asked.place, id));
+        let answer = |asked: &Asked| {
+            let _calling = asked.context.calls.begin()?;
+            (asked.ask)(request).map(|id| (asked.place, id))
+        };
         Answers(self.asked(kind).iter().filter(is_meant).filter_map(answer).collect())
     }
 
@@ -738,6 +784,8 @@ impl Default for Sdk {
 impl Configuration {
     const fn new() -> Self {
         Self {
+            former_contexts: 0,
+            former_buffers: 0,
             contexts: Vec::new(),
             buffers: Vec::new(),
             services: Vec::new(),
@@ -775,18 +823,35 @@ impl Configuration {
                 operations[place / 64] |= 1 << (place % 64);
             }
         }
-        let place = (context.id - FIRST_CONTEXT) as usize;
+        let place = self.place(context);
         self.services.push(Service { context, place, receiver, kind, operations });
         Ok(())
     }
 
+    /// The id of the next one.
+    fn next_context(&self) -> u64 {
+        FIRST_CONTEXT + self.former_contexts + self.contexts.len() as u64
+    }
+
+    /// The same of buffers.
+    fn next_buffer(&self) -> u64 {
+        FIRST_BUFFER + self.former_buffers + self.buffers.len() as u64
+    }
+
+    /// Which of the contexts it is.
+    fn place(&self, context: &Context) -> usize {
+        (context.id - FIRST_CONTEXT - self.former_contexts) as usize
+    }
+
     fn context(&self, id: u64) -> Result<&'static Context> {
-        let at = id.checked_sub(FIRST_CONTEXT).and_then(|at| usize::try_from(at).ok());
+        let at = id.checked_sub(FIRST_CONTEXT + self.former_contexts);
+        let at = at.and_then(|at| usize::try_from(at).ok());
         at.and_then(|at| self.contexts.get(at)).copied().ok_or(Status::ContextNotFound)
     }
 
     fn buffer(&self, id: u64) -> Result<&'static Buffer> {
-        let at = id.checked_sub(FIRST_BUFFER).and_then(|at| usize::try_from(at).ok());
+        let at = id.checked_sub(FIRST_BUFFER + self.former_buffers);
+        let at = at.and_then(|at| usize::try_from(at).ok());
         let buffer = at.and_then(|at| self.buffers.get(at)).map(|&(buffer, _)| buffer);
         buffer.filter(|buffer| !buffer.is_destroyed()).ok_or(Status::BufferNotFound)
     }

@@ -3,10 +3,12 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use roctracer::thread;
 
+use crate::callback::Calls;
 use crate::status::{Result, Status};
 
 /// A buffer, for the thread that calls its callback.
@@ -95,11 +97,11 @@ impl CallbackThread {
 
 /// A library that creates threads of its own: a bit of `rocprofiler_runtime_library_t`.
 pub const ROCPROFILER_LIBRARY: u32 = 1;
-/// All of them.
-const LIBRARIES: u32 = 31;
 
 /// Who is told of threads: before and after one is created, by which library.
 pub struct Watcher {
+    /// Which tool it is.
+    pub client: u32,
     /// A bit for each library whose threads are meant; 0 for all.
     pub libraries: u32,
     /// Before.
@@ -109,7 +111,13 @@ pub struct Watcher {
 }
 
 /// All who are told.
-pub struct Watchers(Mutex<Vec<&'static Watcher>>);
+pub struct Watchers(Mutex<Vec<Arc<Watching>>>);
+
+/// One of them.
+struct Watching {
+    watcher: Watcher,
+    calls: Calls,
+}
 
 impl Watchers {
     /// Nobody.
@@ -119,29 +127,38 @@ impl Watchers {
 
     /// Adds one, until [`end`](Self::end).
     pub fn add(&self, watcher: Watcher) {
-        self.lock().push(Box::leak(Box::new(watcher)));
+        self.lock().push(Arc::new(Watching { watcher, calls: Calls::default() }));
     }
 
-    /// Nobody is told any more.
-    pub fn end(&self) {
-        self.lock().clear();
+    /// A tool is told no more. Waits for what it is being told, until a time; whether that has returned.
+    pub fn end(&self, client: u32, until: Instant) -> bool {
+        let own: Vec<_> = self.lock().extract_if(.., |one| one.watcher.client == client).collect();
+        own.iter().for_each(|one| one.calls.silence());
+        own.iter().filter(|one| !one.calls.wait(until)).count() == 0
     }
 
     /// Tells of what `create` creates, a thread of `library`, on the calling thread.
     pub fn around<T>(&self, library: u32, create: impl FnOnce() -> T) -> T {
         // Not under the lock: who is told may add another one.
-        let all = self.lock().clone();
-        let concerned = |watcher: &&&Watcher| {
-            let libraries = if watcher.libraries == 0 { LIBRARIES } else { watcher.libraries };
-            libraries & library != 0
+        let mut all = self.lock().clone();
+        all.retain(|one| {
+            let libraries = one.watcher.libraries;
+            libraries == 0 || libraries & library != 0
+        });
+        let tell = |which: fn(&Watcher) -> &(dyn Fn(u32) + Send + Sync)| {
+            for one in &all {
+                if let Some(_calling) = one.calls.begin() {
+                    which(&one.watcher)(library);
+                }
+            }
         };
-        all.iter().filter(concerned).for_each(|watcher| (watcher.before)(library));
+        tell(|watcher| &*watcher.before);
         let created = create();
-        all.iter().filter(concerned).for_each(|watcher| (watcher.after)(library));
+        tell(|watcher| &*watcher.after);
         created
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<&'static Watcher>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Watching>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,14 +182,19 @@ mod tests {
                 let told = Arc::clone(&told);
                 Box::new(move |library| told.lock().expect("whole").push((name, when, library)))
             };
-            watchers.add(Watcher { libraries, before: tell("before"), after: tell("after") });
+            watchers.add(Watcher {
+                client: libraries,
+                libraries,
+                before: tell("before"),
+                after: tell("after"),
+            });
         }
         let created = watchers.around(ROCPROFILER_LIBRARY, || {
             told.lock().expect("whole").push(("", "created", 0));
             7
         });
         assert_eq!(created, 7);
-        let told = told.lock().expect("whole");
+        let (all, told) = (&told, told.lock().expect("whole"));
         let expected = [
             ("all", "before", 1),
             ("ours", "before", 1),
@@ -181,6 +203,10 @@ mod tests {
             ("ours", "after", 1),
         ];
         assert_eq!(told[..], expected);
+        drop(told);
+        [0, 1].into_iter().for_each(|client| assert!(watchers.end(client, Instant::now())));
+        watchers.around(ROCPROFILER_LIBRARY, || ());
+        assert_eq!(all.lock().expect("whole").len(), expected.len());
     }
 
     #[test]

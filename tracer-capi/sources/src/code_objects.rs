@@ -22,7 +22,7 @@ type EachSymbol = unsafe extern "C" fn(u64, u64, u64, *mut c_void) -> u32;
 type IterateSymbols = unsafe extern "C" fn(u64, u64, EachSymbol, *mut c_void) -> u32;
 
 /// A code object that is loaded on an agent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CodeObject {
     /// `hsa_loaded_code_object_t`.
     pub handle: u64,
@@ -52,7 +52,7 @@ pub const IN_FILE: u32 = 1;
 pub const IN_MEMORY: u32 = 2;
 
 /// A kernel of a code object.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Symbol {
     /// Its name, as the runtime has it, which ends in NUL.
     pub name: Vec<u8>,

@@ -50,7 +50,7 @@ impl Callbacks {
     pub fn of(operation: Operation, services: Services) -> Option<Rc<Self>> {
         let all = SDK.each(operation.kind, services);
         let told: Vec<_> = all
-            .filter(|service| service.callback().is_some())
+            .filter(|service| service.is_told())
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
         if told.is_empty() && !SDK.asks(operation.kind, services) {
@@ -128,9 +128,7 @@ impl Callbacks {
         };
         for (service, kept) in &self.told {
             let external_id = self.externals.borrow().of(service);
-            if let Some(callback) = service.callback() {
-                callback(&Event { external_id, ..event }, kept.get());
-            }
+            service.tell(&Event { external_id, ..event }, kept.get());
         }
     }
 }

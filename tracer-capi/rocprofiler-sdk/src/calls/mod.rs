@@ -43,7 +43,7 @@ pub fn follow() {
 /// Where another thread does not come back from here, what is recorded stays as it is.
 fn follow_now() {
     static ONE_AT_A_TIME: Lock<()> = Lock::new(());
-    if let Some(_one) = ONE_AT_A_TIME.lock_or_lose(WAIT_NS) {
+    if let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) {
         hip::follow();
         hsa::Calls.record_all();
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use rocprofiler::kinds::Kind;
-use rocprofiler::sdk::Services;
+use rocprofiler::sdk::{Service, Services};
 use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
 
@@ -43,8 +43,7 @@ impl Operation {
     /// Whether any tool wants to be told of its calls just now, or is asked for their external ids.
     pub fn is_told(self) -> bool {
         let services = self.wanting();
-        SDK.each(self.kind, services).any(|service| service.callback().is_some())
-            || SDK.asks(self.kind, services)
+        SDK.each(self.kind, services).any(Service::is_told) || SDK.asks(self.kind, services)
     }
 
     fn wanting(self) -> Services {

@@ -283,9 +283,7 @@ impl Callbacks {
             phase,
             payload: data.as_mut_ptr().cast(),
         };
-        if let Some(callback) = told.service.callback() {
-            callback(&event, told.kept.as_ptr());
-        }
+        told.service.tell(&event, told.kept.as_ptr());
     }
 }
 

@@ -11,6 +11,8 @@
 //   WATCH_ASKED      it is asked for external ids, and answers 1000 times the kind; with "no", that it has none
 //   WATCH_INTERNAL   it is told of threads that the library creates, and counts those that there are
 //   WATCH_TABLES     it gets the tables of the runtimes, and puts functions of its own into those of HSA and of roctx
+//   WATCH_ITSELF     it has itself configured while it is loaded
+//   WATCH_END_US     how long it takes to be finalized, behind the line "finalizes"
 //   WATCH_GO         the context is active while there is this file
 // Arguments of calls are written down as the library has them as text. Work that a callback is told of is written down as a
 // record of it would be, once it is done. What threads do belongs to the external id 77. STUCK makes of it a tool whose callback never returns, and which writes
@@ -193,7 +195,12 @@ static void calls_hip(void) {
   CHECK(get != NULL && get(&device) == 0 && device == 0);
 }
 
-static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
+// It is finalized: nothing of it is called any more.
+static int finalized;
+// Callbacks that have not returned.
+static int inside;
+
+static void tell_one(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
 #ifdef STUCK
   for (;;) pause();
 #endif
@@ -236,12 +243,20 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
   }
 }
 
+static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
+  __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+  CHECK(!__atomic_load_n(&finalized, __ATOMIC_SEQ_CST));
+  tell_one(record, kept, data);
+  if (slow_us && getenv("WATCH_CALLBACKS")) usleep(slow_us);
+  __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+}
+
 static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocprofiler_record_header_t** headers, size_t count,
                  void* data, uint64_t dropped) {
 #ifdef STUCK
   for (;;) pause();
 #endif
-  CHECK(of.handle == context.handle && id.handle == buffer.handle && data == &buffer);
+  CHECK(of.handle == context.handle && id.handle == buffer.handle && data == &buffer && !finalized);
   for (size_t at = 0; at < count; at++) {
     const rocprofiler_record_header_t* header = headers[at];
     CHECK(header->category == ROCPROFILER_BUFFER_CATEGORY_TRACING);
@@ -402,6 +417,16 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
 
 static void finalize(void* data) {
   (void)data;
+#ifndef STUCK
+  CHECK(__atomic_load_n(&inside, __ATOMIC_SEQ_CST) == 0);
+#endif
+  __atomic_store_n(&finalized, 1, __ATOMIC_SEQ_CST);
+  const char* us = getenv("WATCH_END_US");
+  if (us) {
+    fprintf(out, "finalizes\n");
+    fflush(out);
+    usleep((useconds_t)strtoul(us, NULL, 10));
+  }
   // All of it has been delivered.
   CHECK(under_way == 0 || getenv("WATCH_OPERATION"));
   if (getenv("WATCH_INTERNAL")) fprintf(out, "threads %lu %lu %lu\n", creating, created, own_threads());
@@ -415,6 +440,7 @@ rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, con
                                                            rocprofiler_client_id_t* id) {
   (void)version, (void)text, (void)priority;
   id->name = "watches";
+  finalized = 0;
   if (getenv("WATCH_INTERNAL")) {
     DONE(rocprofiler_at_internal_thread_create(creates, has_created, ROCPROFILER_LIBRARY, &creating));
   }
@@ -427,4 +453,8 @@ rocprofiler_tool_configure_result_t* rocprofiler_configure(uint32_t version, con
   CHECK(out != NULL);
   static rocprofiler_tool_configure_result_t result = {sizeof result, initialize, finalize, NULL};
   return &result;
+}
+
+__attribute__((constructor)) static void itself(void) {
+  if (getenv("WATCH_ITSELF")) DONE(rocprofiler_force_configure(rocprofiler_configure));
 }

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
+use capi_build::ROCPROFILER_SDK_ROCTX;
 use emulated_gpu::truth;
 
 use crate::expectations::is_near;
-use crate::kinds::{CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD};
+use crate::kinds::{CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD, ROCTX};
 use crate::outcome::Outcome;
 use crate::scene::{Scene, scene, wait_until};
 
-/// A running `loop`, and `roctap` to put a tool into it.
+/// A running program, and `roctap` to put a tool into it.
 struct Late {
     scene: Scene,
     roctap: PathBuf,
@@ -22,24 +24,31 @@ struct Late {
 }
 
 impl Late {
-    /// None where there is nothing to run.
+    /// `loop`, with the tool in it, or with nothing set; none where there is nothing to run.
     fn start(words: &[(&str, &str)], is_preloaded: bool) -> Option<Self> {
         let scene = scene()?;
+        let program = scene.apps.join("loop");
+        let mut command = match is_preloaded {
+            true => scene.command("LD_PRELOAD", &program),
+            false => Self::without(&scene, "loop"),
+        };
+        command.args(["0", "2", "300"]).envs(words.iter().copied());
+        Self::run(scene, command)
+    }
+
+    /// A program that was started with nothing set.
+    fn without(scene: &Scene, program: &str) -> Command {
+        let mut command = Command::new(scene.apps.join(program));
+        command.env("LD_LIBRARY_PATH", &scene.gpu);
+        command.env("WATCH_OUT", scene.file("told")).env("EMUGPU_LOG", scene.file("truth"));
+        command
+    }
+
+    fn run(scene: Scene, command: Command) -> Option<Self> {
         let Some(roctap) = std::env::var_os("ROCTAP_BIN") else {
             eprintln!("skipped: `cargo xtask test` builds roctap");
             return None;
         };
-        let program = scene.apps.join("loop");
-        let mut command = match is_preloaded {
-            true => scene.command("LD_PRELOAD", &program),
-            false => {
-                let mut command = Command::new(program);
-                command.env("LD_LIBRARY_PATH", &scene.gpu);
-                command.env("WATCH_OUT", scene.file("told")).env("EMUGPU_LOG", scene.file("truth"));
-                command
-            }
-        };
-        command.args(["0", "2", "300"]).envs(words.iter().copied());
         let mut program = scene.there(command).spawn().expect("it begins");
         let mut said = BufReader::new(program.stdout.take().expect("its output"));
         let mut ready = String::new();
@@ -86,7 +95,7 @@ impl Late {
         wait_until("kernels are recorded", || self.told().matches("\nkernel ").count() > 100);
     }
 
-    /// How many threads and descriptors the program has, once these stay as they are, but for the tool's own file.
+    /// How many threads and descriptors the program has, but for the tool's own file.
     fn has(&self) -> (usize, usize) {
         let count = |what| {
             let all = std::fs::read_dir(format!("/proc/{}/{what}", self.pid));
@@ -96,13 +105,16 @@ impl Late {
                 .filter(|link| !link.as_ref().is_ok_and(|link| is_told(link)))
                 .count()
         };
-        let has = || (count("task"), count("fd"));
-        let mut before = has();
-        for _ in 0..20 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            before = before.min(has());
-        }
-        before
+        (count("task"), count("fd"))
+    }
+
+    /// The tool has been finalized; what it has written, which it writes anew the next time.
+    fn finalized(&self) -> String {
+        wait_until("the tool is finalized", || self.told().ends_with("\nend\n"));
+        let told = self.told();
+        self.scene.told().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
+        assert!(!told.contains("wrong: "), "{told}");
+        told
     }
 
     /// Ends the program, which must succeed, having said nothing.
@@ -161,7 +173,7 @@ fn rocm_a_tool_is_put_into_a_running_program() {
     let words =
         [("WATCH_KINDS", KERNELS), ("WATCH_CALLBACKS", CODE_OBJECTS), ("WATCH_INTERNAL", "1")];
     let Some(mut late) = Late::start(&words, false) else { return };
-    let (mut outcomes, mut stays) = (Vec::new(), Vec::new());
+    let (mut outcomes, mut stays) = (Vec::new(), None);
     for signal in ["-INT", "-KILL", "-INT"] {
         let roctap = late.put_in();
         late.records();
@@ -174,17 +186,70 @@ fn rocm_a_tool_is_put_into_a_running_program() {
                 "{status}: {said}"
             );
         }
-        wait_until("the tool is finalized", || late.told().ends_with("\nend\n"));
         let mut outcome = Outcome::default();
-        late.told().lines().for_each(|line| outcome.take(line));
-        late.scene.told().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
+        late.finalized().lines().for_each(|line| outcome.take(line));
         assert!(outcome.symbols.values().all(|symbol| symbol.is_unloaded), "{outcome:#?}");
         outcomes.push(outcome);
-        stays.push(late.has());
+        match stays {
+            None => {
+                // Threads of roctap's end by themselves.
+                std::thread::sleep(Duration::from_millis(500));
+                stays = Some(late.has());
+            }
+            Some(stays) => wait_until("nothing more stays", || late.has() <= stays),
+        }
     }
     let did = late.end();
     outcomes.iter().for_each(|outcome| expect_kernels(outcome, &did));
-    assert!(stays.iter().all(|stay| *stay == stays[0]), "threads and descriptors: {stays:?}");
+}
+
+/// As AMD's samples do. It is put in again as any other.
+#[test]
+fn rocm_a_tool_that_configures_itself_is_put_in() {
+    let words = [("WATCH_KINDS", KERNELS), ("WATCH_ITSELF", "1")];
+    let Some(mut late) = Late::start(&words, false) else { return };
+    for _ in 0..2 {
+        let roctap = late.put_in();
+        late.records();
+        let (status, said) = end(roctap, "-INT");
+        assert!(status.success() && said.contains("the tool was finalized"), "{said}");
+        late.finalized();
+    }
+    late.end();
+}
+
+/// The library of roctx finds the one that was put in, which has no file of its name.
+#[test]
+fn rocm_marks_are_told_to_a_tool_that_was_put_in() {
+    let Some(scene) = scene() else { return };
+    let mut command = Late::without(&scene, "ranges");
+    command.arg("0").env("LD_PRELOAD", scene.file(ROCPROFILER_SDK_ROCTX.soname));
+    command.env("WATCH_KINDS", ROCTX).env("WATCH_CALLBACKS", ROCTX);
+    let Some(mut late) = Late::run(scene, command) else { return };
+    for _ in 0..2 {
+        let roctap = late.put_in();
+        wait_until("marks are recorded", || late.told().matches("\ncall ").count() > 100);
+        assert!(end(roctap, "-INT").0.success());
+        let told = late.finalized();
+        assert!(told.contains(" message inner 1\n"), "{told}");
+    }
+    late.end();
+}
+
+/// Callbacks are under way all the time; the tool's end takes long, and the program exits meanwhile.
+#[test]
+fn rocm_a_program_ends_while_a_tool_is_finalized() {
+    let words = [("WATCH_CALLBACKS", HIP), ("WATCH_SLOW_US", "2000"), ("WATCH_END_US", "1000000")];
+    let Some(mut late) = Late::start(&words, false) else { return };
+    let roctap = late.put_in();
+    wait_until("calls are told", || late.told().contains("\nexit "));
+    let sent = Command::new("kill").args(["-INT", &roctap.id().to_string()]).status();
+    assert!(sent.expect("kill").success());
+    wait_until("it is being finalized", || late.told().contains("\nfinalizes\n"));
+    late.end();
+    late.finalized();
+    let said = roctap.wait_with_output().expect("it ends");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 }
 
 /// Calls of HIP, and callbacks of work; the program ends while the tool is in it.
@@ -200,7 +265,7 @@ fn rocm_a_program_ends_with_a_tool_that_was_put_in() {
     let mut said = String::new();
     roctap.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
     let status = roctap.wait().expect("it ends");
-    assert!(status.success() && said.contains("has ended: the tool was finalized"), "{said}");
+    assert!(status.success() && said.contains("the tool was finalized"), "{said}");
     let text = std::fs::read_to_string(&told[0]).expect("what was told");
     assert!(text.ends_with("\nend\n") && text.contains("\ncall "), "{text}");
 }

@@ -521,13 +521,17 @@ fn others_begin_when_all_have_ended() {
     assert_eq!(sdk.begin_anew(), Err(Status::ConfigurationLocked));
     assert!(sdk.begin_finalization());
     sdk.end_contexts(1);
+    assert!(sdk.silence(1, Instant::now()));
     sdk.end_finalization();
-    sdk.end_threads();
+    sdk.end();
+    assert!(sdk.each(kind, Services::all()).next().is_none());
     sdk.begin_anew().expect("all have ended");
     assert_eq!((sdk.initialized(), sdk.finalized()), (stage::DURING, stage::NOT_YET));
     assert_eq!(sdk.begin_anew(), Err(Status::ConfigurationLocked));
     assert!(sdk.context(first.0).is_err() && sdk.buffer(first.1).is_err());
-    assert_eq!(configure(2), first);
+    // Ids are not given twice.
+    assert_eq!(configure(2), (first.0 + 1, first.1 + 1));
+    assert!(sdk.context(first.0).is_err() && sdk.buffer(first.1).is_err());
     let now = sdk.wanting(kind, None);
     assert_eq!(sdk.each(kind, now).map(Service::client).collect::<Vec<_>>(), [2]);
     assert_eq!(sdk.each(kind, before).count(), 0);
@@ -535,4 +539,28 @@ fn others_begin_when_all_have_ended() {
     assert_eq!((before.and(now), now.and(before)), (now, now));
     // Those of all plans.
     assert_eq!(sdk.each(kind, Services::all()).count(), 1);
+}
+
+/// Who waits for room in a buffer goes on when that ends, and the end waits for the callback that is being called.
+#[test]
+fn who_waits_for_a_buffer_that_ends_goes_on() {
+    let ((go, waits), (begins, has_begun)) = (mpsc::channel::<()>(), mpsc::channel());
+    let (waits, begins) = (Mutex::new(waits), Mutex::new(begins));
+    let (buffer, deliveries) = buffer(sdk(), 4096, 16, Policy::Lossless, move || {
+        let _ = begins.lock().expect("whole").send(());
+        let _ = waits.lock().expect("whole").recv();
+    });
+    thread::scope(|scope| {
+        let (writes, flushes) = (
+            scope.spawn(|| while buffer.write(&[16, 1]) {}),
+            scope.spawn(|| assert!(buffer.flush(None))),
+        );
+        has_begun.recv().expect("its callback is called");
+        assert!(!buffer.end(Instant::now()), "it has not returned");
+        writes.join().expect("no room comes");
+        flushes.join().expect("nothing is delivered");
+        drop(go);
+        assert!(buffer.end(Instant::now() + LONG));
+    });
+    assert_eq!(deliveries.try_iter().count(), 1);
 }
