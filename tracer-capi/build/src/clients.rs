@@ -69,6 +69,17 @@ impl Clients {
         self.sources.join(name)
     }
 
+    /// A compiler for programs that use the library.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Language::compiler`].
+    pub fn compiler(&self, language: Language) -> anyhow::Result<Command> {
+        let mut compiler = language.compiler()?;
+        compiler.args(self.library.defines);
+        Ok(compiler)
+    }
+
     /// Compares the library's exports with the committed list.
     ///
     /// # Errors
@@ -86,7 +97,7 @@ impl Clients {
     fn linked(&self, language: Language, name: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
         let program = self.directory().join(format!("{name}-{}", language.extension()));
         let source = self.source(&format!("{name}.{}", language.extension()));
-        let mut compiler = language.compiler()?;
+        let mut compiler = self.compiler(language)?;
         compiler.args(options);
         // As those do who name the directory of the headers alone.
         compiler.arg("-I").arg(include_directory()?.join("roctracer"));

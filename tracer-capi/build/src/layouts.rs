@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! program                            what follows is compiled by itself: its headers do not go with those above
+//! define <name> <value>              a macro, before all headers
 //! header <path>                      the headers that what follows is in
 //! type <type> <size> <alignment>
 //! field <type> <field> <offset> <size>
@@ -92,7 +93,7 @@ fn programs(list: &str) -> anyhow::Result<Vec<String>> {
 
 /// One of them: C99 has no static assertion, but no array of a negative size either.
 fn program(entries: &[&str]) -> anyhow::Result<String> {
-    let mut headers = String::new();
+    let (mut defines, mut headers) = (String::new(), String::new());
     let mut checks = String::new();
     for (number, entry) in entries.iter().enumerate() {
         let words: Vec<&str> = entry.split_whitespace().collect();
@@ -102,6 +103,7 @@ fn program(entries: &[&str]) -> anyhow::Result<String> {
             writeln!(checks, "typedef char is_{name}_{number}[({condition}) ? 1 : -1];")
         };
         match words.as_slice() {
+            ["define", name, value] => writeln!(defines, "#define {name} {value}")?,
             ["header", path] => writeln!(headers, "#include <{path}>")?,
             ["type", ty, size, alignment] => {
                 check(&format!("sizeof({ty}) == {size}"), ty)?;
@@ -123,7 +125,7 @@ fn program(entries: &[&str]) -> anyhow::Result<String> {
             _ => bail!("abi/layouts.txt: cannot read {entry:?}"),
         }
     }
-    Ok(format!("#include <stddef.h>\n{headers}{checks}"))
+    Ok(format!("{defines}#include <stddef.h>\n{headers}{checks}"))
 }
 
 #[cfg(test)]

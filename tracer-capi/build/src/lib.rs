@@ -41,6 +41,8 @@ pub struct Library {
     pub directory: &'static str,
     /// What programs are built with; none of a library that is only loaded.
     pub development: Option<Development>,
+    /// What the compiler is told of programs that use it.
+    defines: &'static [&'static str],
     /// The linker's version script, below `tracer-capi`.
     exports: &'static str,
     /// What else the linker is told.
@@ -63,8 +65,15 @@ pub struct Development {
 }
 
 /// All of them.
-pub const LIBRARIES: [Library; 6] =
-    [ROCTRACER, ROCTX, TOOL, FILE_PLUGIN, ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX];
+pub const LIBRARIES: [Library; 7] = [
+    ROCTRACER,
+    ROCTX,
+    TOOL,
+    FILE_PLUGIN,
+    ROCPROFILER_SDK,
+    ROCPROFILER_SDK_1,
+    ROCPROFILER_SDK_ROCTX,
+];
 
 /// Where libraries are installed.
 const LIBRARY_DIRECTORY: &str = "lib";
@@ -96,6 +105,7 @@ pub const ROCTRACER: Library = Library {
         ],
         link: "libroctracer64.so",
     }),
+    defines: &[],
     exports: "roctracer64/exports.map",
     options: &[STAYS],
 };
@@ -117,6 +127,7 @@ pub const ROCTX: Library = Library {
         ],
         link: "libroctx64.so",
     }),
+    defines: &[],
     exports: "roctx/exports.map",
     options: &[],
 };
@@ -128,6 +139,7 @@ pub const TOOL: Library = Library {
     soname: "libroctracer_tool.so",
     directory: TOOL_DIRECTORY,
     development: None,
+    defines: &[],
     exports: "roctracer-tool/exports.map",
     // It finds libroctracer64.so.4 in the directory above its own.
     options: &[STAYS, "-Wl,--enable-new-dtags,-rpath,$ORIGIN/.."],
@@ -140,6 +152,7 @@ pub const FILE_PLUGIN: Library = Library {
     soname: "libfile_plugin.so",
     directory: TOOL_DIRECTORY,
     development: None,
+    defines: &[],
     exports: "file-plugin/exports.map",
     options: &[],
 };
@@ -197,7 +210,20 @@ pub const ROCPROFILER_SDK: Library = Library {
         ],
         link: "librocprofiler-sdk.so",
     }),
+    defines: &[],
     exports: "rocprofiler-sdk/exports.map",
+    options: &[STAYS],
+};
+
+/// The same with the 1.0 interface, for programs that are built already.
+pub const ROCPROFILER_SDK_1: Library = Library {
+    package: "rocprofiler-sdk-1",
+    archive: "librocprofiler_sdk_1.a",
+    soname: "librocprofiler-sdk.so.1",
+    directory: LIBRARY_DIRECTORY,
+    development: None,
+    defines: &["-DROCPROFILER_SDK_INTERFACE=1"],
+    exports: "rocprofiler-sdk-1/exports.map",
     options: &[STAYS],
 };
 
@@ -220,6 +246,7 @@ pub const ROCPROFILER_SDK_ROCTX: Library = Library {
         ],
         link: "librocprofiler-sdk-roctx.so",
     }),
+    defines: &[],
     exports: "rocprofiler-sdk-roctx/exports.map",
     // Who records has put functions into its tables.
     options: &[STAYS],

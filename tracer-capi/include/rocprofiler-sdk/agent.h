@@ -87,6 +87,16 @@ typedef struct rocprofiler_agent_mem_bank_t {
 
 /* An agent. What the driver does not tell is 0, or an empty text. Names as those of the driver's properties are what
  * these say. Agents, and what they point at, stay to the end of the process. */
+#if ROCPROFILER_SDK_INTERFACE >= 1
+typedef struct {
+  uint32_t hsa : 1;
+  uint32_t hip : 1;
+  uint32_t rccl : 1;
+  uint32_t rocdecode : 1;
+  uint32_t reserved : 28;
+} rocprofiler_agent_runtime_visiblity_t;
+#endif
+
 typedef struct rocprofiler_agent_v0_t {
   /* Bytes of this structure. */
   uint64_t size;
@@ -160,7 +170,14 @@ typedef struct rocprofiler_agent_v0_t {
   int32_t logical_node_id;
   /* The same among those of its type. */
   int32_t logical_node_type_id;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  /* Which runtimes have it: as if no variable hid GPUs from them. */
+  rocprofiler_agent_runtime_visiblity_t runtime_visibility;
+  /* Of a GPU, and not known: zeros. */
+  rocprofiler_uuid_t uuid;
+#else
   int32_t reserved_padding0;
+#endif
 } rocprofiler_agent_v0_t;
 
 typedef rocprofiler_agent_v0_t rocprofiler_agent_t;

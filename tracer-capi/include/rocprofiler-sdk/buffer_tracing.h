@@ -57,13 +57,18 @@ typedef struct {
   uint64_t size;
   rocprofiler_buffer_tracing_kind_t kind;
   rocprofiler_memory_copy_operation_t operation;
-  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_async_correlation_id_t correlation_id;
   rocprofiler_thread_id_t thread_id;
   rocprofiler_timestamp_t start_timestamp;
   rocprofiler_timestamp_t end_timestamp;
   rocprofiler_agent_id_t dst_agent_id;
   rocprofiler_agent_id_t src_agent_id;
   uint64_t bytes;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  /* Which are not told. */
+  rocprofiler_address_t dst_address;
+  rocprofiler_address_t src_address;
+#endif
 } rocprofiler_buffer_tracing_memory_copy_record_t;
 
 /* Kernels. */
@@ -71,13 +76,14 @@ typedef struct rocprofiler_buffer_tracing_kernel_dispatch_record_t {
   uint64_t size;
   rocprofiler_buffer_tracing_kind_t kind;
   rocprofiler_kernel_dispatch_operation_t operation;
-  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_async_correlation_id_t correlation_id;
   rocprofiler_thread_id_t thread_id;
   rocprofiler_timestamp_t start_timestamp;
   rocprofiler_timestamp_t end_timestamp;
   rocprofiler_kernel_dispatch_info_t dispatch_info;
 } rocprofiler_buffer_tracing_kernel_dispatch_record_t;
 
+#if ROCPROFILER_SDK_INTERFACE < 1
 /* Why pages migrate, why queues are suspended for that, and why pages are unmapped from a GPU. */
 typedef enum {
   ROCPROFILER_PAGE_MIGRATION_TRIGGER_NONE = -1,
@@ -155,19 +161,28 @@ typedef struct rocprofiler_buffer_tracing_page_migration_record_t {
     };
   };
 } rocprofiler_buffer_tracing_page_migration_record_t;
+#endif
 
 /* Scratch memory of queues. */
 typedef struct {
   uint64_t size;
   rocprofiler_buffer_tracing_kind_t kind;
   rocprofiler_scratch_memory_operation_t operation;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  rocprofiler_correlation_id_t correlation_id;
+#endif
   rocprofiler_agent_id_t agent_id;
   rocprofiler_queue_id_t queue_id;
   rocprofiler_thread_id_t thread_id;
   rocprofiler_timestamp_t start_timestamp;
   rocprofiler_timestamp_t end_timestamp;
+#if ROCPROFILER_SDK_INTERFACE < 1
   rocprofiler_correlation_id_t correlation_id;
+#endif
   rocprofiler_scratch_alloc_flag_t flags;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  uint64_t allocation_size;
+#endif
 } rocprofiler_buffer_tracing_scratch_memory_record_t;
 
 /* Correlation ids of which no record follows. */

@@ -51,7 +51,14 @@ typedef struct {
   uint64_t size;
   /* From 1 on. */
   uint64_t code_object_id;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  union {
+    rocprofiler_agent_id_t agent_id;
+    rocprofiler_agent_id_t rocp_agent;
+  };
+#else
   rocprofiler_agent_id_t rocp_agent;
+#endif
 #if defined(ROCPROFILER_HAS_HSA)
   hsa_agent_t hsa_agent;
 #else
@@ -97,6 +104,11 @@ typedef struct {
   uint32_t sgpr_count;
   uint32_t arch_vgpr_count;
   uint32_t accum_vgpr_count;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  /* Where its code begins, behind its descriptor, and the address, which are not told. */
+  int64_t kernel_code_entry_byte_offset;
+  rocprofiler_address_t kernel_address;
+#endif
 } rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t;
 
 /* The payload of KERNEL_DISPATCH: of ENQUEUE in the phases ENTER and EXIT, when the kernel has been enqueued, on the thread
@@ -119,6 +131,11 @@ typedef struct {
   rocprofiler_agent_id_t dst_agent_id;
   rocprofiler_agent_id_t src_agent_id;
   uint64_t bytes;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  /* Which are not told. */
+  rocprofiler_address_t dst_address;
+  rocprofiler_address_t src_address;
+#endif
 } rocprofiler_callback_tracing_memory_copy_data_t;
 
 /* Is told of something: of a call twice, in the phases ENTER and EXIT. What it leaves at user_data in ENTER is there in

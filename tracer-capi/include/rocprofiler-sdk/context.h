@@ -11,9 +11,14 @@
 
 ROCPROFILER_EXTERN_C_INIT
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+#define ROCPROFILER_CONTEXT_NONE ROCPROFILER_HANDLE_LITERAL(rocprofiler_context_id_t, 0)
+#else
 #define ROCPROFILER_CONTEXT_NONE ROCPROFILER_HANDLE_LITERAL(rocprofiler_context_id_t, UINT64_MAX)
+#endif
 
-/* Makes a context: only inside of a tool's initialize function. */
+/* Makes a context: only inside of a tool's initialize function. In the 1.0 interface the place must be ROCPROFILER_CONTEXT_NONE
+ * before (CONTEXT_ID_NOT_ZERO). */
 rocprofiler_status_t rocprofiler_create_context(rocprofiler_context_id_t* context_id) ROCPROFILER_API
     ROCPROFILER_NONNULL(1);
 

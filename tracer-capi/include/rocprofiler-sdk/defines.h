@@ -9,6 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The interface that a program is built for: 0 is 0.5, for librocprofiler-sdk.so.0; 1 is 1.0, for librocprofiler-sdk.so.1,
+ * whose numbers and structures are others: -DROCPROFILER_SDK_INTERFACE=1. */
+#ifndef ROCPROFILER_SDK_INTERFACE
+#define ROCPROFILER_SDK_INTERFACE 0
+#endif
+
 #ifdef __cplusplus
 #define ROCPROFILER_EXTERN_C_INIT extern "C" {
 #define ROCPROFILER_EXTERN_C_FINI }

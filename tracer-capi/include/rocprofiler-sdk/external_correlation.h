@@ -27,6 +27,13 @@ typedef enum {
   ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_KERNEL_DISPATCH,
   ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_SCRATCH_MEMORY,
   ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_RCCL_API,
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_OMPT,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MEMORY_ALLOCATION,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_ROCDECODE_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_ROCJPEG_API,
+  ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MARKER_CORE_RANGE_API,
+#endif
   ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_LAST,
 } rocprofiler_external_correlation_id_request_kind_t;
 
@@ -42,6 +49,12 @@ rocprofiler_status_t rocprofiler_configure_external_correlation_id_request_servi
     rocprofiler_context_id_t context_id, const rocprofiler_external_correlation_id_request_kind_t* kinds,
     size_t kinds_count, rocprofiler_external_correlation_id_request_cb_t callback, void* callback_args) ROCPROFILER_API
     ROCPROFILER_NONNULL(4);
+
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* The name of a kind, and its length; each place may be null. */
+rocprofiler_status_t rocprofiler_query_external_correlation_id_request_kind_name(
+    rocprofiler_external_correlation_id_request_kind_t kind, const char** name, uint64_t* name_len) ROCPROFILER_API;
+#endif
 
 /* What the thread does from now on, in the context, belongs to this id. */
 rocprofiler_status_t rocprofiler_push_external_correlation_id(

@@ -12,6 +12,10 @@ ROCPROFILER_EXTERN_C_INIT
 
 /* The tool may write its name here. */
 typedef struct rocprofiler_client_id_t {
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  /* Bytes of this structure. */
+  size_t size;
+#endif
   const char* name;
   const uint32_t handle;
 } rocprofiler_client_id_t;

@@ -25,6 +25,12 @@ ROCPROFILER_EXTERN_C_INIT
 /* The version of the library; each place may be null. */
 rocprofiler_status_t rocprofiler_get_version(uint32_t* major, uint32_t* minor, uint32_t* patch) ROCPROFILER_API;
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* The same. */
+rocprofiler_status_t rocprofiler_get_version_triplet(rocprofiler_version_triplet_t* info) ROCPROFILER_API
+    ROCPROFILER_NONNULL(1);
+#endif
+
 /* Now, as in all records. */
 rocprofiler_status_t rocprofiler_get_timestamp(rocprofiler_timestamp_t* ts) ROCPROFILER_API ROCPROFILER_NONNULL(1);
 

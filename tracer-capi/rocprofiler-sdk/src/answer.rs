@@ -7,21 +7,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rocprofiler::status::{Result, Status};
 
+use crate::layout::{self, VERSION};
 use crate::process;
 
-/// The version of the interface.
-pub const VERSION: [u32; 3] = [0, 5, 0];
-/// The same as tools are told it.
-pub const VERSION_NUMBER: u32 = 10_000 * VERSION[0] + 100 * VERSION[1] + VERSION[2];
+/// `ROCPROFILER_STATUS_SUCCESS`.
+pub const SUCCESS: u32 = 0;
+
+/// The number of a status.
+pub fn number(status: Status) -> u32 {
+    let before = |&other: &Status| (other as u32) < status as u32;
+    Status::ALL.iter().filter(|&other| before(other) && layout::has(*other)).count() as u32
+}
 
 /// The status code of what was done, which is nothing in a forked child, and which calls nothing of a tool's: a panic of ours is an error.
 pub fn of(act: impl FnOnce() -> Result) -> u32 {
     if process::is_forked() {
-        return Status::Finalized as u32;
+        return number(Status::Finalized);
     }
     // What is half done stays so: nothing is broken by it but what was asked for.
     let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Status::Error));
-    done.err().unwrap_or(Status::Success) as u32
+    done.err().map_or(SUCCESS, number)
 }
 
 /// The same of what gives something, which is written to `place`.
@@ -58,7 +63,19 @@ unsafe extern "C-unwind" fn rocprofiler_get_version(
             unsafe { place.write(number) };
         }
     }
-    Status::Success as u32
+    SUCCESS
+}
+
+/// The same, in a structure of major, minor and patch.
+///
+/// # Safety
+///
+/// `place` is valid for a write, or null.
+#[cfg(feature = "v1")]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_get_version_triplet(place: *mut [u32; 3]) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { to(place, || Ok(VERSION)) }
 }
 
 /// Now, ns of CLOCK_BOOTTIME, as in all records.
@@ -84,7 +101,7 @@ unsafe extern "C-unwind" fn rocprofiler_get_thread_id(thread: *mut u64) -> u32 {
 }
 
 fn status(code: u32) -> Option<Status> {
-    Status::ALL.get(code as usize).copied()
+    Status::ALL.iter().copied().filter(|&status| layout::has(status)).nth(code as usize)
 }
 
 /// The name of a status; null if there is none of this number.

@@ -12,8 +12,8 @@ use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::stage;
 use rocprofiler::status::Status;
 
-use crate::layout::{CALLBACK_KINDS, callback_number, kind};
-use crate::{SDK, answer, log, sources, tools};
+use crate::layout::{CALLBACK_KINDS, ID_WORDS, callback_number, kind};
+use crate::{SDK, answer, log, records, sources, tools};
 
 /// `rocprofiler_callback_tracing_record_t`.
 #[derive(Clone, Copy)]
@@ -21,15 +21,14 @@ use crate::{SDK, answer, log, sources, tools};
 pub struct Record {
     context: u64,
     thread: u64,
-    correlation_id: u64,
-    external_id: u64,
+    correlation_id: [u64; ID_WORDS],
     kind: u32,
     operation: u32,
     phase: u32,
     payload: *mut c_void,
 }
 
-const _: () = assert!(size_of::<Record>() == 56);
+const _: () = assert!(size_of::<Record>() == 40 + 8 * ID_WORDS);
 
 /// `rocprofiler_callback_tracing_cb_t`. It may throw.
 type CallbackFunction = unsafe extern "C-unwind" fn(Record, *mut u64, *mut c_void);
@@ -42,8 +41,7 @@ fn callback(context: u64, function: CallbackFunction, data: *mut c_void) -> Call
         let record = Record {
             context,
             thread,
-            correlation_id,
-            external_id,
+            correlation_id: records::ids(correlation_id, external_id),
             kind: callback_number(kind),
             operation,
             phase: phase as u32,
@@ -116,13 +114,13 @@ unsafe extern "C-unwind" fn rocprofiler_iterate_callback_tracing_kind_operation_
 ) -> u32 {
     let known = kind(&CALLBACK_KINDS, record.kind).ok().flatten();
     let (Some(kind), Some(function)) = (known, function) else {
-        return Status::InvalidArgument as u32;
+        return answer::number(Status::InvalidArgument);
     };
     if !is_call(kind) {
-        return Status::NotImplemented as u32;
+        return answer::number(Status::NotImplemented);
     }
     if record.payload.is_null() {
-        return Status::InvalidArgument as u32;
+        return answer::number(Status::InvalidArgument);
     }
     for (number, argument) in (0..).zip(arguments(kind, record.operation)) {
         // SAFETY: the arguments of this function are there, behind the size.
@@ -149,7 +147,7 @@ unsafe extern "C-unwind" fn rocprofiler_iterate_callback_tracing_kind_operation_
             break;
         }
     }
-    Status::Success as u32
+    answer::SUCCESS
 }
 
 fn is_call(kind: Kind) -> bool {

@@ -65,9 +65,21 @@ struct KernelData {
     scalar_registers: u32,
     vector_registers: u32,
     accumulation_registers: u32,
+    #[cfg(feature = "v1")]
+    later: LaterKernelData,
 }
 
-const _: () = assert!(size_of::<LoadData>() == 88 && size_of::<KernelData>() == 72);
+/// What later interfaces have: where the code begins, behind the descriptor, and its address, which are not told.
+#[cfg(feature = "v1")]
+#[derive(Default)]
+#[repr(C)]
+struct LaterKernelData {
+    entry_offset: i64,
+    entry: u64,
+}
+
+const _: () = assert!(size_of::<LoadData>() == 88);
+const _: () = assert!(size_of::<KernelData>() == if cfg!(feature = "v1") { 88 } else { 72 });
 
 /// A code object, as tools are told of it, for ever.
 struct Description {
@@ -210,6 +222,8 @@ fn kernel_data(code_object: u64, symbol: &Symbol) -> KernelData {
         scalar_registers: registers.scalar,
         vector_registers: registers.vector,
         accumulation_registers: registers.accumulation,
+        #[cfg(feature = "v1")]
+        later: LaterKernelData::default(),
     }
 }
 

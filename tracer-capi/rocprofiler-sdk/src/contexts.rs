@@ -19,6 +19,10 @@ unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
     answer::of(|| {
         // SAFETY: as the caller promises.
         let id = unsafe { id.as_mut() }.ok_or(Status::InvalidArgument)?;
+        // A place that is not empty: later interfaces refuse any, this one what is a context.
+        if cfg!(feature = "v1") && *id != NO_CONTEXT {
+            return Err(Status::ContextIdNotZero);
+        }
         if SDK.context(*id).is_ok() {
             return Err(Status::ContextInvalid);
         }
@@ -37,7 +41,7 @@ extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
         sources::begin();
         Ok(())
     });
-    if started == Status::Success as u32 {
+    if started == answer::SUCCESS {
         // A tool's callback may throw.
         code_objects::tell_all();
     }

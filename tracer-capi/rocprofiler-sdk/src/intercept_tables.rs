@@ -23,8 +23,8 @@ pub mod table {
     /// Those of marks and ranges, of pauses, and of names.
     pub const MARKERS: [u32; 3] = [8, 16, 32];
     pub const RCCL: u32 = 64;
-    /// All of them.
-    pub const ALL: u32 = 127;
+    /// All of them; two more are of later interfaces, and are never told.
+    pub const ALL: u32 = if cfg!(feature = "v1") { 511 } else { 127 };
 }
 
 /// `rocprofiler_intercept_library_cb_t`: which table it is, the version of the library, how many of its kind have come

@@ -48,11 +48,11 @@ fn operation_name(kinds: &[Kind], number: u32, operation: i32) -> Result<&'stati
 ///
 /// `function` is the tool's, and takes `data`.
 unsafe fn iterate(kinds: &[Kind], function: Option<KindFunction>, data: *mut c_void) -> u32 {
-    let Some(function) = function else { return Status::InvalidArgument as u32 };
+    let Some(function) = function else { return answer::number(Status::InvalidArgument) };
     // SAFETY: as the caller promises.
     let goes_on = |number: u32| unsafe { function(number, data) } == 0;
     let _ = (0..=kinds.len() as u32).all(goes_on);
-    Status::Success as u32
+    answer::SUCCESS
 }
 
 /// # Safety
@@ -66,16 +66,16 @@ unsafe fn iterate_operations(
 ) -> u32 {
     let known = kind(kinds, number).ok().flatten();
     let (Some(kind), Some(function)) = (known, function) else {
-        return Status::InvalidArgument as u32;
+        return answer::number(Status::InvalidArgument);
     };
     let operations = match kind.operations() {
         Ok(operations) => operations,
-        Err(status) => return status as u32,
+        Err(status) => return answer::number(status),
     };
     // SAFETY: as the caller promises.
     let goes_on = |operation: i32| unsafe { function(number, operation, data) } == 0;
     let _ = (0..operations.len() as i32).all(goes_on);
-    Status::Success as u32
+    answer::SUCCESS
 }
 
 /// The exports for a list of kinds.
@@ -141,6 +141,22 @@ macro_rules! exports {
             unsafe { iterate_operations(&$kinds, number, function, data) }
         }
     };
+}
+
+/// The name of a kind of requests.
+///
+/// # Safety
+///
+/// Each place is valid for a write, or null.
+#[cfg(feature = "v1")]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_query_external_correlation_id_request_kind_name(
+    number: u32,
+    place: *mut *const c_char,
+    length: *mut u64,
+) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { tell(name(&crate::layout::REQUEST_KINDS, number), place, length) }
 }
 
 exports!(BUFFER_KINDS

@@ -1,61 +1,17 @@
-//! The numbers of the 0.5 interface.
+//! The numbers of the interface: those that all versions have, and those of the version that this library has.
 
 use rocprofiler::kinds::Kind;
 use rocprofiler::status::{Result, Status};
 
-/// Kinds of `rocprofiler_buffer_tracing_kind_t`, by number, from 1 on: 0 is none.
-pub const BUFFER_KINDS: [Kind; 15] = [
-    Kind::HsaCoreApi,
-    Kind::HsaAmdExtApi,
-    Kind::HsaImageExtApi,
-    Kind::HsaFinalizeExtApi,
-    Kind::HipRuntimeApi,
-    Kind::HipCompilerApi,
-    Kind::MarkerCoreApi,
-    Kind::MarkerControlApi,
-    Kind::MarkerNameApi,
-    Kind::MemoryCopy,
-    Kind::KernelDispatch,
-    Kind::PageMigration,
-    Kind::ScratchMemory,
-    Kind::CorrelationIdRetirement,
-    Kind::RcclApi,
-];
+#[cfg(not(feature = "v1"))]
+mod v0;
+#[cfg(feature = "v1")]
+mod v1;
 
-/// The same of `rocprofiler_callback_tracing_kind_t`.
-pub const CALLBACK_KINDS: [Kind; 14] = [
-    Kind::HsaCoreApi,
-    Kind::HsaAmdExtApi,
-    Kind::HsaImageExtApi,
-    Kind::HsaFinalizeExtApi,
-    Kind::HipRuntimeApi,
-    Kind::HipCompilerApi,
-    Kind::MarkerCoreApi,
-    Kind::MarkerControlApi,
-    Kind::MarkerNameApi,
-    Kind::CodeObject,
-    Kind::ScratchMemory,
-    Kind::KernelDispatch,
-    Kind::MemoryCopy,
-    Kind::RcclApi,
-];
-
-/// The same of `rocprofiler_external_correlation_id_request_kind_t`.
-pub const REQUEST_KINDS: [Kind; 13] = [
-    Kind::HsaCoreApi,
-    Kind::HsaAmdExtApi,
-    Kind::HsaImageExtApi,
-    Kind::HsaFinalizeExtApi,
-    Kind::HipRuntimeApi,
-    Kind::HipCompilerApi,
-    Kind::MarkerCoreApi,
-    Kind::MarkerControlApi,
-    Kind::MarkerNameApi,
-    Kind::MemoryCopy,
-    Kind::KernelDispatch,
-    Kind::ScratchMemory,
-    Kind::RcclApi,
-];
+#[cfg(not(feature = "v1"))]
+pub use v0::*;
+#[cfg(feature = "v1")]
+pub use v1::*;
 
 /// The data of a call, for callbacks: its size, arguments, and a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,8 +54,8 @@ pub fn agent_id(node: u32) -> u64 {
     0x4_0000 + u64::from(node)
 }
 
-/// `ROCPROFILER_CONTEXT_NONE`.
-pub const NO_CONTEXT: u64 = u64::MAX;
+/// The version of the interface, as tools are told it: 10000 * major + 100 * minor + patch.
+pub const VERSION_NUMBER: u32 = 10_000 * VERSION[0] + 100 * VERSION[1] + VERSION[2];
 
 /// The number of a kind of records.
 pub fn number(kind: Kind) -> u32 {

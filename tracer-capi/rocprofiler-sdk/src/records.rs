@@ -1,6 +1,8 @@
-//! Records as the 0.5 interface has them, in words of 8 bytes.
+//! Records as the interface has them, in words of 8 bytes.
 
 use tracer_common::shim::Dispatch;
+
+use crate::layout::{COPY_ADDRESSES, ID_WORDS};
 
 /// Of all records.
 #[derive(Clone, Copy)]
@@ -27,18 +29,25 @@ const fn bytes<const WORDS: usize>() -> u64 {
     (WORDS * size_of::<u64>()) as u64
 }
 
-/// `rocprofiler_buffer_tracing_hip_api_record_t`, and that of HSA.
-pub fn call(common: &Common) -> [u64; 7] {
+/// `rocprofiler_correlation_id_t`: no call around it is told.
+pub fn ids(correlation_id: u64, external_id: u64) -> [u64; ID_WORDS] {
+    let mut ids = [0; ID_WORDS];
+    ids[..2].copy_from_slice(&[correlation_id, external_id]);
+    ids
+}
+
+/// Words of [`call`].
+const CALL: usize = 5 + ID_WORDS;
+
+/// `rocprofiler_buffer_tracing_hip_api_record_t`, and those of HSA and roctx.
+pub fn call(common: &Common) -> [u64; CALL] {
     let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
-    [
-        bytes::<7>(),
-        pair(kind, operation),
-        correlation_id,
-        external_id,
-        begin_ns,
-        end_ns,
-        thread.into(),
-    ]
+    let mut record = [0; CALL];
+    let (head, times) = record.split_at_mut(2 + ID_WORDS);
+    head[..2].copy_from_slice(&[bytes::<CALL>(), pair(kind, operation)]);
+    head[2..].copy_from_slice(&ids(correlation_id, external_id));
+    times.copy_from_slice(&[begin_ns, end_ns, thread.into()]);
+    record
 }
 
 /// The data of a callback of work, of which a copy has the first words alone. The first one is how many bytes it has.
@@ -47,7 +56,7 @@ pub type Data = [u64; 19];
 /// `rocprofiler_callback_tracing_memory_copy_data_t`; begin and end are zeros until it is done.
 pub fn copy_data([begin_ns, end_ns]: [u64; 2], to: u64, from: u64, copied: u64) -> Data {
     let mut data = [0; 19];
-    let known = [bytes::<6>(), begin_ns, end_ns, to, from, copied];
+    let known = [bytes::<{ 6 + COPY_ADDRESSES }>(), begin_ns, end_ns, to, from, copied];
     data[..known.len()].copy_from_slice(&known);
     data
 }
@@ -60,11 +69,15 @@ pub fn kernel_data([begin_ns, end_ns]: [u64; 2], kernel: &Kernel, launch: &Launc
     data
 }
 
+/// Words of [`copy`].
+const COPY: usize = 10 + COPY_ADDRESSES;
+
 /// `rocprofiler_buffer_tracing_memory_copy_record_t`.
-pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; 10] {
+pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; COPY] {
     let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
-    [
-        bytes::<10>(),
+    let mut record = [0; COPY];
+    record[..10].copy_from_slice(&[
+        bytes::<COPY>(),
         pair(kind, operation),
         correlation_id,
         external_id,
@@ -74,7 +87,8 @@ pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; 10] {
         to,
         from,
         copied,
-    ]
+    ]);
+    record
 }
 
 /// `rocprofiler_buffer_tracing_correlation_id_retirement_record_t`: since when nothing of an id is under way, ns of
@@ -116,7 +130,8 @@ fn dispatch_info(kernel: &Kernel, launch: &Launch) -> [u64; 16] {
     let [wide, high, deep] = workgroup.map(u32::from);
     let mut info = [0; 16];
     let known = [
-        bytes::<16>(),
+        // Without what is reserved.
+        bytes::<9>(),
         kernel.agent,
         kernel.queue,
         kernel.kernel,

@@ -18,13 +18,13 @@ use tracer_common::tool::state;
 use tracer_hooks::lock::{Guard, Lock};
 use tracer_hooks::{contained, sys};
 
-use crate::answer::{VERSION_NUMBER, of, to};
+use crate::answer::{self, of, to};
 use crate::calls::{self, markers};
 use crate::intercept_tables::{self, table};
+use crate::layout::{VERSION_NUMBER, VERSION_TEXT};
 use crate::tools::{self, ClientId, Configure, Configured, Found, find};
 use crate::{SDK, code_objects, late, log, process, sources, work};
 
-const VERSION_TEXT: &CStr = c"0.5.0";
 /// The number of the first tool.
 const FIRST_CLIENT: u32 = 0x3_0000;
 
@@ -208,7 +208,7 @@ fn configure(tools: Vec<Found>) {
     for (priority, tool) in (0..).zip(tools) {
         let handle = NEXT.fetch_add(1, Ordering::Relaxed);
         tools::set_current(handle);
-        let id = NonNull::from(Box::leak(Box::new(ClientId { name: ptr::null(), handle })));
+        let id = NonNull::from(Box::leak(Box::new(ClientId::new(handle))));
         log::info(format_args!("tool {priority}: {}", tool.place));
         let version = VERSION_TEXT.as_ptr();
         // SAFETY: the tool's function, with what it is promised.
@@ -411,7 +411,7 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
     {
         let place = "rocprofiler_force_configure".to_owned();
         initialize_those(|| vec![Found { configure, place }]);
-        return Status::Success as u32;
+        return answer::SUCCESS;
     }
     let forced = of(|| {
         let configure = configure.ok_or(Status::InvalidArgument)?;
@@ -422,7 +422,7 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
         *forced = Some(configure);
         Ok(())
     });
-    if forced == Status::Success as u32 {
+    if forced == answer::SUCCESS {
         initialize();
         // The runtime may be in use already.
         of(|| {
@@ -448,7 +448,7 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     count: u64,
 ) -> c_int {
     if name.is_null() || tables.is_null() || count == 0 {
-        return Status::InvalidArgument as c_int;
+        return answer::number(Status::InvalidArgument) as c_int;
     }
     initialize();
     // SAFETY: as the caller promises; not null.
@@ -474,7 +474,7 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
             (&table::MARKERS, taken as c_int)
         }
         b"rccl" => (&[table::RCCL], 0),
-        _ => (&[], Status::InvalidArgument as c_int),
+        _ => (&[], answer::number(Status::InvalidArgument) as c_int),
     };
     for (&kind, &table) in kinds.iter().zip(tables).filter(|(_, table)| !table.is_null()) {
         // SAFETY: as the caller promises.

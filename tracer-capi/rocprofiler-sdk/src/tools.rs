@@ -18,10 +18,25 @@ use crate::log;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ClientId {
+    /// Bytes of this structure.
+    #[cfg(feature = "v1")]
+    pub size: usize,
     /// What the tool calls itself; it may be null.
     pub name: *const c_char,
     /// Its number.
     pub handle: u32,
+}
+
+impl ClientId {
+    /// Of a tool that has not given itself a name.
+    pub fn new(handle: u32) -> Self {
+        Self {
+            #[cfg(feature = "v1")]
+            size: size_of::<Self>(),
+            name: ptr::null(),
+            handle,
+        }
+    }
 }
 
 /// `rocprofiler_tool_configure_result_t`.

@@ -1,15 +1,24 @@
-//! Tools in C99 and C++11 that use `librocprofiler-sdk.so.0`, linked as it is for users.
+//! Tools in C99 and C++11 that use `librocprofiler-sdk.so.0`, linked as it is for users; in the package `rocprofiler-sdk-1`
+//! `librocprofiler-sdk.so.1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use capi_build::clients::{Clients, succeed};
 use capi_build::layouts::Language;
-use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX};
+use capi_build::{Library, ROCPROFILER_SDK, ROCPROFILER_SDK_1, ROCPROFILER_SDK_ROCTX};
 use rocprofiler::kinds::Kind;
 
+/// Both are made of the same sources, and have the same clients.
+const LIBRARY: &Library = if cfg!(feature = "v1") { &ROCPROFILER_SDK_1 } else { &ROCPROFILER_SDK };
+const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rocprofiler-sdk");
+/// What tools are told the interface's version is.
+const VERSION: &str = if cfg!(feature = "v1") { "10000 (1.0.0)" } else { "500 (0.5.0)" };
+/// The kinds of roctx, and `ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT`.
+const MARKS: &str = if cfg!(feature = "v1") { "7,8,9,13" } else { "7,8,9,14" };
+
 fn clients() -> Clients {
-    Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR")).expect("the library")
+    Clients::new(LIBRARY, PACKAGE).expect("the library")
 }
 
 #[test]
@@ -45,7 +54,7 @@ fn what_is_not_implemented_says_so() {
 /// Makes a tool's library, which calls itself `name`.
 fn tool(clients: &Clients, name: &str, options: &[&str]) -> PathBuf {
     let library = clients.directory().join(format!("lib{name}.so"));
-    let mut compiler = Language::C.compiler().expect("a compiler");
+    let mut compiler = clients.compiler(Language::C).expect("a compiler");
     compiler.args(["-shared", "-fPIC"]).args(options).arg(format!("-DNAME=\"{name}\""));
     compiler.arg("-o").args([&library, &clients.source("tool.c"), &clients.library()]);
     succeed(&mut compiler).expect("the tool");
@@ -56,7 +65,7 @@ fn tool(clients: &Clients, name: &str, options: &[&str]) -> PathBuf {
 fn host(clients: &Clients, libraries: &[&Path], named: &str) -> (String, String) {
     let program = clients.directory().join("host");
     if !program.exists() {
-        let mut compiler = Language::C.compiler().expect("a compiler");
+        let mut compiler = clients.compiler(Language::C).expect("a compiler");
         compiler.arg("-o").args([&program, &clients.source("host.c")]);
         succeed(compiler.arg("-ldl")).expect("the program");
     }
@@ -78,10 +87,11 @@ fn tools_are_found_in_every_place_and_configured_before_any_is_initialized() {
     let named = format!("{}:{}", first.display(), second.display());
     // The second one is loaded as well: each is found once.
     let (said, complaints) = host(&clients, &[&second, &third], &named);
-    let expected = "\
-configure first, version 500 (0.5.0), 0 before it
-configure second, version 500 (0.5.0), 1 before it
-configure third, version 500 (0.5.0), 2 before it
+    let expected = format!(
+        "\
+configure first, version {VERSION}, 0 before it
+configure second, version {VERSION}, 1 before it
+configure third, version {VERSION}, 2 before it
 initialize first
 initialize second
 initialize third
@@ -89,8 +99,9 @@ main ends
 finalize first
 finalize second
 finalize third
-";
-    assert_eq!((said.as_str(), complaints.as_str()), (expected, ""));
+"
+    );
+    assert_eq!((said.as_str(), complaints.as_str()), (expected.as_str(), ""));
 }
 
 #[test]
@@ -100,14 +111,16 @@ fn a_tool_that_answers_null_takes_no_part() {
     let active = tool(&clients, "active", &[]);
     let named = format!("{}:{}", inactive.display(), active.display());
     let (said, complaints) = host(&clients, &[], &named);
-    let expected = "\
-configure inactive, version 500 (0.5.0), 0 before it
-configure active, version 500 (0.5.0), 1 before it
+    let expected = format!(
+        "\
+configure inactive, version {VERSION}, 0 before it
+configure active, version {VERSION}, 1 before it
 initialize active
 main ends
 finalize active
-";
-    assert_eq!((said.as_str(), complaints.as_str()), (expected, ""));
+"
+    );
+    assert_eq!((said.as_str(), complaints.as_str()), (expected.as_str(), ""));
 }
 
 #[test]
@@ -115,12 +128,14 @@ fn a_tool_may_finalize_itself_once() {
     let clients = clients();
     let early = tool(&clients, "early", &["-DFINALIZES_ITSELF"]);
     let (said, _) = host(&clients, &[], &early.display().to_string());
-    let expected = "\
-configure early, version 500 (0.5.0), 0 before it
+    let expected = format!(
+        "\
+configure early, version {VERSION}, 0 before it
 initialize early
 finalize early
 main ends
-";
+"
+    );
     assert_eq!(said, expected);
 }
 
@@ -163,10 +178,10 @@ fn marks(
 ) -> (BTreeMap<String, u64>, Vec<Call>, Vec<u64>) {
     let (tool, program) =
         (clients.directory().join("libwatches.so"), clients.directory().join("marks"));
-    let mut compiler = Language::C.compiler().expect("a compiler");
+    let mut compiler = clients.compiler(Language::C).expect("a compiler");
     compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
     succeed(compiler.arg(clients.library())).expect("the tool");
-    let mut compiler = Language::C.compiler().expect("a compiler");
+    let mut compiler = clients.compiler(Language::C).expect("a compiler");
     compiler.arg("-o").args([&program, &clients.source("marks.c")]);
     let roctx = clients.directory().join(ROCPROFILER_SDK_ROCTX.soname);
     succeed(compiler.arg(roctx)).expect("the program");
@@ -202,7 +217,7 @@ fn with_roctx() -> Clients {
 #[test]
 fn every_call_of_roctx_is_recorded() {
     let clients = with_roctx();
-    let (counts, calls, retired) = marks(&clients, &[("WATCH_KINDS", "7,8,9,14")]);
+    let (counts, calls, retired) = marks(&clients, &[("WATCH_KINDS", MARKS)]);
     let mut recorded = BTreeMap::<String, u64>::new();
     for &[kind, number, _, external_id, thread, begin_ns, end_ns] in &calls {
         let kinds = [Kind::MarkerCoreApi, Kind::MarkerControlApi, Kind::MarkerNameApi];

@@ -41,11 +41,47 @@ pub enum Kind {
     CorrelationIdRetirement,
     /// Functions of RCCL.
     RcclApi,
+    /// What OpenMP's runtime tells tools.
+    Ompt,
+    /// Memory that the HSA runtime allocates.
+    MemoryAllocation,
+    /// Runtimes that begin.
+    RuntimeInitialization,
+    /// Functions of rocDecode.
+    RocdecodeApi,
+    /// Functions of rocJPEG.
+    RocjpegApi,
+    /// Streams of HIP that calls use.
+    HipStream,
+    /// Functions of HIP, with arguments.
+    HipRuntimeApiExt,
+    /// What compilers call of HIP, with arguments.
+    HipCompilerApiExt,
+    /// Functions of rocDecode, with arguments.
+    RocdecodeApiExt,
+    /// An event of the driver's: pages migrate.
+    KfdEventPageMigrate,
+    /// A GPU misses a page.
+    KfdEventPageFault,
+    /// Queues are evicted or restored.
+    KfdEventQueue,
+    /// Pages are unmapped from a GPU.
+    KfdEventUnmapFromGpu,
+    /// Events were lost.
+    KfdEventDroppedEvents,
+    /// Pages that migrate, from begin to end.
+    KfdPageMigrate,
+    /// A page that a GPU misses, likewise.
+    KfdPageFault,
+    /// A queue that is evicted, likewise.
+    KfdQueue,
+    /// Ranges of roctx, from begin to end.
+    MarkerCoreRangeApi,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 34] = [
         Self::HsaCoreApi,
         Self::HsaAmdExtApi,
         Self::HsaImageExtApi,
@@ -62,6 +98,24 @@ impl Kind {
         Self::ScratchMemory,
         Self::CorrelationIdRetirement,
         Self::RcclApi,
+        Self::Ompt,
+        Self::MemoryAllocation,
+        Self::RuntimeInitialization,
+        Self::RocdecodeApi,
+        Self::RocjpegApi,
+        Self::HipStream,
+        Self::HipRuntimeApiExt,
+        Self::HipCompilerApiExt,
+        Self::RocdecodeApiExt,
+        Self::KfdEventPageMigrate,
+        Self::KfdEventPageFault,
+        Self::KfdEventQueue,
+        Self::KfdEventUnmapFromGpu,
+        Self::KfdEventDroppedEvents,
+        Self::KfdPageMigrate,
+        Self::KfdPageFault,
+        Self::KfdQueue,
+        Self::MarkerCoreRangeApi,
     ];
 
     /// Its name, as the constants of the interface end.
@@ -83,6 +137,24 @@ impl Kind {
             Self::ScratchMemory => c"SCRATCH_MEMORY",
             Self::CorrelationIdRetirement => c"CORRELATION_ID_RETIREMENT",
             Self::RcclApi => c"RCCL_API",
+            Self::Ompt => c"OMPT",
+            Self::MemoryAllocation => c"MEMORY_ALLOCATION",
+            Self::RuntimeInitialization => c"RUNTIME_INITIALIZATION",
+            Self::RocdecodeApi => c"ROCDECODE_API",
+            Self::RocjpegApi => c"ROCJPEG_API",
+            Self::HipStream => c"HIP_STREAM",
+            Self::HipRuntimeApiExt => c"HIP_RUNTIME_API_EXT",
+            Self::HipCompilerApiExt => c"HIP_COMPILER_API_EXT",
+            Self::RocdecodeApiExt => c"ROCDECODE_API_EXT",
+            Self::KfdEventPageMigrate => c"KFD_EVENT_PAGE_MIGRATE",
+            Self::KfdEventPageFault => c"KFD_EVENT_PAGE_FAULT",
+            Self::KfdEventQueue => c"KFD_EVENT_QUEUE",
+            Self::KfdEventUnmapFromGpu => c"KFD_EVENT_UNMAP_FROM_GPU",
+            Self::KfdEventDroppedEvents => c"KFD_EVENT_DROPPED_EVENTS",
+            Self::KfdPageMigrate => c"KFD_PAGE_MIGRATE",
+            Self::KfdPageFault => c"KFD_PAGE_FAULT",
+            Self::KfdQueue => c"KFD_QUEUE",
+            Self::MarkerCoreRangeApi => c"MARKER_CORE_RANGE_API",
         }
     }
 
@@ -92,7 +164,12 @@ impl Kind {
     ///
     /// [`Status::NotImplemented`] of kinds that have none.
     pub fn operations(self) -> Result<&'static [CString]> {
-        let operations = OPERATIONS.get(&self).map(Vec::as_slice);
+        let same = match self {
+            Self::HipRuntimeApiExt => Self::HipRuntimeApi,
+            Self::HipCompilerApiExt => Self::HipCompilerApi,
+            itself => itself,
+        };
+        let operations = OPERATIONS.get(&same).map(Vec::as_slice);
         operations.ok_or(Status::NotImplemented)
     }
 }
@@ -100,8 +177,8 @@ impl Kind {
 /// Functions of the interfaces, in lines of kind, number and name: those of the headers of release 0.5.
 const FUNCTIONS: &str = include_str!("../operations.csv");
 
-/// Operations of kinds that are no functions. The first of each kind stands for none.
-const OTHERS: [(Kind, &[&str]); 5] = [
+/// Operations that are no functions of the interfaces. The first of each kind stands for none, but for ranges.
+const OTHERS: [(Kind, &[&str]); 9] = [
     (
         Kind::CodeObject,
         &["CODE_OBJECT_NONE", "CODE_OBJECT_LOAD", "CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER"],
@@ -138,6 +215,36 @@ const OTHERS: [(Kind, &[&str]); 5] = [
             "SCRATCH_MEMORY_FREE",
             "SCRATCH_MEMORY_ASYNC_RECLAIM",
         ],
+    ),
+    (
+        Kind::MemoryAllocation,
+        &[
+            "MEMORY_ALLOCATION_NONE",
+            "MEMORY_ALLOCATION_ALLOCATE",
+            "MEMORY_ALLOCATION_VMEM_ALLOCATE",
+            "MEMORY_ALLOCATION_FREE",
+            "MEMORY_ALLOCATION_VMEM_FREE",
+        ],
+    ),
+    (
+        Kind::RuntimeInitialization,
+        &[
+            "RUNTIME_INITIALIZATION_NONE",
+            "RUNTIME_INITIALIZATION_HSA",
+            "RUNTIME_INITIALIZATION_HIP",
+            "RUNTIME_INITIALIZATION_MARKER",
+            "RUNTIME_INITIALIZATION_RCCL",
+            "RUNTIME_INITIALIZATION_ROCDECODE",
+            "RUNTIME_INITIALIZATION_ROCJPEG",
+        ],
+    ),
+    (
+        Kind::HipStream,
+        &["HIP_STREAM_NONE", "HIP_STREAM_CREATE", "HIP_STREAM_DESTROY", "HIP_STREAM_SET"],
+    ),
+    (
+        Kind::MarkerCoreRangeApi,
+        &["roctxMarkA", "roctxThreadRangeA", "roctxProcessRangeA", "roctxGetThreadId"],
     ),
 ];
 
@@ -178,6 +285,7 @@ mod tests {
         }
         let functions =
             Kind::ALL.map(|kind| match OTHERS.iter().any(|&(other, _)| other == kind) {
+                _ if matches!(kind, Kind::HipRuntimeApiExt | Kind::HipCompilerApiExt) => 0,
                 true => 0,
                 false => kind.operations().map_or(0, <[_]>::len),
             });
@@ -187,7 +295,7 @@ mod tests {
 
     #[test]
     fn some_kinds_have_no_operations() {
-        for kind in [Kind::CorrelationIdRetirement, Kind::RcclApi] {
+        for kind in [Kind::CorrelationIdRetirement, Kind::RcclApi, Kind::Ompt, Kind::KfdQueue] {
             assert_eq!(kind.operations(), Err(Status::NotImplemented));
         }
     }

@@ -3,7 +3,7 @@
 /// Makes [`Status`], each with its name and the sentence that says what it means.
 macro_rules! statuses {
     ($($variant:ident $name:literal $text:literal,)*) => {
-        /// `rocprofiler_status_t`. The numbers are those of the 0.5 interface.
+        /// `rocprofiler_status_t`, in the order of the 1.0 interface, which has all of them.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u32)]
         pub enum Status {
@@ -11,7 +11,7 @@ macro_rules! statuses {
         }
 
         impl Status {
-            /// All of them, by number.
+            /// All of them, in their order.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// The name of its constant, which ends in NUL.
@@ -45,6 +45,7 @@ statuses! {
     ContextInvalid "ERROR_CONTEXT_INVALID" "The context is not valid for this",
     ContextNotStarted "ERROR_CONTEXT_NOT_STARTED" "The context could not be started",
     ContextConflict "ERROR_CONTEXT_CONFLICT" "The context conflicts with one that is active",
+    ContextIdNotZero "ERROR_CONTEXT_ID_NOT_ZERO" "The place for the id of a context does not hold 0",
     BufferBusy "ERROR_BUFFER_BUSY" "The buffer is being delivered",
     ServiceAlreadyConfigured "ERROR_SERVICE_ALREADY_CONFIGURED" "The service is configured already",
     ConfigurationLocked "ERROR_CONFIGURATION_LOCKED" "Only a tool's initialize function may configure this",
@@ -71,6 +72,7 @@ statuses! {
     NotAvailable "ERROR_NOT_AVAILABLE" "The service is not available here",
     ExceedsHwLimit "ERROR_EXCEEDS_HW_LIMIT" "The hardware cannot collect as much",
     AgentArchNotSupported "ERROR_AGENT_ARCH_NOT_SUPPORTED" "No metrics are known of the agent's architecture",
+    PermissionDenied "ERROR_PERMISSION_DENIED" "The caller may not do this",
 }
 
 /// What a function of this crate returns: [`Status::Success`] is `Ok`.
@@ -81,14 +83,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_the_interface() {
+    fn each_has_its_name_and_its_text() {
         for (number, status) in Status::ALL.iter().enumerate() {
             assert_eq!(*status as usize, number);
         }
-        assert_eq!(Status::ALL.len(), 39);
-        assert_eq!(Status::BufferBusy as u32, 13);
-        assert_eq!(Status::ConfigurationLocked as u32, 15);
-        assert_eq!(Status::Finalized as u32, 20);
+        assert_eq!(Status::ALL.len(), 41);
         assert_eq!(Status::Finalized.name(), "ROCPROFILER_STATUS_ERROR_FINALIZED\0");
         assert_eq!(Status::Success.text(), "Success\0");
     }

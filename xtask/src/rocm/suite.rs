@@ -64,7 +64,7 @@ const QUICK: [&str; 21] = [
 ];
 
 /// Tests of the libraries with C interfaces in HIP programs.
-pub const LIBRARIES: &str = "(package(roctracer64) or package(rocprofiler-sdk)) and test(rocm_)";
+pub const LIBRARIES: &str = "(package(roctracer64) or package(rocprofiler-sdk) or package(rocprofiler-sdk-1)) and test(rocm_)";
 
 /// Of these, what differs most between releases: in whichever module of a test binary they are.
 pub const LIBRARIES_QUICK: [&str; 6] = [

@@ -31,6 +31,15 @@ typedef union rocprofiler_marker_api_args_t {
   struct {
     const char* message;
   } roctxMarkA;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  /* Of ranges, which are not told yet. */
+  struct {
+    const char* message;
+  } roctxThreadRangeA;
+  struct {
+    const char* message;
+  } roctxProcessRangeA;
+#endif
   struct {
     const char* message;
   } roctxRangePushA;

@@ -6,11 +6,16 @@
 #ifndef ROCPROFILER_SDK_MARKER_TABLE_ID_H_
 #define ROCPROFILER_SDK_MARKER_TABLE_ID_H_
 
+#include <rocprofiler-sdk/defines.h>
+
 typedef enum {
   ROCPROFILER_MARKER_TABLE_ID_NONE = -1,
   ROCPROFILER_MARKER_TABLE_ID_RoctxCore = 0,
   ROCPROFILER_MARKER_TABLE_ID_RoctxControl,
   ROCPROFILER_MARKER_TABLE_ID_RoctxName,
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  ROCPROFILER_MARKER_TABLE_ID_RoctxCoreRange,
+#endif
   ROCPROFILER_MARKER_TABLE_ID_LAST,
 } rocprofiler_marker_table_id_t;
 

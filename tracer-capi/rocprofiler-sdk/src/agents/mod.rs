@@ -15,6 +15,7 @@ use std::sync::LazyLock;
 use rocprofiler::status::Status;
 use tracer_hooks::contained;
 
+use crate::answer;
 use crate::layout::agent_id;
 use topology::{NODES, Node, Properties};
 
@@ -130,11 +131,21 @@ struct Agent {
     node_id: u32,
     logical_node_id: i32,
     logical_node_type_id: i32,
-    reserved: i32,
+    /// From the 1.0 interface on: bits for HSA, HIP, RCCL and rocDecode. Before, nothing.
+    visibility: u32,
+    /// Which is not known.
+    #[cfg(feature = "v1")]
+    uuid: [u8; 16],
 }
 
+/// Which runtimes have it, but for variables that hide GPUs from them: those of [`Agent::visibility`].
+const VISIBLE_GPU: u32 = 0b1111;
+/// HSA's alone.
+const VISIBLE_CPU: u32 = 1;
+
 const _: () = assert!(size_of::<Cache>() == 40 && size_of::<IoLink>() == 48);
-const _: () = assert!(size_of::<MemBank>() == 24 && size_of::<Agent>() == 296);
+const _: () = assert!(size_of::<MemBank>() == 24);
+const _: () = assert!(size_of::<Agent>() == if cfg!(feature = "v1") { 312 } else { 296 });
 const _: () =
     assert!(offset_of!(Agent, location_id) == 108 && offset_of!(Agent, capability) == 152);
 const _: () = assert!(offset_of!(Agent, mem_banks) == 224 && offset_of!(Agent, node_id) == 280);
@@ -264,7 +275,13 @@ fn agent(node: &Node, place: i32, cpus: &[Cpu], counts: &mut [i32; 3]) -> Agent 
         node_id: node.number,
         logical_node_id: place,
         logical_node_type_id,
-        reserved: 0,
+        visibility: match (cfg!(feature = "v1"), is_gpu) {
+            (true, true) => VISIBLE_GPU,
+            (true, false) => VISIBLE_CPU,
+            (false, _) => 0,
+        },
+        #[cfg(feature = "v1")]
+        uuid: [0; 16],
     }
 }
 
@@ -349,12 +366,14 @@ unsafe extern "C-unwind" fn rocprofiler_query_available_agents(
     data: *mut c_void,
 ) -> u32 {
     let Some(function) = function.filter(|_| version == VERSION_0) else {
-        return Status::InvalidArgument as u32;
+        return answer::number(Status::InvalidArgument);
     };
     if size > size_of::<Agent>() {
-        return Status::IncompatibleAbi as u32;
+        return answer::number(Status::IncompatibleAbi);
     }
-    let Some(agents) = contained(|| AGENTS.as_slice()) else { return Status::Error as u32 };
+    let Some(agents) = contained(|| AGENTS.as_slice()) else {
+        return answer::number(Status::Error);
+    };
     let mut pointers: Vec<*const c_void> =
         agents.iter().map(|agent| ptr::from_ref(agent).cast()).collect();
     let (first, count) = (pointers.as_mut_ptr(), pointers.len());

@@ -98,7 +98,11 @@ static void contexts(void) {
   int status = 7;
   rocprofiler_context_id_t none = ROCPROFILER_CONTEXT_NONE;
   IS(rocprofiler_create_context(&context), SUCCESS);
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  IS(rocprofiler_create_context(&context), ERROR_CONTEXT_ID_NOT_ZERO);
+#else
   IS(rocprofiler_create_context(&context), ERROR_CONTEXT_INVALID);
+#endif
   IS(rocprofiler_context_is_valid(context, &status), SUCCESS);
   CHECK(status == 1);
   IS(rocprofiler_context_is_active(context, &status), SUCCESS);
@@ -162,7 +166,11 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
   buffers();
   // The thread of all buffers, and that of one.
   CHECK(before == 2 && after == 2 && of_hip == 0);
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  const rocprofiler_buffer_tracing_kind_t kind = ROCPROFILER_BUFFER_TRACING_HIP_STREAM;
+#else
   const rocprofiler_buffer_tracing_kind_t kind = ROCPROFILER_BUFFER_TRACING_PAGE_MIGRATION;
+#endif
   freopen("/dev/null", "w", stderr);
   callbacks();
   requests();
@@ -183,6 +191,9 @@ static rocprofiler_tool_configure_result_t* configure(uint32_t version, const ch
                                                       rocprofiler_client_id_t* id) {
   CHECK(version == ROCPROFILER_VERSION && strcmp(text, ROCPROFILER_VERSION_STRING) == 0 && priority == 0);
   CHECK(id != NULL);
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  CHECK(id->size == sizeof *id);
+#endif
   configured++;
   static rocprofiler_tool_configure_result_t result = {sizeof(result), initialize, finalize, &configured};
   return &result;
@@ -232,6 +243,11 @@ int main(void) {
   CHECK(version[0] == ROCPROFILER_VERSION_MAJOR && version[1] == ROCPROFILER_VERSION_MINOR &&
         version[2] == ROCPROFILER_VERSION_PATCH);
   IS(rocprofiler_get_version(NULL, NULL, NULL), SUCCESS);
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  rocprofiler_version_triplet_t triplet = {7, 7, 7};
+  IS(rocprofiler_get_version_triplet(&triplet), SUCCESS);
+  CHECK(triplet.major == version[0] && triplet.minor == version[1] && triplet.patch == version[2]);
+#endif
   IS(rocprofiler_get_timestamp(&first), SUCCESS);
   IS(rocprofiler_get_timestamp(&second), SUCCESS);
   CHECK(first != 0 && first <= second);

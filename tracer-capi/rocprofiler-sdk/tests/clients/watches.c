@@ -48,10 +48,10 @@ static void call(const rocprofiler_buffer_tracing_hip_api_record_t* record) {
           record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp);
 }
 
-static void ran(rocprofiler_correlation_id_t id, rocprofiler_thread_id_t thread, rocprofiler_timestamp_t begin,
+static void ran(uint64_t id, rocprofiler_user_data_t external, rocprofiler_thread_id_t thread, rocprofiler_timestamp_t begin,
                 rocprofiler_timestamp_t end, const rocprofiler_kernel_dispatch_info_t* info) {
-  CHECK(info->size == sizeof *info);
-  fprintf(out, "kernel %lu %lu %lu %lu %lu %lu %lu %lu %lu %u %u %u %u %u %u %u %u\n", id.internal, id.external.value, thread,
+  CHECK(info->size == offsetof(rocprofiler_kernel_dispatch_info_t, reserved_padding));
+  fprintf(out, "kernel %lu %lu %lu %lu %lu %lu %lu %lu %lu %u %u %u %u %u %u %u %u\n", id, external.value, thread,
           begin, end, info->agent_id.handle, info->queue_id.handle, info->kernel_id, info->dispatch_id, info->private_segment_size,
           info->group_segment_size, info->workgroup_size.x, info->workgroup_size.y, info->workgroup_size.z,
           info->grid_size.x, info->grid_size.y, info->grid_size.z);
@@ -59,20 +59,25 @@ static void ran(rocprofiler_correlation_id_t id, rocprofiler_thread_id_t thread,
 
 static void kernel(const rocprofiler_buffer_tracing_kernel_dispatch_record_t* record) {
   CHECK(record->size == sizeof *record && record->operation == ROCPROFILER_KERNEL_DISPATCH_COMPLETE);
-  ran(record->correlation_id, record->thread_id, record->start_timestamp, record->end_timestamp, &record->dispatch_info);
+  ran(record->correlation_id.internal, record->correlation_id.external, record->thread_id, record->start_timestamp,
+      record->end_timestamp, &record->dispatch_info);
 }
 
-static void copied(rocprofiler_correlation_id_t id, rocprofiler_thread_id_t thread, rocprofiler_tracing_operation_t operation,
+static void copied(uint64_t id, rocprofiler_user_data_t external, rocprofiler_thread_id_t thread, int operation,
                    const rocprofiler_callback_tracing_memory_copy_data_t* copy) {
-  fprintf(out, "copy %lu %lu %lu %lu %lu %d %lu %lu %lu\n", id.internal, id.external.value, thread, copy->start_timestamp,
-          copy->end_timestamp, (int)operation, copy->dst_agent_id.handle, copy->src_agent_id.handle, copy->bytes);
+  fprintf(out, "copy %lu %lu %lu %lu %lu %d %lu %lu %lu\n", id, external.value, thread, copy->start_timestamp,
+          copy->end_timestamp, operation, copy->dst_agent_id.handle, copy->src_agent_id.handle, copy->bytes);
 }
 
 static void copy(const rocprofiler_buffer_tracing_memory_copy_record_t* record) {
   CHECK(record->size == sizeof *record);
-  const rocprofiler_callback_tracing_memory_copy_data_t copy = {
-      sizeof copy, record->start_timestamp, record->end_timestamp, record->dst_agent_id, record->src_agent_id, record->bytes};
-  copied(record->correlation_id, record->thread_id, record->operation, &copy);
+  rocprofiler_callback_tracing_memory_copy_data_t copy;
+  copy.start_timestamp = record->start_timestamp;
+  copy.end_timestamp = record->end_timestamp;
+  copy.dst_agent_id = record->dst_agent_id;
+  copy.src_agent_id = record->src_agent_id;
+  copy.bytes = record->bytes;
+  copied(record->correlation_id.internal, record->correlation_id.external, record->thread_id, (int)record->operation, &copy);
 }
 
 static void retirement(const rocprofiler_buffer_tracing_correlation_id_retirement_record_t* record) {
@@ -182,10 +187,12 @@ static void works(const rocprofiler_callback_tracing_record_t* record, rocprofil
   if (is_kernel) {
     CHECK(record->operation == ROCPROFILER_KERNEL_DISPATCH_COMPLETE && record->phase == ROCPROFILER_CALLBACK_PHASE_NONE);
     const rocprofiler_callback_tracing_kernel_dispatch_data_t* kernel = record->payload;
-    ran(record->correlation_id, record->thread_id, kernel->start_timestamp, kernel->end_timestamp, &kernel->dispatch_info);
+    ran(record->correlation_id.internal, record->correlation_id.external, record->thread_id, kernel->start_timestamp,
+        kernel->end_timestamp, &kernel->dispatch_info);
   } else {
     CHECK(record->phase == ROCPROFILER_CALLBACK_PHASE_EXIT);
-    copied(record->correlation_id, record->thread_id, record->operation, record->payload);
+    copied(record->correlation_id.internal, record->correlation_id.external, record->thread_id, (int)record->operation,
+           record->payload);
   }
 }
 

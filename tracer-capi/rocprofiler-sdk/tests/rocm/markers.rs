@@ -35,7 +35,7 @@ fn rocm_marks_and_ranges_around_kernels() {
 fn rocm_calls_of_roctx_before_the_runtime_begins() {
     let Some(scene) = scene() else { return };
     let program = scene.file("marks");
-    let mut compiler = Language::C.compiler().expect("a compiler");
+    let mut compiler = scene.clients.compiler(Language::C).expect("a compiler");
     compiler.arg("-DWITH_HSA").arg("-o").args([&program, &scene.clients.source("marks.c")]);
     compiler.arg(scene.file(ROCPROFILER_SDK_ROCTX.soname));
     if scene.inside.is_some() {

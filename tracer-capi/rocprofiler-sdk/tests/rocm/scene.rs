@@ -6,10 +6,14 @@ use std::time::{Duration, Instant};
 
 use capi_build::clients::{self, Clients, succeed};
 use capi_build::layouts::Language;
-use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX, include_directory};
+use capi_build::{Library, ROCPROFILER_SDK, ROCPROFILER_SDK_1, ROCPROFILER_SDK_ROCTX};
 use emulated_gpu::truth;
 
 use crate::outcome::Outcome;
+
+/// The library whose interface this package has.
+const LIBRARY: &Library = if cfg!(feature = "v1") { &ROCPROFILER_SDK_1 } else { &ROCPROFILER_SDK };
+const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rocprofiler-sdk");
 
 /// How the library comes into a program: the HSA runtime loads it, or it comes with a tool that is preloaded.
 pub const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
@@ -43,15 +47,14 @@ pub fn scene() -> Option<Scene> {
         eprintln!("skipped: `cargo xtask test` builds the programs and the emulated GPU");
         return None;
     };
-    let clients = Clients::new(&ROCPROFILER_SDK, env!("CARGO_MANIFEST_DIR"))
+    let clients = Clients::new(LIBRARY, PACKAGE)
         .and_then(|clients| clients.beside(&ROCPROFILER_SDK_ROCTX))
         .expect("the libraries");
     let make = |name: &str, options: &[&str]| {
         let tool = clients.directory().join(name);
-        let mut compiler = Language::C.compiler().expect("a compiler");
+        let mut compiler = clients.compiler(Language::C).expect("a compiler");
         compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
-        compiler.arg("-I").arg(include_directory().expect("headers")).args(options);
-        succeed(compiler.arg(clients.library())).expect("the tool");
+        succeed(compiler.args(options).arg(clients.library())).expect("the tool");
         tool
     };
     let tool = make("libwatches.so", &[]);
@@ -99,13 +102,14 @@ impl Scene {
     /// Compiles and runs a program of HIP's in C++ that is its own tool, which must succeed and say nothing.
     pub fn run_client(&self, name: &str) {
         let program = self.file(name);
-        let mut compiler = Language::Cpp.compiler().expect("a compiler");
+        let mut compiler = self.clients.compiler(Language::Cpp).expect("a compiler");
         compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
         compiler.arg(self.clients.source(&format!("{name}.cpp")));
         if self.inside.is_some() {
             compiler.arg("-L").arg(&self.gpu).arg("-lemulated_gpu_driver");
         }
-        compiler.arg("-L").arg(self.clients.directory()).args(["-lrocprofiler-sdk", "-lamdhip64"]);
+        compiler.arg("-L").arg(self.clients.directory()).arg("-lamdhip64");
+        compiler.arg(format!("-l:{}", LIBRARY.soname));
         compiler.arg("-lhsa-runtime64");
         if let Some(inside) = &self.inside {
             // The one version that the root has.
