@@ -65,7 +65,7 @@ pub struct Development {
 }
 
 /// All of them.
-pub const LIBRARIES: [Library; 7] = [
+pub const LIBRARIES: [Library; 8] = [
     ROCTRACER,
     ROCTX,
     TOOL,
@@ -73,6 +73,7 @@ pub const LIBRARIES: [Library; 7] = [
     ROCPROFILER_SDK,
     ROCPROFILER_SDK_1,
     ROCPROFILER_SDK_ROCTX,
+    ROCPROFILER_REGISTER,
 ];
 
 /// Where libraries are installed.
@@ -249,6 +250,24 @@ pub const ROCPROFILER_SDK_ROCTX: Library = Library {
     defines: &[],
     exports: "rocprofiler-sdk-roctx/exports.map",
     // Who records has put functions into its tables.
+    options: &[STAYS],
+};
+
+/// By which runtimes hand their tables over to [`ROCPROFILER_SDK`].
+pub const ROCPROFILER_REGISTER: Library = Library {
+    package: "rocprofiler-register",
+    archive: "librocprofiler_register.a",
+    soname: "librocprofiler-register.so.0",
+    directory: LIBRARY_DIRECTORY,
+    development: Some(Development {
+        name: "rocprofiler-register",
+        description: "Runtimes hand their tables over to tools",
+        version: "0.4.0",
+        headers: &["rocprofiler-register/rocprofiler-register.h", "rocprofiler-register/version.h"],
+        link: "librocprofiler-register.so",
+    }),
+    defines: &[],
+    exports: "rocprofiler-register/exports.map",
     options: &[STAYS],
 };
 
