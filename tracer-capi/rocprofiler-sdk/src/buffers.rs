@@ -106,7 +106,7 @@ unsafe extern "C-unwind" fn rocprofiler_configure_buffer_tracing_service(
             return Err(Status::NotImplemented);
         }
         // SAFETY: as the caller promises.
-        let operations = unsafe { tools::operations(operations, count) }?;
+        let operations = unsafe { tools::operations(kind, operations, count) }?;
         SDK.configure_service(context, kind, operations, buffer)
     })
 }

@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn rocprofiler_configure_callback_tracing_service(
         }
         let function = function.ok_or(Status::InvalidArgument)?;
         // SAFETY: as the caller promises.
-        let operations = unsafe { tools::operations(operations, count) }?;
+        let operations = unsafe { tools::operations(kind, operations, count) }?;
         SDK.configure_callback(context, kind, operations, callback(context, function, data))
     })
 }

@@ -9,7 +9,7 @@ use rocprofiler::kinds::Kind;
 use rocprofiler::status::{Result, Status};
 
 use crate::answer;
-use crate::layout::{BUFFER_KINDS, CALLBACK_KINDS, kind};
+use crate::layout::{self, BUFFER_KINDS, CALLBACK_KINDS, kind};
 
 /// Takes a kind. Not 0 ends the iteration. It may throw.
 type KindFunction = unsafe extern "C-unwind" fn(u32, *mut c_void) -> c_int;
@@ -39,7 +39,7 @@ fn name(kinds: &[Kind], number: u32) -> Result<&'static CStr> {
 }
 
 fn operation_name(kinds: &[Kind], number: u32, operation: i32) -> Result<&'static CStr> {
-    let operations = kind(kinds, number)?.ok_or(Status::InvalidArgument)?.operations()?;
+    let operations = layout::operations(kind(kinds, number)?.ok_or(Status::InvalidArgument)?)?;
     let operation = usize::try_from(operation).ok().and_then(|at| operations.get(at));
     operation.map(|name| name.as_c_str()).ok_or(Status::OperationNotFound)
 }
@@ -68,7 +68,7 @@ unsafe fn iterate_operations(
     let (Some(kind), Some(function)) = (known, function) else {
         return answer::number(Status::InvalidArgument);
     };
-    let operations = match kind.operations() {
+    let operations = match layout::operations(kind) {
         Ok(operations) => operations,
         Err(status) => return answer::number(status),
     };
@@ -156,7 +156,7 @@ unsafe extern "C-unwind" fn rocprofiler_query_external_correlation_id_request_ki
     length: *mut u64,
 ) -> u32 {
     // SAFETY: as the caller promises.
-    unsafe { tell(name(&crate::layout::REQUEST_KINDS, number), place, length) }
+    unsafe { tell(name(&layout::REQUEST_KINDS, number), place, length) }
 }
 
 exports!(BUFFER_KINDS

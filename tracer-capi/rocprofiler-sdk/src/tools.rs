@@ -9,10 +9,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 
 use capi_common::{hsa_tools, loaded};
+use rocprofiler::kinds::Kind;
 use rocprofiler::status::{Result, Status};
 use tracer_hooks::sys;
 
-use crate::log;
+use crate::{layout, log};
 
 /// `rocprofiler_client_id_t`.
 #[derive(Clone, Copy)]
@@ -87,18 +88,27 @@ impl Argument {
     }
 }
 
-/// Operations that a tool asks for; none means all.
+/// Operations of a kind that a tool asks for; none means all.
 ///
 /// # Safety
 ///
 /// So many are at `operations` for as long as they are used, or it is null.
-pub unsafe fn operations<'a>(operations: *const i32, count: usize) -> Result<&'a [i32]> {
-    match (operations.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Status::InvalidArgument),
-        // SAFETY: as the caller promises; not null.
-        (false, _) => Ok(unsafe { core::slice::from_raw_parts(operations, count) }),
+pub unsafe fn operations<'a>(
+    kind: Kind,
+    operations: *const i32,
+    count: usize,
+) -> Result<&'a [i32]> {
+    if count == 0 {
+        return Ok(&[]);
     }
+    if operations.is_null() {
+        return Err(Status::InvalidArgument);
+    }
+    // SAFETY: as the caller promises; not null.
+    let wanted = unsafe { core::slice::from_raw_parts(operations, count) };
+    let all = layout::operations(kind)?.len();
+    let is_one = |&one: &i32| usize::try_from(one).is_ok_and(|one| one < all);
+    if wanted.iter().all(is_one) { Ok(wanted) } else { Err(Status::OperationNotFound) }
 }
 
 /// A tool, and where it was found.

@@ -20,6 +20,8 @@ struct Header {
     is_typed: &'static str,
     /// What the runtime's headers are where functions are known that came after ROCm 5.2.3.
     is_later: &'static str,
+    /// The same of functions that came with the 1.0 interface.
+    is_of_1_0: &'static str,
     includes: &'static [&'static str],
     types: &'static str,
     kinds: &'static [Kind],
@@ -32,7 +34,7 @@ const HEADERS: [Header; 2] = [
         path: "rocprofiler-sdk/hip/api_args.h",
         begin: "The arguments of HIP's functions, as callbacks get them. Binary compatible with the header of the same name of
  * ROCprofiler-SDK 0.5. They have the types of HIP's headers where a source is for AMD GPUs (__HIP_PLATFORM_AMD__), as
- * these headers want it, and are words elsewhere; functions later than ROCm 5.2.3 are there with ROCm 6.3 and later.",
+ * these headers want it, and are words elsewhere; functions later than ROCm 5.2.3 are there with ROCm 6.3 and later, those of 1.0 alone with ROCm 7.2 and later.",
         word: "hip",
         results: &[
             "int int_retval",
@@ -43,6 +45,7 @@ const HEADERS: [Header; 2] = [
         ],
         is_typed: "defined(__HIP_PLATFORM_AMD__)",
         is_later: "HIP_VERSION >= 60300000",
+        is_of_1_0: "HIP_VERSION >= 70200000",
         includes: &["hip/hip_runtime_api.h", "hip/hip_version.h"],
         types: "",
         kinds: &[Kind::HipRuntimeApi, Kind::HipCompilerApi],
@@ -52,7 +55,7 @@ const HEADERS: [Header; 2] = [
         path: "rocprofiler-sdk/hsa/api_args.h",
         begin: "The arguments of HSA's functions, as callbacks get them. Binary compatible with the header of the same name of
  * ROCprofiler-SDK 0.5. They have the types of HSA's headers where these are installed, and are words elsewhere; functions
- * later than ROCm 5.2.3 are there with ROCm 6.3 and later.",
+ * later than ROCm 5.2.3 are there with ROCm 6.3 and later, those of 1.0 alone with ROCm 7.2 and later.",
         word: "hsa",
         results: &[
             "uint64_t uint64_t_retval",
@@ -62,6 +65,7 @@ const HEADERS: [Header; 2] = [
         ],
         is_typed: "defined(ROCPROFILER_HAS_HSA)",
         is_later: "defined(HSA_AMD_INTERFACE_VERSION_MINOR) && HSA_AMD_INTERFACE_VERSION_MINOR >= 6",
+        is_of_1_0: "defined(HSA_AMD_INTERFACE_VERSION_MINOR) && HSA_AMD_INTERFACE_VERSION_MINOR >= 15",
         includes: &[
             "hsa/hsa.h",
             "hsa/hsa_ext_amd.h",
@@ -119,16 +123,30 @@ fn is_in_the_first(name: &str, arguments: &[Argument]) -> bool {
 
 impl Header {
     fn text(&self) -> String {
-        let (mut first, mut later) = (String::new(), String::new());
+        let (mut first, mut later, mut of_1_0) = (String::new(), String::new(), String::new());
         for &kind in self.kinds {
+            let of_0_5 = kind.operations_of_0_5().expect("functions").len();
             for (number, name) in (0..).zip(kind.operations().expect("functions")) {
                 let name = name.to_str().expect("UTF-8");
                 let is_first = is_in_the_first(name, arguments(kind, number));
-                let part = if is_first { &mut first } else { &mut later };
+                let part = match number as usize {
+                    number if number >= of_0_5 => &mut of_1_0,
+                    _ if is_first => &mut first,
+                    _ => &mut later,
+                };
                 *part += &structure(self.word, kind, number, name);
             }
         }
-        let Self { begin, word, is_typed, is_later, types, words: [arguments, result], .. } = self;
+        let Self {
+            begin,
+            word,
+            is_typed,
+            is_later,
+            is_of_1_0,
+            types,
+            words: [arguments, result],
+            ..
+        } = self;
         let guard = format!("ROCPROFILER_SDK_{}_API_ARGS_H_", word.to_uppercase());
         let includes: String =
             self.includes.iter().map(|path| format!("#include <{path}>\n")).collect();
@@ -175,6 +193,8 @@ typedef struct rocprofiler_{word}_api_no_args {{
 typedef union rocprofiler_{word}_api_args_t {{
 {first}#if {is_later}
 {later}#endif
+#if ROCPROFILER_SDK_INTERFACE >= 1 && {is_of_1_0}
+{of_1_0}#endif
 }} rocprofiler_{word}_api_args_t;
 
 #else

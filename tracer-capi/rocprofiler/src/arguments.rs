@@ -51,7 +51,7 @@ impl Argument {
     }
 }
 
-/// Functions with the types and names of their arguments: those of the headers of release 0.5. `dim3` by value is
+/// Functions with the types and names of their arguments: those of the headers of release 0.5, and those that came with 1.0. `dim3` by value is
 /// `rocprofiler_dim3_t` there; numbers of OpenGL have their type in C here.
 const FUNCTIONS: &str = include_str!("../arguments.txt");
 
@@ -179,7 +179,7 @@ const HANDLES: [&str; 18] = [
 ];
 
 /// Names of pointers, to structures and to functions.
-const POINTERS: [&str; 30] = [
+const POINTERS: [&str; 31] = [
     "hipArray_const_t",
     "hipArray_t",
     "hipCtx_t",
@@ -193,6 +193,7 @@ const POINTERS: [&str; 30] = [
     "hipGraph_t",
     "hipGraphicsResource_t",
     "hipHostFn_t",
+    "hipLinkState_t",
     "hipMemGenericAllocationHandle_t",
     "hipMemPool_t",
     "hipMipmappedArray_const_t",
@@ -213,7 +214,7 @@ const POINTERS: [&str; 30] = [
 ];
 
 /// Enumerations.
-const ENUMERATIONS: [&str; 54] = [
+const ENUMERATIONS: [&str; 56] = [
     "hipArray_Format",
     "hipChannelFormatKind",
     "hipDeviceAttribute_t",
@@ -223,12 +224,14 @@ const ENUMERATIONS: [&str; 54] = [
     "hipFuncCache_t",
     "hipFunction_attribute",
     "hipGraphMemAttributeType",
+    "hipJitInputType",
     "hipKernelNodeAttrID",
     "hipLimit_t",
     "hipMemAllocationGranularity_flags",
     "hipMemAllocationHandleType",
     "hipMemPoolAttr",
     "hipMemRangeAttribute",
+    "hipMemRangeHandleType",
     "hipMemcpyKind",
     "hipMemoryAdvise",
     "hipPointer_attribute",

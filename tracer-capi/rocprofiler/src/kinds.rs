@@ -158,7 +158,7 @@ impl Kind {
         }
     }
 
-    /// Its operations, by number.
+    /// Its operations, by number: those of the 1.0 interface.
     ///
     /// # Errors
     ///
@@ -172,10 +172,25 @@ impl Kind {
         let operations = OPERATIONS.get(&same).map(Vec::as_slice);
         operations.ok_or(Status::NotImplemented)
     }
+
+    /// Those of the 0.5 interface.
+    ///
+    /// # Errors
+    ///
+    /// As of [`operations`](Self::operations).
+    pub fn operations_of_0_5(self) -> Result<&'static [CString]> {
+        let all = self.operations()?;
+        let count = OF_0_5.iter().find(|(kind, _)| *kind == self).map_or(all.len(), |of| of.1);
+        Ok(&all[..count.min(all.len())])
+    }
 }
 
-/// Functions of the interfaces, in lines of kind, number and name: those of the headers of release 0.5.
+/// Functions of the interfaces, in lines of kind, number and name: those of the headers of release 0.5, and behind them those
+/// that came with 1.0.
 const FUNCTIONS: &str = include_str!("../operations.csv");
+
+/// How many operations of a kind the 0.5 interface has, where 1.0 has more.
+const OF_0_5: [(Kind, usize); 2] = [(Kind::HipRuntimeApi, 463), (Kind::HsaAmdExtApi, 71)];
 
 /// Operations that are no functions of the interfaces. The first of each kind stands for none, but for ranges.
 const OTHERS: [(Kind, &[&str]); 9] = [
@@ -290,7 +305,11 @@ mod tests {
                 false => kind.operations().map_or(0, <[_]>::len),
             });
         assert_eq!(functions.iter().sum::<usize>(), lines, "each number is there once");
-        assert_eq!(lines, 699);
+        assert_eq!(lines, 716);
+        let first = Kind::ALL.map(|kind| kind.operations_of_0_5().map_or(0, <[_]>::len));
+        let all = Kind::ALL.map(|kind| kind.operations().map_or(0, <[_]>::len));
+        // Those of the kinds with arguments are all of 1.0.
+        assert_eq!(all.iter().sum::<usize>() - first.iter().sum::<usize>(), 17);
     }
 
     #[test]

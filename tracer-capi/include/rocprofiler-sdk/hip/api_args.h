@@ -2,7 +2,7 @@
  *
  * The arguments of HIP's functions, as callbacks get them. Binary compatible with the header of the same name of
  * ROCprofiler-SDK 0.5. They have the types of HIP's headers where a source is for AMD GPUs (__HIP_PLATFORM_AMD__), as
- * these headers want it, and are words elsewhere; functions later than ROCm 5.2.3 are there with ROCm 6.3 and later. Written by a test of rocprofiler-sdk (tests/headers.rs) from the list of
+ * these headers want it, and are words elsewhere; functions later than ROCm 5.2.3 are there with ROCm 6.3 and later, those of 1.0 alone with ROCm 7.2 and later. Written by a test of rocprofiler-sdk (tests/headers.rs) from the list of
  * functions. */
 
 #ifndef ROCPROFILER_SDK_HIP_API_ARGS_H_
@@ -2481,6 +2481,89 @@ typedef union rocprofiler_hip_api_args_t {
     const hipChannelFormatDesc* fmtDesc;
     int device;
   } hipDeviceGetTexture1DLinearMaxWidth;
+#endif
+#if ROCPROFILER_SDK_INTERFACE >= 1 && HIP_VERSION >= 70200000
+  struct {
+    hipStream_t stream;
+    unsigned int count;
+    hipStreamBatchMemOpParams* paramArray;
+    unsigned int flags;
+  } hipStreamBatchMemOp;
+  struct {
+    hipGraphNode_t* phGraphNode;
+    hipGraph_t hGraph;
+    const hipGraphNode_t* dependencies;
+    size_t numDependencies;
+    const hipBatchMemOpNodeParams* nodeParams;
+  } hipGraphAddBatchMemOpNode;
+  struct {
+    hipGraphNode_t hNode;
+    hipBatchMemOpNodeParams* nodeParams_out;
+  } hipGraphBatchMemOpNodeGetParams;
+  struct {
+    hipGraphNode_t hNode;
+    hipBatchMemOpNodeParams* nodeParams;
+  } hipGraphBatchMemOpNodeSetParams;
+  struct {
+    hipGraphExec_t hGraphExec;
+    hipGraphNode_t hNode;
+    const hipBatchMemOpNodeParams* nodeParams;
+  } hipGraphExecBatchMemOpNodeSetParams;
+  struct {
+    hipLinkState_t state;
+    hipJitInputType type;
+    void* data;
+    size_t size;
+    const char* name;
+    unsigned int numOptions;
+    hipJitOption* options;
+    void** optionValues;
+  } hipLinkAddData;
+  struct {
+    hipLinkState_t state;
+    hipJitInputType type;
+    const char* path;
+    unsigned int numOptions;
+    hipJitOption* options;
+    void** optionValues;
+  } hipLinkAddFile;
+  struct {
+    hipLinkState_t state;
+    void** hipBinOut;
+    size_t* sizeOut;
+  } hipLinkComplete;
+  struct {
+    unsigned int numOptions;
+    hipJitOption* options;
+    void** optionValues;
+    hipLinkState_t* stateOut;
+  } hipLinkCreate;
+  struct {
+    hipLinkState_t state;
+  } hipLinkDestroy;
+  struct {
+    hipEvent_t event;
+    hipStream_t stream;
+    unsigned int flags;
+  } hipEventRecordWithFlags;
+  struct {
+    const hipLaunchConfig_t* config;
+    const void* fPtr;
+    void** args;
+  } hipLaunchKernelExC;
+  struct {
+    const HIP_LAUNCH_CONFIG* config;
+    hipFunction_t f;
+    void** params;
+    void** extra;
+  } hipDrvLaunchKernelEx;
+  struct {
+    void* handle;
+    hipDeviceptr_t dptr;
+    size_t size;
+    hipMemRangeHandleType handleType;
+    unsigned long long flags;
+  } hipMemGetHandleForAddressRange;
 #endif
 } rocprofiler_hip_api_args_t;
 

@@ -79,6 +79,11 @@ typedef enum {
   ROCPROFILER_HSA_AMD_EXT_API_ID_hsa_amd_queue_get_info,
   ROCPROFILER_HSA_AMD_EXT_API_ID_hsa_amd_vmem_address_reserve_align,
   ROCPROFILER_HSA_AMD_EXT_API_ID_hsa_amd_enable_logging,
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  ROCPROFILER_HSA_AMD_EXT_API_ID_hsa_amd_signal_wait_all,
+  ROCPROFILER_HSA_AMD_EXT_API_ID_hsa_amd_memory_get_preferred_copy_engine,
+  ROCPROFILER_HSA_AMD_EXT_API_ID_hsa_amd_portable_export_dmabuf_v2,
+#endif
   ROCPROFILER_HSA_AMD_EXT_API_ID_LAST,
 } rocprofiler_hsa_amd_ext_api_id_t;
 

@@ -2,7 +2,7 @@
  *
  * The arguments of HSA's functions, as callbacks get them. Binary compatible with the header of the same name of
  * ROCprofiler-SDK 0.5. They have the types of HSA's headers where these are installed, and are words elsewhere; functions
- * later than ROCm 5.2.3 are there with ROCm 6.3 and later. Written by a test of rocprofiler-sdk (tests/headers.rs) from the list of
+ * later than ROCm 5.2.3 are there with ROCm 6.3 and later, those of 1.0 alone with ROCm 7.2 and later. Written by a test of rocprofiler-sdk (tests/headers.rs) from the list of
  * functions. */
 
 #ifndef ROCPROFILER_SDK_HSA_API_ARGS_H_
@@ -1154,6 +1154,29 @@ typedef union rocprofiler_hsa_api_args_t {
     uint8_t* flags;
     void* file;
   } hsa_amd_enable_logging;
+#endif
+#if ROCPROFILER_SDK_INTERFACE >= 1 && defined(HSA_AMD_INTERFACE_VERSION_MINOR) && HSA_AMD_INTERFACE_VERSION_MINOR >= 15
+  struct {
+    uint32_t signal_count;
+    hsa_signal_t* signals;
+    hsa_signal_condition_t* conds;
+    hsa_signal_value_t* values;
+    uint64_t timeout_hint;
+    hsa_wait_state_t wait_hint;
+    hsa_signal_value_t* satisfying_values;
+  } hsa_amd_signal_wait_all;
+  struct {
+    hsa_agent_t dst_agent;
+    hsa_agent_t src_agent;
+    uint32_t* recommended_ids_mask;
+  } hsa_amd_memory_get_preferred_copy_engine;
+  struct {
+    const void* ptr;
+    size_t size;
+    int* dmabuf;
+    uint64_t* offset;
+    uint64_t flags;
+  } hsa_amd_portable_export_dmabuf_v2;
 #endif
 } rocprofiler_hsa_api_args_t;
 

@@ -1,9 +1,10 @@
 //! The 0.5 interface.
 
 use core::ffi::CStr;
+use std::ffi::CString;
 
 use rocprofiler::kinds::Kind;
-use rocprofiler::status::Status;
+use rocprofiler::status::{Result, Status};
 
 /// The version of the interface, and as text.
 pub const VERSION: [u32; 3] = [0, 5, 0];
@@ -16,6 +17,15 @@ pub const NO_CONTEXT: u64 = u64::MAX;
 pub const ID_WORDS: usize = 2;
 /// Words of addresses in records of copies.
 pub const COPY_ADDRESSES: usize = 0;
+
+/// The operations of a kind, by number.
+///
+/// # Errors
+///
+/// [`Status::NotImplemented`] of kinds that have none.
+pub fn operations(kind: Kind) -> Result<&'static [CString]> {
+    kind.operations_of_0_5()
+}
 
 /// Whether the interface has a status.
 pub fn has(status: Status) -> bool {

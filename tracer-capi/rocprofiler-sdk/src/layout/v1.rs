@@ -1,9 +1,10 @@
 //! The 1.0 interface.
 
 use core::ffi::CStr;
+use std::ffi::CString;
 
 use rocprofiler::kinds::Kind;
-use rocprofiler::status::Status;
+use rocprofiler::status::{Result, Status};
 
 /// The version of the interface, and as text.
 pub const VERSION: [u32; 3] = [1, 0, 0];
@@ -17,6 +18,15 @@ pub const NO_CONTEXT: u64 = 0;
 pub const ID_WORDS: usize = 3;
 /// Words of addresses in records of copies, which are not told.
 pub const COPY_ADDRESSES: usize = 2;
+
+/// The operations of a kind, by number.
+///
+/// # Errors
+///
+/// [`Status::NotImplemented`] of kinds that have none.
+pub fn operations(kind: Kind) -> Result<&'static [CString]> {
+    kind.operations()
+}
 
 /// Whether the interface has a status.
 pub fn has(_: Status) -> bool {

@@ -303,7 +303,7 @@ fn what_is_wrong_is_named() {
     };
     assert_eq!(configure(7, hip, &[], buffer), Err(Status::ContextNotFound));
     assert_eq!(configure(context, hip, &[], context), Err(Status::BufferNotFound));
-    for operation in [-1, 463, i32::MAX] {
+    for operation in [-1, 477, i32::MAX] {
         let result = configure(context, hip, &[0, operation], buffer);
         assert_eq!(result, Err(Status::OperationNotFound), "{operation}");
     }
