@@ -60,6 +60,7 @@ thread_local! {
     static HANDS_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
+// SAFETY: as the C library declares it.
 unsafe extern "C" {
     /// Of the C library: null where the program gives more rights than its caller has.
     fn secure_getenv(name: *const c_char) -> *const c_char;

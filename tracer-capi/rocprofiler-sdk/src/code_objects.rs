@@ -108,13 +108,13 @@ struct Loaded {
     kept: Vec<AtomicU64>,
 }
 
-/// All of them, and the descriptions that tools have had.
+/// All of them, and what tools were told before that had ended when others began.
 struct Known {
     loaded: Vec<Arc<Loaded>>,
-    descriptions: Vec<&'static Description>,
+    former: Vec<&'static Description>,
 }
 
-static KNOWN: Lock<Known> = Lock::new(Known { loaded: Vec::new(), descriptions: Vec::new() });
+static KNOWN: Lock<Known> = Lock::new(Known { loaded: Vec::new(), former: Vec::new() });
 
 impl Description {
     fn new(executable: u64, object: CodeObject, symbols: Vec<Symbol>) -> Self {
@@ -289,8 +289,10 @@ pub fn end(is_meant: impl Fn(&Service) -> bool) {
 
 /// Other tools begin, when all of them have ended: they are told of what is found to be loaded then.
 pub fn forget() {
-    if let Some(mut known) = KNOWN.lock_for(WAIT_NS) {
-        known.loaded.clear();
+    if let Some(mut known) = KNOWN.lock_for(WAIT_NS)
+        && !known.loaded.is_empty()
+    {
+        known.former = known.loaded.drain(..).map(|object| object.description).collect();
     }
 }
 
@@ -318,7 +320,7 @@ fn found(executable: u64) -> Vec<(u64, CodeObject, Vec<Symbol>)> {
 /// Adds those that are not known.
 fn add(all: Vec<(u64, CodeObject, Vec<Symbol>)>) {
     let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
-    let Known { loaded, descriptions } = &mut *known;
+    let Known { loaded, former } = &mut *known;
     for (executable, object, symbols) in all {
         let key = (executable, object.handle, object.load_base);
         let is_known = |one: &Arc<Loaded>| {
@@ -329,13 +331,9 @@ fn add(all: Vec<(u64, CodeObject, Vec<Symbol>)>) {
             continue;
         }
         let new = Description::new(executable, object, symbols);
-        // Former tools may have been told of it: their descriptions stay.
-        let former = descriptions.iter().find(|one| one.is_same(&new)).copied();
-        let description = former.unwrap_or_else(|| {
-            let new: &'static Description = Box::leak(Box::new(new));
-            descriptions.push(new);
-            new
-        });
+        // What former tools were told stays in memory.
+        let same = former.iter().find(|one| one.is_same(&new)).copied();
+        let description = same.unwrap_or_else(|| Box::leak(Box::new(new)));
         loaded.push(Arc::new(Loaded::new(description)));
     }
 }

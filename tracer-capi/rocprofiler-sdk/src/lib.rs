@@ -1,5 +1,6 @@
 //! `librocprofiler-sdk.so.0`: the C interface of ROCprofiler-SDK 0.5, for tools that are built against AMD's library of that
-//! name; with the feature `v1` `librocprofiler-sdk.so.1`, that of 1.0. What it does is in [`rocprofiler`]; here are its exported functions.
+//! name; with the feature `v1` `librocprofiler-sdk.so.1`, that of 1.0. What it does is in [`rocprofiler`]; here are its
+//! exported functions.
 //!
 //! * [`registration`], [`tools`]: tools are found, configured, initialized and finalized.
 //! * [`contexts`], [`buffers`], [`callbacks`], [`kinds`]: the functions, by what they are about.

@@ -51,8 +51,8 @@ impl Argument {
     }
 }
 
-/// Functions with the types and names of their arguments: those of the headers of release 0.5, and those that came with 1.0. `dim3` by value is
-/// `rocprofiler_dim3_t` there; numbers of OpenGL have their type in C here.
+/// Functions with the types and names of their arguments: those of the headers of release 0.5, and those that came with 1.0.
+/// `dim3` by value is `rocprofiler_dim3_t` there; numbers of OpenGL have their type in C here.
 const FUNCTIONS: &str = include_str!("../arguments.txt");
 
 static ALL: LazyLock<HashMap<&str, Vec<Argument>>> =
