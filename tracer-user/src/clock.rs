@@ -18,6 +18,13 @@ pub fn now_ns() -> u64 {
     read_ns(ClockId::Boottime)
 }
 
+/// A clock that stands still while this thread is on a CPU, ns. A virtual machine's CPU that its host stops belongs to
+/// the thread that is on it.
+pub fn not_running_ns() -> u64 {
+    let running_ns = read_ns(ClockId::ThreadCPUTime);
+    now_ns().saturating_sub(running_ns)
+}
+
 /// How long something is waited for, looking all the time; see [`Waited`].
 #[derive(Debug)]
 pub struct Patience {

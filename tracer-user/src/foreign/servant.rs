@@ -4,8 +4,8 @@
 //! socket, reads or writes, answers, and ends when nobody is at the other end. It has no descriptors but
 //! these and its own `schedstat`, and of roctap's rights that to trace alone.
 //!
-//! Only the time counts in which it did not wait for a CPU ([`super::schedule`]): it measures that itself, and
-//! whoever waits for it looks at whether it could run.
+//! Only the time counts in which it was neither on a CPU nor waited for one: it measures that itself, and whoever
+//! waits for it looks at whether it could run ([`super::schedule`]).
 //!
 //! It touches the memory twice. Whoever reads through `/proc/PID/mem` waits with the lock of the process's
 //! address space: the process could then map nothing for as long, and nobody place a probe in a file that it
@@ -61,7 +61,7 @@ struct Head {
     writes: u32,
     /// Of the answer: errno, 0 without an error.
     error: i32,
-    /// Of the answer: how long it took, without waiting for a CPU.
+    /// Of the answer: how long it was waited for, without the time on a CPU or waiting for one.
     took_ns: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct Request<'b> {
 pub struct Answer {
     /// How many bytes were read or written.
     pub done: io::Result<usize>,
-    /// How long it took, without waiting for a CPU.
+    /// How long it was waited for, without the time on a CPU or waiting for one.
     pub took: Duration,
 }
 
@@ -277,7 +277,7 @@ fn answer(
     let (mut head, _) = Head::read_from_prefix(message.get(..length)?).ok()?;
     let bytes = message.get_mut(HEAD_BYTES..)?.get_mut(..head.count as usize)?;
     alarm::arm(ALONE_WITHIN);
-    let (began_ns, before) = (clock::now_ns(), own.and_then(Schedule::of));
+    let (before, began_ns) = (own.and_then(Schedule::of), clock::not_running_ns());
     let done = if head.writes == 0 {
         fetch(&head, bytes);
         rustix::io::pread(&memory, &mut *bytes, head.address)
@@ -287,9 +287,10 @@ fn answer(
         rustix::io::pwrite(&memory, bytes, head.address)
     };
     alarm::disarm();
+    let ended_ns = clock::not_running_ns();
     let queued = own.and_then(Schedule::of).zip(before);
     let queued_ns = queued.map_or(0, |(after, before)| after.queued_since(before));
-    head.took_ns = clock::now_ns().saturating_sub(began_ns).saturating_sub(queued_ns);
+    head.took_ns = ended_ns.saturating_sub(began_ns).saturating_sub(queued_ns);
     (head.count, head.error) = match done {
         Ok(count) => (count as u32, 0),
         Err(error) => (0, error.raw_os_error()),

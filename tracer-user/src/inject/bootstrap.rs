@@ -84,9 +84,9 @@ pub mod state {
 /// not do at once is mostly never done.
 pub const NAP_NS: u64 = 100_000;
 const LONGER_NS: u32 = 2_000;
-/// How many naps until the thread gives up: 10 s for `go`, then 60 s or more for the end.
-const NAPS_FOR_GO: u32 = 3_100;
-const NAPS_FOR_END: u32 = 7_700;
+/// How many naps until the thread gives up, 60 s at least: for `go`, which a roctap without a CPU says late, and again
+/// for the end.
+const NAPS: u32 = 7_700;
 
 const _: () = assert!(size_of::<Attach>() <= at::ENTRY);
 
@@ -133,7 +133,7 @@ global_asm!(
     "js 80f",
     "20:",
     "mov dword ptr [rbx + {STATE}], {READY}",
-    "mov r12d, {NAPS_FOR_GO}",
+    "mov r12d, {NAPS}",
     "21:",
     "mov ecx, [rbx + {GO}]",
     "cmp ecx, {GO_GO}",
@@ -170,7 +170,7 @@ global_asm!(
     "call [rbx + {PTHREAD_DETACH}]",
     // The path of the library names this thread: stay until it has been loaded and all is seen.
     "34:",
-    "mov r12d, {NAPS_FOR_END}",
+    "mov r12d, {NAPS}",
     "32:",
     "cmp dword ptr [rbx + {GO}], {GO_END}",
     "je 40f",
@@ -294,8 +294,7 @@ global_asm!(
     FAILED = const state::FAILED,
     GAVE_UP = const state::GAVE_UP,
     LONGER_NS = const LONGER_NS,
-    NAPS_FOR_GO = const NAPS_FOR_GO,
-    NAPS_FOR_END = const NAPS_FOR_END,
+    NAPS = const NAPS,
 );
 
 unsafe extern "C" {

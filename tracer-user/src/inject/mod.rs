@@ -57,6 +57,8 @@ use start::Started;
 
 /// How long the new thread may take to make its descriptors.
 const READY_WITHIN: Duration = Duration::from_secs(2);
+/// How long it then waits for what is prepared here, at least: see [`bootstrap`].
+const GO_WITHIN: Duration = Duration::from_secs(60);
 /// How long loading and the shim's answer may take: the process may be in the middle of loading
 /// libraries of its own, and a shim waits some seconds for an earlier roctap that was killed. An emulated machine
 /// that others use has needed more than 15 s.
@@ -276,7 +278,7 @@ impl Newcomer<'_> {
         self.write(at::GO, &go::GO.to_le_bytes())?;
         let status = core::mem::offset_of!(Attach, status);
         let answer = self.wait(ANSWER_WITHIN, || match self.half(at::STATE)? {
-            state::NOT_LOADED | state::FAILED => Some(None),
+            state::NOT_LOADED | state::FAILED | state::GAVE_UP => Some(None),
             _ => self.word(status).filter(|&status| status != attach_status::PENDING).map(Some),
         });
         match answer {
@@ -309,7 +311,12 @@ impl Newcomer<'_> {
 
     /// What went wrong in the process.
     fn failure(&self, entry: Entry<'_>) -> InjectError {
-        if self.half(at::STATE) == Some(state::NOT_LOADED) {
+        let state = self.half(at::STATE);
+        if state == Some(state::GAVE_UP) {
+            let what = "what roctap had to prepare";
+            return InjectError::Late { what, within: GO_WITHIN };
+        }
+        if state == Some(state::NOT_LOADED) {
             let mut text = [0; bootstrap::at::MESSAGE_BYTES];
             let read = self.memory.read_exact_at(&mut text, self.address(at::MESSAGE)).is_ok();
             let text = text.split(|&byte| byte == 0).next().filter(|_| read).unwrap_or_default();

@@ -99,7 +99,7 @@ impl MappedFile {
 /// How long a look at a process may wait for its memory in all ([`Memory::waited`]): not for a CPU.
 const LOOK_FOR: Duration = Duration::from_secs(3);
 /// How much longer it may take, on a machine that gives a CPU now and then: who looks has other things to do.
-const MORE_FOR: Duration = Duration::from_secs(10);
+const MORE_FOR: Duration = Duration::from_secs(60);
 /// How many pieces a look may read: some seconds of our own CPU time at most, however slow the CPU is.
 const MOST_PIECES: u64 = 1 << 17;
 /// What is read between two looks at the clock, bytes.
@@ -336,10 +336,9 @@ mod tests {
         let mut read = vec![0; bytes.len()];
         let mut look = || process.read(bytes.as_ptr() as u64, &mut read);
         look().unwrap();
-        assert!(process.left_ns.load(Ordering::Relaxed) < LOOK_FOR.as_nanos() as u64);
         assert!(!process.was_cut_short());
-        process.wait_at_most(Duration::from_nanos(1));
-        assert_eq!(look().unwrap_err().kind(), io::ErrorKind::TimedOut, "between two pieces");
+        process.wait_at_most(Duration::ZERO);
+        assert_eq!(look().unwrap_err().kind(), io::ErrorKind::TimedOut, "it has waited too long");
         assert!(process.was_cut_short());
         process.wait_at_most(LOOK_FOR);
         process.left_pieces.store(1, Ordering::Relaxed);

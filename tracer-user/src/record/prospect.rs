@@ -1,6 +1,6 @@
 //! What a running process offers for GPU times.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use tracer_common::{
     hsa_layout::{self, Mismatch, TableVersion},
     shim::{
@@ -63,7 +63,7 @@ impl Prospect {
             // The library is mapped, and has not been initialised yet.
             return Ok(None);
         }
-        let mismatch = mismatch(&process, &runtime, &attach).err();
+        let mismatch = mismatch(&process, &runtime, &attach)?;
         let shims: Vec<(PlannedFile, Located)> = discover::shims(pid)?
             .into_iter()
             .filter_map(|file| {
@@ -78,6 +78,8 @@ impl Prospect {
             _ => false,
         });
         let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));
+        // What was not read looks like what is not there.
+        ensure!(!process.was_cut_short(), "reading its API tables and its shim takes too long");
         let memory = process.into_memory();
         Ok(Some(Self { memory, attach, loaded, cannot_use_gpu, mismatch }))
     }
@@ -92,17 +94,23 @@ impl Prospect {
     }
 }
 
-/// What the shim will find out of the tables, too.
+/// Why the shim will not use the tables; none when it will.
+///
+/// # Errors
+///
+/// When they cannot be read.
 fn mismatch(
     process: &LiveProcess,
     runtime: &Located<'_>,
     &Attach { core_table, amd_ext_table, .. }: &Attach,
-) -> Result<(), Mismatch> {
-    let version = |table| TableVersion::of_word(process.word(table).unwrap_or(0));
+) -> anyhow::Result<Option<Mismatch>> {
+    let version = |table| {
+        process.word(table).map(TableVersion::of_word).context("its API tables cannot be read")
+    };
     let offset_in = |table: u64| move |name| Some(runtime.entry_of(name)?.wrapping_sub(table));
-    hsa_layout::core(version(core_table), offset_in(core_table))?;
-    hsa_layout::amd_ext(version(amd_ext_table), offset_in(amd_ext_table))?;
-    Ok(())
+    let core = hsa_layout::core(version(core_table)?, offset_in(core_table));
+    let amd_ext = hsa_layout::amd_ext(version(amd_ext_table)?, offset_in(amd_ext_table));
+    Ok(core.err().or(amd_ext.err()))
 }
 
 /// A shim in a process.
