@@ -316,6 +316,9 @@ fn finalize_all() -> bool {
                 "{refused} operations of GPUs were not recorded, since a callback took too long"
             ));
         }
+        for (cause, count) in work::losses() {
+            log::warn(format_args!("lost {count}: {}", cause.describe()));
+        }
         drop(ends);
     }
     is_first

@@ -18,6 +18,7 @@ use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
+use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
 use tracer_hooks::worker::is_worker;
 use tracer_hooks::{Tables, contained};
@@ -64,6 +65,11 @@ pub fn drain(buffer: Option<&'static Buffer>, until: Option<Instant>) {
 /// Operations that could not be recorded, or told of, since callbacks took too long.
 pub fn refused() -> usize {
     GPU.refused() + UNTOLD.load(Ordering::Relaxed)
+}
+
+/// What could not be recorded, or has no times, since this was asked last, by cause.
+pub fn losses() -> impl Iterator<Item = (ShimLoss, u64)> {
+    GPU.losses()
 }
 
 /// Whose records go into buffers.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::mem::replace;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use roctracer::queue::Taken;
 use roctracer::thread::{self, Process};
 use roctracer::timestamp_ns;
+use tracer_common::loss::ShimLoss;
 use tracer_common::waited::Waited;
 use tracer_hooks::lock::Lock;
 use tracer_hooks::sys;
@@ -49,6 +50,8 @@ pub struct Gpu<C: Client> {
     /// It sleeps until it is woken.
     sleeps: AtomicBool,
     progress: Progress,
+    /// What the hooks could not record, by cause.
+    pub(super) lost: [AtomicU64; ShimLoss::COUNT],
     /// How long a drain waits for work that a GPU does not end.
     longest: OnceLock<Duration>,
 }
@@ -64,6 +67,7 @@ impl<C: Client> Gpu<C> {
             starts: Lock::new(()),
             sleeps: AtomicBool::new(false),
             progress: Progress::new(),
+            lost: [const { AtomicU64::new(0) }; ShimLoss::COUNT],
             longest: OnceLock::new(),
         }
     }
@@ -90,6 +94,12 @@ impl<C: Client> Gpu<C> {
     /// Operations for which there was no room, because callbacks of the client's took too long.
     pub fn refused(&self) -> usize {
         self.told.refused()
+    }
+
+    /// What could not be recorded, or not wholly, since this was asked last.
+    pub fn losses(&self) -> impl Iterator<Item = (ShimLoss, u64)> {
+        let counts = self.lost.iter().map(|count| count.swap(0, Ordering::Relaxed));
+        ShimLoss::ALL.into_iter().zip(counts).filter(|&(_, count)| count > 0)
     }
 
     /// There is something to do.

@@ -191,8 +191,11 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn queue(&self, _record: Queue) {}
 
-    /// What was lost of an operation is told by its number.
-    fn lost(&self, _cause: ShimLoss, _count: u64) {}
+    fn lost(&self, cause: ShimLoss, count: u64) {
+        if let Some(lost) = self.lost.get(cause.0 as usize) {
+            lost.fetch_add(count, Ordering::Relaxed);
+        }
+    }
 
     fn state(&self, state: u64) {
         if state == state::ACTIVE {
