@@ -16,8 +16,8 @@ pub const VERSION: u64 = 1;
 pub const ATTACH_FUNCTION: &str = "roctap_attach_tool";
 /// The exported 64-bit word that holds the [`VERSION`] of a library's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_TOOL_PROTOCOL";
-/// What the library's file is called.
-pub const LIBRARY: &str = "librocprofiler-sdk.so.0";
+/// What the library's file is called: for tools that are built against ROCprofiler-SDK 0.5, and against 1.0.
+pub const LIBRARIES: [&str; 2] = ["librocprofiler-sdk.so.0", "librocprofiler-sdk.so.1"];
 
 /// Indices of 64-bit words at the beginning.
 pub mod word {

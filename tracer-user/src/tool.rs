@@ -1,7 +1,8 @@
 //! `roctap tool`: puts a tool of ROCprofiler-SDK into a running process, and takes it out again.
 //!
-//! Our `librocprofiler-sdk.so.0` is put into the process as the shim is ([`crate::inject`]), loads the tool there, and
-//! finalizes it when roctap lets go of a lock, or has ended: [`tracer_common::tool`]. Nothing of the tool is opened here.
+//! Our `librocprofiler-sdk.so.0` or `.so.1`, which the tool needs, is put into the process as the shim is
+//! ([`crate::inject`]), loads the tool there, and finalizes it when roctap lets go of a lock, or has ended:
+//! [`tracer_common::tool`]. Of the tool nothing is read here but which library it needs.
 
 use std::{
     fs::File,
@@ -24,7 +25,7 @@ use rustix::{
 use tracer_common::{
     shim::attach_status,
     tool::{
-        ATTACH_FUNCTION, BYTES, LIBRARY, MAGIC, MESSAGE, MESSAGE_BYTES, PATH, PATH_BYTES,
+        ATTACH_FUNCTION, BYTES, LIBRARIES, MAGIC, MESSAGE, MESSAGE_BYTES, PATH, PATH_BYTES,
         PROTOCOL_WORD, VERSION, state, word,
     },
 };
@@ -55,8 +56,8 @@ const TOOL_WITHIN: Duration = Duration::from_secs(60);
 #[command(after_help = "Example:
   roctap tool -p 4711 --library /opt/tools/libmytool.so -d 10
 
-The tool is a library that exports rocprofiler_configure and is built against librocprofiler-sdk.so.0. The process
-loads it by this path, with the rights of the process, and with roctap's library of that name. The tool is told of code
+The tool is a library that exports rocprofiler_configure and is built against librocprofiler-sdk.so.0 or .so.1. The
+process loads it by this path, with the rights of the process, and with roctap's library of that name. The tool is told of code
 objects that are loaded already, and of calls and work from then on. It is finalized after -d, at Ctrl-C, or when roctap
 ends in whatever way; it stays loaded, and can be put in again.
 
@@ -87,18 +88,28 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     privileges::keep_for_tools();
     program::check_namespaces()?;
     let tool = std::path::absolute(&options.library).context("the tool's path")?;
-    let library = file_of_ours(LIBRARY, LIBRARY_ENV).with_context(|| {
-        format!("{LIBRARY} not found beside roctap, in lib beside it, in ../lib or ../lib/roctap; {LIBRARY_ENV} can name it")
+    let needed = needed(&process, &tool);
+    let wanted = needed.unwrap_or(LIBRARIES[0]);
+    let library = file_of_ours(wanted, LIBRARY_ENV).with_context(|| {
+        format!("{wanted} not found beside roctap, in lib beside it, in ../lib or ../lib/roctap; {LIBRARY_ENV} can name it")
+    })?;
+    let name = name_of(&library).with_context(|| library.display().to_string())?;
+    let name = name.with_context(|| {
+        format!(
+            "{}: no library of this roctap ({LIBRARY_ENV} can name another one)",
+            library.display()
+        )
     })?;
     ensure!(
-        is_ours(&library).with_context(|| library.display().to_string())?,
-        "{}: no library of this roctap ({LIBRARY_ENV} can name another one)",
+        needed.is_none_or(|needed| needed == name),
+        "{} needs {wanted}, and {} is {name} ({LIBRARY_ENV} can name another file)",
+        shown::path(&tool),
         library.display()
     );
     let stop = Stop::install()?;
     process.look_at_its_first_thread();
     let program = process.by_number(foreign::program)?;
-    let held = put_in(&process, &tool, &library)?;
+    let held = put_in(&process, &tool, name, &library)?;
     // Of what the process may be, only its program is looked at from now on.
     privileges::keep_for_memory();
     let duration = options.duration.map(Duration::from_secs_f64);
@@ -144,22 +155,43 @@ impl Held {
     }
 }
 
-/// Whether a file is our library.
-fn is_ours(library: &Path) -> anyhow::Result<bool> {
-    let image = Image::open(library)?;
-    let variables = image.variables()?;
-    let has_function = !image.functions(|name| name == ATTACH_FUNCTION)?.is_empty();
-    Ok(has_function && variables.iter().any(|(name, _)| name == PROTOCOL_WORD))
+/// Which of our libraries the tool needs; none where its file names neither, or cannot be read: the library that is to
+/// load it refuses what is not for it.
+fn needed(process: &Subject, tool: &Path) -> Option<&'static str> {
+    let links = process.by_number(|pid| {
+        let file = foreign::File::of_process(pid, tool)?;
+        anyhow::Ok(Image::of(file, tool).links()?)
+    });
+    match links {
+        Ok(links) => LIBRARIES.into_iter().find(|&name| links.needed.iter().any(|n| n == name)),
+        Err(error) => {
+            tracing::info!("{}: not known what it needs: {error:#}", shown::path(tool));
+            None
+        }
+    }
 }
 
-/// Whether the process has our library already: it was put in before, or the process was started with it.
-fn has_ours(memory: &LiveProcess, pid: u32) -> anyhow::Result<bool> {
+/// Which of our libraries a file is; none if it is no such.
+fn name_of(library: &Path) -> anyhow::Result<Option<&'static str>> {
+    let image = Image::open(library)?;
+    let has_function = !image.functions(|name| name == ATTACH_FUNCTION)?.is_empty();
+    let has_word = image.variables()?.iter().any(|(name, _)| name == PROTOCOL_WORD);
+    let soname = image.links()?.soname.filter(|_| has_function && has_word);
+    Ok(LIBRARIES.into_iter().find(|&name| soname.as_deref() == Some(name)))
+}
+
+/// Whether the process has our library of this name already: it was put in before, or the process was started with it.
+fn has_ours(memory: &LiveProcess, pid: u32, name: &str) -> anyhow::Result<bool> {
     let is_one = |name: &str| name.contains("librocprofiler-sdk.so").then_some(());
     let mut has_ours = false;
     for ((), file) in discover::mapped(pid, is_one)? {
         let located = Located::find(memory, &file.file.path());
         match located.ok().and_then(|library| library.word(PROTOCOL_WORD)) {
-            Some(VERSION) => has_ours = true,
+            Some(VERSION) if file.path.to_string_lossy().contains(name) => has_ours = true,
+            Some(VERSION) => bail!(
+                "{}: the process has loaded this library of roctap's, and tools for {name} cannot be put in beside it",
+                file.path.display()
+            ),
             Some(other) => bail!(
                 "{}: that of another roctap (version {other}; this is {VERSION}) is in the process already",
                 file.path.display()
@@ -174,7 +206,12 @@ fn has_ours(memory: &LiveProcess, pid: u32) -> anyhow::Result<bool> {
 }
 
 /// Puts the library and the tool in.
-fn put_in(process: &Subject, tool: &Path, library: &Path) -> anyhow::Result<Held> {
+fn put_in(
+    process: &Subject,
+    tool: &Path,
+    name: &'static str,
+    library: &Path,
+) -> anyhow::Result<Held> {
     let pid = process.pid();
     if let Some(why) = inject::held_now(process) {
         bail!("process {pid}: {why}");
@@ -191,10 +228,11 @@ fn put_in(process: &Subject, tool: &Path, library: &Path) -> anyhow::Result<Held
     }
     let attach = prospect.attach;
     let live = LiveProcess::with(prospect.memory, pid)?;
-    let has_ours =
-        process.by_number(|pid| has_ours(&live, pid)).with_context(|| format!("process {pid}"))?;
+    let has_ours = process
+        .by_number(|pid| has_ours(&live, pid, name))
+        .with_context(|| format!("process {pid}"))?;
     let memory = &live.into_memory();
-    let (name, function) = (LIBRARY, ATTACH_FUNCTION);
+    let function = ATTACH_FUNCTION;
     let bytes = match has_ours {
         true => Vec::new(),
         false => std::fs::read(library).with_context(|| library.display().to_string())?,

@@ -13,6 +13,8 @@ mod expectations;
 #[allow(dead_code, reason = "of tests that are not here")]
 #[path = "../../rocprofiler-sdk/tests/rocm/kinds.rs"]
 mod kinds;
+#[path = "../../rocprofiler-sdk/tests/rocm/late.rs"]
+mod late;
 #[path = "../../rocprofiler-sdk/tests/rocm/outcome.rs"]
 mod outcome;
 #[allow(dead_code, reason = "of tests that are not here")]

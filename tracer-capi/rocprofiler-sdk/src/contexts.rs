@@ -19,8 +19,9 @@ unsafe extern "C-unwind" fn rocprofiler_create_context(id: *mut u64) -> u32 {
     answer::of(|| {
         // SAFETY: as the caller promises.
         let id = unsafe { id.as_mut() }.ok_or(Status::InvalidArgument)?;
-        // A place that is not empty: later interfaces refuse any, this one what is a context.
-        if cfg!(feature = "v1") && *id != NO_CONTEXT {
+        // A place that is not empty: later interfaces refuse any, this one what is a context. A tool that is put in again
+        // has static variables as it left them.
+        if cfg!(feature = "v1") && *id != NO_CONTEXT && !SDK.is_former_context(*id) {
             return Err(Status::ContextIdNotZero);
         }
         if SDK.context(*id).is_ok() {

@@ -403,6 +403,12 @@ impl Sdk {
         self.lock()?.context(id)
     }
 
+    /// Whether it is the id of a context that has ended with its tool.
+    pub fn is_former_context(&self, id: u64) -> bool {
+        let former = |one: &Configuration| FIRST_CONTEXT..FIRST_CONTEXT + one.former_contexts;
+        self.lock().is_ok_and(|configuration| former(&configuration).contains(&id))
+    }
+
     /// Starts a context; one that is started already stays so.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use object::{
     elf::FileHeader64,
     read::{
         ReadRef as _,
-        elf::{ElfFile64, ProgramHeader as _},
+        elf::{Dyn as _, ElfFile64, ProgramHeader as _},
     },
 };
 
@@ -60,6 +60,15 @@ pub struct Function {
     pub size: u64,
     /// Offset of its first byte in the file.
     pub file_offset: u64,
+}
+
+/// By which names a library and others know each other.
+#[derive(Default, Debug)]
+pub struct Links {
+    /// Its own.
+    pub soname: Option<String>,
+    /// Those of the libraries that it needs itself, in their order.
+    pub needed: Vec<String>,
 }
 
 /// An ELF library on disk.
@@ -152,6 +161,35 @@ impl<S: Source> Image<S> {
         Ok(variables.collect())
     }
 
+    /// What its dynamic section says of names; nothing where it has none.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not a readable x86-64 ELF library.
+    pub fn links(&self) -> Result<Links, ElfError> {
+        let failed = |cause| ElfError::Format { path: self.path.clone(), cause };
+        let (elf, data) = (self.parse()?, self.contents.view());
+        let (endian, sections) = (elf.endian(), elf.elf_section_table());
+        let mut links = Links::default();
+        let Some((entries, strings)) = sections.dynamic(endian, data).map_err(failed)? else {
+            return Ok(links);
+        };
+        let strings = sections.strings(endian, data, strings).map_err(failed)?;
+        for entry in entries {
+            let name = || {
+                let name = entry.val32(endian).and_then(|offset| strings.get(offset).ok());
+                String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+            };
+            match entry.tag32(endian) {
+                Some(object::elf::DT_NULL) => break,
+                Some(object::elf::DT_SONAME) => links.soname = Some(name()),
+                Some(object::elf::DT_NEEDED) => links.needed.push(name()),
+                _ => {}
+            }
+        }
+        Ok(links)
+    }
+
     /// The executable segments, at most [`MAX_SEGMENT_BYTES`] of each.
     ///
     /// # Errors
@@ -220,7 +258,7 @@ fn file_offset(segments: &[Segment], address: u64) -> Option<u64> {
 /// When its functions are not in their order.
 pub fn fuzz_elf(bytes: &[u8]) {
     let image = Image::of(bytes, Path::new("input"));
-    let _ = image.variables();
+    let _ = (image.variables(), image.links());
     let functions = image.functions(|_| true).unwrap_or_default();
     assert!(functions.is_sorted_by_key(|function| function.address));
     for function in &functions {
@@ -250,5 +288,8 @@ mod tests {
         found.dedup();
         assert!(found.len() > 1000);
         assert_eq!(found, expected);
+        let links = Image::open(path).unwrap().links().unwrap();
+        assert_eq!(links.soname.as_deref(), Some("libc.so.6"));
+        assert_eq!(links.needed, ["ld-linux-x86-64.so.2"]);
     }
 }

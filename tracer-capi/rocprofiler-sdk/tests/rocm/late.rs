@@ -7,12 +7,13 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use capi_build::ROCPROFILER_SDK_ROCTX;
+use capi_build::clients::Clients;
 use emulated_gpu::truth;
 
 use crate::expectations::is_near;
 use crate::kinds::{CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD, ROCTX};
 use crate::outcome::Outcome;
-use crate::scene::{Scene, scene, wait_until};
+use crate::scene::{OTHER, PACKAGE, Scene, scene, tool_of, wait_until};
 
 /// A running program, and `roctap` to put a tool into it.
 struct Late {
@@ -58,17 +59,18 @@ impl Late {
         Some(Self { scene, roctap: roctap.into(), program, said, pid })
     }
 
-    fn command(&self, tool: &Path) -> Command {
+    fn command(&self, tool: &Path, library: &Path) -> Command {
         let mut command = Command::new(&self.roctap);
         command.args(["tool", "-p", &self.pid.to_string(), "--library"]).arg(tool);
-        command.env("ROCTAP_SDK", self.scene.clients.library());
+        command.env("ROCTAP_SDK", library);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
     }
 
     /// Puts the tool in; it is at work.
     fn put_in(&self) -> Child {
-        let mut roctap = self.command(&self.scene.tool).spawn().expect("roctap");
+        let library = self.scene.clients.library();
+        let mut roctap = self.command(&self.scene.tool, &library).spawn().expect("roctap");
         let mut said = BufReader::new(roctap.stderr.take().expect("piped"));
         let mut line = String::new();
         said.read_line(&mut line).expect("text");
@@ -79,7 +81,12 @@ impl Late {
 
     /// Why a tool is not put in.
     fn refused(&self, tool: &Path) -> String {
-        let output = self.command(tool).output().expect("roctap");
+        self.refused_with(tool, &self.scene.clients.library())
+    }
+
+    /// The same, with this library.
+    fn refused_with(&self, tool: &Path, library: &Path) -> String {
+        let output = self.command(tool, library).output().expect("roctap");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         said
@@ -281,6 +288,13 @@ fn rocm_what_cannot_be_put_in_is_refused() {
     let roctap = late.put_in();
     late.records();
     assert!(end(roctap, "-INT").0.success());
+    // A tool for the other interface: its library is asked for, and cannot come in beside the first one.
+    let clients = Clients::new(OTHER, PACKAGE).expect("the other library");
+    let tool = tool_of(&clients, "libwatches.so", &[]);
+    let wrong = late.refused(&tool);
+    assert!(wrong.contains(&format!("needs {}, and", OTHER.soname)), "{wrong}");
+    let beside = late.refused_with(&tool, &clients.library());
+    assert!(beside.contains(&format!("tools for {} cannot", OTHER.soname)), "{beside}");
     late.end();
     // It has a tool already.
     let Some(mut late) = Late::start(&[("WATCH_KINDS", KERNELS)], true) else { return };

@@ -11,9 +11,11 @@ use emulated_gpu::truth;
 
 use crate::outcome::Outcome;
 
-/// The library whose interface this package has.
+/// The library whose interface this package has, and that of the other one.
 const LIBRARY: &Library = if cfg!(feature = "v1") { &ROCPROFILER_SDK_1 } else { &ROCPROFILER_SDK };
-const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rocprofiler-sdk");
+pub const OTHER: &Library =
+    if cfg!(feature = "v1") { &ROCPROFILER_SDK } else { &ROCPROFILER_SDK_1 };
+pub const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rocprofiler-sdk");
 
 /// How the library comes into a program: the HSA runtime loads it, or it comes with a tool that is preloaded.
 pub const LOADERS: [&str; 2] = ["HSA_TOOLS_LIB", "LD_PRELOAD"];
@@ -41,6 +43,15 @@ pub struct Scene {
     pub tool: PathBuf,
 }
 
+/// Compiles the tool against the library of these clients.
+pub fn tool_of(clients: &Clients, name: &str, options: &[&str]) -> PathBuf {
+    let tool = clients.directory().join(name);
+    let mut compiler = clients.compiler(Language::C).expect("a compiler");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
+    succeed(compiler.args(options).arg(clients.library())).expect("the tool");
+    tool
+}
+
 pub fn scene() -> Option<Scene> {
     let built = |variable| std::env::var_os(variable).map(PathBuf::from);
     let (Some(apps), Some(gpu)) = (built("ROCTAP_TEST_APPS"), built("ROCTAP_TEST_GPU")) else {
@@ -50,16 +61,9 @@ pub fn scene() -> Option<Scene> {
     let clients = Clients::new(LIBRARY, PACKAGE)
         .and_then(|clients| clients.beside(&ROCPROFILER_SDK_ROCTX))
         .expect("the libraries");
-    let make = |name: &str, options: &[&str]| {
-        let tool = clients.directory().join(name);
-        let mut compiler = clients.compiler(Language::C).expect("a compiler");
-        compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
-        succeed(compiler.args(options).arg(clients.library())).expect("the tool");
-        tool
-    };
-    let tool = make("libwatches.so", &[]);
-    make("libstuck.so", &["-DSTUCK"]);
-    make("libsecond.so", &["-DBESIDE=\"-second\""]);
+    let tool = tool_of(&clients, "libwatches.so", &[]);
+    tool_of(&clients, "libstuck.so", &["-DSTUCK"]);
+    tool_of(&clients, "libsecond.so", &["-DBESIDE=\"-second\""]);
     Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), clients, tool })
 }
 
