@@ -138,6 +138,14 @@ impl Late {
     }
 }
 
+/// A test that fails leaves no program behind, which would have a CPU for itself until it is killed.
+impl Drop for Late {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
 /// Ends roctap by a signal.
 fn end(mut roctap: Child, signal: &str) -> (ExitStatus, String) {
     let sent = Command::new("kill").args([signal, &roctap.id().to_string()]).status();
