@@ -746,6 +746,12 @@ fn root_plugins_mistakes_are_told_before_a_recording() {
     let ran = run(by_sudo(&mut command)).expect(1);
     ran.complains(&["libtells.so", "ended its process (signal: 11"]);
     scene.trace().expect_complete();
+    // So is a directory in which the plugin cannot write, though this one does not want to.
+    fs::remove_file(scene.trace_path()).expect("removed");
+    let mut command = scene.recording(&failing, "basic", &[]);
+    let ran = run(by_sudo(&mut command).env("ROCP_OUTPUT_DIR", "/nowhere")).expect(0);
+    let said = |text| ran.stderr.find(text).unwrap_or_else(|| panic!("{ran:#?}"));
+    assert!(said("ROCP_OUTPUT_DIR is /nowhere, where") < said("nothing was lost"), "{ran:#?}");
     // A recording that fails ends the export that waits for it.
     fs::write(scene.trace_path(), "in the way").expect("a file");
     let ran = run(by_sudo(&mut scene.recording(&failing, "basic", &[]))).expect(1);

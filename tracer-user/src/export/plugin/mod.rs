@@ -17,13 +17,14 @@ mod waiting;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use capi_common::plugin::TRACED_PROCESS;
+use rustix::fs::{Access, access};
 use tracer_common::activity::Domain;
 use tracer_records::model::Event;
 
@@ -51,8 +52,11 @@ pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<E
         return Ok(status);
     }
     let plugin = found(plugin)?;
-    if when_recorded && !waiting::wait()? {
-        return Ok(ExitCode::SUCCESS);
+    if when_recorded {
+        look_at_directory();
+        if !waiting::wait()? {
+            return Ok(ExitCode::SUCCESS);
+        }
     }
     let file = Trace::file(trace)?;
     let Survey { reading, processes, mut left_out } =
@@ -76,6 +80,22 @@ fn found(plugin: &Path) -> anyhow::Result<PathBuf> {
         bail!("{}: it is no file", cannot());
     }
     std::path::absolute(plugin).with_context(cannot)
+}
+
+/// Tells before a recording that its plugin cannot write where plugins of roctracer's do. It may not want to, or make that
+/// directory itself.
+fn look_at_directory() {
+    let Some(directory) = std::env::var_os("ROCP_OUTPUT_DIR") else { return };
+    let can_write = access(&directory, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
+    let error = match can_write {
+        Ok(()) if Path::new(&directory).is_dir() => return,
+        Ok(()) => io::ErrorKind::NotADirectory.into(),
+        Err(error) => error,
+    };
+    tracing::warn!(
+        "ROCP_OUTPUT_DIR is {}, where the plugin's user cannot write: {error}",
+        shown::path(Path::new(&directory))
+    );
 }
 
 /// What is in a trace, before anything is handed over.
@@ -111,7 +131,7 @@ impl Survey {
 
 /// Hands the records of a process over, in a process of its own.
 fn feed(file: &File, trace: &Path, process_id: u32, plugin: &Path) -> anyhow::Result<HandedOver> {
-    let (mut said, say) = std::io::pipe()?;
+    let (mut said, say) = io::pipe()?;
     // Inherited on purpose. There is no other child.
     rustix::io::fcntl_setfd(&say, rustix::io::FdFlags::empty())?;
     let mut command = Command::new(program::program());
