@@ -138,6 +138,19 @@ typedef struct {
 #endif
 } rocprofiler_callback_tracing_memory_copy_data_t;
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* The payload of HIP_STREAM: of CREATE and of DESTROY in the phase NONE, behind the call; of SET in the phases ENTER and
+ * EXIT, around a call that uses the stream. */
+typedef struct rocprofiler_callback_tracing_hip_stream_data_t {
+  /* Bytes of this structure. */
+  uint64_t size;
+  /* 0 of the null stream. The next stream that is made at the same address has another one. */
+  rocprofiler_stream_id_t stream_id;
+  /* As HIP has it: hipStream_t. */
+  rocprofiler_address_t stream_value;
+} rocprofiler_callback_tracing_hip_stream_data_t;
+#endif
+
 /* Is told of something: of a call twice, in the phases ENTER and EXIT. What it leaves at user_data in ENTER is there in
  * EXIT, and what it leaves there when work is enqueued is there when that is done. Calls that it makes call no callback. An external correlation id that it gives the thread in ENTER counts for the
  * call, and for what the call enqueues. */

@@ -20,6 +20,8 @@ mod outcome;
 #[allow(dead_code, reason = "of tests that are not here")]
 #[path = "../../rocprofiler-sdk/tests/rocm/scene.rs"]
 mod scene;
+#[path = "../../rocprofiler-sdk/tests/rocm/streams.rs"]
+mod streams;
 #[path = "../../rocprofiler-sdk/tests/rocm/work.rs"]
 mod work;
 #[path = "../../rocprofiler-sdk/tests/rocm/work_callbacks.rs"]

@@ -17,6 +17,7 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
         Kind::KernelDispatch | Kind::MemoryCopy | Kind::CorrelationIdRetirement => None,
         Kind::HsaFinalizeExtApi => Some("the HSA runtime has no finalizer"),
         Kind::PageMigration => Some("it needs events of the kernel's driver"),
+        Kind::HipStream => Some("streams are told by callbacks alone"),
         Kind::RcclApi => Some("RCCL is not intercepted"),
         _ => Some("nothing is intercepted yet"),
     }
@@ -25,7 +26,7 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
 /// Why no callbacks are called for a kind; none if they are.
 pub fn refused_to_callbacks(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::CodeObject => None,
+        Kind::CodeObject | Kind::HipStream => None,
         _ => refused(kind),
     }
 }

@@ -693,6 +693,12 @@ impl Sdk {
         self.active[kind as usize].load(Ordering::Relaxed) != 0
     }
 
+    /// Whether any tool has asked for a kind.
+    #[inline]
+    pub fn has_services(&self, kind: Kind) -> bool {
+        !self.services(kind).is_empty()
+    }
+
     fn services(&self, kind: Kind) -> &'static [Service] {
         self.plan().map_or(&[], |plan| &plan.services[kind as usize])
     }

@@ -44,6 +44,12 @@ impl<T: Default> Calls<T> {
         self.calls.get_mut(self.depth.checked_sub(1)?).map(|call| &mut **call)
     }
 
+    /// The innermost that is meant, to be changed.
+    pub fn innermost_of(&mut self, is_meant: impl Fn(&Call<T>) -> bool) -> Option<&mut Call<T>> {
+        let calls = self.calls.get_mut(..self.depth)?.iter_mut().rev();
+        calls.map(|call| &mut **call).find(|call| is_meant(call))
+    }
+
     /// The correlation id of the innermost; 0 if there is none.
     pub fn innermost_id(&mut self) -> u64 {
         self.innermost().map_or(0, |call| call.id)

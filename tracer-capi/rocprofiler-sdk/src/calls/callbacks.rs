@@ -11,6 +11,7 @@ use roctracer::timestamp_ns;
 
 use super::operations::Operation;
 use super::payload::Payload;
+use super::streams;
 use crate::{SDK, externals, process};
 
 /// How far tools have been told.
@@ -39,6 +40,8 @@ pub struct Callbacks {
     told: Vec<(&'static Service, UnsafeCell<u64>)>,
     /// Who wants to have it recorded, or to be told.
     services: Services,
+    /// Of a call of HIP: who is told of its stream.
+    pub streams: Option<streams::Told>,
     state: Cell<Told>,
     externals: RefCell<Externals>,
     times: Cell<Option<Times>>,
@@ -46,20 +49,25 @@ pub struct Callbacks {
 }
 
 impl Callbacks {
-    /// Those of the services who are to be told, or asked for external ids; none if nobody is.
-    pub fn of(operation: Operation, services: Services) -> Option<Rc<Self>> {
+    /// Those of the services who are to be told, or asked for external ids, and those of its stream; none if nobody is.
+    pub fn of(
+        operation: Operation,
+        services: Services,
+        streams: Option<streams::Told>,
+    ) -> Option<Rc<Self>> {
         let all = SDK.each(operation.kind, services);
         let told: Vec<_> = all
             .filter(|service| service.is_told())
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
-        if told.is_empty() && !SDK.asks(operation.kind, services) {
+        if told.is_empty() && streams.is_none() && !SDK.asks(operation.kind, services) {
             return None;
         }
         Some(Rc::new(Self {
             operation,
             told,
             services,
+            streams,
             state: Cell::new(Told::Nothing),
             externals: RefCell::default(),
             times: Cell::new(None),
@@ -67,8 +75,9 @@ impl Callbacks {
         }))
     }
 
-    /// The call begins, with arguments that `fill` writes down. Ids that callbacks give the thread count for it.
-    pub fn enter(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
+    /// The call begins, with arguments that `fill` writes down, and a stream, if any tool is told of that. Ids that
+    /// callbacks give the thread count for it.
+    pub fn enter(&self, correlation_id: u64, stream: Option<u64>, fill: impl FnOnce(&mut Payload)) {
         self.state.set(Told::Entered);
         self.fill(fill);
         let Operation { kind, number: operation } = self.operation;
@@ -77,6 +86,9 @@ impl Callbacks {
             SDK.ask(kind, self.services, &Request { thread, kind, operation, correlation_id });
         self.externals.replace(externals::own().with(&answers));
         self.call(Phase::Enter, correlation_id);
+        if let Some((streams, stream)) = self.streams.as_ref().zip(stream) {
+            streams.begin(stream, &self.externals.borrow());
+        }
         self.externals.replace(externals::own().with(&answers));
         self.state.set(Told::Begin);
         let begin_ns = timestamp_ns();
@@ -84,10 +96,13 @@ impl Callbacks {
     }
 
     /// It has ended, with a result, if that is known. Only who was told of the begin is told of the end.
-    pub fn exit(&self, correlation_id: u64, result: Option<u64>) {
+    pub fn exit(&self, correlation_id: u64, stream: Option<u64>, result: Option<u64>) {
         let times = self.times.get().map(|times| Times { end_ns: timestamp_ns(), ..times });
         self.times.set(times);
         if self.state.get() == Told::Begin && !process::is_forked() {
+            if let Some((streams, stream)) = self.streams.as_ref().zip(stream) {
+                streams.end(stream, &self.externals.borrow());
+            }
             if let Some(word) = result {
                 self.fill(|payload| payload.set_result(self.operation.kind, word));
             }

@@ -15,9 +15,10 @@ use roctracer::tracer::{Callback, Wanted};
 use super::callbacks::Callbacks;
 use super::operations::{OF_HIP, Operation};
 use super::record::Begun;
+use super::streams;
 use crate::{SDK, log};
 
-const KINDS: [Kind; 2] = [Kind::HipRuntimeApi, Kind::HipCompilerApi];
+const KINDS: [Kind; 3] = [Kind::HipRuntimeApi, Kind::HipCompilerApi, Kind::HipStream];
 
 /// Calls of HIP.
 pub struct Calls;
@@ -32,11 +33,16 @@ impl Client for Calls {
     const CALLS: OfThreads<Kept<Begun>> = calls_of_threads!(Kept<Begun>);
 
     fn begin(op: u32) -> Option<Begun> {
-        Begun::new(operation(op)?, timestamp_ns)
+        Begun::new(operation(op)?, || streams::Told::of(op), timestamp_ns)
     }
 
     fn end(_op: u32, correlation_id: u64, begin: Begun) {
         begin.end(correlation_id, timestamp_ns());
+    }
+
+    /// One whose stream alone is told has no id for anybody.
+    fn is_traced(begin: &Begun) -> bool {
+        begin.is_traced()
     }
 
     fn leave(correlation_id: u64, begin: Begun) {
@@ -71,11 +77,12 @@ unsafe extern "C-unwind" fn tell(
     // SAFETY: as the caller promises.
     let Some(data) = (unsafe { Data::at(data) }) else { return };
     let id = data.correlation_id();
+    let stream = callbacks.streams.as_ref().map(|streams| streams.argument(data));
     if data.has_returned() {
         // HIP does not tell the result.
-        callbacks.exit(id, None);
+        callbacks.exit(id, stream, None);
     } else {
-        callbacks.enter(id, |payload| payload.set_arguments(op, data));
+        callbacks.enter(id, stream, |payload| payload.set_arguments(op, data));
     }
 }
 
@@ -93,10 +100,15 @@ pub fn follow() {
         Ok(false) => return,
         Err(error) => return log::error(format_args!("calls of HIP are not recorded: {error}")),
     }
+    streams::prepare();
     for (op, operation) in (0..).zip(&*OF_HIP) {
         if let Some(operation) = operation {
+            let has_stream = streams::are_followed(op);
             let (callback, activity) = (operation.is_told(), operation.is_wanted());
-            hip::follow(op, Wanted { callback, activity });
+            hip::follow(
+                op,
+                Wanted { callback: callback || has_stream, activity: activity || has_stream },
+            );
         }
     }
 }

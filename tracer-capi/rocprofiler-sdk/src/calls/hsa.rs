@@ -43,7 +43,7 @@ impl Client for Calls {
 impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> bool {
         let operation = operation(call.operation.into());
-        let Some(begun) = operation.and_then(|of| Begun::new(of, || call.begin_ns)) else {
+        let Some(begun) = operation.and_then(|of| Begun::new(of, || None, || call.begin_ns)) else {
             return code_objects::need(call.operation.into());
         };
         call.correlation_id = next_id();
@@ -61,7 +61,7 @@ impl CallSink for Calls {
         };
         if let Some(_inside) = InCallback::enter(at) {
             let fill = |payload: &mut Payload| payload.set_words(operation, &call.args, stack);
-            callbacks.enter(call.correlation_id, fill);
+            callbacks.enter(call.correlation_id, None, fill);
         }
     }
 
@@ -76,7 +76,7 @@ impl CallSink for Calls {
             && let Some(callbacks) = callbacks(at)
             && let Some(_inside) = InCallback::enter(at)
         {
-            callbacks.exit(call.correlation_id, Some(call.ret));
+            callbacks.exit(call.correlation_id, None, Some(call.ret));
         }
     }
 }

@@ -96,12 +96,14 @@ impl Drop for Open {
 /// A call, which is recorded if somebody wants it.
 fn record<R: Word>(operation: Operation, words: &[u64], call: impl FnOnce() -> R) -> R {
     let mut open = Open(None);
-    contained(|| open.0 = Begun::new(operation, timestamp_ns).map(|begun| (begun, next_id())));
+    contained(|| {
+        open.0 = Begun::new(operation, || None, timestamp_ns).map(|begun| (begun, next_id()))
+    });
     open.tell(|callbacks, id| {
-        callbacks.enter(id, |payload| payload.set_words(operation, words, &[]));
+        callbacks.enter(id, None, |payload| payload.set_words(operation, words, &[]));
     });
     let result = call();
-    open.tell(|callbacks, id| callbacks.exit(id, Some(result.word())));
+    open.tell(|callbacks, id| callbacks.exit(id, None, Some(result.word())));
     result
 }
 

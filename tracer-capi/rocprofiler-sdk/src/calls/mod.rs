@@ -4,7 +4,7 @@
 //! * [`markers`]: calls of roctx.
 //! * [`record`]: the record of a call.
 //! * [`callbacks`]: tools that are told of a call; [`payload`]: its arguments and its result, as they get them.
-//! * [`operations`]: functions, as tools know them.
+//! * [`operations`]: functions, as tools know them; [`streams`]: those that have a stream of HIP.
 
 mod callbacks;
 mod hip;
@@ -13,6 +13,7 @@ pub mod markers;
 mod operations;
 mod payload;
 mod record;
+mod streams;
 
 use capi_sources::client_thread::InCallback;
 use capi_sources::hsa::Client as _;

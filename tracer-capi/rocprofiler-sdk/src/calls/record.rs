@@ -8,6 +8,7 @@ use roctracer::thread::own_ids;
 
 use super::callbacks::{Callbacks, Times};
 use super::operations::Operation;
+use super::streams;
 use crate::layout::number;
 use crate::records::{self, Common};
 use crate::retirement::{CallUse, Use};
@@ -19,8 +20,8 @@ pub struct Begun {
     /// Who wants it.
     services: Services,
     externals: Externals,
-    /// Of its correlation id.
-    id_use: CallUse,
+    /// Of its correlation id; none if its stream alone is told.
+    id_use: Option<CallUse>,
     /// ns of CLOCK_BOOTTIME.
     begin_ns: u64,
     /// None if nobody is told of it.
@@ -31,21 +32,35 @@ impl Begun {
     /// A call of the calling thread begins. None: nobody wants it, a tool makes it in the callback of a buffer, or a
     /// forked child does, where locks may be taken for ever.
     #[inline]
-    pub fn new(operation: Operation, begin_ns: impl FnOnce() -> u64) -> Option<Self> {
-        let services = SDK.wanting(operation.kind, Some(operation.number as usize));
-        if services.is_empty() || CallbackThread::is_any_current() || process::is_forked() {
+    pub fn new(
+        operation: Operation,
+        streams: impl FnOnce() -> Option<streams::Told>,
+        begin_ns: impl FnOnce() -> u64,
+    ) -> Option<Self> {
+        if CallbackThread::is_any_current() || process::is_forked() {
             return None;
         }
-        let (externals, callbacks) = (externals::own(), Callbacks::of(operation, services));
-        let id_use = CallUse::begin(operation.kind, services);
+        let services = SDK.wanting(operation.kind, Some(operation.number as usize));
+        let streams = streams();
+        if services.is_empty() && streams.is_none() {
+            return None;
+        }
+        let (externals, callbacks) =
+            (externals::own(), Callbacks::of(operation, services, streams));
+        let id_use = (!services.is_empty()).then(|| CallUse::begin(operation.kind, services));
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
         Some(Self { operation, services, externals, id_use, begin_ns, callbacks })
     }
 
+    /// Whether somebody has its correlation id.
+    pub fn is_traced(&self) -> bool {
+        self.id_use.is_some()
+    }
+
     /// It enqueues an operation of a GPU, which uses its correlation id from now on.
     pub fn share(&mut self, correlation_id: u64) -> Use {
-        self.id_use.share(correlation_id)
+        self.id_use.as_mut().map(|id_use| id_use.share(correlation_id)).unwrap_or_default()
     }
 
     /// It has ended: its records are written, if it was made, and it does not use its correlation id any more.
@@ -53,12 +68,14 @@ impl Begun {
         if let Some(times) = self.made(end_ns) {
             self.write(correlation_id, times);
         }
-        self.id_use.end(correlation_id);
+        self.leave(correlation_id);
     }
 
     /// A callback has thrown at its begin, and it is not made: it does not use its correlation id any more.
     pub fn leave(self, correlation_id: u64) {
-        self.id_use.end(correlation_id);
+        if let Some(id_use) = self.id_use {
+            id_use.end(correlation_id);
+        }
     }
 
     /// When it was made; none if it was not, since a callback has thrown. External ids that callbacks have given count.

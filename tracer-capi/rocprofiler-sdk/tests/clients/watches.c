@@ -196,6 +196,26 @@ static void works(const rocprofiler_callback_tracing_record_t* record, rocprofil
   }
 }
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+// The stream of a call: one that it uses is told before and behind it, one that it makes or destroys behind it.
+static void stream(const rocprofiler_callback_tracing_record_t* record, rocprofiler_user_data_t* kept) {
+  const rocprofiler_callback_tracing_hip_stream_data_t* data = record->payload;
+  const uint64_t id = data->stream_id.handle;
+  CHECK(data->size == sizeof *data && sizeof *data == 24 && record->correlation_id.internal == 0);
+  CHECK(record->thread_id == (rocprofiler_thread_id_t)syscall(SYS_gettid));
+  CHECK((id == 0) == (data->stream_value.value == 0));
+  CHECK((record->operation == ROCPROFILER_HIP_STREAM_SET) == (record->phase != ROCPROFILER_CALLBACK_PHASE_NONE));
+  if (record->phase == ROCPROFILER_CALLBACK_PHASE_EXIT) {
+    CHECK(kept->value == 1 + id);
+  } else {
+    CHECK(kept->value == 0);
+    kept->value = 1 + id;
+  }
+  fprintf(out, "stream %d %d %lu %lu %lu\n", (int)record->operation, (int)record->phase, record->thread_id, id,
+          data->stream_value.value);
+}
+#endif
+
 static void calls_hip(void) {
   int (*get)(int*), device = -1;
   *(void**)&get = dlsym(RTLD_DEFAULT, "hipGetDevice");
@@ -221,6 +241,12 @@ static void tell_one(rocprofiler_callback_tracing_record_t record, rocprofiler_u
     if (getenv("WATCH_CALLS")) calls_hip();
     return;
   }
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  if (record.kind == ROCPROFILER_CALLBACK_TRACING_HIP_STREAM) {
+    stream(&record, kept);
+    return;
+  }
+#endif
   const int enters = record.phase == ROCPROFILER_CALLBACK_PHASE_ENTER;
   CHECK(enters || record.phase == ROCPROFILER_CALLBACK_PHASE_EXIT);
   CHECK(enters == (kept->value == 0));

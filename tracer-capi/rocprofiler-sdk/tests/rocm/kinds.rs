@@ -13,6 +13,9 @@ pub const CODE_OBJECTS: &str = "10";
 /// `ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH`, and with that `ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY`.
 pub const KERNELS_TOLD: &str = "12";
 pub const WORK_TOLD: &str = "12,13";
+/// `ROCPROFILER_CALLBACK_TRACING_HIP_STREAM`.
+#[cfg(feature = "v1")]
+pub const STREAMS: &str = "20";
 /// Kinds of functions of HIP, of HSA, and of roctx.
 pub const HIP: &str = "5,6";
 pub const HSA: &str = "1,2,3";

@@ -77,6 +77,17 @@ pub struct Told {
     pub arguments: BTreeMap<String, String>,
 }
 
+/// A stream that a call makes (1), destroys (2) or uses (3): then it is told at the begin (1) and at the end (2), else once (0).
+#[cfg(feature = "v1")]
+#[derive(Debug)]
+pub struct StreamTold {
+    pub operation: u64,
+    pub phase: u64,
+    pub thread: u64,
+    pub id: u64,
+    pub stream: u64,
+}
+
 /// A kernel of a code object.
 #[derive(Debug)]
 pub struct Symbol {
@@ -95,6 +106,9 @@ pub struct Outcome {
     pub symbols: BTreeMap<u64, Symbol>,
     /// By what the tool keeps of it.
     pub told: BTreeMap<u64, Told>,
+    /// In the order in which they were told.
+    #[cfg(feature = "v1")]
+    pub streams: Vec<StreamTold>,
     /// How often the program says that it has called each function.
     pub counts: BTreeMap<String, u64>,
     pub calls: Vec<Call>,
@@ -229,6 +243,10 @@ impl Outcome {
                 assert_eq!(ids, (correlation_id, external_id, thread), "{line}");
                 assert!(!std::mem::replace(&mut call.exits, true), "{line}");
                 call.result = result;
+            }
+            #[cfg(feature = "v1")]
+            ("stream", &[operation, phase, thread, id, stream]) => {
+                self.streams.push(StreamTold { operation, phase, thread, id, stream });
             }
             ("dropped", &[count]) => self.dropped = count.max(self.dropped),
             ("enqueued", &[count, late]) => {

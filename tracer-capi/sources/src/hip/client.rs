@@ -18,6 +18,11 @@ pub trait Client: Sized + 'static {
     /// It has ended.
     fn end(op: u32, correlation_id: u64, begin: Self::Begin);
 
+    /// Whether what the call enqueues belongs to it.
+    fn is_traced(_begin: &Self::Begin) -> bool {
+        true
+    }
+
     /// The callback has thrown at the begin of a call, which is not made: nothing more is told of it.
     fn leave(_correlation_id: u64, _begin: Self::Begin) {}
 
@@ -91,7 +96,8 @@ pub fn end<C: Client>(is_meant: impl Fn(&Call<Kept<C::Begin>>) -> bool) -> Optio
 /// The innermost call that the thread is in, if it is in one that is traced: its id, and what was kept of it if it is
 /// recorded. Nothing of others' is called while that is borrowed.
 pub fn innermost<'a, C: Client>() -> Option<(u64, Option<&'a mut C::Begin>)> {
-    let call = C::CALLS.known()?.innermost()?;
+    let is_traced = |call: &Call<Kept<C::Begin>>| call.kept.begin.as_ref().is_none_or(C::is_traced);
+    let call = C::CALLS.known()?.innermost_of(is_traced)?;
     Some((call.id, call.kept.begin.as_mut()))
 }
 
