@@ -244,7 +244,7 @@ impl Work {
             // application's own signal was decremented then.
             // Its signal is not used again: the GPU may write it some day, or never.
             sink.lost(ShimLoss::PACKET_PASSED, 1);
-            sink.no_times(seen.entry.sequence);
+            sink.no_times(seen.entry.sequence, ShimLoss::PACKET_PASSED);
             if overtaken.len() < WATCHES && overtaken.try_reserve(1).is_ok() {
                 overtaken.push(Overtaken { queue, entry: seen.entry, waited: Waited::since(now) });
             }
@@ -405,7 +405,7 @@ fn report(sink: &dyn Sink, entry: &Entry, times: Option<Times>) {
         }
         None => {
             sink.lost(ShimLoss::NO_TIMES, 1);
-            sink.no_times(entry.sequence);
+            sink.no_times(entry.sequence, ShimLoss::NO_TIMES);
         }
     }
 }
@@ -427,7 +427,7 @@ fn leftovers(sink: &dyn Sink, track: &Track, mut each: impl FnMut(&Entry)) {
     track.discard(|seen| {
         if !seen.is_cancelled() {
             unfinished += 1;
-            sink.no_times(seen.entry.sequence);
+            sink.no_times(seen.entry.sequence, ShimLoss::UNFINISHED);
         }
         each(&seen.entry);
     });

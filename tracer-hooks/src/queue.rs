@@ -569,7 +569,7 @@ impl Queue {
         let Some(signal) = tracked else {
             bell.map(|bell| context.pool.bells.give(bell));
             context.sink.lost(ShimLoss::SIGNAL_POOL, 1);
-            context.sink.no_times(sequence);
+            context.sink.no_times(sequence, ShimLoss::SIGNAL_POOL);
             return;
         };
         if bell.is_none() {
@@ -581,7 +581,7 @@ impl Queue {
         if packet.0[7].compare_exchange(original, signal, order, failed).is_err() {
             self.track.cancel(at);
             context.sink.lost(ShimLoss::PACKET_PASSED, 1);
-            context.sink.no_times(sequence);
+            context.sink.no_times(sequence, ShimLoss::PACKET_PASSED);
             return;
         }
         rung.tracked = true;

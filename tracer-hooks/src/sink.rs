@@ -114,9 +114,9 @@ pub trait Sink: Sync {
     /// All that was found complete in one look has been told of.
     fn collected(&self) {}
 
-    /// Of the operation of this number no completion will be told: it was lost, which is counted as well. 0 is the
-    /// number of one that was not recorded. Called like [`Sink::complete`].
-    fn no_times(&self, _sequence: u64) {}
+    /// Of the operation of this number no completion will be told: it was lost for this cause, which is counted as well. 0
+    /// is the number of one that was not recorded. Called like [`Sink::complete`].
+    fn no_times(&self, _sequence: u64, _cause: ShimLoss) {}
 
     /// No time that is told from here on, or was since recording began, is off by more than `error_ns`, as
     /// [`tracer_common::shim::control::CLOCK_ERROR_NS`] says it. Called like [`Sink::complete`].

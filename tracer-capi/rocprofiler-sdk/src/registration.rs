@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rocprofiler::sdk::stage;
 use rocprofiler::status::{Result, Status};
 use roctracer::pool::EXIT_WAIT;
+use tracer_common::loss::ShimLoss;
 use tracer_common::tool::state;
 use tracer_hooks::lock::{Guard, Lock};
 use tracer_hooks::{contained, sys};
@@ -141,6 +142,7 @@ pub fn begin_late(path: &CStr) -> core::result::Result<(), String> {
         clients.clear();
     }
     code_objects::forget();
+    let _of_former_tools = work::losses().count();
     let loaded = load(path);
     drop(initialization);
     fence(Ordering::SeqCst);
@@ -336,7 +338,10 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
         }
     }
     meant.iter().for_each(|&(handle, ..)| SDK.end_contexts(handle));
-    work::drain(None, Some(until));
+    let unfinished = work::drain(None, Some(until));
+    if unfinished > 0 {
+        log::warn(format_args!("lost {unfinished}: {}", ShimLoss::UNFINISHED.describe()));
+    }
     // All are delivered at once: a callback that does not return holds up its own thread alone.
     let buffers = |handle| SDK.buffers(handle).into_iter();
     meant.iter().flat_map(|&(handle, ..)| buffers(handle)).for_each(|buffer| {

@@ -55,11 +55,10 @@ pub fn runtime_ends() {
     contained(tracer_hooks::close);
 }
 
-/// Waits until what has been enqueued until now is written, or a GPU has taken too long. A callback waits for nothing.
-pub fn drain(buffer: Option<&'static Buffer>, until: Option<Instant>) {
-    if !CallbackThread::is_any_current() {
-        GPU.drain(buffer, until);
-    }
+/// Waits until what has been enqueued until now is written, or a GPU has taken too long: for how many operations in vain. A
+/// callback waits for nothing.
+pub fn drain(buffer: Option<&'static Buffer>, until: Option<Instant>) -> usize {
+    if CallbackThread::is_any_current() { 0 } else { GPU.drain(buffer, until) }
 }
 
 /// Operations that could not be recorded, or told of, since callbacks took too long.

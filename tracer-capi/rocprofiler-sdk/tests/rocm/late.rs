@@ -11,7 +11,7 @@ use capi_build::clients::Clients;
 use emulated_gpu::truth;
 
 use crate::expectations::is_near;
-use crate::kinds::{CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD, ROCTX};
+use crate::kinds::{CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD, ROCTX, number};
 use crate::outcome::Outcome;
 use crate::scene::{OTHER, PACKAGE, Scene, scene, tool_of, wait_until};
 
@@ -265,6 +265,24 @@ fn rocm_a_program_ends_while_a_tool_is_finalized() {
     late.finalized();
     let said = roctap.wait_with_output().expect("it ends");
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+/// Kernels that are not done when the tool ends are counted.
+#[test]
+fn rocm_kernels_that_outlast_a_tool_are_counted() {
+    let slow = ("EMUGPU_KERNEL_NS", "loop_t*=4000000000");
+    let words = [("WATCH_KINDS", KERNELS), ("WATCH_CALLBACKS", HIP), slow];
+    let Some(mut late) = Late::start(&words, false) else { return };
+    let roctap = late.put_in();
+    let launched = format!("\nexit 5 {} ", number("hipLaunchKernel"));
+    wait_until("a kernel is enqueued", || late.told().contains(&launched));
+    let (status, said) = end(roctap, "-INT");
+    assert!(status.success(), "{said}");
+    let lost = said.lines().find(|line| line.contains("not finished when recording ended"));
+    let lost = lost.unwrap_or_else(|| panic!("{said}"));
+    assert!(lost.contains(" lost 1: ") || lost.contains(" lost 2: "), "one of each thread: {said}");
+    late.finalized();
+    late.end();
 }
 
 /// Calls of HIP, and callbacks of work; the program ends while the tool is in it.

@@ -51,7 +51,7 @@ pub struct Gpu<C: Client> {
     sleeps: AtomicBool,
     progress: Progress,
     /// What the hooks could not record, by cause.
-    pub(super) lost: [AtomicU64; ShimLoss::COUNT],
+    lost: [AtomicU64; ShimLoss::COUNT],
     /// How long a drain waits for work that a GPU does not end.
     longest: OnceLock<Duration>,
 }
@@ -96,7 +96,13 @@ impl<C: Client> Gpu<C> {
         self.told.refused()
     }
 
-    /// What could not be recorded, or not wholly, since this was asked last.
+    pub(super) fn count(&self, cause: ShimLoss, count: u64) {
+        if let Some(lost) = self.lost.get(cause.0 as usize) {
+            lost.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// What could not be recorded, or has no times, since this was asked last.
     pub fn losses(&self) -> impl Iterator<Item = (ShimLoss, u64)> {
         let counts = self.lost.iter().map(|count| count.swap(0, Ordering::Relaxed));
         ShimLoss::ALL.into_iter().zip(counts).filter(|&(_, count)| count > 0)
@@ -123,16 +129,16 @@ impl<C: Client> Gpu<C> {
 
     /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time. What is
     /// written may wait for callbacks: not on a thread that calls one. That of `whom` is waited for, that of another one
-    /// no longer than a GPU, and so the thread itself while it does nothing.
-    pub fn drain<W>(&self, whom: Option<&'static W>, until: Option<Instant>) {
-        let Some(Some((process, worker))) = self.worker.get() else { return };
+    /// no longer than a GPU, and so the thread itself while it does nothing. How many operations were waited for in vain.
+    pub fn drain<W>(&self, whom: Option<&'static W>, until: Option<Instant>) -> usize {
+        let Some(Some((process, worker))) = self.worker.get() else { return 0 };
         if !process.is_this() {
-            return;
+            return 0;
         }
         tracer_hooks::collect();
         let drain = Arc::<Drain>::default();
         if !self.told.push(Event::Drain(Arc::clone(&drain))) {
-            return;
+            return 0;
         }
         self.sleeps.store(false, Ordering::Relaxed);
         worker.unpark();
@@ -140,9 +146,12 @@ impl<C: Client> Gpu<C> {
         let patience_ns = (self.longest().max(DRAIN) + PATIENCE).as_nanos() as u64;
         let waits = || Waited::<{ 2 * PATIENCE.as_nanos() as u64 }>::since(sys::awake_ns());
         let (mut waited, mut idle, mut steps) = (waits(), waits(), self.progress.steps());
-        while !drain.wait_until(Instant::now() + PATIENCE) {
+        loop {
+            if let Some(left) = drain.wait_until(Instant::now() + PATIENCE) {
+                return left;
+            }
             if until.is_some_and(|until| Instant::now() >= until) {
-                return;
+                return 0;
             }
             let now_ns = sys::awake_ns();
             let before = replace(&mut steps, self.progress.steps());
@@ -156,7 +165,7 @@ impl<C: Client> Gpu<C> {
                 _ => idle.look(now_ns) >= patience_ns,
             };
             if is_over {
-                return;
+                return 0;
             }
         }
     }
@@ -197,7 +206,7 @@ impl<C: Client> Gpu<C> {
                 let is_over = is_written || Instant::now() >= *until;
                 if is_over {
                     numbers.iter().for_each(|&number| operations.give_up(number));
-                    drain.ends();
+                    drain.ends(numbers.len());
                 }
                 !is_over
             });

@@ -120,22 +120,23 @@ impl<C: Client> Told<C> {
 /// Somebody waits for what is under way.
 #[derive(Default)]
 pub struct Drain {
-    is_over: Mutex<bool>,
+    /// How many operations were waited for in vain, once it is over.
+    left: Mutex<Option<usize>>,
     over: Condvar,
 }
 
 impl Drain {
-    /// Waits until it is over, or until a time; whether it is.
-    pub fn wait_until(&self, until: Instant) -> bool {
-        let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = until.saturating_duration_since(Instant::now());
-        let waited = self.over.wait_timeout_while(is_over, left, |is_over| !*is_over);
+    /// Waits until it is over, or until a time; how many operations were waited for in vain, if it is.
+    pub fn wait_until(&self, until: Instant) -> Option<usize> {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = until.saturating_duration_since(Instant::now());
+        let waited = self.over.wait_timeout_while(left, time, |left| left.is_none());
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// It is over.
-    pub fn ends(&self) {
-        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    pub fn ends(&self, left: usize) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         self.over.notify_all();
     }
 }

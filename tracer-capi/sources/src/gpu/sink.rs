@@ -165,8 +165,9 @@ impl<C: Client> Sink for Gpu<C> {
         self.wake();
     }
 
-    fn no_times(&self, sequence: u64) {
+    fn no_times(&self, sequence: u64, cause: ShimLoss) {
         if sequence != 0 {
+            self.count(cause, 1);
             self.told.push(Event::NoTimes(sequence));
             self.wake();
         }
@@ -191,9 +192,10 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn queue(&self, _record: Queue) {}
 
+    /// What has a number is counted by that, where it is wanted, and what was under way before it was is no loss.
     fn lost(&self, cause: ShimLoss, count: u64) {
-        if let Some(lost) = self.lost.get(cause.0 as usize) {
-            lost.fetch_add(count, Ordering::Relaxed);
+        if let ShimLoss::LEFT_ALONE | ShimLoss::NO_MEMORY | ShimLoss::NO_RING = cause {
+            self.count(cause, count);
         }
     }
 
