@@ -10,12 +10,17 @@ use std::{
     os::{fd::OwnedFd, unix::fs::FileExt as _},
 };
 
-use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs};
+use rustix::{
+    fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs},
+    io::Errno,
+};
 
 use crate::discover::Subject;
 
 /// File systems' magic number of tmpfs, which memfds are on. Those of huge pages are not.
 const TMPFS: u64 = 0x0102_1994;
+/// How often it is tried to seal a file that somebody uses.
+const SEAL_ATTEMPTS: usize = 10;
 /// F_SEAL_EXEC: the kernel sets it where `vm.memfd_noexec` says so.
 const NOT_EXECUTABLE: SealFlags = SealFlags::from_bits_retain(0x20);
 
@@ -36,7 +41,15 @@ pub fn fill(file: OwnedFd, bytes: &[u8]) -> io::Result<File> {
     let file = File::from(file);
     file.write_all_at(bytes, 0)?;
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    fcntl_add_seals(&file, seals)?;
+    // The kernel waits 150 ms for who else has a page of it, as its own lists of pages do for a moment.
+    let mut sealed = fcntl_add_seals(&file, seals);
+    for _ in 1..SEAL_ATTEMPTS {
+        if sealed != Err(Errno::BUSY) {
+            break;
+        }
+        sealed = fcntl_add_seals(&file, seals);
+    }
+    sealed?;
     match fstat(&file)?.st_size as u64 == bytes.len() as u64 {
         true => Ok(file),
         false => Err(other("the process has changed its size")),
