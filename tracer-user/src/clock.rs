@@ -18,11 +18,9 @@ pub fn now_ns() -> u64 {
     read_ns(ClockId::Boottime)
 }
 
-/// A clock that stands still while this thread is on a CPU, ns. A virtual machine's CPU that its host stops belongs to
-/// the thread that is on it.
-pub fn not_running_ns() -> u64 {
-    let running_ns = read_ns(ClockId::ThreadCPUTime);
-    now_ns().saturating_sub(running_ns)
+/// How long this thread has been on a CPU, ns.
+pub fn on_cpu_ns() -> u64 {
+    read_ns(ClockId::ThreadCPUTime)
 }
 
 /// How long something is waited for, looking all the time; see [`Waited`].

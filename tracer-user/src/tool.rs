@@ -89,7 +89,15 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     program::check_namespaces()?;
     let tool = std::path::absolute(&options.library).context("the tool's path")?;
     let needed = needed(&process, &tool);
-    let wanted = needed.unwrap_or(LIBRARIES[0]);
+    let wanted = needed.unwrap_or_else(|| {
+        let [first, second] = LIBRARIES;
+        tracing::warn!(
+            "{}: not known whether it needs {first} or {second}: {first} is put in, and if it needs the other one, \
+             that cannot be put into this process any more",
+            shown::path(&tool)
+        );
+        first
+    });
     let library = file_of_ours(wanted, LIBRARY_ENV).with_context(|| {
         format!("{wanted} not found beside roctap, in lib beside it, in ../lib or ../lib/roctap; {LIBRARY_ENV} can name it")
     })?;

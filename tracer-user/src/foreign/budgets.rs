@@ -1,7 +1,7 @@
 //! How long the memories of processes may have roctap wait: each process's, and those of one user together.
 //!
 //! An answer that comes just in time, again and again, holds up as much as one that never comes. So all slow
-//! answers are added up, without what a busy machine adds: that who reads is on a CPU, or waits for one.
+//! answers are added up, without most of what a busy machine adds ([`super::servant`]).
 //! A healthy process is slow at times, as when its memory is on a disk: a small part of the time that passes
 //! is taken off again.
 

@@ -76,7 +76,7 @@ impl Memory {
         Ok(Self { owner, file, waited_ns: AtomicU64::new(0) })
     }
 
-    /// How long it was waited for in all, but for the time in which who reads it was on a CPU or waited for one.
+    /// How long it was waited for in all, but for the time in which who reads it waited for a CPU, and most of that on one.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited_ns.load(Relaxed))
     }

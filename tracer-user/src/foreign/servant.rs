@@ -4,8 +4,8 @@
 //! socket, reads or writes, answers, and ends when nobody is at the other end. It has no descriptors but
 //! these and its own `schedstat`, and of roctap's rights that to trace alone.
 //!
-//! Only the time counts in which it was neither on a CPU nor waited for one: it measures that itself, and whoever
-//! waits for it looks at whether it could run ([`super::schedule`]).
+//! Only the time counts in which it did not wait for a CPU: it measures that itself, and whoever waits for it looks at
+//! whether it could run ([`super::schedule`]). Of the time on a CPU a part counts ([`ON_CPU`]).
 //!
 //! It touches the memory twice. Whoever reads through `/proc/PID/mem` waits with the lock of the process's
 //! address space: the process could then map nothing for as long, and nobody place a probe in a file that it
@@ -39,6 +39,9 @@ use crate::{alarm, clock, privileges};
 
 /// How long an answer may take, without waiting for a CPU.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// So much of the time on a CPU counts for one of what an answer took. Pages can be made that take their reader CPU time;
+/// and a CPU of a virtual machine may be stopped by its host while a thread is on it.
+const ON_CPU: u64 = 4;
 /// When the process ends by itself, if one request takes so long: who asked may have ended.
 const ALONE_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of one request at most: with its head it fits into the smallest socket buffer that anybody sets.
@@ -61,7 +64,7 @@ struct Head {
     writes: u32,
     /// Of the answer: errno, 0 without an error.
     error: i32,
-    /// Of the answer: how long it was waited for, without the time on a CPU or waiting for one.
+    /// Of the answer: how long it took, without waiting for a CPU, and with a part of the time on one.
     took_ns: u64,
 }
 
@@ -92,7 +95,7 @@ pub struct Request<'b> {
 pub struct Answer {
     /// How many bytes were read or written.
     pub done: io::Result<usize>,
-    /// How long it was waited for, without the time on a CPU or waiting for one.
+    /// How long it took, without waiting for a CPU, and with a part of the time on one.
     pub took: Duration,
 }
 
@@ -277,7 +280,8 @@ fn answer(
     let (mut head, _) = Head::read_from_prefix(message.get(..length)?).ok()?;
     let bytes = message.get_mut(HEAD_BYTES..)?.get_mut(..head.count as usize)?;
     alarm::arm(ALONE_WITHIN);
-    let (before, began_ns) = (own.and_then(Schedule::of), clock::not_running_ns());
+    let before = own.and_then(Schedule::of);
+    let (began_ns, ran_before_ns) = (clock::now_ns(), clock::on_cpu_ns());
     let done = if head.writes == 0 {
         fetch(&head, bytes);
         rustix::io::pread(&memory, &mut *bytes, head.address)
@@ -287,10 +291,10 @@ fn answer(
         rustix::io::pwrite(&memory, bytes, head.address)
     };
     alarm::disarm();
-    let ended_ns = clock::not_running_ns();
+    let (passed_ns, ran_ns) = (clock::now_ns() - began_ns, clock::on_cpu_ns() - ran_before_ns);
     let queued = own.and_then(Schedule::of).zip(before);
     let queued_ns = queued.map_or(0, |(after, before)| after.queued_since(before));
-    head.took_ns = ended_ns.saturating_sub(began_ns).saturating_sub(queued_ns);
+    head.took_ns = passed_ns.saturating_sub(ran_ns).saturating_sub(queued_ns) + ran_ns / ON_CPU;
     (head.count, head.error) = match done {
         Ok(count) => (count as u32, 0),
         Err(error) => (0, error.raw_os_error()),

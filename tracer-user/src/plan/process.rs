@@ -99,7 +99,7 @@ impl MappedFile {
 /// How long a look at a process may wait for its memory in all ([`Memory::waited`]): not for a CPU.
 const LOOK_FOR: Duration = Duration::from_secs(3);
 /// How much longer it may take, on a machine that gives a CPU now and then: who looks has other things to do.
-const MORE_FOR: Duration = Duration::from_secs(60);
+const MORE_FOR: Duration = Duration::from_secs(30);
 /// How many pieces a look may read: some seconds of our own CPU time at most, however slow the CPU is.
 const MOST_PIECES: u64 = 1 << 17;
 /// What is read between two looks at the clock, bytes.

@@ -18,6 +18,7 @@ use crate::{
 /// Functions of the HSA runtime that pass their calls on through its two tables.
 const CORE_STUB: &str = "hsa_shut_down";
 const AMD_EXT_STUB: &str = "hsa_amd_profiling_set_profiler_enabled";
+const LATE: &str = "reading its API tables and its shim takes too long";
 
 /// A process that has loaded the HSA runtime.
 pub struct Prospect {
@@ -52,7 +53,11 @@ impl Prospect {
             .context("opening its memory (to write to another user's needs CAP_DAC_OVERRIDE)")?;
         let process = LiveProcess::with(memory, pid)?;
         let runtime = Located::find(&process, &hsa.open_path)?;
-        let missing = || anyhow!("{}: its API tables were not found", hsa.path.display());
+        // What was not read looks like what is not there.
+        let missing = || match process.was_cut_short() {
+            true => anyhow!(LATE),
+            false => anyhow!("{}: its API tables were not found", hsa.path.display()),
+        };
         let attach = Attach {
             version: VERSION,
             core_table: runtime.table_of(CORE_STUB).with_context(missing)?,
@@ -78,8 +83,7 @@ impl Prospect {
             _ => false,
         });
         let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));
-        // What was not read looks like what is not there.
-        ensure!(!process.was_cut_short(), "reading its API tables and its shim takes too long");
+        ensure!(!process.was_cut_short(), LATE);
         let memory = process.into_memory();
         Ok(Some(Self { memory, attach, loaded, cannot_use_gpu, mismatch }))
     }
