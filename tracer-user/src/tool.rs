@@ -57,9 +57,9 @@ const TOOL_WITHIN: Duration = Duration::from_secs(60);
   roctap tool -p 4711 --library /opt/tools/libmytool.so -d 10
 
 The tool is a library that exports rocprofiler_configure and is built against librocprofiler-sdk.so.0 or .so.1. The
-process loads it by this path, with the rights of the process, and with roctap's library of that name. The tool is told of code
-objects that are loaded already, and of calls and work from then on. It is finalized after -d, at Ctrl-C, or when roctap
-ends in whatever way; it stays loaded, and can be put in again.
+process loads it by this path, with the rights of the process, and with roctap's library of that name. The tool is told
+of code objects that are loaded already, and of calls and work from then on. It is finalized after -d, at Ctrl-C, or when
+roctap ends in whatever way; it stays loaded, and can be put in again.
 
 What it prints and writes, the process does. What it does to the process is its own.
 

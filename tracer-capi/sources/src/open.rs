@@ -41,7 +41,7 @@ impl<T: Default> Calls<T> {
 
     /// The innermost.
     pub fn innermost(&mut self) -> Option<&mut Call<T>> {
-        self.calls.get_mut(self.depth.checked_sub(1)?).map(|call| &mut **call)
+        self.innermost_of(|_| true)
     }
 
     /// The innermost that is meant, to be changed.

@@ -42,14 +42,8 @@ pub fn fill(file: OwnedFd, bytes: &[u8]) -> io::Result<File> {
     file.write_all_at(bytes, 0)?;
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     // The kernel waits 150 ms for who else has a page of it, as its own lists of pages do for a moment.
-    let mut sealed = fcntl_add_seals(&file, seals);
-    for _ in 1..SEAL_ATTEMPTS {
-        if sealed != Err(Errno::BUSY) {
-            break;
-        }
-        sealed = fcntl_add_seals(&file, seals);
-    }
-    sealed?;
+    let mut attempts = (0..SEAL_ATTEMPTS).map(|_| fcntl_add_seals(&file, seals));
+    attempts.find(|sealed| *sealed != Err(Errno::BUSY)).unwrap_or(Err(Errno::BUSY))?;
     match fstat(&file)?.st_size as u64 == bytes.len() as u64 {
         true => Ok(file),
         false => Err(other("the process has changed its size")),

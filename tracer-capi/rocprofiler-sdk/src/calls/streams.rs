@@ -29,8 +29,6 @@ enum Does {
     Use = 3,
 }
 
-const USE: usize = Does::Use as usize;
-
 /// A function's stream.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
@@ -91,7 +89,8 @@ pub fn prepare() {
 /// as long as there is a tool that may want their ids.
 pub fn are_followed(op: u32) -> bool {
     of_function(op).is_some_and(|stream| {
-        stream.does != Does::Use || !SDK.wanting(Kind::HipStream, Some(USE)).is_empty()
+        stream.does != Does::Use
+            || !SDK.wanting(Kind::HipStream, Some(Does::Use as usize)).is_empty()
     })
 }
 
