@@ -15,6 +15,17 @@ pub enum Mode {
     Check,
 }
 
+/// What a process launched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Launches {
+    /// Kernels, by its HIP calls, while its GPU work was recorded.
+    pub launches: u64,
+    /// The same before that.
+    pub early: u64,
+    /// Dispatches that were recorded.
+    pub dispatches: u64,
+}
+
 /// What has been joined so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {

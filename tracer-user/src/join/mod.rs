@@ -37,7 +37,7 @@ use tracer_records::{api, model::Event, sink::RecordSink};
 
 use crate::{budget::Budget, shim::Frame};
 pub use calls::Caller;
-pub use counts::{Counts, Mode};
+pub use counts::{Counts, Launches, Mode};
 use inventory::Inventory;
 pub use operation::{Completion, Work};
 use process::{Output, ProcessState, Settings};
@@ -134,11 +134,6 @@ impl Joiner {
         process.early_launches += core::mem::take(&mut process.launches);
     }
 
-    /// How many kernels process `pid` launched before that.
-    pub fn early_launches(&self, pid: u32) -> u64 {
-        self.processes.get(&pid).map_or(0, |process| process.early_launches)
-    }
-
     /// No GPU work is recorded that is enqueued later than `time_ns`.
     pub fn gpu_until(&mut self, time_ns: u64) {
         self.settings.gpu_until_ns = time_ns;
@@ -170,18 +165,29 @@ impl Joiner {
     }
 
     /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
+    /// `threads` is told whose its calls are.
     ///
     /// # Errors
     ///
     /// When the sink takes no more.
-    pub fn ended<S: RecordSink>(&mut self, pid: u32, sink: &mut S) -> Result<(), S::Error> {
+    pub fn ended<S: RecordSink>(
+        &mut self,
+        pid: u32,
+        sink: &mut S,
+        mut threads: impl FnMut(u32, u32, &mut S),
+    ) -> Result<Launches, S::Error> {
+        // Nothing of before the request that they wait for is to come.
+        for call in self.process(pid).waiting_calls.settled(u64::MAX) {
+            threads(pid, call.header.tid, sink);
+            self.call(&call, sink)?;
+        }
         let (process, mut output) = self.joined(pid, sink);
         process.write_all(|_| true, &mut output)?;
-        if let Some(gone) = self.processes.remove(&pid) {
-            self.counts = gone.add_counts(self.counts);
-        }
         self.told.give_back(pid);
-        Ok(())
+        let Some(gone) = self.processes.remove(&pid) else { return Ok(Launches::default()) };
+        self.counts = gone.add_counts(self.counts);
+        let ProcessState { launches, early_launches: early, dispatches, .. } = gone;
+        Ok(Launches { launches, early, dispatches })
     }
 
     /// An API call from BPF.

@@ -286,6 +286,23 @@ fn calls_that_wait_are_bounded() {
     assert_eq!(scene.finish().len() as u64, MANY, "all are in the trace");
 }
 
+/// The request that they wait for is made after that which tells that all records of the process have come.
+#[test]
+fn calls_that_wait_are_written_when_their_process_has_ended() {
+    let mut scene = Scene::new(Mode::Exact);
+    scene.tell_call(HONEST, 0, [95, 105]);
+    scene.joiner.ask_for_calls(|_| Vec::new(), || 2);
+    scene.joiner.settle_calls(1, &mut scene.kept, |_, _, _| {}).unwrap();
+    scene.tell_call(HONEST, 1, [115, 125]);
+    assert!(scene.kept.events.is_empty());
+    let mut threads = Vec::new();
+    let note = |pid, tid, _: &mut Kept| threads.push((pid, tid));
+    let launches = scene.joiner.ended(HONEST, &mut scene.kept, note).unwrap();
+    assert_eq!((launches, threads), (Launches::default(), vec![(HONEST, THREAD); 2]));
+    assert_eq!(scene.joiner.counts().calls, 2);
+    assert_eq!(scene.finish().len(), 2);
+}
+
 /// Whoever looks for a call by its id finds none of another process.
 #[test]
 fn nobody_names_the_calls_of_another_process() {
@@ -479,7 +496,7 @@ fn many_processes_leave_room_for_the_names_of_others() {
     scene.describe(HONEST);
     assert_eq!(scene.joiner.counts().left_out, left_out);
     for pid in HOSTILE..HOSTILE + 8 {
-        scene.joiner.ended(pid, &mut scene.kept).unwrap();
+        scene.joiner.ended(pid, &mut scene.kept, |_, _, _| {}).unwrap();
     }
     assert!(scene.joiner.told.taken() < 4096, "{}", scene.joiner.told.taken());
     assert_eq!(scene.joiner.counts().left_out, left_out);

@@ -4,6 +4,7 @@
 use super::{Session, see_outside::UNKNOWN_TABLES};
 use crate::{
     clock,
+    join::Launches,
     record::{
         connection::{Account, Over},
         gpu_source::{Gpu, GpuSource},
@@ -90,8 +91,7 @@ impl Session {
             (source, _) => source.to_string(),
         };
         // What is left of it is written first: it may be what is missing.
-        let early_launches = self.recorder.early_launches(pid);
-        let (launches, dispatches) = self.recorder.launches(pid);
+        let Launches { launches, early, dispatches } = self.recorder.ended(pid)?;
         if self.shims.gpu() != Gpu::Off && launches > 0 && dispatches == 0 {
             let reason = self.reason_for_silence(&target);
             if target.gpu_source == GpuSource::AtStart {
@@ -102,12 +102,12 @@ impl Session {
         if target.is_recorded_from_start && dispatches > 0 {
             self.departed.unmatched += launches.saturating_sub(dispatches);
         }
-        self.following.ended(pid, early_launches);
+        self.following.ended(pid, early);
         if target.info.detached_ns == 0 {
             target.info.detached_ns = clock::now_ns();
         }
         self.recorder.process(pid, target.info);
-        Ok(self.recorder.ended(pid)?)
+        Ok(())
     }
 
     fn reason_for_silence(&self, target: &Target) -> String {

@@ -24,7 +24,7 @@ use tracer_common::{
 
 use crate::{
     clock, discover,
-    join::{Counts, Joiner, Mode},
+    join::{Counts, Joiner, Launches, Mode},
     shim::Frame,
     trace::{TraceError, Writer, limits::MAX_NOTICES},
 };
@@ -172,9 +172,13 @@ impl Recorder {
     }
 
     /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
-    pub fn ended(&mut self, pid: u32) -> Result<(), TraceError> {
+    pub fn ended(&mut self, pid: u32) -> Result<Launches, TraceError> {
+        let threads = &mut self.threads;
+        let launches = self.joiner.ended(pid, &mut self.trace, |pid, tid, trace| {
+            threads.see(trace, pid, tid);
+        });
         self.threads.forget(pid);
-        self.joiner.ended(pid, &mut self.trace)
+        launches
     }
 
     /// GPU work of process `pid` is recorded from `time_ns` on.
@@ -191,11 +195,6 @@ impl Recorder {
     /// were recorded.
     pub fn launches(&self, pid: u32) -> (u64, u64) {
         self.joiner.launches(pid)
-    }
-
-    /// How many it launched before.
-    pub fn early_launches(&self, pid: u32) -> u64 {
-        self.joiner.early_launches(pid)
     }
 
     /// Whether probes saw calls of a process in a domain.
