@@ -89,6 +89,10 @@ pub type QueueCreate = unsafe extern "C-unwind" fn(
     group_segment_size: u32,
     queue: *mut *const AmdQueue,
 ) -> Status;
+pub type StoreWriteIndex = unsafe extern "C-unwind" fn(queue: *const AmdQueue, value: u64);
+pub type CasWriteIndex =
+    unsafe extern "C-unwind" fn(queue: *const AmdQueue, expected: u64, value: u64) -> u64;
+pub type AddWriteIndex = unsafe extern "C-unwind" fn(queue: *const AmdQueue, value: u64) -> u64;
 pub type QueueDestroy = unsafe extern "C-unwind" fn(*const AmdQueue) -> Status;
 pub type SignalDestroy = unsafe extern "C-unwind" fn(u64) -> Status;
 pub type ExecutableDestroy = unsafe extern "C-unwind" fn(u64) -> Status;
@@ -176,7 +180,18 @@ pub struct CoreTable {
     pub queue_create: Entry<QueueCreate>,
     _b: [usize; 1],
     pub queue_destroy: Entry<QueueDestroy>,
-    _c: [usize; 28],
+    _c: [usize; 5],
+    pub queue_store_write_index_relaxed: Entry<StoreWriteIndex>,
+    pub queue_store_write_index_screlease: Entry<StoreWriteIndex>,
+    pub queue_cas_write_index_scacq_screl: Entry<CasWriteIndex>,
+    pub queue_cas_write_index_scacquire: Entry<CasWriteIndex>,
+    pub queue_cas_write_index_relaxed: Entry<CasWriteIndex>,
+    pub queue_cas_write_index_screlease: Entry<CasWriteIndex>,
+    pub queue_add_write_index_scacq_screl: Entry<AddWriteIndex>,
+    pub queue_add_write_index_scacquire: Entry<AddWriteIndex>,
+    pub queue_add_write_index_relaxed: Entry<AddWriteIndex>,
+    pub queue_add_write_index_screlease: Entry<AddWriteIndex>,
+    _d: [usize; 13],
     pub signal_destroy: Entry<SignalDestroy>,
     pub signal_load_relaxed: Entry<SignalLoad>,
     pub signal_load_scacquire: Entry<SignalLoad>,
@@ -422,6 +437,8 @@ const _: () = {
     assert!(offset_of!(CoreTable, agent_get_info) == 64);
     assert!(offset_of!(CoreTable, queue_create) == 72);
     assert!(offset_of!(CoreTable, queue_destroy) == 88);
+    assert!(offset_of!(CoreTable, queue_store_write_index_relaxed) == 136);
+    assert!(offset_of!(CoreTable, queue_add_write_index_screlease) == 208);
     assert!(offset_of!(CoreTable, signal_destroy) == 320);
     assert!(offset_of!(CoreTable, signal_load_relaxed) == 328);
     assert!(offset_of!(CoreTable, signal_load_scacquire) == 336);

@@ -22,6 +22,8 @@ pub struct Told {
     pub packets: BTreeMap<(u64, u64), u64>,
     pub copies: BTreeMap<u64, Copy>,
     pub completed: BTreeMap<u64, Complete>,
+    /// Who enqueued what has a number; whoever claims it later is its caller.
+    pub enqueuers: BTreeMap<u64, Enqueuer>,
     pub fired: u64,
     pub queues: Vec<Queue>,
     pub losses: [u64; ShimLoss::COUNT],
@@ -136,11 +138,16 @@ impl Sink for Recorder {
         self.told().copies.insert(record.sequence, *record);
         true
     }
-    fn enqueued(&self, _: u64, _: Enqueuer) {
-        self.told().fired += 1;
+    fn enqueued(&self, sequence: u64, by: Enqueuer) {
+        let mut told = self.told();
+        told.fired += 1;
+        // It may have been claimed before it was told of.
+        told.enqueuers.entry(sequence).or_insert(by);
     }
-    fn claimed(&self, _: u64) {
-        self.told().fired += 1;
+    fn claimed(&self, sequence: u64) {
+        let mut told = self.told();
+        told.fired += 1;
+        told.enqueuers.insert(sequence, Enqueuer::Caller);
     }
     fn can_complete(&self, _: u64) -> bool {
         true

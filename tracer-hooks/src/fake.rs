@@ -498,6 +498,21 @@ unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status {
     protect(queue as usize, libc::PROT_NONE);
     abi::SUCCESS
 }
+fn write_index(queue: *const AmdQueue) -> &'static AtomicU64 {
+    let queue: &AmdQueue = at(queue as u64);
+    &queue.write_dispatch_id
+}
+unsafe extern "C-unwind" fn add_write_index(queue: *const AmdQueue, value: u64) -> u64 {
+    write_index(queue).fetch_add(value, Ordering::AcqRel)
+}
+unsafe extern "C-unwind" fn cas_write_index(queue: *const AmdQueue, old: u64, new: u64) -> u64 {
+    let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
+    let seen = write_index(queue).compare_exchange(old, new, order, failed);
+    seen.unwrap_or_else(|seen| seen)
+}
+unsafe extern "C-unwind" fn store_write_index(queue: *const AmdQueue, value: u64) {
+    write_index(queue).store(value, Ordering::Release);
+}
 unsafe extern "C-unwind" fn copy(
     _: *mut c_void,
     _: u64,
@@ -590,6 +605,16 @@ impl Fake {
             core.init => init, core.shut_down => shut_down, core.iterate_agents => agents,
             core.agent_get_info => info, core.queue_create => queue_create,
             core.queue_destroy => queue_destroy, core.signal_destroy => destroy,
+            core.queue_store_write_index_relaxed => store_write_index,
+            core.queue_store_write_index_screlease => store_write_index,
+            core.queue_cas_write_index_scacq_screl => cas_write_index,
+            core.queue_cas_write_index_scacquire => cas_write_index,
+            core.queue_cas_write_index_relaxed => cas_write_index,
+            core.queue_cas_write_index_screlease => cas_write_index,
+            core.queue_add_write_index_scacq_screl => add_write_index,
+            core.queue_add_write_index_scacquire => add_write_index,
+            core.queue_add_write_index_relaxed => add_write_index,
+            core.queue_add_write_index_screlease => add_write_index,
             core.signal_load_relaxed => load, core.signal_load_scacquire => load,
             amd.signal_async_handler => handler, amd.signal_wait_any => wait_any,
             core.signal_store_relaxed => store, core.signal_store_screlease => store,
@@ -650,9 +675,11 @@ impl FakeQueue {
         self.core
     }
 
-    /// Reserves a packet.
+    /// Reserves a packet, through the tables.
     pub fn reserve(&self) -> u64 {
-        let index = self.amd.write_dispatch_id.fetch_add(1, Ordering::AcqRel);
+        let add = self.core.queue_add_write_index_screlease.get().expect("there");
+        // SAFETY: its own queue.
+        let index = unsafe { add(self.amd, 1) };
         let size = u64::from(self.amd.size.load(Ordering::Relaxed));
         while index >= self.amd.read_dispatch_id.load(Ordering::Acquire) + size {
             std::thread::yield_now();

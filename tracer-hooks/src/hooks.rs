@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "called by the application, calls the runtime")]
 
 use core::ffi::{c_char, c_void};
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use tracer_common::loss::ShimLoss;
@@ -22,7 +23,7 @@ use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
 use crate::sink::Enqueuer;
 use crate::state::{STATE, sleep};
-use crate::{agents, announce, calls, symbols, sys, view};
+use crate::{agents, announce, calls, reserved, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
 const DESTROY_WAIT_NS: u64 = 20_000_000;
@@ -41,6 +42,66 @@ macro_rules! signal_store {
     )*};
 }
 signal_store!(store_relaxed store_screlease silent_store_relaxed silent_store_screlease);
+
+/// The calling thread has reserved packets of a queue.
+#[inline]
+fn has_reserved(queue: *const AmdQueue, packets: Range<u64>) {
+    if STATE.watches_doorbells() && !packets.is_empty() {
+        reserved::note(queue.addr(), packets);
+    }
+}
+
+macro_rules! add_write_index {
+    ($($name:ident)*) => {$(
+        pub unsafe extern "C-unwind" fn $name(queue: *const AmdQueue, value: u64) -> u64 {
+            let Some(add) = RUNTIME.$name.get() else { return 0 };
+            // SAFETY: the application's own call.
+            let before = unsafe { add(queue, value) };
+            has_reserved(queue, before..before.saturating_add(value));
+            before
+        }
+    )*};
+}
+add_write_index! {
+    add_write_index_scacq_screl add_write_index_scacquire add_write_index_relaxed
+    add_write_index_screlease
+}
+
+macro_rules! cas_write_index {
+    ($($name:ident)*) => {$(
+        pub unsafe extern "C-unwind" fn $name(
+            queue: *const AmdQueue,
+            expected: u64,
+            value: u64,
+        ) -> u64 {
+            let Some(cas) = RUNTIME.$name.get() else { return 0 };
+            // SAFETY: the application's own call.
+            let before = unsafe { cas(queue, expected, value) };
+            if before == expected {
+                has_reserved(queue, before..value);
+            }
+            before
+        }
+    )*};
+}
+cas_write_index! {
+    cas_write_index_scacq_screl cas_write_index_scacquire cas_write_index_relaxed
+    cas_write_index_screlease
+}
+
+macro_rules! store_write_index {
+    ($($name:ident)*) => {$(
+        pub unsafe extern "C-unwind" fn $name(queue: *const AmdQueue, value: u64) {
+            let Some(store) = RUNTIME.$name.get() else { return };
+            // Who stores it is the queue's only producer.
+            let before = view::queue(queue.addr()).map(|amd| amd.write_dispatch_id.load(Ordering::Relaxed));
+            // SAFETY: the application's own call.
+            unsafe { store(queue, value) };
+            has_reserved(queue, before.unwrap_or(value)..value);
+        }
+    )*};
+}
+store_write_index!(store_write_index_relaxed store_write_index_screlease);
 
 macro_rules! signal_wait {
     ($($name:ident)*) => {$(

@@ -30,7 +30,7 @@
 //! pool, bells, agents             signals of ours; GPUs, and which one a kernel is loaded on
 //! runtime                         the runtime's own functions, saved
 //! stubs                           where its code says that they are
-//! newcomer, originals, track, marks, collecting, usual, phase, lock, view, abi, sink, sys
+//! newcomer, originals, track, marks, collecting, reserved, usual, phase, lock, view, abi, sink, sys
 //!                                 what all are made of
 //! ```
 //!
@@ -72,6 +72,7 @@ pub mod registry;
 pub mod relay;
 #[cfg(test)]
 mod relaying;
+mod reserved;
 pub mod runtime;
 #[cfg(test)]
 mod scenarios;

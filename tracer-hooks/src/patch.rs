@@ -72,6 +72,16 @@ pub fn save_and_patch(tables: &Tables, patched: Patched) -> Result<(), Unsupport
         core.shut_down => shut_down, hooks::shut_down;
         core.queue_create => queue_create, hooks::queue_create;
         core.queue_destroy => queue_destroy, hooks::queue_destroy;
+        core.queue_store_write_index_relaxed => store_write_index_relaxed, hooks::store_write_index_relaxed;
+        core.queue_store_write_index_screlease => store_write_index_screlease, hooks::store_write_index_screlease;
+        core.queue_cas_write_index_scacq_screl => cas_write_index_scacq_screl, hooks::cas_write_index_scacq_screl;
+        core.queue_cas_write_index_scacquire => cas_write_index_scacquire, hooks::cas_write_index_scacquire;
+        core.queue_cas_write_index_relaxed => cas_write_index_relaxed, hooks::cas_write_index_relaxed;
+        core.queue_cas_write_index_screlease => cas_write_index_screlease, hooks::cas_write_index_screlease;
+        core.queue_add_write_index_scacq_screl => add_write_index_scacq_screl, hooks::add_write_index_scacq_screl;
+        core.queue_add_write_index_scacquire => add_write_index_scacquire, hooks::add_write_index_scacquire;
+        core.queue_add_write_index_relaxed => add_write_index_relaxed, hooks::add_write_index_relaxed;
+        core.queue_add_write_index_screlease => add_write_index_screlease, hooks::add_write_index_screlease;
         core.executable_destroy => executable_destroy, hooks::executable_destroy;
         core.executable_freeze => executable_freeze, hooks::executable_freeze;
         amd.memory_async_copy => async_copy, hooks::async_copy;

@@ -34,6 +34,7 @@ use crate::lock::{Guard, Lock};
 use crate::marks::Needed;
 use crate::phase::Machine;
 use crate::pool::{Batch, Pool};
+use crate::reserved::Own;
 use crate::runtime::RUNTIME;
 use crate::sink::{Enqueuer, Sink};
 use crate::track::{Entry, Track};
@@ -155,8 +156,10 @@ pub struct Rung {
     pub sequences: Option<(u64, u64)>,
     /// Something was taken, maybe with a number that its own thread had reserved.
     pub recorded: bool,
-    /// That of the caller's own packet, if it is among them.
-    pub own: Option<u64>,
+    /// Those of the caller's own packets among them, first and last.
+    pub own: Option<(u64, u64)>,
+    /// Who has enqueued the others.
+    pub others: Enqueuer,
     /// The number of the caller's own packet, when another doorbell has found it or will.
     pub claimed: Option<u64>,
     /// Something is in flight that was not before.
@@ -292,7 +295,8 @@ impl Queue {
         let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
         self.asked.store(asked, Ordering::Relaxed);
         let found_before = value < producer.next;
-        let mut rung = self.advance(&mut producer, context, amd, Why::Of(value));
+        let own = Own::of(self.address.load(Ordering::Relaxed), value);
+        let mut rung = self.advance(&mut producer, context, amd, Why::Of(own));
         if found_before {
             rung.claimed = producer.take_number(value).map(|number| number.sequence);
         } else if value >= producer.next {
@@ -432,7 +436,8 @@ impl Queue {
         amd: &'static AmdQueue,
         why: Why,
     ) -> Rung {
-        let mut rung = Rung::default();
+        let others = if let Why::Of(own) = why { own.others } else { Enqueuer::Other };
+        let mut rung = Rung { others, ..Rung::default() };
         let Some(packets) = view::packets(amd) else { return rung };
         // Acquire: packets below the read index are consumed.
         let read = amd.read_dispatch_id.load(Ordering::Acquire);
@@ -465,7 +470,7 @@ impl Queue {
                 producer.next += 1;
                 continue;
             }
-            let own = why == Why::Of(producer.next);
+            let own = matches!(why, Why::Of(own) if own.has(producer.next));
             if !own || now == 0 {
                 // Each time anew for others' packets: they may have been published just now.
                 now = sys::now_ns();
@@ -500,7 +505,7 @@ impl Queue {
         let reserved = producer.take_number(producer.next);
         let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
         let number = reserved.map_or(0, |number| number.sequence);
-        let by = if own && reserved.is_none() { Enqueuer::Caller } else { Enqueuer::Unknown };
+        let by = if own && reserved.is_none() { Enqueuer::Caller } else { rung.others };
         if self.agent.load(Ordering::Relaxed) == 0
             && !self.is_placed_by(packet, first, context.sink)
         {
@@ -543,7 +548,8 @@ impl Queue {
             let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
             rung.sequences = Some((first_sequence, sequence));
             if by == Enqueuer::Caller {
-                rung.own = Some(sequence);
+                let first = rung.own.map_or(sequence, |(first, _)| first);
+                rung.own = Some((first, sequence));
             } else {
                 let index = producer.next;
                 producer.keep_number(Number { index, sequence, time_ns: enqueue_ns });
@@ -681,8 +687,8 @@ fn may_replace(original: u64) -> bool {
 /// Why a queue's packets are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// The doorbell rang for this one, which is the caller's own.
-    Of(u64),
+    /// The doorbell rang for the last of these.
+    Of(Own),
     /// A doorbell is held back.
     Again,
     /// The recording is over: what is not published now will be rung for by its producer, unrecorded.
@@ -695,7 +701,7 @@ struct Found {
     first: u64,
     /// When it was found.
     enqueue_ns: u64,
-    /// Whether the doorbell is its own.
+    /// Whether who rang has enqueued it.
     own: bool,
 }
 

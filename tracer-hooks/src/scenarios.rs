@@ -1,5 +1,6 @@
 //! The whole mechanism over a fake runtime: one test, because there is one state in a process.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use crate::phase::Phase;
 use crate::recording;
 use crate::relaying;
 use crate::runtime::{Tables, Unsupported};
+use crate::sink::Enqueuer;
 use crate::state::STATE;
 use crate::testing::Random;
 
@@ -105,6 +107,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     every_packet(&bench);
     a_packet_that_waits_for_a_later_one(&bench);
     a_doorbell_before_its_packet(&bench);
+    packets_of_whom(&bench);
     switched_under_load(&bench);
     begun_again_while_a_kernel_ends(&bench);
     destroyed_with_work(&bench);
@@ -177,6 +180,56 @@ fn a_doorbell_before_its_packet(bench: &Bench) {
     let again = signal(1, false);
     queue.dispatch(true, handle(again));
     until("the next packet", || value(again) == 0);
+    queue.destroy();
+}
+
+/// What a thread has reserved, in whichever way, is its own where it rings once for several; what another one has
+/// reserved is found, and claimed by that one.
+fn packets_of_whom(bench: &Bench) {
+    let mut queue = bench.fake.queue(64);
+    let (amd, core) = (queue.amd, queue.core());
+    let publish = |index| queue.publish(index, packet_type::DISPATCH, true, index + 1, 0);
+    let enqueuers = |packets: Range<u64>| {
+        let told = bench.recorder.told();
+        let id = amd.id.load(Ordering::Relaxed);
+        let by = |index| told.enqueuers[&told.packets[&(id, index)]];
+        packets.map(by).collect::<Vec<_>>()
+    };
+    use Enqueuer::{Caller, Other, Unknown};
+    // SAFETY: the queue's own functions.
+    #[expect(unsafe_code, reason = "the runtime's functions")]
+    unsafe {
+        let add = core.queue_add_write_index_relaxed.get().expect("there");
+        assert_eq!(add(amd, 2), 0);
+        (0..2).for_each(publish);
+        queue.ring(1);
+        assert_eq!(enqueuers(0..2), [Caller, Caller]);
+        let cas = core.queue_cas_write_index_scacquire.get().expect("there");
+        assert_eq!((cas(amd, 1, 9), cas(amd, 2, 4)), (2, 2));
+        (2..4).for_each(publish);
+        queue.ring(3);
+        let store = core.queue_store_write_index_screlease.get().expect("there");
+        store(amd, 6);
+        (4..6).for_each(publish);
+        queue.ring(5);
+        assert_eq!(enqueuers(2..6), [Caller; 4]);
+    }
+    // Another thread's, which has not rung yet.
+    let others = std::thread::scope(|scope| scope.spawn(|| queue.reserve()).join()).expect("it");
+    publish(others);
+    let own = queue.reserve();
+    publish(own);
+    queue.ring(own);
+    assert_eq!(enqueuers(6..8), [Other, Caller]);
+    queue.ring(others);
+    assert_eq!(enqueuers(6..8), [Caller, Caller], "whoever rings for it claims it");
+    // A program that writes the index by itself.
+    amd.write_dispatch_id.store(10, Ordering::Release);
+    (8..10).for_each(publish);
+    queue.ring(9);
+    assert_eq!(enqueuers(8..10), [Unknown, Caller]);
+    queue.start(11, &Gates::default());
+    bench.check(&queue, 10);
     queue.destroy();
 }
 

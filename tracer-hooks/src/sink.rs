@@ -35,11 +35,14 @@ pub enum AtFork {
 }
 
 /// Who enqueued an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Enqueuer {
     /// The calling thread.
     Caller,
+    /// Another thread, which claims it when it rings for it.
+    Other,
     /// Maybe another thread.
+    #[default]
     Unknown,
 }
 
@@ -92,7 +95,7 @@ pub trait Sink: Sync {
     fn enqueued(&self, sequence: u64, by: Enqueuer);
 
     /// The calling thread has enqueued the operation of this number, which another thread tells of, or has told of
-    /// with an unknown enqueuer. No lock of ours is held.
+    /// with another enqueuer, or an unknown one. No lock of ours is held.
     fn claimed(&self, sequence: u64);
 
     /// Operations that were taken have been enqueued by the calling thread, or others than its own have been found by it,

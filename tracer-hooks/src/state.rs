@@ -167,8 +167,8 @@ impl State {
         }
         if let Some((first, last)) = rung.sequences {
             for sequence in first..=last {
-                let own = rung.own == Some(sequence);
-                sink.enqueued(sequence, if own { Enqueuer::Caller } else { Enqueuer::Unknown });
+                let own = rung.own.is_some_and(|(first, last)| (first..=last).contains(&sequence));
+                sink.enqueued(sequence, if own { Enqueuer::Caller } else { rung.others });
             }
         }
         if let Some(sequence) = rung.claimed {

@@ -7,7 +7,7 @@ use tracer_common::shim::Complete;
 
 use super::client::{Agents, Client, Done, Work};
 use super::kernels::Kernel;
-use super::queue::{Claim, Enqueued, Event, Launcher};
+use super::queue::{Claim, Enqueued, Event};
 
 /// How long the thread that has enqueued an operation may take to say so when another one has found its packet, ns; and
 /// how long a kernel's name, which is told of kernels that were there before.
@@ -15,9 +15,6 @@ const LAUNCHER_NS: u64 = 1_000_000_000;
 /// After so long what was told of an operation that nobody has enqueued is forgotten: it was not to be recorded, or its
 /// record was written, ns.
 const ENQUEUED_NS: u64 = 10_000_000_000;
-/// After so many packets that one thread alone has rung for, what it finds in their queue is its own: it rings once for
-/// several.
-const RINGS: u32 = 4;
 
 /// Operations whose events have not all come.
 pub struct Operations<C: Client> {
@@ -29,8 +26,6 @@ pub struct Operations<C: Client> {
     agents: Agents,
     /// Kernels by their descriptors. An address may get another one: what was enqueued before keeps its own.
     kernels: HashMap<u64, Arc<Kernel>>,
-    /// Who rings for a queue.
-    ringers: HashMap<u64, Ringer>,
 }
 
 impl<C: Client> Default for Operations<C> {
@@ -41,24 +36,6 @@ impl<C: Client> Default for Operations<C> {
             next_look_ns: 0,
             agents: Agents::default(),
             kernels: HashMap::new(),
-            ringers: HashMap::new(),
-        }
-    }
-}
-
-/// Who has rung for the packets of a queue.
-#[derive(Clone, Copy)]
-enum Ringer {
-    /// One thread, for so many.
-    One(u64, u32),
-    Several,
-}
-
-impl Ringer {
-    fn after(self, thread: u64) -> Self {
-        match self {
-            Self::One(one, rings) if one == thread => Self::One(one, rings.saturating_add(1)),
-            _ => Self::Several,
         }
     }
 }
@@ -105,16 +82,16 @@ impl<C: Client> Operations<C> {
                     Work::Kernel(address) => self.kernels.get(&address).cloned(),
                     _ => None,
                 };
-                let (sequence, launcher) = (enqueued.sequence, enqueued.launcher.take());
+                let (sequence, caller) = (enqueued.sequence, enqueued.caller.take());
                 let known = Known { enqueued, kernel };
                 self.operation(sequence, now_ns).enqueued = Some(known);
-                if let Some(launcher) = launcher {
-                    self.launched(sequence, launcher, Claim::Certain, now_ns);
+                if let Some(caller) = caller {
+                    self.launched(sequence, caller, Claim::Certain, now_ns);
                 }
                 sequence
             }
-            Event::Launched { sequence, launcher, claim } => {
-                self.launched(sequence, launcher, claim, now_ns);
+            Event::Launched { sequence, caller, claim } => {
+                self.launched(sequence, caller, claim, now_ns);
                 sequence
             }
             Event::Done(Complete { sequence, start_ns, end_ns }) => {
@@ -145,23 +122,15 @@ impl<C: Client> Operations<C> {
     }
 
     /// Who says so after the record was written keeps nothing: what is known of it may be waited for.
-    fn launched(&mut self, sequence: u64, launcher: Launcher<C>, claim: Claim, now_ns: u64) {
+    fn launched(&mut self, sequence: u64, caller: C::Caller, claim: Claim, now_ns: u64) {
         if claim != Claim::Ahead && !self.under_way.contains_key(&sequence) {
             return;
         }
-        let Launcher { caller, thread } = launcher;
         let operation = self.operation(sequence, now_ns);
-        let queue = operation.enqueued.as_ref().map(|known| known.enqueued.queue_id);
         if claim != Claim::Found {
             operation.caller = Some((caller, 0));
-            if let Some(queue) = queue {
-                let before = self.ringers.entry(queue).or_insert(Ringer::One(thread, 0));
-                *before = before.after(thread);
-            }
         } else if operation.caller.is_none() {
-            let alone = queue.is_some_and(|queue| rings_alone(self.ringers.get(&queue), thread));
-            let believed_ns = if alone { 0 } else { now_ns + LAUNCHER_NS };
-            self.operation(sequence, now_ns).caller = Some((caller, believed_ns));
+            operation.caller = Some((caller, now_ns + LAUNCHER_NS));
         }
     }
 
@@ -256,10 +225,6 @@ impl<C: Client> Operation<C> {
     }
 }
 
-fn rings_alone(ringer: Option<&Ringer>, thread: u64) -> bool {
-    matches!(ringer, Some(&Ringer::One(one, rings)) if one == thread && rings >= RINGS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,17 +242,17 @@ mod tests {
     }
 
     fn enqueued(sequence: u64, work: Work) -> Event {
-        let (launcher, agent, queue_id, kept) = (None, GPU, QUEUE, ());
-        Event::Enqueued(Enqueued { sequence, launcher, work, agent, queue_id, kept })
+        let (caller, agent, queue_id, kept) = (None, GPU, QUEUE, ());
+        Event::Enqueued(Enqueued { sequence, caller, work, agent, queue_id, kept })
     }
 
     fn kernel(sequence: u64) -> Event {
         enqueued(sequence, Work::Kernel(0x500))
     }
 
-    fn launcher(sequence: u64, caller: u64, thread: u64, is_certain: bool) -> Event {
+    fn launched(sequence: u64, caller: u64, is_certain: bool) -> Event {
         let claim = if is_certain { Claim::Certain } else { Claim::Found };
-        Event::Launched { sequence, launcher: Launcher { caller, thread }, claim }
+        Event::Launched { sequence, caller, claim }
     }
 
     fn done(sequence: u64) -> Event {
@@ -305,7 +270,7 @@ mod tests {
     #[test]
     fn a_kernel_has_the_name_that_its_address_had_when_it_was_enqueued() {
         let mut operations = operations();
-        for event in [symbol(b"one\0"), kernel(3), symbol(b"two\0"), launcher(3, 9, 1, true)] {
+        for event in [symbol(b"one\0"), kernel(3), symbol(b"two\0"), launched(3, 9, true)] {
             assert!(operations.take(event, 0).is_none());
         }
         assert!(!operations.any_done());
@@ -326,7 +291,7 @@ mod tests {
             let agent = Agent { handle, ..Agent::default() };
             assert!(operations.take(Event::Agent(agent), 0).is_none());
         }
-        let done = operations.take(launcher(1, 2, 1, true), 0).expect("all is known");
+        let done = operations.take(launched(1, 2, true), 0).expect("all is known");
         assert!(matches!(done.work, Work::Copy { bytes: 77, from: 1, to: 2 }));
         assert_eq!(done.caller, Some(2));
     }
@@ -336,14 +301,14 @@ mod tests {
     fn who_enqueued_a_packet_is_waited_for() {
         let mut operations = operations();
         operations.take(symbol(b"one\0"), 0);
-        for event in [kernel(1), launcher(1, 100, 1, false), done(1)] {
+        for event in [kernel(1), launched(1, 100, false), done(1)] {
             assert!(operations.take(event, 0).is_none());
         }
         assert!(operations.any_done());
-        let known = operations.take(launcher(1, 200, 2, true), 0).expect("all is known");
+        let known = operations.take(launched(1, 200, true), 0).expect("all is known");
         assert_eq!(known.caller, Some(200));
         // Not for ever.
-        for event in [kernel(2), launcher(2, 300, 1, false), done(2)] {
+        for event in [kernel(2), launched(2, 300, false), done(2)] {
             assert!(operations.take(event, 0).is_none());
         }
         assert!(operations.finish_late(LAUNCHER_NS - 1).is_empty());
@@ -355,15 +320,15 @@ mod tests {
     #[test]
     fn who_is_certain_is_believed() {
         let mut operations = operations();
-        for event in [symbol(b"one\0"), kernel(1), launcher(1, 200, 2, true)] {
+        for event in [symbol(b"one\0"), kernel(1), launched(1, 200, true)] {
             assert!(operations.take(event, 0).is_none());
         }
-        assert!(operations.take(launcher(1, 100, 1, false), 0).is_none());
+        assert!(operations.take(launched(1, 100, false), 0).is_none());
         let known = operations.take(done(1), 0).expect("all is known");
         assert_eq!(known.caller, Some(200));
         // Nothing is kept of what is told behind the record.
         for is_certain in [false, true] {
-            assert!(operations.take(launcher(1, 100, 1, is_certain), 0).is_none());
+            assert!(operations.take(launched(1, 100, is_certain), 0).is_none());
             assert!(!operations.any());
         }
     }
@@ -372,16 +337,14 @@ mod tests {
     #[test]
     fn who_is_certain_may_say_so_first() {
         let mut operations = operations();
-        let (launcher, claim) = (Launcher { caller: 200, thread: 2 }, Claim::Ahead);
-        let ahead = Event::Launched { sequence: 1, launcher, claim };
+        let ahead = Event::Launched { sequence: 1, caller: 200, claim: Claim::Ahead };
         for event in [symbol(b"one\0"), ahead, kernel(1)] {
             assert!(operations.take(event, 0).is_none());
         }
         let known = operations.take(done(1), 0).expect("all is known");
         assert_eq!(known.caller, Some(200));
         // It may never be found.
-        let (launcher, claim) = (Launcher { caller: 200, thread: 2 }, Claim::Ahead);
-        operations.take(Event::Launched { sequence: 2, launcher, claim }, 0);
+        operations.take(Event::Launched { sequence: 2, caller: 200, claim: Claim::Ahead }, 0);
         assert!(operations.any() && operations.awaited().count() == 0);
         assert!(operations.finish_late(ENQUEUED_NS).is_empty() && !operations.any());
     }
@@ -403,7 +366,7 @@ mod tests {
         let mut operations = operations();
         operations.take(symbol(b"of the recording before\0"), 0);
         operations.take(Event::Begins, 0);
-        for event in [kernel(1), launcher(1, 2, 1, true), done(1)] {
+        for event in [kernel(1), launched(1, 2, true), done(1)] {
             assert!(operations.take(event, 0).is_none());
         }
         assert!(operations.take(symbol(b"one\0"), 0).is_none());
@@ -411,7 +374,7 @@ mod tests {
         assert_eq!(name(late), Some(&b"one\0"[..]));
         // Not for ever.
         operations.take(Event::Begins, 0);
-        for event in [kernel(2), launcher(2, 2, 1, true), done(2)] {
+        for event in [kernel(2), launched(2, 2, true), done(2)] {
             assert!(operations.take(event, 0).is_none());
         }
         let [late] = &operations.finish_late(LAUNCHER_NS)[..] else { panic!("one") };
@@ -428,32 +391,10 @@ mod tests {
         assert!(!operations.is_awaited(1) && operations.is_awaited(2) && !operations.is_awaited(3));
     }
 
-    /// Who rings once for several packets says so of the last one alone.
-    #[test]
-    fn a_thread_that_rings_alone_is_believed() {
-        let mut operations = operations();
-        operations.take(symbol(b"one\0"), 0);
-        for sequence in 0..u64::from(RINGS) {
-            for event in [kernel(sequence), launcher(sequence, 1, 5, true), done(sequence)] {
-                operations.take(event, 0);
-            }
-        }
-        for event in [kernel(50), launcher(50, 2, 5, false)] {
-            assert!(operations.take(event, 0).is_none());
-        }
-        assert!(operations.take(done(50), 0).is_some());
-        // Another one does, too.
-        for event in [kernel(51), launcher(51, 3, 6, true), done(51), kernel(52)] {
-            operations.take(event, 0);
-        }
-        assert!(operations.take(launcher(52, 4, 5, false), 0).is_none());
-        assert!(operations.take(done(52), 0).is_none());
-    }
-
     #[test]
     fn what_has_no_times_has_zeros() {
         let mut operations = operations();
-        for event in [enqueued(1, Work::Barrier), launcher(1, 2, 1, true)] {
+        for event in [enqueued(1, Work::Barrier), launched(1, 2, true)] {
             assert!(operations.take(event, 0).is_none());
         }
         let known = operations.take(Event::NoTimes(1), 0).expect("known");

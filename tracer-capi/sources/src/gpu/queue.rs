@@ -10,19 +10,11 @@ use tracer_common::shim::{Agent, Complete};
 use super::client::{Client, Work};
 use super::kernels::Kernel;
 
-/// Who enqueued an operation.
-pub struct Launcher<C: Client> {
-    /// What is known of the thread.
-    pub caller: C::Caller,
-    /// Its number among threads.
-    pub thread: u64,
-}
-
 /// An operation that is enqueued.
 pub struct Enqueued<C: Client> {
     pub sequence: u64,
     /// None if it will be told of.
-    pub launcher: Option<Launcher<C>>,
+    pub caller: Option<C::Caller>,
     pub work: Work,
     /// That has the queue; 0 of copies.
     pub agent: u64,
@@ -52,7 +44,7 @@ pub enum Event<C: Client> {
     /// A thread may have enqueued an operation.
     Launched {
         sequence: u64,
-        launcher: Launcher<C>,
+        caller: C::Caller,
         claim: Claim,
     },
     Done(Complete),
@@ -150,8 +142,8 @@ mod tests {
     fn operations_beyond_the_most_are_refused_until_some_are_taken() {
         let told = Told::<Nobody>::new(2);
         let enqueue = |sequence| {
-            let (work, launcher) = (Work::Barrier, None);
-            told.enqueue(Enqueued { sequence, launcher, work, agent: 0, queue_id: 0, kept: () })
+            let (work, caller) = (Work::Barrier, None);
+            told.enqueue(Enqueued { sequence, caller, work, agent: 0, queue_id: 0, kept: () })
         };
         assert!(enqueue(1) && enqueue(2) && !enqueue(3));
         // What belongs to those that are in it has room.

@@ -11,7 +11,7 @@ use tracer_hooks::{Sink, Wish};
 use super::client::{Client, Work};
 use super::delivery::Gpu;
 use super::kernels::Registers;
-use super::queue::{Claim, Enqueued, Event, Launcher};
+use super::queue::{Claim, Enqueued, Event};
 
 /// In the number of an operation the thread that gave it is above, a count below.
 const COUNT_BITS: u32 = 40;
@@ -23,22 +23,16 @@ thread_local! {
     static RESERVED: AtomicU64 = const { AtomicU64::new(0) };
 }
 
-/// The number of the calling thread.
-fn own_number() -> u64 {
+/// The next number of the calling thread, whose numbers follow on each other.
+fn next_number() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
     LAST.with(|last| {
         if last.load(Ordering::Relaxed) == 0 {
             let first = THREADS.fetch_add(1, Ordering::Relaxed) << COUNT_BITS;
             let _ = last.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
         }
-        last.load(Ordering::Relaxed) >> COUNT_BITS
+        last.fetch_add(1, Ordering::Relaxed) + 1
     })
-}
-
-/// The next number of the calling thread, whose numbers follow on each other.
-fn next_number() -> u64 {
-    own_number();
-    LAST.with(|last| last.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
 /// Takes a number for a record that has none yet.
@@ -50,14 +44,9 @@ fn number(sequence: &mut u64) -> u64 {
 }
 
 impl<C: Client> Gpu<C> {
-    /// The calling thread.
-    fn caller(&self) -> Launcher<C> {
-        Launcher { caller: self.client.caller(), thread: own_number() }
-    }
-
-    /// It, where it is known that it enqueues.
-    fn launcher(&self, by: Enqueuer) -> Option<Launcher<C>> {
-        (by == Enqueuer::Caller).then(|| self.caller())
+    /// The calling thread, where it is known that it enqueues.
+    fn caller(&self, by: Enqueuer) -> Option<C::Caller> {
+        (by == Enqueuer::Caller).then(|| self.client.caller())
     }
 }
 
@@ -93,7 +82,7 @@ impl<C: Client> Sink for Gpu<C> {
         let Some(kept) = self.client.kernel(record) else { return false };
         self.told.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
-            launcher: self.launcher(by),
+            caller: self.caller(by),
             work: Work::Kernel(record.kernel_object),
             agent: record.agent,
             queue_id: record.queue_id,
@@ -105,7 +94,7 @@ impl<C: Client> Sink for Gpu<C> {
         let Some(kept) = self.client.barrier(record) else { return false };
         self.told.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
-            launcher: self.launcher(by),
+            caller: self.caller(by),
             work: Work::Barrier,
             agent: record.agent,
             queue_id: record.queue_id,
@@ -118,7 +107,7 @@ impl<C: Client> Sink for Gpu<C> {
         let Copy { size_bytes: bytes, src_agent: from, dst_agent: to, .. } = *record;
         self.told.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
-            launcher: Some(self.caller()),
+            caller: Some(self.client.caller()),
             work: Work::Copy { bytes, from, to },
             agent: 0,
             queue_id: 0,
@@ -132,7 +121,7 @@ impl<C: Client> Sink for Gpu<C> {
         if by == Enqueuer::Unknown {
             self.told.push(Event::Launched {
                 sequence,
-                launcher: self.caller(),
+                caller: self.client.caller(),
                 claim: Claim::Found,
             });
         }
@@ -141,7 +130,7 @@ impl<C: Client> Sink for Gpu<C> {
     fn claimed(&self, sequence: u64) {
         let is_ahead = RESERVED.with(|reserved| reserved.load(Ordering::Relaxed)) == sequence;
         let claim = if is_ahead { Claim::Ahead } else { Claim::Certain };
-        self.told.push(Event::Launched { sequence, launcher: self.caller(), claim });
+        self.told.push(Event::Launched { sequence, caller: self.client.caller(), claim });
     }
 
     fn has_enqueued(&self) {

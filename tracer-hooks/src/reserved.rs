@@ -1,0 +1,81 @@
+//! Which packets of a queue are the calling thread's own.
+//!
+//! A thread that rings for a packet goes through those below it too, which may be another's that has not
+//! rung yet. Whose they are the queue does not tell, but who writes packets reserves them before, by
+//! functions of the runtime's.
+
+use core::cell::Cell;
+use core::ops::Range;
+
+use crate::sink::Enqueuer;
+
+thread_local! {
+    static LAST: Cell<Reserved> = const { Cell::new(Reserved { queue: 0, first: 0, end: 0 }) };
+}
+
+/// Packets of a queue, one behind another, that a thread has reserved.
+#[derive(Clone, Copy)]
+struct Reserved {
+    queue: usize,
+    first: u64,
+    end: u64,
+}
+
+/// The calling thread has reserved packets of the queue at an address.
+#[inline]
+pub fn note(queue: usize, packets: Range<u64>) {
+    let last = LAST.get();
+    let follows = last.queue == queue && last.end == packets.start;
+    let first = if follows { last.first } else { packets.start };
+    LAST.set(Reserved { queue, first, end: packets.end });
+}
+
+/// The packets that a thread has enqueued who rings for the last of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Own {
+    first: u64,
+    last: u64,
+    /// Who has enqueued the others that it finds.
+    pub others: Enqueuer,
+}
+
+impl Own {
+    /// The calling thread rings for packet `last` of the queue at an address.
+    pub fn of(queue: usize, last: u64) -> Self {
+        let Reserved { queue: reserved, first, end } = LAST.get();
+        if reserved == queue && (first..end).contains(&last) {
+            Self { first, last, others: Enqueuer::Other }
+        } else {
+            // It has reserved it by its own means, or before it was recorded.
+            Self { first: last, last, others: Enqueuer::Unknown }
+        }
+    }
+
+    /// Whether the packet at `index` is one of them.
+    pub fn has(&self, index: u64) -> bool {
+        (self.first..=self.last).contains(&index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_has_reserved_last_is_its_own() {
+        const QUEUE: usize = 0x1000;
+        let own = |first, last, others| Own { first, last, others };
+        assert_eq!(Own::of(QUEUE, 3), own(3, 3, Enqueuer::Unknown));
+        note(QUEUE, 3..5);
+        assert_eq!(Own::of(QUEUE, 4), own(3, 4, Enqueuer::Other));
+        note(QUEUE, 5..6);
+        assert_eq!(Own::of(QUEUE, 5), own(3, 5, Enqueuer::Other));
+        assert_eq!(Own::of(QUEUE, 6), own(6, 6, Enqueuer::Unknown));
+        assert_eq!(Own::of(QUEUE + 64, 5), own(5, 5, Enqueuer::Unknown));
+        // Another thread's are between.
+        note(QUEUE, 7..8);
+        assert_eq!(Own::of(QUEUE, 7), own(7, 7, Enqueuer::Other));
+        let has = |index| Own::of(QUEUE, 7).has(index);
+        assert_eq!([5, 6, 7, 8].map(has), [false, false, true, false]);
+    }
+}
