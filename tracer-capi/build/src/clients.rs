@@ -182,18 +182,19 @@ impl Clients {
     }
 }
 
-/// A command line that runs a command with its variables.
-///
-/// # Panics
-///
-/// If the command has a variable removed.
+/// A command line that runs a command with its variables, and without those that it has removed.
 #[must_use]
 pub fn by_env(command: &Command) -> Vec<OsString> {
     let mut line = vec![OsString::from("env")];
     for (name, value) in command.get_envs() {
         let mut variable = name.to_owned();
-        variable.push("=");
-        variable.push(value.expect("none is removed"));
+        match value {
+            Some(value) => {
+                variable.push("=");
+                variable.push(value);
+            }
+            None => line.push("-u".into()),
+        }
         line.push(variable);
     }
     line.push(command.get_program().to_owned());
@@ -208,6 +209,20 @@ pub fn there(inside: Option<&Path>, command: Command) -> Command {
     let Some(inside) = inside else { return command };
     let mut there = Command::new(inside);
     there.args(by_env(&command));
+    there
+}
+
+/// A compiler's command as it runs there, with the compiler that is there.
+#[must_use]
+pub fn compiler_there(inside: Option<&Path>, language: Language, compiler: Command) -> Command {
+    let Some(inside) = inside else { return compiler };
+    // The one version that the root has.
+    let exec = match language {
+        Language::C => "exec /usr/bin/clang-[0-9][0-9] \"$@\"",
+        Language::Cpp => "exec /usr/bin/clang++-[0-9][0-9] \"$@\"",
+    };
+    let mut there = Command::new(inside);
+    there.args(["sh", "-c", exec, "clang"]).args(compiler.get_args());
     there
 }
 

@@ -115,15 +115,7 @@ impl Scene {
         let mut compiler = language.compiler().expect("a compiler");
         compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(out);
         compiler.arg("-I").arg(capi_build::include_directory().expect("headers").join("roctracer"));
-        let Some(inside) = &self.inside else { return compiler };
-        // The one version that the root has.
-        let exec = match language {
-            Language::C => "exec /usr/bin/clang-[0-9][0-9] \"$@\"",
-            Language::Cpp => "exec /usr/bin/clang++-[0-9][0-9] \"$@\"",
-        };
-        let mut there = Command::new(inside);
-        there.args(["sh", "-c", exec, "clang"]).args(compiler.get_args());
-        there
+        clients::compiler_there(self.inside.as_deref(), language, compiler)
     }
 
     /// Compiles and runs a program of HIP's in C++, which must succeed and say nothing.

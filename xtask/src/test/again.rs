@@ -224,6 +224,7 @@ mod tests {
             "tests/hostile/tests",
             "tracer-shim/tests",
             "tracer-capi/roctracer64/tests",
+            "tracer-capi/roctracer-tool/tests",
             "tracer-capi/rocprofiler-sdk/tests",
         ] {
             functions(&root().join(directory), &mut found);

@@ -182,10 +182,9 @@ fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
     };
     let optimised = |label, filter| set(label, &TRACED, filter).with(&["--release"]);
     vec![
-        // These three were built for the unit tests already.
+        // These two were built for the unit tests already.
         set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
         set("libraries in HIP programs", &[], rocm::LIBRARIES),
-        set("roctracer's tool", &[], "package(roctracer-tool) and test(rocm_)"),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
         optimised("end to end", "package(e2e) and test(root_)"),

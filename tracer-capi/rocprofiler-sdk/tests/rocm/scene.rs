@@ -115,14 +115,8 @@ impl Scene {
         compiler.arg("-L").arg(self.clients.directory()).arg("-lamdhip64");
         compiler.arg(format!("-l:{}", LIBRARY.soname));
         compiler.arg("-lhsa-runtime64");
-        if let Some(inside) = &self.inside {
-            // The one version that the root has.
-            let exec = "exec /usr/bin/clang++-[0-9][0-9] \"$@\"";
-            let mut there = Command::new(inside);
-            there.args(["sh", "-c", exec, "clang"]).args(compiler.get_args());
-            compiler = there;
-        }
-        succeed(&mut compiler).expect("the client");
+        let inside = self.inside.as_deref();
+        succeed(&mut clients::compiler_there(inside, Language::Cpp, compiler)).expect("the client");
         let mut command = Command::new(program);
         let libraries = format!("{}:{}", self.gpu.display(), self.clients.directory().display());
         command.env("LD_LIBRARY_PATH", libraries).envs([BEYOND_DOORBELL]);

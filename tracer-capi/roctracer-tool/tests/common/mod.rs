@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use capi_build::clients::succeed;
+use capi_build::clients::{self, succeed};
 use capi_build::layouts::Language;
 use capi_build::link::Profile;
 use capi_build::{FILE_PLUGIN, Library, ROCTRACER, ROCTX, TOOL, include_directory};
@@ -22,6 +22,8 @@ const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
 pub struct Scene {
     apps: PathBuf,
     gpu: PathBuf,
+    /// A program that runs a command where another release is.
+    inside: Option<PathBuf>,
     directory: TempDir,
 }
 
@@ -49,7 +51,7 @@ pub fn scene() -> Option<Scene> {
     for library in [&ROCTRACER, &ROCTX, &TOOL, &FILE_PLUGIN] {
         library.install(target, Profile::Debug, directory.path()).expect("installed");
     }
-    Some(Scene { apps, gpu, directory })
+    Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), directory })
 }
 
 impl Scene {
@@ -77,7 +79,11 @@ impl Scene {
         compiler.arg("-D__HIP_PLATFORM_AMD__").arg("-o").args([&program, &source]);
         compiler.arg("-I").arg(include_directory().expect("headers").join("roctracer"));
         compiler.arg("-L").arg(self.path("lib")).args(options);
-        succeed(&mut compiler).expect("it compiles");
+        if self.inside.is_some() && !options.contains(&"-shared") {
+            compiler.arg("-L").arg(&self.gpu).arg("-lemulated_gpu_driver");
+        }
+        let inside = self.inside.as_deref();
+        succeed(&mut clients::compiler_there(inside, language, compiler)).expect("it compiles");
         program
     }
 
@@ -91,11 +97,20 @@ impl Scene {
         command
     }
 
+    /// A command as it runs where the release is.
+    pub fn there(&self, command: Command) -> Command {
+        clients::there(self.inside.as_deref(), command)
+    }
+
     /// Runs a program, whatever it returns. Its files are read, and removed.
     pub fn run(&self, command: &mut Command) -> Outcome {
         let out = self.path("out");
         std::fs::create_dir_all(&out).expect("a directory");
-        let Output { status, stdout, stderr } = command.output().expect("it runs");
+        let output = match &self.inside {
+            Some(inside) => Command::new(inside).args(clients::by_env(command)).output(),
+            None => command.output(),
+        };
+        let Output { status, stdout, stderr } = output.expect("it runs");
         let [said, warned] = [stdout, stderr].map(|bytes| String::from_utf8(bytes).expect("text"));
         assert!(status.signal().is_none(), "{command:?}: {status}\n{said}\n{warned}");
         let truth = truth::read(&self.path("truth")).unwrap_or_default();
