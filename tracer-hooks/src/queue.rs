@@ -150,7 +150,7 @@ pub enum Existence {
 }
 
 /// What ringing a doorbell did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rung {
     /// Sequence numbers given, first and last.
     pub sequences: Option<(u64, u64)>,
@@ -160,8 +160,8 @@ pub struct Rung {
     pub own: Option<(u64, u64)>,
     /// Who has enqueued the others.
     pub others: Enqueuer,
-    /// The number of the caller's own packet, when another doorbell has found it or will.
-    pub claimed: Option<u64>,
+    /// The numbers of the caller's own packets that another doorbell has found, or will.
+    pub claimed: Vec<u64>,
     /// Something is in flight that was not before.
     pub tracked: bool,
     /// Something with a signal of the application is.
@@ -294,18 +294,26 @@ impl Queue {
         }
         let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
         self.asked.store(asked, Ordering::Relaxed);
-        let found_before = value < producer.next;
+        let found_before = producer.next;
         let own = Own::of(self.address.load(Ordering::Relaxed), value);
         let mut rung = self.advance(&mut producer, context, amd, Why::Of(own));
-        if found_before {
-            rung.claimed = producer.take_number(value).map(|number| number.sequence);
-        } else if value >= producer.next {
-            // Another producer has yet to publish its packet below ours: whoever rings for that one
-            // will find ours too.
-            let time_ns = sys::now_ns();
-            rung.claimed = context.sink.reserve(time_ns);
-            if let Some(sequence) = rung.claimed {
-                producer.keep_number(Number { index: value, sequence, time_ns });
+        for index in own.indices() {
+            let claimed = if index < found_before {
+                producer.take_number(index).map(|number| number.sequence)
+            } else if index >= producer.next && (index == value || is_published(amd, index)) {
+                // Another producer has yet to publish its packet below ours: whoever rings for that one
+                // will find ours too.
+                let time_ns = sys::now_ns();
+                let sequence = context.sink.reserve(time_ns);
+                if let Some(sequence) = sequence {
+                    producer.keep_number(Number { index, sequence, time_ns });
+                }
+                sequence
+            } else {
+                continue;
+            };
+            if rung.claimed.try_reserve(1).is_ok() {
+                rung.claimed.extend(claimed);
             }
         }
         self.note_held(&producer);
@@ -447,6 +455,11 @@ impl Queue {
         let passed = if why == Why::Last { read.min(asked) } else { read };
         if passed > producer.next {
             context.sink.lost(ShimLoss::PACKET_PASSED, passed - producer.next);
+            for index in (producer.next..passed).take(NUMBERS) {
+                if let Some(number) = producer.take_number(index) {
+                    context.sink.refused(number.sequence);
+                }
+            }
             producer.next = passed;
         }
         let end = asked.min(read.saturating_add(packets.len() as u64));
@@ -470,7 +483,7 @@ impl Queue {
                 producer.next += 1;
                 continue;
             }
-            let own = matches!(why, Why::Of(own) if own.has(producer.next));
+            let own = matches!(why, Why::Of(own) if own.indices().contains(&producer.next));
             if !own || now == 0 {
                 // Each time anew for others' packets: they may have been published just now.
                 now = sys::now_ns();
@@ -478,21 +491,26 @@ impl Queue {
                     sys::uninterrupted(|| RUNTIME.profile_queue(amd));
                 }
             }
-            let found = Found { first, enqueue_ns: now, own };
-            self.instrument(producer, context, packet, found, &mut rung);
+            let reserved = producer.take_number(producer.next);
+            let found = Found { first, enqueue_ns: now, own, reserved };
+            let is_recorded = self.instrument(producer, context, packet, found, &mut rung);
+            if let Some(number) = reserved.filter(|_| is_recorded.is_none()) {
+                context.sink.refused(number.sequence);
+            }
             producer.next += 1;
         }
         rung
     }
 
+    /// None if it is not recorded.
     fn instrument(
         &self,
         producer: &mut Producer,
         context: &Context<'_>,
         packet: &Packet,
-        Found { first, enqueue_ns, own }: Found,
+        Found { first, enqueue_ns, own, reserved }: Found,
         rung: &mut Rung,
-    ) {
+    ) -> Option<()> {
         if let Some(dependencies) = packet.0.get(dependencies(first)) {
             // The packet processor waits for these.
             for dependency in dependencies {
@@ -502,7 +520,6 @@ impl Queue {
             }
         }
         let original = packet.0[7].load(Ordering::Relaxed);
-        let reserved = producer.take_number(producer.next);
         let enqueue_ns = reserved.map_or(enqueue_ns, |number| number.time_ns);
         let number = reserved.map_or(0, |number| number.sequence);
         let by = if own && reserved.is_none() { Enqueuer::Caller } else { rung.others };
@@ -512,7 +529,7 @@ impl Queue {
             if is_operation(first, original) {
                 context.sink.lost(ShimLoss::BEFORE_ATTACH, 1);
             }
-            return;
+            return None;
         }
         let sequence = match first as u8 {
             packet_type::DISPATCH => {
@@ -524,7 +541,7 @@ impl Queue {
             }
             packet_type::BARRIER_AND | packet_type::BARRIER_OR => {
                 if original == 0 {
-                    return;
+                    return None;
                 }
                 let mut record = Barrier {
                     sequence: number,
@@ -539,10 +556,9 @@ impl Queue {
             }
             _ => {
                 context.sink.lost(ShimLoss::PACKET_KIND, 1);
-                return;
+                return None;
             }
-        };
-        let Some(sequence) = sequence else { return };
+        }?;
         rung.recorded = true;
         if reserved.is_none() {
             let first_sequence = rung.sequences.map_or(sequence, |(first, _)| first);
@@ -576,7 +592,7 @@ impl Queue {
             bell.map(|bell| context.pool.bells.give(bell));
             context.sink.lost(ShimLoss::SIGNAL_POOL, 1);
             context.sink.no_times(sequence, ShimLoss::SIGNAL_POOL);
-            return;
+            return Some(());
         };
         if bell.is_none() {
             producer.cache.pop();
@@ -588,11 +604,12 @@ impl Queue {
             self.track.cancel(at);
             context.sink.lost(ShimLoss::PACKET_PASSED, 1);
             context.sink.no_times(sequence, ShimLoss::PACKET_PASSED);
-            return;
+            return Some(());
         }
         rung.tracked = true;
         rung.chained |= original != 0;
         rung.needed |= context.needed.is_marked(original);
+        Some(())
     }
 
     /// Whether a packet tells which agent the queue belongs to: its kernel is loaded on that one.
@@ -653,6 +670,13 @@ impl Default for Queue {
     }
 }
 
+/// Whether the packet at `index`, which is not consumed, is published.
+fn is_published(amd: &'static AmdQueue, index: u64) -> bool {
+    let packet =
+        view::packets(amd).and_then(|packets| packets.get(index as usize & (packets.len() - 1)));
+    packet.is_some_and(|packet| packet.0[0].load(Ordering::Acquire) as u8 != packet_type::INVALID)
+}
+
 /// Whether a published packet is one that is recorded.
 fn is_operation(first: u64, original: u64) -> bool {
     match first as u8 {
@@ -703,6 +727,8 @@ struct Found {
     enqueue_ns: u64,
     /// Whether who rang has enqueued it.
     own: bool,
+    /// The number that its own thread has reserved for it.
+    reserved: Option<Number>,
 }
 
 impl Producer {

@@ -5,7 +5,7 @@
 //! functions of the runtime's.
 
 use core::cell::Cell;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
 use crate::sink::Enqueuer;
 
@@ -13,7 +13,7 @@ thread_local! {
     static LAST: Cell<Reserved> = const { Cell::new(Reserved { queue: 0, first: 0, end: 0 }) };
 }
 
-/// Packets of a queue, one behind another, that a thread has reserved.
+/// Packets of a queue, one behind another, that a thread has reserved and has not rung for.
 #[derive(Clone, Copy)]
 struct Reserved {
     queue: usize,
@@ -40,10 +40,12 @@ pub struct Own {
 }
 
 impl Own {
-    /// The calling thread rings for packet `last` of the queue at an address.
+    /// The calling thread rings for packet `last` of the queue at an address: those that it has reserved up to that are
+    /// rung for.
     pub fn of(queue: usize, last: u64) -> Self {
         let Reserved { queue: reserved, first, end } = LAST.get();
         if reserved == queue && (first..end).contains(&last) {
+            LAST.set(Reserved { queue, first: last + 1, end });
             Self { first, last, others: Enqueuer::Other }
         } else {
             // It has reserved it by its own means, or before it was recorded.
@@ -51,9 +53,9 @@ impl Own {
         }
     }
 
-    /// Whether the packet at `index` is one of them.
-    pub fn has(&self, index: u64) -> bool {
-        (self.first..=self.last).contains(&index)
+    /// Their indices.
+    pub fn indices(&self) -> RangeInclusive<u64> {
+        self.first..=self.last
     }
 }
 
@@ -67,15 +69,17 @@ mod tests {
         let own = |first, last, others| Own { first, last, others };
         assert_eq!(Own::of(QUEUE, 3), own(3, 3, Enqueuer::Unknown));
         note(QUEUE, 3..5);
+        assert_eq!(Own::of(QUEUE + 64, 4), own(4, 4, Enqueuer::Unknown));
         assert_eq!(Own::of(QUEUE, 4), own(3, 4, Enqueuer::Other));
+        assert_eq!(Own::of(QUEUE, 4), own(4, 4, Enqueuer::Unknown), "it was rung for");
         note(QUEUE, 5..6);
-        assert_eq!(Own::of(QUEUE, 5), own(3, 5, Enqueuer::Other));
-        assert_eq!(Own::of(QUEUE, 6), own(6, 6, Enqueuer::Unknown));
-        assert_eq!(Own::of(QUEUE + 64, 5), own(5, 5, Enqueuer::Unknown));
+        note(QUEUE, 6..8);
+        assert_eq!(Own::of(QUEUE, 5), own(5, 5, Enqueuer::Other));
+        assert_eq!(Own::of(QUEUE, 7), own(6, 7, Enqueuer::Other));
+        assert_eq!(Own::of(QUEUE, 8), own(8, 8, Enqueuer::Unknown));
         // Another thread's are between.
-        note(QUEUE, 7..8);
-        assert_eq!(Own::of(QUEUE, 7), own(7, 7, Enqueuer::Other));
-        let has = |index| Own::of(QUEUE, 7).has(index);
-        assert_eq!([5, 6, 7, 8].map(has), [false, false, true, false]);
+        note(QUEUE, 9..10);
+        note(QUEUE, 11..12);
+        assert_eq!(Own::of(QUEUE, 11).indices(), 11..=11);
     }
 }

@@ -228,8 +228,25 @@ fn packets_of_whom(bench: &Bench) {
     (8..10).for_each(publish);
     queue.ring(9);
     assert_eq!(enqueuers(8..10), [Unknown, Caller]);
+    // Two are found by another thread before they are rung for.
+    let first = queue.reserve();
+    assert_eq!([first, queue.reserve()], [10, 11]);
+    (10..12).for_each(publish);
+    std::thread::scope(|scope| scope.spawn(|| queue.dispatch(true, 0)).join()).expect("it");
+    assert_eq!(enqueuers(10..13), [Other, Other, Caller]);
+    queue.ring(11);
+    assert_eq!(enqueuers(10..13), [Caller; 3]);
+    // Two are held back behind another thread's.
+    let others = std::thread::scope(|scope| scope.spawn(|| queue.reserve()).join()).expect("it");
+    assert_eq!([others, queue.reserve(), queue.reserve()], [13, 14, 15]);
+    (14..16).for_each(publish);
+    queue.ring(15);
+    publish(others);
+    std::thread::scope(|scope| scope.spawn(|| queue.ring(others)).join()).expect("it");
+    // Its ring was not that of who reserved it here.
+    assert_eq!(enqueuers(13..16), [Caller; 3]);
     queue.start(11, &Gates::default());
-    bench.check(&queue, 10);
+    bench.check(&queue, 16);
     queue.destroy();
 }
 

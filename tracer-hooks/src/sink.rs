@@ -80,6 +80,9 @@ pub trait Sink: Sync {
     /// thread.
     fn reserve(&self, now_ns: u64) -> Option<u64>;
 
+    /// What a number was reserved for is not recorded after all.
+    fn refused(&self, _sequence: u64) {}
+
     /// A kernel is being enqueued. Fills in the sequence number, unless one was reserved, and takes
     /// the record, or returns false: the packet is then left as it is.
     fn dispatch(&self, record: &mut Dispatch, by: Enqueuer) -> bool;

@@ -171,9 +171,7 @@ impl State {
                 sink.enqueued(sequence, if own { Enqueuer::Caller } else { rung.others });
             }
         }
-        if let Some(sequence) = rung.claimed {
-            sink.claimed(sequence);
-        }
+        rung.claimed.into_iter().for_each(|sequence| sink.claimed(sequence));
     }
 
     /// Whether something may be in flight whose completion is to be relayed by whoever waits for it.

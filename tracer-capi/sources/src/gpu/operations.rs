@@ -51,6 +51,8 @@ struct Operation<C: Client> {
     times: Option<(u64, u64, u64)>,
     /// Somebody has waited for it in vain.
     is_given_up: bool,
+    /// It is not recorded, which was told before its thread has said that it has enqueued it.
+    is_refused: bool,
 }
 
 /// What is known of an operation when it is enqueued.
@@ -94,6 +96,12 @@ impl<C: Client> Operations<C> {
                 self.launched(sequence, caller, claim, now_ns);
                 sequence
             }
+            Event::Refused(sequence) => {
+                if self.under_way.remove(&sequence).is_none() {
+                    self.operation(sequence, now_ns).is_refused = true;
+                }
+                return None;
+            }
             Event::Done(Complete { sequence, start_ns, end_ns }) => {
                 self.operation(sequence, now_ns).times = Some((start_ns, end_ns, now_ns));
                 sequence
@@ -118,12 +126,17 @@ impl<C: Client> Operations<C> {
             caller: None,
             times: None,
             is_given_up: false,
+            is_refused: false,
         })
     }
 
     /// Who says so after the record was written keeps nothing: what is known of it may be waited for.
     fn launched(&mut self, sequence: u64, caller: C::Caller, claim: Claim, now_ns: u64) {
         if claim != Claim::Ahead && !self.under_way.contains_key(&sequence) {
+            return;
+        }
+        if self.under_way.get(&sequence).is_some_and(|operation| operation.is_refused) {
+            self.under_way.remove(&sequence);
             return;
         }
         let operation = self.operation(sequence, now_ns);
@@ -347,6 +360,22 @@ mod tests {
         operations.take(Event::Launched { sequence: 2, caller: 200, claim: Claim::Ahead }, 0);
         assert!(operations.any() && operations.awaited().count() == 0);
         assert!(operations.finish_late(ENQUEUED_NS).is_empty() && !operations.any());
+    }
+
+    /// A number was reserved for it by its thread, which uses the id of its call until then.
+    #[test]
+    fn what_is_not_recorded_is_forgotten_at_once() {
+        let mut operations = operations();
+        let ahead = |sequence| Event::Launched { sequence, caller: 200, claim: Claim::Ahead };
+        for event in [ahead(1), Event::Refused(1)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(!operations.any());
+        // The other way round.
+        for event in [Event::Refused(2), ahead(2)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        assert!(!operations.any());
     }
 
     /// Its thread has not come back from ringing.

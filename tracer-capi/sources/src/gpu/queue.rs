@@ -48,6 +48,8 @@ pub enum Event<C: Client> {
         claim: Claim,
     },
     Done(Complete),
+    /// Nothing is recorded of it.
+    Refused(u64),
     /// It is done, or lost: its times are not known.
     NoTimes(u64),
     /// Somebody waits for what was enqueued.

@@ -19,8 +19,9 @@ const COUNT_BITS: u32 = 40;
 thread_local! {
     /// The last number that the calling thread gave. Atomic for handlers of signals, which run on it.
     static LAST: AtomicU64 = const { AtomicU64::new(0) };
-    /// The last number that it has reserved for an operation that is told of later.
-    static RESERVED: AtomicU64 = const { AtomicU64::new(0) };
+    /// The last numbers that it has reserved for operations that are told of later: the first and the last of those that
+    /// follow on each other.
+    static RESERVED: [AtomicU64; 2] = const { [AtomicU64::new(0), AtomicU64::new(0)] };
 }
 
 /// The next number of the calling thread, whose numbers follow on each other.
@@ -73,8 +74,16 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn reserve(&self, _now_ns: u64) -> Option<u64> {
         let number = next_number();
-        RESERVED.with(|reserved| reserved.store(number, Ordering::Relaxed));
+        RESERVED.with(|[first, last]| {
+            if last.swap(number, Ordering::Relaxed) + 1 != number {
+                first.store(number, Ordering::Relaxed);
+            }
+        });
         Some(number)
+    }
+
+    fn refused(&self, sequence: u64) {
+        self.told.push(Event::Refused(sequence));
     }
 
     #[inline]
@@ -128,7 +137,9 @@ impl<C: Client> Sink for Gpu<C> {
     }
 
     fn claimed(&self, sequence: u64) {
-        let is_ahead = RESERVED.with(|reserved| reserved.load(Ordering::Relaxed)) == sequence;
+        let is_ahead = RESERVED.with(|[first, last]| {
+            (first.load(Ordering::Relaxed)..=last.load(Ordering::Relaxed)).contains(&sequence)
+        });
         let claim = if is_ahead { Claim::Ahead } else { Claim::Certain };
         self.told.push(Event::Launched { sequence, caller: self.client.caller(), claim });
     }
