@@ -19,6 +19,7 @@ use capi_sources::gpu::{Agents, Client, Done, Gpu, Kernels, Work, Writing};
 use roctracer::pool::{self, EXIT_WAIT, Pool};
 use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain, op};
+use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
 use tracer_hooks::{Tables, sys};
 
@@ -83,18 +84,26 @@ fn look_for_hip() {
 
 /// The process exits.
 extern "C" fn at_exit() {
+    let mut unfinished = 0;
     if !Pool::is_any_of_their_threads() {
         let until = Instant::now() + EXIT_WAIT;
-        GPU.drain::<Pool>(None, Some(until));
+        unfinished = GPU.drain::<Pool>(None, Some(until));
         // The first pool may have been opened later than this was registered, and was looked at before.
         pool::flush_open(until);
     }
+    if !GPU.is_at_work() {
+        return;
+    }
     let refused = GPU.refused();
-    if refused > 0 && GPU.is_at_work() {
+    if refused > 0 {
         let _ = writeln!(
             io::stderr(),
             "roctracer: {refused} operations of GPUs were not recorded, since the callback of a pool took too long"
         );
+    }
+    let unfinished = (unfinished > 0).then_some((ShimLoss::UNFINISHED, unfinished as u64));
+    for (cause, count) in GPU.losses().chain(unfinished) {
+        let _ = writeln!(io::stderr(), "roctracer: lost {count}: {}", cause.describe());
     }
 }
 
