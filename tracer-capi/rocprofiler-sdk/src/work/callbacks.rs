@@ -37,6 +37,13 @@ thread_local! {
     static ANY_ENQUEUED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether the calling thread, which ends, can tell no tool of what it enqueues.
+pub fn are_over() -> bool {
+    ENQUEUED.try_with(|_| ()).is_err()
+        && !InCallback::is_current()
+        && !CallbackThread::is_any_current()
+}
+
 /// What is enqueued. Agents are handles of the runtime's.
 #[derive(Clone, Copy)]
 pub enum Operation {

@@ -84,8 +84,13 @@ struct Kept {
     /// Its number among kernels, from 1 on, by when they were enqueued; 0 of a copy.
     dispatch: u64,
     callbacks: Option<Arc<Callbacks>>,
-    /// A thread of ours has found it.
+    /// Callbacks are told of it when it is done alone.
     is_late: bool,
+}
+
+/// Whether a thread of ours has found it, or one that ends has enqueued it.
+fn is_told_late(callbacks: &Option<Arc<Callbacks>>) -> bool {
+    is_worker() || (callbacks.is_none() && callbacks::are_over())
 }
 
 impl Client for Buffers {
@@ -121,7 +126,8 @@ impl Client for Buffers {
         let operation = Operation::Kernel { descriptor, agent, queue, dispatch, launch };
         let retirements = retirement::wanting(kind, services);
         let callbacks = Callbacks::begin(operation, services);
-        Some(Kept { services, retirements, launch, dispatch, callbacks, is_late: is_worker() })
+        let is_late = is_told_late(&callbacks);
+        Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
     }
 
     /// From where to where is looked up later.
@@ -135,7 +141,7 @@ impl Client for Buffers {
         let &Copy { src_agent: from, dst_agent: to, size_bytes: bytes, .. } = record;
         let callbacks = Callbacks::begin(Operation::Copy { from, to, bytes }, services);
         let launch = Launch::default();
-        let (dispatch, is_late) = (0, is_worker());
+        let (dispatch, is_late) = (0, is_told_late(&callbacks));
         Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
     }
 

@@ -103,8 +103,8 @@ impl Scene {
         there
     }
 
-    /// Compiles and runs a program of HIP's in C++ that is its own tool, which must succeed and say nothing.
-    pub fn run_client(&self, name: &str) {
+    /// Compiles a program of HIP's in C++, which may be its own tool.
+    pub fn compile_client(&self, name: &str) -> PathBuf {
         let program = self.file(name);
         let mut compiler = self.clients.compiler(Language::Cpp).expect("a compiler");
         compiler.args(["-D__HIP_PLATFORM_AMD__", "-o"]).arg(&program);
@@ -117,7 +117,12 @@ impl Scene {
         compiler.arg("-lhsa-runtime64");
         let inside = self.inside.as_deref();
         succeed(&mut clients::compiler_there(inside, Language::Cpp, compiler)).expect("the client");
-        let mut command = Command::new(program);
+        program
+    }
+
+    /// Compiles such a program, and runs it, which must succeed and say nothing.
+    pub fn run_client(&self, name: &str) {
+        let mut command = Command::new(self.compile_client(name));
         let libraries = format!("{}:{}", self.gpu.display(), self.clients.directory().display());
         command.env("LD_LIBRARY_PATH", libraries).envs([BEYOND_DOORBELL]);
         let output = self.there(command).output().expect("it runs");

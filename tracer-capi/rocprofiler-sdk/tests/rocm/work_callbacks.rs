@@ -22,6 +22,18 @@ fn rocm_callbacks_of_every_kernel_and_copy() {
     }
 }
 
+/// Its own variables are gone: of its work tools are told when that is done.
+#[test]
+fn rocm_callbacks_of_work_of_a_thread_that_ends() {
+    let Some(scene) = scene() else { return };
+    let mut command = scene.command("LD_PRELOAD", &scene.compile_client("last"));
+    command.env("WATCH_KINDS", RETIREMENTS).env("WATCH_CALLBACKS", KERNELS_TOLD);
+    let outcome = scene.run_command(command);
+    assert_eq!((outcome.kernels.len(), outcome.did("dispatch").len()), (2, 2));
+    assert_eq!((outcome.enqueued, outcome.told_late), (2, 1));
+    outcome.expect_retirements();
+}
+
 /// Callbacks tell the ids and times that records have.
 #[test]
 fn rocm_callbacks_and_records_of_work_agree() {
