@@ -268,7 +268,7 @@ impl Connection {
         let threads = &mut self.threads;
         if let Some(threads) = threads {
             // A thread's number may have been given to another.
-            threads.forget();
+            threads.is_stale = true;
         }
         let alive = |tid| {
             let outside = match threads {
@@ -290,6 +290,10 @@ fn task(pid: u32, tid: u32) -> PathBuf {
     format!("/proc/{pid}/task/{tid}").into()
 }
 
+/// How often threads are looked for in vain before they are forgotten: once in each round in which rings are freed, which
+/// have been read by then.
+const KEPT: u32 = 16;
+
 /// The ids of a thread, in the PID namespaces that it is in, the outermost first.
 fn ids(status: &str) -> Option<Vec<u32>> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -304,12 +308,21 @@ fn ids_of(pid: u32, tid: u32) -> Option<Vec<u32>> {
 }
 
 /// Thread ids of a process in a PID namespace of its own: what it calls its threads, and what they
-/// are outside.
+/// are outside. A thread that is gone may have written what has not been read.
 struct Threads {
     pid: u32,
-    outside: HashMap<u32, u32>,
+    outside: HashMap<u32, Outside>,
+    /// Threads may have come and gone since.
+    is_stale: bool,
     /// There are threads of which that cannot be read.
     some_unknown: bool,
+}
+
+/// What a thread is outside.
+struct Outside {
+    tid: u32,
+    /// How often it was looked in vain for the thread, since it was seen last.
+    missed: u32,
 }
 
 impl Threads {
@@ -320,27 +333,28 @@ impl Threads {
     }
 
     fn new(pid: u32) -> Self {
-        Self { pid, outside: HashMap::new(), some_unknown: false }
+        Self { pid, outside: HashMap::new(), is_stale: false, some_unknown: false }
     }
 
-    fn forget(&mut self) {
-        *self = Self::new(self.pid);
-    }
-
-    /// The id outside; none when the thread is gone, or unknown.
+    /// The id outside, of a thread that is there or was a while ago; none when it is unknown.
     fn outside(&mut self, inside: u32) -> Option<u32> {
-        if !self.outside.contains_key(&inside) {
+        if self.is_stale || !self.outside.contains_key(&inside) {
             self.learn();
         }
-        self.outside.get(&inside).copied()
+        self.outside.get(&inside).map(|known| known.tid)
     }
 
     fn learn(&mut self) {
         self.some_unknown = false;
+        if core::mem::take(&mut self.is_stale) {
+            self.outside.values_mut().for_each(|known| known.missed += 1);
+            self.outside.retain(|_, known| known.missed <= KEPT);
+        }
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
             self.some_unknown = Path::new(&format!("/proc/{}", self.pid)).exists();
             return;
         };
+        let mut seen = HashMap::new();
         for entry in tasks {
             let tid = entry.ok().and_then(|entry| entry.file_name().to_str()?.parse().ok());
             let Some(tid) = tid else {
@@ -349,11 +363,15 @@ impl Threads {
             };
             match ids_of(self.pid, tid).and_then(|ids| ids.last().copied()) {
                 Some(inside) => {
-                    self.outside.insert(inside, tid);
+                    seen.insert(tid, inside);
                 }
                 None => self.some_unknown |= task(self.pid, tid).exists(),
             }
         }
+        // Their numbers may have been others'.
+        self.outside.retain(|_, known| !seen.contains_key(&known.tid));
+        let seen = seen.into_iter().map(|(tid, inside)| (inside, Outside { tid, missed: 0 }));
+        self.outside.extend(seen);
     }
 }
 
@@ -435,6 +453,30 @@ mod tests {
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert_eq!(threads.outside(own), Some(own));
         assert_eq!(threads.outside(u32::MAX), None);
+    }
+
+    /// What it has written may be read later. Not for ever: its number may be another one's by then.
+    #[test]
+    fn threads_that_are_gone_are_known_for_a_while() {
+        let mut cat =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = cat.id();
+        let mut threads = Threads::new(pid);
+        assert_eq!(threads.outside(pid), Some(pid));
+        cat.kill().unwrap();
+        cat.wait().unwrap();
+        for round in 0..=KEPT {
+            let known = threads.outside(pid);
+            assert_eq!(known, (round <= KEPT).then_some(pid), "{round}");
+            threads.is_stale = true;
+        }
+        assert_eq!(threads.outside(pid), None);
+        // A number that another thread has by now.
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut threads = Threads::new(std::process::id());
+        threads.outside.insert(7, Outside { tid: own, missed: 0 });
+        threads.is_stale = true;
+        assert_eq!((threads.outside(7), threads.outside(own)), (None, Some(own)));
     }
 
     /// The kernel cuts names after 15 bytes, in the middle of a character.

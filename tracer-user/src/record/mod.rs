@@ -175,7 +175,7 @@ fn record(
         if over || stop.asked() || session.is_cut_short() {
             break;
         }
-        if session.targets_gone(!matches!(state, CommandState::GoesOn(_))) {
+        if session.targets_gone(!matches!(state, CommandState::GoesOn(_)))? {
             if command.is_none() {
                 let after = began.elapsed().as_secs_f64();
                 session.tell(&format!(

@@ -72,6 +72,7 @@ impl Session {
         mut on_call: impl FnMut(&ApiRecord),
     ) -> anyhow::Result<()> {
         let mut loading: BTreeMap<u32, Vec<LoadRecord>> = BTreeMap::new();
+        let mut lives = Vec::new();
         let mut for_messages = messages::AT_ONCE;
         while let Ok((header, _)) = Header::read_from_prefix(bytes) {
             let rest = match header.kind {
@@ -119,12 +120,15 @@ impl Session {
                 }
                 _ => {
                     let Ok((life, rest)) = ProcessRecord::read_from_prefix(bytes) else { break };
-                    self.life(&life)?;
+                    lives.push(life);
                     rest
                 }
             };
             bytes = rest;
         }
+        // The rings of the CPUs are read one after the other: a child's fork may stand before its own birth.
+        lives.sort_by_key(|life| life.time_ns);
+        lives.iter().try_for_each(|life| self.life(life))?;
         // Once for all that a process has told: what it maps is looked at now.
         for (pid, told) in loading {
             self.libraries_changed(pid, &told);

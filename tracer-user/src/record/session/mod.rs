@@ -141,8 +141,16 @@ impl Session {
 
     /// Whether no target lives any more and none can come; `command_ended` when there is no command
     /// to wait for.
-    pub fn targets_gone(&self, command_ended: bool) -> bool {
-        command_ended && self.watch.is_none() && !self.processes.any_alive()
+    pub fn targets_gone(&mut self, command_ended: bool) -> anyhow::Result<bool> {
+        let all_gone = |session: &Self| {
+            command_ended && session.watch.is_none() && !session.processes.any_alive()
+        };
+        if !all_gone(self) {
+            return Ok(false);
+        }
+        // A child may live whose birth has not been read.
+        self.drain_all()?;
+        Ok(all_gone(self))
     }
 
     /// Whether the recording must end now: nobody reads the rings any more.
