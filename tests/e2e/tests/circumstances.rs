@@ -113,6 +113,22 @@ fn root_nobody_listens() {
     scene.trace().expect_complete();
 }
 
+/// A daemon, whose parents have ended before it works: the recording goes on as long as it does.
+#[test]
+fn root_what_is_left_of_a_command_is_recorded() {
+    let scene = Scene::default();
+    for round in 0..20 {
+        let script = r#"( ("$0" >/dev/null 2>&1) & ) &"#;
+        let mut record = scene.record(&["--force"]);
+        run(record.args(["--", "sh", "-c", script]).arg(app("basic"))).expect(0);
+        let trace = scene.trace();
+        trace.expect_complete();
+        assert_eq!(trace.call_counts().get("hipLaunchKernel"), Some(&3), "round {round}");
+        trace.expect_dispatches(&scene.true_dispatches(), 1000);
+        fs::remove_file(scene.path("truth")).expect("removed");
+    }
+}
+
 /// A command has from its parent what it has without roctap, but for what the shim needs.
 #[test]
 fn root_a_command_inherits_all() {

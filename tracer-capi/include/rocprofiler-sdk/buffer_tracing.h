@@ -193,6 +193,41 @@ typedef struct {
   uint64_t internal_correlation_id;
 } rocprofiler_buffer_tracing_correlation_id_retirement_record_t;
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* A call of HSA has allocated memory, or given it back. */
+typedef struct rocprofiler_buffer_tracing_memory_allocation_record_t {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_memory_allocation_operation_t operation;
+  /* That of the call that the thread was in; an own one where no call is traced. */
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_thread_id_t thread_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  /* Which has the memory; 0 of memory that is given back. */
+  rocprofiler_agent_id_t agent_id;
+  /* 0 if the call has failed. Of VMEM operations the handle. */
+  rocprofiler_address_t address;
+  /* Bytes; 0 of memory that is given back. */
+  uint64_t allocation_size;
+} rocprofiler_buffer_tracing_memory_allocation_record_t;
+
+/* A runtime has begun, and its calls can be recorded. */
+typedef struct rocprofiler_buffer_tracing_runtime_initialization_record_t {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_runtime_initialization_operation_t operation;
+  /* Zeros. */
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_thread_id_t thread_id;
+  rocprofiler_timestamp_t timestamp;
+  /* 10000 * major + 100 * minor + patch; 0 of one that does not tell. */
+  uint64_t version;
+  /* How many of its kind have begun before. */
+  uint64_t instance;
+} rocprofiler_buffer_tracing_runtime_initialization_record_t;
+#endif
+
 /* Not 0 ends the iteration. */
 typedef int (*rocprofiler_buffer_tracing_kind_cb_t)(rocprofiler_buffer_tracing_kind_t kind, void* data);
 typedef int (*rocprofiler_buffer_tracing_kind_operation_cb_t)(rocprofiler_buffer_tracing_kind_t kind,

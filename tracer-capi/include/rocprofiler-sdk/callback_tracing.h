@@ -139,6 +139,26 @@ typedef struct {
 } rocprofiler_callback_tracing_memory_copy_data_t;
 
 #if ROCPROFILER_SDK_INTERFACE >= 1
+/* The payload of MEMORY_ALLOCATION, in the phases ENTER and EXIT: as of its records. Times, and the address of memory that is
+ * allocated, are there in EXIT. */
+typedef struct rocprofiler_callback_tracing_memory_allocation_data_t {
+  /* Bytes of this structure. */
+  uint64_t size;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_agent_id_t agent_id;
+  rocprofiler_address_t address;
+  uint64_t allocation_size;
+} rocprofiler_callback_tracing_memory_allocation_data_t;
+
+/* The payload of RUNTIME_INITIALIZATION, in the phase NONE: as of its records. */
+typedef struct rocprofiler_callback_tracing_runtime_initialization_data_t {
+  /* Bytes of this structure. */
+  uint64_t size;
+  uint64_t version;
+  uint64_t instance;
+} rocprofiler_callback_tracing_runtime_initialization_data_t;
+
 /* The payload of HIP_STREAM: of CREATE and of DESTROY in the phase NONE, behind the call; of SET in the phases ENTER and
  * EXIT, around a call that uses the stream. */
 typedef struct rocprofiler_callback_tracing_hip_stream_data_t {

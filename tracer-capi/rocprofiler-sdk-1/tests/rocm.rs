@@ -15,8 +15,14 @@ mod expectations;
 mod kinds;
 #[path = "../../rocprofiler-sdk/tests/rocm/late.rs"]
 mod late;
+#[path = "../../rocprofiler-sdk/tests/rocm/memory.rs"]
+mod memory;
 #[path = "../../rocprofiler-sdk/tests/rocm/outcome.rs"]
 mod outcome;
+#[path = "../../rocprofiler-sdk/tests/rocm/ranges.rs"]
+mod ranges;
+#[path = "../../rocprofiler-sdk/tests/rocm/runtimes.rs"]
+mod runtimes;
 #[allow(dead_code, reason = "of tests that are not here")]
 #[path = "../../rocprofiler-sdk/tests/rocm/scene.rs"]
 mod scene;

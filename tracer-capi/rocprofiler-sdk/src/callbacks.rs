@@ -161,6 +161,7 @@ fn is_call(kind: Kind) -> bool {
             | Kind::MarkerCoreApi
             | Kind::MarkerControlApi
             | Kind::MarkerNameApi
+            | Kind::MarkerCoreRangeApi
     )
 }
 

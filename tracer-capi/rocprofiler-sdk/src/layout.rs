@@ -34,7 +34,8 @@ pub const MARKER_CALL: CallData = CallData { bytes: 32, result: 24 };
 pub fn call_data(kind: Kind) -> CallData {
     match kind {
         Kind::HipRuntimeApi | Kind::HipCompilerApi => HIP_CALL,
-        Kind::MarkerCoreApi | Kind::MarkerControlApi | Kind::MarkerNameApi => MARKER_CALL,
+        Kind::MarkerCoreApi | Kind::MarkerControlApi => MARKER_CALL,
+        Kind::MarkerNameApi | Kind::MarkerCoreRangeApi => MARKER_CALL,
         _ => HSA_CALL,
     }
 }

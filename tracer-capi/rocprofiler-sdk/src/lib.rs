@@ -42,6 +42,7 @@ mod records;
 mod registration;
 mod retirement;
 mod runtime;
+mod runtimes;
 mod sources;
 mod tools;
 mod work;

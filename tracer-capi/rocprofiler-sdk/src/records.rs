@@ -3,6 +3,7 @@
 use tracer_common::shim::Dispatch;
 
 use crate::layout::{COPY_ADDRESSES, ID_WORDS};
+use crate::runtimes::Initialization;
 
 /// Of all records.
 #[derive(Clone, Copy)]
@@ -95,6 +96,38 @@ pub fn copy(common: &Common, to: u64, from: u64, copied: u64) -> [u64; COPY] {
 /// CLOCK_BOOTTIME.
 pub fn retirement(kind: u32, time_ns: u64, correlation_id: u64) -> [u64; 4] {
     [bytes::<4>(), pair(kind, 0), time_ns, correlation_id]
+}
+
+/// Words of [`allocation`].
+const ALLOCATION: usize = 8 + ID_WORDS;
+
+/// `rocprofiler_buffer_tracing_memory_allocation_record_t`.
+pub fn allocation(common: &Common, agent: u64, address: u64, size: u64) -> [u64; ALLOCATION] {
+    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
+    let mut record = [0; ALLOCATION];
+    let (head, rest) = record.split_at_mut(2 + ID_WORDS);
+    head[..2].copy_from_slice(&[bytes::<ALLOCATION>(), pair(kind, operation)]);
+    head[2..].copy_from_slice(&ids(correlation_id, external_id));
+    rest.copy_from_slice(&[thread.into(), begin_ns, end_ns, agent, address, size]);
+    record
+}
+
+/// Words of [`initialization`].
+const INITIALIZATION: usize = 6 + ID_WORDS;
+
+/// `rocprofiler_buffer_tracing_runtime_initialization_record_t`, which has no ids: when a thread had a runtime begin, ns of
+/// CLOCK_BOOTTIME.
+pub fn initialization(
+    kind: u32,
+    &Initialization { runtime, version, instance }: &Initialization,
+    time_ns: u64,
+    thread: u32,
+) -> [u64; INITIALIZATION] {
+    let mut record = [0; INITIALIZATION];
+    let (head, rest) = record.split_at_mut(2 + ID_WORDS);
+    head[..2].copy_from_slice(&[bytes::<INITIALIZATION>(), pair(kind, runtime as u32)]);
+    rest.copy_from_slice(&[thread.into(), time_ns, version, instance]);
+    record
 }
 
 /// What a kernel was launched with.

@@ -23,6 +23,7 @@ use crate::answer::{self, of, to};
 use crate::calls::{self, markers};
 use crate::intercept_tables::{self, table};
 use crate::layout::{VERSION_NUMBER, VERSION_TEXT};
+use crate::runtimes::{self, Initialization, Runtime};
 use crate::tools::{self, ClientId, Configure, Configured, Found, find};
 use crate::{SDK, code_objects, late, log, process, sources, work};
 
@@ -487,6 +488,16 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     for (&kind, &table) in kinds.iter().zip(tables).filter(|(_, table)| !table.is_null()) {
         // SAFETY: as the caller promises.
         unsafe { intercept_tables::tell(kind, version, instance, table) };
+    }
+    let runtime = match name.to_bytes() {
+        b"hsa" => Some(Runtime::Hsa),
+        b"hip" => Some(Runtime::Hip),
+        b"roctx" => Some(Runtime::Marker),
+        b"rccl" => Some(Runtime::Rccl),
+        _ => None,
+    };
+    if let Some(runtime) = runtime {
+        runtimes::begins(Initialization { runtime, version, instance });
     }
     taken
 }

@@ -10,9 +10,15 @@
 use core::ffi::{c_char, c_void};
 
 use capi_common::hsa_tools;
+use capi_common::loaded::Loaded;
 use tracer_hooks::contained;
 
-use crate::{intercept_tables, log, registration, sources, work};
+use crate::runtimes::{Initialization, Runtime};
+use crate::{intercept_tables, log, registration, runtimes, sources, work};
+
+/// HIP, of which releases without that library do not tell.
+const HIP: &[u8] = b"libamdhip64.so";
+const REGISTER: &[u8] = b"librocprofiler-register.so";
 
 /// When it is the library's turn among other tools: the lower comes first.
 #[unsafe(no_mangle)]
@@ -38,14 +44,24 @@ unsafe extern "C-unwind" fn OnLoad(
     if !table.is_null() {
         // SAFETY: as the caller promises. Its version is not known here.
         unsafe { intercept_tables::tell(intercept_tables::table::HSA, 0, 0, table.cast_mut()) };
+        begins(Runtime::Hsa);
+        if Loaded::find(HIP).is_some() && Loaded::find(REGISTER).is_none() {
+            begins(Runtime::Hip);
+        }
     }
     true
+}
+
+/// One that does not tell its version.
+fn begins(runtime: Runtime) {
+    runtimes::begins(Initialization { runtime, version: 0, instance: 0 });
 }
 
 /// The runtime ends.
 #[unsafe(no_mangle)]
 extern "C-unwind" fn OnUnload() {
     work::runtime_ends();
+    runtimes::hsa_ends();
 }
 
 /// Runs when the library is loaded: before the program, if that is linked to it, or to a tool, or one is preloaded.

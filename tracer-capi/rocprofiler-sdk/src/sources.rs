@@ -15,6 +15,7 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
         Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi => None,
         Kind::MarkerCoreApi | Kind::MarkerControlApi | Kind::MarkerNameApi => None,
         Kind::KernelDispatch | Kind::MemoryCopy | Kind::CorrelationIdRetirement => None,
+        Kind::RuntimeInitialization | Kind::MemoryAllocation | Kind::MarkerCoreRangeApi => None,
         Kind::HsaFinalizeExtApi => Some("the HSA runtime has no finalizer"),
         Kind::PageMigration => Some("it needs events of the kernel's driver"),
         Kind::HipStream => Some("streams are told by callbacks alone"),

@@ -8,7 +8,8 @@
 use core::ffi::c_void;
 
 use tracer_common::hsa_functions::slot;
-use tracer_hooks::calls;
+
+use crate::hsa::function;
 
 const SUCCESS: u32 = 0;
 
@@ -77,18 +78,6 @@ struct Loader {
     object_info: Option<GetInfo>,
     between: usize,
     executables: Option<IterateExecutables>,
-}
-
-/// A function of the runtime, behind our thunk. None before the thunk was there.
-///
-/// # Safety
-///
-/// `F` is the type of the slot's function.
-unsafe fn function<F: Copy>(slot: usize) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<usize>()) };
-    let address = calls::original(slot);
-    // SAFETY: as the caller promises; it is not null.
-    (address != 0).then(|| unsafe { core::mem::transmute_copy::<usize, F>(&address) })
 }
 
 fn loader() -> Option<Loader> {

@@ -33,4 +33,16 @@ typedef enum {
   ROCPROFILER_MARKER_NAME_API_ID_LAST,
 } rocprofiler_marker_name_api_id_t;
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* Marks, and ranges from their begin to their end. */
+typedef enum rocprofiler_marker_core_range_api_id_t {
+  ROCPROFILER_MARKER_CORE_RANGE_API_ID_NONE = -1,
+  ROCPROFILER_MARKER_CORE_RANGE_API_ID_roctxMarkA = 0,
+  ROCPROFILER_MARKER_CORE_RANGE_API_ID_roctxThreadRangeA,
+  ROCPROFILER_MARKER_CORE_RANGE_API_ID_roctxProcessRangeA,
+  ROCPROFILER_MARKER_CORE_RANGE_API_ID_roctxGetThreadId,
+  ROCPROFILER_MARKER_CORE_RANGE_API_ID_LAST,
+} rocprofiler_marker_core_range_api_id_t;
+#endif
+
 #endif /* ROCPROFILER_SDK_MARKER_API_ID_H_ */

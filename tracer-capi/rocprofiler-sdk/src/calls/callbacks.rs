@@ -36,6 +36,8 @@ pub struct Times {
 /// The callbacks of a call.
 pub struct Callbacks {
     operation: Operation,
+    /// The thread in which it began.
+    thread: u64,
     /// Who is told, and what each of them keeps.
     told: Vec<(&'static Service, UnsafeCell<u64>)>,
     /// Who wants to have it recorded, or to be told.
@@ -65,6 +67,7 @@ impl Callbacks {
         }
         Some(Rc::new(Self {
             operation,
+            thread: own_ids().thread.into(),
             told,
             services,
             streams,
@@ -81,7 +84,7 @@ impl Callbacks {
         self.state.set(Told::Entered);
         self.fill(fill);
         let Operation { kind, number: operation } = self.operation;
-        let thread = own_ids().thread.into();
+        let thread = self.thread;
         let answers =
             SDK.ask(kind, self.services, &Request { thread, kind, operation, correlation_id });
         self.externals.replace(externals::own().with(&answers));
@@ -95,17 +98,16 @@ impl Callbacks {
         self.times.set(Some(Times { begin_ns, end_ns: 0 }));
     }
 
-    /// It has ended, with a result, if that is known. Only who was told of the begin is told of the end.
-    pub fn exit(&self, correlation_id: u64, stream: Option<u64>, result: Option<u64>) {
+    /// It has ended, with a result, which `fill` writes down if it is known. Only who was told of the begin is told of the
+    /// end.
+    pub fn exit(&self, correlation_id: u64, stream: Option<u64>, fill: impl FnOnce(&mut Payload)) {
         let times = self.times.get().map(|times| Times { end_ns: timestamp_ns(), ..times });
         self.times.set(times);
         if self.state.get() == Told::Begin && !process::is_forked() {
             if let Some((streams, stream)) = self.streams.as_ref().zip(stream) {
                 streams.end(stream, &self.externals.borrow());
             }
-            if let Some(word) = result {
-                self.fill(|payload| payload.set_result(self.operation.kind, word));
-            }
+            self.fill(fill);
             self.call(Phase::Exit, correlation_id);
         }
     }
@@ -133,7 +135,7 @@ impl Callbacks {
 
     fn call(&self, phase: Phase, correlation_id: u64) {
         let event = Event {
-            thread: own_ids().thread.into(),
+            thread: self.thread,
             correlation_id,
             external_id: 0,
             kind: self.operation.kind,

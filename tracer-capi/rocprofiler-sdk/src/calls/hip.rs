@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn tell(
     let stream = callbacks.streams.as_ref().map(|streams| streams.argument(data));
     if data.has_returned() {
         // HIP does not tell the result.
-        callbacks.exit(id, stream, None);
+        callbacks.exit(id, stream, |_| {});
     } else {
         callbacks.enter(id, stream, |payload| payload.set_arguments(op, data));
     }

@@ -12,6 +12,7 @@ use tracer_hooks::calls::CallSink;
 use tracer_hooks::contained;
 
 use super::callbacks::Callbacks;
+use super::memory;
 use super::operations::{OF_HSA, Operation};
 use super::payload::Payload;
 use super::record::Begun;
@@ -29,14 +30,21 @@ fn operation(slot: usize) -> Option<Operation> {
     OF_HSA.get(slot).copied().flatten()
 }
 
+/// Whether calls of a function are to be seen for something else that they tell of.
+fn is_needed(slot: usize) -> bool {
+    code_objects::need(slot) || memory::need(slot)
+}
+
 impl Client for Calls {
-    /// Of its arguments nothing. It is known by its place in the tables.
+    /// Of its arguments an address that it allocates. It is known by its place in the tables.
     fn wish(&self, slot: usize) -> Option<Wanted> {
-        operation(slot).map(|_| Wanted { operation: slot as u16, ..Wanted::default() })
+        let (operation, out_arg) = (slot as u16, memory::output(slot));
+        let wanted = Wanted { operation, args: out_arg, out_arg, ..Wanted::default() };
+        self::operation(slot).map(|_| wanted)
     }
 
     fn is_wanted(&self, slot: usize) -> bool {
-        operation(slot).is_some_and(Operation::is_wanted) || code_objects::need(slot)
+        operation(slot).is_some_and(Operation::is_wanted) || is_needed(slot)
     }
 }
 
@@ -44,7 +52,7 @@ impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> bool {
         let operation = operation(call.operation.into());
         let Some(begun) = operation.and_then(|of| Begun::new(of, || None, || call.begin_ns)) else {
-            return code_objects::need(call.operation.into());
+            return is_needed(call.operation.into());
         };
         call.correlation_id = next_id();
         THREADS.begin(at, call.correlation_id).map(|kept| *kept = Some(begun)).is_some()
@@ -56,27 +64,30 @@ impl CallSink for Calls {
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
         let slot = call.operation.into();
         code_objects::entered(slot, call.args[0], at);
-        let (Some(callbacks), Some(operation)) = (callbacks(at), operation(slot)) else {
-            return;
-        };
-        if let Some(_inside) = InCallback::enter(at) {
+        if let (Some(callbacks), Some(operation)) = (callbacks(at), operation(slot))
+            && let Some(_inside) = InCallback::enter(at)
+        {
             let fill = |payload: &mut Payload| payload.set_words(operation, &call.args, stack);
             callbacks.enter(call.correlation_id, None, fill);
         }
+        memory::entered(slot, call, at);
     }
 
     /// Here it may wait for room in a buffer, and tools are told of a call that has returned.
     fn left(&self, call: &Call, at: usize) {
         let _ended = Ends { at, id: call.correlation_id, end_ns: call.end_ns };
+        let slot = call.operation.into();
         let has_returned = call.flags & flag::ENTRY_ONLY == 0;
         if has_returned && call.ret as u32 == SUCCESS {
-            code_objects::left(call.operation.into(), call.args[0], at);
+            code_objects::left(slot, call.args[0], at);
         }
+        memory::left(call, at);
         if has_returned
-            && let Some(callbacks) = callbacks(at)
+            && let (Some(callbacks), Some(operation)) = (callbacks(at), operation(slot))
             && let Some(_inside) = InCallback::enter(at)
         {
-            callbacks.exit(call.correlation_id, None, Some(call.ret));
+            let fill = |payload: &mut Payload| payload.set_result(operation.kind, call.ret);
+            callbacks.exit(call.correlation_id, None, fill);
         }
     }
 }

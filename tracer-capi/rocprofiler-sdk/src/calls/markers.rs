@@ -18,12 +18,14 @@ use tracer_hooks::lock::Lock;
 
 use super::callbacks::Callbacks;
 use super::operations::Operation;
+use super::payload::Payload;
+use super::ranges;
 use super::record::Begun;
 
 /// What the file of the library is called, but for its version.
 const NAME: &[u8] = b"librocprofiler-sdk-roctx.so";
 /// So many libraries of this kind are recorded in a process: each has ranges and ids of its own.
-const LIBRARIES: usize = 4;
+pub const LIBRARIES: usize = 4;
 /// How long one library's tables wait for another one's.
 const WAIT_NS: u64 = 1_000_000_000;
 
@@ -35,7 +37,7 @@ static THEIRS: [[[AtomicPtr<c_void>; 6]; TABLES.len()]; LIBRARIES] =
     [const { [const { [const { AtomicPtr::new(ptr::null_mut()) }; 6] }; TABLES.len()] }; LIBRARIES];
 
 /// An argument or a result, as a word.
-trait Word {
+pub trait Word {
     fn word(&self) -> u64;
 }
 
@@ -70,12 +72,44 @@ impl<T> Word for *mut T {
 }
 
 /// A call that somebody wants to have recorded, and its id. It ends when this is dropped, also by an exception.
-struct Open(Option<(Begun, u64)>);
+pub struct Open {
+    operation: Operation,
+    begun: Option<(Begun, u64)>,
+}
 
 impl Open {
+    /// It begins now.
+    pub fn begin(operation: Operation) -> Self {
+        let mut open = Self { operation, begun: None };
+        contained(|| {
+            let begun = Begun::new(operation, || None, timestamp_ns);
+            open.begun = begun.map(|begun| (begun, next_id()));
+        });
+        open
+    }
+
+    /// Whether anybody wants it.
+    pub fn is_recorded(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Tools are told of its begin, with its arguments.
+    pub fn enter(&self, words: &[u64]) {
+        self.tell(|callbacks, id| {
+            callbacks.enter(id, None, |payload| payload.set_words(self.operation, words, &[]));
+        });
+    }
+
+    /// Tools are told of its end, with what `fill` adds.
+    pub fn exit(&self, fill: impl FnOnce(&mut Payload, Operation)) {
+        self.tell(|callbacks, id| {
+            callbacks.exit(id, None, |payload| fill(payload, self.operation))
+        });
+    }
+
     /// Tools are told, unless the thread is in a callback.
     fn tell(&self, tell: impl FnOnce(&Callbacks, u64)) {
-        if let Some((begun, id)) = &self.0
+        if let Some((begun, id)) = &self.begun
             && let Some(callbacks) = &begun.callbacks
             && let Some(_inside) = InCallback::enter(ptr::from_ref(self).addr())
         {
@@ -86,7 +120,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Some((begun, id)) = self.0.take() {
+        if let Some((begun, id)) = self.begun.take() {
             let end_ns = timestamp_ns();
             contained(|| begun.end(id, end_ns));
         }
@@ -94,16 +128,11 @@ impl Drop for Open {
 }
 
 /// A call, which is recorded if somebody wants it.
-fn record<R: Word>(operation: Operation, words: &[u64], call: impl FnOnce() -> R) -> R {
-    let mut open = Open(None);
-    contained(|| {
-        open.0 = Begun::new(operation, || None, timestamp_ns).map(|begun| (begun, next_id()))
-    });
-    open.tell(|callbacks, id| {
-        callbacks.enter(id, None, |payload| payload.set_words(operation, words, &[]));
-    });
+pub fn record<R: Word>(operation: Operation, words: &[u64], call: impl FnOnce() -> R) -> R {
+    let open = Open::begin(operation);
+    open.enter(words);
     let result = call();
-    open.tell(|callbacks, id| callbacks.exit(id, None, Some(result.word())));
+    open.exit(|payload, operation| payload.set_result(operation.kind, result.word()));
     result
 }
 
@@ -132,7 +161,12 @@ macro_rules! functions {
                     // SAFETY: as the caller promises.
                     let call = || unsafe { theirs($($argument),*) };
                     let operation = Operation { kind: Kind::$kind, number: $place };
-                    record(operation, &[$($argument.word()),*], call)
+                    let words = [$($argument.word()),*];
+                    let recorded = || record(operation, &words, call);
+                    match operation.kind {
+                        Kind::MarkerCoreApi => ranges::around(LIBRARY, $place, &words, recorded),
+                        _ => recorded(),
+                    }
                 }
             )*)*
         }

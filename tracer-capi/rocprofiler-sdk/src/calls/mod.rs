@@ -2,16 +2,20 @@
 //!
 //! * [`hip`], [`hsa`]: calls of the runtimes.
 //! * [`markers`]: calls of roctx.
+//! * [`ranges`]: ranges of roctx.
 //! * [`record`]: the record of a call.
 //! * [`callbacks`]: tools that are told of a call; [`payload`]: its arguments and its result, as they get them.
+//! * [`memory`]: calls of HSA that allocate memory and give it back.
 //! * [`operations`]: functions, as tools know them; [`streams`]: those that have a stream of HIP.
 
 mod callbacks;
 mod hip;
 mod hsa;
 pub mod markers;
+mod memory;
 mod operations;
 mod payload;
+mod ranges;
 mod record;
 mod streams;
 
@@ -52,9 +56,9 @@ fn follow_now() {
 
 /// Whether calls are to be seen that pass through the tables of the HSA runtime.
 pub fn need_tables() -> bool {
-    [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi, Kind::CodeObject]
-        .into_iter()
-        .any(|kind| SDK.is_wanted(kind))
+    let kinds = [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi];
+    let others = [Kind::CodeObject, Kind::MemoryAllocation];
+    kinds.into_iter().chain(others).any(|kind| SDK.is_wanted(kind))
 }
 
 /// Has calls recorded that pass through these tables, if any are wanted. They have been patched for work of GPUs.

@@ -20,6 +20,8 @@ pub struct Begun {
     /// Who wants it.
     services: Services,
     externals: Externals,
+    /// The thread in which it began.
+    thread: u32,
     /// Of its correlation id; none if its stream alone is told.
     id_use: Option<CallUse>,
     /// ns of CLOCK_BOOTTIME.
@@ -48,9 +50,10 @@ impl Begun {
         let (externals, callbacks) =
             (externals::own(), Callbacks::of(operation, services, streams));
         let id_use = (!services.is_empty()).then(|| CallUse::begin(operation.kind, services));
+        let thread = own_ids().thread;
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
-        Some(Self { operation, services, externals, id_use, begin_ns, callbacks })
+        Some(Self { operation, services, externals, thread, id_use, begin_ns, callbacks })
     }
 
     /// Whether somebody has its correlation id.
@@ -93,7 +96,7 @@ impl Begun {
 
     /// Writes its record for each who wants one.
     fn write(&self, correlation_id: u64, times: Times) {
-        let &Self { operation, services, ref externals, .. } = self;
+        let &Self { operation, services, ref externals, thread, .. } = self;
         let Times { begin_ns, end_ns } = times;
         let common = Common {
             kind: number(operation.kind),
@@ -102,7 +105,7 @@ impl Begun {
             external_id: 0,
             begin_ns,
             end_ns,
-            thread: own_ids().thread,
+            thread,
         };
         for service in SDK.each(operation.kind, services) {
             let external_id = externals.of(service);

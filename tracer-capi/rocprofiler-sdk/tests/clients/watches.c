@@ -197,6 +197,45 @@ static void works(const rocprofiler_callback_tracing_record_t* record, rocprofil
 }
 
 #if ROCPROFILER_SDK_INTERFACE >= 1
+// A runtime has begun, on this thread, as a record tells it, or a callback.
+static void runtime(const rocprofiler_buffer_tracing_runtime_initialization_record_t* record) {
+  CHECK(record->size == sizeof *record && sizeof *record == 72 && record->timestamp != 0);
+  CHECK(record->correlation_id.internal == 0 && record->correlation_id.external.value == 0);
+  fprintf(out, "runtime-record %d %lu %lu\n", (int)record->operation, record->version, record->instance);
+}
+
+static void runtime_told(const rocprofiler_callback_tracing_record_t* record) {
+  const rocprofiler_callback_tracing_runtime_initialization_data_t* data = record->payload;
+  CHECK(data->size == sizeof *data && sizeof *data == 24 && record->phase == ROCPROFILER_CALLBACK_PHASE_NONE);
+  CHECK(record->correlation_id.internal == 0 && record->thread_id == (rocprofiler_thread_id_t)syscall(SYS_gettid));
+  fprintf(out, "runtime-told %d %lu %lu\n", (int)record->operation, data->version, data->instance);
+}
+
+// Memory that a call allocates, or gives back.
+static void allocation(const rocprofiler_buffer_tracing_memory_allocation_record_t* record) {
+  CHECK(record->size == sizeof *record && sizeof *record == 88 && record->correlation_id.internal != 0);
+  fprintf(out, "allocation-record %d %lu %lu %lu %lu %lu %lu %lu %lu\n", (int)record->operation,
+          record->correlation_id.internal, record->correlation_id.external.value, record->thread_id, record->start_timestamp,
+          record->end_timestamp, record->agent_id.handle, record->address.value, record->allocation_size);
+}
+
+static void allocation_told(const rocprofiler_callback_tracing_record_t* record, rocprofiler_user_data_t* kept) {
+  const rocprofiler_callback_tracing_memory_allocation_data_t* data = record->payload;
+  const int allocates = record->operation <= ROCPROFILER_MEMORY_ALLOCATION_VMEM_ALLOCATE;
+  CHECK(data->size == sizeof *data && sizeof *data == 48);
+  CHECK(record->thread_id == (rocprofiler_thread_id_t)syscall(SYS_gettid));
+  if (record->phase == ROCPROFILER_CALLBACK_PHASE_ENTER) {
+    CHECK(kept->value == 0 && data->start_timestamp == 0 && data->end_timestamp == 0);
+    CHECK(!allocates || data->address.value == 0);
+    kept->value = record->correlation_id.internal;
+    return;
+  }
+  CHECK(record->phase == ROCPROFILER_CALLBACK_PHASE_EXIT && kept->value == record->correlation_id.internal);
+  fprintf(out, "allocation-told %d %lu %lu %lu %lu %lu %lu %lu %lu\n", (int)record->operation,
+          record->correlation_id.internal, record->correlation_id.external.value, record->thread_id, data->start_timestamp,
+          data->end_timestamp, data->agent_id.handle, data->address.value, data->allocation_size);
+}
+
 // The stream of a call: one that it uses is told before and behind it, one that it makes or destroys behind it.
 static void stream(const rocprofiler_callback_tracing_record_t* record, rocprofiler_user_data_t* kept) {
   const rocprofiler_callback_tracing_hip_stream_data_t* data = record->payload;
@@ -244,6 +283,14 @@ static void tell_one(rocprofiler_callback_tracing_record_t record, rocprofiler_u
 #if ROCPROFILER_SDK_INTERFACE >= 1
   if (record.kind == ROCPROFILER_CALLBACK_TRACING_HIP_STREAM) {
     stream(&record, kept);
+    return;
+  }
+  if (record.kind == ROCPROFILER_CALLBACK_TRACING_MEMORY_ALLOCATION) {
+    allocation_told(&record, kept);
+    return;
+  }
+  if (record.kind == ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION) {
+    runtime_told(&record);
     return;
   }
 #endif
@@ -306,6 +353,11 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
       case ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH: kernel(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_MEMORY_COPY: copy(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT: retirement(header->payload); break;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+      case ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API: call(header->payload); break;
+      case ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION: allocation(header->payload); break;
+      case ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION: runtime(header->payload); break;
+#endif
       default: fprintf(out, "wrong: kind %u\n", header->kind);
     }
   }

@@ -13,6 +13,12 @@ pub const CODE_OBJECTS: &str = "10";
 /// `ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH`, and with that `ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY`.
 pub const KERNELS_TOLD: &str = "12";
 pub const WORK_TOLD: &str = "12,13";
+/// `ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION`, and the same of callbacks.
+#[cfg(feature = "v1")]
+pub const ALLOCATIONS: &str = "16";
+/// `ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION`, and the same of callbacks.
+#[cfg(feature = "v1")]
+pub const RUNTIMES: &str = "17";
 /// `ROCPROFILER_CALLBACK_TRACING_HIP_STREAM`.
 #[cfg(feature = "v1")]
 pub const STREAMS: &str = "20";
@@ -21,9 +27,14 @@ pub const HIP: &str = "5,6";
 pub const HSA: &str = "1,2,3";
 pub const ROCTX: &str = "7,8,9";
 
+/// `ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API`, and the same of callbacks.
+#[cfg(feature = "v1")]
+pub const RANGES: [&str; 2] = ["32", "21"];
+
 /// The name of an operation of one of these kinds.
 pub fn function(kind: u64, number: u64) -> &'static str {
     let kind = match kind {
+        21 | 32 => Kind::MarkerCoreRangeApi,
         1 => Kind::HsaCoreApi,
         2 => Kind::HsaAmdExtApi,
         3 => Kind::HsaImageExtApi,

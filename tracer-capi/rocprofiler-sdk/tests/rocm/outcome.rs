@@ -88,6 +88,21 @@ pub struct StreamTold {
     pub stream: u64,
 }
 
+/// Memory that a call allocates (1, 2) or gives back (3, 4).
+#[cfg(feature = "v1")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Allocation {
+    pub correlation_id: u64,
+    pub operation: u64,
+    pub external_id: u64,
+    pub thread: u64,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub agent: u64,
+    pub address: u64,
+    pub bytes: u64,
+}
+
 /// A kernel of a code object.
 #[derive(Debug)]
 pub struct Symbol {
@@ -109,6 +124,12 @@ pub struct Outcome {
     /// In the order in which they were told.
     #[cfg(feature = "v1")]
     pub streams: Vec<StreamTold>,
+    /// Memory that was allocated and given back, as records tell it, and as callbacks do.
+    #[cfg(feature = "v1")]
+    pub allocations: [Vec<Allocation>; 2],
+    /// The versions of runtimes that began, by whether a callback told it or a record, and by operation.
+    #[cfg(feature = "v1")]
+    pub runtimes: BTreeMap<(bool, u64), u64>,
     /// How often the program says that it has called each function.
     pub counts: BTreeMap<String, u64>,
     pub calls: Vec<Call>,
@@ -248,6 +269,33 @@ impl Outcome {
             ("stream", &[operation, phase, thread, id, stream]) => {
                 self.streams.push(StreamTold { operation, phase, thread, id, stream });
             }
+            #[cfg(feature = "v1")]
+            (
+                "allocation-record" | "allocation-told",
+                &[operation, id, external, ref rest @ ..],
+            ) => {
+                let [thread, begin_ns, end_ns, agent, address, bytes] = rest[..] else {
+                    panic!("{line}")
+                };
+                let allocation = Allocation {
+                    operation,
+                    correlation_id: id,
+                    external_id: external,
+                    thread,
+                    begin_ns,
+                    end_ns,
+                    agent,
+                    address,
+                    bytes,
+                };
+                self.allocations[usize::from(word == "allocation-told")].push(allocation);
+            }
+            #[cfg(feature = "v1")]
+            ("runtime-record" | "runtime-told", &[runtime, version, instance]) => {
+                assert_eq!(instance, 0, "{line}");
+                let told = (word == "runtime-told", runtime);
+                assert_eq!(self.runtimes.insert(told, version), None, "{line}");
+            }
             ("dropped", &[count]) => self.dropped = count.max(self.dropped),
             ("enqueued", &[count, late]) => {
                 self.enqueued += count as usize;
@@ -266,6 +314,7 @@ impl Outcome {
         let (id, end_ns) = match (word, numbers) {
             ("kernel" | "copy", &[id, _, _, _, end_ns, ..]) => (id, end_ns),
             ("call", &[_, _, id, _, _, _, end_ns]) => (id, end_ns),
+            ("allocation-record", &[_, id, _, _, _, end_ns, ..]) => (id, end_ns),
             // When it was told is not said.
             ("enter" | "exit", &[_, _, id, ..]) => (id, 0),
             ("retired", &[id, time_ns]) => {

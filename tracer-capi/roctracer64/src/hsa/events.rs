@@ -16,11 +16,11 @@ use roctracer::tracer::{Callback, Source, Wanted};
 use tracer_common::activity::Domain;
 use tracer_common::calls::Call;
 use tracer_common::hsa_functions::slot;
-use tracer_hooks::calls;
 
 use crate::enabled::TRACER;
 use capi_sources::client_thread::InCallback;
 use capi_sources::code_objects;
+use capi_sources::hsa::{agents, function};
 
 /// Operations of the domain.
 mod evt {
@@ -160,20 +160,6 @@ const _: () = {
 const SUCCESS: u32 = 0;
 type Info = unsafe extern "C" fn(u64, u32, *mut c_void) -> u32;
 type PoolInfo = unsafe extern "C" fn(u64, u64, u32, *mut c_void) -> u32;
-type Iterate =
-    unsafe extern "C" fn(unsafe extern "C" fn(u64, *mut c_void) -> u32, *mut c_void) -> u32;
-
-/// A function of the runtime, behind our thunk, so that nobody is told of the call. None before the thunk was there.
-///
-/// # Safety
-///
-/// `F` is the type of the slot's function.
-unsafe fn function<F: Copy>(slot: usize) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<usize>()) };
-    let address = calls::original(slot);
-    // SAFETY: as the caller promises; it is not null.
-    (address != 0).then(|| unsafe { core::mem::transmute_copy::<usize, F>(&address) })
-}
 
 /// A 4-byte attribute; 0 if the runtime does not tell it.
 ///
@@ -260,25 +246,9 @@ fn tell_allocation(ptr: u64, size: u64, (segment, global_flag): (u32, u32), at: 
     tell(evt::ALLOCATE, &data, at);
 }
 
-fn each_agent(mut each: impl FnMut(u64)) {
-    unsafe extern "C" fn next<F: FnMut(u64)>(agent: u64, each: *mut c_void) -> u32 {
-        // SAFETY: what is given to the runtime below.
-        unsafe { (*each.cast::<F>())(agent) };
-        SUCCESS
-    }
-    fn with<F: FnMut(u64)>(each: &mut F) {
-        // SAFETY: the runtime's function of that name; it calls back before it returns.
-        unsafe {
-            if let Some(iterate) = function::<Iterate>(slot("hsa_iterate_agents")) {
-                iterate(next::<F>, ptr::from_mut(each).cast());
-            }
-        }
-    }
+fn each_agent(each: impl FnMut(u64)) {
     if is_wanted(evt::DEVICE) {
-        let mut agents = Vec::new();
-        with(&mut |agent| agents.push(agent));
-        // Not from inside of the runtime: what a callback throws would pass through it.
-        agents.into_iter().for_each(&mut each);
+        agents().into_iter().for_each(each);
     }
 }
 
