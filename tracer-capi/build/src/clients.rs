@@ -186,15 +186,15 @@ impl Clients {
 #[must_use]
 pub fn by_env(command: &Command) -> Vec<OsString> {
     let mut line = vec![OsString::from("env")];
+    // Options come before variables.
+    for (name, _) in command.get_envs().filter(|(_, value)| value.is_none()) {
+        line.extend([OsString::from("-u"), name.to_owned()]);
+    }
     for (name, value) in command.get_envs() {
+        let Some(value) = value else { continue };
         let mut variable = name.to_owned();
-        match value {
-            Some(value) => {
-                variable.push("=");
-                variable.push(value);
-            }
-            None => line.push("-u".into()),
-        }
+        variable.push("=");
+        variable.push(value);
         line.push(variable);
     }
     line.push(command.get_program().to_owned());

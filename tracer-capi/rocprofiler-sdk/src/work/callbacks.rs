@@ -37,11 +37,19 @@ thread_local! {
     static ANY_ENQUEUED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread, which ends, can tell no tool of what it enqueues.
-pub fn are_over() -> bool {
-    ENQUEUED.try_with(|_| ()).is_err()
-        && !InCallback::is_current()
-        && !CallbackThread::is_any_current()
+/// Nobody is told of what callbacks do.
+fn is_in_callback() -> bool {
+    InCallback::is_current() || CallbackThread::is_any_current()
+}
+
+/// Whether the calling thread may not call tools: it is one of ours, or its own variables are gone, since it ends.
+fn calls_nobody() -> bool {
+    is_worker() || ENQUEUED.try_with(|_| ()).is_err()
+}
+
+/// Whether tools are told of what the calling thread enqueues when it is done alone.
+pub fn are_late() -> bool {
+    calls_nobody() && !is_in_callback()
 }
 
 /// What is enqueued. Agents are handles of the runtime's.
@@ -121,16 +129,13 @@ impl Operation {
 
 impl Callbacks {
     /// The calling thread enqueues it: those of these services that have callbacks, or are asked for external ids; none if
-    /// there are none, or if the thread is in a callback. What is found by a thread of ours is told [`late`](Self::late).
+    /// there are none, or if the thread is in a callback. What a thread enqueues that may not call tools is told
+    /// [`late`](Self::late).
     pub fn begin(operation: Operation, services: Services) -> Option<Arc<Self>> {
         let kind = operation.kind();
         let with_callbacks = SDK.those(kind, services, |service| service.completions().is_some());
         let asks = SDK.asks(kind, services);
-        if (with_callbacks.is_empty() && !asks)
-            || InCallback::is_current()
-            || CallbackThread::is_any_current()
-            || is_worker()
-        {
+        if (with_callbacks.is_empty() && !asks) || is_in_callback() || calls_nobody() {
             return None;
         }
         let (mut correlation_id, mut id_use) = calls::enqueue();
@@ -150,14 +155,13 @@ impl Callbacks {
             externals: OnceLock::new(),
             done: OnceLock::new(),
         });
-        let is_kept = ENQUEUED.try_with(|enqueued| {
+        ENQUEUED.with(|enqueued| {
             let mut all = enqueued.take();
             all.push(Arc::clone(&callbacks));
             enqueued.set(all);
         });
-        ANY_ENQUEUED.set(is_kept.is_ok());
-        // A thread that ends tells nobody.
-        is_kept.ok().map(|()| callbacks)
+        ANY_ENQUEUED.set(true);
+        Some(callbacks)
     }
 
     /// It is done, and no thread that may call tools has found it enqueued: they are told both when it is done. None if none

@@ -20,7 +20,6 @@ use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
-use tracer_hooks::worker::is_worker;
 use tracer_hooks::{Tables, contained};
 
 use self::callbacks::{Callbacks, Operation};
@@ -88,11 +87,6 @@ struct Kept {
     is_late: bool,
 }
 
-/// Whether a thread of ours has found it, or one that ends has enqueued it.
-fn is_told_late(callbacks: &Option<Arc<Callbacks>>) -> bool {
-    is_worker() || (callbacks.is_none() && callbacks::are_over())
-}
-
 impl Client for Buffers {
     type Kept = Kept;
     type Caller = Caller;
@@ -126,7 +120,7 @@ impl Client for Buffers {
         let operation = Operation::Kernel { descriptor, agent, queue, dispatch, launch };
         let retirements = retirement::wanting(kind, services);
         let callbacks = Callbacks::begin(operation, services);
-        let is_late = is_told_late(&callbacks);
+        let is_late = callbacks.is_none() && callbacks::are_late();
         Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
     }
 
@@ -141,7 +135,7 @@ impl Client for Buffers {
         let &Copy { src_agent: from, dst_agent: to, size_bytes: bytes, .. } = record;
         let callbacks = Callbacks::begin(Operation::Copy { from, to, bytes }, services);
         let launch = Launch::default();
-        let (dispatch, is_late) = (0, is_told_late(&callbacks));
+        let (dispatch, is_late) = (0, callbacks.is_none() && callbacks::are_late());
         Some(Kept { services, retirements, launch, dispatch, callbacks, is_late })
     }
 
