@@ -10,6 +10,7 @@ use tracer_records::model::Process;
 
 use super::{
     Session,
+    following::Inheritance,
     injections::Occasion,
     pace::{SCAN_INTERVAL, Scan},
 };
@@ -153,26 +154,19 @@ impl Session {
         // Stopped at once, so that it does not get far without probes.
         let pause = subject.as_ref().and_then(Pause::of);
         let mut stopped_ns = clock::now_ns();
-        let parent = self.processes.get(born.header.pid);
-        if parent.is_none() && !self.processes.is_alive(child) {
-            // Its parent is not traced after all; the BPF programs have known the child since its birth.
-            self.probes.forget(child);
-        }
-        let Some(parent) = parent else { return Ok(()) };
         if self.processes.is_alive(child) {
             return Ok(()); // It was found before.
         }
-        let command = parent.info.command.clone();
-        let source = match &parent.gpu_source {
-            GpuSource::Tables | GpuSource::Unused | GpuSource::Forked => GpuSource::Unused,
-            source => source.clone(),
+        let parent = self.processes.get(born.header.pid).map(Inheritance::of);
+        let Some(parent) = parent.or_else(|| self.following.left_by(born.header.pid)) else {
+            // Its parent is not traced after all; the BPF programs have known the child since its birth.
+            self.probes.forget(child);
+            return Ok(());
         };
-        // It has its parent's memory, tables and all.
-        let planned: Vec<Arc<Planned>> = parent.planned.values().cloned().collect();
-        let doorbells = parent.doorbell_places.clone();
         let Some(subject) = subject else {
-            let attached_ns = clock::now_ns();
+            let (attached_ns, command) = (clock::now_ns(), parent.command.clone());
             self.recorder.process(child, Process { command, attached_ns, ..Process::default() });
+            self.following.leaves(child, parent, self.probes.ask());
             // The BPF programs have known the number since the child's birth.
             self.probes.forget(child);
             // It may have had a memory for a moment.
@@ -180,6 +174,7 @@ impl Session {
             self.shims.drain(&mut self.recorder, |_, _| {})?;
             return Ok(());
         };
+        let Inheritance { command, source, planned, doorbells } = parent;
         self.add_target(Arc::clone(&subject), command, source)?;
         if let Some(target) = self.processes.get_mut(child) {
             target.is_recorded_from_start = true;
@@ -275,6 +270,7 @@ impl Session {
             }
         }
         self.part_with_the_dead()?;
+        self.following.awaits_births(self.probes.answered());
         self.shims.free_rings(&mut self.recorder);
         if let Some(text) = self.descriptors.look() {
             self.recorder.notice(&text);

@@ -1,6 +1,40 @@
 //! How late processes were followed: what they did before they had their probes, and their shims.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::record::{
+    gpu_source::GpuSource,
+    select::Doorbells,
+    target::{Planned, Target},
+};
+
+/// What a child has of its parent: its memory, tables and all.
+#[derive(Clone)]
+pub struct Inheritance {
+    pub command: String,
+    pub source: GpuSource,
+    pub planned: Vec<Arc<Planned>>,
+    pub doorbells: Option<Arc<Doorbells>>,
+}
+
+impl Inheritance {
+    /// A child's of this process.
+    pub fn of(parent: &Target) -> Self {
+        Self {
+            command: parent.info.command.clone(),
+            source: match &parent.gpu_source {
+                GpuSource::Tables | GpuSource::Unused | GpuSource::Forked => GpuSource::Unused,
+                source => source.clone(),
+            },
+            planned: parent.planned.values().cloned().collect(),
+            doorbells: parent.doorbell_places.clone(),
+        }
+    }
+}
 
 /// Whether children are followed, and how late processes were, for the notices at the end.
 pub struct Following {
@@ -14,13 +48,33 @@ pub struct Following {
     late_shims: BTreeSet<u32>,
     /// Kernels that such processes launched before, of those that have ended.
     early_launches: u64,
+    /// What children that had ended before they were followed leave to their own, and the request with whose answer the
+    /// births of all of these have come.
+    left: BTreeMap<u32, (Inheritance, u64)>,
 }
 
 impl Following {
     /// None was born yet.
     pub fn new(wanted: bool) -> Self {
         let (longest_late, late_shims) = (Duration::ZERO, BTreeSet::new());
-        Self { wanted, late_children: 0, longest_late, late_shims, early_launches: 0 }
+        let left = BTreeMap::new();
+        Self { wanted, late_children: 0, longest_late, late_shims, early_launches: 0, left }
+    }
+
+    /// Child `pid` has ended, whose own children are followed all the same.
+    pub fn leaves(&mut self, pid: u32, inheritance: Inheritance, request: u64) {
+        self.left.insert(pid, (inheritance, request));
+    }
+
+    /// What such a child has left to its own.
+    pub fn left_by(&self, pid: u32) -> Option<Inheritance> {
+        self.left.get(&pid).map(|(inheritance, _)| inheritance.clone())
+    }
+
+    /// All births of before request `answered` have come. Whether others may have to.
+    pub fn awaits_births(&mut self, answered: u64) -> bool {
+        self.left.retain(|_, (_, request)| *request > answered);
+        !self.left.is_empty()
     }
 
     /// A child with ROCm loaded ran for so long before it had its probes.

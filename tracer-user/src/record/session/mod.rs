@@ -150,7 +150,7 @@ impl Session {
         }
         // A child may live whose birth has not been read.
         self.drain_all()?;
-        Ok(all_gone(self))
+        Ok(all_gone(self) && !self.following.awaits_births(self.probes.answered()))
     }
 
     /// Whether the recording must end now: nobody reads the rings any more.
