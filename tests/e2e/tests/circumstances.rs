@@ -117,15 +117,23 @@ fn root_nobody_listens() {
 #[test]
 fn root_what_is_left_of_a_command_is_recorded() {
     let scene = Scene::default();
+    let go = scene.path("go");
+    run(Command::new("mkfifo").arg(&go)).expect(0);
     for round in 0..3 {
-        let script = r#"( (sleep 0.3; exec "$0" >/dev/null 2>&1) & ) &"#;
+        // Opening it waits for the other end.
+        let script = r#"( (read go < "$1"; exec "$0" >/dev/null 2>&1) & ) &"#;
         let mut record = scene.record(&["--force"]);
-        run(record.args(["--", "sh", "-c", script]).arg(app("basic"))).expect(0);
+        record.args(["--", "sh", "-c", script]).arg(app("basic")).arg(&go);
+        let recording = Running::spawn(&mut record);
+        scene.wait_for_trace("all three are followed", |trace| trace.tables().processes.len() == 3);
+        fs::write(&go, "go\n").expect("it is read");
+        recording.ended().expect(0);
         let trace = scene.trace();
         trace.expect_complete();
         assert_eq!(trace.call_counts().get("hipLaunchKernel"), Some(&3), "round {round}");
         trace.expect_dispatches(&scene.true_dispatches(), 1000);
         fs::remove_file(scene.path("truth")).expect("removed");
+        fs::remove_file(scene.trace_path()).expect("removed");
     }
 }
 
