@@ -3,7 +3,6 @@
 use tracer_common::shim::Dispatch;
 
 use crate::layout::{COPY_ADDRESSES, ID_WORDS};
-use crate::runtimes::Initialization;
 
 /// Of all records.
 #[derive(Clone, Copy)]
@@ -110,6 +109,25 @@ pub fn allocation(common: &Common, agent: u64, address: u64, size: u64) -> [u64;
     head[2..].copy_from_slice(&ids(correlation_id, external_id));
     rest.copy_from_slice(&[thread.into(), begin_ns, end_ns, agent, address, size]);
     record
+}
+
+/// A runtime: an operation of `RUNTIME_INITIALIZATION`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Runtime {
+    Hsa = 1,
+    Hip = 2,
+    Marker = 3,
+    Rccl = 4,
+}
+
+/// What tools are told of a runtime.
+#[derive(Clone, Copy)]
+pub struct Initialization {
+    pub runtime: Runtime,
+    /// 10000 * major + 100 * minor + patch; 0 where the runtime does not tell.
+    pub version: u64,
+    /// How many of its kind have begun before it.
+    pub instance: u64,
 }
 
 /// Words of [`initialization`].

@@ -23,9 +23,9 @@ use crate::answer::{self, of, to};
 use crate::calls::{self, markers};
 use crate::intercept_tables::{self, table};
 use crate::layout::{VERSION_NUMBER, VERSION_TEXT};
-use crate::runtimes::{self, Initialization, Runtime};
+use crate::records::{Initialization, Runtime};
 use crate::tools::{self, ClientId, Configure, Configured, Found, find};
-use crate::{SDK, code_objects, late, log, process, sources, work};
+use crate::{SDK, code_objects, late, log, process, runtimes, sources, work};
 
 /// The number of the first tool.
 const FIRST_CLIENT: u32 = 0x3_0000;

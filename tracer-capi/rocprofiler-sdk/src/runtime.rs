@@ -13,7 +13,7 @@ use capi_common::hsa_tools;
 use capi_common::loaded::Loaded;
 use tracer_hooks::contained;
 
-use crate::runtimes::{Initialization, Runtime};
+use crate::records::{Initialization, Runtime};
 use crate::{intercept_tables, log, registration, runtimes, sources, work};
 
 /// HIP, of which releases without that library do not tell.

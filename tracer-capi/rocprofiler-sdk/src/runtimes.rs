@@ -10,28 +10,10 @@ use roctracer::thread::own_ids;
 use roctracer::timestamp_ns;
 
 use crate::layout::number;
-use crate::{SDK, process, records};
+use crate::records::{self, Initialization, Runtime};
+use crate::{SDK, process};
 
 const KIND: Kind = Kind::RuntimeInitialization;
-
-/// A runtime: an operation of the kind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Runtime {
-    Hsa = 1,
-    Hip = 2,
-    Marker = 3,
-    Rccl = 4,
-}
-
-/// What tools are told of a runtime.
-#[derive(Clone, Copy)]
-pub struct Initialization {
-    pub runtime: Runtime,
-    /// 10000 * major + 100 * minor + patch; 0 where the runtime does not tell.
-    pub version: u64,
-    /// How many of its kind have begun before it.
-    pub instance: u64,
-}
 
 /// `rocprofiler_callback_tracing_runtime_initialization_data_t`.
 #[repr(C)]

@@ -12,10 +12,10 @@ use tracer_hooks::calls::CallSink;
 use tracer_hooks::contained;
 
 use super::callbacks::Callbacks;
-use super::memory;
 use super::operations::{OF_HSA, Operation};
 use super::payload::Payload;
-use super::record::Begun;
+use super::record::{self, Begun};
+use super::{hip, memory};
 use crate::code_objects;
 
 /// Calls of HSA.
@@ -70,7 +70,8 @@ impl CallSink for Calls {
             let fill = |payload: &mut Payload| payload.set_words(operation, &call.args, stack);
             callbacks.enter(call.correlation_id, None, fill);
         }
-        memory::entered(slot, call, at);
+        let around = || record::share_innermost([hip::innermost(), innermost()]);
+        memory::entered(slot, call, at, around);
     }
 
     /// Here it may wait for room in a buffer, and tools are told of a call that has returned.

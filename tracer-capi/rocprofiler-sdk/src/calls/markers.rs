@@ -9,23 +9,16 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use capi_common::loaded::Loaded;
-use capi_sources::client_thread::{InCallback, next_id};
 use rocprofiler::kinds::Kind;
 use rocprofiler::status::{Result, Status};
-use roctracer::timestamp_ns;
-use tracer_hooks::contained;
 use tracer_hooks::lock::Lock;
 
-use super::callbacks::Callbacks;
+use super::marks::{LIBRARIES, Word, record};
 use super::operations::Operation;
-use super::payload::Payload;
 use super::ranges;
-use super::record::Begun;
 
 /// What the file of the library is called, but for its version.
 const NAME: &[u8] = b"librocprofiler-sdk-roctx.so";
-/// So many libraries of this kind are recorded in a process: each has ranges and ids of its own.
-pub const LIBRARIES: usize = 4;
 /// How long one library's tables wait for another one's.
 const WAIT_NS: u64 = 1_000_000_000;
 
@@ -35,106 +28,6 @@ const TABLES: [usize; 3] = [6, 2, 4];
 /// The functions that were in the tables of each library.
 static THEIRS: [[[AtomicPtr<c_void>; 6]; TABLES.len()]; LIBRARIES] =
     [const { [const { [const { AtomicPtr::new(ptr::null_mut()) }; 6] }; TABLES.len()] }; LIBRARIES];
-
-/// An argument or a result, as a word.
-pub trait Word {
-    fn word(&self) -> u64;
-}
-
-impl Word for () {
-    fn word(&self) -> u64 {
-        0
-    }
-}
-
-impl Word for c_int {
-    fn word(&self) -> u64 {
-        self.cast_unsigned().into()
-    }
-}
-
-impl Word for u64 {
-    fn word(&self) -> u64 {
-        *self
-    }
-}
-
-impl<T> Word for *const T {
-    fn word(&self) -> u64 {
-        self.expose_provenance() as u64
-    }
-}
-
-impl<T> Word for *mut T {
-    fn word(&self) -> u64 {
-        self.expose_provenance() as u64
-    }
-}
-
-/// A call that somebody wants to have recorded, and its id. It ends when this is dropped, also by an exception.
-pub struct Open {
-    operation: Operation,
-    begun: Option<(Begun, u64)>,
-}
-
-impl Open {
-    /// It begins now.
-    pub fn begin(operation: Operation) -> Self {
-        let mut open = Self { operation, begun: None };
-        contained(|| {
-            let begun = Begun::new(operation, || None, timestamp_ns);
-            open.begun = begun.map(|begun| (begun, next_id()));
-        });
-        open
-    }
-
-    /// Whether anybody wants it.
-    pub fn is_recorded(&self) -> bool {
-        self.begun.is_some()
-    }
-
-    /// Tools are told of its begin, with its arguments.
-    pub fn enter(&self, words: &[u64]) {
-        self.tell(|callbacks, id| {
-            callbacks.enter(id, None, |payload| payload.set_words(self.operation, words, &[]));
-        });
-    }
-
-    /// Tools are told of its end, with what `fill` adds.
-    pub fn exit(&self, fill: impl FnOnce(&mut Payload, Operation)) {
-        self.tell(|callbacks, id| {
-            callbacks.exit(id, None, |payload| fill(payload, self.operation))
-        });
-    }
-
-    /// Tools are told, unless the thread is in a callback.
-    fn tell(&self, tell: impl FnOnce(&Callbacks, u64)) {
-        if let Some((begun, id)) = &self.begun
-            && let Some(callbacks) = &begun.callbacks
-            && let Some(_inside) = InCallback::enter(ptr::from_ref(self).addr())
-        {
-            tell(callbacks, *id);
-        }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if let Some((begun, id)) = self.begun.take() {
-            let end_ns = timestamp_ns();
-            contained(|| begun.end(id, end_ns));
-        }
-    }
-}
-
-/// A call, which is recorded if somebody wants it.
-pub fn record<R: Word>(operation: Operation, words: &[u64], call: impl FnOnce() -> R) -> R {
-    let open = Open::begin(operation);
-    open.enter(words);
-    let result = call();
-    open.exit(|payload, operation| payload.set_result(operation.kind, result.word()));
-    result
-}
 
 /// Functions of ours, by table and place: of each library by its number.
 macro_rules! functions {

@@ -96,8 +96,9 @@ struct Told {
 
 const THREADS: OfThreads<Option<Rc<Told>>> = calls_of_threads!(Option<Rc<Told>>);
 
-/// A call begins, whose frame is there: tools are told, which may throw.
-pub fn entered(slot: usize, call: &Call, at: usize) {
+/// A call begins, whose frame is there: tools are told, which may throw. `around` shares the id of the innermost call that is
+/// recorded.
+pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u64, Use)) {
     let Some((does, address)) = of(slot) else { return };
     if CallbackThread::is_any_current() || process::is_forked() {
         return;
@@ -106,7 +107,7 @@ pub fn entered(slot: usize, call: &Call, at: usize) {
     if services.is_empty() {
         return;
     }
-    let told = Rc::new(Told::new(does, services, &call.args, address));
+    let told = Rc::new(Told::new(does, services, (&call.args, address), around()));
     if THREADS.begin(at, told.id).map(|kept| *kept = Some(Rc::clone(&told))).is_some()
         && let Some(_inside) = InCallback::enter(at)
     {
@@ -133,8 +134,12 @@ pub fn left(call: &Call, at: usize) {
 }
 
 impl Told {
-    fn new(does: Does, services: Services, args: &[u64; 6], address: u8) -> Self {
-        let (mut id, mut id_use) = super::enqueue();
+    fn new(
+        does: Does,
+        services: Services,
+        (args, address): (&[u64; 6], u8),
+        (mut id, mut id_use): (u64, Use),
+    ) -> Self {
         if id == 0 {
             id = next_id();
             id_use = Use::alone(id, retirement::wanting(KIND, services));

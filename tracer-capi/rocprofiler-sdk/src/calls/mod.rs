@@ -1,7 +1,7 @@
 //! Calls of HIP, of HSA and of roctx become records.
 //!
 //! * [`hip`], [`hsa`]: calls of the runtimes.
-//! * [`markers`]: calls of roctx.
+//! * [`markers`]: calls of roctx; [`marks`]: one that is recorded.
 //! * [`ranges`]: ranges of roctx.
 //! * [`record`]: the record of a call.
 //! * [`callbacks`]: tools that are told of a call; [`payload`]: its arguments and its result, as they get them.
@@ -12,6 +12,7 @@ mod callbacks;
 mod hip;
 mod hsa;
 pub mod markers;
+mod marks;
 mod memory;
 mod operations;
 mod payload;
@@ -71,11 +72,5 @@ pub fn patch(tables: &Tables) {
 /// The calling thread enqueues an operation of a GPU: the correlation id of the innermost call that it is in, and its use of
 /// that; 0 if it is in none that is recorded.
 pub fn enqueue() -> (u64, Use) {
-    let calls = [hip::innermost(), hsa::innermost()].into_iter().flatten();
-    // Ids of a thread ascend.
-    let innermost = calls.max_by_key(|&(id, _)| id);
-    let share = |(id, call): (u64, Option<&mut record::Begun>)| {
-        (id, call.map(|call| call.share(id)).unwrap_or_default())
-    };
-    innermost.map(share).unwrap_or_default()
+    record::share_innermost([hip::innermost(), hsa::innermost()])
 }

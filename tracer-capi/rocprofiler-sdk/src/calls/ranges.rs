@@ -12,7 +12,7 @@ use capi_common::memory;
 use rocprofiler::kinds::Kind;
 use tracer_hooks::lock::Lock;
 
-use super::markers::{LIBRARIES, Open, Word, record};
+use super::marks::{LIBRARIES, Open, Word, record};
 use super::operations::Operation;
 use crate::SDK;
 

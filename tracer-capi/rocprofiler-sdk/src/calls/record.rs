@@ -115,3 +115,13 @@ impl Begun {
         }
     }
 }
+
+/// The id of the innermost of these calls of the thread, and a use of it; 0 if there are none.
+pub fn share_innermost(calls: [Option<(u64, Option<&mut Begun>)>; 2]) -> (u64, Use) {
+    // Ids of a thread ascend.
+    let innermost = calls.into_iter().flatten().max_by_key(|&(id, _)| id);
+    let share = |(id, call): (u64, Option<&mut Begun>)| {
+        (id, call.map(|call| call.share(id)).unwrap_or_default())
+    };
+    innermost.map(share).unwrap_or_default()
+}
