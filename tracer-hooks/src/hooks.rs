@@ -94,7 +94,8 @@ macro_rules! store_write_index {
         pub unsafe extern "C-unwind" fn $name(queue: *const AmdQueue, value: u64) {
             let Some(store) = RUNTIME.$name.get() else { return };
             // Who stores it is the queue's only producer.
-            let before = view::queue(queue.addr()).map(|amd| amd.write_dispatch_id.load(Ordering::Relaxed));
+            let known = STATE.watches_doorbells().then(|| view::queue(queue.addr())).flatten();
+            let before = known.map(|amd| amd.write_dispatch_id.load(Ordering::Relaxed));
             // SAFETY: the application's own call.
             unsafe { store(queue, value) };
             has_reserved(queue, before.unwrap_or(value)..value);

@@ -22,7 +22,7 @@
 //! and be destroyed by another thread, before this one goes on. Whoever else touches it holds
 //! [`Queue::outside`], which whoever destroys it waits for.
 
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tracer_common::loss::ShimLoss;
@@ -280,8 +280,9 @@ impl Queue {
             return Rung::default();
         };
         let value = value as u64;
+        let own = Own::of(self.address.load(Ordering::Relaxed), value);
         if producer.epoch != epoch {
-            let before = producer.meet(epoch, amd, value);
+            let before = producer.meet(epoch, amd, own.indices());
             self.asked.store(0, Ordering::Relaxed);
             if before > 0 {
                 context.sink.lost(ShimLoss::BEFORE_ATTACH, before);
@@ -295,7 +296,6 @@ impl Queue {
         let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
         self.asked.store(asked, Ordering::Relaxed);
         let found_before = producer.next;
-        let own = Own::of(self.address.load(Ordering::Relaxed), value);
         let mut rung = self.advance(&mut producer, context, amd, Why::Of(own));
         for index in own.indices() {
             let claimed = if index < found_before {
@@ -759,12 +759,12 @@ impl Producer {
 
     /// First doorbell of this recording on a queue that was there before it: packets that were
     /// reserved earlier may be published, rung and consumed at any moment. Only the last reserved
-    /// one is known not to be covered by anybody else's doorbell. How many operations are in the
-    /// queue, or may become one, and are left as they are.
-    fn meet(&mut self, epoch: u32, amd: &'static AmdQueue, value: u64) -> u64 {
+    /// ones, which the caller rings for, are known not to be covered by anybody else's doorbell. How
+    /// many operations are in the queue, or may become one, and are left as they are.
+    fn meet(&mut self, epoch: u32, amd: &'static AmdQueue, own: RangeInclusive<u64>) -> u64 {
         let read = amd.read_dispatch_id.load(Ordering::Acquire);
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
-        let start = if value.wrapping_add(1) == write { value } else { write };
+        let start = if own.end().wrapping_add(1) == write { *own.start() } else { write };
         self.begin(epoch, start);
         self.consumed = read.min(start);
         let Some(packets) = view::packets(amd) else { return 0 };

@@ -108,6 +108,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     a_packet_that_waits_for_a_later_one(&bench);
     a_doorbell_before_its_packet(&bench);
     packets_of_whom(&bench);
+    begun_again_with_several(&bench);
     switched_under_load(&bench);
     begun_again_while_a_kernel_ends(&bench);
     destroyed_with_work(&bench);
@@ -247,6 +248,22 @@ fn packets_of_whom(bench: &Bench) {
     assert_eq!(enqueuers(13..16), [Caller; 3]);
     queue.start(11, &Gates::default());
     bench.check(&queue, 16);
+    queue.destroy();
+}
+
+/// The first doorbell of a recording, on a queue that was there before, is for several packets.
+fn begun_again_with_several(bench: &Bench) {
+    let queue = bench.queue(64, 12);
+    queue.dispatch(true, 0);
+    bench.check(&queue, 1);
+    bench.switch(false);
+    bench.switch(true);
+    let indices = [(); 3].map(|()| queue.reserve());
+    for index in indices {
+        queue.publish(index, packet_type::DISPATCH, true, index + 1, 0);
+    }
+    queue.ring(indices[2]);
+    bench.check(&queue, 4);
     queue.destroy();
 }
 
