@@ -196,6 +196,17 @@ impl Memory {
         places.chunks_exact(OPEN_WORDS).take(OPEN_CALLS)
     }
 
+    /// A call of thread `owner`, whose ring this becomes, as its shim would write it.
+    #[cfg(test)]
+    pub fn open_call(&self, ring: usize, owner: u32, call: &Call) {
+        self.word(control::CLAIMED_RINGS).store(ring as u64 + 1, Ordering::Release);
+        self.ring_owner(ring).store(owner.into(), Ordering::Release);
+        let Some(place) = self.open_places(ring).next() else { return };
+        let mut words = [0; tracer_common::calls::MAX_CALL_WORDS];
+        let count = call.encode(&mut words);
+        place.iter().zip(&words[..count]).for_each(|(to, &word)| to.store(word, Ordering::Release));
+    }
+
     /// The calls of a ring's thread that are open now, outermost first.
     pub fn open_calls(&self, ring: usize) -> Vec<Call> {
         let read = |place: &[AtomicU64]| {

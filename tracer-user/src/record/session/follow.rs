@@ -74,7 +74,7 @@ impl Session {
         target.seen = None;
         self.recorder.process(pid, target.info.clone());
         self.shims.drain(&mut self.recorder, |_, _| {})?;
-        self.shims.of(pid).for_each(|connection| connection.ended_at(time_ns));
+        self.shims.executed(pid, time_ns, &mut self.recorder);
         self.injections.executed(pid, time_ns);
         self.end_outside(pid)?;
         self.recorder.executed(pid, time_ns)?;

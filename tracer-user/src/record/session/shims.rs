@@ -5,7 +5,7 @@ use std::{cell::Cell, ffi::OsString, fs::File, ops::Range, os::fd::OwnedFd};
 use anyhow::{Context as _, bail};
 use tracer_common::{
     bpf::flag,
-    calls::{FIRST_ID, ID_BITS},
+    calls::{Call, FIRST_ID, ID_BITS},
     loss::ShimLoss,
     shim::Layout,
 };
@@ -188,9 +188,14 @@ impl Shims {
         self.add(connection);
         self.drain(recorder, |_, _| {})?;
         if let Some(added) = self.connections.last_mut() {
-            added.ended_at(u64::MAX);
+            executed(added, u64::MAX, recorder);
         }
         Ok(())
+    }
+
+    /// Process `pid` executed another program at `time_ns`, and all that the old one wrote was read.
+    pub fn executed(&mut self, pid: u32, time_ns: u64, recorder: &mut Recorder) {
+        self.of(pid).for_each(|connection| executed(connection, time_ns, recorder));
     }
 
     /// The memories of a command are for process `pid` alone, and not for its children.
@@ -242,9 +247,7 @@ impl Shims {
         let over: Vec<Connection> = self.connections.extract_if(.., is_over).collect();
         let gone = over.into_iter().filter_map(|mut connection| {
             if connection.over() == Some(Over::Ended) {
-                for (pid, tid, call) in connection.open_calls() {
-                    recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
-                }
+                record_open(connection.open_calls(), recorder);
             }
             let (pid, over, account) =
                 (connection.process(), connection.over(), connection.account());
@@ -333,6 +336,21 @@ impl Shims {
     }
 }
 
+/// Its program was replaced by another one: the calls that are open never return.
+fn executed(connection: &mut Connection, time_ns: u64, recorder: &mut Recorder) {
+    let open = connection.open_calls();
+    connection.ended_at(time_ns);
+    if connection.over() == Some(Over::Executed) {
+        record_open(open, recorder);
+    }
+}
+
+fn record_open(calls: Vec<(u32, u32, Call)>, recorder: &mut Recorder) {
+    for (pid, tid, call) in calls {
+        recorder.shim_call(pid, tid, &call, flag::OPEN_AT_END);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{path::Path, sync::atomic::Ordering};
@@ -418,5 +436,20 @@ mod tests {
         shims.add_ended(before, &mut recorder).unwrap();
         let over: Vec<_> = shims.iter().map(Connection::over).collect();
         assert_eq!(over, [None, Some(Over::Executed)]);
+    }
+
+    /// A thread executes another program while others are in calls.
+    #[test]
+    fn calls_that_an_exec_cuts_off_are_recorded() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut shims, mut recorder) = (shims(1), recorder(dir.path()));
+        claim(&shims.connections[0], 7);
+        shims.drain(&mut recorder, |_, _| {}).unwrap();
+        let call = Call { correlation_id: FIRST_ID, begin_ns: 5, ..Call::default() };
+        shims.connections[0].memory().open_call(0, 8, &call);
+        shims.executed(7, u64::MAX, &mut recorder);
+        assert_eq!(shims.give_up_the_gone(&mut recorder).len(), 1);
+        recorder.settle_calls(u64::MAX).unwrap();
+        assert_eq!(recorder.counts().calls, 1);
     }
 }
