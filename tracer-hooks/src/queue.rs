@@ -312,8 +312,10 @@ impl Queue {
             } else {
                 continue;
             };
-            if rung.claimed.try_reserve(1).is_ok() {
-                rung.claimed.extend(claimed);
+            if let Some(sequence) = claimed
+                && rung.claimed.try_reserve(1).is_ok()
+            {
+                rung.claimed.push(sequence);
             }
         }
         self.note_held(&producer);

@@ -465,37 +465,33 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     log::info(format_args!("{}: its tables were handed over", name.to_string_lossy()));
     // SAFETY: as the caller promises.
     let tables = unsafe { core::slice::from_raw_parts(tables, count as usize) };
-    let (kinds, taken): (&[u32], _) = match name.to_bytes() {
+    let (kinds, runtime, taken): (&[u32], _, _) = match name.to_bytes() {
         b"hsa" => {
             // SAFETY: as the caller promises; there is one.
             unsafe { sources::runtime_begins(tables[0]) };
-            (&[table::HSA], 0)
+            (&[table::HSA], Some(Runtime::Hsa), 0)
         }
-        b"hip" | b"hip_compiler" => {
+        b"hip" => {
             // Its calls do not come through its tables, but there it is.
             sources::begin();
-            let is_compiler = name.to_bytes() == b"hip_compiler";
-            (if is_compiler { &[table::HIP_COMPILER] } else { &[table::HIP_RUNTIME] }, 0)
+            (&[table::HIP_RUNTIME], Some(Runtime::Hip), 0)
+        }
+        b"hip_compiler" => {
+            sources::begin();
+            (&[table::HIP_COMPILER], None, 0)
         }
         b"roctx" => {
             // SAFETY: as above; AMD's has the same three.
             let taken = of(|| unsafe { take_over_markers(tables) });
-            (&table::MARKERS, taken as c_int)
+            (&table::MARKERS, Some(Runtime::Marker), taken as c_int)
         }
-        b"rccl" => (&[table::RCCL], 0),
-        _ => (&[], answer::number(Status::InvalidArgument) as c_int),
+        b"rccl" => (&[table::RCCL], Some(Runtime::Rccl), 0),
+        _ => (&[], None, answer::number(Status::InvalidArgument) as c_int),
     };
     for (&kind, &table) in kinds.iter().zip(tables).filter(|(_, table)| !table.is_null()) {
         // SAFETY: as the caller promises.
         unsafe { intercept_tables::tell(kind, version, instance, table) };
     }
-    let runtime = match name.to_bytes() {
-        b"hsa" => Some(Runtime::Hsa),
-        b"hip" => Some(Runtime::Hip),
-        b"roctx" => Some(Runtime::Marker),
-        b"rccl" => Some(Runtime::Rccl),
-        _ => None,
-    };
     if let Some(runtime) = runtime {
         runtimes::begins(Initialization { runtime, version, instance });
     }

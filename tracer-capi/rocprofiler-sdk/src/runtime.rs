@@ -9,6 +9,7 @@
 
 use core::ffi::{c_char, c_void};
 
+use capi_common::hip::LIBRARY;
 use capi_common::hsa_tools;
 use capi_common::loaded::Loaded;
 use tracer_hooks::contained;
@@ -16,8 +17,7 @@ use tracer_hooks::contained;
 use crate::records::{Initialization, Runtime};
 use crate::{intercept_tables, log, registration, runtimes, sources, work};
 
-/// HIP, of which releases without that library do not tell.
-const HIP: &[u8] = b"libamdhip64.so";
+/// By which runtimes tell of themselves, where they have it.
 const REGISTER: &[u8] = b"librocprofiler-register.so";
 
 /// When it is the library's turn among other tools: the lower comes first.
@@ -45,7 +45,7 @@ unsafe extern "C-unwind" fn OnLoad(
         // SAFETY: as the caller promises. Its version is not known here.
         unsafe { intercept_tables::tell(intercept_tables::table::HSA, 0, 0, table.cast_mut()) };
         begins(Runtime::Hsa);
-        if Loaded::find(HIP).is_some() && Loaded::find(REGISTER).is_none() {
+        if Loaded::find(LIBRARY).is_some() && Loaded::find(REGISTER).is_none() {
             begins(Runtime::Hip);
         }
     }

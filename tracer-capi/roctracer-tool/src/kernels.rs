@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_void};
 use core::mem::transmute;
 use std::ptr;
 
-use capi_common::hip::{Data, Field, Release, fields};
+use capi_common::hip::{Data, Field, LIBRARY, Release, fields};
 use capi_common::loaded::Loaded;
 use tracer_common::activity::Domain;
 
@@ -56,7 +56,7 @@ pub struct Hip {
 impl Hip {
     /// The runtime; one without functions if none is loaded.
     pub fn find(roctracer: &Roctracer) -> Self {
-        let Some(library) = Loaded::find(b"libamdhip64.so") else {
+        let Some(library) = Loaded::find(LIBRARY) else {
             return Self { functions: Vec::new(), of_stub: None, of_function: None };
         };
         let release = Release::of(|name| library.function(name).is_some());
@@ -114,7 +114,7 @@ impl Function {
 
 /// Whether HIP is loaded.
 pub fn is_hip_loaded() -> bool {
-    Loaded::find(b"libamdhip64.so").is_some()
+    Loaded::find(LIBRARY).is_some()
 }
 
 #[cfg(test)]

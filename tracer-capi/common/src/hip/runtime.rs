@@ -13,6 +13,9 @@ use tracer_records::api;
 use super::Release;
 use crate::loaded::Loaded;
 
+/// What the file of the runtime is called, but for its version.
+pub const LIBRARY: &[u8] = b"libamdhip64.so";
+
 /// More functions than HIP has in any release.
 const MOST_FUNCTIONS: u32 = 1024;
 
@@ -29,7 +32,7 @@ impl Functions {
     /// Those that count in this process now.
     pub fn find() -> Self {
         let of_headers = Self { loaded: None, release: Release::First };
-        let Some(library) = Loaded::find(b"libamdhip64.so") else { return of_headers };
+        let Some(library) = Loaded::find(LIBRARY) else { return of_headers };
         let Some(name) = library.function(c"hipApiName") else { return of_headers };
         let release = Release::of(|name| library.function(name).is_some());
         // SAFETY: a function of this type, by its name.

@@ -14,6 +14,7 @@ use std::io::{self, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use capi_common::hip::LIBRARY;
 use capi_common::loaded::Loaded;
 use capi_sources::gpu::{Agents, Client, Done, Gpu, Kernels, Work, Writing};
 use roctracer::pool::{self, EXIT_WAIT, Pool};
@@ -28,9 +29,6 @@ use crate::{hip, hsa};
 use wanted::{HAS_HIP, WANTED};
 
 pub use wanted::{CALLS_OF_HSA, want};
-
-/// What the file of the HIP runtime is called, but for its version.
-const HIP: &[u8] = b"libamdhip64.so";
 
 /// Work of GPUs for pools.
 static GPU: Gpu<Pools> = Gpu::new(Pools, &KERNELS);
@@ -77,7 +75,7 @@ pub fn runtime_begins(tables: Tables) -> bool {
 }
 
 fn look_for_hip() {
-    if WANTED.load(Ordering::Relaxed) != 0 && Loaded::find(HIP).is_some() {
+    if WANTED.load(Ordering::Relaxed) != 0 && Loaded::find(LIBRARY).is_some() {
         HAS_HIP.store(true, Ordering::Relaxed);
     }
 }

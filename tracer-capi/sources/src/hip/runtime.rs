@@ -13,10 +13,8 @@ use super::by_operation::ByOperation;
 use super::client::Client;
 use super::one_function::OneFunction;
 use super::protocol::Protocol;
+use capi_common::hip::LIBRARY;
 use capi_common::loaded::Loaded;
-
-/// What the file of the runtime is called, but for its version.
-const NAME: &[u8] = b"libamdhip64.so";
 
 /// What was found: a runtime, or one of a release that is not known.
 static RUNTIME: OnceLock<Result<Box<dyn Protocol>, Error>> = OnceLock::new();
@@ -28,7 +26,7 @@ static RUNTIME: OnceLock<Result<Box<dyn Protocol>, Error>> = OnceLock::new();
 /// If it is of a release that is not known.
 pub fn look<C: Client>() -> Result<bool, Error> {
     if RUNTIME.get().is_none()
-        && let Some(library) = Loaded::find(NAME)
+        && let Some(library) = Loaded::find(LIBRARY)
     {
         set_functions(&library);
         let found = protocol::<C>(&library).ok_or_else(|| Error::UnknownRuntime {
