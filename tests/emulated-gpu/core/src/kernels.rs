@@ -225,10 +225,10 @@ impl Kernels {
         if let Some(&i) = self.by_object.get(&kernel_object) {
             return i;
         }
-        let resolved = self.names.resolve(kernel_object);
-        let name = resolved.or_else(|| shader_name(kernel_object).map(str::to_owned));
-        let name = name.unwrap_or_else(|| {
-            eprintln!("emulated-gpu: no code object holds kernel {kernel_object:#x}");
+        let shader = shader_name(kernel_object).map(str::to_owned);
+        let name = shader.or_else(|| self.names.resolve(kernel_object)).unwrap_or_else(|| {
+            let among = self.names.uris();
+            eprintln!("emulated-gpu: no code object of {among:?} holds kernel {kernel_object:#x}");
             format!("unknown_{kernel_object:x}")
         });
         let i = self.known.iter().position(|k| k.name == name).unwrap_or_else(|| {
@@ -248,6 +248,7 @@ impl Kernels {
     /// possibly to where other code was; names are cached just as long.
     pub fn invalidate(&mut self) {
         self.by_object.clear();
+        self.names.forget();
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! The runtime hands its `r_debug` to `hsaKmtRuntimeEnable`. The link map under it lists the loaded
 //! code objects: the load address and a URI that leads to the ELF file, in this process's memory or
-//! in a file. The runtime's threads change the list at any time, so every read may fail.
+//! in a file. The runtime's threads change the list at any time: HIP's take modules out of it that were
+//! unloaded while another one's kernel runs already. So every read may fail, and whoever meets an entry
+//! that is being taken out sees nothing of what is behind it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -16,6 +18,8 @@ use crate::sys;
 
 /// Longest list that is followed, in case of a loop in a torn read.
 const MAX_MODULES: usize = 100_000;
+/// How often the list is read for a kernel that is not in it.
+const MAX_READS: usize = 100;
 /// Largest code object that is read.
 const MAX_OBJECT_BYTES: u64 = 1 << 30;
 
@@ -40,10 +44,23 @@ impl Names {
         self.r_debug = addr;
     }
 
+    /// Forgets what has been read. A code object can be loaded where another one was, from the place in
+    /// memory where the other's file was.
+    pub fn forget(&mut self) {
+        self.modules.clear();
+    }
+
     /// The symbol of a kernel descriptor, without its `.kd`. Brings the list of modules up to date.
     pub fn resolve(&mut self, kernel_object: u64) -> Option<String> {
-        self.refresh();
-        self.modules.iter().find_map(|m| m.kernels.get(&kernel_object)).cloned()
+        (0..MAX_READS).find_map(|_| {
+            self.refresh();
+            self.modules.iter().find_map(|m| m.kernels.get(&kernel_object)).cloned()
+        })
+    }
+
+    /// Where the loaded code objects came from.
+    pub fn uris(&self) -> Vec<&str> {
+        self.modules.iter().map(|m| m.uri.as_str()).collect()
     }
 
     /// Follows the link map: drops what is gone, reads what is new.
@@ -55,9 +72,6 @@ impl Names {
                 None => {
                     let kernels =
                         read_uri(&uri).map(|elf| kernels_of(&elf, load_addr)).unwrap_or_default();
-                    if kernels.is_empty() {
-                        eprintln!("emulated-gpu: no kernels found in code object {uri}");
-                    }
                     self.modules.push(Module { load_addr, uri, kernels });
                 }
             }
