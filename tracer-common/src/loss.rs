@@ -51,8 +51,11 @@ impl ShimLoss {
     pub const NO_MEMORY: Self = Self(13);
     /// Packets that were reserved, and not published, when recording ended, below others that are recorded.
     pub const UNPUBLISHED: Self = Self(14);
+    /// Nothing was recorded from some time on, since `roctap` did not run: how often that happened. With less
+    /// than [`crate::shim::HEARTBEAT_GONE_NS`] it is recorded again when `roctap` runs again.
+    pub const UNREAD: Self = Self(15);
     /// How many causes there are.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     /// All causes, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -71,6 +74,7 @@ impl ShimLoss {
         Self::LEFT_ALONE,
         Self::NO_MEMORY,
         Self::UNPUBLISHED,
+        Self::UNREAD,
     ];
 
     /// What was lost and why, for people.
@@ -96,6 +100,9 @@ impl ShimLoss {
                 "shim records: the process had no memory for kernel names and the like"
             }
             Self::UNPUBLISHED => "GPU operations: not wholly enqueued when recording ended",
+            Self::UNREAD => {
+                "shim records: none once roctap had not run for 3 s (times that this happened)"
+            }
             Self::LEFT_ALONE => {
                 "GPU operations: left alone, as a thread never came back from a hook"
             }

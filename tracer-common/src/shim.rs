@@ -14,7 +14,7 @@ use crate::{bpf::wire, calls, loss::ShimLoss, slots};
 /// "roctapsh", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"roctapsh");
 /// Version of this layout and of the records. A shim refuses another version.
-pub const VERSION: u64 = 10;
+pub const VERSION: u64 = 11;
 /// The environment variable that names shared memories: paths such as `/proc/123/fd/5`, separated by
 /// colons. A process takes the first that no other process has claimed, so that children of a traced
 /// process, which inherit the variable, get memories of their own.
@@ -253,8 +253,8 @@ pub mod kind {
     pub const QUEUE: u32 = 7;
     /// A [`Call`](crate::calls::Call): written by the calling thread.
     pub const CALL: u32 = 8;
-    /// A part of the name of the symbol that comes next in the same ring: how many bytes, and these, NUL-padded
-    /// to 8 bytes.
+    /// A part of the name of the symbol that comes next in the same ring: how many bytes of it were before, how
+    /// many these are, and these, NUL-padded to 8 bytes. A name that was begun may begin anew, in another ring too.
     pub const NAME: u32 = 9;
     /// A [`Link`](super::Link): written by the enqueueing thread.
     pub const LINK: u32 = 10;
@@ -384,8 +384,10 @@ wire! {
         pub accum_vgpr_count: u32,
         /// Scalar registers per wavefront; 0 when unknown.
         pub sgpr_count: u32,
-        /// Bytes of the name that follow: the last ones of it, behind the [`kind::NAME`] frames before.
+        /// Bytes of the name that follow: the last ones of it.
         pub name_bytes: u32,
+        /// Bytes of the name before these, in [`kind::NAME`] frames.
+        pub name_before: u64,
     }
 }
 
@@ -460,7 +462,7 @@ const _: () = {
     assert!(size_of::<Copy>() == 56);
     assert!(size_of::<Complete>() == 24);
     assert!(size_of::<Link>() == 24);
-    assert!(size_of::<Symbol>() == 40);
+    assert!(size_of::<Symbol>() == 48);
     assert!(size_of::<Agent>() == 56);
     assert!(size_of::<Queue>() == 32);
     assert!(size_of::<Attach>() == 72);

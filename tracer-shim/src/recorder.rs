@@ -224,10 +224,11 @@ fn symbol_frames(mut record: Symbol, name: &[u8]) -> Option<Vec<(u32, Vec<u64>)>
         name.split_at(name.len().saturating_sub(1) / NAME_PART_BYTES * NAME_PART_BYTES);
     let mut frames = Vec::new();
     frames.try_reserve_exact(before.len() / NAME_PART_BYTES + 1).ok()?;
-    for part in before.chunks(NAME_PART_BYTES) {
-        frames.push(frame(kind::NAME, &[part.len() as u64], part)?);
+    for (nth, part) in before.chunks(NAME_PART_BYTES).enumerate() {
+        let parts_before = (nth * NAME_PART_BYTES) as u64;
+        frames.push(frame(kind::NAME, &[parts_before, part.len() as u64], part)?);
     }
-    record.name_bytes = last.len() as u32;
+    (record.name_before, record.name_bytes) = (before.len() as u64, last.len() as u32);
     frames.push(frame(kind::SYMBOL, &words::<SYMBOL_WORDS, _>(&record), last)?);
     Some(frames)
 }
@@ -236,7 +237,10 @@ impl Sink for Recorder {
     fn wanted(&self, now_ns: u64) -> Wish {
         let Some(memory) = self.memory() else { return Wish::Nothing };
         let (wish, unchanged_ns) = self.heartbeat.wish(&memory, now_ns);
-        self.read.store(unchanged_ns < HEARTBEAT_TIMEOUT_NS, Ordering::Relaxed);
+        let is_read = unchanged_ns < HEARTBEAT_TIMEOUT_NS;
+        if self.read.swap(is_read, Ordering::Relaxed) && !is_read && wish == Wish::Later {
+            memory.lost(ShimLoss::UNREAD, 1);
+        }
         wish
     }
 
@@ -387,7 +391,7 @@ impl Sink for Recorder {
         let push = |kind, words: &[u64]| {
             producer.push(kind, [words, &[]]);
         };
-        let more = self.backlog.drain(|| producer.room(), push);
+        let more = self.backlog.drain(ring, || producer.room(), push);
         more && self.read.load(Ordering::Relaxed)
     }
 }
@@ -441,11 +445,17 @@ mod tests {
         assert_eq!(recorder.wanted(now), Wish::Record);
         assert_eq!(recorder.wanted(now - HEARTBEAT_TIMEOUT_NS), Wish::Record, "from the future");
         assert_eq!(recorder.wanted(2 * now), Wish::Record, "everything stood still");
+        let unread = || {
+            let memory = recorder.memory().expect("there");
+            memory.control(control::LOSSES + ShimLoss::UNREAD.0 as usize)
+        };
+        assert_eq!(unread(), 0, "nothing was missed");
         let mut looks = (2..).map(|i| recorder.wanted(2 * now + i * LONGEST_LOOK_NS));
         let first = looks.position(|wish| wish != Wish::Record).expect("at some time");
         assert_eq!(first as u64, HEARTBEAT_TIMEOUT_NS / LONGEST_LOOK_NS - 2, "stale");
         assert!(!recorder.let_go(Remains::Nothing), "it may return");
         assert_eq!(looks.find(|&wish| wish != Wish::Later), Some(Wish::Nothing), "it will not");
+        assert_eq!(unread(), 1, "since once");
         set(control::HEARTBEAT_NS, now + 1);
         set(control::RECORD, 0);
         assert_eq!(recorder.wanted(now), Wish::Nothing);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use support::memory::Recording;
 use support::{finish, setup, start, terminate, verify};
+use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{HEARTBEAT_TIMEOUT_NS, MAGIC, control, state};
 use tracer_hooks::sys::now_ns;
 
@@ -94,6 +95,7 @@ fn rocm_the_reader_stalls_and_returns() {
     assert_eq!(errors, "");
     let trace = recording.stop();
     assert!(trace.dropped > 0, "the rings ran full");
+    assert_eq!(trace.losses[ShimLoss::UNREAD.0 as usize], 1, "told");
     let last = trace.dispatches.values().map(|d| d.enqueue_ns).max().expect("some");
     assert!(last > returned_ns, "it records again");
     assert!(trace.agents.len() >= 4, "told again after waking");

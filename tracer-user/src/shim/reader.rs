@@ -1,6 +1,7 @@
 //! Takes frames out of a shim's rings and makes records of them.
 
 use std::{
+    collections::BTreeMap,
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -61,6 +62,9 @@ const SHARE: u64 = 2 << 20;
 /// because the reader was late. Each is some 16 words.
 pub const MOST_AT_ONCE: usize = (SHARE + ALLOWANCE) as usize / 16;
 
+/// Rings of a memory in which a name can have begun at once: one thread tells of names, and another goes on.
+const MAX_NAMES: usize = 8;
+
 /// How much is drained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
@@ -101,8 +105,8 @@ struct Taken {
     broken: Vec<bool>,
     /// Frames that were not understood.
     malformed: u64,
-    /// Parts of a name, and the ring in which its symbol comes next: one thread of a shim tells of symbols.
-    parts: (usize, Vec<u8>),
+    /// Beginnings of names, by the rings in which the rest comes.
+    names: BTreeMap<usize, Vec<u8>>,
     frame: Box<[u64; MAX_FRAME_WORDS]>,
 }
 
@@ -125,16 +129,14 @@ impl Taken {
                     let words = &self.frame[..length];
                     let frame = match kind {
                         kind::NAME => {
-                            if self.parts.0 != ring {
-                                self.parts = (ring, Vec::new());
+                            if self.names.len() >= MAX_NAMES && !self.names.contains_key(&ring) {
+                                self.names.clear();
                             }
-                            let added = add_part(&mut self.parts.1, words);
+                            let added = add_part(self.names.entry(ring).or_default(), words);
                             self.malformed -= u64::from(added.is_some());
                             continue;
                         }
-                        kind::SYMBOL if self.parts.0 == ring => {
-                            symbol(mem::take(&mut self.parts.1), words)
-                        }
+                        kind::SYMBOL => symbol(self.names.remove(&ring).unwrap_or_default(), words),
                         _ => parse(kind, words),
                     };
                     if let Some(frame) = frame {
@@ -193,7 +195,7 @@ impl Reader {
             closed: false,
             broken: vec![false; memory.rings()],
             malformed: 0,
-            parts: (0, Vec::new()),
+            names: BTreeMap::new(),
             frame: Box::new([0; MAX_FRAME_WORDS]),
         });
         Self { shared: Arc::new(Shared { memory, taken }), first: 0, batch: Vec::new() }
@@ -322,15 +324,25 @@ pub fn fuzz_ring(bytes: &[u8]) {
 
 /// Adds a part to a name; none if it is none, or makes the name too long.
 fn add_part(name: &mut Vec<u8>, words: &[u64]) -> Option<()> {
-    let (length, part) = words.split_first()?;
-    let part = part.as_bytes().get(..usize::try_from(*length).ok()?)?;
-    (name.len() + part.len() <= MAX_NAME_BYTES).then(|| name.extend_from_slice(part))
+    let (&[before, length], part) = words.split_first_chunk()?;
+    let part = part.as_bytes().get(..usize::try_from(length).ok()?)?;
+    if before == 0 {
+        name.clear();
+    }
+    let goes_on = before == name.len() as u64 && name.len() + part.len() <= MAX_NAME_BYTES;
+    goes_on.then(|| name.extend_from_slice(part))
 }
 
-/// A symbol whose name begins with `name`.
+/// A symbol whose name begins with `name`, if it says that there is more of it than it has.
 fn symbol(mut name: Vec<u8>, words: &[u64]) -> Option<Frame> {
     let (symbol, last) = Symbol::read_from_prefix(words.as_bytes()).ok()?;
     let last = last.get(..symbol.name_bytes as usize)?;
+    if symbol.name_before == 0 {
+        name.clear();
+    }
+    if symbol.name_before != name.len() as u64 {
+        return None;
+    }
     name.extend_from_slice(last);
     (name.len() <= MAX_NAME_BYTES)
         .then(|| Frame::Symbol(symbol, String::from_utf8_lossy(&name).into_owned()))
@@ -350,7 +362,6 @@ fn parse(kind: u32, words: &[u64]) -> Option<Frame> {
         kind::QUEUE => Frame::Queue(whole(bytes)?),
         kind::CALL => Frame::Call(Call::decode(words)?),
         kind::LINK => Frame::Link(whole(bytes)?),
-        kind::SYMBOL => symbol(Vec::new(), words)?,
         _ => return None,
     })
 }
@@ -557,22 +568,29 @@ mod tests {
     #[test]
     fn a_symbol_carries_its_name() {
         let symbol = Symbol { kernel_object: 5, name_bytes: 3, ..Default::default() };
-        let mut words: Vec<u64> = symbol
-            .as_bytes()
-            .chunks(8)
-            .map(|c| u64::from_ne_bytes(c.try_into().unwrap()))
-            .collect();
-        words.push(u64::from_le_bytes(*b"abc\0\0\0\0\0"));
-        assert_eq!(parse(kind::SYMBOL, &words), Some(Frame::Symbol(symbol, "abc".into())));
-        let mut parts = Vec::new();
-        let part = |bytes: [u8; 8], length| [length, u64::from_le_bytes(bytes)];
-        assert_eq!(add_part(&mut parts, &part(*b"12345678", 8)), Some(()));
-        assert_eq!(add_part(&mut parts, &part(*b"9\0\0\0\0\0\0\0", 1)), Some(()));
-        assert_eq!(add_part(&mut parts, &part(*b"12345678", 9)), None, "not all of it is there");
-        let whole = self::symbol(parts, &words);
-        assert_eq!(whole, Some(Frame::Symbol(symbol, "123456789abc".into())));
-        assert_eq!(self::symbol(vec![0; MAX_NAME_BYTES], &words), None);
+        let words_of = |symbol: Symbol| {
+            let words =
+                symbol.as_bytes().as_chunks::<8>().0.iter().copied().map(u64::from_ne_bytes);
+            words.chain([u64::from_le_bytes(*b"abc\0\0\0\0\0")]).collect::<Vec<_>>()
+        };
+        let words = words_of(symbol);
+        let whole = Some(Frame::Symbol(symbol, "abc".into()));
+        assert_eq!(self::symbol(Vec::new(), &words), whole);
+        assert_eq!(self::symbol(b"left over".to_vec(), &words), whole, "of another name");
+        let mut parts = b"begun".to_vec();
+        let part = |before, bytes: [u8; 8], length| [before, length, u64::from_le_bytes(bytes)];
+        assert_eq!(add_part(&mut parts, &part(4, *b"12345678", 8)), None, "another one's");
+        assert_eq!(add_part(&mut parts, &part(0, *b"12345678", 8)), Some(()), "anew");
+        assert_eq!(add_part(&mut parts, &part(8, *b"9\0\0\0\0\0\0\0", 1)), Some(()));
+        assert_eq!(add_part(&mut parts, &part(9, *b"12345678", 9)), None, "not all of it is there");
+        let symbol = Symbol { name_before: 9, ..symbol };
+        let mut words = words_of(symbol);
+        let whole = Some(Frame::Symbol(symbol, "123456789abc".into()));
+        assert_eq!(self::symbol(parts, &words), whole);
+        assert_eq!(self::symbol(b"1234".to_vec(), &words), None, "a part is missing");
+        let most = Symbol { name_before: MAX_NAME_BYTES as u64, ..symbol };
+        assert_eq!(self::symbol(vec![0; MAX_NAME_BYTES], &words_of(most)), None);
         words.pop();
-        assert_eq!(parse(kind::SYMBOL, &words), None, "the name is missing");
+        assert_eq!(self::symbol(b"123456789".to_vec(), &words), None, "the last part is missing");
     }
 }
