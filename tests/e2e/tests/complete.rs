@@ -506,18 +506,24 @@ fn root_more_processes_one_after_the_other_than_there_are_memories() {
 }
 
 /// The parent has the one shared memory as long as its child lives.
+/// Those without a memory are seen from outside, whether their kernels are launched by HIP or not.
 #[test]
 fn root_more_processes_at_once_than_there_are_memories() {
-    let scene = Scene::default();
-    let child = app("storm").display().to_string();
-    let ran = scene.record_app(&["--processes", "1"], "fork_exec", &[&child, "1", "1", "20"]);
-    let ran = ran.expect(3);
-    ran.complains(&["none was recorded", "--processes"]);
-    let trace = scene.trace();
-    let parents = trace.dispatches.iter().filter(|d| trace.kernel(d) == "parent_kernel").count();
-    assert_eq!(parents as u64, ran.launches()["parent_kernel"]);
-    let tiers = trace.tables().processes.values().map(|process| &process.gpu_tier);
-    assert_eq!(tiers.filter(|tier| tier.contains("--processes")).count(), 1);
+    for child in ["storm", "hsa_direct"] {
+        let scene = Scene::default();
+        let path = app(child).display().to_string();
+        let ran = scene.record_app(&["--processes", "1"], "fork_exec", &[&path]).expect(0);
+        ran.complains(&["seen from outside: as many processes", "--processes allows more"]);
+        let trace = scene.trace();
+        let of_parent = trace.dispatches.iter().filter(|d| trace.kernel(d) == "parent_kernel");
+        assert_eq!(of_parent.count() as u64, ran.launches()["parent_kernel"]);
+        let processes = &trace.tables().processes;
+        let from_outside = processes.values().filter(|p| p.gpu_tier.contains("--processes"));
+        assert_eq!(from_outside.count(), 1, "{processes:?}");
+        // The runtime's own kernels are seen, too.
+        let (seen, real) = (trace.dispatches.len(), scene.true_dispatches().len());
+        assert!(seen >= real, "{child}: {seen} of {real}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The dead: their probes are removed, their memories are offered to others, and what is to be said of them
 //! is kept until the end. Nothing else of them stays.
 
-use super::{Session, see_outside::UNKNOWN_TABLES};
+use super::{Session, see_outside::{TOO_MANY, UNKNOWN_TABLES}};
 use crate::{
     clock,
     join::Launches,
@@ -116,8 +116,7 @@ impl Session {
             (_, Claim::UnknownTables) => UNKNOWN_TABLES.to_owned(),
             (_, Claim::Recording) => "the shim recorded none of them".to_owned(),
             (GpuSource::AtStart, _) if self.shims.were_full_since(target.info.attached_ns) => {
-                "as many processes as can have GPU times at once had them already; --processes allows more"
-                    .to_owned()
+                TOO_MANY.to_owned()
             }
             (GpuSource::AtStart, _) => {
                 "the shim was not loaded: the HSA runtime ignored HSA_TOOLS_LIB, or the process could not open roctap's shared memory"

@@ -20,6 +20,10 @@ use crate::{
 /// Why a shim that was loaded records nothing.
 pub(super) const UNKNOWN_TABLES: &str = "the shim does not know the API tables of this HSA runtime: their version and the runtime's code are of no release that it knows";
 
+/// Why a shim that was loaded has no memory.
+pub(super) const TOO_MANY: &str =
+    "as many processes as can have GPU times at once had them already; --processes allows more";
+
 impl Session {
     /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work or may have to, and
     /// one of `libraries` is the HSA runtime. A failure leaves the API calls.
@@ -94,19 +98,25 @@ impl Session {
             return true;
         }
         let Some(target) = self.processes.get_mut(pid) else { return false };
+        let full = self.shims.were_full_since(target.info.attached_ns);
+        let mut memories = self.shims.of(pid).peekable();
         let helpless = match target.claim {
-            Claim::UnknownTables => true,
-            Claim::Recording => false,
-            Claim::None | Claim::Earlier => {
-                self.shims.of(pid).any(|shim| shim.memory().is_unsupported())
-            }
+            Claim::UnknownTables => Some(UNKNOWN_TABLES),
+            Claim::Recording => None,
+            // Of a program that has ended the memory is gone, too.
+            _ if memories.peek().is_none() => (full && target.is_alive()).then_some(TOO_MANY),
+            _ => memories.any(|shim| shim.memory().is_unsupported()).then_some(UNKNOWN_TABLES),
         };
-        if helpless {
-            target.gpu_source = GpuSource::Uprobes(UNKNOWN_TABLES.to_owned());
+        if let Some(why) = helpless {
+            target.gpu_source = GpuSource::Uprobes(why.to_owned());
         } else {
             target.remove_doorbells();
         }
-        !helpless
+        if helpless == Some(TOO_MANY) {
+            let notice = format!("process {pid}: its GPU work is seen from outside: {TOO_MANY}");
+            self.recorder.notice(&notice);
+        }
+        helpless.is_none()
     }
 
     /// Whether the runtime of process `pid`, which has sent the GPU work by now, did not load the shim that it
