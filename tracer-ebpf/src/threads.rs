@@ -32,17 +32,17 @@ static EMPTY_THREAD: Array<ThreadState, 1> = Array::new();
 #[inline(always)]
 pub fn thread(pid_tgid: u64) -> Option<&'static mut ThreadState> {
     let tid = pid_tgid as u32;
-    if let Some(near) = near(tid) {
-        if near.tid == tid {
-            return Some(near);
-        }
-        if claim(near, tid) {
-            records::emit_life(kind::CALLER, pid_tgid, 0, records::Memory::Own);
-            return Some(near);
-        }
+    let near = near(tid)?;
+    if near.tid == tid {
+        return Some(near);
     }
+    // Whoever has open calls here stays, though its place in the array may have become free.
     if let Some(far) = far(tid) {
         return Some(far);
+    }
+    if claim(near, tid) {
+        records::emit_life(kind::CALLER, pid_tgid, 0, records::Memory::Own);
+        return Some(near);
     }
     let empty = EMPTY_THREAD.get(0)?;
     // Another CPU cannot insert the same key: only the thread itself does.

@@ -439,6 +439,18 @@ fn root_exceptions_pass_through_probed_functions() {
     scene.trace().expect_complete();
 }
 
+/// The place of the second thread's open calls is the first one's, too, and becomes free in the middle of one.
+#[test]
+fn root_a_call_in_which_another_thread_ends_is_recorded() {
+    let scene = Scene::default();
+    scene.record_app(&["--api", "hip,hsa", "--gpu", "off"], "neighbours", &[]).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    let frees = trace.calls.iter().filter(|call| trace.function(call) == "hipFree");
+    let frees: Vec<_> = frees.map(|call| call.record).collect();
+    assert!(frees.len() == 1 && frees[0].end_ns > frees[0].begin_ns, "{frees:?}");
+}
+
 #[test]
 fn root_calls_that_are_open_at_the_end_are_marked() {
     let open = |trace: &Recorded| {

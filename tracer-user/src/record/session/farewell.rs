@@ -1,7 +1,10 @@
 //! The dead: their probes are removed, their memories are offered to others, and what is to be said of them
 //! is kept until the end. Nothing else of them stays.
 
-use super::{Session, see_outside::{TOO_MANY, UNKNOWN_TABLES}};
+use super::{
+    Session,
+    see_outside::{TOO_MANY, UNKNOWN_TABLES},
+};
 use crate::{
     clock,
     join::Launches,
