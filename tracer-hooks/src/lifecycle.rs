@@ -1,5 +1,6 @@
 //! The life of the hooks in a process: installed, at its exit, in a forked child.
 
+use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_common::loss::ShimLoss;
@@ -45,6 +46,26 @@ pub enum InstallError {
     Broken,
     /// What an earlier runtime left cannot be put away: a thread that stands still is in our code.
     Stuck,
+}
+
+impl fmt::Display for InstallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsupported(Unsupported::Second) => {
+                "the process has two HSA runtimes, of which the other is recorded"
+            }
+            Self::Unsupported(Unsupported::Covered) => {
+                "another tool stands in the tables of the HSA runtime, which were made anew"
+            }
+            Self::Unsupported(_) => "the tables of this HSA runtime are not known",
+            Self::Thread => "no thread could be started",
+            Self::Sink => "something else is recording",
+            Self::Forked => "the process was forked from one that is recorded",
+            Self::Ended => "the process exits",
+            Self::Broken => "recording has failed in this process before",
+            Self::Stuck => "a thread stands still in what was put into the HSA runtime before",
+        })
+    }
 }
 
 static STARTED: sys::Once = sys::Once::new();

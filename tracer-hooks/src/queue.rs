@@ -280,7 +280,8 @@ impl Queue {
             return Rung::default();
         };
         let value = value as u64;
-        let own = Own::of(self.address.load(Ordering::Relaxed), value);
+        let room = view::packets(amd).map_or(1, <[_]>::len);
+        let own = Own::of(self.address.load(Ordering::Relaxed), value, room);
         if producer.epoch != epoch {
             let before = producer.meet(epoch, amd, own.indices());
             self.asked.store(0, Ordering::Relaxed);

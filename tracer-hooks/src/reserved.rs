@@ -40,12 +40,14 @@ pub struct Own {
 }
 
 impl Own {
-    /// The calling thread rings for packet `last` of the queue at an address: those that it has reserved up to that are
-    /// rung for.
-    pub fn of(queue: usize, last: u64) -> Self {
+    /// The calling thread rings for packet `last` of the queue at an address, which has room for `room`: those that it
+    /// has reserved up to that are rung for.
+    pub fn of(queue: usize, last: u64, room: usize) -> Self {
         let Reserved { queue: reserved, first, end } = LAST.get();
         if reserved == queue && (first..end).contains(&last) {
             LAST.set(Reserved { queue, first: last + 1, end });
+            // More are not there at once, whatever was added to the write index.
+            let first = first.max(last.saturating_sub((room as u64).saturating_sub(1)));
             Self { first, last, others: Enqueuer::Other }
         } else {
             // It has reserved it by its own means, or before it was recorded.
@@ -67,19 +69,25 @@ mod tests {
     fn what_a_thread_has_reserved_last_is_its_own() {
         const QUEUE: usize = 0x1000;
         let own = |first, last, others| Own { first, last, others };
-        assert_eq!(Own::of(QUEUE, 3), own(3, 3, Enqueuer::Unknown));
+        assert_eq!(Own::of(QUEUE, 3, 64), own(3, 3, Enqueuer::Unknown));
         note(QUEUE, 3..5);
-        assert_eq!(Own::of(QUEUE + 64, 4), own(4, 4, Enqueuer::Unknown));
-        assert_eq!(Own::of(QUEUE, 4), own(3, 4, Enqueuer::Other));
-        assert_eq!(Own::of(QUEUE, 4), own(4, 4, Enqueuer::Unknown), "it was rung for");
+        assert_eq!(Own::of(QUEUE + 64, 4, 64), own(4, 4, Enqueuer::Unknown));
+        assert_eq!(Own::of(QUEUE, 4, 64), own(3, 4, Enqueuer::Other));
+        assert_eq!(Own::of(QUEUE, 4, 64), own(4, 4, Enqueuer::Unknown), "it was rung for");
         note(QUEUE, 5..6);
         note(QUEUE, 6..8);
-        assert_eq!(Own::of(QUEUE, 5), own(5, 5, Enqueuer::Other));
-        assert_eq!(Own::of(QUEUE, 7), own(6, 7, Enqueuer::Other));
-        assert_eq!(Own::of(QUEUE, 8), own(8, 8, Enqueuer::Unknown));
+        assert_eq!(Own::of(QUEUE, 5, 64), own(5, 5, Enqueuer::Other));
+        assert_eq!(Own::of(QUEUE, 7, 64), own(6, 7, Enqueuer::Other));
+        assert_eq!(Own::of(QUEUE, 8, 64), own(8, 8, Enqueuer::Unknown));
+        note(QUEUE, 8..1 << 40);
+        assert_eq!(
+            Own::of(QUEUE, (1 << 40) - 2, 64),
+            own((1 << 40) - 65, (1 << 40) - 2, Enqueuer::Other)
+        );
+        assert_eq!(Own::of(QUEUE, (1 << 40) - 1, 64).indices().count(), 1);
         // Another thread's are between.
         note(QUEUE, 9..10);
         note(QUEUE, 11..12);
-        assert_eq!(Own::of(QUEUE, 11).indices(), 11..=11);
+        assert_eq!(Own::of(QUEUE, 11, 64).indices(), 11..=11);
     }
 }

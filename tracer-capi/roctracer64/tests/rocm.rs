@@ -634,3 +634,23 @@ fn rocm_beside_roctap() {
     let said = recording.ended();
     assert!(scene.outcome(&said).expect_all_work(HIP_OPS) > 200);
 }
+
+/// A runtime whose tables are not known: the program works, and what is missing is said once.
+#[test]
+fn rocm_a_runtime_that_is_not_known_is_told_of() {
+    let Some(scene) = scene() else { return };
+    let mut command = scene.watched("gpu_late", &scene.apps.join("loop"));
+    command.env("HSA_TOOLS_LIB", scene.apps.join("libhsa_tool.so")).env("HSA_TOOL_UNKNOWN", "1");
+    let errors = scene.file("errors");
+    command.args(["0", "1", "1000"]).stderr(std::fs::File::create(&errors).expect("a file"));
+    let program = Running::start(scene.there(command));
+    wait_until("it launches", || {
+        truth::read(&scene.file("truth")).is_ok_and(|did| !did.is_empty())
+    });
+    std::fs::write(scene.file("go"), "").expect("written");
+    wait_until("roctracer was asked", || !scene.file("go").exists());
+    program.end("-TERM");
+    let errors = std::fs::read_to_string(errors).expect("a file");
+    let said = "work of GPUs are not recorded: the tables of this HSA runtime are not known";
+    assert_eq!(errors.matches(said).count(), 1, "{errors}");
+}

@@ -20,7 +20,7 @@ use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
-use tracer_hooks::{Tables, contained};
+use tracer_hooks::{InstallError, Tables, contained};
 
 use self::callbacks::{Callbacks, Operation};
 use self::caller::Caller;
@@ -28,7 +28,7 @@ use crate::kernels::KERNELS;
 use crate::layout::{COMPLETE, agent_id, copied, number};
 use crate::records::{self, Common, Kernel, Launch};
 use crate::retirement::{self, Use};
-use crate::{SDK, calls, externals};
+use crate::{SDK, calls, externals, log};
 
 /// Kernels that were enqueued.
 static DISPATCHES: AtomicU64 = AtomicU64::new(0);
@@ -103,6 +103,10 @@ impl Client for Buffers {
     fn is_wanted(&self) -> bool {
         let work = [Kind::KernelDispatch, Kind::MemoryCopy];
         work.into_iter().any(|kind| SDK.is_wanted(kind)) || calls::need_tables()
+    }
+
+    fn is_not_installed(&self, why: InstallError) {
+        log::error(format_args!("calls of HSA and work of GPUs are not recorded: {why}"));
     }
 
     #[inline]

@@ -22,7 +22,7 @@ use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
-use tracer_hooks::{Tables, sys};
+use tracer_hooks::{InstallError, Tables, sys};
 
 use crate::enabled::TRACER;
 use crate::{hip, hsa};
@@ -152,6 +152,11 @@ impl Client for Pools {
 
     fn is_wanted(&self) -> bool {
         WANTED.load(Ordering::Relaxed) != 0
+    }
+
+    fn is_not_installed(&self, why: InstallError) {
+        let text = "calls of HSA and work of GPUs are not recorded";
+        let _ = writeln!(io::stderr(), "roctracer: {text}: {why}");
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use tracer_common::shim::{self, Barrier, Copy, Dispatch};
+use tracer_hooks::InstallError;
 
 use super::kernels::Kernel;
 use super::writing::Writing;
@@ -33,6 +34,8 @@ pub trait Client: Sync + Sized + 'static {
     }
     /// Whether anything is wanted.
     fn is_wanted(&self) -> bool;
+    /// What is wanted cannot be recorded.
+    fn is_not_installed(&self, _why: InstallError) {}
     /// A kernel is being enqueued: what is to be kept of it; none if it is not wanted.
     fn kernel(&self, dispatch: &Dispatch) -> Option<Self::Kept>;
     /// The same of an asynchronous copy.

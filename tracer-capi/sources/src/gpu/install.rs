@@ -1,11 +1,12 @@
 //! The tables of the HSA runtime that is loaded, and work of GPUs as they tell of it.
 
+use std::sync::Once;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use capi_common::loaded::Loaded;
 use roctracer::thread;
-use tracer_hooks::{Tables, Timing, contained};
+use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained};
 
 use super::client::Client;
 use super::delivery::Gpu;
@@ -23,7 +24,9 @@ impl<C: Client> Gpu<C> {
         if !self.client.is_wanted() {
             return None;
         }
-        let tables = tables()?;
+        let tables = tables()?
+            .inspect_err(|&why| self.is_not_installed(InstallError::Unsupported(why)))
+            .ok()?;
         (tracer_hooks::records(&tables) || self.install_live(tables)).then_some(tables)
     }
 
@@ -50,20 +53,34 @@ impl<C: Client> Gpu<C> {
 
     /// Records from now on what is wanted. The runtime works also without us.
     fn install(&'static self, tables: Tables, timing: Timing) -> bool {
-        let install = || tracer_hooks::install(tables, self, timing).is_ok();
-        self.start() && contained(install).unwrap_or(false)
+        let install = || tracer_hooks::install(tables, self, timing);
+        match self.start().then(|| contained(install)).flatten() {
+            Some(Err(why)) => {
+                self.is_not_installed(why);
+                false
+            }
+            installed => installed.is_some(),
+        }
+    }
+
+    /// Tells once why nothing is recorded; where it could not be expected there is nothing to tell.
+    fn is_not_installed(&self, why: InstallError) {
+        static SAID: Once = Once::new();
+        if !matches!(why, InstallError::Forked | InstallError::Ended) {
+            SAID.call_once(|| self.client.is_not_installed(why));
+        }
     }
 }
 
 /// The tables of the HSA runtime that is loaded.
 #[expect(unsafe_code, reason = "addresses of the runtime's functions")]
-fn tables() -> Option<Tables> {
+fn tables() -> Option<Result<Tables, Unsupported>> {
     let runtime = Loaded::find(HSA)?;
     let function = |name| runtime.function(name).map(|function| function as usize);
     let core = function(c"hsa_agent_get_info")?;
     let extension = function(c"hsa_amd_coherency_get_type")?;
     // SAFETY: these functions, of a library that stays loaded: it was opened.
-    unsafe { Tables::behind(core, extension) }.ok()
+    Some(unsafe { Tables::behind(core, extension) })
 }
 
 /// Runs when the process ends, after the destructors of everything else.
