@@ -47,9 +47,23 @@ pub enum Error {
         /// The user who called `sudo`.
         caller: u32,
     },
+    /// `sudo -g GROUP`.
+    #[error(
+        "a plugin would have the rights of group {group}, though `sudo` was called by a user of group {callers}: run \
+         roctap without `sudo -g`"
+    )]
+    AnothersGroup {
+        /// The group that this process has the rights of.
+        group: u32,
+        /// The group of the user who called `sudo`.
+        callers: u32,
+    },
     /// The child that becomes the user.
     #[error("plugins never run as root, and the process that is to become the user: {0}")]
     Child(io::Error),
+    /// The same, when it has become it.
+    #[error("the user's process, which has the plugin fed: {0}")]
+    Ended(io::Error),
     /// The kernel does not let it.
     #[error("plugins never run as root, and roctap cannot become user {user}: {action}: {cause}")]
     Refused {
@@ -96,8 +110,10 @@ pub fn go_on_as_user() -> Result<Option<ExitCode>, Error> {
     if is_plain_user() {
         privileges::drop_all();
         let user = getuid().as_raw();
-        return match sudo_caller() {
-            Some(caller) if caller != user => Err(Error::AnothersRights { user, caller }),
+        let [group, ..] = group_ids();
+        return match (sudo_caller("SUDO_UID"), sudo_caller("SUDO_GID")) {
+            (Some(caller), _) if caller != user => Err(Error::AnothersRights { user, caller }),
+            (_, Some(callers)) if callers != group => Err(Error::AnothersGroup { group, callers }),
             _ => Ok(None),
         };
     }
@@ -107,7 +123,7 @@ pub fn go_on_as_user() -> Result<Option<ExitCode>, Error> {
     if let Some(child) = child::start().map_err(Error::Child)? {
         // Else the child, which is another user's, would not get the signal of its parent's end.
         privileges::keep_for_ending();
-        return child.wait().map(Some).map_err(Error::Child);
+        return child.wait().map(Some).map_err(Error::Ended);
     }
     user.become_it()?;
     child::end_with(parent).map_err(Error::Child)?;
@@ -116,9 +132,9 @@ pub fn go_on_as_user() -> Result<Option<ExitCode>, Error> {
     Err(Error::Execute { user: user.id, cause: again.exec() })
 }
 
-/// The user who called `sudo`, as that says.
-fn sudo_caller() -> Option<u32> {
-    std::env::var("SUDO_UID").ok()?.parse().ok()
+/// The user who called `sudo`, or his group, as that says by this variable.
+fn sudo_caller(variable: &str) -> Option<u32> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 struct User {

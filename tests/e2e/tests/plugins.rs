@@ -10,7 +10,7 @@ use std::{
 };
 
 use capi_build::{FILE_PLUGIN, include_directory, link::Profile};
-use e2e::{Ran, Scene, run};
+use e2e::{Ran, Scene, app, run};
 use rustix::process::Signal;
 use tracer_common::activity::{Domain, op};
 use tracer_records::api;
@@ -489,7 +489,7 @@ fn root_plugins_have_no_rights_of_another_user_or_group() {
         assert!(told(&ran, "groups ")[0].split(' ').all(|group| group == "65534"), "{ran:#?}");
         // Nor by roctap's own subcommand.
         let mut host = scene.command(&roctap);
-        host.args(["__plugin", "1", "1"]).args([&plugin, &scene.trace_path()]);
+        host.args(["__plugin", "1", "1", "1"]).args([&plugin, &scene.trace_path()]);
         let ran = run(host.current_dir("/").uid(USER).gid(USER));
         ran.expect(127).complains(&["other rights than a user's"]);
     }
@@ -526,6 +526,9 @@ fn root_plugins_of_a_user() {
     // `sudo -u nobody`, by another user.
     let ran = run(command.env("SUDO_UID", "1")).expect(1);
     expect_one_line(&ran, &["the rights of user 65534", "`sudo` was called by user 1"]);
+    // `sudo -g nogroup`, by the same.
+    let ran = run(by_sudo(&mut command).env("SUDO_GID", "1")).expect(1);
+    expect_one_line(&ran, &["the rights of group 65534", "called by a user of group 1"]);
 }
 
 fn expect_the_users_rights_without_bounds(ran: &Ran) {
@@ -560,7 +563,7 @@ fn root_plugins_are_not_even_loaded_without_a_user() {
     expect_one_line(&ran, &["plugins never run as root", "no account of user 54321"]);
     assert!(ran.stdout.is_empty() && !loaded.exists());
     // Nor by whoever starts the process that has it.
-    let mut host = scene.roctap(&["__plugin", "1", "1"]);
+    let mut host = scene.roctap(&["__plugin", "1", "1", "1"]);
     let ran = run(host.args([&plugin, &scene.trace_path()]).env("ROCP_TEST_LOADED", &loaded));
     ran.expect(127).complains(&["plugins never run as root"]);
     assert!(!loaded.exists());
@@ -642,6 +645,63 @@ fn root_plugins_that_fail_crash_or_exit() {
             assert_eq!(ran.code, Some(1), "{function} {what}: {ran:#?}");
         }
     }
+}
+
+/// A plugin in C whose begin does something.
+fn begins(scene: &Scene, what: &str) -> PathBuf {
+    let begin = format!(
+        "int roctracer_plugin_initialize(unsigned major, unsigned minor) {{ {what}; return 0; }}"
+    );
+    let others = r#"
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        static char text[1 << 20];
+        int roctracer_plugin_write_callback_record(void* record, void* data) { return 0; }
+        int roctracer_plugin_write_activity_records(void* begin, void* end) { return 0; }
+        void roctracer_plugin_finalize() {}
+    "#;
+    compiled(scene, &[others, &begin].concat())
+}
+
+#[test]
+fn root_plugins_harm_roctap_and_that_is_told() {
+    let scene = scene();
+    record(&scene, "hip", "fork_exec", &[&app("basic").display().to_string()]);
+    let processes = scene.trace().tables().processes.len();
+    assert!(processes > 1);
+    // Who is between roctap and the plugin.
+    let ran = run(&mut export(&scene, &begins(&scene, "kill(getppid(), SIGKILL)"))).expect(1);
+    expect_one_line(&ran, &["ended by signal 9", "may be incomplete"]);
+    // The process that has it, and what was to come.
+    let ran = run(&mut export(&scene, &begins(&scene, "_exit(0)"))).expect(1);
+    ran.complains(&["ended its process (exit status: 0)"]);
+    ran.complains(&["that are not handed over: 1"]);
+    // The trace.
+    let path = scene.trace_path().display().to_string();
+    let plugin = begins(&scene, &format!(r#"truncate("{path}", 4096)"#));
+    let ran = run(&mut export(&scene, &plugin)).expect(1);
+    ran.complains(&["events could be read once more"]);
+}
+
+/// What the plugin writes goes nowhere: whether all of it would fit into a pipe, or not.
+#[test]
+fn root_plugins_output_that_cannot_be_written() {
+    let scene = scene();
+    record(&scene, "hip", "basic", &[]);
+    for bytes in ["1", "sizeof text"] {
+        let plugin =
+            begins(&scene, &format!("memset(text, 'x', sizeof text); write(1, text, {bytes})"));
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        let ran = run(export(&scene, &plugin).stdout(full)).expect(1);
+        ran.complains(&["standard output", "No space left on device"]);
+    }
+    // Whoever reads it has read enough.
+    let plugin = begins(&scene, "write(1, text, 1)");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    run(export(&scene, &plugin).stdout(writer)).expect(0);
 }
 
 /// What it leaves behind has the pipe by which roctap is answered.
@@ -739,6 +799,15 @@ fn root_plugins_mistakes_are_told_before_a_recording() {
     let ran = run(by_sudo(&mut touch(&scene.path("missing.so")))).expect(1);
     expect_one_line(&ran, &["cannot load the plugin", "missing.so", "No such file"]);
     assert!(!marker.exists() && !scene.trace_path().exists());
+    // A place where its user could not read the trace.
+    let mut command = scene.roctap(&["record", "-o"]);
+    let hidden = scene.path("hidden");
+    fs::create_dir(&hidden).expect("a directory");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).expect("chmod");
+    command.arg(hidden.join("t.rtrace")).arg("--plugin").arg(&plugin).args(["--", "touch"]);
+    let ran = run(by_sudo(command.arg(&marker))).expect(1);
+    expect_one_line(&ran, &["could not read the trace in", "hidden", "Permission denied"]);
+    assert!(!marker.exists());
     // What fails behind the recording leaves the trace.
     let failing = ["--plugin", plugin.to_str().expect("text")];
     let mut command = scene.recording(&failing, "basic", &[]);

@@ -78,6 +78,8 @@ impl Plugin {
             Ok(library) => library,
             Err(cause) => return Err(Error::Missing { path, cause }),
         };
+        // It stays also where it is of no use: a thread of it may run.
+        let library = mem::ManuallyDrop::new(library);
         let initialize: Initialize = find(&library, &path, "roctracer_plugin_initialize")?;
         let plugin = Self {
             finalize: find(&library, &path, "roctracer_plugin_finalize")?,
@@ -90,7 +92,6 @@ impl Plugin {
         if status != 0 {
             return Err(Error::Refuses { path: plugin.path, status });
         }
-        mem::forget(library);
         Ok(plugin)
     }
 

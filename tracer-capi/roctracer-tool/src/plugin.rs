@@ -133,15 +133,18 @@ impl Plugin {
     }
 
     /// The process ends. A thread that is in the plugin is waited for, but not for ever; then nobody waits for it any more.
-    pub fn begin_to_end(&self) {
+    /// Whether more can be handed over.
+    pub fn begin_to_end(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
-        if self.enter_while(|| Instant::now() < deadline).is_none() {
+        let is_free = self.enter_while(|| Instant::now() < deadline).is_some();
+        if !is_free {
             self.is_given_up.store(true, Ordering::Relaxed);
             let path = self.functions.path().display();
             messages::warn(format_args!(
                 "a thread does not leave the plugin {path}: what it has not written is missing"
             ));
         }
+        is_free
     }
 
     fn is_given_up(&self) -> bool {

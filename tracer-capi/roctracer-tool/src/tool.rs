@@ -188,7 +188,10 @@ fn end(tool: &Tool) {
     periods::end();
     // Callbacks stay enabled, and do nothing any more: to disable one waits for the calls that threads are in, which may
     // be for ever.
-    tool.plugin.begin_to_end();
+    if !tool.plugin.begin_to_end() {
+        // The pool's thread may be the one that does not come back.
+        return;
+    }
     for done in [tool.roctracer.flush(), tool.roctracer.close_pool()] {
         if let Err(error) = done {
             messages::warn(format_args!("{error}"));

@@ -5,7 +5,7 @@
 //! cannot trace, and keeps the one capability without which the child would outlive it.
 
 use std::fs::File;
-use std::io::{self, PipeReader, Read as _};
+use std::io::{self, PipeReader, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
 
@@ -54,28 +54,33 @@ impl Child {
         dup2_stdin(File::open("/dev/null")?)?;
         let ended = pidfd_open(self.pid, PidfdFlags::empty())?;
         let [out, err] = self.outputs;
-        let mut outputs = vec![
-            Output { from: out, to: io::stdout().as_fd().try_clone_to_owned()?.into() },
-            Output { from: err, to: io::stderr().as_fd().try_clone_to_owned()?.into() },
+        let mut outputs = [
+            Output::new(out, io::stdout().as_fd().try_clone_to_owned()?),
+            Output::new(err, io::stderr().as_fd().try_clone_to_owned()?),
         ];
         while !wait_for_any(&ended, &mut outputs)? {}
         // What is there now: a plugin may have left a process behind that has the other ends, too.
-        for output in &mut outputs {
-            output.pass_on();
-        }
+        outputs.iter_mut().for_each(Output::pass_on);
         let status = waitpid(Some(self.pid), WaitOptions::empty())?.map(|(_, status)| status);
-        let code = status.and_then(|status| {
-            status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal))
-        });
+        let [Output { error, .. }, _] = outputs;
+        if let Some(error) = error {
+            return Err(io::Error::new(error.kind(), format!("standard output: {error}")));
+        }
+        if let Some(signal) = status.and_then(|status| status.terminating_signal()) {
+            return Err(io::Error::other(format!(
+                "it was ended by signal {signal}: what the plugin wrote may be incomplete"
+            )));
+        }
+        let code = status.and_then(|status| status.exit_status());
         Ok(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
     }
 }
 
 /// Waits for output, which is passed on, or the end of the child: whether it has ended.
-fn wait_for_any(ended: &OwnedFd, outputs: &mut Vec<Output>) -> io::Result<bool> {
-    let watched = outputs.iter().map(|output| output.from.as_fd());
+fn wait_for_any(ended: &OwnedFd, outputs: &mut [Output]) -> io::Result<bool> {
+    let watched = outputs.iter().filter_map(|output| output.from.as_ref());
     let mut watched: Vec<_> = std::iter::once(ended.as_fd())
-        .chain(watched)
+        .chain(watched.map(|from| from.as_fd()))
         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
         .collect();
     match poll(&mut watched, None) {
@@ -84,21 +89,50 @@ fn wait_for_any(ended: &OwnedFd, outputs: &mut Vec<Output>) -> io::Result<bool> 
     };
     let mut ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
     let has_ended = ready.remove(0);
-    let mut ready = ready.into_iter();
-    outputs.retain_mut(|output| !ready.next().unwrap_or(false) || output.pass_on());
+    let open = outputs.iter_mut().filter(|output| output.from.is_some());
+    open.zip(ready).filter(|(_, ready)| *ready).for_each(|(output, _)| output.pass_on());
     Ok(has_ended)
 }
 
 struct Output {
-    from: PipeReader,
+    /// None once nothing more can be passed on: whoever writes finds that nobody reads.
+    from: Option<PipeReader>,
     to: File,
+    /// Why it could not be, but that nobody wants it.
+    error: Option<io::Error>,
 }
 
 impl Output {
-    /// Passes on what is in the pipe; false if nothing more can be.
-    fn pass_on(&mut self) -> bool {
-        let count = ioctl_fionread(&self.from).unwrap_or(0);
-        let passed_on = io::copy(&mut (&self.from).take(count), &mut self.to);
-        count > 0 && passed_on.is_ok_and(|passed_on| passed_on == count)
+    fn new(from: PipeReader, to: OwnedFd) -> Self {
+        Self { from: Some(from), to: to.into(), error: None }
     }
+
+    /// Passes on what is in the pipe.
+    fn pass_on(&mut self) {
+        let Some(from) = &self.from else { return };
+        let count = ioctl_fionread(from).unwrap_or(0);
+        let mut bytes = Vec::new();
+        let read = from.take(count).read_to_end(&mut bytes);
+        let passed_on = read.and_then(|_| write(&self.to, &bytes));
+        if count == 0 || passed_on.is_err() {
+            self.from = None;
+            self.error = passed_on.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        }
+    }
+}
+
+/// Writes to what may be a terminal or a pipe that somebody has told not to block.
+fn write(mut to: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match to.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(to, PollFlags::OUT)], None)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -1,8 +1,13 @@
 //! What a process that hands records over answers to roctap, through a pipe.
 
-/// Handed over everything, but for so many calls of functions without a number; none if the plugin failed, which
-/// was told.
-pub type HandedOver = Option<u64>;
+/// What was read and handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandedOver {
+    /// Events of the process that it was started for.
+    pub events: u64,
+    /// Calls among them that were left out: of functions without a number.
+    pub unnumbered: u64,
+}
 
 const HANDED_OVER: &str = "handed over ";
 const FAILED: &str = "failed";
@@ -10,17 +15,24 @@ const FAILED: &str = "failed";
 /// The most bytes that an answer has.
 pub const MOST_BYTES: usize = 64;
 
-/// The answer.
-pub fn of(handed_over: HandedOver) -> String {
-    handed_over.map_or(FAILED.to_owned(), |unnumbered| format!("{HANDED_OVER}{unnumbered}"))
+/// The answer; none if the plugin failed, which was told.
+pub fn of(handed_over: Option<HandedOver>) -> String {
+    match handed_over {
+        Some(HandedOver { events, unnumbered }) => format!("{HANDED_OVER}{events} {unnumbered}"),
+        None => FAILED.to_owned(),
+    }
 }
 
 /// An answer that came. None if the process ended without one.
-pub fn read(answer: &[u8]) -> Option<HandedOver> {
-    match str::from_utf8(answer).ok()? {
-        FAILED => Some(None),
-        answer => answer.strip_prefix(HANDED_OVER)?.parse().ok().map(Some),
+pub fn read(answer: &[u8]) -> Option<Option<HandedOver>> {
+    let answer = str::from_utf8(answer).ok()?;
+    if answer == FAILED {
+        return Some(None);
     }
+    let (events, unnumbered) = answer.strip_prefix(HANDED_OVER)?.split_once(' ')?;
+    let handed_over =
+        HandedOver { events: events.parse().ok()?, unnumbered: unnumbered.parse().ok()? };
+    Some(Some(handed_over))
 }
 
 #[cfg(test)]
@@ -29,11 +41,14 @@ mod tests {
 
     #[test]
     fn answers_come_as_they_were_given() {
-        for answer in [None, Some(0), Some(u64::MAX)] {
+        let of_events = |events, unnumbered| Some(HandedOver { events, unnumbered });
+        for answer in [None, of_events(3, 0), of_events(u64::MAX, u64::MAX)] {
             assert_eq!(read(of(answer).as_bytes()), Some(answer));
             assert!(of(answer).len() <= MOST_BYTES);
         }
-        for cut in ["", "fail", "handed over ", "handed over x", "something else"] {
+        for cut in
+            ["", "fail", "handed over ", "handed over 1", "handed over x 1", "something else"]
+        {
             assert_eq!(read(cut.as_bytes()), None);
         }
         assert_eq!(read(b"\xff"), None);

@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail, ensure};
 use capi_common::hip::Functions;
 use capi_common::hsa;
 use capi_common::plugin::{self, Plugin};
-use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 use tracer_common::activity::{ActivityRecord, Domain, roctx};
 use tracer_common::bpf::flag;
 use tracer_records::api;
@@ -40,7 +40,7 @@ const BATCH: usize = (2 << 20) / size_of::<ActivityRecord>();
 
 /// Runs the process. The trace is its standard input.
 pub fn host(arguments: &[OsString]) -> anyhow::Result<()> {
-    let [say, process_id, plugin, trace] = arguments else {
+    let [parent, say, process_id, plugin, trace] = arguments else {
         bail!("{HOST} is for roctap's own use")
     };
     ensure!(
@@ -50,7 +50,10 @@ pub fn host(arguments: &[OsString]) -> anyhow::Result<()> {
     privileges::drop_all();
     // By its controlling terminal a process can type in its user's place, who may be root.
     setsid().context("leaving the terminal")?;
-    set_parent_process_death_signal(Some(Signal::TERM))?;
+    // Not by a signal that the plugin can have a handler for.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let is_parent = |id| parent.to_str() == Some(&Pid::as_raw(Some(id)).to_string());
+    ensure!(getppid().is_some_and(is_parent), "roctap has ended");
     let mut say = inherited(say)?;
     let file = File::from(stdin::take()?);
     let process_id = process_id.to_str().and_then(|id| id.parse().ok()).context("a process")?;
@@ -72,7 +75,11 @@ fn inherited(number: &OsStr) -> anyhow::Result<File> {
 }
 
 /// Loads the plugin and hands everything over.
-fn feed(trace: &Trace, process_id: u32, plugin: &Path) -> Result<HandedOver, plugin::Error> {
+fn feed(
+    trace: &Trace,
+    process_id: u32,
+    plugin: &Path,
+) -> Result<Option<HandedOver>, plugin::Error> {
     let is_its = |event: &Event| matches!(place(event), Place::Of(of) if of == process_id);
     let mut launched = Launched::default();
     let Ok(Reading { tables, .. }) = trace.for_each_event(|event| {
@@ -88,14 +95,14 @@ fn feed(trace: &Trace, process_id: u32, plugin: &Path) -> Result<HandedOver, plu
     let fed = trace
         .for_each_event(|event| if is_its(event) { feeding.event(event) } else { Ok(()) })
         .and_then(|_| feeding.hand_work_over());
-    let unnumbered = feeding.unnumbered;
+    let Feeding { events, unnumbered, .. } = feeding;
     if let Err(error) = &fed {
         // First: the plugin may not come back from its end.
         shown::say(&error.to_string());
     }
     // SAFETY: nothing else of it is called any more.
     unsafe { plugin.finalize() };
-    Ok(fed.is_ok().then_some(unnumbered))
+    Ok(fed.is_ok().then_some(HandedOver { events, unnumbered }))
 }
 
 /// A function of the plugin's has returned an error.
@@ -120,6 +127,7 @@ struct Feeding<'a> {
     /// Strings that records point at.
     strings: HashMap<StringId, CString>,
     work: Vec<ActivityRecord>,
+    events: u64,
     unnumbered: u64,
 }
 
@@ -138,11 +146,13 @@ impl<'a> Feeding<'a> {
             data: Data::new(),
             strings: HashMap::new(),
             work: Vec::with_capacity(BATCH),
+            events: 0,
             unnumbered: 0,
         }
     }
 
     fn event(&mut self, event: &Event) -> Result<(), Failed> {
+        self.events += 1;
         match event {
             Event::Api(call) if call.record.domain == Domain::ROCTX => self.mark(call),
             Event::Api(call) => self.call(call),

@@ -15,7 +15,7 @@ mod records;
 mod stdin;
 mod waiting;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
@@ -53,7 +53,7 @@ pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<E
     }
     let plugin = found(plugin)?;
     if when_recorded {
-        look_at_directory();
+        look_at_directories(trace)?;
         if !waiting::wait()? {
             return Ok(ExitCode::SUCCESS);
         }
@@ -61,13 +61,34 @@ pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<E
     let file = Trace::file(trace)?;
     let Survey { reading, processes, mut left_out } =
         Survey::of(&Trace::of(trace, file.try_clone()?)?);
-    for process_id in processes {
-        match feed(&file, trace, process_id, &plugin)? {
-            Some(unnumbered) => left_out.unnumbered_calls += unnumbered,
-            None => return Ok(ExitCode::FAILURE),
+    let mut left = processes.len();
+    let mut fed = Ok(true);
+    for (process_id, events) in processes {
+        fed = feed(&file, trace, process_id, &plugin).and_then(|handed_over| {
+            let Some(handed_over) = handed_over else { return Ok(false) };
+            left_out.unnumbered_calls += handed_over.unnumbered;
+            // More, where the trace is still being written.
+            if handed_over.events < events {
+                bail!(
+                    "{}: of process {process_id} {} of {events} events could be read once more: it was changed meanwhile",
+                    shown::path(trace),
+                    handed_over.events
+                );
+            }
+            Ok(true)
+        });
+        left -= 1;
+        if !matches!(fed, Ok(true)) {
+            break;
         }
     }
     left_out.warnings().for_each(|warning| tracing::warn!("{warning}"));
+    if left > 0 {
+        tracing::warn!("processes of the trace that are not handed over: {left}");
+    }
+    if !fed? {
+        return Ok(ExitCode::FAILURE);
+    }
     reading.check(trace)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -82,9 +103,22 @@ fn found(plugin: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(plugin).with_context(cannot)
 }
 
-/// Tells before a recording that its plugin cannot write where plugins of roctracer's do. It may not want to, or make that
-/// directory itself.
-fn look_at_directory() {
+/// Tells before a recording that its user cannot read the trace; and that the plugin cannot write where plugins of
+/// roctracer's do, which may not want to, or make that directory itself.
+fn look_at_directories(trace: &Path) -> anyhow::Result<()> {
+    let directory = trace.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    access(directory, Access::EXEC_OK).map_err(io::Error::from).with_context(|| {
+        format!(
+            "the plugin's user could not read the trace in {}: give another place with -o",
+            shown::path(directory)
+        )
+    })?;
+    look_at_output();
+    Ok(())
+}
+
+fn look_at_output() {
     let Some(directory) = std::env::var_os("ROCP_OUTPUT_DIR") else { return };
     let can_write = access(&directory, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
     let error = match can_write {
@@ -101,19 +135,19 @@ fn look_at_directory() {
 /// What is in a trace, before anything is handed over.
 struct Survey {
     reading: Reading,
-    processes: BTreeSet<u32>,
+    /// How many events each has.
+    processes: BTreeMap<u32, u64>,
     left_out: LeftOut,
 }
 
 impl Survey {
     fn of(trace: &Trace) -> Self {
-        let mut processes = BTreeSet::new();
+        let mut processes: BTreeMap<u32, u64> = BTreeMap::new();
         let mut left_out = LeftOut::default();
         let Ok(reading) = trace.for_each_event(|event| {
             match place(event) {
-                Place::Of(process_id) if processes.contains(&process_id) => {}
-                Place::Of(process_id) if processes.len() < MAX_PROCESSES => {
-                    processes.insert(process_id);
+                Place::Of(id) if processes.len() < MAX_PROCESSES || processes.contains_key(&id) => {
+                    *processes.entry(id).or_default() += 1;
                 }
                 Place::Of(_) => left_out.further_processes += 1,
                 Place::Nowhere(counter) => *counter(&mut left_out) += 1,
@@ -129,13 +163,19 @@ impl Survey {
     }
 }
 
-/// Hands the records of a process over, in a process of its own.
-fn feed(file: &File, trace: &Path, process_id: u32, plugin: &Path) -> anyhow::Result<HandedOver> {
+/// Hands the records of a process over, in a process of its own. None if the plugin failed, which was said.
+fn feed(
+    file: &File,
+    trace: &Path,
+    process_id: u32,
+    plugin: &Path,
+) -> anyhow::Result<Option<HandedOver>> {
     let (mut said, say) = io::pipe()?;
     // Inherited on purpose. There is no other child.
     rustix::io::fcntl_setfd(&say, rustix::io::FdFlags::empty())?;
     let mut command = Command::new(program::program());
-    command.arg(HOST).arg(say.as_raw_fd().to_string()).arg(process_id.to_string());
+    command.arg(HOST).arg(std::process::id().to_string());
+    command.arg(say.as_raw_fd().to_string()).arg(process_id.to_string());
     command.args([plugin, trace]).env(TRACED_PROCESS, process_id.to_string());
     let mut child = command.stdin(Stdio::from(file.try_clone()?)).spawn()?;
     drop(say);
