@@ -244,7 +244,7 @@ fn packets_of_whom(bench: &Bench) {
     queue.ring(15);
     publish(others);
     std::thread::scope(|scope| scope.spawn(|| queue.ring(others)).join()).expect("it");
-    // Its ring was not that of who reserved it here.
+    // Who rings for a packet counts as its producer, here another thread than the one that reserved it.
     assert_eq!(enqueuers(13..16), [Caller; 3]);
     queue.start(11, &Gates::default());
     bench.check(&queue, 16);

@@ -86,8 +86,10 @@ impl Session {
                 counted(left, "function")
             ));
         }
+        let were_full = self.shims.were_full_since(target.info.attached_ns);
         target.info.gpu_tier = match (&target.gpu_source, target.claim) {
             (GpuSource::Off, _) => String::new(),
+            (GpuSource::AtStart, Claim::None) if were_full => format!("none: {TOO_MANY}"),
             (GpuSource::AtStart, Claim::None | Claim::UnknownTables) => {
                 "none: the shim was not loaded".to_owned()
             }
