@@ -55,6 +55,9 @@ pub struct Header {
 /// Bytes of the halves that a buffer has beyond two for records that cannot wait: half a million retirements of ids.
 const MOST_EXTRA_BYTES: usize = 16 << 20;
 
+/// How long who waits for progress does not look himself: an [end](Buffer::end) that does not get the lock wakes nobody.
+const LOOKS_AGAIN: Duration = Duration::from_millis(100);
+
 /// `ROCPROFILER_BUFFER_CATEGORY_TRACING`.
 const TRACING: u32 = 1;
 
@@ -274,7 +277,7 @@ impl Buffer {
                     None => return Written::Dropped,
                 },
                 (None, Otherwise::Wait) => {
-                    let waited = self.progress.wait(state);
+                    let waited = self.progress.wait_timeout(state, LOOKS_AGAIN);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                     continue;
                 }
@@ -321,7 +324,8 @@ impl Buffer {
             if left == Some(Duration::ZERO) {
                 return false;
             }
-            let waited = self.progress.wait_timeout(state, left.unwrap_or(Duration::MAX));
+            let left = left.unwrap_or(LOOKS_AGAIN).min(LOOKS_AGAIN);
+            let waited = self.progress.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
