@@ -8,6 +8,9 @@
 
 #include <rocprofiler-sdk/defines.h>
 #include <rocprofiler-sdk/fwd.h>
+#if ROCPROFILER_SDK_INTERFACE >= 1
+#include <rocprofiler-sdk/hip.h>
+#endif
 
 ROCPROFILER_EXTERN_C_INIT
 
@@ -31,6 +34,22 @@ typedef struct {
   rocprofiler_timestamp_t end_timestamp;
   rocprofiler_thread_id_t thread_id;
 } rocprofiler_buffer_tracing_hip_api_record_t;
+
+#if ROCPROFILER_SDK_INTERFACE >= 1
+typedef struct rocprofiler_buffer_tracing_hip_api_ext_record_t {
+  uint64_t size;
+  rocprofiler_buffer_tracing_kind_t kind;
+  rocprofiler_tracing_operation_t operation;
+  rocprofiler_correlation_id_t correlation_id;
+  rocprofiler_timestamp_t start_timestamp;
+  rocprofiler_timestamp_t end_timestamp;
+  rocprofiler_thread_id_t thread_id;
+  /* As they were when the call began. What they point at may be gone. */
+  rocprofiler_hip_api_args_t args;
+  /* 0: HIP does not tell it. */
+  rocprofiler_hip_api_retval_t retval;
+} rocprofiler_buffer_tracing_hip_api_ext_record_t;
+#endif
 
 typedef struct {
   uint64_t size;
@@ -234,6 +253,15 @@ typedef int (*rocprofiler_buffer_tracing_kind_operation_cb_t)(rocprofiler_buffer
                                                               rocprofiler_tracing_operation_t operation,
                                                               void* data);
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* Gets an argument: which one it is, where its value is, how many times that could be followed, its type and name in C,
+ * and its value as text. Not 0 ends the iteration. */
+typedef int (*rocprofiler_buffer_tracing_operation_args_cb_t)(
+    rocprofiler_buffer_tracing_kind_t kind, rocprofiler_tracing_operation_t operation, uint32_t arg_number,
+    const void* const arg_value_addr, int32_t arg_indirection_count, const char* arg_type, const char* arg_name,
+    const char* arg_value_str, void* data);
+#endif
+
 /* Has records of a kind written into a buffer, of some operations or of all: only inside of a tool's initialize function.
  * NOT_IMPLEMENTED for kinds that are not traced; why is told on standard error. */
 rocprofiler_status_t rocprofiler_configure_buffer_tracing_service(
@@ -260,6 +288,14 @@ rocprofiler_status_t rocprofiler_iterate_buffer_tracing_kinds(rocprofiler_buffer
 rocprofiler_status_t rocprofiler_iterate_buffer_tracing_kind_operations(
     rocprofiler_buffer_tracing_kind_t kind, rocprofiler_buffer_tracing_kind_operation_cb_t callback,
     void* data) ROCPROFILER_API ROCPROFILER_NONNULL(2);
+
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* Calls a function with each argument of a call, whose record a buffer's callback has got and has not returned yet.
+ * NOT_IMPLEMENTED of records without arguments. Nothing is read that arguments point at. */
+rocprofiler_status_t rocprofiler_iterate_buffer_tracing_record_args(
+    rocprofiler_record_header_t record, rocprofiler_buffer_tracing_operation_args_cb_t callback,
+    void* user_data) ROCPROFILER_API ROCPROFILER_NONNULL(2);
+#endif
 
 ROCPROFILER_EXTERN_C_FINI
 

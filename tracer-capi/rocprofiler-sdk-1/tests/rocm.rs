@@ -1,6 +1,8 @@
 //! Tests of `rocprofiler-sdk` in real HIP programs, with the library of the 1.0 interface: of records and callbacks, which
 //! are others there. What does not depend on the interface is tested there alone.
 
+#[path = "../../rocprofiler-sdk/tests/rocm/arguments.rs"]
+mod arguments;
 #[path = "../../rocprofiler-sdk/tests/rocm/callbacks.rs"]
 mod callbacks;
 #[path = "../../rocprofiler-sdk/tests/rocm/calls.rs"]

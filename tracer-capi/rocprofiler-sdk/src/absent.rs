@@ -45,8 +45,6 @@ absent! {
 
 #[cfg(feature = "v1")]
 absent! {
-    // Arguments of records: there are none with arguments.
-    rocprofiler_iterate_buffer_tracing_record_args
     // Counters.
     rocprofiler_configure_device_counting_service
     rocprofiler_sample_device_counting_service

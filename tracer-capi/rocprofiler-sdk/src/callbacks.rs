@@ -6,12 +6,16 @@ use core::ffi::{c_char, c_int, c_void};
 use std::ffi::CString;
 
 use capi_common::memory;
-use rocprofiler::arguments::{Argument, Class, arguments};
+use rocprofiler::arguments::{Class, arguments};
+#[cfg(feature = "v1")]
+use rocprofiler::buffer::Header;
 use rocprofiler::callback::{Callback, Event};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::stage;
 use rocprofiler::status::Status;
 
+#[cfg(feature = "v1")]
+use crate::layout::BUFFER_KINDS;
 use crate::layout::{CALLBACK_KINDS, ID_WORDS, callback_number, kind};
 use crate::{SDK, answer, log, records, sources, tools};
 
@@ -122,32 +126,110 @@ unsafe extern "C-unwind" fn rocprofiler_iterate_callback_tracing_kind_operation_
     if record.payload.is_null() {
         return answer::number(Status::InvalidArgument);
     }
-    for (number, argument) in (0..).zip(arguments(kind, record.operation)) {
-        // SAFETY: the arguments of this function are there, behind the size.
-        let place = unsafe { record.payload.byte_add(size_of::<u64>() + argument.at) };
-        // SAFETY: as above.
-        let value = text(argument, unsafe { word(place, argument.bytes) });
-        let value = CString::new(value).unwrap_or_default();
+    // SAFETY: the arguments of this function are there, behind the size; `function` takes what it is promised.
+    unsafe {
+        let place = record.payload.byte_add(size_of::<u64>());
+        each_argument((kind, record.operation), place, Class::Text, |number, argument| {
+            let &ArgumentTold { place, indirections, ty, name, value } = argument;
+            let operation = record.operation.cast_signed();
+            function(record.kind, operation, number, place, indirections, ty, name, value, 0, data)
+        });
+    }
+    answer::SUCCESS
+}
+
+/// `rocprofiler_buffer_tracing_operation_args_cb_t`: the same but how often it was followed.
+#[cfg(feature = "v1")]
+type RecordArgumentFunction = unsafe extern "C-unwind" fn(
+    u32,
+    i32,
+    u32,
+    *const c_void,
+    i32,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    *mut c_void,
+) -> c_int;
+
+/// Calls a function with each argument of a call that is recorded with them. Nothing is followed: what they point at may
+/// have changed since.
+///
+/// # Safety
+///
+/// The header is one of those that a buffer's callback gets, and that has not returned; `function` takes `data`.
+#[cfg(feature = "v1")]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_iterate_buffer_tracing_record_args(
+    header: Header,
+    function: Option<RecordArgumentFunction>,
+    data: *mut c_void,
+) -> u32 {
+    let known = kind(&BUFFER_KINDS, header.kind).ok().flatten();
+    let (Some(kind), Some(function)) = (known, function) else {
+        return answer::number(Status::InvalidArgument);
+    };
+    if kind.without_arguments() == kind {
+        return answer::number(Status::NotImplemented);
+    }
+    if header.payload.is_null() {
+        return answer::number(Status::InvalidArgument);
+    }
+    // SAFETY: the second word of a record is its kind and its operation.
+    let operation = unsafe { header.payload.cast::<u32>().add(3).read() };
+    // SAFETY: the arguments of this function are there, behind what all records of calls have; `function` takes what it is
+    // promised.
+    unsafe {
+        let place = header.payload.byte_add(records::CALL_BYTES);
+        each_argument((kind, operation), place, Class::Pointer, |number, argument| {
+            let &ArgumentTold { place, indirections, ty, name, value } = argument;
+            let operation = operation.cast_signed();
+            function(header.kind, operation, number, place, indirections, ty, name, value, data)
+        });
+    }
+    answer::SUCCESS
+}
+
+/// An argument of a call, as tools are told of it.
+struct ArgumentTold {
+    place: *const c_void,
+    indirections: i32,
+    ty: *const c_char,
+    name: *const c_char,
+    value: *const c_char,
+}
+
+/// Tells of each argument of a function, which are at `place`, until it is not to go on. The text of a string is
+/// what it says, or its address, as if it were of class `strings`.
+///
+/// # Safety
+///
+/// They are there.
+unsafe fn each_argument(
+    (kind, operation): (Kind, u32),
+    place: *const c_void,
+    strings: Class,
+    mut tell: impl FnMut(u32, &ArgumentTold) -> c_int,
+) {
+    for (number, argument) in (0..).zip(arguments(kind, operation)) {
         // SAFETY: as the caller promises.
-        let ends = unsafe {
-            function(
-                record.kind,
-                record.operation.cast_signed(),
-                number,
-                place,
-                argument.indirections() as i32,
-                argument.ty.as_ptr(),
-                argument.name.as_ptr(),
-                value.as_ptr(),
-                0,
-                data,
-            )
+        let (place, word) = unsafe {
+            let place = place.byte_add(argument.at);
+            (place, word(place, argument.bytes))
         };
-        if ends != 0 {
+        let class = if argument.class == Class::Text { strings } else { argument.class };
+        let value = CString::new(text(class, argument.bytes, word)).unwrap_or_default();
+        let told = ArgumentTold {
+            place,
+            indirections: argument.indirections() as i32,
+            ty: argument.ty.as_ptr(),
+            name: argument.name.as_ptr(),
+            value: value.as_ptr(),
+        };
+        if tell(number, &told) != 0 {
             break;
         }
     }
-    answer::SUCCESS
 }
 
 fn is_call(kind: Kind) -> bool {
@@ -177,15 +259,15 @@ unsafe fn word(place: *const c_void, bytes: usize) -> [u8; 16] {
 }
 
 /// A value as text. Nothing is followed but strings, of which it is asked first whether they can be read.
-fn text(argument: &Argument, bytes: [u8; 16]) -> String {
+fn text(class: Class, bytes: usize, value: [u8; 16]) -> String {
     let part = |at: usize| {
-        let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
+        let four = value.get(at..at + 4).and_then(|four| four.try_into().ok());
         u32::from_le_bytes(four.unwrap_or_default())
     };
     let word = u64::from(part(0)) | u64::from(part(4)) << 32;
-    match argument.class {
+    match class {
         Class::Unsigned => word.to_string(),
-        Class::Signed if argument.bytes == 4 => part(0).cast_signed().to_string(),
+        Class::Signed if bytes == 4 => part(0).cast_signed().to_string(),
         Class::Signed => word.cast_signed().to_string(),
         Class::Bool => (word != 0).to_string(),
         Class::Float => f32::from_bits(part(0)).to_string(),
@@ -200,6 +282,7 @@ fn text(argument: &Argument, bytes: [u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rocprofiler::arguments::Argument;
 
     #[test]
     fn values_are_told_as_text() {
@@ -212,7 +295,7 @@ mod tests {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&words[0].to_le_bytes());
             bytes[8..].copy_from_slice(&words[1].to_le_bytes());
-            text(argument, bytes)
+            text(argument.class, argument.bytes, bytes)
         };
         let runtime = Kind::HipRuntimeApi;
         let [_, grid, _, _, bytes, stream] = of(runtime, "hipLaunchKernel") else { panic!("six") };

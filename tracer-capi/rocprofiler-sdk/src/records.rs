@@ -2,7 +2,7 @@
 
 use tracer_common::shim::Dispatch;
 
-use crate::layout::{COPY_ADDRESSES, ID_WORDS};
+use crate::layout::{COPY_ADDRESSES, HIP_CALL, ID_WORDS};
 
 /// Of all records.
 #[derive(Clone, Copy)]
@@ -47,6 +47,26 @@ pub fn call(common: &Common) -> [u64; CALL] {
     head[..2].copy_from_slice(&[bytes::<CALL>(), pair(kind, operation)]);
     head[2..].copy_from_slice(&ids(correlation_id, external_id));
     times.copy_from_slice(&[begin_ns, end_ns, thread.into()]);
+    record
+}
+
+/// Bytes of what records of calls have in common.
+#[cfg(feature = "v1")]
+pub const CALL_BYTES: usize = 8 * CALL;
+
+/// `rocprofiler_hip_api_args_t` and `rocprofiler_hip_api_retval_t`.
+pub type HipWords = [u64; HIP_CALL.bytes / 8 - 1];
+
+/// Words of [`call_of_hip`].
+const CALL_OF_HIP: usize = CALL + size_of::<HipWords>() / 8;
+
+/// `rocprofiler_buffer_tracing_hip_api_ext_record_t`.
+pub fn call_of_hip(common: &Common, arguments_and_result: &HipWords) -> [u64; CALL_OF_HIP] {
+    let mut record = [0; CALL_OF_HIP];
+    let (head, rest) = record.split_at_mut(CALL);
+    head.copy_from_slice(&call(common));
+    head[0] = bytes::<CALL_OF_HIP>();
+    rest.copy_from_slice(arguments_and_result);
     record
 }
 

@@ -12,6 +12,7 @@ use crate::{calls, log, work};
 pub fn refused(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::HipRuntimeApi | Kind::HipCompilerApi => None,
+        Kind::HipRuntimeApiExt | Kind::HipCompilerApiExt => None,
         Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi => None,
         Kind::MarkerCoreApi | Kind::MarkerControlApi | Kind::MarkerNameApi => None,
         Kind::KernelDispatch | Kind::MemoryCopy | Kind::CorrelationIdRetirement => None,

@@ -164,13 +164,22 @@ impl Kind {
     ///
     /// [`Status::NotImplemented`] of kinds that have none.
     pub fn operations(self) -> Result<&'static [CString]> {
-        let same = match self {
+        let operations = OPERATIONS.get(&self.without_arguments()).map(Vec::as_slice);
+        operations.ok_or(Status::NotImplemented)
+    }
+
+    /// The kind of the same calls whose records have no arguments.
+    pub fn without_arguments(self) -> Self {
+        match self {
             Self::HipRuntimeApiExt => Self::HipRuntimeApi,
             Self::HipCompilerApiExt => Self::HipCompilerApi,
             itself => itself,
-        };
-        let operations = OPERATIONS.get(&same).map(Vec::as_slice);
-        operations.ok_or(Status::NotImplemented)
+        }
+    }
+
+    /// The kind of the same calls whose records have their arguments, if there is one.
+    pub fn with_arguments(self) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind != self && kind.without_arguments() == self)
     }
 
     /// Those of the 0.5 interface.

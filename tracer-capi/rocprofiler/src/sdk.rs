@@ -74,6 +74,8 @@ impl Context {
 enum Receiver {
     /// Records of it are written into a buffer.
     Buffer(&'static Buffer),
+    /// The same with the arguments of calls.
+    BufferOfArguments(&'static Buffer),
     /// A tool is told of it where it happens, and there of its completion, if it is work of a GPU.
     Callback(Callback, Option<&'static Completions>),
 }
@@ -107,9 +109,15 @@ impl Service {
     #[inline]
     pub fn buffer(&self) -> Option<&'static Buffer> {
         match self.receiver {
-            Receiver::Buffer(buffer) => Some(buffer),
+            Receiver::Buffer(buffer) | Receiver::BufferOfArguments(buffer) => Some(buffer),
             Receiver::Callback(..) => None,
         }
+    }
+
+    /// Whether the records that are written have the arguments of calls.
+    #[inline]
+    pub fn has_arguments(&self) -> bool {
+        matches!(self.receiver, Receiver::BufferOfArguments(_))
     }
 
     /// Whether a tool is told, and not finalized.
@@ -133,7 +141,7 @@ impl Service {
     pub fn completions(&self) -> Option<&'static Completions> {
         match self.receiver {
             Receiver::Callback(_, completions) => completions,
-            Receiver::Buffer(_) => None,
+            Receiver::Buffer(_) | Receiver::BufferOfArguments(_) => None,
         }
     }
 }
@@ -560,8 +568,13 @@ impl Sdk {
     ) -> Result {
         let mut configuration = self.configure()?;
         let context = configuration.context(context)?;
-        let receiver = Receiver::Buffer(configuration.buffer(buffer)?);
-        configuration.add(context, kind, wanted, receiver)
+        let buffer = configuration.buffer(buffer)?;
+        let calls = kind.without_arguments();
+        let receiver = match calls == kind {
+            true => Receiver::Buffer(buffer),
+            false => Receiver::BufferOfArguments(buffer),
+        };
+        configuration.add(context, calls, wanted, receiver)
     }
 
     /// Has a tool's function called for a kind, for some operations or for all.

@@ -12,6 +12,7 @@ use roctracer::timestamp_ns;
 use super::operations::Operation;
 use super::payload::Payload;
 use super::streams;
+use crate::records::HipWords;
 use crate::{SDK, externals, process};
 
 /// How far tools have been told.
@@ -51,18 +52,20 @@ pub struct Callbacks {
 }
 
 impl Callbacks {
-    /// Those of the services who are to be told, or asked for external ids, and those of its stream; none if nobody is.
+    /// Those of the services who are to be told, or asked for external ids, and those of its stream; none if nobody is, and
+    /// nobody wants the arguments.
     pub fn of(
         operation: Operation,
         services: Services,
         streams: Option<streams::Told>,
     ) -> Option<Rc<Self>> {
-        let all = SDK.each(operation.kind, services);
-        let told: Vec<_> = all
+        let all = || SDK.each(operation.kind, services);
+        let told: Vec<_> = all()
             .filter(|service| service.is_told())
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
-        if told.is_empty() && streams.is_none() && !SDK.asks(operation.kind, services) {
+        let is_kept = streams.is_some() || all().any(Service::has_arguments);
+        if told.is_empty() && !is_kept && !SDK.asks(operation.kind, services) {
             return None;
         }
         Some(Rc::new(Self {
@@ -125,6 +128,13 @@ impl Callbacks {
     /// The external ids that count for the call, if tools were told of its begin.
     pub fn externals(&self) -> Option<Externals> {
         (self.state.get() == Told::Begin).then(|| self.externals.take())
+    }
+
+    /// The arguments of a call of HIP, and what it has returned, if that is known.
+    #[expect(unsafe_code, reason = "memory that tools have pointers to")]
+    pub fn arguments(&self) -> HipWords {
+        // SAFETY: the thread's own, and no tool is called just now.
+        unsafe { &*self.payload.get() }.hip_words()
     }
 
     #[expect(unsafe_code, reason = "memory that tools have pointers to")]

@@ -40,10 +40,11 @@ impl Operation {
         !self.wanting().is_empty()
     }
 
-    /// Whether any tool wants to be told of its calls just now, or is asked for their external ids.
+    /// Whether any tool wants to be told of its calls just now, with their arguments, or is asked for their external ids.
     pub fn is_told(self) -> bool {
         let services = self.wanting();
-        SDK.each(self.kind, services).any(Service::is_told) || SDK.asks(self.kind, services)
+        let is_told = |service: &Service| service.is_told() || service.has_arguments();
+        SDK.each(self.kind, services).any(is_told) || SDK.asks(self.kind, services)
     }
 
     fn wanting(self) -> Services {

@@ -9,6 +9,7 @@ use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 
 use super::operations::{OF_HIP, Operation};
 use crate::layout::{HSA_CALL, call_data};
+use crate::records::HipWords;
 
 /// Where the arguments are: behind the size.
 const ARGUMENTS: usize = 8;
@@ -48,6 +49,12 @@ impl Payload {
                 data.copy(copied.from, to);
             }
         }
+    }
+
+    /// Arguments and result of a call of HIP.
+    pub fn hip_words(&self) -> HipWords {
+        let (words, _) = self.0[ARGUMENTS..].as_chunks();
+        std::array::from_fn(|nth| u64::from_le_bytes(words[nth]))
     }
 
     fn set(&mut self, at: usize, word: u64, bytes: usize) {

@@ -68,8 +68,9 @@ impl Begun {
 
     /// It has ended: its records are written, if it was made, and it does not use its correlation id any more.
     pub fn end(mut self, correlation_id: u64, end_ns: u64) {
-        if let Some(times) = self.made(end_ns) {
-            self.write(correlation_id, times);
+        let callbacks = self.callbacks.take();
+        if let Some(times) = self.made(callbacks.as_deref(), end_ns) {
+            self.write(correlation_id, times, callbacks.as_deref());
         }
         self.leave(correlation_id);
     }
@@ -82,9 +83,9 @@ impl Begun {
     }
 
     /// When it was made; none if it was not, since a callback has thrown. External ids that callbacks have given count.
-    fn made(&mut self, end_ns: u64) -> Option<Times> {
+    fn made(&mut self, callbacks: Option<&Callbacks>, end_ns: u64) -> Option<Times> {
         let times = Times { begin_ns: self.begin_ns, end_ns };
-        let Some(callbacks) = self.callbacks.take() else { return Some(times) };
+        let Some(callbacks) = callbacks else { return Some(times) };
         if callbacks.were_left() {
             return None;
         }
@@ -95,7 +96,7 @@ impl Begun {
     }
 
     /// Writes its record for each who wants one.
-    fn write(&self, correlation_id: u64, times: Times) {
+    fn write(&self, correlation_id: u64, times: Times, callbacks: Option<&Callbacks>) {
         let &Self { operation, services, ref externals, thread, .. } = self;
         let Times { begin_ns, end_ns } = times;
         let common = Common {
@@ -108,9 +109,17 @@ impl Begun {
             thread,
         };
         for service in SDK.each(operation.kind, services) {
-            let external_id = externals.of(service);
-            if let Some(buffer) = service.buffer() {
-                buffer.write(&records::call(&Common { external_id, ..common }));
+            let Some(buffer) = service.buffer() else { continue };
+            let common = Common { external_id: externals.of(service), ..common };
+            match operation.kind.with_arguments().filter(|_| service.has_arguments()) {
+                Some(kind) => {
+                    let arguments = callbacks.map(Callbacks::arguments).unwrap_or_default();
+                    let common = Common { kind: number(kind), ..common };
+                    buffer.write(&records::call_of_hip(&common, &arguments));
+                }
+                None => {
+                    buffer.write(&records::call(&common));
+                }
             }
         }
     }

@@ -9,7 +9,6 @@
 
 int main(void) {
 #if ROCPROFILER_SDK_INTERFACE >= 1
-  IS_ABSENT(rocprofiler_iterate_buffer_tracing_record_args);
   IS_ABSENT(rocprofiler_configure_device_counting_service);
   IS_ABSENT(rocprofiler_sample_device_counting_service);
   IS_ABSENT(rocprofiler_configure_buffer_dispatch_counting_service);

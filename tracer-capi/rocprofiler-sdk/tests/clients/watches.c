@@ -48,6 +48,33 @@ static void call(const rocprofiler_buffer_tracing_hip_api_record_t* record) {
           record->correlation_id.external.value, record->thread_id, record->start_timestamp, record->end_timestamp);
 }
 
+#if ROCPROFILER_SDK_INTERFACE >= 1
+static int recorded(rocprofiler_buffer_tracing_kind_t kind, rocprofiler_tracing_operation_t operation, uint32_t number,
+                    const void* const place, int32_t indirections, const char* type, const char* name, const char* value,
+                    void* data) {
+  const rocprofiler_buffer_tracing_hip_api_ext_record_t* record = data;
+  CHECK(kind == record->kind && operation == record->operation && indirections >= 0 && *type != 0);
+  CHECK((const char*)place >= (const char*)&record->args && (const char*)place < (const char*)&record->retval);
+  fprintf(out, "recorded %lu %u %s %s\n", record->correlation_id.internal, number, name, value);
+  return 0;
+}
+
+// Written down as the same record without arguments would be.
+static void call_with_arguments(rocprofiler_record_header_t header) {
+  const rocprofiler_buffer_tracing_hip_api_ext_record_t* record = header.payload;
+  CHECK(record->size == sizeof *record);
+  rocprofiler_buffer_tracing_hip_api_record_t same;
+  memcpy(&same, record, sizeof same);
+  same.size = sizeof same;
+  same.kind = record->kind == ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT ? ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API
+                                                                             : ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API;
+  call(&same);
+  DONE(rocprofiler_iterate_buffer_tracing_record_args(header, recorded, header.payload));
+  header.kind = same.kind;
+  CHECK(rocprofiler_iterate_buffer_tracing_record_args(header, recorded, NULL) == ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED);
+}
+#endif
+
 static void ran(uint64_t id, rocprofiler_user_data_t external, rocprofiler_thread_id_t thread, rocprofiler_timestamp_t begin,
                 rocprofiler_timestamp_t end, const rocprofiler_kernel_dispatch_info_t* info) {
   CHECK(info->size == offsetof(rocprofiler_kernel_dispatch_info_t, reserved_padding));
@@ -354,6 +381,8 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
       case ROCPROFILER_BUFFER_TRACING_MEMORY_COPY: copy(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT: retirement(header->payload); break;
 #if ROCPROFILER_SDK_INTERFACE >= 1
+      case ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT:
+      case ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT: call_with_arguments(*header); break;
       case ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API: call(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION: allocation(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION: runtime(header->payload); break;

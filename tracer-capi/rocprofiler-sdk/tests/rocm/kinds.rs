@@ -19,6 +19,9 @@ pub const ALLOCATIONS: &str = "16";
 /// `ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION`, and the same of callbacks.
 #[cfg(feature = "v1")]
 pub const RUNTIMES: &str = "17";
+/// `ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT`, and that of the compiler's calls.
+#[cfg(feature = "v1")]
+pub const HIP_WITH_ARGUMENTS: &str = "21,22";
 /// `ROCPROFILER_CALLBACK_TRACING_HIP_STREAM`.
 #[cfg(feature = "v1")]
 pub const STREAMS: &str = "20";

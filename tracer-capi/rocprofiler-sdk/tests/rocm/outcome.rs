@@ -124,6 +124,9 @@ pub struct Outcome {
     /// In the order in which they were told.
     #[cfg(feature = "v1")]
     pub streams: Vec<StreamTold>,
+    /// Arguments that records have, by name, by correlation id.
+    #[cfg(feature = "v1")]
+    pub recorded: BTreeMap<u64, BTreeMap<String, String>>,
     /// Memory that was allocated and given back, as records tell it, and as callbacks do.
     #[cfg(feature = "v1")]
     pub allocations: [Vec<Allocation>; 2],
@@ -165,6 +168,15 @@ impl Outcome {
             let call = self.told.get_mut(&kept.parse().expect("a number")).expect("a call");
             assert!(call.exits, "{line}");
             assert_eq!(call.arguments.insert(name.into(), value.into()), None, "{line}");
+            return;
+        }
+        #[cfg(feature = "v1")]
+        if word == "recorded" {
+            let [id, _, name, value] = numbers.splitn(4, ' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let arguments = self.recorded.entry(id.parse().expect("a number")).or_default();
+            assert_eq!(arguments.insert(name.into(), value.into()), None, "{line}");
             return;
         }
         let numbers = numbers.split_whitespace().map(|n| n.parse().expect("a number"));
