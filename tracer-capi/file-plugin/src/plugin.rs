@@ -52,8 +52,13 @@ impl Options {
     pub fn of_environment() -> Self {
         let truncate = std::env::var("ROCP_TRUNCATE_NAMES").unwrap_or_default();
         // As `atoi` reads it.
-        let digits: String =
-            truncate.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        let digits = truncate.trim_start();
+        let digits: String = digits
+            .strip_prefix(['+', '-'])
+            .unwrap_or(digits)
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
         Self {
             directory: std::env::var_os("ROCP_OUTPUT_DIR").map(PathBuf::from),
             truncate_names: digits.contains(|digit| digit != '0'),

@@ -4,8 +4,8 @@
 //! <trace name="HIP"><parameters api="hipMalloc, hipFree"></parameters></trace>
 //! ```
 //!
-//! As AMD's tool reads it: several elements may stand side by side, and what follows a `#` at the begin of a
-//! line is a remark.
+//! As AMD's tool reads it: several elements may stand side by side, what follows a `#` at the begin of a line
+//! is a remark, and values of attributes need no quotes. rocprof writes `<metric name=SQ_WAVES ></metric>`.
 
 use roxmltree::{Document, Node};
 
@@ -52,7 +52,7 @@ impl Input {
             Some(declaration) => declaration.split_once("?>").map_or("", |(_, rest)| rest),
             None => &elements,
         };
-        let text = format!("<top>{elements}</top>");
+        let text = format!("<top>{}</top>", quoted(elements));
         let document = Document::parse(&text)?;
         let mut input = Self::default();
         let traces = document.root_element().children().filter(|node| node.has_tag_name("trace"));
@@ -69,6 +69,27 @@ impl Input {
         }
         Ok(input)
     }
+}
+
+/// The same with quotes around the values of attributes that have none.
+fn quoted(text: &str) -> String {
+    let ends = |character: char| character.is_whitespace() || character == '>';
+    let quote = |tag: &str| {
+        let mut parts = tag.split('=');
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let value = part.trim_start();
+            out.push('=');
+            match value.find(ends).map(|end| value.split_at(end)) {
+                Some((bare, rest)) if !value.starts_with(['"', '\'']) => {
+                    out.push_str(&format!("\"{bare}\"{rest}"));
+                }
+                _ => out.push_str(part),
+            }
+        }
+        out
+    };
+    text.split_inclusive('>').map(quote).collect()
 }
 
 /// The functions that a trace names.
@@ -100,6 +121,14 @@ mod tests {
         for nothing in ["", "<metric name=\"x\"/>", "<trace name=\"KFD\"/>"] {
             assert_eq!(Input::parse(nothing).unwrap(), Input::default(), "{nothing}");
         }
+    }
+
+    #[test]
+    fn values_need_no_quotes() {
+        let text = "<metric name=SQ_WAVES,GRBM_COUNT ></metric>\n\
+            <trace name=HIP><parameters api = \"hipFree\" ></parameters></trace>";
+        let hip = Some(vec!["hipFree".to_owned()]);
+        assert_eq!(Input::parse(text).unwrap(), Input { hip, ..Input::default() });
     }
 
     #[test]

@@ -180,6 +180,20 @@ fn rocm_programs_that_use_hip() {
     }
 }
 
+/// As AMD's scripts load it: the library as well.
+#[test]
+fn rocm_the_library_is_a_tool_too() {
+    let Some(scene) = scene() else { return };
+    let mut both = scene.installed(&ROCTRACER).into_os_string();
+    both.push(" ");
+    both.push(scene.installed(&TOOL));
+    let mut command = scene.command("HSA_TOOLS_LIB", &scene.app("basic"));
+    let outcome = scene.run(command.env("HSA_TOOLS_LIB", both).env("ROCTRACER_DOMAIN", "sys"));
+    expect_undisturbed(&outcome);
+    expect_taken(&outcome);
+    assert!(expect_kernels(&outcome) > 0);
+}
+
 /// Arguments are what the program gave, and what HIP gave back; a launch names its kernel.
 #[test]
 fn rocm_arguments_of_hip() {

@@ -20,6 +20,8 @@ mod ranges;
 mod record;
 mod streams;
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use capi_sources::client_thread::InCallback;
 use capi_sources::hsa::Client as _;
 use rocprofiler::kinds::Kind;
@@ -46,12 +48,17 @@ pub fn follow() {
     }
 }
 
-/// Where another thread does not come back from here, what is recorded stays as it is.
+/// Where another thread is here for long, it looks once more itself before it leaves.
 fn follow_now() {
     static ONE_AT_A_TIME: Lock<()> = Lock::new(());
+    static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
+    // Pairs with the exchange below: what is wanted by now is seen behind that.
+    HAS_CHANGED.store(true, Ordering::Release);
     if let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) {
-        hip::follow();
-        hsa::Calls.record_all();
+        while HAS_CHANGED.swap(false, Ordering::AcqRel) {
+            hip::follow();
+            hsa::Calls.record_all();
+        }
     }
 }
 
