@@ -11,7 +11,7 @@ use crate::runtime::RUNTIME;
 use crate::sink::{Remains, Wish};
 use crate::state::STATE;
 use crate::track::Track;
-use crate::{agents, announce, symbols, sys};
+use crate::{agents, announce, calls, symbols, sys};
 
 /// Longest that anybody waits for another thread to begin or end a recording.
 pub const SWITCH_WAIT_NS: u64 = 1_000_000_000;
@@ -38,14 +38,16 @@ pub fn activate(between: &mut dyn FnMut()) {
         announce::prepare();
     }
     symbols::begin();
+    let Some(&sink) = STATE.sink.get() else { return };
+    // Calls first: each operation that is recorded is to have its call.
+    sink.begins();
     // Pairs with the Acquire of whoever finds the recording begun: `Context::recording`.
     STATE.epoch.fetch_add(1, Ordering::AcqRel);
     if STATE.phase.apply(Event::Begin).is_err() {
+        calls::end();
         return;
     }
-    if let Some(sink) = STATE.sink.get() {
-        sink.state(state::ACTIVE);
-    }
+    sink.state(state::ACTIVE);
     drop(switching);
     if ready {
         if STATE.late.load(Ordering::Relaxed) {

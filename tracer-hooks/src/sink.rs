@@ -140,6 +140,9 @@ pub trait Sink: Sync {
     /// Something could not be recorded.
     fn lost(&self, cause: ShimLoss, count: u64);
 
+    /// A recording is about to begin: operations are recorded from then on.
+    fn begins(&self) {}
+
     /// The mechanism is now active or dormant (one of [`tracer_common::shim::state`]).
     fn state(&self, state: u64);
 

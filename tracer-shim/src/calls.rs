@@ -43,15 +43,17 @@ fn want() {
 ///
 /// # Errors
 ///
-/// [`InstallError`]; nothing was patched.
+/// [`InstallError`]; nothing is recorded.
 pub fn install(tables: Result<Tables, Unsupported>, timing: Timing) -> Result<(), InstallError> {
     want();
-    let installed = tables
-        .map_err(InstallError::Unsupported)
-        .and_then(|tables| tracer_hooks::install(tables, &RECORDER, timing).map(|()| tables));
+    let installed = tables.map_err(InstallError::Unsupported).and_then(|tables| {
+        tracer_hooks::prepare_process(&RECORDER)?;
+        // First: calls of HIP are recorded before the operations that they enqueue.
+        tracer_hooks::calls::patch_hip();
+        tracer_hooks::install(tables, &RECORDER, timing).map(|()| tables)
+    });
     if let Ok(tables) = &installed {
         tracer_hooks::calls::patch(tables);
-        tracer_hooks::calls::patch_hip();
     }
     if let Some(memory) = RECORDER.memory() {
         match installed {

@@ -370,16 +370,19 @@ impl Sink for Recorder {
         }
     }
 
+    fn begins(&self) {
+        // All of it is told again.
+        self.backlog.clear();
+        if let Some(memory) = self.memory() {
+            begin_calls(&memory);
+        }
+    }
+
     fn state(&self, state: u64) {
-        if state == state::ACTIVE {
-            // All of it is told again.
-            self.backlog.clear();
+        if state != state::ACTIVE {
+            tracer_hooks::calls::end();
         }
         if let Some(memory) = self.memory() {
-            match state {
-                state::ACTIVE => begin_calls(&memory),
-                _ => tracer_hooks::calls::end(),
-            }
             memory.set_control(control::STATE, state);
         }
     }
