@@ -52,8 +52,15 @@ impl Input {
             Some(declaration) => declaration.split_once("?>").map_or("", |(_, rest)| rest),
             None => &elements,
         };
-        let text = format!("<top>{}</top>", quoted(elements));
-        let document = Document::parse(&text)?;
+        let text = format!("<top>{elements}</top>");
+        let lenient;
+        let document = match Document::parse(&text) {
+            Ok(document) => document,
+            Err(error) => {
+                lenient = quoted(&text);
+                Document::parse(&lenient).map_err(|_| error)?
+            }
+        };
         let mut input = Self::default();
         let traces = document.root_element().children().filter(|node| node.has_tag_name("trace"));
         for trace in traces {
@@ -129,6 +136,8 @@ mod tests {
             <trace name=HIP><parameters api = \"hipFree\" ></parameters></trace>";
         let hip = Some(vec!["hipFree".to_owned()]);
         assert_eq!(Input::parse(text).unwrap(), Input { hip, ..Input::default() });
+        let in_quotes = "<metric name=\"A\" expr=\"a=b\"/><trace name=\"GPU\"/>";
+        assert_eq!(Input::parse(in_quotes).unwrap(), Input { gpu: true, ..Input::default() });
     }
 
     #[test]
