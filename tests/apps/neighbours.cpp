@@ -2,7 +2,6 @@
 // HSA before and after, the first ends. `neighbours`, as root, who can choose numbers. Needs the emulated GPU.
 #include "common.h"
 
-#include <hsa/hsa.h>
 #include <pthread.h>
 #include <unistd.h>
 

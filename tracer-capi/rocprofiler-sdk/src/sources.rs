@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use rocprofiler::kinds::Kind;
 use tracer_hooks::abi::ApiTable;
-use tracer_hooks::{Tables, contained};
+use tracer_hooks::{InstallError, Tables, contained};
 
 use crate::{calls, log, work};
 
@@ -59,9 +59,7 @@ pub unsafe fn runtime_begins(table: *const c_void) {
                 calls::patch(&tables);
             }
             Ok(_) => {}
-            Err(_) => log::error(format_args!(
-                "the tables of this HSA runtime are not known: neither its calls nor work of GPUs are recorded"
-            )),
+            Err(why) => work::is_not_recorded(InstallError::Unsupported(why)),
         }
         calls::follow();
     });

@@ -179,7 +179,11 @@ impl Kind {
 
     /// The kind of the same calls whose records have their arguments, if there is one.
     pub fn with_arguments(self) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind != self && kind.without_arguments() == self)
+        match self {
+            Self::HipRuntimeApi => Some(Self::HipRuntimeApiExt),
+            Self::HipCompilerApi => Some(Self::HipCompilerApiExt),
+            _ => None,
+        }
     }
 
     /// Those of the 0.5 interface.
@@ -319,6 +323,15 @@ mod tests {
         let all = Kind::ALL.map(|kind| kind.operations().map_or(0, <[_]>::len));
         // Those of the kinds with arguments are all of 1.0.
         assert_eq!(all.iter().sum::<usize>() - first.iter().sum::<usize>(), 17);
+    }
+
+    #[test]
+    fn kinds_with_arguments_are_those_of_the_same_calls() {
+        for kind in Kind::ALL {
+            let others = Kind::ALL.into_iter().filter(|other| other.without_arguments() == kind);
+            let with = others.filter(|&other| other != kind).collect::<Vec<_>>();
+            assert_eq!(with, kind.with_arguments().into_iter().collect::<Vec<_>>(), "{kind:?}");
+        }
     }
 
     #[test]

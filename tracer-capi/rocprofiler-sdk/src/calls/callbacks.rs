@@ -64,8 +64,11 @@ impl Callbacks {
             .filter(|service| service.is_told())
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
-        let is_kept = streams.is_some() || all().any(Service::has_arguments);
-        if told.is_empty() && !is_kept && !SDK.asks(operation.kind, services) {
+        let is_for_nobody = told.is_empty() && streams.is_none();
+        if is_for_nobody
+            && !all().any(Service::has_arguments)
+            && !SDK.asks(operation.kind, services)
+        {
             return None;
         }
         Some(Rc::new(Self {

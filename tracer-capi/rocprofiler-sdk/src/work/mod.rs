@@ -87,6 +87,11 @@ struct Kept {
     is_late: bool,
 }
 
+/// Tells why nothing passes through the HSA runtime's tables here.
+pub fn is_not_recorded(why: InstallError) {
+    log::error(format_args!("calls of HSA and work of GPUs are not recorded: {why}"));
+}
+
 impl Client for Buffers {
     type Kept = Kept;
     type Caller = Caller;
@@ -106,7 +111,7 @@ impl Client for Buffers {
     }
 
     fn is_not_installed(&self, why: InstallError) {
-        log::error(format_args!("calls of HSA and work of GPUs are not recorded: {why}"));
+        is_not_recorded(why);
     }
 
     #[inline]

@@ -22,7 +22,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use capi_common::plugin::TRACED_PROCESS;
 use rustix::fs::{Access, access};
 use tracer_common::activity::Domain;
@@ -61,33 +61,29 @@ pub fn run(trace: &Path, plugin: &Path, when_recorded: bool) -> anyhow::Result<E
     let file = Trace::file(trace)?;
     let Survey { reading, processes, mut left_out } =
         Survey::of(&Trace::of(trace, file.try_clone()?)?);
-    let mut left = processes.len();
-    let mut fed = Ok(true);
-    for (process_id, events) in processes {
-        fed = feed(&file, trace, process_id, &plugin).and_then(|handed_over| {
-            let Some(handed_over) = handed_over else { return Ok(false) };
-            left_out.unnumbered_calls += handed_over.unnumbered;
-            // More, where the trace is still being written.
-            if handed_over.events < events {
-                bail!(
-                    "{}: of process {process_id} {} of {events} events could be read once more: it was changed meanwhile",
-                    shown::path(trace),
-                    handed_over.events
-                );
-            }
-            Ok(true)
-        });
-        left -= 1;
-        if !matches!(fed, Ok(true)) {
-            break;
+    let mut processes = processes.into_iter();
+    // An error of none was said.
+    let fed = processes.by_ref().try_for_each(|(process_id, events)| {
+        let handed_over = feed(&file, trace, process_id, &plugin).map_err(Some)?.ok_or(None)?;
+        left_out.unnumbered_calls += handed_over.unnumbered;
+        // More, where the trace is still being written.
+        if handed_over.events < events {
+            return Err(Some(anyhow!(
+                "{}: of process {process_id} {} of {events} events could be read once more: it was changed meanwhile",
+                shown::path(trace),
+                handed_over.events
+            )));
         }
-    }
+        Ok(())
+    });
     left_out.warnings().for_each(|warning| tracing::warn!("{warning}"));
-    if left > 0 {
-        tracing::warn!("processes of the trace that are not handed over: {left}");
+    if processes.len() > 0 {
+        tracing::warn!("processes of the trace that are not handed over: {}", processes.len());
     }
-    if !fed? {
-        return Ok(ExitCode::FAILURE);
+    match fed {
+        Err(Some(error)) => return Err(error),
+        Err(None) => return Ok(ExitCode::FAILURE),
+        Ok(()) => {}
     }
     reading.check(trace)?;
     Ok(ExitCode::SUCCESS)
