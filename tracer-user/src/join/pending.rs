@@ -6,9 +6,9 @@ use super::operation::Operation;
 use crate::shim;
 
 /// How many there may be: as many as one drain brings before the records of the calls that they wait for are
-/// taken, and twice as many as can run at once (`shim`: 65,536 signals). Of more, the oldest will hardly be
-/// joined: what announced them lost a record, or lies.
-pub const MOST: usize = shim::MOST_AT_ONCE + (1 << 17);
+/// taken, as many as those records name next, and twice as many as can run at once (`shim`: 65,536 signals).
+/// Of more, the oldest will hardly be joined: what announced them lost a record, or lies.
+pub const MOST: usize = 2 * shim::MOST_AT_ONCE + (1 << 17);
 
 /// Bytes of one, and of what is kept with it: the call that launched it, and the doorbell that rang.
 const BYTES: usize = 2 * size_of::<(u64, (u64, Operation))>() + 256;

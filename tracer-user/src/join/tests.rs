@@ -230,15 +230,27 @@ fn a_stream_is_known_however_late_the_kernel_ends() {
     }
 }
 
-/// Of a reader who was late: a drain brings operations and HSA calls, the records of the HIP calls come after.
+/// Of a reader who was late: a drain brings operations and HSA calls, then come the records of other HIP calls,
+/// whose operations the next drain brings.
 #[test]
-fn as_many_wait_as_a_drain_brings() {
+fn as_many_wait_as_drains_bring() {
     const MANY: u64 = crate::shim::MOST_AT_ONCE as u64;
     let mut scene = Scene::new(Mode::Exact);
     scene.describe(HONEST);
+    let drain = |scene: &mut Scene, numbers: Range<u64>| {
+        for nth in numbers {
+            scene.enqueue(HONEST, THREAD, nth, 10 * nth + 5);
+            scene.complete(HONEST, nth);
+        }
+    };
+    let records = |scene: &mut Scene, numbers: Range<u64>| {
+        for nth in numbers {
+            scene.link(HONEST, nth, 1 + nth, launch());
+            scene.launch(HONEST, 1 + nth, [10 * nth + 3, 10 * nth + 7], 3);
+        }
+    };
+    drain(&mut scene, 0..MANY);
     for nth in 0..MANY {
-        scene.enqueue(HONEST, THREAD, nth, 10 * nth + 5);
-        scene.complete(HONEST, nth);
         let call = Call {
             correlation_id: first_id(HONEST) + nth,
             begin_ns: 10 * nth + 4,
@@ -247,14 +259,13 @@ fn as_many_wait_as_a_drain_brings() {
         };
         scene.frame(HONEST, THREAD, Frame::Call(call));
     }
-    for nth in 0..MANY {
-        scene.link(HONEST, nth, 1 + nth, launch());
-        scene.launch(HONEST, 1 + nth, [10 * nth + 3, 10 * nth + 7], 3);
-    }
+    records(&mut scene, MANY..2 * MANY);
+    drain(&mut scene, MANY..2 * MANY);
+    records(&mut scene, 0..MANY);
     scene.settle_calls();
     scene.joiner.tick(1_000_000_000, &mut scene.kept).unwrap();
     let Counts { given_up, unplaced, dispatches, .. } = scene.joiner.counts();
-    assert_eq!([given_up, unplaced, dispatches], [0, 0, MANY]);
+    assert_eq!([given_up, unplaced, dispatches], [0, 0, 2 * MANY]);
     let has_call = |event: &Event| !matches!(event, Event::Dispatch(d) if d.stream != 3);
     assert!(scene.finish().iter().all(has_call));
 }

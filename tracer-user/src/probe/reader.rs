@@ -6,6 +6,7 @@
 
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     rc::Rc,
@@ -39,9 +40,11 @@ const DRAIN_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Batches that can wait to be joined.
 const QUEUED_BATCHES: usize = 64;
 
-/// Bytes of records that are handed out at once, unless one batch has more: as many calls and links as one drain
-/// brings of a shim's operations, so that a reader who is late falls behind with both alike.
+/// Bytes of records that are handed out at once, and a batch: as many calls and links as one drain brings of a
+/// shim's operations, so that a reader who is late falls behind with both alike.
 const AT_ONCE: usize = shim::MOST_AT_ONCE * (size_of::<ApiRecord>() + size_of::<LinkRecord>());
+/// Bytes of records, and one, that are a batch at most.
+const BATCH: usize = AT_ONCE / 8;
 
 /// Takes records out of the rings of all CPUs.
 pub struct Reader {
@@ -161,12 +164,7 @@ impl Reader {
             let done = self.shared.done.load(Ordering::Acquire);
             if let Some((asked, mut records)) = self.batches.try_pop() {
                 self.answered = asked;
-                while records.len() < AT_ONCE
-                    && let Some((asked, batch)) = self.batches.try_pop()
-                {
-                    self.answered = asked;
-                    records.extend(batch);
-                }
+                self.take_more(&mut records);
                 return records;
             }
             self.answered = done;
@@ -175,6 +173,16 @@ impl Reader {
                 return Vec::new();
             }
             thread::park_timeout(left);
+        }
+    }
+
+    /// Adds what has come since [`Reader::take`] gave `records`, as long as they are few.
+    pub fn take_more(&mut self, records: &mut Vec<u8>) {
+        while records.len() < AT_ONCE
+            && let Some((asked, batch)) = self.batches.try_pop()
+        {
+            self.answered = asked;
+            records.extend(batch);
         }
     }
 
@@ -249,6 +257,7 @@ fn drain(
     mut also: impl FnMut(),
 ) -> Result<(), ProbeError> {
     let taken = Rc::new(RefCell::new(Vec::new()));
+    let mut before = 0;
     let rings = open(rings, &taken, shared)?;
     priority::prefer_for_rings();
     privileges::drop_all();
@@ -259,18 +268,21 @@ fn drain(
         let asked = shared.asked.load(Ordering::Acquire);
         // All of them: nobody is woken for what lies below the mark.
         rings.consume().map_err(failed)?;
-        let mut batch = taken.take();
-        while !batch.is_empty() {
-            match queue.try_push((asked, batch)) {
-                Ok(()) => batch = Vec::new(),
+        let mut batches = VecDeque::from(taken.take());
+        while let Some(batch) = batches.pop_front() {
+            // With the last one everything has been handed out.
+            let answered = if batches.is_empty() { asked } else { before };
+            match queue.try_push((answered, batch)) {
+                Ok(()) => {}
                 Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
                 Err((_, back)) => {
-                    batch = back;
+                    batches.push_front(back);
                     also();
                     thread::sleep(Duration::from_millis(1));
                 }
             }
         }
+        before = asked;
         if shared.answer(asked) || !queue.is_empty() {
             reader.unpark();
         }
@@ -280,19 +292,31 @@ fn drain(
 
 fn open(
     rings: &[MapHandle],
-    taken: &Rc<RefCell<Vec<u8>>>,
+    taken: &Rc<RefCell<Vec<Vec<u8>>>>,
     shared: &Arc<Shared>,
 ) -> Result<RingBuffer<'static>, ProbeError> {
     let mut builder = RingBufferBuilder::new();
     for ring in rings {
         let (taken, shared) = (Rc::clone(taken), Arc::clone(shared));
-        let keep = move |record: &[u8]| {
-            keep(record, &mut taken.borrow_mut(), &shared.malformed);
+        let take = move |record: &[u8]| {
+            add(record, &mut taken.borrow_mut(), &shared.malformed);
             0
         };
-        builder.add(ring, keep).map_err(failed)?;
+        builder.add(ring, take).map_err(failed)?;
     }
     builder.build().map_err(failed)
+}
+
+/// Puts a record into the last batch, or into a new one behind it.
+fn add(record: &[u8], batches: &mut Vec<Vec<u8>>, malformed: &AtomicU64) {
+    match batches.last_mut().filter(|batch| batch.len() < BATCH) {
+        Some(batch) => keep(record, batch, malformed),
+        None => {
+            let mut batch = Vec::new();
+            keep(record, &mut batch, malformed);
+            batches.extend((!batch.is_empty()).then_some(batch));
+        }
+    }
 }
 
 /// Puts a record behind the others, if it is as long as one of its kind: from there on only its kind tells
@@ -379,6 +403,21 @@ mod tests {
         assert_eq!((records[0], records.len(), reader.answered()), (7, 1 + AT_ONCE, 2));
         assert_eq!((reader.take(Duration::ZERO), reader.answered()), (vec![9], 3));
         assert!(reader.take(Duration::ZERO).is_empty());
+    }
+
+    /// A late thread finds all that the rings hold.
+    #[test]
+    fn what_the_rings_hold_becomes_batches() {
+        let link = LinkRecord {
+            header: Header { kind: kind::LINK, ..Header::default() },
+            ..LinkRecord::default()
+        };
+        let (mut batches, malformed) = (Vec::new(), AtomicU64::new(0));
+        for _ in 0..3 * BATCH / size_of::<LinkRecord>() {
+            add(link.as_bytes(), &mut batches, &malformed);
+        }
+        assert_eq!(batches.len(), 3);
+        assert!(batches.iter().all(|batch| batch.len() < BATCH + size_of::<LinkRecord>()));
     }
 
     #[test]

@@ -40,8 +40,10 @@ pub struct Connection {
     call_ids: Range<u64>,
     /// When it was seen claimed, ns of CLOCK_BOOTTIME.
     seen_ns: Option<u64>,
-    /// The program that claimed it is gone, and writes no more; what it wrote before may be unread.
-    over: Option<Over>,
+    /// The program that claimed it is gone, and writes no more.
+    gone: Option<Over>,
+    /// How many drains of a share take all that it wrote, at most.
+    unread: u64,
     /// The tables whose calls the shim records, as far as it was seen.
     calls_taken: u8,
 }
@@ -115,7 +117,8 @@ impl Connection {
             claimer: OnceCell::new(),
             call_ids,
             seen_ns: None,
-            over: None,
+            gone: None,
+            unread: 0,
             calls_taken: 0,
         }
     }
@@ -163,7 +166,7 @@ impl Connection {
 
     /// The same, as long as it runs the program that claimed it.
     pub fn pid(&self) -> Option<u32> {
-        self.process().filter(|_| self.over != Some(Over::Executed))
+        self.process().filter(|_| self.gone != Some(Over::Executed))
     }
 
     /// The ids that its shim gives to calls, if it keeps to what was asked of it.
@@ -180,19 +183,23 @@ impl Connection {
     /// memory is the new one's if it was claimed later.
     pub fn ended_at(&mut self, time_ns: u64) {
         if self.seen_ns.is_some_and(|seen| seen < time_ns) {
-            self.over = Some(Over::Executed);
+            self.gone = Some(Over::Executed);
+            self.unread = 0;
             self.reader.close();
         }
     }
 
-    /// The process has ended: what is drained after this is all that it wrote.
+    /// The process has ended: what is there now is all that it wrote.
     pub fn ended(&mut self) {
-        self.over.get_or_insert(Over::Ended);
+        if self.gone.is_none() {
+            self.gone = Some(Over::Ended);
+            self.unread = self.reader.shares();
+        }
     }
 
-    /// How its program has ended, if it has.
+    /// How its program has ended, if it has and all that it wrote was read.
     pub fn over(&self) -> Option<Over> {
-        self.over
+        self.gone.filter(|_| self.unread == 0)
     }
 
     /// Gives its pages back, which others may have mapped still: forked children of the process.
@@ -227,10 +234,15 @@ impl Connection {
         self.memory().word(control::STATE).load(Ordering::Acquire) == state::ACTIVE
     }
 
-    /// Gives frames that are there to `sink`: process, thread, frame. All of them when the program is over.
+    /// How many drains of a share take all that is there now, at most.
+    pub fn shares(&self) -> u64 {
+        self.reader.shares()
+    }
+
+    /// Gives frames that are there to `sink`: process, thread, frame.
     pub fn drain(&mut self, extent: Extent, mut sink: impl FnMut(u32, u32, Frame)) {
         let Some(pid) = self.pid() else { return };
-        let extent = if self.over.is_some() { Extent::Everything } else { extent };
+        self.unread = if extent == Extent::Share { self.unread.saturating_sub(1) } else { 0 };
         if self.seen_ns.is_none() {
             self.seen_ns = Some(clock::now_ns());
             self.threads = self.threads.take().or_else(|| Threads::of(pid));
@@ -401,6 +413,9 @@ mod tests {
         old.memory().word(control::PID).store(7, Ordering::Relaxed);
         assert!(!old.is_free() && old.pid() == Some(7));
         old.ended();
+        assert_eq!(old.over(), None, "what the relief may have taken is unread");
+        old.drain(Extent::Share, |_, _, _| {});
+        assert_eq!(old.over(), Some(Over::Ended));
         old.release();
         let new = offer(old.into_name().unwrap()).unwrap();
         assert_eq!(new.path(), Some(path.clone()), "the environment names it");

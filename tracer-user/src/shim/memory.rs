@@ -164,6 +164,22 @@ impl Memory {
         usize::try_from(claimed).map_or(self.layout.rings, |rings| rings.min(self.layout.rings))
     }
 
+    /// The rings in which something is ready, and how many words of each make `most` together: of each the
+    /// same part, since what one thread begins another one ends. All words, if there are no more.
+    pub fn ready(&self, most: u64) -> Vec<(usize, u64)> {
+        let words = |ring| (ring, self.consumer(ring).ready());
+        let mut ready: Vec<_> = (0..self.claimed_rings()).map(words).collect();
+        ready.retain(|&(_, words)| words > 0);
+        let all: u64 = ready.iter().map(|(_, words)| words).sum();
+        if all > most {
+            let part = |words| u128::from(words) * u128::from(most);
+            for (_, words) in &mut ready {
+                *words = part(*words).div_ceil(all.into()) as u64;
+            }
+        }
+        ready
+    }
+
     /// How many rings there are.
     pub fn rings(&self) -> usize {
         self.layout.rings

@@ -58,8 +58,8 @@ const PORTION: u64 = 1 << 19;
 /// Words that are one process's share of the reader's time, 16 MiB: more than is written while a process
 /// whose memory is read in time is drained, and read in an eighth of a second.
 const SHARE: u64 = 2 << 20;
-/// Operations with their ends, or calls, that a drain brings of one process: a share, and what was taken
-/// because the reader was late. Each is some 16 words.
+/// Operations with their ends, or calls, that a drain brings of one process: a share, and what is taken
+/// meanwhile because the reader is late. Each is some 16 words.
 pub const MOST_AT_ONCE: usize = (SHARE + ALLOWANCE) as usize / 16;
 
 /// Rings of a memory in which a name can have begun at once: one thread tells of names, and another goes on.
@@ -77,8 +77,6 @@ pub enum Extent {
 /// Reads one memory.
 pub struct Reader {
     shared: Arc<Shared>,
-    /// The ring that the next drain begins with.
-    first: usize,
     /// What is being handed out; kept for its room.
     batch: Vec<(u32, Frame)>,
 }
@@ -176,9 +174,8 @@ impl Shared {
         if mem::take(&mut taken.visited) || taken.closed || memory.owner().is_none() {
             return;
         }
-        for ring in 0..memory.claimed_rings() {
-            let words = memory.consumer(ring).ready().min(taken.allowance);
-            taken.allowance -= words;
+        for (ring, words) in memory.ready(taken.allowance) {
+            taken.allowance = taken.allowance.saturating_sub(words);
             taken.fill(memory, ring, words);
         }
     }
@@ -198,7 +195,7 @@ impl Reader {
             names: BTreeMap::new(),
             frame: Box::new([0; MAX_FRAME_WORDS]),
         });
-        Self { shared: Arc::new(Shared { memory, taken }), first: 0, batch: Vec::new() }
+        Self { shared: Arc::new(Shared { memory, taken }), batch: Vec::new() }
     }
 
     pub(super) fn shared(&self) -> Weak<Shared> {
@@ -216,13 +213,21 @@ impl Reader {
         self.shared.beat();
     }
 
-    /// Gives the frames that are there now to `sink`, with the ids of the threads that wrote them.
-    pub fn drain(&mut self, extent: Extent, sink: impl FnMut(u32, Frame)) {
-        self.take(if extent == Extent::Share { SHARE } else { u64::MAX }, sink);
+    /// How many drains of a share take all that is there now, at most.
+    pub fn shares(&self) -> u64 {
+        let ready = self.memory().ready(u64::MAX);
+        let words: u64 = ready.iter().map(|(_, words)| words).sum();
+        // Before each the relief may have taken some.
+        2 * words.div_ceil(SHARE) + 1
     }
 
-    /// The same, of about `left` words.
-    fn take(&mut self, mut left: u64, mut sink: impl FnMut(u32, Frame)) {
+    /// Gives the frames that are there now to `sink`, with the ids of the threads that wrote them.
+    pub fn drain(&mut self, extent: Extent, sink: impl FnMut(u32, Frame)) {
+        self.take((extent == Extent::Share).then_some(SHARE), sink);
+    }
+
+    /// The same, of about so many words.
+    fn take(&mut self, share: Option<u64>, mut sink: impl FnMut(u32, Frame)) {
         let (shared, batch) = (&self.shared, &mut self.batch);
         let mut hand_out = |mut taken: MutexGuard<'_, Taken>| {
             mem::swap(batch, &mut taken.waiting);
@@ -232,23 +237,19 @@ impl Reader {
         };
         let mut taken = shared.taken();
         (taken.visited, taken.allowance) = (true, ALLOWANCE);
+        let was_relieved = !taken.waiting.is_empty();
         hand_out(taken);
-        let rings = shared.memory.claimed_rings();
-        let first = mem::take(&mut self.first);
-        for ring in (first..rings).chain(0..first.min(rings)) {
-            // Not what is written meanwhile: one busy ring does not starve the others.
-            let mut words = shared.memory.consumer(ring).ready();
-            while words > 0 && left > 0 {
-                let portion = words.min(PORTION).min(left);
+        if was_relieved && share.is_some() {
+            return; // They wait for the records of their calls, which are as late.
+        }
+        // Not what is written meanwhile: one busy ring does not starve the others.
+        for (ring, mut words) in shared.memory.ready(share.unwrap_or(u64::MAX)) {
+            while words > 0 {
+                let portion = words.min(PORTION);
                 let mut taken = shared.taken();
                 taken.fill(&shared.memory, ring, portion);
                 hand_out(taken);
                 words -= portion;
-                left -= portion;
-            }
-            if left == 0 {
-                self.first = ring;
-                break;
             }
         }
         // What the relief has taken before we came to its ring.
@@ -488,8 +489,11 @@ mod tests {
         }
         let mut count = 0;
         fill(2 * SHARE);
+        assert_eq!(reader.shares(), 7);
         reader.drain(Extent::Share, |_, _| count += 1);
-        assert_eq!(4 * count, 16 * MOST_AT_ONCE, "and a share of the rest");
+        assert_eq!(4 * count as u64, ALLOWANCE, "what the relief has taken");
+        reader.drain(Extent::Share, |_, _| count += 1);
+        assert_eq!(4 * count as u64, ALLOWANCE + SHARE, "a share of the rest");
         reader.drain(Extent::Everything, |_, _| count += 1);
         assert_eq!(4 * count as u64, ALLOWANCE + 4000 + 2 * SHARE);
         reader.close();
@@ -527,17 +531,13 @@ mod tests {
             fill(&shared.memory);
         });
         assert!(counts.iter().all(|&count| count > 0), "nobody is left out: {counts:?}");
-        // By shares as well: each ends, and the next one begins where it stood.
-        let mut of_threads = [0, 0];
+        // By shares as well: each ends, and takes of either thread as much as of the other.
+        reader.take(Some(0), |_, _| {});
         for _ in 0..4 {
-            let (mut count, share) = (0, BYTES as u64 / 8 / 2);
-            reader.take(share, |thread, _| {
-                (count, of_threads[thread as usize - 1]) =
-                    (count + 1, of_threads[thread as usize - 1] + 1);
-            });
-            assert!(4 * count <= share + ALLOWANCE, "{count}");
+            let (mut of_threads, share) = ([0, 0], BYTES as u64 / 8 / 2);
+            reader.take(Some(share), |thread, _| of_threads[thread as usize - 1] += 1);
+            assert_eq!(of_threads.map(|count| 4 * count), [share / 2; 2]);
         }
-        assert!(of_threads.iter().all(|&count| count > 0), "{of_threads:?}");
         assert!([0, 1].iter().all(|&ring| shared.memory.consumer(ring).ready() == 0));
     }
 

@@ -27,11 +27,12 @@ impl Session {
     pub(super) fn go_on(&mut self, timeout: Duration) -> anyhow::Result<Vec<Failure>> {
         // Threads that put shims into processes wait for answers.
         let soon = if self.injections.are_any() { Duration::from_millis(1) } else { timeout };
-        let records = self.probes.take(soon.min(timeout));
+        let mut records = self.probes.take(soon.min(timeout));
         self.shims.look(|pid| self.processes.has_ended(pid));
         // Once, and then the records: operations wait for those of their calls, and calls for those around
         // them. The rings that fill meanwhile are relieved.
         self.shims.drain_shares(&mut self.recorder)?;
+        self.probes.take_more(&mut records);
         self.take_records(&records, |_| {})?;
         self.recorder.settle_calls(self.probes.answered())?;
         self.give_up_memories();
@@ -52,8 +53,15 @@ impl Session {
         Ok(failures)
     }
 
-    /// Takes everything that is there.
+    /// Takes everything that is there, operations together with the calls that they wait for.
     pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
+        for _ in 1..self.shims.shares() {
+            self.shims.drain_shares(&mut self.recorder)?;
+            self.ask_for_calls();
+            let records = self.probes.take(Duration::ZERO);
+            self.take_records(&records, |_| {})?;
+            self.recorder.settle_calls(self.probes.answered())?;
+        }
         self.shims.drain(&mut self.recorder, |_, _| {})?;
         self.ask_for_calls();
         let records = self.probes.take_all();

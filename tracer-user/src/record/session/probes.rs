@@ -170,6 +170,11 @@ impl Probes {
         self.reader.take(timeout)
     }
 
+    /// Adds what has come since: see [`Reader::take_more`].
+    pub fn take_more(&mut self, records: &mut Vec<u8>) {
+        self.reader.take_more(records);
+    }
+
     /// All records of before.
     pub fn take_all(&mut self) -> Vec<u8> {
         #[cfg(feature = "bpf-log")]

@@ -298,6 +298,11 @@ impl Shims {
         self.take(Extent::Everything, recorder, on_call)
     }
 
+    /// How often shares have to be drained, at most, until all that is there now was.
+    pub fn shares(&self) -> u64 {
+        self.connections.iter().map(Connection::shares).max().unwrap_or(0)
+    }
+
     /// Records frames that are there, of no process so many that the others would have to wait.
     pub fn drain_shares(&mut self, recorder: &mut Recorder) -> Result<(), TraceError> {
         self.take(Extent::Share, recorder, |_, _| {})
@@ -405,6 +410,7 @@ mod tests {
         shims.stop();
         assert_eq!(shims.connections.len(), 1, "the free one is gone");
         shims.look(|pid| pid == 7);
+        shims.drain_shares(&mut recorder).unwrap();
         assert_eq!(shims.give_up_the_gone(&mut recorder).len(), 1);
         assert!(shims.connections.is_empty());
     }
@@ -418,6 +424,7 @@ mod tests {
         claim(&shims.connections[0], 7);
         shims.look(|pid| pid == 7);
         claim(&shims.connections[0], 0);
+        shims.drain_shares(&mut recorder).unwrap();
         let gone = shims.give_up_the_gone(&mut recorder);
         assert_eq!(gone.into_iter().map(|gone| gone.pid).collect::<Vec<_>>(), [7]);
         assert!(shims.connections[0].is_free() && shims.connections[0].path() == path);
