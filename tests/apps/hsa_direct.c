@@ -6,8 +6,9 @@
 //   b  batches of packets with one doorbell       p  four producers on one queue
 //   q  queues created and destroyed               c  asynchronous copies, there and back
 // Only when given:
+//   m  dispatches on a queue of their own that want ever more scratch memory: each 256 bytes for a work-item more
 //   w  prints "waiting", and waits for nothing, n ms long
-//   z  prints "ready", and sleeps until SIGTERM comes
+//   z  prints "ready <pid>", and sleeps until SIGTERM comes
 //   i  hsa_init and hsa_shut_down while a dispatch runs, as a library does that pairs them
 //   o  shuts the runtime down for good, begins anew, and goes on with the parts that follow
 //   e  exits without hsa_shut_down while dispatches run; a destructor waits for them
@@ -177,8 +178,9 @@ static uint16_t header(int type, int barrier) {
          HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
 }
 
-static uint64_t put_dispatch(hsa_queue_t* q, int two, int barrier, hsa_signal_t signal) {
+static uint64_t put_dispatch_with(uint32_t scratch, hsa_queue_t* q, int two, int barrier, hsa_signal_t signal) {
   hsa_kernel_dispatch_packet_t p = {0};
+  p.private_segment_size = scratch;
   p.setup = 1;
   p.workgroup_size_x = 64;
   p.workgroup_size_y = p.workgroup_size_z = p.grid_size_y = p.grid_size_z = 1;
@@ -190,6 +192,10 @@ static uint64_t put_dispatch(hsa_queue_t* q, int two, int barrier, hsa_signal_t 
   uint64_t index = reserve(q);
   publish(q, index, &p, header(HSA_PACKET_TYPE_KERNEL_DISPATCH, barrier));
   return index;
+}
+
+static uint64_t put_dispatch(hsa_queue_t* q, int two, int barrier, hsa_signal_t signal) {
+  return put_dispatch_with(0, q, two, barrier, signal);
 }
 
 static uint64_t put_barrier(hsa_queue_t* q, const hsa_signal_t* deps, int n, hsa_signal_t signal) {
@@ -288,6 +294,18 @@ static void part_batches(hsa_queue_t* q, long n) {
   OK(hsa_signal_destroy, s);
 }
 
+static void part_scratch(long n) {
+  hsa_queue_t* q = make_queue(64);
+  if (!q) return;
+  for (long i = 0; i < n; i++) {
+    hsa_signal_t s = make_signal(1);
+    ring(q, put_dispatch_with(256 * i, q, i & 1, 1, s));
+    wait_for(s, 1, "scratch memory");
+    OK(hsa_signal_destroy, s);
+  }
+  OK(hsa_queue_destroy, q);
+}
+
 struct producer {
   hsa_queue_t* q;
   long n;
@@ -362,7 +380,7 @@ static void part_wait(long ms) {
 }
 
 static void part_sleep(void) {
-  puts("ready");
+  printf("ready %d\n", getpid());
   fflush(stdout);
   while (!stop) usleep(1000);
 }
@@ -453,6 +471,7 @@ static int run(const char* program, const char* parts, long n) {
       case 'p': part_producers(q, n); break;
       case 'q': part_queues(n); break;
       case 'c': part_copies(n); break;
+      case 'm': part_scratch(n); break;
       case 'w': part_wait(n); break;
       case 'z': part_sleep(); break;
       case 'i': part_pairs(q, n); break;

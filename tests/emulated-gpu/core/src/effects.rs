@@ -41,6 +41,8 @@ pub enum Effect {
         /// End of the operation.
         end_ns: u64,
     },
+    /// Wakes who waits for the signal with this handle, which was set (a queue's inactive signal).
+    Notify(u64),
     /// Stores a 64-bit word (an SDMA timestamp).
     Store64(u64, u64),
     /// Stores a 32-bit word (an SDMA fence).
@@ -91,10 +93,11 @@ pub fn apply(effects: &mut Vec<Effect>, events: &Events, times: &mut CompletionT
                 }
                 times.record(s + signal::VALUE, end_ns);
                 sys::add_i64(s + signal::VALUE, -1);
-                if mailbox != 0 {
-                    sys::store_u64(mailbox, u64::from(event));
-                    events.raise(event);
-                }
+                notify(mailbox, event, events);
+            }
+            Effect::Notify(s) => {
+                let mailbox = sys::load_u64(s + signal::EVENT_MAILBOX);
+                notify(mailbox, sys::load_u32(s + signal::EVENT_ID), events);
             }
             Effect::Add64 { addr, delta, end_ns } => {
                 times.record(addr, end_ns);
@@ -104,6 +107,14 @@ pub fn apply(effects: &mut Vec<Effect>, events: &Events, times: &mut CompletionT
             Effect::Store32(addr, value) => sys::store_u32(addr, value),
             Effect::Raise(event) => events.raise(event),
         }
+    }
+}
+
+/// Wakes who waits for a signal, if it has an event.
+fn notify(mailbox: u64, event: u32, events: &Events) {
+    if mailbox != 0 {
+        sys::store_u64(mailbox, u64::from(event));
+        events.raise(event);
     }
 }
 

@@ -4,6 +4,10 @@
 //! without may overlap them. A barrier packet holds back all that follow until it is done. At launch
 //! the slot's header turns invalid and `read_dispatch_id` moves on; at the end the completion signal
 //! gets the times (when the queue's profiling is on) and is decremented.
+//!
+//! A dispatch whose work-items want more scratch memory than the queue has waits: the queue says so through its
+//! inactive signal, and goes on when the runtime has set that to 0. So it is when memory was given for one dispatch alone,
+//! and that is done.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,9 +24,17 @@ mod amd_queue {
     pub const HSA_QUEUE_ID: u64 = 32;
     pub const WRITE_DISPATCH_ID: u64 = 56;
     pub const READ_DISPATCH_ID: u64 = 128;
+    pub const SCRATCH_BYTES_OF_A_LANE: u64 = 176;
     pub const QUEUE_PROPERTIES: u64 = 180;
+    pub const INACTIVE_SIGNAL: u64 = 192;
     pub const ENABLE_PROFILING: u32 = 1 << 3;
+    pub const USE_SCRATCH_ONCE: u32 = 1 << 4;
 }
+
+/// What the inactive signal is set to: there is too little scratch memory for waves of 64 lanes; that which was for one
+/// dispatch is not needed any more.
+const TOO_LITTLE_SCRATCH: u64 = 1;
+const SCRATCH_WAS_USED: u64 = 512;
 
 /// Most packets of one queue in one round, so that completions become visible in between.
 const BATCH: usize = 512;
@@ -108,6 +120,8 @@ pub struct AqlQueue {
     // first of these, however late that is looked at.
     ends: BinaryHeap<Reverse<u64>>,
     was_blocked: bool,
+    // The inactive signal was set.
+    is_inactive: bool,
 }
 
 /// Where a queue lives.
@@ -147,6 +161,7 @@ impl AqlQueue {
             not_before_ns: 0,
             ends: BinaryHeap::new(),
             was_blocked: false,
+            is_inactive: false,
         }
     }
 
@@ -217,6 +232,30 @@ impl AqlQueue {
         self.released
     }
 
+    /// Whether the queue is active, and there is as much scratch memory as the packet wants; asks for it otherwise.
+    fn has_scratch(&mut self, packet: &Packet, cx: &mut Context<'_>) -> bool {
+        if self.is_inactive && sys::load_u64(self.inactive_signal() + signal::VALUE) != 0 {
+            return false;
+        }
+        self.is_inactive = false;
+        let there = sys::load_u32(self.amd_queue + amd_queue::SCRATCH_BYTES_OF_A_LANE);
+        if matches!(*packet, Packet::Dispatch { scratch, .. } if scratch > there) {
+            self.become_inactive(TOO_LITTLE_SCRATCH, cx);
+        }
+        !self.is_inactive
+    }
+
+    fn inactive_signal(&self) -> u64 {
+        sys::load_u64(self.amd_queue + amd_queue::INACTIVE_SIGNAL)
+    }
+
+    fn become_inactive(&mut self, why: u64, cx: &mut Context<'_>) {
+        let signal = self.inactive_signal();
+        sys::store_u64(signal + signal::VALUE, why);
+        cx.effects.push(Effect::Notify(signal));
+        self.is_inactive = true;
+    }
+
     /// Finishes what has ended by now.
     fn retire(&mut self, now: u64, cx: &mut Context<'_>) -> bool {
         let mut any = false;
@@ -228,9 +267,9 @@ impl AqlQueue {
         any
     }
 
-    fn finish(&self, op: &Running, cx: &mut Context<'_>) {
+    fn finish(&mut self, op: &Running, cx: &mut Context<'_>) {
         let (kind, object, name) = match op.slot.packet {
-            Packet::Dispatch { kernel_object, kernarg, grid, workgroup } => {
+            Packet::Dispatch { kernel_object, kernarg, grid, workgroup, .. } => {
                 let kernel = cx.kernels.get(op.kernel);
                 op.work.run(cx.memory);
                 kernel.call_host(kernarg, grid, workgroup);
@@ -257,14 +296,18 @@ impl AqlQueue {
             bytes: op.work.bytes(),
             signal: op.slot.completion,
         });
+        let properties = sys::load_u32(self.amd_queue + amd_queue::QUEUE_PROPERTIES);
         if op.slot.completion != 0 {
-            let properties = sys::load_u32(self.amd_queue + amd_queue::QUEUE_PROPERTIES);
             let profiled = properties & amd_queue::ENABLE_PROFILING != 0;
             cx.effects.push(Effect::Complete {
                 signal: op.slot.completion,
                 ticks: profiled.then_some(ticks),
                 end_ns: op.end_ns,
             });
+        }
+        let used = matches!(op.slot.packet, Packet::Dispatch { scratch, .. } if scratch > 0);
+        if used && properties & amd_queue::USE_SCRATCH_ONCE != 0 {
+            self.become_inactive(SCRATCH_WAS_USED, cx);
         }
     }
 
@@ -299,7 +342,7 @@ impl AqlQueue {
             Packet::Dispatch { kernarg, .. } => cx.kernels.get(kernel).is_ready(kernarg),
             barrier => barrier.is_satisfied(),
         };
-        if !ready {
+        if !ready || !self.has_scratch(&slot.packet, cx) {
             self.was_blocked = true;
             return Launch::Blocked;
         }

@@ -31,6 +31,8 @@ pub enum Packet {
         grid: [u32; 3],
         /// Work-items of a group.
         workgroup: [u32; 3],
+        /// Bytes of scratch memory of each work-item.
+        scratch: u32,
     },
     /// Wait for all of the signals to be 0.
     BarrierAnd([u64; 5]),
@@ -79,6 +81,7 @@ pub fn decode(bytes: &[u8; PACKET_BYTES as usize]) -> Result<Slot, String> {
             kernarg: int(40, 8),
             grid: std::array::from_fn(|i| int(12 + 4 * i, 4) as u32),
             workgroup: std::array::from_fn(|i| int(4 + 2 * i, 2) as u32),
+            scratch: int(24, 4) as u32,
         },
         (3, _) => Packet::BarrierAnd(quads(8)),
         (4, _) => return Err("AQL agent dispatch packet".to_owned()),
@@ -146,7 +149,7 @@ mod tests {
             64 | 0x0d02 | 3 << 16 | 64 << 32 | 2 << 48,
             1 | 1024 << 32,
             4 | 5 << 32,
-            0,
+            96 | 32 << 32,
             0xabc0,
             0xdef0,
             9,
@@ -156,9 +159,11 @@ mod tests {
         raw[0] = 2;
         let slot = decode(&raw).unwrap();
         assert_eq!(slot.completion, 7);
-        let Packet::Dispatch { kernel_object, kernarg, grid, workgroup } = slot.packet else {
+        let Packet::Dispatch { kernel_object, kernarg, grid, workgroup, scratch } = slot.packet
+        else {
             panic!()
         };
+        assert_eq!(scratch, 96);
         assert_eq!((kernel_object, kernarg), (0xabc0, 0xdef0));
         assert_eq!((grid, workgroup), ([1024, 4, 5], [64, 2, 1]));
     }

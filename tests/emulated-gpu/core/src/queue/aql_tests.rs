@@ -183,6 +183,33 @@ fn a_barrier_waits_and_holds_back_what_follows() {
 }
 
 #[test]
+fn a_dispatch_waits_for_its_scratch_memory() {
+    let mut m = Machine::new();
+    let (done, inactive) = (m.signal(0, 3), m.signal(1, 0));
+    let control = word(&m.control, 0);
+    sys::store_u64(control + amd_queue::INACTIVE_SIGNAL, inactive);
+    for (index, scratch) in [(0, 0), (1, 256), (2, 0)] {
+        m.write(index, DISPATCH, [0, 0, scratch, NO_KERNEL, 0, 0, done]);
+    }
+    m.reserve(3);
+    m.ring(2);
+    m.until_value(1, super::TOO_LITTLE_SCRATCH);
+    for _ in 0..100 {
+        m.round();
+    }
+    assert_eq!(m.read_index(), 1);
+    // For this one alone: the queue waits again when it is done.
+    sys::store_u32(control + amd_queue::SCRATCH_BYTES_OF_A_LANE, 256);
+    sys::store_u32(control + amd_queue::QUEUE_PROPERTIES, amd_queue::USE_SCRATCH_ONCE);
+    m.signal(1, 0);
+    m.until_value(1, super::SCRATCH_WAS_USED);
+    sys::store_u32(control + amd_queue::SCRATCH_BYTES_OF_A_LANE, 0);
+    m.signal(1, 0);
+    m.until_value(0, 0);
+    assert_eq!((m.read_index(), m.value(1)), (3, 0));
+}
+
+#[test]
 fn a_doorbell_lost_to_another_producer_is_made_up_for() {
     let mut m = Machine::new();
     let s = m.signal(0, 3);
