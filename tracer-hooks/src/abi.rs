@@ -46,9 +46,38 @@ pub struct ApiTable {
     pub core: *const CoreTable,
     pub amd_ext: *const Version,
     _finalizer: *const Version,
-    /// Only there if the table's size says so.
+    /// Only there if the table's size says so, as what follows.
     pub image: *const Version,
+    /// Since ROCm 6.1.
+    pub tools: *const ToolTable,
 }
+
+/// `ToolsApiTable`: functions that the runtime calls if a tool has set them.
+#[repr(C)]
+pub struct ToolTable {
+    pub version: Version,
+    /// At the begin and at the end of allocating, of freeing, and of reclaiming from an idle queue.
+    pub scratch: [Entry<ToolEvent>; 6],
+}
+
+/// `hsa_amd_event_scratch_alloc_end_t`, and what others have of it: at the begin of an allocation all but how much, at
+/// the others what is before the dispatch.
+#[repr(C)]
+pub struct ScratchEvent {
+    /// `hsa_amd_tool_event_kind_t`: 1 to 6, in the order of the table.
+    pub kind: u32,
+    pub queue: *const AmdQueue,
+    /// `hsa_amd_event_scratch_alloc_flag_t`.
+    pub flags: u32,
+    /// The packet that wants it, by its index in the queue.
+    pub dispatch: u64,
+    pub bytes: usize,
+    /// Waves at most.
+    pub slots: usize,
+}
+
+/// `hsa_amd_tool_event`.
+pub type ToolEvent = unsafe extern "C-unwind" fn(*const ScratchEvent) -> Status;
 
 pub type SignalStore = unsafe extern "C-unwind" fn(u64, i64);
 pub type SignalLoad = unsafe extern "C-unwind" fn(u64) -> i64;
@@ -431,7 +460,9 @@ pub mod info {
 const _: () = {
     use core::mem::offset_of;
     assert!(offset_of!(ApiTable, core) == 16 && offset_of!(ApiTable, amd_ext) == 24);
-    assert!(offset_of!(ApiTable, image) == 40);
+    assert!(offset_of!(ApiTable, image) == 40 && offset_of!(ApiTable, tools) == 48);
+    assert!(offset_of!(ToolTable, scratch) == 16 && size_of::<ToolTable>() == 64);
+    assert!(offset_of!(ScratchEvent, dispatch) == 24 && size_of::<ScratchEvent>() == 48);
     assert!(offset_of!(CoreTable, shut_down) == 24);
     assert!(offset_of!(CoreTable, iterate_agents) == 56);
     assert!(offset_of!(CoreTable, agent_get_info) == 64);

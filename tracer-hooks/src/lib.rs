@@ -78,6 +78,7 @@ pub mod runtime;
 mod scenarios;
 #[cfg(test)]
 mod schedules;
+pub mod scratch;
 pub mod sink;
 pub mod state;
 mod stubs;

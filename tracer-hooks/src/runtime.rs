@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use tracer_common::hsa_layout::{self, AmdExtLayout, TableVersion};
 
-use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times, Version};
+use crate::abi::{self, AmdQueue, ApiTable, Entry, Status, Times, ToolTable, Version};
 use crate::originals::Patched;
 use crate::stubs::{self, Library};
 use crate::{sys, view};
@@ -169,6 +169,28 @@ impl Tables {
     /// An address in the runtime's library.
     pub(crate) fn address(&self) -> usize {
         ptr::from_ref(self.core) as usize
+    }
+
+    /// The table of functions that the runtime calls if a tool has set them, if it has that. Its root table, which leads
+    /// there, stands just in front of the core's, and says how long it is.
+    pub(crate) fn tool_table(&self) -> Option<&'static ToolTable> {
+        const WITH_TOOLS: usize = offset_of!(ApiTable, tools) + size_of::<usize>();
+        const WITH_PC_SAMPLING: usize = WITH_TOOLS + size_of::<usize>();
+        let core = ptr::from_ref(self.core);
+        // SAFETY: it can be read, is of the runtime's library, which stays, and is made of words.
+        let root = |bytes: &usize| unsafe {
+            let root = (core as usize).wrapping_sub(*bytes);
+            let version = readable(root).filter(|version| version.minor as usize == *bytes)?;
+            let root = &*ptr::from_ref(version).cast::<ApiTable>();
+            (root.core == core).then_some(root.tools)
+        };
+        let tools = [WITH_TOOLS, WITH_PC_SAMPLING].iter().find_map(root)?;
+        // SAFETY: as above; it leads to what the runtime calls.
+        unsafe {
+            let version = readable(tools as usize)?;
+            let is_known = version.major == 1 && version.minor as usize >= size_of::<ToolTable>();
+            is_known.then(|| &*tools)
+        }
     }
 
     /// Whether the runtime is initialized, or being initialized by another thread right now.

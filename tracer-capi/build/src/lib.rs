@@ -193,6 +193,7 @@ pub const ROCPROFILER_SDK: Library = Library {
             "rocprofiler-sdk/hsa/core_api_id.h",
             "rocprofiler-sdk/hsa/finalize_ext_api_id.h",
             "rocprofiler-sdk/hsa/image_ext_api_id.h",
+            "rocprofiler-sdk/hsa/scratch_memory_args.h",
             "rocprofiler-sdk/hsa/table_id.h",
             "rocprofiler-sdk/intercept_table.h",
             "rocprofiler-sdk/internal_threading.h",

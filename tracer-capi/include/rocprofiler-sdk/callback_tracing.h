@@ -138,6 +138,18 @@ typedef struct {
 #endif
 } rocprofiler_callback_tracing_memory_copy_data_t;
 
+/* The payload of SCRATCH_MEMORY, in the phases ENTER and EXIT. */
+typedef struct rocprofiler_callback_tracing_scratch_memory_data_t {
+  /* Bytes of this structure. */
+  uint64_t size;
+  rocprofiler_agent_id_t agent_id;
+  rocprofiler_queue_id_t queue_id;
+  rocprofiler_scratch_alloc_flag_t flags;
+  /* Which of the arguments are there. */
+  hsa_amd_tool_event_kind_t args_kind;
+  rocprofiler_scratch_memory_args_t args;
+} rocprofiler_callback_tracing_scratch_memory_data_t;
+
 #if ROCPROFILER_SDK_INTERFACE >= 1
 /* The payload of MEMORY_ALLOCATION, in the phases ENTER and EXIT: as of its records. Times, and the address of memory that is
  * allocated, are there in EXIT. */

@@ -7,6 +7,7 @@
 
 #include <rocprofiler-sdk/hsa/api_args.h>
 #include <rocprofiler-sdk/hsa/api_id.h>
+#include <rocprofiler-sdk/hsa/scratch_memory_args.h>
 #include <rocprofiler-sdk/hsa/table_id.h>
 
 #endif /* ROCPROFILER_SDK_HSA_H_ */

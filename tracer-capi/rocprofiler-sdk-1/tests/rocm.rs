@@ -28,6 +28,8 @@ mod runtimes;
 #[allow(dead_code, reason = "of tests that are not here")]
 #[path = "../../rocprofiler-sdk/tests/rocm/scene.rs"]
 mod scene;
+#[path = "../../rocprofiler-sdk/tests/rocm/scratch.rs"]
+mod scratch;
 #[path = "../../rocprofiler-sdk/tests/rocm/streams.rs"]
 mod streams;
 #[path = "../../rocprofiler-sdk/tests/rocm/work.rs"]

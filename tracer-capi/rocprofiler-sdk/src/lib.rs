@@ -7,8 +7,8 @@
 //! * [`runtime`]: how calls and work get in.
 //! * [`sources`]: where records come from; what cannot be traced, and why.
 //! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`retirement`]: the end of both; [`records`]: records as this
-//!   version has them.
-//! * [`code_objects`], [`kernels`]: what is loaded.
+//!   version has them; [`told`]: what tools are told at its begin and at its end.
+//! * [`code_objects`], [`kernels`]: what is loaded; [`scratch`]: scratch memory of queues.
 //! * [`agents`]: CPUs and GPUs; [`externals`]: external ids of the calling thread.
 //! * [`absent`]: functions that are not implemented.
 //! * [`layout`]: the numbers of this version of the interface.
@@ -43,7 +43,9 @@ mod registration;
 mod retirement;
 mod runtime;
 mod runtimes;
+mod scratch;
 mod sources;
+mod told;
 mod tools;
 mod work;
 

@@ -2,7 +2,7 @@
 
 use tracer_common::shim::Dispatch;
 
-use crate::layout::{COPY_ADDRESSES, HIP_CALL, ID_WORDS};
+use crate::layout::{COPY_ADDRESSES, HIP_CALL, ID_WORDS, SCRATCH_IDS_FIRST, SCRATCH_SIZE};
 
 /// Of all records.
 #[derive(Clone, Copy)]
@@ -128,6 +128,25 @@ pub fn allocation(common: &Common, agent: u64, address: u64, size: u64) -> [u64;
     head[..2].copy_from_slice(&[bytes::<ALLOCATION>(), pair(kind, operation)]);
     head[2..].copy_from_slice(&ids(correlation_id, external_id));
     rest.copy_from_slice(&[thread.into(), begin_ns, end_ns, agent, address, size]);
+    record
+}
+
+/// Words of [`scratch`].
+const SCRATCH: usize = 8 + ID_WORDS + SCRATCH_SIZE;
+
+/// `rocprofiler_buffer_tracing_scratch_memory_record_t`.
+pub fn scratch(common: &Common, agent: u64, queue: u64, flags: u32, size: u64) -> [u64; SCRATCH] {
+    let &Common { kind, operation, correlation_id, external_id, begin_ns, end_ns, thread } = common;
+    let ids = ids(correlation_id, external_id);
+    let place = [agent, queue, thread.into(), begin_ns, end_ns];
+    let mut record = [0; SCRATCH];
+    let (head, rest) = record.split_at_mut(2);
+    head.copy_from_slice(&[bytes::<SCRATCH>(), pair(kind, operation)]);
+    let (first, second) =
+        if SCRATCH_IDS_FIRST { (&ids[..], &place[..]) } else { (&place[..], &ids[..]) };
+    let last = [flags.into(), size];
+    let words = first.iter().chain(second).chain(&last);
+    rest.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
     record
 }
 

@@ -6,7 +6,7 @@ use rocprofiler::kinds::Kind;
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::{InstallError, Tables, contained};
 
-use crate::{calls, log, work};
+use crate::{calls, log, scratch, work};
 
 /// Why nothing is recorded of a kind; none if it is.
 pub fn refused(kind: Kind) -> Option<&'static str> {
@@ -17,6 +17,7 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
         Kind::MarkerCoreApi | Kind::MarkerControlApi | Kind::MarkerNameApi => None,
         Kind::KernelDispatch | Kind::MemoryCopy | Kind::CorrelationIdRetirement => None,
         Kind::RuntimeInitialization | Kind::MemoryAllocation | Kind::MarkerCoreRangeApi => None,
+        Kind::ScratchMemory => None,
         Kind::HsaFinalizeExtApi => Some("the HSA runtime has no finalizer"),
         Kind::PageMigration => Some("it needs events of the kernel's driver"),
         Kind::HipStream => Some("streams are told by callbacks alone"),
@@ -38,6 +39,7 @@ pub fn refused_to_callbacks(kind: Kind) -> Option<&'static str> {
 pub fn begin() {
     if let Some(tables) = work::begin() {
         calls::patch(&tables);
+        scratch::follow(&tables);
     }
     calls::follow();
 }
@@ -57,6 +59,7 @@ pub unsafe fn runtime_begins(table: *const c_void) {
                     "calls and work are recorded through the HSA runtime's tables"
                 ));
                 calls::patch(&tables);
+                scratch::follow(&tables);
             }
             Ok(_) => {}
             Err(why) => work::is_not_recorded(InstallError::Unsupported(why)),

@@ -67,7 +67,7 @@ const QUICK: [&str; 21] = [
 pub const LIBRARIES: &str = "(package(roctracer64) or package(roctracer-tool) or package(rocprofiler-sdk) or package(rocprofiler-sdk-1)) and test(rocm_)";
 
 /// Of these, what differs most between releases: in whichever module of a test binary they are.
-pub const LIBRARIES_QUICK: [&str; 8] = [
+pub const LIBRARIES_QUICK: [&str; 9] = [
     "rocm_callbacks_of_every_kernel_and_copy",
     "rocm_callbacks_that_do_as_they_like",
     "rocm_clients_like_profilers",
@@ -75,6 +75,7 @@ pub const LIBRARIES_QUICK: [&str; 8] = [
     "rocm_every_call_of_programs",
     "rocm_every_kernel_and_copy_of_programs",
     "rocm_programs_that_use_hip",
+    "rocm_scratch_memory_is_told",
     "rocm_a_tool_is_put_into_a_running_program",
 ];
 
@@ -135,6 +136,7 @@ pub fn sets(root: &Root, extent: Extent, filter: Option<&str>) -> anyhow::Result
     let libraries = Nextest::new(&format!("libraries, {label}"), &[], &of_libraries)
         .alone()
         .in_environment(built.environment())
+        .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
         .in_environment([("ROCTAP_TEST_INSIDE", runner)]);
     let is_any = !names.is_empty();
     Ok(is_any.then_some(end_to_end).into_iter().chain([libraries]).collect())

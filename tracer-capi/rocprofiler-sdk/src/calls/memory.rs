@@ -2,27 +2,22 @@
 //!
 //! Its correlation id is that of the innermost call that the thread is in, or one of its own where no call is traced.
 
-use core::cell::{Cell, RefCell, UnsafeCell};
-use core::ffi::c_void;
 use std::rc::Rc;
 
 use capi_sources::calls_of_threads;
-use capi_sources::client_thread::{InCallback, next_id};
+use capi_sources::client_thread::next_id;
 use capi_sources::hsa::agent_of_pool;
 use capi_sources::open::OfThreads;
-use rocprofiler::callback::{Event, Phase, Request};
 use rocprofiler::kinds::Kind;
-use rocprofiler::sdk::{Answers, Externals, Service, Services};
 use rocprofiler::threads::CallbackThread;
-use roctracer::thread::own_ids;
 use tracer_common::bpf::flag;
 use tracer_common::calls::Call;
 use tracer_common::hsa_functions::slot;
 
-use crate::layout::{agent_id, number};
-use crate::records::{self, Common};
+use crate::layout::agent_id;
 use crate::retirement::{self, Use};
-use crate::{SDK, externals, process};
+use crate::told::Told;
+use crate::{SDK, process, records};
 
 const KIND: Kind = Kind::MemoryAllocation;
 
@@ -78,23 +73,7 @@ struct Payload {
     bytes: u64,
 }
 
-/// A call that allocates or frees, and who is told of it.
-struct Told {
-    does: Does,
-    services: Services,
-    /// What each callback keeps.
-    callbacks: Vec<(&'static Service, UnsafeCell<u64>)>,
-    /// Callbacks have been told of the begin.
-    has_begun: Cell<bool>,
-    payload: UnsafeCell<Payload>,
-    answers: Answers,
-    externals: RefCell<Externals>,
-    id: u64,
-    /// It uses the id until it has ended.
-    _id_use: Use,
-}
-
-const THREADS: OfThreads<Option<Rc<Told>>> = calls_of_threads!(Option<Rc<Told>>);
+const THREADS: OfThreads<Option<Rc<Told<Payload>>>> = calls_of_threads!(Option<Rc<Told<Payload>>>);
 
 /// A call begins, whose frame is there: tools are told, which may throw. `around` shares the id of the innermost call that is
 /// recorded.
@@ -107,13 +86,15 @@ pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u6
     if services.is_empty() {
         return;
     }
-    let told = Rc::new(Told::new(does, services, (&call.args, address), around()));
-    if THREADS.begin(at, told.id).map(|kept| *kept = Some(Rc::clone(&told))).is_some()
-        && let Some(_inside) = InCallback::enter(at)
-    {
-        told.tell(Phase::Enter);
-        told.externals.replace(externals::own().with(&told.answers));
-        told.has_begun.set(true);
+    let (mut id, mut id_use) = around();
+    if id == 0 {
+        id = next_id();
+        id_use = Use::alone(id, retirement::wanting(KIND, services));
+    }
+    let payload = Payload::new(does, &call.args, address);
+    let told = Rc::new(Told::new((KIND, does as u32), services, payload, (id, id_use)));
+    if THREADS.begin(at, told.id).map(|kept| *kept = Some(Rc::clone(&told))).is_some() {
+        told.begin(at);
     }
 }
 
@@ -124,98 +105,34 @@ pub fn left(call: &Call, at: usize) {
     if call.flags & flag::ENTRY_ONLY != 0 || process::is_forked() {
         return;
     }
-    told.end(call);
-    if told.has_begun.get()
-        && let Some(_inside) = InCallback::enter(at)
-    {
-        told.tell(Phase::Exit);
+    let payload = told.payload().ended(call);
+    told.set_payload(payload);
+    told.end(at);
+    // It may wait for room in a buffer.
+    let Payload { begin_ns, end_ns, agent, address, bytes, .. } = payload;
+    for (buffer, common) in told.buffers([begin_ns, end_ns]) {
+        buffer.write(&records::allocation(&common, agent, address, bytes));
     }
-    told.write();
 }
 
-impl Told {
-    fn new(
-        does: Does,
-        services: Services,
-        (args, address): (&[u64; 6], u8),
-        (mut id, mut id_use): (u64, Use),
-    ) -> Self {
-        if id == 0 {
-            id = next_id();
-            id_use = Use::alone(id, retirement::wanting(KIND, services));
-        }
-        let thread = own_ids().thread.into();
-        let request = Request { thread, kind: KIND, operation: does as u32, correlation_id: id };
-        let answers = SDK.ask(KIND, services, &request);
-        let all = SDK.each(KIND, services).filter(|service| service.is_told());
+impl Payload {
+    fn new(does: Does, args: &[u64; 6], address: u8) -> Self {
         let [source, bytes, ..] = *args;
-        let mut payload = Payload { size: size_of::<Payload>(), ..Payload::default() };
+        let payload = Self { size: size_of::<Self>(), ..Self::default() };
         if does.allocates() {
             let agent = agent_of_pool(source).and_then(tracer_hooks::device);
-            payload.agent = agent.map_or(0, |(_, node)| agent_id(node));
-            payload.bytes = bytes;
+            let agent = agent.map_or(0, |(_, node)| agent_id(node));
+            Self { agent, bytes, ..payload }
         } else {
-            payload.address = args.get(usize::from(address)).copied().unwrap_or(0);
-        }
-        Self {
-            does,
-            services,
-            callbacks: all.map(|service| (service, UnsafeCell::new(0))).collect(),
-            has_begun: Cell::new(false),
-            payload: UnsafeCell::new(payload),
-            externals: RefCell::new(externals::own().with(&answers)),
-            answers,
-            id,
-            _id_use: id_use,
+            let address = args.get(usize::from(address)).copied().unwrap_or(0);
+            Self { address, ..payload }
         }
     }
 
     /// The call has returned. One that has failed has allocated nothing: it has no address.
-    #[expect(unsafe_code, reason = "memory that tools have pointers to")]
-    fn end(&self, call: &Call) {
-        // SAFETY: the thread's own, and no tool is called just now.
-        let payload = unsafe { &mut *self.payload.get() };
-        (payload.begin_ns, payload.end_ns) = (call.begin_ns, call.end_ns);
-        if call.flags & flag::OUT_VALUE != 0 {
-            payload.address = call.extra[0];
-        }
-    }
-
-    fn tell(&self, phase: Phase) {
-        let event = Event {
-            thread: own_ids().thread.into(),
-            correlation_id: self.id,
-            external_id: 0,
-            kind: KIND,
-            operation: self.does as u32,
-            phase,
-            payload: self.payload.get().cast::<c_void>(),
-        };
-        for (service, kept) in &self.callbacks {
-            let external_id = self.externals.borrow().of(service);
-            service.tell(&Event { external_id, ..event }, kept.get());
-        }
-    }
-
-    /// Writes its records. It may wait for room in a buffer.
-    #[expect(unsafe_code, reason = "memory that tools have pointers to")]
-    fn write(&self) {
-        // SAFETY: the thread's own, and no tool is called just now.
-        let Payload { begin_ns, end_ns, agent, address, bytes, .. } =
-            unsafe { *self.payload.get() };
-        let externals = self.externals.borrow();
-        for service in SDK.each(KIND, self.services) {
-            let Some(buffer) = service.buffer() else { continue };
-            let common = Common {
-                kind: number(KIND),
-                operation: self.does as u32,
-                correlation_id: self.id,
-                external_id: externals.of(service),
-                begin_ns,
-                end_ns,
-                thread: own_ids().thread,
-            };
-            buffer.write(&records::allocation(&common, agent, address, bytes));
-        }
+    fn ended(self, call: &Call) -> Self {
+        let has_address = call.flags & flag::OUT_VALUE != 0;
+        let address = if has_address { call.extra[0] } else { self.address };
+        Self { begin_ns: call.begin_ns, end_ns: call.end_ns, address, ..self }
     }
 }

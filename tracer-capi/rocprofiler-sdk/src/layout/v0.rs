@@ -18,6 +18,10 @@ pub const ID_WORDS: usize = 2;
 /// Words of addresses in records of copies.
 pub const COPY_ADDRESSES: usize = 0;
 
+/// In records of scratch memory the ids come before where it is; and words of how much it is.
+pub const SCRATCH_IDS_FIRST: bool = false;
+pub const SCRATCH_SIZE: usize = 0;
+
 /// The operations of a kind, by number.
 ///
 /// # Errors

@@ -19,6 +19,10 @@ pub const ID_WORDS: usize = 3;
 /// Words of addresses in records of copies, which are not told.
 pub const COPY_ADDRESSES: usize = 2;
 
+/// In records of scratch memory the ids come before where it is; and words of how much it is.
+pub const SCRATCH_IDS_FIRST: bool = true;
+pub const SCRATCH_SIZE: usize = 1;
+
 /// The operations of a kind, by number.
 ///
 /// # Errors

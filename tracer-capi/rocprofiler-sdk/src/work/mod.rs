@@ -106,7 +106,8 @@ impl Client for Buffers {
     }
 
     fn is_wanted(&self) -> bool {
-        let work = [Kind::KernelDispatch, Kind::MemoryCopy];
+        // Of scratch memory queues have to be known.
+        let work = [Kind::KernelDispatch, Kind::MemoryCopy, Kind::ScratchMemory];
         work.into_iter().any(|kind| SDK.is_wanted(kind)) || calls::need_tables()
     }
 

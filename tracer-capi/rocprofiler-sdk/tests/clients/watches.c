@@ -223,6 +223,39 @@ static void works(const rocprofiler_callback_tracing_record_t* record, rocprofil
   }
 }
 
+// Scratch memory of a queue, as a record tells it, or callbacks.
+static void scratch(const rocprofiler_buffer_tracing_scratch_memory_record_t* record) {
+  uint64_t bytes = 0;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  bytes = record->allocation_size;
+#endif
+  CHECK(record->size == sizeof *record && record->start_timestamp != 0);
+  CHECK(record->start_timestamp <= record->end_timestamp);
+  fprintf(out, "scratch-record %d %lu %lu %lu %lu %lu %u %lu 0\n", (int)record->operation, record->correlation_id.internal,
+          record->correlation_id.external.value, record->thread_id, record->agent_id.handle, record->queue_id.handle,
+          record->flags, bytes);
+}
+
+static void scratch_told(const rocprofiler_callback_tracing_record_t* record, rocprofiler_user_data_t* kept) {
+  const rocprofiler_callback_tracing_scratch_memory_data_t* data = record->payload;
+  const int allocates = record->operation == ROCPROFILER_SCRATCH_MEMORY_ALLOC;
+  const int exits = record->phase == ROCPROFILER_CALLBACK_PHASE_EXIT;
+  CHECK(data->size == sizeof *data && sizeof *data == 56 && (exits || record->phase == ROCPROFILER_CALLBACK_PHASE_ENTER));
+  CHECK((int)data->args_kind == 2 * (int)record->operation - 1 + exits);
+  CHECK(record->thread_id == (rocprofiler_thread_id_t)syscall(SYS_gettid));
+  const uint64_t told = 1 + record->operation + 10 * (allocates ? data->args.alloc_start.dispatch_id : 0);
+  if (!exits) {
+    CHECK(kept->value == 0);
+    kept->value = told;
+    return;
+  }
+  CHECK(kept->value == told);
+  fprintf(out, "scratch-told %d %lu %lu %lu %lu %lu %u %lu %lu\n", (int)record->operation, record->correlation_id.internal,
+          record->correlation_id.external.value, record->thread_id, data->agent_id.handle, data->queue_id.handle, data->flags,
+          allocates ? data->args.alloc_end.size : 0, allocates ? data->args.alloc_end.dispatch_id : 0);
+  CHECK(!allocates || data->args.alloc_end.num_slots != 0);
+}
+
 #if ROCPROFILER_SDK_INTERFACE >= 1
 // A runtime has begun, on this thread, as a record tells it, or a callback.
 static void runtime(const rocprofiler_buffer_tracing_runtime_initialization_record_t* record) {
@@ -307,6 +340,10 @@ static void tell_one(rocprofiler_callback_tracing_record_t record, rocprofiler_u
     if (getenv("WATCH_CALLS")) calls_hip();
     return;
   }
+  if (record.kind == ROCPROFILER_CALLBACK_TRACING_SCRATCH_MEMORY) {
+    scratch_told(&record, kept);
+    return;
+  }
 #if ROCPROFILER_SDK_INTERFACE >= 1
   if (record.kind == ROCPROFILER_CALLBACK_TRACING_HIP_STREAM) {
     stream(&record, kept);
@@ -380,6 +417,7 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
       case ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH: kernel(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_MEMORY_COPY: copy(header->payload); break;
       case ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT: retirement(header->payload); break;
+      case ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY: scratch(header->payload); break;
 #if ROCPROFILER_SDK_INTERFACE >= 1
       case ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT:
       case ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT: call_with_arguments(*header); break;

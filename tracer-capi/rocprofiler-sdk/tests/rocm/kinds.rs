@@ -8,6 +8,10 @@ pub const COPIES: &str = "10";
 pub const KERNELS: &str = "11";
 /// `ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT`.
 pub const RETIREMENTS: &str = if cfg!(feature = "v1") { "13" } else { "14" };
+/// `ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY`.
+pub const SCRATCH: &str = if cfg!(feature = "v1") { "12" } else { "13" };
+/// `ROCPROFILER_CALLBACK_TRACING_SCRATCH_MEMORY`.
+pub const SCRATCH_TOLD: &str = "11";
 /// `ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT`.
 pub const CODE_OBJECTS: &str = "10";
 /// `ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH`, and with that `ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY`.

@@ -11,9 +11,12 @@ use capi_build::clients::Clients;
 use emulated_gpu::truth;
 
 use crate::expectations::is_near;
-use crate::kinds::{CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD, ROCTX, number};
+use crate::kinds::{
+    CODE_OBJECTS, HIP, KERNELS, KERNELS_TOLD, ROCTX, SCRATCH, SCRATCH_TOLD, number,
+};
 use crate::outcome::Outcome;
 use crate::scene::{OTHER, PACKAGE, Scene, scene, tool_of, wait_until};
+use crate::scratch::{DISPATCHES, expect_told};
 
 /// A running program, and `roctap` to put a tool into it.
 struct Late {
@@ -283,6 +286,22 @@ fn rocm_kernels_that_outlast_a_tool_are_counted() {
     assert!(lost.contains(" lost 1: ") || lost.contains(" lost 2: "), "one of each thread: {said}");
     late.finalized();
     late.end();
+}
+
+/// A queue is made when the tool is there, in a runtime that was there before.
+#[test]
+fn rocm_scratch_memory_is_told_to_a_tool_that_was_put_in() {
+    let Some(scene) = scene() else { return };
+    let mut command = Late::without(&scene, "hsa_direct");
+    command.args(["zm", &DISPATCHES.to_string()]);
+    command.env("WATCH_KINDS", format!("{SCRATCH},{KERNELS}")).env("WATCH_CALLBACKS", SCRATCH_TOLD);
+    let Some(mut late) = Late::run(scene, command) else { return };
+    let roctap = late.put_in();
+    late.end();
+    assert!(roctap.wait_with_output().expect("it ends").status.success());
+    let outcome = late.scene.outcome();
+    assert_eq!(outcome.kernels.len() as u64, DISPATCHES);
+    expect_told(&outcome);
 }
 
 /// Calls of HIP, and callbacks of work; the program ends while the tool is in it.

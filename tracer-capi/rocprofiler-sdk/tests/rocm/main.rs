@@ -18,6 +18,7 @@ mod page;
 mod processes;
 mod retirement;
 mod scene;
+mod scratch;
 mod tables;
 mod threads;
 mod work;

@@ -103,6 +103,20 @@ pub struct Allocation {
     pub bytes: u64,
 }
 
+/// Scratch memory of a queue that is allocated (1), freed (2), or reclaimed (3).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Scratch {
+    pub operation: u64,
+    pub correlation_id: u64,
+    pub external_id: u64,
+    pub thread: u64,
+    pub agent: u64,
+    pub queue: u64,
+    pub flags: u64,
+    pub bytes: u64,
+    pub packet: u64,
+}
+
 /// A kernel of a code object.
 #[derive(Debug)]
 pub struct Symbol {
@@ -130,6 +144,8 @@ pub struct Outcome {
     /// Memory that was allocated and given back, as records tell it, and as callbacks do.
     #[cfg(feature = "v1")]
     pub allocations: [Vec<Allocation>; 2],
+    /// Scratch memory, as records tell of it, and as callbacks do at its end.
+    pub scratch: [Vec<Scratch>; 2],
     /// The versions of runtimes that began, by whether a callback told it or a record, and by operation.
     #[cfg(feature = "v1")]
     pub runtimes: BTreeMap<(bool, u64), u64>,
@@ -301,6 +317,24 @@ impl Outcome {
                     bytes,
                 };
                 self.allocations[usize::from(word == "allocation-told")].push(allocation);
+            }
+            ("scratch-record" | "scratch-told", &[operation, ref rest @ ..]) => {
+                let [correlation_id, external_id, thread, agent, queue, flags, bytes, packet] =
+                    rest[..]
+                else {
+                    panic!("{line}")
+                };
+                self.scratch[usize::from(word == "scratch-told")].push(Scratch {
+                    operation,
+                    correlation_id,
+                    external_id,
+                    thread,
+                    agent,
+                    queue,
+                    flags,
+                    bytes,
+                    packet,
+                });
             }
             #[cfg(feature = "v1")]
             ("runtime-record" | "runtime-told", &[runtime, version, instance]) => {

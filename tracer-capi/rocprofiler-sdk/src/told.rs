@@ -1,0 +1,130 @@
+//! What has begun and will end on the same thread, and who is told of both: callbacks with a payload that they have
+//! pointers to, and buffers at the end.
+
+use core::cell::{Cell, RefCell, UnsafeCell};
+use core::ffi::c_void;
+
+use capi_sources::client_thread::InCallback;
+use rocprofiler::buffer::Buffer;
+use rocprofiler::callback::{Event, Phase, Request};
+use rocprofiler::kinds::Kind;
+use rocprofiler::sdk::{Answers, Externals, Service, Services};
+use roctracer::thread::own_ids;
+
+use crate::layout::number;
+use crate::records::Common;
+use crate::retirement::Use;
+use crate::{SDK, externals};
+
+/// An operation of a kind.
+pub struct Told<P> {
+    kind: Kind,
+    operation: u32,
+    services: Services,
+    /// What each callback keeps.
+    callbacks: Vec<(&'static Service, UnsafeCell<u64>)>,
+    /// Callbacks have been told of the begin.
+    has_begun: Cell<bool>,
+    payload: UnsafeCell<P>,
+    answers: Answers,
+    externals: RefCell<Externals>,
+    /// Its correlation id, 0 for none.
+    pub id: u64,
+    /// It uses the id until it has ended.
+    _id_use: Use,
+}
+
+impl<P: Copy> Told<P> {
+    /// Tools are asked for external ids, and may throw.
+    pub fn new(
+        (kind, operation): (Kind, u32),
+        services: Services,
+        payload: P,
+        (id, id_use): (u64, Use),
+    ) -> Self {
+        let request =
+            Request { thread: own_ids().thread.into(), kind, operation, correlation_id: id };
+        let answers = SDK.ask(kind, services, &request);
+        let all = SDK.each(kind, services).filter(|service| service.is_told());
+        Self {
+            kind,
+            operation,
+            services,
+            callbacks: all.map(|service| (service, UnsafeCell::new(0))).collect(),
+            has_begun: Cell::new(false),
+            payload: UnsafeCell::new(payload),
+            externals: RefCell::new(externals::own().with(&answers)),
+            answers,
+            id,
+            _id_use: id_use,
+        }
+    }
+
+    /// Tells callbacks of the begin, which may throw, if the thread is in no callback; `at` is a frame of ours.
+    pub fn begin(&self, at: usize) {
+        if let Some(_inside) = InCallback::enter(at) {
+            self.tell(Phase::Enter);
+            self.externals.replace(externals::own().with(&self.answers));
+            self.has_begun.set(true);
+        }
+    }
+
+    /// Tells those of the end who were told of the begin.
+    pub fn end(&self, at: usize) {
+        if self.has_begun.get()
+            && let Some(_inside) = InCallback::enter(at)
+        {
+            self.tell(Phase::Exit);
+        }
+    }
+
+    fn tell(&self, phase: Phase) {
+        let event = Event {
+            thread: own_ids().thread.into(),
+            correlation_id: self.id,
+            external_id: 0,
+            kind: self.kind,
+            operation: self.operation,
+            phase,
+            payload: self.payload.get().cast::<c_void>(),
+        };
+        for (service, kept) in &self.callbacks {
+            let external_id = self.externals.borrow().of(service);
+            service.tell(&Event { external_id, ..event }, kept.get());
+        }
+    }
+
+    /// The payload, as it is now. Not while a tool is called.
+    #[expect(unsafe_code, reason = "memory that tools have pointers to")]
+    pub fn payload(&self) -> P {
+        // SAFETY: the thread's own, and no tool is called just now.
+        unsafe { *self.payload.get() }
+    }
+
+    /// Changes it. Not while a tool is called.
+    #[expect(unsafe_code, reason = "memory that tools have pointers to")]
+    pub fn set_payload(&self, payload: P) {
+        // SAFETY: as above.
+        unsafe { *self.payload.get() = payload };
+    }
+
+    /// The buffers that want it, with what a record of it has in common with others.
+    pub fn buffers(
+        &self,
+        [begin_ns, end_ns]: [u64; 2],
+    ) -> impl Iterator<Item = (&'static Buffer, Common)> {
+        let common = move |service: &'static Service| {
+            let common = Common {
+                kind: number(self.kind),
+                operation: self.operation,
+                correlation_id: self.id,
+                external_id: self.externals.borrow().of(service),
+                begin_ns,
+                end_ns,
+                thread: own_ids().thread,
+            };
+            Some((service.buffer()?, common))
+        };
+        SDK.each(self.kind, self.services).filter_map(common)
+    }
+}
