@@ -12,14 +12,15 @@ use crate::{Library, source_directory};
 
 /// What the linker is told besides: of the archive only what is exported stays, and what that needs, without
 /// the debug information of Rust's library; nothing may be missing, and nothing is looked up later, in
-/// the middle of a call. A library's calls of its own functions lead to no other library.
+/// the middle of a call. What a library has itself it does not take from another one that has the same: each of
+/// those that are tools has an `HSA_AMD_TOOL_PRIORITY`.
 const OPTIONS: [&str; 6] = [
     "-Wl,--gc-sections",
     "-Wl,--strip-debug",
     "-Wl,-z,defs",
     "-Wl,-z,now",
     "-Wl,--as-needed",
-    "-Wl,-Bsymbolic-functions",
+    "-Wl,-Bsymbolic",
 ];
 
 /// What Rust's standard library is linked against on Linux.

@@ -437,6 +437,60 @@ fn rocm_programs_that_do_other_things() {
     }
 }
 
+/// Not before the program asks for it, and not after.
+#[test]
+fn rocm_programs_that_start_tracing_themselves() {
+    let Some(scene) = scene() else { return };
+    let options = ["-lamdhip64", "-l:libroctracer64.so.4", "-lhsa-runtime64"];
+    let program = scene.compile("starts", Language::Cpp, &options);
+    for loader in LOADERS {
+        let mut command = scene.command(loader, &program);
+        let libraries = [scene.gpu(), &scene.path("lib")];
+        let libraries = std::env::join_paths(libraries).expect("paths");
+        command.env("LD_LIBRARY_PATH", libraries).env("ROCTRACER_DOMAIN", "hip");
+        let outcome = scene.run(command.env("ROCP_CTRL_RATE", "4294967295:1:1"));
+        assert_eq!((outcome.code, &*outcome.warned), (Some(0), &[][..]), "{}", outcome.said);
+        expect_taken(&outcome);
+        let calls = outcome.calls(HIP_CALLS);
+        let once = ["hipMalloc", "hipMemset"].map(|name| (name.to_owned(), 1));
+        assert_eq!(calls, BTreeMap::from(once));
+    }
+}
+
+/// Calls are recorded for the length of a period, and no others until the next one.
+#[test]
+fn rocm_periods_in_which_is_recorded() {
+    const DEADLINE: Duration = Duration::from_secs(120);
+    const PAUSE_NS: u64 = 300_000_000;
+    let Some(scene) = scene() else { return };
+    let out = scene.path("out");
+    std::fs::create_dir_all(&out).expect("a directory");
+    let mut command = scene.command("HSA_TOOLS_LIB", &scene.app("loop"));
+    command.args(["0", "1", "1000"]).envs([
+        ("ROCTRACER_DOMAIN", "hip"),
+        ("ROCP_FLUSH_RATE", "10000"),
+        ("ROCP_CTRL_RATE", "100000:100000:500000"),
+    ]);
+    let mut program = scene.there(command).stdout(Stdio::null()).spawn().expect("it runs");
+    let file = out.join(format!("{}_{HIP_CALLS}", program.id()));
+    let begin = Instant::now();
+    let pauses = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let lines = text.lines().filter(|line| line.contains(" hipLaunchKernel("));
+        let begins = lines.map(|line| line.split(':').next()?.parse::<u64>().ok());
+        let begins: Vec<u64> = begins.map(|begin| begin.expect("a time")).collect();
+        let pauses = begins.windows(2).filter(|times| times[1] - times[0] > PAUSE_NS).count();
+        (begins.len(), pauses)
+    };
+    while pauses().1 < 3 {
+        assert!(begin.elapsed() < DEADLINE, "launches, and pauses between them: {:?}", pauses());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(pauses().0 > 10, "{:?}", pauses());
+    program.kill().expect("killed");
+    program.wait().expect("it has ended");
+}
+
 /// With a rate, what was recorded is in the files while the program runs.
 #[test]
 fn rocm_files_while_a_program_runs() {

@@ -63,6 +63,11 @@ impl Scene {
         library.installed(self.directory.path())
     }
 
+    /// The directory of the emulated GPU.
+    pub fn gpu(&self) -> &Path {
+        &self.gpu
+    }
+
     pub fn app(&self, name: &str) -> PathBuf {
         self.apps.join(name)
     }
