@@ -10,7 +10,7 @@ use std::{
 };
 
 use capi_build::{FILE_PLUGIN, include_directory, link::Profile};
-use e2e::{Ran, Scene, app, run};
+use e2e::{Ran, Running, Scene, app, run};
 use rustix::process::Signal;
 use tracer_common::activity::{Domain, op};
 use tracer_records::api;
@@ -782,6 +782,23 @@ fn root_plugins_recorded_traces_are_exported_as_the_user() {
     assert_eq!(told(&ran, "end").len(), 1);
     // The program's own report comes before.
     assert!(ran.stdout.find("result ok") < ran.stdout.find("begin 4.1"), "{}", ran.stdout);
+}
+
+/// The first Ctrl-C ends the recording, and not what is to be done with it.
+#[test]
+fn root_plugins_are_fed_what_ctrl_c_has_ended() {
+    let scene = scene();
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "100"]));
+    let plugin = tells(&scene);
+    let pid = target.pid().to_string();
+    let arguments = ["--plugin", plugin.to_str().expect("text"), "-p", &pid];
+    let mut command = scene.record(&arguments);
+    let ran = scene.record_kernels(by_sudo(&mut command), &[target.pid()], 10).expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    assert_eq!(told(&ran, "call ").len(), trace.calls.len());
+    assert_eq!(told(&ran, "end").len(), 1);
+    target.end().expect(0);
 }
 
 #[test]

@@ -84,6 +84,10 @@ impl Session {
         }
         target.info.attached_ns = clock::now_ns();
         self.recorder.process(pid, target.info.clone());
+        if !target.is_recorded_from_start {
+            // Its calls were recorded before: kernels that they launched were not seen.
+            self.recorder.gpu_from(pid, target.info.attached_ns);
+        }
     }
 
     /// Whether process `pid`'s GPU work is its shim's to tell of. Where the shim was to be loaded at start
