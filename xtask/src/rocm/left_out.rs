@@ -27,6 +27,9 @@ pub const LEFT_OUT: &[LeftOut] = &[
         tests: &[
             "root_a_full_disk",
             "root_a_pid_namespace_of_its_own",
+            "root_a_pid_namespace_without_a_proc_of_its_own",
+            "root_a_shim_that_was_not_loaded_at_start",
+            "root_a_time_namespace",
             "root_attach_again_and_again_under_other_allocators",
             "root_attach_to_a_container",
         ],
@@ -35,6 +38,8 @@ pub const LEFT_OUT: &[LeftOut] = &[
         why: "the file does not tell where this release's HSA functions are, and they are not looked for again once the runtime has made its tables: without the shim they and doorbells are probed with -p alone",
         releases: &["6", "7.2"],
         tests: &[
+            "root_fibres",
+            "root_more_processes_at_once_than_there_are_memories",
             "root_outside_hip_launches_are_seen_by_name",
             "root_outside_packets_of_four_producers",
             "root_outside_short_programs_whose_shim_is_helpless",
@@ -50,6 +55,11 @@ pub const LEFT_OUT: &[LeftOut] = &[
             "root_forked_workers_are_followed_with_their_gpu_work",
             "root_more_processes_one_after_the_other_than_there_are_memories",
         ],
+    },
+    LeftOut {
+        why: "workers start and end faster on this release than shims get into them: few are recorded as a whole, what the others launched is told",
+        releases: &["7.2"],
+        tests: &["root_attach_to_a_parent_of_forked_workers"],
     },
     LeftOut {
         why: "some settings have this runtime use packets of AMD's own kind, which are counted and not recorded",
@@ -73,18 +83,5 @@ pub const LEFT_OUT: &[LeftOut] = &[
         why: "once, a thread's ring was full for long, for a reason not found yet; what was lost was counted",
         releases: &["5.7"],
         tests: &["root_attach_sees_every_kernel_with_its_call"],
-    },
-    LeftOut {
-        why: "failed when the suite was first run on this release, for reasons not found yet",
-        releases: &["7.2"],
-        tests: &[
-            "root_attach_to_a_parent_of_forked_workers",
-            "root_attach_to_fresh_processes",
-            "root_attach_to_many_reads_the_first_meanwhile",
-            "root_attach_to_several_processes_and_one_that_does_not_exist",
-            "root_ctrl_c_ends_cleanly",
-            "root_graphs_modules_and_callbacks",
-            "root_uprobes_alone_leave_nothing_in_the_target",
-        ],
     },
 ];
