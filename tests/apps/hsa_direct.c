@@ -6,7 +6,8 @@
 //   b  batches of packets with one doorbell       p  four producers on one queue
 //   q  queues created and destroyed               c  asynchronous copies, there and back
 // Only when given:
-//   m  dispatches on a queue of their own that want ever more scratch memory: each 256 bytes for a work-item more
+//   m  dispatches on a queue of their own that want ever more scratch memory, each 256 bytes for a work-item more, and
+//      one that wants none: it runs when the memory of the last one was given back, if that was for it alone
 //   w  prints "waiting", and waits for nothing, n ms long
 //   z  prints "ready <pid>", and sleeps until SIGTERM comes
 //   i  hsa_init and hsa_shut_down while a dispatch runs, as a library does that pairs them
@@ -297,9 +298,9 @@ static void part_batches(hsa_queue_t* q, long n) {
 static void part_scratch(long n) {
   hsa_queue_t* q = make_queue(64);
   if (!q) return;
-  for (long i = 0; i < n; i++) {
+  for (long i = 0; i <= n; i++) {
     hsa_signal_t s = make_signal(1);
-    ring(q, put_dispatch_with(256 * i, q, i & 1, 1, s));
+    ring(q, put_dispatch_with(i < n ? 256 * i : 0, q, i & 1, 1, s));
     wait_for(s, 1, "scratch memory");
     OK(hsa_signal_destroy, s);
   }

@@ -5,6 +5,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::abi::ToolEvent;
+use crate::queue::Queue;
 use crate::runtime::Tables;
 use crate::state::STATE;
 
@@ -22,8 +23,11 @@ pub fn tell(tables: &Tables, functions: &[ToolEvent; 6]) -> bool {
     table.scratch.iter().zip(functions).map(set).fold(true, |all, is_set| all & is_set)
 }
 
-/// The agent of a queue, by its address, and the id that is told of it; none of one that is not known.
+/// The agent of a queue, by its address, and the id that is told of it; also of one that is being destroyed. None of one
+/// that is not known.
 pub fn queue(address: usize) -> Option<(u64, u64)> {
-    let queue = STATE.registry.find(address)?;
+    let is_at = |queue: &&'static Queue| queue.address.load(Ordering::Relaxed) == address;
+    let registry = &STATE.registry;
+    let queue = registry.find(address).or_else(|| registry.objects().find(is_at))?;
     Some((queue.agent.load(Ordering::Relaxed), queue.id.load(Ordering::Relaxed)))
 }

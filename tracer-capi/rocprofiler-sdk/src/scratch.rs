@@ -59,17 +59,30 @@ struct Payload {
 const _: () = assert!(size_of::<Payload>() == 56 && offset_of!(Payload, arguments) == 32);
 
 impl Payload {
+    /// At the begin of an operation.
+    ///
     /// # Safety
     ///
-    /// The runtime tells of `event`, which has what its operation and its phase have.
-    unsafe fn of(event: *const ScratchEvent, operation: usize, phase: Phase) -> Self {
-        // SAFETY: all events have these.
-        let (kind, queue, flags) = unsafe {
-            let queue = (&raw const (*event).queue).read();
-            ((&raw const (*event).kind).read(), queue, (&raw const (*event).flags).read())
-        };
-        let (agent, id) = scratch::queue(queue as usize).unwrap_or_default();
+    /// The runtime tells of `event`, which has what the operation has at its begin.
+    unsafe fn new(event: *const ScratchEvent, operation: usize) -> Self {
+        // SAFETY: all events have it.
+        let queue = unsafe { (&raw const (*event).queue).read() };
+        let (agent, queue) = scratch::queue(queue as usize).unwrap_or_default();
         let agent = tracer_hooks::device(agent).map_or(0, |(_, node)| agent_id(node));
+        let payload = Self { size: size_of::<Self>(), agent, queue, ..Self::default() };
+        // SAFETY: as the caller promises.
+        unsafe { payload.with(event, operation, Phase::Enter) }
+    }
+
+    /// What an event tells, of the same queue, which may be gone at the end.
+    ///
+    /// # Safety
+    ///
+    /// The runtime tells of `event`, which has what the operation has in this phase.
+    unsafe fn with(self, event: *const ScratchEvent, operation: usize, phase: Phase) -> Self {
+        // SAFETY: all events have these.
+        let (kind, flags) =
+            unsafe { ((&raw const (*event).kind).read(), (&raw const (*event).flags).read()) };
         let mut arguments = [0; 3];
         if operation == ALLOCATES {
             // SAFETY: an allocation has a packet.
@@ -82,7 +95,7 @@ impl Payload {
                 (arguments[1], arguments[2]) = (bytes as u64, slots as u64);
             }
         }
-        Self { size: size_of::<Self>(), agent, queue: id, flags, event: kind, arguments }
+        Self { flags, event: kind, arguments, ..self }
     }
 }
 
@@ -100,7 +113,7 @@ unsafe extern "C-unwind" fn begins<const OPERATION: usize>(event: *const Scratch
         return SUCCESS;
     }
     // SAFETY: the runtime's event, at the begin of this operation.
-    let payload = unsafe { Payload::of(event, OPERATION, Phase::Enter) };
+    let payload = unsafe { Payload::new(event, OPERATION) };
     let of = (KIND, OPERATION as u32);
     let told = Box::new(Told::new(of, services, payload, calls::enqueue()));
     told.begin(ptr::from_ref(&frame) as usize);
@@ -118,7 +131,7 @@ unsafe extern "C-unwind" fn ends<const OPERATION: usize>(event: *const ScratchEv
     }
     let end_ns = timestamp_ns();
     // SAFETY: the runtime's event, at the end of this operation.
-    let payload = unsafe { Payload::of(event, OPERATION, Phase::Exit) };
+    let payload = unsafe { told.payload().with(event, OPERATION, Phase::Exit) };
     told.set_payload(payload);
     told.end(ptr::from_ref(&frame) as usize);
     let Payload { agent, queue, flags, arguments: [_, bytes, _], .. } = payload;

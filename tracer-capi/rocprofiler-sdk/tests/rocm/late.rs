@@ -299,9 +299,7 @@ fn rocm_scratch_memory_is_told_to_a_tool_that_was_put_in() {
     let roctap = late.put_in();
     late.end();
     assert!(roctap.wait_with_output().expect("it ends").status.success());
-    let outcome = late.scene.outcome();
-    assert_eq!(outcome.kernels.len() as u64, DISPATCHES);
-    expect_told(&outcome);
+    expect_told(&late.scene.outcome());
 }
 
 /// Calls of HIP, and callbacks of work; the program ends while the tool is in it.
