@@ -345,13 +345,7 @@ fn rocm_marks_and_ranges() {
     let program = scene.compile("marks", Language::C, &["-l:libroctx64.so.4", "-lhsa-runtime64"]);
     for loader in LOADERS {
         let mut command = scene.command(loader, &program);
-        let libraries = command
-            .get_envs()
-            .find_map(|(name, value)| (name == "LD_LIBRARY_PATH").then_some(value?.to_owned()));
-        let mut libraries = libraries.expect("set");
-        libraries.push(":");
-        libraries.push(scene.path("lib"));
-        command.env("LD_LIBRARY_PATH", libraries).env("ROCTRACER_DOMAIN", "roctx");
+        command.env("LD_LIBRARY_PATH", scene.libraries()).env("ROCTRACER_DOMAIN", "roctx");
         let outcome = scene.run(&mut command);
         assert_eq!((outcome.code, &*outcome.warned), (Some(0), &[][..]), "{}", outcome.said);
         expect_taken(&outcome);
@@ -445,9 +439,7 @@ fn rocm_programs_that_start_tracing_themselves() {
     let program = scene.compile("starts", Language::Cpp, &options);
     for loader in LOADERS {
         let mut command = scene.command(loader, &program);
-        let libraries = [scene.gpu(), &scene.path("lib")];
-        let libraries = std::env::join_paths(libraries).expect("paths");
-        command.env("LD_LIBRARY_PATH", libraries).env("ROCTRACER_DOMAIN", "hip");
+        command.env("LD_LIBRARY_PATH", scene.libraries()).env("ROCTRACER_DOMAIN", "hip");
         let outcome = scene.run(command.env("ROCP_CTRL_RATE", "4294967295:1:1"));
         assert_eq!((outcome.code, &*outcome.warned), (Some(0), &[][..]), "{}", outcome.said);
         expect_taken(&outcome);
@@ -457,61 +449,57 @@ fn rocm_programs_that_start_tracing_themselves() {
     }
 }
 
-/// Calls are recorded for the length of a period, and no others until the next one.
-#[test]
-fn rocm_periods_in_which_is_recorded() {
+/// Runs `loop`, with so many launches a second, until the files that the tool has written are as they should be; `text`
+/// gives one.
+fn run_until(
+    scene: &Scene,
+    rate: &str,
+    environment: &[(&str, &str)],
+    is_enough: impl Fn(&dyn Fn(&str) -> String) -> bool,
+) {
     const DEADLINE: Duration = Duration::from_secs(120);
-    const PAUSE_NS: u64 = 300_000_000;
-    let Some(scene) = scene() else { return };
     let out = scene.path("out");
     std::fs::create_dir_all(&out).expect("a directory");
     let mut command = scene.command("HSA_TOOLS_LIB", &scene.app("loop"));
-    command.args(["0", "1", "1000"]).envs([
-        ("ROCTRACER_DOMAIN", "hip"),
-        ("ROCP_FLUSH_RATE", "10000"),
-        ("ROCP_CTRL_RATE", "100000:100000:500000"),
-    ]);
+    command.args(["0", "1", rate]).env("ROCTRACER_DOMAIN", "hip").envs(environment.iter().copied());
     let mut program = scene.there(command).stdout(Stdio::null()).spawn().expect("it runs");
-    let file = out.join(format!("{}_{HIP_CALLS}", program.id()));
+    let text = |name: &str| {
+        let file = out.join(format!("{}_{name}", program.id()));
+        std::fs::read_to_string(file).unwrap_or_default()
+    };
     let begin = Instant::now();
-    let pauses = || {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        let lines = text.lines().filter(|line| line.contains(" hipLaunchKernel("));
+    while !is_enough(&text) && begin.elapsed() < DEADLINE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let is_in_time = is_enough(&text);
+    program.kill().expect("killed");
+    program.wait().expect("it has ended");
+    assert!(is_in_time, "not within {DEADLINE:?}");
+}
+
+/// Calls are recorded for the length of a period, and no others until the next one.
+#[test]
+fn rocm_periods_in_which_is_recorded() {
+    const PAUSE_NS: u64 = 300_000_000;
+    let Some(scene) = scene() else { return };
+    let periods = [("ROCP_FLUSH_RATE", "10000"), ("ROCP_CTRL_RATE", "100000:100000:500000")];
+    run_until(&scene, "1000", &periods, |text| {
+        let calls = text(HIP_CALLS);
+        let lines = calls.lines().filter(|line| line.contains(" hipLaunchKernel("));
         let begins = lines.map(|line| line.split(':').next()?.parse::<u64>().ok());
         let begins: Vec<u64> = begins.map(|begin| begin.expect("a time")).collect();
         let pauses = begins.windows(2).filter(|times| times[1] - times[0] > PAUSE_NS).count();
-        (begins.len(), pauses)
-    };
-    while pauses().1 < 3 {
-        assert!(begin.elapsed() < DEADLINE, "launches, and pauses between them: {:?}", pauses());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(pauses().0 > 10, "{:?}", pauses());
-    program.kill().expect("killed");
-    program.wait().expect("it has ended");
+        begins.len() > 10 && pauses >= 3
+    });
 }
 
 /// With a rate, what was recorded is in the files while the program runs.
 #[test]
 fn rocm_files_while_a_program_runs() {
-    const DEADLINE: Duration = Duration::from_secs(120);
     let Some(scene) = scene() else { return };
-    let out = scene.path("out");
-    std::fs::create_dir_all(&out).expect("a directory");
-    let mut command = scene.command("HSA_TOOLS_LIB", &scene.app("loop"));
-    command
-        .args(["0", "1", "100"])
-        .envs([("ROCTRACER_DOMAIN", "hip"), ("ROCP_FLUSH_RATE", "1000")]);
-    let mut program = scene.there(command).stdout(Stdio::null()).spawn().expect("it runs");
-    let file = |name: &str| out.join(format!("{}_{name}", program.id()));
-    let is_there = |name: &str| std::fs::metadata(file(name)).is_ok_and(|found| found.len() > 0);
-    let begin = Instant::now();
-    while !(is_there(WORK) && is_there(HIP_CALLS)) {
-        assert!(begin.elapsed() < DEADLINE, "nothing is written");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    program.kill().expect("killed");
-    program.wait().expect("it has ended");
+    run_until(&scene, "100", &[("ROCP_FLUSH_RATE", "1000")], |text| {
+        !text(WORK).is_empty() && !text(HIP_CALLS).is_empty()
+    });
 }
 
 /// A runtime that ends and begins again is traced both times, into the same files.

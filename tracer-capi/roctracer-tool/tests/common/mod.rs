@@ -63,9 +63,9 @@ impl Scene {
         library.installed(self.directory.path())
     }
 
-    /// The directory of the emulated GPU.
-    pub fn gpu(&self) -> &Path {
-        &self.gpu
+    /// Where a program finds the emulated GPU, and roctracer and roctx, which it is linked with.
+    pub fn libraries(&self) -> OsString {
+        std::env::join_paths([&self.gpu, &self.path("lib")]).expect("paths")
     }
 
     pub fn app(&self, name: &str) -> PathBuf {
