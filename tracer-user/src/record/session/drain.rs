@@ -33,8 +33,7 @@ impl Session {
         // them. The rings that fill meanwhile are relieved.
         self.shims.drain_shares(&mut self.recorder)?;
         self.probes.take_more(&mut records);
-        self.take_records(&records, |_| {})?;
-        self.recorder.settle_calls(self.probes.answered())?;
+        self.join_records(&records)?;
         self.give_up_memories();
         self.ask_for_calls();
         self.take_over();
@@ -59,15 +58,19 @@ impl Session {
             self.shims.drain_shares(&mut self.recorder)?;
             self.ask_for_calls();
             let records = self.probes.take(Duration::ZERO);
-            self.take_records(&records, |_| {})?;
-            self.recorder.settle_calls(self.probes.answered())?;
+            self.join_records(&records)?;
         }
         self.shims.drain(&mut self.recorder, |_, _| {})?;
         self.ask_for_calls();
         let records = self.probes.take_all();
-        self.take_records(&records, |_| {})?;
-        self.recorder.settle_calls(self.probes.answered())?;
+        self.join_records(&records)?;
         Ok(self.shims.drain(&mut self.recorder, |_, _| {})?)
+    }
+
+    /// Takes these records, and settles the calls that have waited for them.
+    fn join_records(&mut self, records: &[u8]) -> anyhow::Result<()> {
+        self.take_records(records, |_| {})?;
+        Ok(self.recorder.settle_calls(self.probes.answered())?)
     }
 
     fn ask_for_calls(&mut self) {
