@@ -81,6 +81,8 @@ pub mod flag {
     pub const OTHER_STACK: u16 = 1 << 8;
     /// Of a call of roctx: its message is longer, the end is cut off.
     pub const CUT: u16 = 1 << 9;
+    /// Of a packet: it is the first of its queue that was seen.
+    pub const FIRST: u16 = 1 << 10;
 }
 
 wire! {
@@ -156,7 +158,7 @@ wire! {
     /// An AQL packet was in its queue when a doorbell rang: how work is seen from outside, in processes
     /// without the shim.
     pub struct PacketRecord {
-        /// Kind [`kind::PACKET`].
+        /// Kind [`kind::PACKET`], flag [`flag::FIRST`] or none.
         pub header: Header,
         /// The call that launched it, as in [`LinkRecord::correlation_id`].
         pub correlation_id: u64,
@@ -168,8 +170,7 @@ wire! {
         pub queue_id: u64,
         /// The packet's index in its queue.
         pub index: u64,
-        /// How many packets before it neither an earlier doorbell announced nor a [`BatchRecord`] has, as far
-        /// as the queue was known; of one that was not, all before.
+        /// How many packets before it neither an earlier doorbell announced nor a [`BatchRecord`] has.
         pub unannounced: u64,
         /// Start and end that its completion signal held then, GPU ticks: those of the packet that used
         /// the signal before. 0 without a signal.

@@ -7,11 +7,11 @@
 //! in a `BatchRecord`.
 
 use aya_ebpf::{
-    bindings::pt_regs,
+    bindings::{BPF_NOEXIST, pt_regs},
     helpers::{self, bpf_get_current_pid_tgid, generated::bpf_probe_read_user},
 };
 use core::{arch::asm, ffi::c_void};
-use tracer_common::bpf::{BatchRecord, MAX_PACKETS, PacketRecord, SignalRecord, kind, phase};
+use tracer_common::bpf::{BatchRecord, MAX_PACKETS, PacketRecord, SignalRecord, flag, kind, phase};
 use tracer_common::loss::BpfLoss;
 
 use crate::{
@@ -104,7 +104,7 @@ extern "C" fn signal_end(ctx: *mut c_void) -> u32 {
 #[inline(always)]
 fn ring(address: u64, queue: &Queue, regs: &pt_regs, pid_tgid: u64) {
     let (pid, last, sp) = (pid_tgid >> 32, regs.rsi, regs.rsp);
-    let Before { sent, unannounced } = announced(QueueKey { queue: address, pid }, last);
+    let Before { sent, unannounced, flags } = announced(QueueKey { queue: address, pid }, last);
     if sent > 0 {
         send_before(address, queue, last, sent, pid_tgid);
     }
@@ -119,7 +119,7 @@ fn ring(address: u64, queue: &Queue, regs: &pt_regs, pid_tgid: u64) {
     let signal = packet[COMPLETION_SIGNAL];
     let used = if signal != 0 { read::<Signal>(signal) } else { None };
     let record = PacketRecord {
-        header: header(kind::PACKET, 0, operation, pid_tgid),
+        header: header(kind::PACKET, flags, operation, pid_tgid),
         correlation_id,
         time_ns: now(),
         queue: address,
@@ -147,28 +147,34 @@ struct Before {
     sent: u64,
     /// How many are not.
     unannounced: u64,
+    /// [`flag::FIRST`] or none.
+    flags: u16,
 }
 
 /// What no doorbell has announced before packet `last`; remembers that it is now.
 #[inline(always)]
 fn announced(key: QueueKey, last: u64) -> Before {
+    let known = maps::QUEUES.get_ptr_mut(&key).or_else(|| {
+        // Of two threads that ring at once one is the first.
+        let inserted = maps::QUEUES.insert(&key, &(last + 1), u64::from(BPF_NOEXIST));
+        inserted.err().and_then(|_| maps::QUEUES.get_ptr_mut(&key))
+    });
     // Another CPU may change the value as well: a packet is then sent twice.
-    let Some(next) = maps::QUEUES.get_ptr_mut(&key) else {
-        let _ = maps::QUEUES.insert(&key, &(last + 1), 0);
+    let Some(next) = known else {
         // Of a new queue all; of others what is before was there before we looked.
         let sent = if last < MAX_PACKETS { last } else { 0 };
-        return Before { sent, unannounced: last - sent };
+        return Before { sent, unannounced: last - sent, flags: flag::FIRST };
     };
     // SAFETY: map values stay live while the program runs.
     let before = last.wrapping_sub(unsafe { *next });
     // A doorbell of an earlier packet than another thread's, or of another queue at the address.
     if before > u64::MAX / 2 {
-        return Before { sent: 0, unannounced: 0 };
+        return Before { sent: 0, unannounced: 0, flags: 0 };
     }
     // SAFETY: as above.
     unsafe { *next = last + 1 };
     let sent = before.min(MAX_PACKETS - 1);
-    Before { sent, unannounced: before - sent }
+    Before { sent, unannounced: before - sent, flags: 0 }
 }
 
 /// Sends `count` packets before `last`: two pieces where the queue's end is between them.

@@ -21,7 +21,7 @@ use std::{
 };
 
 use tracer_common::{
-    bpf::{BatchRecord, PacketRecord, SignalRecord},
+    bpf::{BatchRecord, PacketRecord, SignalRecord, flag},
     loss::ShimLoss,
     shim::{Complete, Symbol, UNKNOWN_CLOCK_ERROR_NS},
 };
@@ -194,7 +194,7 @@ impl Outside {
             Caller { correlation_id: record.correlation_id, operation: record.header.operation };
         let key = (record.queue, record.queue_id);
         // What a queue held that was there before is not missing.
-        if target.from_start || target.queues.contains_key(&key) {
+        if target.from_start || record.header.flags & flag::FIRST == 0 {
             self.unannounced = self.unannounced.saturating_add(record.unannounced);
         }
         let queue = target.queues.entry(key).or_default();
