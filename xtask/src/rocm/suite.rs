@@ -137,7 +137,8 @@ pub fn sets(root: &Root, extent: Extent, filter: Option<&str>) -> anyhow::Result
         .alone()
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
-        .in_environment([("ROCTAP_TEST_INSIDE", runner)]);
+        .in_environment([("ROCTAP_TEST_INSIDE", runner)])
+        .which_may_be_empty(filter.is_some());
     let is_any = !names.is_empty();
     Ok(is_any.then_some(end_to_end).into_iter().chain([libraries]).collect())
 }

@@ -29,6 +29,7 @@ pub struct Nextest {
     target: PathBuf,
     threads: Option<usize>,
     skipped: usize,
+    may_be_empty: bool,
 }
 
 impl Nextest {
@@ -43,6 +44,7 @@ impl Nextest {
             target: root().join("target"),
             threads: None,
             skipped: 0,
+            may_be_empty: false,
         }
     }
 
@@ -87,6 +89,13 @@ impl Nextest {
     #[must_use]
     pub fn without(mut self, skipped: usize) -> Self {
         self.skipped = skipped;
+        self
+    }
+
+    /// None of its tests may have been asked for.
+    #[must_use]
+    pub fn which_may_be_empty(mut self, may_be_empty: bool) -> Self {
+        self.may_be_empty = may_be_empty;
         self
     }
 
@@ -154,6 +163,10 @@ impl Set for Nextest {
 
     fn skipped(&self) -> usize {
         self.skipped
+    }
+
+    fn may_be_empty(&self) -> bool {
+        self.may_be_empty
     }
 }
 

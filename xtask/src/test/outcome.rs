@@ -43,4 +43,9 @@ pub trait Set: Sync {
     fn skipped(&self) -> usize {
         0
     }
+
+    /// Whether it may be that none of its tests was asked for.
+    fn may_be_empty(&self) -> bool {
+        false
+    }
 }
