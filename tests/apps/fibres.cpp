@@ -1,6 +1,7 @@
 // Fibres: each waits for a stream of its own, and whoever waits lets the next one run, in the middle of the
 // call. The first of each thread has the thread's own stack, which is above those of the others.
-//   fibres [fibres 4] [launches 200] [threads 1]
+//   fibres [fibres 4] [launches 200] [threads 1] [near 0]
+// near: the stacks of the first thread's fibres are where another thread's own would be, below its thread block.
 #include "common.h"
 
 #include <dlfcn.h>
@@ -34,6 +35,18 @@ struct Fibres {
 };
 thread_local Fibres* own = nullptr;
 std::atomic<long> switches{0};
+
+// The stacks of the first thread's fibres, if they were mapped before all others: within 64 MiB below its thread block.
+char* near = nullptr;
+const unsigned NEAR = 8;
+
+[[maybe_unused]] void map_first(int argc, char**, char**) {
+  if (argc > 4) near = (char*)mmap(nullptr, NEAR * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+#ifndef __HIP_DEVICE_COMPILE__
+// Before libraries are initialized, which start threads.
+__attribute__((section(".preinit_array"), used)) void (*const run_first)(int, char**, char**) = map_first;
+#endif
 
 // Lets the next fibre run that has not ended; returns when this one has its turn again.
 void let_others_run() {
@@ -82,7 +95,9 @@ void run(unsigned first, unsigned count, unsigned launches) {
     getcontext(&context);
     // Mapped one after the other: each is below the one before, and the thread's is above.
     context.uc_stack.ss_sp =
-        mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        first == 0 && near && i < NEAR
+            ? near + i * STACK
+            : mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     context.uc_stack.ss_size = STACK;
     makecontext(&context, (void (*)())fibre, 2, first + i, launches);
   }
@@ -117,6 +132,7 @@ int main(int argc, char** argv) {
                  threads = (unsigned)number(argc, argv, 3, 1);
   const size_t bytes = count * threads * sizeof *counters;
   std::vector<unsigned> results(count * threads);
+  if (near) EXPECT((uintptr_t)pthread_self() - (uintptr_t)near < 64 << 20, "not near: %p", near);
   // So that waiting is sleeping.
   HIP(hipSetDeviceFlags, hipDeviceScheduleBlockingSync);
   if (HIP(hipMalloc, (void**)&counters, bytes)) return common::report();

@@ -1,5 +1,6 @@
 //! Processes: forks, exec and the end of threads, from raw tracepoints, which need no tracefs.
 
+use aya_ebpf::bindings::BPF_EXIST;
 use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_get_current_task,
 };
@@ -27,9 +28,10 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a raw tracepoint program its argument array.
     let [child, clone_flags] = unsafe { *ctx.cast::<[u64; 2]>() };
     let pid_tgid = bpf_get_current_pid_tgid();
-    let traced = maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some();
+    let pid = (pid_tgid >> 32) as u32;
+    let Some(parent) = maps::PROCESSES.get_ptr(pid) else { return 0 };
     let Some(config) = maps::config() else { return 0 };
-    if !traced || clone_flags & CLONE_THREAD != 0 || config.follow == follow::NOBODY {
+    if clone_flags & CLONE_THREAD != 0 || config.follow == follow::NOBODY {
         return 0;
     }
     // SAFETY: the helper checks the address; the offset is from the running kernel's BTF.
@@ -37,11 +39,13 @@ extern "C" fn task_created(ctx: *mut c_void) -> u32 {
         unsafe { bpf_probe_read_kernel((child + config.tgid_offset) as *const u32) }
     {
         // Traced from now on, so that the child's own children are seen whenever they come.
-        if maps::PROCESSES.insert(child_pid, 0, 0).is_err() {
+        // SAFETY: map values are live.
+        let stack = if pid == pid_tgid as u32 { unsafe { *parent } } else { 1 };
+        if maps::PROCESSES.insert(child_pid, stack, 0).is_err() {
             maps::lost(BpfLoss::LIFE_RING_FULL);
         }
-        debug!(ctx, "process {} forks {}", (pid_tgid >> 32) as u32, child_pid);
-        let parents = maps::SHIMS.get_ptr((pid_tgid >> 32) as u32);
+        debug!(ctx, "process {} forks {}", pid, child_pid);
+        let parents = maps::SHIMS.get_ptr(pid);
         // SAFETY: map values are live.
         if let Some(told) = parents.map(|told| unsafe { *told }) {
             // Its parent's shim is in the child as well, and records nothing there.
@@ -67,6 +71,7 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
         forget_thread(pid_tgid as u32);
         forget_thread(old_tid as u32);
         let _ = maps::SHIMS.remove((pid_tgid >> 32) as u32);
+        let _ = maps::PROCESSES.insert((pid_tgid >> 32) as u32, 0, u64::from(BPF_EXIST));
     }
     if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
         emit_life(kind::EXEC, pid_tgid, old_tid as u32, Memory::Own);

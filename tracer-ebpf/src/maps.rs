@@ -19,9 +19,17 @@ use tracer_common::loss::BpfLoss;
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<(), 4096>, 1> = ArrayOfMaps::new();
 
-/// Traced processes. The value is not used.
+/// Traced processes: 1 where the first thread has the stack of another one's thread, which forked the process, else 0.
 #[btf_map]
 pub static PROCESSES: HashMap<u32, u32, 16384, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
+/// Whether the process's first thread has the stack of a thread.
+#[inline(always)]
+pub fn has_stack_of_thread(pid_tgid: u64) -> bool {
+    let process = PROCESSES.get_ptr((pid_tgid >> 32) as u32);
+    // SAFETY: map values are live.
+    process.is_some_and(|stack| unsafe { *stack } != 0)
+}
 
 /// What the shim of a process told.
 #[derive(Clone, Copy)]

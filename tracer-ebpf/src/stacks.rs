@@ -15,6 +15,8 @@ use crate::{
 
 /// The stack of a process's first thread lies alone, far above what is mapped.
 const FIRST_STACK_BYTES: u64 = 64 << 20;
+/// What glibc gives to a thread where the limit is none.
+const UNLIMITED_STACK_BYTES: u64 = 2 << 20;
 /// How far a call is from what it calls, at most.
 const REACH_BYTES: u64 = 1 << 20;
 
@@ -38,9 +40,13 @@ fn find(thread: &mut ThreadState, pid_tgid: u64, sp: u64) -> Option<bool> {
         thread.stack = [first.saturating_sub(FIRST_STACK_BYTES), first];
         return Some(true);
     }
+    if is_first_thread && !maps::has_stack_of_thread(pid_tgid) {
+        return Some(false);
+    }
     // A thread's own stack ends below its thread block, and is as long as the limit says, if whoever created the
     // thread wanted nothing else.
     let (block, most) = (word(task + fsbase)?, word(word(task + config.signal_offset)? + limit)?);
+    let most = if most == u64::MAX { UNLIMITED_STACK_BYTES } else { most };
     let is_own = block.wrapping_sub(sp) <= most;
     if is_own {
         thread.stack = [block.saturating_sub(most), block];

@@ -7,7 +7,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Map, MapCore as _, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenMapMut,
+    ErrorKind, Map, MapCore as _, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenMapMut,
     ProgramAttachType, ProgramMut, btf::Btf, libbpf_sys::BPF_F_NO_PREALLOC,
 };
 use tracer_common::bpf::{
@@ -276,9 +276,14 @@ impl Programs {
     ///
     /// When the map cannot be written.
     pub fn track(&self, pid: u32) -> Result<(), ProbeError> {
-        self.map("PROCESSES")
-            .update(&pid.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|cause| ProbeError::Map { map: "PROCESSES", cause })
+        let (key, value) = (pid.to_ne_bytes(), 0u32.to_ne_bytes());
+        match self.map("PROCESSES").update(&key, &value, MapFlags::NO_EXIST) {
+            // The programs have seen who forked it, and know more of it.
+            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+                Err(ProbeError::Map { map: "PROCESSES", cause })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Forgets process `pid`, which has ended: its number can be given to another.
