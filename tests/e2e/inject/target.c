@@ -98,6 +98,21 @@ static void forbid(unsigned number, unsigned error) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) fail("seccomp");
 }
 
+// Waits for what never comes, and is killed, with its process, for whatever else it calls. Others are not.
+static void* confined_reader(void* argument) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) fail("seccomp");
+  char byte;
+  while (!stop) (void)!read(*(int*)argument, &byte, 1);
+  return NULL;
+}
+
 // Waits in one call all the time, on sockets that have timeouts: there a stop alone interrupts.
 static void waits_on_sockets(const char* call) {
   int pair[2], listening = socket(AF_UNIX, SOCK_STREAM, 0), second = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -156,7 +171,11 @@ int main(int count, char** arguments) {
     for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, worker, (void*)(i * 1000));
     puts("ready"), fflush(stdout);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-  } else if (!strcmp(mode, "single")) {
+  } else if (!strcmp(mode, "single") || !strcmp(mode, "reader")) {
+    pthread_t reader;
+    int pipes[2];
+    if (pipe(pipes)) fail("pipe");
+    if (!strcmp(mode, "reader")) pthread_create(&reader, NULL, confined_reader, pipes);
     puts("ready"), fflush(stdout);
     worker((void*)7);
   } else if (!strcmp(mode, "signals")) {

@@ -287,6 +287,19 @@ fn root_inject_asks_seccomp_before() {
     let target = start("contained");
     loads(target.pid());
     end(target);
+    // One thread alone is, which could be stopped best.
+    let target = start("reader");
+    wait_until("it is confined", || {
+        let mut threads = fs::read_dir(format!("/proc/{}/task", target.pid())).expect("threads");
+        threads.any(|thread| {
+            let status = thread.expect("a thread").path().join("status");
+            fs::read_to_string(status).is_ok_and(|status| status.contains("Seccomp:\t2"))
+        })
+    });
+    for _ in 0..3 {
+        loads(target.pid());
+    }
+    end(target);
 }
 
 #[test]

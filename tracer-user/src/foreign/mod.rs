@@ -28,4 +28,4 @@ pub use file::{File, may_read};
 pub use maps::{Map, Maps};
 pub use memory::{Access, Memory};
 pub use schedule::{Look, Silence};
-pub use text::{beginning, lossy, program, read as text, real_user};
+pub use text::{beginning, field, lossy, program, read as text, real_user};

@@ -38,9 +38,7 @@ pub fn program(pid: u32) -> io::Result<Vec<u8>> {
 /// told.
 pub fn real_user(pid: u32) -> Option<u32> {
     let status = read(format!("/proc/{pid}/status").as_ref()).ok()?;
-    let status = lossy(&status);
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_whitespace().next()?.parse().ok()
+    field(&lossy(&status), "Uid")?.split_whitespace().next()?.parse().ok()
 }
 
 /// Reads the beginning of a file of `/proc`.
@@ -57,6 +55,12 @@ pub fn beginning(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// As text, whatever the bytes are: the kernel cuts names of threads in the middle of a character.
 pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
+}
+
+/// What a line of a `/proc/PID/status` says, by the name that it begins with.
+pub fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
+    let value = |line: &'t str| line.strip_prefix(name)?.strip_prefix(':');
+    status.lines().find_map(value).map(str::trim)
 }
 
 #[cfg(test)]

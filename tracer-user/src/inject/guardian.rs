@@ -216,6 +216,8 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
     let feasible = Feasible::look(process)?;
     let mut reason = "it has none".to_owned();
     for attempt in 0..ATTEMPTS {
+        // What seccomp does not allow to threads, if all of them are confined.
+        let (mut refused, mut all) = (None, true);
         for victim in victim::candidates(process.pid()) {
             anyhow::ensure!(roctap_listens(), "roctap has ended, or given this up");
             // By a thread that ends then: a victim that did not stop in time is let go by that.
@@ -223,8 +225,10 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
             let attempted = std::thread::scope(|scope| scope.spawn(attempt).join());
             match attempted.map_err(|_| anyhow::anyhow!("roctap's helper failed"))? {
                 Ok(done) => return Ok(done),
+                // Filters are a thread's own.
                 Err(StartError::Seccomp(call)) => {
-                    return Err(Refusal::Seccomp { call: call.to_owned() }.into());
+                    refused.get_or_insert(call);
+                    continue;
                 }
                 Err(StartError::Replaced | StartError::Step(StepError::Replaced)) => {
                     return Err(StartError::Replaced.into());
@@ -233,6 +237,10 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
                 Err(error @ StartError::Call { .. }) => return Err(error.into()),
                 Err(error) => reason = format!("thread {}: {error}", victim.tid),
             }
+            all = false;
+        }
+        if let Some(call) = refused.filter(|_| all) {
+            return Err(Refusal::Seccomp { call: call.to_owned() }.into());
         }
         std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
     }
@@ -276,7 +284,6 @@ fn on_thread(
         model: &model,
         words,
         strings,
-        filtered: feasible.filtered,
         calls_libc: matches!(task, Task::Load { .. }),
         calls: match task {
             Task::Load { function, .. } if function == tool::ATTACH_FUNCTION => seccomp::OF_TOOLS,

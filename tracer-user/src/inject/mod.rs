@@ -303,8 +303,11 @@ impl Newcomer<'_> {
         let library = memfd::fill(self.take(descriptor)?, bytes)
             .map_err(|cause| InjectError::Reach { what, cause })?;
         // By the thread's number, so that the loader has not seen this name before: it would give back
-        // what it loaded under it.
-        let path = format!("/proc/self/task/{}/fd/{descriptor}\0", self.started.tid);
+        // what it loaded under it. In a PID namespace of its own the process may see our `/proc`.
+        let (pid, inside) = (self.process.pid(), self.started.tid);
+        let ours = victim::shows_our_numbers(pid).then(|| victim::named_inside(pid, inside));
+        let tid = ours.flatten().map_or(inside, u64::from);
+        let path = format!("/proc/self/task/{tid}/fd/{descriptor}\0");
         self.write(at::PATH, path.as_bytes())?;
         Ok(library)
     }

@@ -34,9 +34,6 @@ pub struct Feasible {
     pub program: Vec<u8>,
     pub libc: Libc,
     pub threads: Threads,
-    /// It has seccomp filters; whether they allow what is needed is told by the kernel to a tracer
-    /// alone.
-    pub filtered: bool,
 }
 
 impl Feasible {
@@ -68,14 +65,8 @@ impl Feasible {
         if is_32_bit(pid) {
             return Err(Refusal::Bits32.into());
         }
-        match status.seccomp {
-            Some(1) => {
-                return Err(Refusal::Seccomp { call: "anything (strict mode)".into() }.into());
-            }
-            _ if !Path::new(&format!("/proc/{pid}/root/proc/self")).is_symlink() => {
-                return Err(Refusal::NoProc.into());
-            }
-            _ => {}
+        if !Path::new(&format!("/proc/{pid}/root/proc/self")).is_symlink() {
+            return Err(Refusal::NoProc.into());
         }
         // In this order: of a program that is executed in between nothing is read.
         let program = foreign::program(pid).map_err(procfs::ProcError::from)?;
@@ -83,7 +74,7 @@ impl Feasible {
         let libc = Libc::find(pid, &process)?;
         let auxv: BTreeMap<u64, u64> = proc.auxv()?.into_iter().collect();
         let threads = Threads::read(pid, &process, &auxv)?;
-        Ok(Self { process, program, libc, threads, filtered: status.seccomp == Some(2) })
+        Ok(Self { process, program, libc, threads })
     }
 }
 

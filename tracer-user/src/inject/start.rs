@@ -11,7 +11,7 @@ use super::{
     bootstrap::{self, at},
     seccomp,
     threads::{Block, Model, Threads},
-    tracee::{Registers, StepError, Tracee},
+    tracee::{Registers, StepError, Tracee, repeat_interrupted},
 };
 
 /// How long the thread may take to stop.
@@ -36,8 +36,6 @@ pub struct ThreadStart<'a> {
     pub threads: &'a Threads,
     /// Of the stopped thread: makes a model of its thread descriptor.
     pub model: &'a dyn Fn(u64) -> Option<Model>,
-    /// The process has seccomp filters.
-    pub filtered: bool,
     /// The new thread calls libc.
     pub calls_libc: bool,
     /// System calls of what is put in, beside those that are always made.
@@ -102,7 +100,8 @@ pub fn start(tracee: &mut impl Tracee, plan: &ThreadStart<'_>) -> Result<Started
     if tracee.in_rseq(registers.rip) {
         return Err(StartError::Rseq);
     }
-    let filters = if plan.filtered { tracee.seccomp_filters()? } else { Vec::new() };
+    let filters = tracee.seccomp_filters()?;
+    let filters = filters.ok_or(StartError::Seccomp("anything (strict mode)"))?;
     if let Some(call) = seccomp::refused(&filters, plan.calls) {
         return Err(StartError::Seccomp(call));
     }
@@ -150,25 +149,6 @@ fn put_back(tracee: &mut impl Tracee, saved: &Saved) -> Result<(), StepError> {
     }
     tracee.set_registers(&registers)?;
     mask
-}
-
-/// Lets the thread repeat a system call that our stop alone has interrupted, where that changes
-/// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew.
-fn repeat_interrupted(registers: &mut Registers) {
-    // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, io_getevents,
-    // io_pgetevents, io_uring_enter
-    const WAITING: [u64; 9] = [232, 281, 441, 128, 65, 220, 208, 333, 426];
-    // On sockets with timeouts: read, readv, recvfrom, recvmsg, recvmmsg, accept, accept4, connect, write,
-    // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many.
-    const SOCKETS: [u64; 13] = [0, 19, 45, 47, 299, 43, 288, 42, 1, 20, 44, 46, 307];
-    const EINTR: u64 = -4i64 as u64;
-    let repeatable = || WAITING.iter().chain(&SOCKETS).any(|&call| call == registers.orig_rax);
-    if registers.rax == EINTR && repeatable() {
-        registers.rax = registers.orig_rax;
-        registers.rip -= 2;
-        // No system call from here on that the kernel could want to restart.
-        registers.orig_rax = u64::MAX;
-    }
 }
 
 fn make(
@@ -220,7 +200,15 @@ fn fill(
     put(at::NAP + 8, &bootstrap::NAP_NS.to_le_bytes());
     tracee.write(block, bootstrap::code())?;
     tracee.write(page, &bytes)?;
-    tracee.write(block + block_bytes - tls_room(tls), &tls.bytes)?;
+    let tls_at = block + block_bytes - tls_room(tls);
+    // The rest is zero as it is, and takes no memory.
+    let pages = tls
+        .bytes
+        .chunks(bootstrap::PAGE as usize)
+        .zip((tls_at..).step_by(bootstrap::PAGE as usize));
+    for (page, at) in pages.filter(|(page, _)| page.iter().any(|&byte| byte != 0)) {
+        tracee.write(at, page)?;
+    }
     Ok(())
 }
 

@@ -27,7 +27,7 @@ const LINK_MAP_BYTES: usize = 0x600;
 /// How often the libraries are read again.
 const ATTEMPTS: u64 = 20;
 /// Largest static thread-local storage, bytes, of all libraries together.
-const MAX_STATIC_BYTES: u64 = 1 << 20;
+const MAX_STATIC_BYTES: u64 = 64 << 20;
 /// How long allocators may be looked for.
 const ALLOCATORS_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of glibc's `struct pthread`: 0x900 in 2.28, 0x940 from 2.36 to 2.44.

@@ -66,8 +66,8 @@ pub trait Tracee {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError>;
     /// Writes to its memory, whatever the protection.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError>;
-    /// The seccomp filters that it is under.
-    fn seccomp_filters(&mut self) -> Result<Vec<Vec<Instruction>>, StepError>;
+    /// The seccomp filters that it is under; none in strict mode, which allows nothing.
+    fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError>;
     /// Whether a signal waits for it that it does not block.
     fn signal_waits(&self) -> bool;
     /// Whether it is inside a restartable sequence, at instruction `at`.
@@ -137,6 +137,12 @@ impl Thread {
         })
     }
 
+    /// What the kernel tells of it, `/proc/TID/status`.
+    fn status(&self) -> io::Result<String> {
+        let text = foreign::text(format!("/proc/{}/status", self.tid).as_ref())?;
+        Ok(foreign::lossy(&text).into_owned())
+    }
+
     fn seize_by_number(tid: u32) -> Result<Self, StepError> {
         let tid = libc::pid_t::try_from(tid).map_err(|_| StepError::Gone)?;
         let options = number(libc::PTRACE_O_TRACESYSGOOD as usize);
@@ -159,6 +165,43 @@ impl Thread {
             // A signal was on its way: deliver it first.
             self.resume("PTRACE_CONT", libc::PTRACE_CONT, stop & 0xff)?;
         }
+    }
+
+    /// Lets it go on as if it had not been stopped.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn go_on(self) -> Result<(), StepError> {
+        if !self.signal_waits() {
+            let mut registers = self.registers()?;
+            repeat_interrupted(&mut registers);
+            self.set_registers(&registers)?;
+        }
+        Ok(())
+    }
+
+    fn registers(&self) -> Result<Registers, StepError> {
+        // SAFETY: all zeros are registers.
+        let mut registers: Registers = unsafe { core::mem::zeroed() };
+        let data = (&raw mut registers).cast();
+        self.request("PTRACE_GETREGS", libc::PTRACE_GETREGS, 0, data)?;
+        Ok(registers)
+    }
+
+    fn set_registers(&self, registers: &Registers) -> Result<(), StepError> {
+        let data = ptr::from_ref(registers).cast_mut().cast();
+        self.request("PTRACE_SETREGS", libc::PTRACE_SETREGS, 0, data)
+    }
+
+    /// Whether a signal waits for it that it does not block.
+    fn signal_waits(&self) -> bool {
+        let status = self.status().unwrap_or_default();
+        let set = |name: &str| {
+            let mask = foreign::field(&status, name);
+            mask.and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
+        };
+        (set("SigPnd") | set("ShdPnd")) & !set("SigBlk") != 0
     }
 
     fn request(
@@ -215,6 +258,27 @@ impl Thread {
     }
 }
 
+/// Lets the thread repeat a system call that our stop alone has interrupted, where that changes
+/// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew.
+pub fn repeat_interrupted(registers: &mut Registers) {
+    // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, io_getevents,
+    // io_pgetevents, io_uring_enter
+    const WAITING: [u64; 9] = [232, 281, 441, 128, 65, 220, 208, 333, 426];
+    // On sockets with timeouts: read, readv, recvfrom, recvmsg, recvmmsg, accept, accept4, connect, write,
+    // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many.
+    const SOCKETS: [u64; 13] = [0, 19, 45, 47, 299, 43, 288, 42, 1, 20, 44, 46, 307];
+    const EINTR: u64 = -4i64 as u64;
+    // The segment of 64-bit code: others' system calls have other numbers.
+    const CODE_64: u64 = 0x33;
+    let repeatable = || WAITING.iter().chain(&SOCKETS).any(|&call| call == registers.orig_rax);
+    if registers.cs == CODE_64 && registers.rax == EINTR && repeatable() {
+        registers.rax = registers.orig_rax;
+        registers.rip -= 2;
+        // No system call from here on that the kernel could want to restart.
+        registers.orig_rax = u64::MAX;
+    }
+}
+
 impl Drop for Thread {
     fn drop(&mut self) {
         // It works on a stopped thread alone.
@@ -259,16 +323,11 @@ impl Tracee for Writable {
     }
 
     fn registers(&mut self) -> Result<Registers, StepError> {
-        // SAFETY: all zeros are registers.
-        let mut registers: Registers = unsafe { core::mem::zeroed() };
-        let data = (&raw mut registers).cast();
-        self.thread.request("PTRACE_GETREGS", libc::PTRACE_GETREGS, 0, data)?;
-        Ok(registers)
+        self.thread.registers()
     }
 
     fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError> {
-        let data = ptr::from_ref(registers).cast_mut().cast();
-        self.thread.request("PTRACE_SETREGS", libc::PTRACE_SETREGS, 0, data)
+        self.thread.set_registers(registers)
     }
 
     fn signal_mask(&mut self) -> Result<u64, StepError> {
@@ -307,7 +366,15 @@ impl Tracee for Writable {
         written.map_err(|cause| StepError::Refused { what, cause })
     }
 
-    fn seccomp_filters(&mut self) -> Result<Vec<Vec<Instruction>>, StepError> {
+    fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError> {
+        let what = "reading its seccomp filters";
+        let status = self.thread.status().map_err(|cause| StepError::Refused { what, cause })?;
+        // The kernel gives filters only of who has some. A kernel without seccomp has no line.
+        match foreign::field(&status, "Seccomp") {
+            None | Some("0") => return Ok(Some(Vec::new())),
+            Some("1") => return Ok(None),
+            Some(_) => {}
+        }
         let mut filters = Vec::new();
         loop {
             let index = ptr::without_provenance_mut::<libc::c_void>(filters.len());
@@ -317,12 +384,11 @@ impl Tracee for Writable {
             let Ok(length) = usize::try_from(length) else {
                 let cause = io::Error::last_os_error();
                 return match cause.raw_os_error() {
-                    Some(libc::ENOENT) => Ok(filters),
-                    _ => Err(StepError::Refused { what: "reading its seccomp filters", cause }),
+                    Some(libc::ENOENT) => Ok(Some(filters)),
+                    _ => Err(StepError::Refused { what, cause }),
                 };
             };
             let mut filter = vec![Instruction::default(); length];
-            let what = "reading its seccomp filters";
             let data = filter.as_mut_ptr().cast();
             // The filters of a thread do not change while it is stopped.
             self.thread.request(what, SECCOMP_GET_FILTER, filters.len(), data)?;
@@ -331,14 +397,7 @@ impl Tracee for Writable {
     }
 
     fn signal_waits(&self) -> bool {
-        let path = format!("/proc/{}/status", self.thread.tid);
-        let status = foreign::text(path.as_ref()).unwrap_or_default();
-        let status = foreign::lossy(&status);
-        let set = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
-        };
-        (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0
+        self.thread.signal_waits()
     }
 
     fn in_rseq(&mut self, at: u64) -> bool {

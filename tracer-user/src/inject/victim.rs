@@ -34,9 +34,9 @@ const RESUMED: [u64; 9] = [7, 23, 35, 61, 202, 219, 230, 270, 271];
 /// It is resumed, too, but not on a socket with a timeout.
 const READ: u64 = 0;
 
-/// The threads of process `pid` that can be stopped, the best first.
+/// The threads of process `pid` that can be stopped, the best first: those without seccomp filters before others.
 pub fn candidates(pid: u32) -> Vec<Victim> {
-    let mut found: Vec<(Disturbance, Victim)> = threads(pid)
+    let mut found: Vec<((bool, Disturbance), Victim)> = threads(pid)
         .into_iter()
         .take(MAX_THREADS)
         .filter_map(|tid| {
@@ -45,10 +45,11 @@ pub fn candidates(pid: u32) -> Vec<Victim> {
             let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
             let call = of_thread(pid, tid, "syscall")?;
             let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
-            Some((disturbance, Victim { tid, inside })).filter(|_| usable)
+            let rank = (is_confined(&status), disturbance);
+            Some((rank, Victim { tid, inside })).filter(|_| usable)
         })
         .collect();
-    found.sort_by_key(|(disturbance, _)| *disturbance);
+    found.sort_by_key(|(rank, _)| *rank);
     found.into_iter().map(|(_, victim)| victim).collect()
 }
 
@@ -59,6 +60,13 @@ pub fn named_inside(pid: u32, inside: u64) -> Option<u32> {
         let named = of_thread(pid, *tid, "status").and_then(|status| of_status(&status));
         named.is_some_and(|(name, _)| u64::from(name) == inside)
     })
+}
+
+/// Whether the `/proc` that process `pid` has mounted shows the numbers that processes have here.
+pub fn shows_our_numbers(pid: u32) -> bool {
+    let shown = fs::read_link(format!("/proc/{pid}/root/proc/self"));
+    let here = fs::read_link("/proc/self");
+    shown.is_ok_and(|shown| here.is_ok_and(|here| shown == here))
 }
 
 /// A text that the kernel has on a thread.
@@ -75,24 +83,28 @@ fn threads(pid: u32) -> Vec<u32> {
 
 /// The innermost of the thread's ids, and its state.
 fn of_status(status: &str) -> Option<(u32, char)> {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let ids = field("NSpid:").or_else(|| field("Pid:"))?;
+    let ids = foreign::field(status, "NSpid").or_else(|| foreign::field(status, "Pid"))?;
     let inside = ids.split_whitespace().next_back()?.parse().ok()?;
-    Some((inside, field("State:")?.trim().chars().next()?))
+    Some((inside, foreign::field(status, "State")?.chars().next()?))
 }
 
 /// Whether it is the new thread of another roctap, by the signals that it blocks: only that blocks so
 /// many and these, and it is not to be hindered.
 fn is_ours(status: &str) -> bool {
-    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = foreign::field(status, "SigBlk");
     // The kernel leaves SIGKILL and SIGSTOP out.
     let kept = SIGNALS & !(1 << 8 | 1 << 18);
-    blocked.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16) == Ok(kept))
+    blocked.is_some_and(|mask| u64::from_str_radix(mask, 16) == Ok(kept))
+}
+
+/// Whether the thread has seccomp filters.
+fn is_confined(status: &str) -> bool {
+    foreign::field(status, "Seccomp").is_some_and(|mode| mode != "0")
 }
 
 /// Reads whatever `text` is as what the kernel says of a thread.
 pub fn fuzz(text: &str) {
-    let _ = (of_status(text), is_ours(text), of_call(text, |_| true));
+    let _ = (of_status(text), is_ours(text), is_confined(text), of_call(text, |_| true));
 }
 
 /// By the kernel's line on a thread's system call: its number and arguments.

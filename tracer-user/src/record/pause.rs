@@ -1,8 +1,7 @@
 //! Stops a child process, or a thread that loads a library, while probes are attached.
 //!
 //! By `PTRACE_SEIZE` and `PTRACE_INTERRUPT`: unlike SIGSTOP, the process's parent does not see it. A
-//! system call in which the thread waits may be interrupted by it, but a child that has just been forked
-//! has had no time to wait for anything, and the dynamic linker does not wait.
+//! system call in which the thread waits is resumed or repeated.
 
 use std::{
     sync::{
@@ -48,6 +47,7 @@ impl Pause {
             if thread.stop(Some(STOP_DEADLINE)).is_ok() && stopped.send(()).is_ok() {
                 // It ends by an error, when the other side is dropped.
                 let _ = released.recv();
+                let _ = thread.go_on();
             }
         };
         let holder = thread::Builder::new().name("roctap-pause".to_owned()).spawn(hold).ok()?;

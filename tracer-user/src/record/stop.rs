@@ -57,8 +57,7 @@ fn is_ignored(signal: i32) -> bool {
 
 /// The signals that a process ignores, from the text on it in `/proc`.
 fn ignored(status: &str) -> Option<u64> {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    u64::from_str_radix(mask.trim(), 16).ok()
+    u64::from_str_radix(foreign::field(status, "SigIgn")?, 16).ok()
 }
 
 #[cfg(test)]
