@@ -1,7 +1,8 @@
 // Code objects loaded at run time from files beside the executable, used and unloaded in turn.
-//   module [rounds, 0: until SIGTERM] [launches in each round] [confined]
+//   module [rounds, 0: until SIGTERM] [launches in each round] [confined | strictly]
 // Prints "ready <pid>" after the first round. From there on some system calls kill it if it is confined:
-// those that neither it nor the runtime makes, and a tool may be tempted to.
+// those that neither it nor the runtime makes, and a tool may be tempted to; strictly, some that a tool can hardly do
+// without. Then another thread launches, in a stream of its own.
 #include "common.h"
 
 #include <linux/filter.h>
@@ -14,10 +15,11 @@
 
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 static std::atomic<bool> stop{false};
 
-static bool confine() {
+static bool confine(bool strictly) {
   std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   auto kill_if = [&](unsigned value) {
     filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
@@ -27,6 +29,8 @@ static bool confine() {
                         SYS_sched_setattr, SYS_ptrace, SYS_process_vm_writev, SYS_munlock, SYS_mlock, SYS_mlock2,
                         SYS_mlockall, SYS_kill, SYS_socket, SYS_membarrier, SYS_seccomp, SYS_fork, SYS_execve})
     kill_if(call);
+  if (strictly)
+    for (unsigned call : {SYS_gettid, SYS_nanosleep}) kill_if(call);
   // The emulated GPU reads packets by it, with two places for what is read.
   filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 3));
   filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])));
@@ -44,6 +48,26 @@ HOST_KERNEL(module_scale) {
 HOST_KERNEL(module_shift) {
   auto data = argument<unsigned*>(args, 0);
   for (unsigned i = 0, n = argument<unsigned>(args, 8); i < n; i++) data[i] += argument<unsigned>(args, 12);
+}
+
+extern "C" __global__ void module_after(unsigned* data) { data[threadIdx.x] = 7; }
+HOST_KERNEL(module_after) {
+  for (unsigned i = 0; i < 64; i++) argument<unsigned*>(args, 0)[i] = 7;
+}
+
+static void launch_on_another_thread() {
+  std::thread([] {
+    hipStream_t stream;
+    unsigned *data = nullptr, result = 0;
+    if (HIP(hipStreamCreate, &stream) || HIP(hipMalloc, (void**)&data, 64 * sizeof *data)) return;
+    LAUNCH(module_after, 1, 64, stream, data);
+    HIP(hipStreamSynchronize, stream);
+    HIP(hipMemcpy, &result, data, sizeof result, hipMemcpyDeviceToHost);
+    COPIED("D2H", sizeof result);
+    EXPECT(result == 7, "%u", result);
+    HIP(hipFree, data);
+    HIP(hipStreamDestroy, stream);
+  }).join();
 }
 
 static std::string beside(const char* program, const char* file) {
@@ -99,7 +123,8 @@ int main(int argc, char** argv) {
     HIP(hipDeviceSynchronize);
     HIP(hipModuleUnload, module);
     if (r == 0) {
-      EXPECT(argc <= 3 || confine(), "no filter");
+      EXPECT(argc <= 3 || confine(argv[3][0] == 's'), "no filter");
+      if (argc > 3) launch_on_another_thread();
       printf("ready %d\n", getpid());
       fflush(stdout);
     }

@@ -157,6 +157,8 @@ pub mod state {
     pub const DORMANT: u64 = 2;
     /// The runtime's tables are not what the shim knows; it touched nothing.
     pub const UNSUPPORTED: u64 = 3;
+    /// The shim could not start its thread; it touched nothing.
+    pub const NO_THREAD: u64 = 4;
 }
 
 /// Values of [`Attach::status`].

@@ -135,6 +135,7 @@ pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
         return Err(InstallError::Sink);
     }
     if STARTED.set() {
+        sys::look_for_tid();
         sys::at_fork(in_child);
         sys::at_exit(at_exit);
         // Pairs with the Acquire below and in `call_worker`: the worker was started before.
@@ -258,14 +259,19 @@ pub fn finish() {
     if finished.is_err() || !was_open {
         return;
     }
-    let work = WORK.lock_for(EXIT_WAIT_NS);
-    let unfinished = in_flight();
-    if let Some(sink) = STATE.sink.get()
-        && unfinished > 0
-    {
-        sink.lost(ShimLoss::UNFINISHED, unfinished);
+    if let Some(sink) = STATE.sink.get() {
+        let mut work = WORK.lock_for(EXIT_WAIT_NS);
+        if let Some(work) = &mut work
+            && sink.can_complete(sys::now_ns())
+        {
+            // What has completed since the worker looked last.
+            work.round(&STATE, Look::Full);
+        }
+        let unfinished = in_flight();
+        if unfinished > 0 {
+            sink.lost(ShimLoss::UNFINISHED, unfinished);
+        }
     }
-    drop(work);
     flush(sys::now_ns() + EXIT_WAIT_NS);
 }
 

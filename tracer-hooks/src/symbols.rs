@@ -15,11 +15,11 @@ use crate::runtime::{self, Life, RUNTIME};
 use crate::state::STATE;
 use crate::{agents, sys};
 
-/// No seccomp filter keeps this process from reading its memory with care.
+/// No seccomp filter that was there when somebody looked keeps this process from reading its memory with care.
 static MAY_READ: AtomicBool = AtomicBool::new(false);
 
-/// Somebody who has looked says whether seccomp filters allow `process_vm_readv`. Without that it is called
-/// where there are none.
+/// Somebody who has looked just now says whether seccomp filters allow `process_vm_readv`: that holds for one recording.
+/// Without it, `process_vm_readv` is called where there are none.
 pub fn may_read(allowed: bool) {
     MAY_READ.store(allowed, Ordering::Relaxed);
 }
@@ -77,7 +77,7 @@ pub fn of_everything(between: &mut dyn FnMut()) {
     RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
     // Pairs with the Acquire in `before_destroying`: all that was loaded has been collected.
     LOOKED.store(true, Ordering::Release);
-    let may_read = || MAY_READ.load(Ordering::Relaxed) || !sys::is_confined();
+    let may_read = || MAY_READ.swap(false, Ordering::Relaxed) || !sys::is_confined();
     let life = || if may_read() { Life::MayEnd } else { Life::Unknown };
     tell(kernels, life, between);
 }

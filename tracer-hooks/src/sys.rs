@@ -74,12 +74,11 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
-/// Sleeps for about `ns`; returns early on a signal. Not libc's function, at which a thread can be
-/// cancelled.
+/// Sleeps for about `ns`; returns early on a signal. Not by libc's function, at which a thread can be cancelled, and by a
+/// system call that every program of several threads makes: a seccomp filter may kill for others.
 pub fn sleep_ns(ns: u64) {
-    let t = timespec(ns);
-    // SAFETY: `t` is valid for reads; no remainder is asked for.
-    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const t, ptr::null_mut::<libc::timespec>()) };
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    futex_wait(&NEVER, 0, ns);
 }
 
 /// While this exists, the calling thread is not cancelled (`pthread_cancel`): our code holds locks, and
@@ -159,16 +158,45 @@ pub fn futex_wake(word: &AtomicU32, count: u32) {
 /// That two threads that live have the same takes blocks that are a multiple of 128 GiB apart.
 #[inline]
 pub fn thread_mark() -> u32 {
+    ((thread_block() >> 6) as u32 | 1) & 0x7FFF_FFFD
+}
+
+/// Where the calling thread's block is.
+#[inline]
+fn thread_block() -> usize {
     let block: usize;
     // SAFETY: on x86-64 the thread pointer points at itself.
     unsafe {
         core::arch::asm!("mov {}, fs:0", out(reg) block, options(nostack, pure, readonly));
     }
-    ((block >> 6) as u32 | 1) & 0x7FFF_FFFD
+    block
+}
+
+/// How many threads have seen that libc keeps a thread's id where it has in all its releases of x86-64.
+static TIDS_SEEN: AtomicU32 = AtomicU32::new(0);
+
+/// Looks where libc keeps the calling thread's id. When two threads have, [`gettid`] makes no system call any more, for
+/// which a seccomp filter may kill.
+pub fn look_for_tid() {
+    if kept_tid() == asked_tid() {
+        TIDS_SEEN.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Thread id of the caller.
 pub fn gettid() -> u32 {
+    if TIDS_SEEN.load(Ordering::Relaxed) >= 2 { kept_tid() } else { asked_tid() }
+}
+
+/// By libc, in the calling thread's block.
+fn kept_tid() -> u32 {
+    /// In glibc's `struct pthread`.
+    const AT: usize = 0x2d0;
+    // SAFETY: the thread's own block, which is longer; only the thread itself changes it, in a child after a fork.
+    unsafe { ((thread_block() + AT) as *const u32).read() }
+}
+
+fn asked_tid() -> u32 {
     // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
@@ -476,20 +504,21 @@ pub unsafe trait Zeroed {}
 
 /// `count` zeroed values that live for ever; see [`map_pages`].
 pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
-    let at = map_pages(count.checked_mul(size_of::<T>())?, None)?;
+    let bytes = count.checked_mul(size_of::<T>())?;
+    let at = map_pages(bytes, None, bytes)?;
     // SAFETY: the pages hold `count` zeroed `T`, valid by `Zeroed`, and are never unmapped.
     Some(unsafe { core::slice::from_raw_parts(at.cast::<T>(), count) })
 }
 
-/// Maps `bytes` to be read and written: of the beginning of a file, shared with others, or zeros of our
-/// own. None where the kernel refuses.
+/// Maps `bytes`, of the beginning of a file, shared with others, or zeros of our own, of which the first so many may be
+/// used; [`open_pages`] has others used. None where the kernel refuses.
 ///
-/// Each page costs nothing until it is touched, also where the process has all that is mapped locked into
-/// memory (`mlockall(MCL_FUTURE)`): that would bring in every page at once, and charge the process for
-/// them (but for pages of its own where it [is confined](is_confined)). And none is in a core dump, which
-/// is the process's. They stay in forked children: one that was made without libc's `fork` does not know
+/// A page of a file costs nothing until it is touched, also where the process has all that is mapped locked into
+/// memory (`mlockall(MCL_FUTURE)`): that would bring in every page at once, and charge the process for them. Pages of
+/// our own, of which there are few, are mapped by threads of the program, and are not unlocked: a seccomp filter may kill
+/// for that. And none is in a core dump, which is the process's. They stay in forked children: one that was made without libc's `fork` does not know
 /// that it is one, and would crash in a hook.
-pub fn map_pages(bytes: usize, file: Option<c_int>) -> Option<*mut c_void> {
+pub fn map_pages(bytes: usize, file: Option<c_int>, usable: usize) -> Option<*mut c_void> {
     let (flags, file) = match file {
         Some(file) => (libc::MAP_SHARED, file),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
@@ -501,16 +530,26 @@ pub fn map_pages(bytes: usize, file: Option<c_int>) -> Option<*mut c_void> {
         if at == libc::MAP_FAILED {
             return None;
         }
-        if !is_confined() {
+        if flags == libc::MAP_SHARED && !is_confined() {
             libc::munlock(at, bytes);
         }
         libc::madvise(at, bytes, libc::MADV_DONTDUMP);
-        if libc::mprotect(at, bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+        if !open_pages(at, usable) {
             libc::munmap(at, bytes);
             return None;
         }
         Some(at)
     }
+}
+
+/// Has `bytes` from `at` on be read and written, of what [`map_pages`] has mapped; false where the kernel refuses.
+///
+/// # Safety
+///
+/// They are of one mapping, which is there.
+pub unsafe fn open_pages(at: *mut c_void, bytes: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { libc::mprotect(at, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
 }
 
 /// Bytes of a file that cannot become shorter: mapped, one that can would kill whoever has it so (SIGBUS). None of
@@ -525,6 +564,22 @@ pub fn sealed_bytes(file: c_int) -> Option<usize> {
         is_known.then(|| usize::try_from(stat.st_size).ok()).flatten()
     }
 }
+
+/// Whether so many bytes more are an eighth of what the process may still map, at most (`RLIMIT_AS`).
+pub fn leaves_room(bytes: usize) -> bool {
+    const PAGE: u64 = 4096;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writes.
+    let is_limited = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0
+        && limit.rlim_cur != libc::RLIM_INFINITY;
+    let mapped =
+        || line(c"/proc/self/statm", b"", |sizes| sizes.split(' ').next()?.parse::<u64>().ok());
+    let left = |pages: u64| limit.rlim_cur.saturating_sub(pages.saturating_mul(PAGE));
+    !is_limited || mapped().is_some_and(|pages| bytes as u64 <= left(pages) / 8)
+}
+
+/// What a thread of ours has of its stack.
+const OWN_STACK_BYTES: usize = 512 << 10;
 
 /// Starts a thread named `name` with every signal blocked; false when that failed.
 ///
@@ -543,7 +598,8 @@ pub fn spawn(
             return false;
         }
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(&raw mut attributes, 512 << 10);
+        let bytes = OWN_STACK_BYTES + others_stack_bytes(&raw const attributes);
+        libc::pthread_attr_setstacksize(&raw mut attributes, bytes);
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut old: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -571,6 +627,27 @@ pub fn spawn(
         }
         failed == 0
     }
+}
+
+/// How much of a thread's stack glibc takes for itself: the static thread-local variables of all libraries among them,
+/// which can be larger than any stack.
+///
+/// # Safety
+///
+/// The attributes are initialized.
+unsafe fn others_stack_bytes(attributes: *const libc::pthread_attr_t) -> usize {
+    type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    // SAFETY: the name ends in NUL.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+    if found.is_null() {
+        // SAFETY: takes nothing. What dlsym has noted is not the program's to see.
+        unsafe { libc::dlerror() };
+        return 0;
+    }
+    // SAFETY: glibc's function of that name, as it has been since 2.15.
+    let min_stack = unsafe { core::mem::transmute::<*mut c_void, MinStack>(found) };
+    // SAFETY: the caller's promise.
+    unsafe { min_stack(attributes) }
 }
 
 /// All CPUs, of which the kernel leaves those of the process's cpuset; `SCHED_OTHER`.

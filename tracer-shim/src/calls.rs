@@ -61,6 +61,7 @@ pub fn install(tables: Result<Tables, Unsupported>, timing: Timing) -> Result<()
             Err(InstallError::Unsupported(_)) => {
                 memory.set_control(control::STATE, state::UNSUPPORTED);
             }
+            Err(InstallError::Thread) => memory.set_control(control::STATE, state::NO_THREAD),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "maps memory")]
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tracer_common::calls::{Call, MAX_CALL_WORDS, OPEN_WORDS};
 use tracer_common::loss::ShimLoss;
@@ -20,7 +20,13 @@ pub struct Memory {
     layout: Layout,
     /// Tells it from those before it.
     generation: u32,
+    /// How many rings may be touched. The others cost nothing, also where the process has all that it has locked into
+    /// memory (`mlockall(MCL_CURRENT)`).
+    open_rings: AtomicUsize,
 }
+
+/// Rings are opened by so many: a call of the kernel for each thread would be many.
+const OPENED: usize = 8;
 
 // SAFETY: words that everybody reaches as atomics; the mapping belongs to no thread.
 unsafe impl Send for Memory {}
@@ -94,6 +100,12 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
     if file < 0 {
         return Err(ConnectError::NotMapped);
     }
+    // What was made for a command is too much for one that has limited itself since: it gets a smaller one later.
+    if !sys::sealed_bytes(file).is_some_and(sys::leaves_room) {
+        // SAFETY: the descriptor is ours.
+        unsafe { libc::close(file) };
+        return Err(ConnectError::NotMapped);
+    }
     map_file(file)
 }
 
@@ -104,7 +116,8 @@ pub fn map(path: &CStr) -> Result<Memory, ConnectError> {
 /// [`ConnectError::NotMapped`] or [`ConnectError::NotOurs`].
 pub fn map_file(file: i32) -> Result<Memory, ConnectError> {
     let bytes = sys::sealed_bytes(file).filter(|&bytes| bytes >= CONTROL_BYTES);
-    let mapped = bytes.and_then(|bytes| Some((sys::map_pages(bytes, Some(file))?, bytes)));
+    let map = |bytes| Some((sys::map_pages(bytes, Some(file), CONTROL_BYTES)?, bytes));
+    let mapped = bytes.and_then(map);
     // SAFETY: the descriptor is ours.
     unsafe { libc::close(file) };
     let Some((at, bytes)) = mapped else { return Err(ConnectError::NotMapped) };
@@ -127,7 +140,7 @@ impl Memory {
     unsafe fn over(at: *const AtomicU64, count: usize) -> Result<Self, ConnectError> {
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         let layout = Layout { rings: 0, ring_bytes: 0 };
-        let mut memory = Self { at, count, layout, generation };
+        let mut memory = Self { at, count, layout, generation, open_rings: AtomicUsize::new(0) };
         // Acquire pairs with roctap's Release store of the magic number, its last.
         let word = |i: usize| memory.words().get(i).map_or(0, |w| w.load(Ordering::Acquire));
         let layout = Layout {
@@ -224,9 +237,26 @@ impl Memory {
             .filter(|_| ring < self.layout.rings)
     }
 
-    /// The word that says whose `ring` is.
+    /// The word that says whose `ring` is, which may be used from now on; none where the kernel refuses that.
     pub fn owner(&self, ring: usize) -> Option<&AtomicU64> {
-        self.ring_words(ring)?.get(ring_word::OWNER)
+        let words = self.ring_words(ring)?;
+        // Acquire pairs with the Release in `open`.
+        let is_open = ring < self.open_rings.load(Ordering::Acquire) || self.open(ring);
+        words.get(ring_word::OWNER).filter(|_| is_open)
+    }
+
+    #[cold]
+    fn open(&self, ring: usize) -> bool {
+        let rings = (ring + OPENED).min(self.layout.rings);
+        let before = self.open_rings.load(Ordering::Relaxed).min(ring);
+        let [first, end] = [before, rings].map(|ring| self.layout.ring_offset(ring));
+        // SAFETY: the rings are in the mapping, which is there until `self` is dropped.
+        let is_open =
+            unsafe { sys::open_pages(self.at.cast_mut().byte_add(first).cast(), end - first) };
+        if is_open {
+            self.open_rings.fetch_max(rings, Ordering::Release);
+        }
+        is_open
     }
 
     /// The producer's side of `ring`. Only its owner may use it.
@@ -301,9 +331,11 @@ pub(crate) mod tests {
         }
     }
 
-    /// A memory of `rings` rings of 4 KiB.
+    /// A memory of `rings` rings of 4 KiB, all of which may be used.
     pub(crate) fn mapped(rings: usize) -> Memory {
-        map_file(file(rings, &[], true)).expect("valid")
+        let memory = map_file(file(rings, &[], true)).expect("valid");
+        assert!((0..rings).all(|ring| memory.owner(ring).is_some()));
+        memory
     }
 
     /// The descriptor of one, with some control words changed, sealed or not.

@@ -23,7 +23,7 @@ fn rocm_attached_again_and_again() {
         ("storm 1 1 60000 100", &[SLOW][..]),
         ("storm 8 4 2500 100", &[SLOWER]),
         ("storm 4 2 10000 200", &[SLOW, ("GPU_MAX_HW_QUEUES", "1")]),
-        ("graph 8000", &[SLOW]),
+        ("graph 20000", &[SLOW]),
         ("callbacks 3000", &[SLOW]),
         ("module 400 20", &[SLOW]),
         // Most of the time a thread is about to freeze an executable by the runtime's own function.

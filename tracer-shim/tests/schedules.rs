@@ -15,6 +15,8 @@ use tracer_common::shim::attach_status;
 /// Most memory that an attachment may lock into a process which has all of its memory locked, KiB: what
 /// docs/architecture.md says.
 const LOCKED_KIB: u64 = 16 << 10;
+/// The same where that is all that is mapped by then, rings of the threads that there are among it, KiB.
+const ALL_KIB: u64 = 128 << 10;
 
 /// A signal handler leaves doorbells by `siglongjmp`, wherever they are: the program goes on.
 #[test]
@@ -75,6 +77,11 @@ fn rocm_a_program_that_locks_its_memory() {
     let after_kib = running.status_kib("VmLck:");
     eprintln!("locked {before} → {after} KiB of memory, {before_kib} → {after_kib} of addresses");
     assert!(after < before + LOCKED_KIB, "{before} → {after} KiB");
+    // All that it has mapped by then, too: rings of threads that there are not are no memory.
+    running.lock_memory(-2);
+    let shared = running.status_kib("RssShmem:");
+    eprintln!("{shared} KiB of shared memory");
+    assert!(shared < ALL_KIB, "{shared} KiB");
     let window = running.detach((recording, began_ns)).expect("it runs");
     assert!(window.trace.dispatches.len() >= 2000);
     running.child.kill().expect("kill");

@@ -169,12 +169,14 @@ fn root_a_command_inherits_all() {
 /// killed, and nothing is missing.
 #[test]
 fn root_confined_programs() {
-    let scene = Scene::default();
-    let ran = scene.record_app(&[], "module", &["8", "5", "confined"]).expect(0);
-    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
-    let trace = scene.trace();
-    trace.expect_complete();
-    trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    for confined in ["confined", "strictly"] {
+        let scene = Scene::default();
+        let ran = scene.record_app(&[], "module", &["8", "5", confined]).expect(0);
+        assert!(ran.stdout.contains("result ok"), "{ran:#?}");
+        let trace = scene.trace();
+        trace.expect_complete();
+        trace.expect_dispatches(&scene.true_dispatches(), 1000);
+    }
 
     let scene = Scene::default();
     let target = Running::start(scene.command(app("module")).args(["0", "5", "confined"]));

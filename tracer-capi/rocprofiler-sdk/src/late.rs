@@ -78,7 +78,7 @@ impl Memory {
     /// Maps the memory of a file; none if it is none.
     fn map(file: &File) -> Option<Self> {
         let is_whole = sys::sealed_bytes(file.number) == Some(BYTES);
-        let at = is_whole.then(|| sys::map_pages(BYTES, Some(file.number))).flatten()?;
+        let at = is_whole.then(|| sys::map_pages(BYTES, Some(file.number), BYTES)).flatten()?;
         let memory = Self { at: NonNull::new(at.cast())?, said: 0, is_cut: false };
         let is_ours = [(word::MAGIC, MAGIC), (word::VERSION, VERSION)]
             .into_iter()

@@ -173,7 +173,7 @@ static void lock_memory(long long bytes) {
     syscall(SYS_capset, &header, sets);
   }
   const char* answer = "-\n";
-  if ((bytes >= 0 && setrlimit(RLIMIT_MEMLOCK, &limit)) || mlockall(MCL_FUTURE)) answer = "no\n";
+  if ((bytes >= 0 && setrlimit(RLIMIT_MEMLOCK, &limit)) || mlockall(bytes == -2 ? MCL_CURRENT | MCL_FUTURE : MCL_FUTURE)) answer = "no\n";
   if (write(0, answer, strlen(answer)) < 0) return;
 }
 

@@ -76,8 +76,10 @@ pub enum Over {
 pub struct Account {
     /// What was not recorded, by cause.
     pub losses: Vec<(&'static str, u64)>,
-    /// By how much its GPU times can be off, ns; none of a shim that knew no tables.
-    pub clock_error_ns: Option<u64>,
+    /// By how much its GPU times can be off, ns.
+    pub clock_error_ns: u64,
+    /// Why its shim recorded nothing, if that has said so.
+    pub helpless: Option<&'static str>,
 }
 
 impl Connection {
@@ -215,8 +217,8 @@ impl Connection {
         let causes = causes.filter(|&(cause, _)| cause != ShimLoss::UNFINISHED);
         let mut losses: Vec<_> = causes.map(|(cause, count)| (cause.describe(), count)).collect();
         losses.push((NOT_UNDERSTOOD, self.reader.dropped().1));
-        let error = self.memory().word(control::CLOCK_ERROR_NS).load(Ordering::Relaxed);
-        Account { losses, clock_error_ns: (!self.memory().is_unsupported()).then_some(error) }
+        let clock_error_ns = self.memory().word(control::CLOCK_ERROR_NS).load(Ordering::Relaxed);
+        Account { losses, clock_error_ns, helpless: self.memory().why_helpless() }
     }
 
     /// Tells the shim that it is being read.
@@ -308,8 +310,8 @@ const KEPT: u32 = 16;
 
 /// The ids of a thread, in the PID namespaces that it is in, the outermost first.
 fn ids(status: &str) -> Option<Vec<u32>> {
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_whitespace().map(|id| id.parse().ok()).collect()
+    let ids = foreign::field(status, "NSpid")?;
+    ids.split_whitespace().map(|id| id.parse().ok()).collect()
 }
 
 /// The same of thread `tid` of process `pid`; none when that cannot be read.

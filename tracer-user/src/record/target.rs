@@ -41,8 +41,8 @@ pub enum Claim {
     Earlier,
     /// Its shim writes to one.
     Recording,
-    /// Its shim has one, and does not know the runtime's tables.
-    UnknownTables,
+    /// Its shim has one, and records nothing, for this reason.
+    Helpless(&'static str),
 }
 
 /// What is to be probed of a library.

@@ -11,6 +11,7 @@ use rustix::{
     fs::{FallocateFlags, MemfdFlags, SealFlags},
     io::Errno,
     mm::{MapFlags, ProtFlags, munmap},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use tracer_common::{
     calls::{Call, OPEN_CALLS, OPEN_WORDS},
@@ -18,6 +19,12 @@ use tracer_common::{
     ring::Consumer,
     shim::{self, CONTROL_BYTES, GROWTHS, Layout, RING_HEADER_BYTES, control, ring_word},
 };
+
+/// Why a shim that was loaded records nothing.
+const UNKNOWN_TABLES: &str = "the shim does not know the API tables of this HSA runtime: their version and the runtime's code are of no release that it knows";
+
+/// The same.
+const NO_THREAD: &str = "the process could not start a thread for the shim: no more are allowed to it or to its user, or it has no memory for one";
 
 /// Creating the shared memory failed.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +89,16 @@ impl Memory {
     pub fn adopt(fd: OwnedFd, layout: Layout) -> Result<Self, MemoryError> {
         let bytes = layout.total_bytes();
         let failed = |call| move |cause| MemoryError::of(layout, call, cause);
-        rustix::fs::ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
+        // The limit on how large files may be is for those that stay.
+        let limit = getrlimit(Resource::Fsize);
+        let _ = setrlimit(Resource::Fsize, Rlimit { current: limit.maximum, ..limit });
+        let resized = rustix::fs::ftruncate(&fd, bytes as u64);
+        let _ = setrlimit(Resource::Fsize, limit);
+        let call = match resized {
+            Err(Errno::FBIG) => "ftruncate, under the limit on the size of files (ulimit -f),",
+            _ => "ftruncate",
+        };
+        resized.map_err(failed(call))?;
         // A peer that shrank the memory would kill us with SIGBUS.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
@@ -133,9 +149,13 @@ impl Memory {
         self.word(control::ONLY_PID).store(pid.into(), Ordering::Relaxed);
     }
 
-    /// Whether the shim found tables that it does not know, and touched nothing.
-    pub fn is_unsupported(&self) -> bool {
-        self.word(control::STATE).load(Ordering::Relaxed) == shim::state::UNSUPPORTED
+    /// Why the shim that has it records nothing, and touched nothing; none if it has not said so.
+    pub fn why_helpless(&self) -> Option<&'static str> {
+        match self.word(control::STATE).load(Ordering::Relaxed) {
+            shim::state::UNSUPPORTED => Some(UNKNOWN_TABLES),
+            shim::state::NO_THREAD => Some(NO_THREAD),
+            _ => None,
+        }
     }
 
     /// Asks the shim for calls: [`tracer_common::calls::Wanted`] words by slot, and where the ids of

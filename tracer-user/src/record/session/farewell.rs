@@ -1,10 +1,7 @@
 //! The dead: their probes are removed, their memories are offered to others, and what is to be said of them
 //! is kept until the end. Nothing else of them stays.
 
-use super::{
-    Session,
-    see_outside::{TOO_MANY, UNKNOWN_TABLES},
-};
+use super::{Session, see_outside::TOO_MANY};
 use crate::{
     clock,
     join::Launches,
@@ -31,12 +28,12 @@ impl Session {
     /// Takes note of what a memory tells of its process; `over`: of a program that is gone.
     pub(super) fn take_account(&mut self, pid: u32, account: &Account, over: Option<Over>) {
         let Some(target) = self.processes.get_mut(pid) else { return };
-        if let Some(error_ns) = account.clock_error_ns {
+        if account.helpless.is_none() {
             // Of all programs that it has run.
-            target.info.clock_error_ns = target.info.clock_error_ns.max(error_ns);
+            target.info.clock_error_ns = target.info.clock_error_ns.max(account.clock_error_ns);
         }
-        target.claim = match (over, account.clock_error_ns) {
-            (_, None) => Claim::UnknownTables,
+        target.claim = match (over, account.helpless) {
+            (_, Some(why)) => Claim::Helpless(why),
             (Some(Over::Executed), _) => Claim::Earlier,
             _ => Claim::Recording,
         };
@@ -90,9 +87,8 @@ impl Session {
         target.info.gpu_tier = match (&target.gpu_source, target.claim) {
             (GpuSource::Off, _) => String::new(),
             (GpuSource::AtStart, Claim::None) if were_full => format!("none: {TOO_MANY}"),
-            (GpuSource::AtStart, Claim::None | Claim::UnknownTables) => {
-                "none: the shim was not loaded".to_owned()
-            }
+            (GpuSource::AtStart, Claim::None) => "none: the shim was not loaded".to_owned(),
+            (GpuSource::AtStart, Claim::Helpless(why)) => format!("none: {why}"),
             (source, _) => source.to_string(),
         };
         // What is left of it is written first: it may be what is missing.
@@ -118,7 +114,7 @@ impl Session {
     fn reason_for_silence(&self, target: &Target) -> String {
         match (&target.gpu_source, target.claim) {
             (GpuSource::Uprobes(why), _) => why.clone(),
-            (_, Claim::UnknownTables) => UNKNOWN_TABLES.to_owned(),
+            (_, Claim::Helpless(why)) => why.to_owned(),
             (_, Claim::Recording) => "the shim recorded none of them".to_owned(),
             (GpuSource::AtStart, _) if self.shims.were_full_since(target.info.attached_ns) => {
                 TOO_MANY.to_owned()

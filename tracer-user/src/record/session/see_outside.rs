@@ -17,9 +17,6 @@ use crate::{
     },
 };
 
-/// Why a shim that was loaded records nothing.
-pub(super) const UNKNOWN_TABLES: &str = "the shim does not know the API tables of this HSA runtime: their version and the runtime's code are of no release that it knows";
-
 /// Why a shim that was loaded has no memory.
 pub(super) const TOO_MANY: &str =
     "as many processes as can have GPU times at once had them already; --processes allows more";
@@ -105,11 +102,11 @@ impl Session {
         let full = self.shims.were_full_since(target.info.attached_ns);
         let mut memories = self.shims.of(pid).peekable();
         let helpless = match target.claim {
-            Claim::UnknownTables => Some(UNKNOWN_TABLES),
+            Claim::Helpless(why) => Some(why),
             Claim::Recording => None,
             // Of a program that has ended the memory is gone, too.
             _ if memories.peek().is_none() => (full && target.is_alive()).then_some(TOO_MANY),
-            _ => memories.any(|shim| shim.memory().is_unsupported()).then_some(UNKNOWN_TABLES),
+            _ => memories.find_map(|shim| shim.memory().why_helpless()),
         };
         if let Some(why) = helpless {
             target.gpu_source = GpuSource::Uprobes(why.to_owned());
@@ -146,7 +143,7 @@ impl Session {
         target.gpu_source = GpuSource::Waiting;
         target.is_recorded_from_start = false;
         self.recorder.notice(&format!(
-            "process {pid}: its HSA runtime did not load the shim, or the shim could not open roctap's shared memory: it is put in now"
+            "process {pid}: its HSA runtime did not load the shim, or the shim could not open roctap's shared memory, or has no room for it: it is put in now"
         ));
         self.following.has_late_shim(pid);
         self.departed.was_late = true;
@@ -165,14 +162,14 @@ impl Session {
         }
     }
 
-    /// Sees the GPU work of processes from outside whose shims do not know the runtime.
+    /// Sees the GPU work of processes from outside whose shims record nothing.
     pub(super) fn replace_helpless_shims(&mut self) {
-        let helpless = self.shims.iter().filter(|c| c.memory().is_unsupported());
-        for pid in helpless.filter_map(Connection::pid) {
+        let helpless = |shim: &Connection| Some((shim.pid()?, shim.memory().why_helpless()?));
+        for (pid, why) in self.shims.iter().filter_map(helpless) {
             if let Some(target) = self.processes.get_mut(pid)
                 && target.gpu_source == GpuSource::AtStart
             {
-                target.gpu_source = GpuSource::Uprobes(UNKNOWN_TABLES.to_owned());
+                target.gpu_source = GpuSource::Uprobes(why.to_owned());
                 // That they could not be probed is said now.
                 target.doorbells.take_if(|placed| placed.links() == 0);
             }
