@@ -4,6 +4,7 @@
 use std::{
     any::Any,
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs,
     io::Write as _,
     process::Stdio,
@@ -106,6 +107,26 @@ fn root_limits_of_the_process_are_kept() {
     });
     ran.expect(0);
     expect_no_holes(&scene.trace(), &scene.true_dispatches());
+    finish_quietly(target);
+}
+
+/// The thread-local variables of its libraries are larger than our threads' stacks.
+#[test]
+fn root_large_thread_local_variables() {
+    let library = app("liblarge_tls.so");
+    let scene = Scene::default();
+    let mut preload = OsString::from("LD_PRELOAD=");
+    preload.push(&library);
+    let mut recording = scene.record(&LARGE_RINGS);
+    run(recording.args(["--", "env"]).arg(preload).arg(app("storm")).args(["2", "2", "200"]))
+        .expect(0);
+    scene.trace().expect_complete();
+    expect_no_holes(&scene.trace(), &scene.true_dispatches());
+    let scene = Scene::default();
+    let mut command = scene.command(app("loop"));
+    let target = Running::start(command.env("LD_PRELOAD", &library).args(["0", "1", "1000"]));
+    let trace = record(&scene, target.pid(), &["--gpu", "inject"], 50);
+    expect_no_holes(&trace, &scene.true_dispatches());
     finish_quietly(target);
 }
 

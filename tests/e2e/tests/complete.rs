@@ -151,6 +151,13 @@ fn root_every_setting_of_the_runtime() {
     }
 }
 
+/// They are stopped for a moment, when they wait already.
+#[test]
+fn root_children_that_wait_are_not_interrupted() {
+    let ran = Scene::default().record_app(&[], "waiting", &["100"]).expect(3);
+    assert!(ran.stdout.contains("waited 100 interrupted 0"), "{ran:#?}");
+}
+
 #[test]
 fn root_children_are_followed_with_their_gpu_work() {
     let scene = Scene::default();
@@ -300,18 +307,20 @@ fn root_a_first_thread_that_ends_meanwhile() {
     }
 }
 
-/// Launchers that wipe the environment, change the user, or hide the directory where the shim is: the shim is put
-/// in when the process has used the GPU without it.
+/// Launchers that wipe the environment, change the user, hide the directory where the shim is, or limit the address
+/// space: the shim is put in when the process has used the GPU without it.
 #[test]
 fn root_a_shim_that_was_not_loaded_at_start() {
     let hidden = format!(
         "mount -t tmpfs none '{}'; exec \"$0\" 0 1 1000",
         roctap_bin().parent().expect("its directory").display()
     );
-    let launchers: [&[&str]; 3] = [
+    let limited = "ulimit -v 12000000; exec \"$0\" 0 1 1000";
+    let launchers: [&[&str]; 4] = [
         &["env", "-u", "HSA_TOOLS_LIB", "-u", "HSA_TOOLS_ROCPROFILER_V1_TOOLS"],
         &["env", "-u", "ROCTAP_SHIM_MEMORY"],
         &["unshare", "--mount", "sh", "-ec", &hidden],
+        &["sh", "-ec", limited],
     ];
     for launcher in launchers {
         let scene = Scene::default();
@@ -331,13 +340,24 @@ fn root_a_shim_that_was_not_loaded_at_start() {
     }
 }
 
-/// As `unshare --pid` leaves it: the process sees its own numbers, and the host's `/proc`.
+/// As `unshare --pid` leaves it: the process sees its own numbers, and the host's `/proc`; from its start, and late.
 #[test]
 fn root_a_pid_namespace_without_a_proc_of_its_own() {
     let scene = Scene::default();
     let mut recording = scene.record(&LARGE_RINGS);
     recording.args(["--", "unshare", "--pid", "--fork"]).arg(app("storm")).args(["4", "2", "500"]);
     verify_storm(&scene, run(&mut recording));
+    let scene = Scene::default();
+    let mut command = scene.command("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(app("loop")).args(["0", "1", "1000"]);
+    let unshare = Running::start(&mut command);
+    let pid = only_child(unshare.pid());
+    let mut record = scene.record(&["-p", &pid.to_string(), "--gpu", "inject"]);
+    scene.record_kernels(record.args(LARGE_RINGS), &[pid], 50).expect(0);
+    expect_no_holes(&scene.trace(), &scene.true_dispatches());
+    send_signal(pid, Signal::TERM);
+    let ran = unshare.ended().expect(0);
+    assert!(ran.stdout.contains("result ok"), "{ran:#?}");
 }
 
 /// Its clocks are ahead, or behind; the times of the trace are the machine's. The emulated GPU tells its truth by the
@@ -394,16 +414,19 @@ fn root_a_time_namespace() {
 /// where it did not come from. Calls on the stacks of fibres have no end.
 #[test]
 fn root_fibres() {
-    for (options, probes) in [
-        (&["--gpu", "off"][..], true),
-        (&["--gpu", "uprobes"], true),
-        (&[], true),
-        (&["--api", "hip,hsa"], true),
-        (&["--api", "hsa"], false),
+    for (options, limit, probes) in [
+        (&["--gpu", "off"][..], "65536", true),
+        (&["--gpu", "off"], "unlimited", true),
+        (&["--gpu", "uprobes"], "8192", true),
+        (&[], "8192", true),
+        (&["--api", "hip,hsa"], "8192", true),
+        (&["--api", "hsa"], "8192", false),
     ] {
         let scene = Scene::default();
         let options = [options, &LARGE_RINGS].concat();
-        let ran = scene.record_app(&options, "fibres", &["4", "100", "2"]).expect(0);
+        let mut recording = scene.record(&options);
+        let script = format!("ulimit -s {limit}; exec \"$0\" 4 100 2 1");
+        let ran = run(recording.args(["--", "sh", "-c", &script]).arg(app("fibres"))).expect(0);
         assert!(ran.stdout.contains("result ok"), "{ran:#?}");
         let trace = scene.trace();
         trace.expect_complete();

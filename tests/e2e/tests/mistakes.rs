@@ -2,7 +2,10 @@
 
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 
-use e2e::{Running, Scene, Signal, app, only_child, roctap_bin, run, send_signal, within_deadline};
+use e2e::{
+    Running, Scene, Signal, app, compare::expect_no_holes, only_child, roctap_bin, run,
+    send_signal, within_deadline,
+};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 #[test]
@@ -131,6 +134,19 @@ fn root_a_limit_of_file_sizes() {
     run(scene.roctap(&["report"]).arg(scene.trace_path()))
         .expect(1)
         .complains(&["the end of the recording is missing", "test.rtrace"]);
+}
+
+/// One that is smaller than the memory that the shim records into, which is no file of the user's.
+#[test]
+fn root_a_limit_of_file_sizes_is_for_the_trace() {
+    let scene = Scene::default();
+    let mut limited = scene.command("sh");
+    // 512 MiB.
+    let script = r#"ulimit -S -f 1048576; exec "$0" "$@""#;
+    limited.args(["-c", script]).arg(roctap_bin()).args(["record", "-o"]).arg(scene.trace_path());
+    let ran = run(limited.arg("--").arg(app("storm")).args(["2", "2", "200"])).expect(0);
+    scene.trace().expect_counts(&ran);
+    expect_no_holes(&scene.trace(), &scene.true_dispatches());
 }
 
 #[test]

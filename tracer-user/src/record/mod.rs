@@ -26,6 +26,7 @@ pub use prospect::Prospect;
 
 use std::{
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -35,6 +36,7 @@ use command::{Held, Running};
 use progress::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
+use signal_hook::consts::SIGXFSZ;
 pub(crate) use stop::Stop;
 
 use crate::{
@@ -94,9 +96,12 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         command => Some(Held::start(command)?),
     };
     let stop = Stop::install()?;
+    raise_limits();
     let rights =
         Recording::begin(Recorded { injects: options.gpu.wants_shim(), starts: held.is_some() });
-    raise_limits();
+    // What is larger than it may be cannot be written, like to a full disk, and does not end the program. The signal is
+    // taken, and not ignored, which programs that are started would inherit.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let mut session = Session::open(options, held.as_ref().map(Held::pid))?;
     rights.attach(session.placing());
     match &held {
@@ -119,10 +124,14 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
 
 /// Each process that is followed needs descriptors, and address space for its rings.
 fn raise_limits() {
-    for resource in [Resource::Nofile, Resource::As, Resource::Data] {
+    for resource in [Resource::Nofile, Resource::As, Resource::Data, Resource::Fsize] {
         let limit = getrlimit(resource);
-        let unlimited = Rlimit { current: None, maximum: None };
-        let raised = [unlimited, Rlimit { current: limit.maximum, ..limit }];
+        // How large a trace may be stays as it is; a shared memory may be larger.
+        let stays = resource == Resource::Fsize;
+        let raised = [None, limit.maximum].map(|maximum| {
+            let current = if stays { limit.current } else { maximum };
+            Rlimit { current, maximum }
+        });
         if !raised.into_iter().any(|raised| setrlimit(resource, raised).is_ok()) {
             tracing::debug!("keeping the limit {resource:?}: {limit:?}");
         }

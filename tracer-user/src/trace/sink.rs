@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
-use signal_hook::consts::SIGXFSZ;
-
 use super::error::TraceError;
 use super::format::FILE_MAGIC;
 use super::random::random;
@@ -176,13 +174,8 @@ pub enum Existing {
 /// a trace is never replaced: `--force` is typed in haste, and the program often runs as root. The file
 /// stays locked while it is open, so that two recorders cannot share it: whoever replaces a trace holds the
 /// old one's lock until the new one, which is locked too, is in its place.
-///
-/// From here on, a write beyond the limit of file sizes (RLIMIT_FSIZE) fails like one to a full disk, and
-/// does not end the program: its signal is taken, and not ignored, which programs that it starts would
-/// inherit.
 pub fn claim(path: &Path, existing: Existing) -> Result<Claim, TraceError> {
     let open = |cause| TraceError::Open { path: path.to_path_buf(), cause };
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(open)?;
     let place = Place::of(path).map_err(open)?;
     let (file, at) = match place.create() {
         Ok(file) => (file, Where { place, old: None }),
