@@ -11,9 +11,9 @@ use rocprofiler::threads::Watcher;
 
 use crate::layout::{BUFFER_KINDS, kind};
 use crate::tools::{self, Argument};
-use crate::{SDK, answer, log, sources, work};
+use crate::{SDK, answer, caught, log, sources, work};
 
-/// `rocprofiler_buffer_tracing_cb_t`. It may throw, which ends the process: it is called on a thread of ours.
+/// `rocprofiler_buffer_tracing_cb_t`. It may throw.
 type BufferFunction =
     unsafe extern "C-unwind" fn(u64, u64, *mut *mut Header, usize, *mut c_void, u64);
 
@@ -54,7 +54,12 @@ unsafe extern "C-unwind" fn rocprofiler_create_buffer(
             Box::new(move |headers: &mut [*mut Header], dropped| {
                 let (first, count) = (headers.as_mut_ptr(), headers.len());
                 // SAFETY: the tool's function, with what its kind is promised.
-                unsafe { function(context, id, first, count, data.get(), dropped) };
+                let call = || unsafe { function(context, id, first, count, data.get(), dropped) };
+                if !caught::returns(call) {
+                    log::error(format_args!(
+                        "the callback of a buffer has thrown an exception: its {count} records count as delivered"
+                    ));
+                }
             })
         };
         *id = SDK.create_buffer(context, bytes, watermark, policy, consumer)?;

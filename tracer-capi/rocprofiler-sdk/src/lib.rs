@@ -16,8 +16,8 @@
 //! * [`process`]: a forked child is told apart.
 //! * [`answer`], [`log`]: status codes; what is told to the user.
 //!
-//! A panic of ours never crosses the boundary. An exception that a tool's function throws passes through on the tool's own
-//! thread, and ends the process on a callback thread, and where a tool is told of threads.
+//! A panic of ours never crosses the boundary. An exception that a tool's function throws passes through on the program's own
+//! thread, ends on a callback thread ([`caught`]), and ends the process where a tool is told of threads.
 
 #![deny(unsafe_code)]
 
@@ -28,6 +28,7 @@ mod attach;
 mod buffers;
 mod callbacks;
 mod calls;
+mod caught;
 mod code_objects;
 mod contexts;
 mod externals;

@@ -250,3 +250,9 @@ fn functions_of_roctx_that_are_not_asked_for() {
     let (_, calls, _) = marks(&clients, &[("WATCH_KINDS", "8")]);
     assert!(calls.len() == 6 && calls.iter().all(|call| call[0] == 8));
 }
+
+/// Callbacks that throw.
+#[test]
+fn callbacks_of_buffers_do_as_they_like() {
+    with_roctx().run(Language::Cpp, "buffers").expect("it runs");
+}

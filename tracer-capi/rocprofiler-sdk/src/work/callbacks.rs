@@ -23,7 +23,7 @@ use crate::kernels::KERNELS;
 use crate::layout::{COMPLETE, ENQUEUE, agent_id, copied};
 use crate::records::{self, Data, Kernel, Launch};
 use crate::retirement::{self, Use};
-use crate::{SDK, calls, externals};
+use crate::{SDK, calls, caught, externals, log};
 
 /// The tool has come back from being told that it was enqueued.
 const WAS_ENQUEUED: u8 = 1;
@@ -224,7 +224,13 @@ impl Callbacks {
         let before = told.state.fetch_or(what, Ordering::AcqRel);
         if before != 0 && before != what {
             let this = Arc::clone(self);
-            told.completions.add(move || this.tell_done(place));
+            told.completions.add(move || {
+                if !caught::returns(|| this.tell_done(place)) {
+                    log::error(format_args!(
+                        "a callback of work that is done has thrown an exception"
+                    ));
+                }
+            });
         }
     }
 
