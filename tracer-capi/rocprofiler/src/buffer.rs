@@ -212,11 +212,11 @@ impl Buffer {
     fn write_or(&'static self, record: &[u64], otherwise: Otherwise) -> Written {
         let is_nested = WRITES.replace(true);
         let written = if !self.process.is_this() || self.is_ended.load(Ordering::Relaxed) {
-            Written::Dropped
+            self.refuse()
         } else if self.write_into_open(record) {
             Written::Taken
         } else if is_nested {
-            Written::Dropped
+            self.refuse()
         } else {
             self.write_with_lock(record, otherwise)
         };
@@ -224,10 +224,14 @@ impl Buffer {
             drop(self.hand_over(self.lock()));
         }
         WRITES.set(is_nested);
-        if written == Written::Dropped {
-            self.drop_records(1);
-        }
         written
+    }
+
+    /// A record is dropped. It is counted at once, and under the lock where that is held: what is handed over later is
+    /// delivered with it.
+    fn refuse(&self) -> Written {
+        self.drop_records(1);
+        Written::Dropped
     }
 
     #[inline]
@@ -249,7 +253,7 @@ impl Buffer {
     #[cold]
     fn write_with_lock(&'static self, record: &[u64], otherwise: Otherwise) -> Written {
         if size_of_val(record) > self.bytes {
-            return Written::Dropped;
+            return self.refuse();
         }
         loop {
             if self.write_into_open(record) {
@@ -257,24 +261,24 @@ impl Buffer {
             }
             let mut state = self.lock();
             if state.is_destroyed || self.is_ended.load(Ordering::Relaxed) {
-                return Written::Dropped;
+                return self.refuse();
             }
             if state.active.has_room(record.len()) {
                 // It was exchanged just now.
                 continue;
             }
             if self.policy == Policy::Discard {
-                return Written::Dropped;
+                return self.refuse();
             }
             let next = match (state.spares.pop(), otherwise) {
                 (Some(spare), _) => spare,
                 (None, _) if CallbackThread::is_any_current() => match Half::new(self.bytes) {
                     Ok(extra) => extra,
-                    Err(_) => return Written::Dropped,
+                    Err(_) => return self.refuse(),
                 },
                 (None, Otherwise::Extend) => match self.extend(&mut state) {
                     Some(extra) => extra,
-                    None => return Written::Dropped,
+                    None => return self.refuse(),
                 },
                 (None, Otherwise::Wait) => {
                     let waited = self.progress.wait_timeout(state, LOOKS_AGAIN);
@@ -468,5 +472,27 @@ fn find(mut words: &[u64], headers: &mut Vec<Header>) {
         headers.push(Header { category: TRACING, kind, payload });
         let next = (*bytes as usize / size_of::<u64>()).max(1);
         words = words.get(next..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Under the lock, and so before the half is handed over with which the count goes.
+    #[test]
+    fn a_record_that_is_dropped_is_counted_where_that_is_decided() {
+        let buffer = Buffer::new(Properties {
+            id: 1,
+            bytes: 4096,
+            watermark: 4096,
+            policy: Policy::Discard,
+            consumer: Box::new(|_, _| ()),
+            thread: CallbackThread::start().expect("a thread"),
+        });
+        let buffer = buffer.expect("memory");
+        assert_eq!((0..1000).take_while(|_| buffer.write_into_open(&[16, 0])).count(), 256);
+        assert!(buffer.write_with_lock(&[16, 0], Otherwise::Wait) == Written::Dropped);
+        assert_eq!(buffer.dropped(), 1);
     }
 }
