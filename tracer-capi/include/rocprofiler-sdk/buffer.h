@@ -28,7 +28,8 @@ rocprofiler_status_t rocprofiler_create_buffer(rocprofiler_context_id_t context,
 /* Delivers what is in it, and takes nothing any more: BUFFER_BUSY while it is being delivered. */
 rocprofiler_status_t rocprofiler_destroy_buffer(rocprofiler_buffer_id_t buffer_id) ROCPROFILER_API;
 
-/* Delivers what is in it, and waits until that is done; not so in a callback of its own thread. */
+/* Delivers what is in it, and waits until that is done. A callback of a buffer, or of work that is done, does not wait
+ * for its own thread, nor for one that waits in such a callback itself. */
 rocprofiler_status_t rocprofiler_flush_buffer(rocprofiler_buffer_id_t buffer_id) ROCPROFILER_API;
 
 ROCPROFILER_EXTERN_C_FINI

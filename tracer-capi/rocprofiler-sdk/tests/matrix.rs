@@ -45,7 +45,8 @@ const SECTIONS: [Section; 12] = [
             ("rocprofiler_destroy_buffer", "delivers what is in it, which AMD's drops"),
             (
                 "rocprofiler_flush_buffer",
-                "in a callback of the buffer's own thread it waits for nothing",
+                "in a callback of a buffer or of work that is done it waits neither for work, nor for the callback's own thread, nor \
+                 for one that waits in such a callback itself",
             ),
         ],
     ),

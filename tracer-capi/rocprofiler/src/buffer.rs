@@ -11,8 +11,9 @@
 //! * A record of [`Buffer::write_at_once`] holds up nobody: where a lossless buffer has no room, it gets another half, until
 //!   these have [`MOST_EXTRA_BYTES`].
 //! * [`Buffer::flush`] returns when all that was written before is delivered. A buffer that is empty has nobody called.
-//! * A callback may do all of this itself, to any buffer. It waits for nothing then: what it flushes is delivered when it has
-//!   returned, and what it writes where both halves are full goes into a third.
+//! * A callback may do all of this itself, to any buffer. What it writes where both halves are full goes into a third. It
+//!   does not wait for its own thread, nor for one that waits in a callback itself: what it flushes there is delivered when it
+//!   has returned.
 //! * In a forked child nothing is written: it has no callback threads.
 
 use std::cell::Cell;
@@ -302,8 +303,9 @@ impl Buffer {
         Some(extra)
     }
 
-    /// Delivers what was written until now, and waits until it was, or until a time; whether it was. A callback waits for
-    /// nothing: what was written is delivered when it has returned. Of one that has [ended](Self::end) nothing is waited for.
+    /// Delivers what was written until now, and waits until it was, or until a time; whether it was. A callback does not wait
+    /// where that [might never come](CallbackThread::begin_wait): what was written is delivered when it has returned. Of one
+    /// that has [ended](Self::end) nothing is waited for.
     pub fn flush(&'static self, until: Option<Instant>) -> bool {
         if !self.process.is_this() {
             return true;
@@ -311,28 +313,33 @@ impl Buffer {
         let Some(state) = self.lock_until(until) else { return false };
         let (state, is_put_off) = self.hand_over(state);
         let written = state.handed + u64::from(is_put_off);
-        self.wait(state, until, |state| {
-            state.delivered >= written || self.is_ended.load(Ordering::Relaxed)
-        })
+        let is_over =
+            |state: &State| state.delivered >= written || self.is_ended.load(Ordering::Relaxed);
+        self.wait(state, until, is_over) == Some(true)
     }
 
-    /// Waits until something holds, or until a time; whether it does. A callback waits for nothing: true.
+    /// Waits until something holds that the buffer's thread brings about, or until a time; whether it does. None where a
+    /// callback does not wait.
     fn wait(
         &self,
         mut state: MutexGuard<'_, State>,
         until: Option<Instant>,
         is_over: impl Fn(&State) -> bool,
-    ) -> bool {
-        while !is_over(&state) && !CallbackThread::is_any_current() {
+    ) -> Option<bool> {
+        if is_over(&state) {
+            return Some(true);
+        }
+        let _waiting = state.thread.begin_wait()?;
+        while !is_over(&state) {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                return false;
+                return Some(false);
             }
             let left = left.unwrap_or(LOOKS_AGAIN).min(LOOKS_AGAIN);
             let waited = self.progress.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        Some(true)
     }
 
     /// Delivers what is in it, and takes nothing any more.
@@ -358,13 +365,14 @@ impl Buffer {
     }
 
     /// Has its callback called no more: what is written from now on, and what has not been delivered, is dropped. Waits until
-    /// a callback that is being called has returned, or until a time; whether it has. A callback waits for none.
+    /// a callback that is being called has returned, or until a time; whether it has. A callback takes those for returned
+    /// which it does not wait for.
     pub fn end(&self, until: Instant) -> bool {
         self.is_ended.store(true, Ordering::Relaxed);
         let Some(state) = self.lock_until(Some(until)) else { return false };
         // Who has looked before, under the lock, waits by now.
         self.progress.notify_all();
-        self.wait(state, Some(until), |state| !state.is_delivering)
+        self.wait(state, Some(until), |state| !state.is_delivering) != Some(false)
     }
 
     /// Whether it was destroyed.

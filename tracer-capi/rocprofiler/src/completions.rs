@@ -56,10 +56,11 @@ impl Completions {
         }
     }
 
-    /// Waits until all have returned, or until a time; whether they have. A callback waits for none: true.
+    /// Waits until all have returned, or until a time; whether they have. True where a callback does not
+    /// [wait](CallbackThread::begin_wait).
     pub fn wait(&self, until: Instant) -> bool {
-        let is_over =
-            || CallbackThread::is_any_current() || self.waiting.load(Ordering::Acquire) == 0;
+        let Some(_waiting) = self.thread.begin_wait() else { return true };
+        let is_over = || self.waiting.load(Ordering::Acquire) == 0;
         let (lock, condition) = &self.returned;
         let mut held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         while !is_over() && Instant::now() < until {

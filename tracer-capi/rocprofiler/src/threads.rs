@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -22,6 +23,14 @@ pub trait Deliver: Sync {
 pub struct CallbackThread {
     ready: Mutex<Ready>,
     work: Condvar,
+    /// It waits for another one.
+    waits: AtomicBool,
+}
+
+/// The calling thread waits for a callback thread, until this is dropped.
+pub struct Waiting {
+    /// The calling thread, if it is one itself.
+    own: Option<&'static CallbackThread>,
 }
 
 /// What it has to do.
@@ -35,7 +44,7 @@ struct Ready {
 
 thread_local! {
     /// Which of them the calling thread is.
-    static CURRENT: Cell<*const CallbackThread> = const { Cell::new(ptr::null()) };
+    static CURRENT: Cell<Option<&'static CallbackThread>> = const { Cell::new(None) };
 }
 
 impl CallbackThread {
@@ -66,18 +75,26 @@ impl CallbackThread {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the calling thread is this one.
-    pub fn is_current(&self) -> bool {
-        ptr::eq(CURRENT.get(), self)
-    }
-
     /// Whether the calling thread is one of them.
     pub fn is_any_current() -> bool {
-        !CURRENT.get().is_null()
+        CURRENT.get().is_some()
+    }
+
+    /// The calling thread is about to wait for what this one delivers. None where that might never come: it is this one
+    /// itself, or another one of them, and this one waits in a callback, for all that is known for the calling one.
+    pub fn begin_wait(&self) -> Option<Waiting> {
+        let waiting = Waiting { own: CURRENT.get() };
+        let Some(own) = waiting.own else { return Some(waiting) };
+        if ptr::eq(own, self) {
+            return None;
+        }
+        // Both are SeqCst: of threads that would wait in a circle, the last one to say so finds that the next one waits.
+        own.waits.store(true, Ordering::SeqCst);
+        (!self.waits.load(Ordering::SeqCst)).then_some(waiting)
     }
 
     fn run(&'static self) {
-        CURRENT.set(self);
+        CURRENT.set(Some(self));
         loop {
             let mut ready = self.lock();
             let buffer = loop {
@@ -91,6 +108,14 @@ impl CallbackThread {
             };
             drop(ready);
             buffer.deliver();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(own) = self.own {
+            own.waits.store(false, Ordering::SeqCst);
         }
     }
 }

@@ -95,8 +95,24 @@ static void callbacks_may_throw() {
   DONE(rocprofiler_stop_context(first.context));
 }
 
+// It is delivered then by its own thread.
+static void callbacks_may_flush_other_buffers() {
+  for (auto* marks : {&first, &second}) DONE(rocprofiler_start_context(marks->context));
+  static std::atomic<int> there{-1};
+  first.act = [] {
+    DONE(rocprofiler_flush_buffer(second.buffer));
+    there = second.count.load();
+  };
+  roctxMarkA("of both");
+  DONE(rocprofiler_flush_buffer(first.buffer));
+  CHECK(first.count.exchange(0) == 1 && there == 1 && second.count.exchange(0) == 1);
+  first.act = nullptr;
+  for (auto* marks : {&first, &second}) DONE(rocprofiler_stop_context(marks->context));
+}
+
 int main() {
   DONE(rocprofiler_force_configure(configure));
   callbacks_may_throw();
+  callbacks_may_flush_other_buffers();
   return 0;
 }

@@ -244,6 +244,66 @@ fn a_callback_may_use_its_own_buffer() {
     assert_eq!((seen[0], seen[1..].iter().sum::<usize>()), (1, 1000));
 }
 
+/// A buffer with a callback thread of its own, on which `act` gets the records.
+fn with_thread(
+    sdk: &'static Sdk,
+    act: impl Fn(&mut [*mut Header]) + Send + Sync + 'static,
+) -> &'static Buffer {
+    let context = sdk.create_context(0).expect("a context");
+    let consumer = |_| -> Consumer { Box::new(move |headers, _| act(headers)) };
+    let id = sdk.create_buffer(context, 4096, 4096, Policy::Lossless, consumer).expect("a buffer");
+    let thread = sdk.create_callback_thread().expect("a thread");
+    sdk.assign_callback_thread(id, thread).expect("assigned");
+    sdk.buffer(id).expect("known")
+}
+
+/// Its own thread alone delivers nothing meanwhile.
+#[test]
+fn a_callback_waits_for_buffers_of_other_threads() {
+    let sdk = sdk();
+    let (send, deliveries) = mpsc::channel();
+    let send = Mutex::new(send);
+    let slow = with_thread(sdk, move |headers| {
+        thread::sleep(Duration::from_millis(20));
+        let _ = send.lock().expect("whole").send(headers.len());
+    });
+    let (tell, told) = mpsc::channel();
+    let (tell, deliveries) = (Mutex::new(tell), Mutex::new(deliveries));
+    let flushing = with_thread(sdk, move |_| {
+        let delivered = (slow.flush(None), deliveries.lock().expect("whole").try_recv());
+        let _ = tell.lock().expect("whole").send(delivered);
+    });
+    assert!(slow.write(&[16, 1]) && flushing.write(&[16, 2]) && flushing.flush(None));
+    assert_eq!(told.try_recv(), Ok((true, Ok(1))));
+}
+
+/// Each of three callbacks flushes the next one's buffer: none waits for ever, and all is delivered.
+#[test]
+fn callbacks_do_not_wait_for_each_other() {
+    static BUFFERS: Mutex<Vec<&'static Buffer>> = Mutex::new(Vec::new());
+    let sdk = sdk();
+    let count = Arc::<Mutex<usize>>::default();
+    for at in 0..3 {
+        let count = Arc::clone(&count);
+        let buffer = with_thread(sdk, move |headers| {
+            *count.lock().expect("whole") += headers.len();
+            let next = BUFFERS.lock().expect("whole")[(at + 1) % 3];
+            next.flush(None);
+        });
+        BUFFERS.lock().expect("whole").push(buffer);
+    }
+    let all = BUFFERS.lock().expect("whole").clone();
+    for _ in 0..200 {
+        thread::scope(|scope| {
+            for buffer in &all {
+                scope.spawn(|| assert!(buffer.write(&[16, 1]) && buffer.flush(None)));
+            }
+        });
+    }
+    all.iter().for_each(|buffer| assert!(buffer.flush(None)));
+    assert_eq!(*count.lock().expect("whole"), 600);
+}
+
 /// "an additional background thread for one or more of their buffers": always the same one, and another than that of others.
 #[test]
 fn a_buffer_is_always_delivered_on_its_own_thread() {
