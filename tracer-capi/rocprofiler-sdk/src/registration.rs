@@ -360,7 +360,9 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
     }
     code_objects::end(|service| meant.iter().any(|&(handle, ..)| handle == service.client()));
     for (handle, finalize, data) in meant {
-        if buffers(handle).filter(|buffer| !buffer.flush(Some(until))).count() > 0 {
+        let left: Vec<_> = buffers(handle).filter(|one| !one.flush(Some(until))).collect();
+        let is_late = !left.is_empty() && Instant::now() >= until;
+        if is_late {
             log::warn(format_args!(
                 "the callback of a buffer has not returned for {} s: what was recorded then is not delivered",
                 EXIT_WAIT.as_secs()
@@ -372,6 +374,16 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
                 "a callback has not returned for {} s: its tool is finalized meanwhile",
                 EXIT_WAIT.as_secs()
             ));
+        }
+        let lost: u64 = left.iter().map(|buffer| buffer.undelivered()).sum();
+        if lost > 0 {
+            let why = match is_late {
+                true => "the callback of their buffer has not returned",
+                false => {
+                    "their tool is finalized in a callback of the thread that was to deliver them"
+                }
+            };
+            log::warn(format_args!("lost {lost} records: {why}"));
         }
         if let Some(finalize) = finalize {
             // SAFETY: the tool's function, with its data.

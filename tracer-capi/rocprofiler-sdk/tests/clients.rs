@@ -251,7 +251,7 @@ fn functions_of_roctx_that_are_not_asked_for() {
     assert!(calls.len() == 6 && calls.iter().all(|call| call[0] == 8));
 }
 
-/// Callbacks that throw, and that flush other buffers.
+/// Callbacks that throw, that flush other buffers, and one that finalizes the tool.
 #[test]
 fn callbacks_of_buffers_do_as_they_like() {
     with_roctx().run(Language::Cpp, "buffers").expect("it runs");

@@ -3,8 +3,8 @@
 //! A buffer has two halves. Records are written into one of them, without a lock; when a half is to be delivered it is
 //! exchanged for the other one, and handed to the buffer's callback thread. What holds:
 //!
-//! * Each record that was taken is delivered once, in the order of writing. One that is not taken is counted, and the count
-//!   goes with each delivery.
+//! * Each record that was taken is delivered once, in the order of writing, unless the buffer [ends](Buffer::end) before. One
+//!   that is not taken, or not delivered, is counted, and the count goes with each delivery.
 //! * When as many bytes as the watermark are used, what is there is delivered, without anybody waiting for it.
 //! * Where there is no room, [`Policy::Discard`] drops the record, and [`Policy::Lossless`] hands the half over and goes on
 //!   in the other one, for which it waits while that is being delivered.
@@ -91,8 +91,10 @@ pub struct Buffer {
     process: Process,
     /// The half in which places are taken without the lock; null if there is none.
     open: AtomicPtr<Half>,
-    /// Records that were not taken.
+    /// Records that were not taken, and those that were and are not delivered.
     dropped: AtomicU64,
+    /// The latter.
+    undelivered: AtomicU64,
     /// Its callback is called no more.
     is_ended: AtomicBool,
     /// What is in the active half is to be handed over as soon as that can be done.
@@ -173,6 +175,7 @@ impl Buffer {
             process: Process::this(),
             open: AtomicPtr::new(ptr::from_ref(active).cast_mut()),
             dropped: AtomicU64::new(0),
+            undelivered: AtomicU64::new(0),
             is_ended: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -185,9 +188,14 @@ impl Buffer {
         self.id
     }
 
-    /// How many records were not taken.
+    /// How many records were dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// How many of those had been taken before, when the buffer [ended](Self::end).
+    pub fn undelivered(&self) -> u64 {
+        self.undelivered.load(Ordering::Relaxed)
     }
 
     /// Writes a record, whose first word is how many bytes it has; whether it was taken.
@@ -367,12 +375,46 @@ impl Buffer {
     /// Has its callback called no more: what is written from now on, and what has not been delivered, is dropped. Waits until
     /// a callback that is being called has returned, or until a time; whether it has. A callback takes those for returned
     /// which it does not wait for.
-    pub fn end(&self, until: Instant) -> bool {
+    pub fn end(&'static self, until: Instant) -> bool {
         self.is_ended.store(true, Ordering::Relaxed);
         let Some(state) = self.lock_until(Some(until)) else { return false };
+        let state = self.drop_all(state);
         // Who has looked before, under the lock, waits by now.
         self.progress.notify_all();
         self.wait(state, Some(until), |state| !state.is_delivering) != Some(false)
+    }
+
+    /// Drops what is in it, since it has ended. Its thread does so with what somebody writes just now.
+    fn drop_all(
+        &'static self,
+        mut state: MutexGuard<'static, State>,
+    ) -> MutexGuard<'static, State> {
+        // Relaxed, as in `destroy`.
+        self.open.store(ptr::null_mut(), Ordering::Relaxed);
+        state.active.close();
+        for half in std::mem::take(&mut state.full) {
+            if self.drop_half(half) {
+                state.delivered += 1;
+                state.spares.push(half);
+            } else {
+                state.full.push_back(half);
+            }
+        }
+        if self.drop_half(state.active) {
+            state.active.discard();
+        }
+        self.hand_over(state).0
+    }
+
+    /// Counts what is in a half as dropped, unless somebody writes into it just now; whether it did.
+    fn drop_half(&self, half: &Half) -> bool {
+        let words = half.filled();
+        words.inspect(|words| self.drop_undelivered(find(words).len())).is_some()
+    }
+
+    fn drop_undelivered(&self, count: usize) {
+        self.drop_records(count as u64);
+        self.undelivered.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Whether it was destroyed.
@@ -428,7 +470,7 @@ impl Buffer {
         self.is_wanted.store(false, Ordering::Relaxed);
         // First: who takes a place in the next one comes later.
         state.active.close();
-        if state.is_destroyed {
+        if state.is_destroyed || self.is_ended.load(Ordering::Relaxed) {
             next.discard();
         } else {
             next.open();
@@ -444,20 +486,23 @@ impl Buffer {
 
 impl Deliver for Buffer {
     fn deliver(&'static self) {
-        let (mut state, mut headers) = (self.lock(), Vec::new());
+        let mut state = self.lock();
         // One: it is asked for once for each, and other buffers of the thread wait.
         if let Some(half) = state.full.pop_front() {
             // Under the lock: either is the callback waited for by who ends the buffer, or not called.
-            state.is_delivering = !self.is_ended.load(Ordering::Relaxed);
-            if state.is_delivering {
-                drop(state);
-                find(half.words(), &mut headers);
+            let is_ended = self.is_ended.load(Ordering::Relaxed);
+            state.is_delivering = !is_ended;
+            drop(state);
+            let mut headers = find(half.words());
+            if is_ended {
+                self.drop_undelivered(headers.len());
+            } else {
                 let mut pointers: Vec<*mut Header> =
                     headers.iter_mut().map(ptr::from_mut).collect();
                 (self.consumer)(&mut pointers, self.dropped());
-                state = self.lock();
-                state.is_delivering = false;
             }
+            state = self.lock();
+            state.is_delivering = false;
             state.delivered += 1;
             state.spares.push(half);
             if self.is_wanted.load(Ordering::Relaxed)
@@ -472,7 +517,8 @@ impl Deliver for Buffer {
 }
 
 /// Finds the records in what was written.
-fn find(mut words: &[u64], headers: &mut Vec<Header>) {
+fn find(mut words: &[u64]) -> Vec<Header> {
+    let mut headers = Vec::new();
     while let [bytes, rest @ ..] = words {
         // The kind is the second word's lower half.
         let kind = rest.first().map_or(0, |&word| word as u32);
@@ -481,6 +527,7 @@ fn find(mut words: &[u64], headers: &mut Vec<Header>) {
         let next = (*bytes as usize / size_of::<u64>()).max(1);
         words = words.get(next..).unwrap_or_default();
     }
+    headers
 }
 
 #[cfg(test)]

@@ -121,17 +121,25 @@ impl Half {
 
     /// What is in it. It is closed; who has taken a place is waited for.
     pub fn words(&self) -> &[u64] {
-        let taken = self.taken.load(Ordering::Relaxed) & !CLOSED;
-        // Acquire pairs with the Release in `fill`.
-        while self.filled.load(Ordering::Acquire) != taken {
+        loop {
+            if let Some(words) = self.filled() {
+                return words;
+            }
             #[cfg(loom)]
             loom::thread::yield_now();
             #[cfg(not(loom))]
             sys::sleep_ns(10_000);
         }
+    }
+
+    /// The same without waiting: none while a place is taken and not filled.
+    pub fn filled(&self) -> Option<&[u64]> {
+        let taken = self.taken.load(Ordering::Relaxed) & !CLOSED;
         let words = taken as usize / size_of::<u64>();
+        // Acquire pairs with the Release in `fill`.
+        let is_filled = self.filled.load(Ordering::Acquire) == taken;
         // SAFETY: so many were filled from the begin on.
-        unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), words) }
+        is_filled.then(|| unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), words) })
     }
 }
 

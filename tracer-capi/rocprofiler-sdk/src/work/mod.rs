@@ -55,9 +55,10 @@ pub fn runtime_ends() {
 }
 
 /// Waits until what has been enqueued until now is written, or a GPU has taken too long: for how many operations in vain. A
-/// callback waits for nothing.
+/// callback, for which what is written may wait, waits until a time or not at all.
 pub fn drain(buffer: Option<&'static Buffer>, until: Option<Instant>) -> usize {
-    if CallbackThread::is_any_current() { 0 } else { GPU.drain(buffer, until) }
+    let may_wait = until.is_some() || !CallbackThread::is_any_current();
+    if may_wait { GPU.drain(buffer, until) } else { 0 }
 }
 
 /// Operations that could not be recorded, or told of, since callbacks took too long.

@@ -10,6 +10,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "check.h"
 
@@ -47,15 +48,23 @@ static void make(Marks& marks) {
   DONE(rocprofiler_configure_buffer_tracing_service(marks.context, kind, nullptr, 0, marks.buffer));
 }
 
-static int initialize(rocprofiler_client_finalize_t, void*) {
+static rocprofiler_client_id_t* own;
+static rocprofiler_client_finalize_t finalize_client;
+static std::atomic<bool> is_finalized{false};
+
+static int initialize(rocprofiler_client_finalize_t finalize, void*) {
+  finalize_client = finalize;
   make(first);
   make(second);
   return 0;
 }
 
+static void finalize(void*) { is_finalized = true; }
+
 static rocprofiler_tool_configure_result_t* configure(uint32_t, const char*, uint32_t, rocprofiler_client_id_t* id) {
   id->name = "buffers";
-  static rocprofiler_tool_configure_result_t result = {sizeof result, initialize, nullptr, nullptr};
+  own = id;
+  static rocprofiler_tool_configure_result_t result = {sizeof result, initialize, finalize, nullptr};
   return &result;
 }
 
@@ -110,9 +119,33 @@ static void callbacks_may_flush_other_buffers() {
   for (auto* marks : {&first, &second}) DONE(rocprofiler_stop_context(marks->context));
 }
 
+// What other threads deliver is delivered before; how much else there was is told.
+static void callbacks_may_finalize() {
+  for (auto* marks : {&first, &second}) DONE(rocprofiler_start_context(marks->context));
+  static std::atomic<bool> is_called{false}, has_written{false};
+  first.act = [] {
+    is_called = true;
+    while (!has_written) std::this_thread::yield();
+    finalize_client(*own);
+    CHECK(is_finalized);
+  };
+  const std::string text = said([] {
+    roctxMarkA("of both");
+    std::thread flushes([] { DONE(rocprofiler_flush_buffer(first.buffer)); });
+    while (!is_called) std::this_thread::yield();
+    for (int times = 0; times < 3; times++) roctxMarkA("of both");
+    has_written = true;
+    flushes.join();
+    while (!is_finalized) std::this_thread::yield();
+  });
+  CHECK(first.count == 1 && second.count == 4);
+  CHECK(has(text, "lost 3 records: their tool is finalized in a callback of the thread that was to deliver them"));
+}
+
 int main() {
   DONE(rocprofiler_force_configure(configure));
   callbacks_may_throw();
   callbacks_may_flush_other_buffers();
+  callbacks_may_finalize();
   return 0;
 }

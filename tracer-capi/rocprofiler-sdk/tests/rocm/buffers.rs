@@ -44,6 +44,14 @@ fn rocm_a_callback_that_does_not_return() {
     assert!(errors.contains("the callback of a buffer has not returned for 10 s"), "{errors}");
 }
 
+/// Work that is under way is waited for, and its records are delivered by another thread.
+#[test]
+fn rocm_a_tool_that_finalizes_itself_in_a_callback() {
+    if let Some(scene) = scene() {
+        scene.run_client("finalizes");
+    }
+}
+
 /// A tool whose callback never returns holds up no other one's.
 #[test]
 fn rocm_a_tool_that_is_stuck_beside_one_that_is_not() {

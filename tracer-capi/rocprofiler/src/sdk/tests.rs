@@ -624,3 +624,25 @@ fn who_waits_for_a_buffer_that_ends_goes_on() {
     });
     assert_eq!(deliveries.try_iter().count(), 1);
 }
+
+/// What has been written and not delivered when a buffer ends is dropped, and counted: as when its callback ends it.
+#[test]
+fn what_a_buffer_that_ends_has_not_delivered_is_counted() {
+    let ((go, waits), (begins, has_begun)) = (mpsc::channel::<()>(), mpsc::channel());
+    let (waits, begins) = (Mutex::new(waits), Mutex::new(begins));
+    let (buffer, deliveries) = buffer(sdk(), 4096, 16, Policy::Lossless, move || {
+        let _ = begins.lock().expect("whole").send(());
+        let _ = waits.lock().expect("whole").recv();
+    });
+    assert!(buffer.write(&[16, 1]));
+    has_begun.recv().expect("its callback is called");
+    assert!((2..=3).all(|number| buffer.write_at_once(&[16, number])));
+    assert!(!buffer.flush(Some(Instant::now())));
+    assert!(!buffer.end(Instant::now()));
+    assert_eq!((buffer.undelivered(), buffer.dropped()), (2, 2));
+    assert!(!buffer.write(&[16, 4]));
+    drop(go);
+    assert!(buffer.end(Instant::now() + LONG));
+    assert_eq!((buffer.undelivered(), buffer.dropped()), (2, 3));
+    assert_eq!(deliveries.try_iter().collect::<Vec<_>>(), [(vec![[16, 1]], 0)]);
+}
