@@ -25,7 +25,8 @@ rocprofiler_status_t rocprofiler_create_context(rocprofiler_context_id_t* contex
 /* Starts it; one that is started already stays so. */
 rocprofiler_status_t rocprofiler_start_context(rocprofiler_context_id_t context_id) ROCPROFILER_API;
 
-/* Stops it: CONTEXT_NOT_FOUND if it is not started. */
+/* Stops it: CONTEXT_NOT_FOUND if it is not started. In a tool's finalize function one that was active counts as
+ * started. */
 rocprofiler_status_t rocprofiler_stop_context(rocprofiler_context_id_t context_id) ROCPROFILER_API;
 
 /* Writes 1 if it is started, else 0. */

@@ -51,6 +51,8 @@ pub struct Context {
     is_active: AtomicBool,
     /// It cannot be started any more.
     is_ended: AtomicBool,
+    /// It was stopped by that, and its tool has not stopped it since.
+    was_stopped: AtomicBool,
     /// Callbacks of its tool.
     calls: Calls,
     /// Ids that the program gives.
@@ -396,6 +398,7 @@ impl Sdk {
             client,
             is_active: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
+            was_stopped: AtomicBool::new(false),
             calls: Calls::default(),
             external: ExternalIds::default(),
         })));
@@ -432,7 +435,8 @@ impl Sdk {
         Ok(())
     }
 
-    /// Stops a context.
+    /// Stops a context. One that has been stopped since its client [ends](Self::end_contexts) is stopped so once more: its
+    /// finalize function may do that, before which AMD's library stops nothing.
     ///
     /// # Errors
     ///
@@ -440,7 +444,9 @@ impl Sdk {
     pub fn stop_context(&self, id: u64) -> Result {
         let configuration = self.lock()?;
         let context = configuration.context(id)?;
-        if self.switch(context, false) { Ok(()) } else { Err(Status::ContextNotFound) }
+        let stops =
+            self.switch(context, false) || context.was_stopped.swap(false, Ordering::Relaxed);
+        if stops { Ok(()) } else { Err(Status::ContextNotFound) }
     }
 
     /// Stops all contexts of a client, which cannot start them any more.
@@ -449,7 +455,9 @@ impl Sdk {
         let own = configuration.contexts.iter().filter(|context| context.client == client);
         own.for_each(|context| {
             context.is_ended.store(true, Ordering::Relaxed);
-            self.switch(context, false);
+            if self.switch(context, false) {
+                context.was_stopped.store(true, Ordering::Relaxed);
+            }
         });
     }
 

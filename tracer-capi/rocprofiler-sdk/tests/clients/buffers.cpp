@@ -59,7 +59,14 @@ static int initialize(rocprofiler_client_finalize_t finalize, void*) {
   return 0;
 }
 
-static void finalize(void*) { is_finalized = true; }
+// What is active when the tool is finalized may be stopped then.
+static void finalize(void*) {
+  for (auto* marks : {&first, &second}) {
+    DONE(rocprofiler_stop_context(marks->context));
+    CHECK(rocprofiler_stop_context(marks->context) == ROCPROFILER_STATUS_ERROR_CONTEXT_NOT_FOUND);
+  }
+  is_finalized = true;
+}
 
 static rocprofiler_tool_configure_result_t* configure(uint32_t, const char*, uint32_t, rocprofiler_client_id_t* id) {
   id->name = "buffers";

@@ -474,6 +474,10 @@ fn what_is_wanted_is_what_active_contexts_have_configured() {
     assert_eq!(sdk.start_context(second), Err(Status::ConfigurationLocked));
     assert_eq!(wanting(2), [first]);
     assert!(sdk.is_wanted(kind));
+    // Its finalize function may stop it, once.
+    assert_eq!(sdk.stop_context(second), Ok(()));
+    assert_eq!(sdk.stop_context(second), Err(Status::ContextNotFound));
+    assert_eq!(wanting(2), [first]);
     sdk.stop_context(first).expect("stopped");
     assert!(!sdk.is_wanted(kind) && wanting(2).is_empty());
 }
