@@ -4,6 +4,7 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use capi_sources::client_thread::InCallback;
 use rocprofiler::callback::{Event, Phase};
 use rocprofiler::kinds::Kind;
 use roctracer::thread::own_ids;
@@ -31,7 +32,7 @@ fn bit(instance: u64) -> u64 {
 }
 
 /// A runtime has begun, and its calls can be recorded. It may have been said before, by another way in which runtimes
-/// come. Callbacks may throw.
+/// come. Callbacks are not called inside of others, and may throw.
 pub fn begins(initialization: Initialization) {
     let Initialization { runtime, version, instance } = initialization;
     let bit = bit(instance);
@@ -44,11 +45,16 @@ pub fn begins(initialization: Initialization) {
     if wanting.is_empty() {
         return;
     }
+    let here = 0_u8;
+    let inside = InCallback::enter(ptr::from_ref(&here) as usize);
     let thread = own_ids().thread;
     let record = records::initialization(number(KIND), &initialization, timestamp_ns(), thread);
     for service in SDK.each(KIND, wanting) {
         if let Some(buffer) = service.buffer() {
             buffer.write_at_once(&record);
+            continue;
+        }
+        if inside.is_none() {
             continue;
         }
         let mut payload = Payload { size: size_of::<Payload>(), version, instance };

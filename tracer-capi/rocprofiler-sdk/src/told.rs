@@ -8,7 +8,7 @@ use capi_sources::client_thread::InCallback;
 use rocprofiler::buffer::Buffer;
 use rocprofiler::callback::{Event, Phase, Request};
 use rocprofiler::kinds::Kind;
-use rocprofiler::sdk::{Answers, Externals, Service, Services};
+use rocprofiler::sdk::{Externals, Service, Services};
 use roctracer::thread::own_ids;
 
 use crate::layout::number;
@@ -26,7 +26,6 @@ pub struct Told<P> {
     /// Callbacks have been told of the begin.
     has_begun: Cell<bool>,
     payload: UnsafeCell<P>,
-    answers: Answers,
     externals: RefCell<Externals>,
     /// Its correlation id, 0 for none.
     pub id: u64,
@@ -35,16 +34,13 @@ pub struct Told<P> {
 }
 
 impl<P: Copy> Told<P> {
-    /// Tools are asked for external ids, and may throw.
+    /// Nobody is told yet.
     pub fn new(
         (kind, operation): (Kind, u32),
         services: Services,
         payload: P,
         (id, id_use): (u64, Use),
     ) -> Self {
-        let request =
-            Request { thread: own_ids().thread.into(), kind, operation, correlation_id: id };
-        let answers = SDK.ask(kind, services, &request);
         let all = SDK.each(kind, services).filter(|service| service.is_told());
         Self {
             kind,
@@ -53,18 +49,23 @@ impl<P: Copy> Told<P> {
             callbacks: all.map(|service| (service, UnsafeCell::new(0))).collect(),
             has_begun: Cell::new(false),
             payload: UnsafeCell::new(payload),
-            externals: RefCell::new(externals::own().with(&answers)),
-            answers,
+            externals: RefCell::new(externals::own()),
             id,
             _id_use: id_use,
         }
     }
 
-    /// Tells callbacks of the begin, which may throw, if the thread is in no callback; `at` is a frame of ours.
+    /// Asks tools for external ids, and tells callbacks of the begin, if the thread is in no callback; `at` is a frame of
+    /// ours. Both may throw.
     pub fn begin(&self, at: usize) {
         if let Some(_inside) = InCallback::enter(at) {
+            let &Self { kind, operation, services, id: correlation_id, .. } = self;
+            let thread = own_ids().thread.into();
+            let request = Request { thread, kind, operation, correlation_id };
+            let answers = SDK.ask(kind, services, &request);
+            self.externals.replace(externals::own().with(&answers));
             self.tell(Phase::Enter);
-            self.externals.replace(externals::own().with(&self.answers));
+            self.externals.replace(externals::own().with(&answers));
             self.has_begun.set(true);
         }
     }

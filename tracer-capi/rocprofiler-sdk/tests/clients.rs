@@ -256,3 +256,10 @@ fn functions_of_roctx_that_are_not_asked_for() {
 fn callbacks_of_buffers_do_as_they_like() {
     with_roctx().run(Language::Cpp, "buffers").expect("it runs");
 }
+
+/// The callback of a runtime that begins calls roctx.
+#[cfg(feature = "v1")]
+#[test]
+fn callbacks_of_runtimes_call_no_others() {
+    with_roctx().run(Language::C, "runtimes").expect("it runs");
+}

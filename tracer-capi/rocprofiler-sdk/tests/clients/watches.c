@@ -8,7 +8,8 @@
 //   WATCH_BYTES      of the buffer (64 KiB); WATCH_DISCARD: of which policy it is
 //   WATCH_SLOW_US    how long its callback takes
 //   WATCH_THREAD     the callback is called on a thread of its own
-//   WATCH_ASKED      it is asked for external ids, and answers 1000 times the kind; with "no", that it has none
+//   WATCH_ASKED      it is asked for external ids, and answers 1000 times the kind; with "no", that it has none;
+//                    with "calls" it calls HSA before
 //   WATCH_INTERNAL   it is told of threads that the library creates, and counts those that there are
 //   WATCH_TABLES     it gets the tables of the runtimes, and puts functions of its own into those of HSA and of roctx
 //   WATCH_ITSELF     it has itself configured while it is loaded
@@ -321,10 +322,19 @@ static void calls_hip(void) {
   CHECK(get != NULL && get(&device) == 0 && device == 0);
 }
 
+static void calls_hsa(void) {
+  int (*get)(int, void*);
+  uint16_t major = 0;
+  *(void**)&get = dlsym(RTLD_DEFAULT, "hsa_system_get_info");
+  CHECK(get != NULL && get(0, &major) == 0 && major == 1);
+}
+
 // It is finalized: nothing of it is called any more.
 static int finalized;
 // Callbacks that have not returned.
 static int inside;
+// The thread is asked for an external id.
+static __thread int is_asked;
 
 static void tell_one(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
 #ifdef STUCK
@@ -389,7 +399,7 @@ static void tell_one(rocprofiler_callback_tracing_record_t record, rocprofiler_u
 
 static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t* kept, void* data) {
   __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
-  CHECK(!__atomic_load_n(&finalized, __ATOMIC_SEQ_CST));
+  CHECK(!__atomic_load_n(&finalized, __ATOMIC_SEQ_CST) && !is_asked);
   tell_one(record, kept, data);
   if (slow_us && getenv("WATCH_CALLBACKS")) usleep(slow_us);
   __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
@@ -436,7 +446,12 @@ static void take(rocprofiler_context_id_t of, rocprofiler_buffer_id_t id, rocpro
 static int ask(rocprofiler_thread_id_t thread, rocprofiler_context_id_t of, rocprofiler_external_correlation_id_request_kind_t kind,
                rocprofiler_tracing_operation_t operation, uint64_t id, rocprofiler_user_data_t* external, void* data) {
   CHECK(thread == (rocprofiler_thread_id_t)syscall(SYS_gettid) && of.handle == context.handle && data == &told);
-  CHECK(id != 0 && operation >= 0);
+  CHECK(id != 0 && operation >= 0 && !is_asked);
+  if (strcmp(getenv("WATCH_ASKED"), "calls") == 0) {
+    is_asked = 1;
+    calls_hsa();
+    is_asked = 0;
+  }
   if (strcmp(getenv("WATCH_ASKED"), "no") == 0) return 1;
   external->value = 1000 * kind;
   return 0;

@@ -13,6 +13,10 @@ const ALLOCATE: u64 = 1;
 const FREE: u64 = 3;
 /// `ROCPROFILER_CALLBACK_TRACING_HSA_AMD_EXT_API`.
 const EXTENSIONS: &str = "2";
+/// `ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API`.
+const CORE: &str = "1";
+/// `ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_MEMORY_ALLOCATION`.
+const REQUEST: u64 = 15;
 /// Bytes of each of the two areas that `basic` allocates.
 const AREA: u64 = 400_000;
 
@@ -113,6 +117,18 @@ fn rocm_memory_alone() {
     assert_eq!(outcome.ids.len(), ids.len());
     let threads: BTreeSet<u64> = all.iter().map(|one| one.thread).collect();
     assert!(threads.len() > 4, "{threads:?}");
+}
+
+/// Who is asked for an external id is in a callback: what it calls itself is told nobody, and it is not asked for that.
+#[test]
+fn rocm_memory_has_the_external_id_that_a_tool_answers_with() {
+    let Some(scene) = scene() else { return };
+    let callbacks = format!("{ALLOCATIONS},{CORE}");
+    let kinds = [("WATCH_KINDS", ALLOCATIONS), ("WATCH_CALLBACKS", &callbacks)];
+    let words = [&kinds[..], &[("WATCH_ASKED", "calls")]].concat();
+    let outcome = scene.run("LD_PRELOAD", "basic", &[], &words);
+    let all = allocations(&outcome);
+    assert!(!all.is_empty() && all.iter().all(|one| one.external_id == 1000 * REQUEST), "{all:#?}");
 }
 
 /// It has no address, whatever was at the place for it.
