@@ -19,7 +19,8 @@ typedef struct {
 typedef void (*rocprofiler_internal_thread_library_cb_t)(rocprofiler_runtime_library_t library, void* data);
 
 /* Has functions called before and after each thread that one of these libraries creates, on the thread that creates it.
- * libs: rocprofiler_runtime_library_t, or'ed; 0 is all. They stay for ever. */
+ * libs: rocprofiler_runtime_library_t, or'ed; 0 is all. They stay until their tool is
+ * finalized: of those that are given after tools were initialized, the one of the same library. */
 rocprofiler_status_t rocprofiler_at_internal_thread_create(rocprofiler_internal_thread_library_cb_t precreate,
                                                            rocprofiler_internal_thread_library_cb_t postcreate,
                                                            int libs, void* data) ROCPROFILER_API;

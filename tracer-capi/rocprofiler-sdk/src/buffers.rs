@@ -11,7 +11,7 @@ use rocprofiler::threads::Watcher;
 
 use crate::layout::{BUFFER_KINDS, kind};
 use crate::tools::{self, Argument};
-use crate::{SDK, answer, caught, log, sources, work};
+use crate::{SDK, answer, caught, log, registration, sources, work};
 
 /// `rocprofiler_buffer_tracing_cb_t`. It may throw.
 type BufferFunction =
@@ -158,8 +158,9 @@ unsafe extern "C-unwind" fn rocprofiler_at_internal_thread_create(
                 }
             })
         };
+        let function = before.or(after).map_or(0, |function| function as usize);
+        let (client, libraries) = (registration::client_of(function), libraries as u32);
         let (before, after) = (call(before), call(after));
-        let (client, libraries) = (tools::current(), libraries as u32);
         SDK.watchers.add(Watcher { client, libraries, before, after });
         Ok(())
     })

@@ -33,6 +33,8 @@ const FIRST_CLIENT: u32 = 0x3_0000;
 /// A tool that takes part.
 struct Client {
     handle: u32,
+    /// Where the library begins that has its `rocprofiler_configure`.
+    library: Option<usize>,
     /// What it has as its id, and may keep a pointer to: only with this handle it finalizes itself.
     id: NonNull<ClientId>,
     configured: Configured,
@@ -233,10 +235,21 @@ fn configure(tools: Vec<Found>) {
             leave_out(handle);
             continue;
         }
+        let library = sys::library_of(tool.configure as usize);
         if let Some(mut clients) = lock(&CLIENTS) {
-            clients.push(Client { handle, id, configured });
+            clients.push(Client { handle, library, id, configured });
         }
     }
+}
+
+/// The tool that a function belongs to: the one that is being configured or initialized, or, when all have been, the one
+/// of the same library.
+pub fn client_of(function: usize) -> u32 {
+    let is_over = SDK.initialized() == stage::OVER;
+    let library = is_over.then(|| sys::library_of(function)).flatten();
+    let is_it = |client: &&Client| library.is_some() && client.library == library;
+    let client = lock(&CLIENTS).and_then(|clients| clients.iter().find(is_it).map(|it| it.handle));
+    client.unwrap_or_else(tools::current)
 }
 
 /// A tool takes no part: what it has asked for already is nobody's.
@@ -522,4 +535,31 @@ unsafe fn take_over_markers(tables: &[*mut c_void]) -> Result {
     }
     // SAFETY: as the caller promises; not null.
     unsafe { markers::take_over(tables) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_belongs_to_the_tool_of_its_library() {
+        unsafe extern "C-unwind" fn ours(_: ClientId) {}
+        let (ours, of_libc) = (ours as *const () as usize, libc::abort as *const () as usize);
+        let configured =
+            Configured { size: 0, initialize: None, finalize: None, tool_data: ptr::null_mut() };
+        let client = |handle, function| Client {
+            handle,
+            library: sys::library_of(function),
+            id: NonNull::from(Box::leak(Box::new(ClientId::new(handle)))),
+            configured,
+        };
+        let both = [client(1, ours), client(2, of_libc)];
+        lock(&CLIENTS).expect("free").extend(both);
+        tools::set_current(2);
+        assert!(SDK.begin_initialization());
+        assert_eq!(client_of(ours), 2, "the one that is being initialized");
+        SDK.end_initialization();
+        let nobodys = &raw const *Box::new(0) as usize;
+        assert_eq!([ours, of_libc, nobodys].map(client_of), [1, 2, 2]);
+    }
 }
