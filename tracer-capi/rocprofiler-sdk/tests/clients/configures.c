@@ -68,6 +68,10 @@ static void callbacks(void) {
   IS(rocprofiler_configure_callback_tracing_service(context, core, &first, 1, tell, NULL), SUCCESS);
   IS(rocprofiler_configure_callback_tracing_service(context, core, NULL, 0, tell, NULL), ERROR_SERVICE_ALREADY_CONFIGURED);
   IS(rocprofiler_configure_callback_tracing_service(context, hip, NULL, 0, tell, NULL), SUCCESS);
+  const rocprofiler_tracing_operation_t kernels[] = {ROCPROFILER_CODE_OBJECT_LAST - 1, ROCPROFILER_CODE_OBJECT_LAST};
+  const rocprofiler_callback_tracing_kind_t code = ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT;
+  IS(rocprofiler_configure_callback_tracing_service(context, code, kernels, 2, tell, NULL), ERROR_OPERATION_NOT_FOUND);
+  IS(rocprofiler_configure_callback_tracing_service(context, code, kernels, 1, tell, NULL), SUCCESS);
   IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_RCCL_API, NULL, 0, tell, NULL),
      ERROR_NOT_IMPLEMENTED);
   IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_NONE, NULL, 0, tell, NULL),

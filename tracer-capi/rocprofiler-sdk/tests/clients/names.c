@@ -94,6 +94,11 @@ int main(void) {
   is_called(ROCPROFILER_BUFFER_TRACING_HSA_CORE_API, ROCPROFILER_HSA_CORE_API_ID_hsa_queue_create, "hsa_queue_create");
   is_called(ROCPROFILER_BUFFER_TRACING_MARKER_CORE_API, ROCPROFILER_MARKER_CORE_API_ID_roctxRangePop, "roctxRangePop");
   is_called(ROCPROFILER_BUFFER_TRACING_MEMORY_COPY, ROCPROFILER_MEMORY_COPY_DEVICE_TO_HOST, "MEMORY_COPY_DEVICE_TO_HOST");
+  next_operation = 0;
+  IS(rocprofiler_iterate_callback_tracing_kind_operations(ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT, operation_of_callbacks,
+                                                          &next_operation),
+     SUCCESS);
+  CHECK(next_operation == ROCPROFILER_CODE_OBJECT_LAST);
   // Not 0 ends it.
   next_operation = 0;
   stop_at = 3;
