@@ -97,7 +97,7 @@ unsafe extern "C-unwind" fn rocprofiler_context_is_active(id: u64, is_active: *m
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn rocprofiler_context_is_valid(id: u64, is_valid: *mut c_int) -> u32 {
     // SAFETY: as the caller promises.
-    unsafe { tell(is_valid, id, |_| true) }
+    unsafe { tell(is_valid, id, |context| SDK.can_start(context)) }
 }
 
 /// What a thread does from now on belongs to an id of the program's, in a context. Any thread may say so of any.

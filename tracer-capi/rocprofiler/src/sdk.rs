@@ -428,11 +428,16 @@ impl Sdk {
     pub fn start_context(&self, id: u64) -> Result {
         let configuration = self.lock()?;
         let context = configuration.context(id)?;
-        if self.finalized() != stage::NOT_YET || context.is_ended.load(Ordering::Relaxed) {
+        if !self.can_start(context) {
             return Err(Status::ConfigurationLocked);
         }
         self.switch(context, true);
         Ok(())
+    }
+
+    /// Whether a context can be started, or is.
+    pub fn can_start(&self, context: &Context) -> bool {
+        self.finalized() == stage::NOT_YET && !context.is_ended.load(Ordering::Relaxed)
     }
 
     /// Stops a context. One that has been stopped since its client [ends](Self::end_contexts) is stopped so once more: its

@@ -212,6 +212,8 @@ __attribute__((destructor)) static void end(void) {
   CHECK(status == 1);
   IS(rocprofiler_flush_buffer(buffer), ERROR_FINALIZED);
   IS(rocprofiler_start_context(context), ERROR_CONFIGURATION_LOCKED);
+  IS(rocprofiler_context_is_valid(context, &status), SUCCESS);
+  CHECK(status == 0);
 }
 
 static rocprofiler_status_t agents(rocprofiler_agent_version_t version, const void** agents, size_t count, void* data) {

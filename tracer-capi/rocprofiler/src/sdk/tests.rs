@@ -470,8 +470,11 @@ fn what_is_wanted_is_what_active_contexts_have_configured() {
     sdk.start_context(first).expect("started");
     sdk.start_context(first).expect("as it was");
     assert_eq!((wanting(1), wanting(2)), (vec![first], vec![first, second]));
+    let can_start = |id| sdk.context(id).map(|context| sdk.can_start(context));
+    assert_eq!(can_start(second), Ok(true));
     sdk.end_contexts(2);
     assert_eq!(sdk.start_context(second), Err(Status::ConfigurationLocked));
+    assert_eq!([first, second].map(can_start), [Ok(true), Ok(false)]);
     assert_eq!(wanting(2), [first]);
     assert!(sdk.is_wanted(kind));
     // Its finalize function may stop it, once.
