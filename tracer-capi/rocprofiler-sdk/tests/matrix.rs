@@ -55,9 +55,10 @@ const SECTIONS: [Section; 12] = [
         &[
             (
                 "rocprofiler_configure_buffer_tracing_service",
-                "KERNEL_DISPATCH, MEMORY_COPY, CORRELATION_ID_RETIREMENT, HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, \
-                 HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, MARKER_CONTROL_API and MARKER_NAME_API; NOT_IMPLEMENTED for HSA_FINALIZE_EXT_API, since the HSA runtime has no finalizer, and for \
-                 the others yet",
+                "KERNEL_DISPATCH, MEMORY_COPY, SCRATCH_MEMORY, CORRELATION_ID_RETIREMENT, HIP_RUNTIME_API, HIP_COMPILER_API, \
+                 HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, MARKER_CONTROL_API and MARKER_NAME_API; \
+                 NOT_IMPLEMENTED for HSA_FINALIZE_EXT_API, since the HSA runtime has no finalizer, for PAGE_MIGRATION, which \
+                 needs events of the kernel's driver, and for RCCL_API, which is not intercepted",
             ),
             ("rocprofiler_query_buffer_tracing_kind_name", ""),
             (
@@ -77,7 +78,9 @@ const SECTIONS: [Section; 12] = [
             (
                 "rocprofiler_configure_callback_tracing_service",
                 "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, \
-                 MARKER_CONTROL_API, MARKER_NAME_API, CODE_OBJECT, KERNEL_DISPATCH and MEMORY_COPY; results of HIP's functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for the others yet",
+                 MARKER_CONTROL_API, MARKER_NAME_API, CODE_OBJECT, SCRATCH_MEMORY, KERNEL_DISPATCH and MEMORY_COPY; results of \
+                 HIP's functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for \
+                 HSA_FINALIZE_EXT_API and RCCL_API, as of buffers",
             ),
             ("rocprofiler_query_callback_tracing_kind_name", ""),
             (
@@ -117,7 +120,7 @@ const SECTIONS: [Section; 12] = [
             ("rocprofiler_pop_external_correlation_id", ""),
             (
                 "rocprofiler_configure_external_correlation_id_request_service",
-                "of calls, kernels and copies that its context records or is told of",
+                "of calls, kernels, copies and scratch memory that its context records or is told of",
             ),
         ],
     ),
@@ -172,8 +175,8 @@ const BEGIN: &str = "# Functions of ROCprofiler-SDK 0.5
 
 Written by a test of rocprofiler-sdk (`tests/matrix.rs`), from the list of exports and the sources of the tests' clients. \
 What each does is said in the [headers](../include/rocprofiler-sdk/rocprofiler.h); the last column says where one does less \
-than AMD's, or something else. **It records calls of HIP, of HSA and of roctx, kernels and copies so far, and \
-has callbacks of all of these, and of code objects.** Tools are those that the environment names by \
+than AMD's, or something else. **It records calls of HIP, of HSA and of roctx, kernels, copies, scratch memory and \
+the retirement of correlation ids, and has callbacks of all of these but the last, and of code objects.** Tools are those that the environment names by \
 `ROCP_TOOL_LIBRARIES` (with colons between them) or that are loaded; `ROCPROFILER_LOG_LEVEL` says how much is told on standard \
 error (`error`, `warning`, `info`). HSA runtimes without rocprofiler-register load the library by `HSA_TOOLS_LIB`; before the \
 program begins it names itself there.
