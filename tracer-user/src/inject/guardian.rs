@@ -48,6 +48,8 @@ const MOST_GIVEN_UP: usize = 16;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How often a thread is looked for.
 const ATTEMPTS: usize = 20;
+/// How many threads are stopped, each time, that seccomp keeps from what is needed.
+const MOST_CONFINED: usize = 4;
 
 /// What the guardian is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -216,8 +218,8 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
     let feasible = Feasible::look(process)?;
     let mut reason = "it has none".to_owned();
     for attempt in 0..ATTEMPTS {
-        // What seccomp does not allow to threads, if all of them are confined.
-        let (mut refused, mut all) = (None, true);
+        // What seccomp does not allow to threads; whether that is what was in the way of all that were tried.
+        let (mut refused, mut all) = (Vec::new(), true);
         for victim in victim::candidates(process.pid()) {
             anyhow::ensure!(roctap_listens(), "roctap has ended, or given this up");
             // By a thread that ends then: a victim that did not stop in time is let go by that.
@@ -225,9 +227,12 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
             let attempted = std::thread::scope(|scope| scope.spawn(attempt).join());
             match attempted.map_err(|_| anyhow::anyhow!("roctap's helper failed"))? {
                 Ok(done) => return Ok(done),
-                // Filters are a thread's own.
+                // Filters are a thread's own, but most are the same for all.
                 Err(StartError::Seccomp(call)) => {
-                    refused.get_or_insert(call);
+                    refused.push(call);
+                    if refused.len() == MOST_CONFINED {
+                        break;
+                    }
                     continue;
                 }
                 Err(StartError::Replaced | StartError::Step(StepError::Replaced)) => {
@@ -239,7 +244,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
             }
             all = false;
         }
-        if let Some(call) = refused.filter(|_| all) {
+        if let Some(&call) = refused.first().filter(|_| all) {
             return Err(Refusal::Seccomp { call: call.to_owned() }.into());
         }
         std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));

@@ -94,18 +94,7 @@ struct Saved {
 
 /// Makes `tracee`'s process start the thread.
 pub fn start(tracee: &mut impl Tracee, plan: &ThreadStart<'_>) -> Result<Started, StartError> {
-    tracee.stop(Some(STOP_WITHIN))?;
-    check_syscall(tracee, plan.syscall)?;
-    let registers = tracee.registers()?;
-    if tracee.in_rseq(registers.rip) {
-        return Err(StartError::Rseq);
-    }
-    let filters = tracee.seccomp_filters()?;
-    let filters = filters.ok_or(StartError::Seccomp("anything (strict mode)"))?;
-    if let Some(call) = seccomp::refused(&filters, plan.calls) {
-        return Err(StartError::Seccomp(call));
-    }
-    let saved = Saved { registers, mask: tracee.signal_mask()? };
+    let (saved, filters) = hold(tracee, plan.syscall, plan.calls)?;
     tracee.set_signal_mask(SIGNALS)?;
     let started = make(tracee, plan, &saved.registers);
     put_back(tracee, &saved)?;
@@ -119,16 +108,45 @@ pub fn unmap(
     block: u64,
     bytes: u64,
 ) -> Result<(), StartError> {
-    tracee.stop(Some(STOP_WITHIN))?;
-    check_syscall(tracee, syscall)?;
-    let saved = Saved { registers: tracee.registers()?, mask: tracee.signal_mask()? };
-    if tracee.in_rseq(saved.registers.rip) {
-        return Err(StartError::Rseq);
-    }
+    let (saved, _) = hold(tracee, syscall, &[])?;
     tracee.set_signal_mask(SIGNALS)?;
     let result = call(tracee, &saved.registers, syscall, "munmap", SYS_MUNMAP, [block, bytes]);
     put_back(tracee, &saved)?;
     result.map(drop)
+}
+
+/// Stops the thread: what is put back later, and its seccomp filters, which allow all that is called. If they do not, or it
+/// is where it must not be held, it goes on as if it had not been stopped.
+fn hold(
+    tracee: &mut impl Tracee,
+    syscall: u64,
+    calls: &'static [seccomp::Call],
+) -> Result<(Saved, Vec<Vec<seccomp::Instruction>>), StartError> {
+    tracee.stop(Some(STOP_WITHIN))?;
+    let held = look(tracee, syscall, calls);
+    if held.is_err() {
+        // The error that is there is the one to tell.
+        let _ = tracee.go_on();
+    }
+    held
+}
+
+fn look(
+    tracee: &mut impl Tracee,
+    syscall: u64,
+    calls: &'static [seccomp::Call],
+) -> Result<(Saved, Vec<Vec<seccomp::Instruction>>), StartError> {
+    check_syscall(tracee, syscall)?;
+    let registers = tracee.registers()?;
+    if tracee.in_rseq(registers.rip) {
+        return Err(StartError::Rseq);
+    }
+    let filters = tracee.seccomp_filters()?;
+    let filters = filters.ok_or(StartError::Seccomp("anything (strict mode)"))?;
+    if let Some(call) = seccomp::refused(&filters, calls) {
+        return Err(StartError::Seccomp(call));
+    }
+    Ok((Saved { registers, mask: tracee.signal_mask()? }, filters))
 }
 
 /// Whether the stopped thread has a `syscall` instruction where the process had one when it was looked at.

@@ -72,6 +72,17 @@ pub trait Tracee {
     fn signal_waits(&self) -> bool;
     /// Whether it is inside a restartable sequence, at instruction `at`.
     fn in_rseq(&mut self, at: u64) -> bool;
+
+    /// Has it go on, when it is let go, as if it had not been stopped.
+    fn go_on(&mut self) -> Result<(), StepError> {
+        if !self.signal_waits() {
+            let mut registers = self.registers()?;
+            if repeat_interrupted(&mut registers) {
+                self.set_registers(&registers)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on if it
@@ -168,17 +179,14 @@ impl Thread {
     }
 
     /// Lets it go on as if it had not been stopped.
-    ///
-    /// # Errors
-    ///
-    /// When it is gone.
-    pub fn go_on(self) -> Result<(), StepError> {
-        if !self.signal_waits() {
-            let mut registers = self.registers()?;
-            repeat_interrupted(&mut registers);
-            self.set_registers(&registers)?;
+    pub fn let_go(self) {
+        if !self.signal_waits()
+            && let Ok(mut registers) = self.registers()
+            && repeat_interrupted(&mut registers)
+        {
+            // It is gone, else.
+            let _ = self.set_registers(&registers);
         }
-        Ok(())
     }
 
     fn registers(&self) -> Result<Registers, StepError> {
@@ -259,8 +267,9 @@ impl Thread {
 }
 
 /// Lets the thread repeat a system call that our stop alone has interrupted, where that changes
-/// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew.
-pub fn repeat_interrupted(registers: &mut Registers) {
+/// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew. Whether registers
+/// have changed.
+pub fn repeat_interrupted(registers: &mut Registers) -> bool {
     // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, io_getevents,
     // io_pgetevents, io_uring_enter
     const WAITING: [u64; 9] = [232, 281, 441, 128, 65, 220, 208, 333, 426];
@@ -271,12 +280,14 @@ pub fn repeat_interrupted(registers: &mut Registers) {
     // The segment of 64-bit code: others' system calls have other numbers.
     const CODE_64: u64 = 0x33;
     let repeatable = || WAITING.iter().chain(&SOCKETS).any(|&call| call == registers.orig_rax);
-    if registers.cs == CODE_64 && registers.rax == EINTR && repeatable() {
+    let repeats = registers.cs == CODE_64 && registers.rax == EINTR && repeatable();
+    if repeats {
         registers.rax = registers.orig_rax;
         registers.rip -= 2;
         // No system call from here on that the kernel could want to restart.
         registers.orig_rax = u64::MAX;
     }
+    repeats
 }
 
 impl Drop for Thread {

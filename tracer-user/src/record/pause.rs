@@ -44,10 +44,12 @@ impl Pause {
         let hold = move || {
             // Without its memory, which of another user's process we may not be allowed to write.
             let Ok(mut thread) = Thread::seize(&process, tid) else { return };
-            if thread.stop(Some(STOP_DEADLINE)).is_ok() && stopped.send(()).is_ok() {
-                // It ends by an error, when the other side is dropped.
-                let _ = released.recv();
-                let _ = thread.go_on();
+            if thread.stop(Some(STOP_DEADLINE)).is_ok() {
+                if stopped.send(()).is_ok() {
+                    // It ends by an error, when the other side is dropped.
+                    let _ = released.recv();
+                }
+                thread.let_go();
             }
         };
         let holder = thread::Builder::new().name("roctap-pause".to_owned()).spawn(hold).ok()?;
