@@ -2,7 +2,7 @@
 
 use std::{
     cell::OnceCell,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsString,
     fs,
     ops::Range,
@@ -326,6 +326,8 @@ fn ids_of(pid: u32, tid: u32) -> Option<Vec<u32>> {
 struct Threads {
     pid: u32,
     outside: HashMap<u32, Outside>,
+    /// Threads that were looked for in vain: they had ended when they were asked for first.
+    unknown: HashSet<u32>,
     /// Threads may have come and gone since.
     is_stale: bool,
     /// There are threads of which that cannot be read.
@@ -347,15 +349,22 @@ impl Threads {
     }
 
     fn new(pid: u32) -> Self {
-        Self { pid, outside: HashMap::new(), is_stale: false, some_unknown: false }
+        let (outside, unknown) = (HashMap::new(), HashSet::new());
+        Self { pid, outside, unknown, is_stale: false, some_unknown: false }
     }
 
     /// The id outside, of a thread that is there or was a while ago; none when it is unknown.
     fn outside(&mut self, inside: u32) -> Option<u32> {
-        if self.is_stale || !self.outside.contains_key(&inside) {
+        let is_looked_for = self.outside.contains_key(&inside) || self.unknown.contains(&inside);
+        if self.is_stale || !is_looked_for {
             self.learn();
         }
-        self.outside.get(&inside).map(|known| known.tid)
+        let known = self.outside.get(&inside).map(|known| known.tid);
+        // What cannot be read now may be later.
+        if known.is_none() && !self.some_unknown {
+            self.unknown.insert(inside);
+        }
+        known
     }
 
     fn learn(&mut self) {
@@ -363,6 +372,7 @@ impl Threads {
         if core::mem::take(&mut self.is_stale) {
             self.outside.values_mut().for_each(|known| known.missed += 1);
             self.outside.retain(|_, known| known.missed <= KEPT);
+            self.unknown.clear();
         }
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
             self.some_unknown = Path::new(&format!("/proc/{}", self.pid)).exists();
@@ -470,6 +480,12 @@ mod tests {
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert_eq!(threads.outside(own), Some(own));
         assert_eq!(threads.outside(u32::MAX), None);
+        // It is not looked for again, until threads may have come.
+        threads.outside.clear();
+        assert_eq!((threads.outside(u32::MAX), threads.outside.len()), (None, 0));
+        threads.is_stale = true;
+        assert_eq!(threads.outside(u32::MAX), None);
+        assert!(!threads.outside.is_empty());
     }
 
     /// What it has written may be read later. Not for ever: its number may be another one's by then.
