@@ -77,7 +77,8 @@ pub fn of_everything(between: &mut dyn FnMut()) {
     RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
     // Pairs with the Acquire in `before_destroying`: all that was loaded has been collected.
     LOOKED.store(true, Ordering::Release);
-    let may_read = || MAY_READ.swap(false, Ordering::Relaxed) || !sys::is_confined();
+    let is_allowed = MAY_READ.swap(false, Ordering::Relaxed);
+    let may_read = || is_allowed || !sys::is_confined();
     let life = || if may_read() { Life::MayEnd } else { Life::Unknown };
     tell(kernels, life, between);
 }

@@ -516,8 +516,8 @@ pub fn zeroed_slice<T: Zeroed>(count: usize) -> Option<&'static [T]> {
 /// A page of a file costs nothing until it is touched, also where the process has all that is mapped locked into
 /// memory (`mlockall(MCL_FUTURE)`): that would bring in every page at once, and charge the process for them. Pages of
 /// our own, of which there are few, are mapped by threads of the program, and are not unlocked: a seccomp filter may kill
-/// for that. And none is in a core dump, which is the process's. They stay in forked children: one that was made without libc's `fork` does not know
-/// that it is one, and would crash in a hook.
+/// for that. And none is in a core dump, which is the process's. They stay in forked children: one that was made without
+/// libc's `fork` does not know that it is one, and would crash in a hook.
 pub fn map_pages(bytes: usize, file: Option<c_int>, usable: usize) -> Option<*mut c_void> {
     let (flags, file) = match file {
         Some(file) => (libc::MAP_SHARED, file),
@@ -565,7 +565,8 @@ pub fn sealed_bytes(file: c_int) -> Option<usize> {
     }
 }
 
-/// Whether so many bytes more are an eighth of what the process may still map, at most (`RLIMIT_AS`).
+/// Whether so many bytes more are an eighth of what the process may map at most (`RLIMIT_AS`), and leave as much as they
+/// take.
 pub fn leaves_room(bytes: usize) -> bool {
     const PAGE: u64 = 4096;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -575,7 +576,9 @@ pub fn leaves_room(bytes: usize) -> bool {
     let mapped =
         || line(c"/proc/self/statm", b"", |sizes| sizes.split(' ').next()?.parse::<u64>().ok());
     let left = |pages: u64| limit.rlim_cur.saturating_sub(pages.saturating_mul(PAGE));
-    !is_limited || mapped().is_some_and(|pages| bytes as u64 <= left(pages) / 8)
+    let bytes = bytes as u64;
+    !is_limited
+        || bytes <= limit.rlim_cur / 8 && mapped().is_some_and(|pages| bytes <= left(pages) / 2)
 }
 
 /// What a thread of ours has of its stack.
