@@ -10,8 +10,10 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use core::ptr;
+use std::sync::OnceLock;
 
 use capi_common::loaded::Loaded;
+use tracer_hooks::sys;
 
 // `_Unwind_Action`: where a handler is looked for; where the thread is unwound to its end.
 const SEARCHES: c_int = 1;
@@ -109,7 +111,7 @@ pub fn returns<F: FnOnce()>(function: F) -> bool {
     false
 }
 
-/// An exception is over. The library of C++ counts those that are not.
+/// An exception is over. The library of C++ that has made it counts those that are not.
 ///
 /// # Safety
 ///
@@ -117,15 +119,24 @@ pub fn returns<F: FnOnce()>(function: F) -> bool {
 unsafe fn end(exception: *mut c_void) {
     type Begin = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
     type End = unsafe extern "C-unwind" fn();
-    let library = Loaded::find(b"libstdc++.so");
-    let function = |name| library.as_ref()?.function(name);
-    let both = function(c"__cxa_begin_catch").zip(function(c"__cxa_end_catch"));
+    /// Where its functions are, once it was found.
+    static FUNCTIONS: OnceLock<[usize; 2]> = OnceLock::new();
+    let find = || {
+        let library = Loaded::find(b"libstdc++.so")?;
+        let function = |name| library.function(name).map(|found| found as usize);
+        let found = [function(c"__cxa_begin_catch")?, function(c"__cxa_end_catch")?];
+        Some(*FUNCTIONS.get_or_init(|| found))
+    };
+    // Behind the class: the function that deletes it, which is of the library that has made it.
+    // SAFETY: an exception is as long.
+    let deletes = unsafe { exception.cast::<usize>().add(1).read() };
+    let made_it = |[begins, _]: &[usize; 2]| sys::library_of(*begins) == sys::library_of(deletes);
     // SAFETY: functions of these types, by their names, and an exception that nobody else has.
     unsafe {
-        match both {
-            Some((begins, ends)) => {
-                transmute::<*mut c_void, Begin>(begins)(exception);
-                transmute::<*mut c_void, End>(ends)();
+        match FUNCTIONS.get().copied().or_else(find).filter(made_it) {
+            Some([begins, ends]) => {
+                transmute::<usize, Begin>(begins)(exception);
+                transmute::<usize, End>(ends)();
             }
             None => _Unwind_DeleteException(exception),
         }

@@ -393,7 +393,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
             let why = match is_late {
                 true => "the callback of their buffer has not returned",
                 false => {
-                    "their tool is finalized in a callback of the thread that was to deliver them"
+                    "their tool is finalized in a callback, which does not wait for the thread that was to deliver them"
                 }
             };
             log::warn(format_args!("lost {lost} records: {why}"));

@@ -86,6 +86,15 @@ unsafe extern "C-unwind" fn tell(
     }
 }
 
+/// Whether [`follow`] may wait for calls to end.
+pub fn may_wait() -> bool {
+    if KINDS.into_iter().any(|kind| SDK.is_wanted(kind)) {
+        // An error is told by who follows.
+        let _ = hip::look::<Calls>();
+    }
+    hip::waits()
+}
+
 /// Has calls recorded that are wanted from now on, if a runtime is loaded, and no others. One at a time.
 pub fn follow() {
     /// Some were wanted.

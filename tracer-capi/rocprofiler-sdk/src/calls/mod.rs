@@ -36,10 +36,11 @@ use crate::retirement::Use;
 /// How long one thread waits for another one that changes what is recorded.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// What is wanted has changed, or a runtime has been loaded. HIP may wait for calls to end, and these for room in a buffer,
-/// or for a callback: no callback waits for that.
+/// What is wanted has changed, or a runtime has been loaded. HIP 5.2 and before may wait for calls to end, and these for room
+/// in a buffer, or for a callback: no callback waits for that.
 pub fn follow() {
-    if CallbackThread::is_any_current() || InCallback::is_current() {
+    let is_callback = CallbackThread::is_any_current() || InCallback::is_current();
+    if is_callback && hip::may_wait() {
         let start = || thread::start_named("rocprofiler", follow_now);
         // Without a thread what is recorded stays as it is.
         drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));

@@ -146,7 +146,7 @@ static void callbacks_may_finalize() {
     while (!is_finalized) std::this_thread::yield();
   });
   CHECK(first.count == 1 && second.count == 4);
-  CHECK(has(text, "lost 3 records: their tool is finalized in a callback of the thread that was to deliver them"));
+  CHECK(has(text, "lost 3 records: their tool is finalized in a callback, which does not wait for the thread that was to deliver them"));
 }
 
 int main() {

@@ -104,6 +104,10 @@ impl Protocol for ByOperation {
             self.set_activity(op, is_wanted.then_some(self.on_activity));
         }
     }
+
+    fn waits(&self) -> bool {
+        true
+    }
 }
 
 /// `ACTIVITY_API_PHASE_ENTER`.

@@ -114,6 +114,10 @@ impl Protocol for OneFunction {
             unsafe { (self.register)(now.then_some(self.report)) };
         }
     }
+
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// Whether an operation is traced. If it is a call, which begins, its trace is filled in.

@@ -6,4 +6,7 @@ use roctracer::tracer::Wanted;
 pub trait Protocol: Send + Sync {
     /// What is wanted of an operation has changed, or was asked for again. One at a time.
     fn follow(&self, op: u32, wanted: Wanted);
+
+    /// Whether that may wait for calls to end.
+    fn waits(&self) -> bool;
 }

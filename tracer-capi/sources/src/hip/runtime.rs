@@ -46,6 +46,11 @@ pub fn follow(op: u32, wanted: Wanted) {
     }
 }
 
+/// Whether [`follow`] may wait for calls to end.
+pub fn waits() -> bool {
+    matches!(RUNTIME.get(), Some(Ok(runtime)) if runtime.waits())
+}
+
 fn protocol<C: Client>(library: &Loaded) -> Option<Box<dyn Protocol>> {
     Some(match ByOperation::of::<C>(library) {
         Some(found) => Box::new(found),
