@@ -66,12 +66,13 @@ extern "C" fn task_executed(ctx: *mut c_void) -> u32 {
     // SAFETY: the kernel hands a raw tracepoint program its argument array.
     let [_, old_tid] = unsafe { *ctx.cast::<[u64; 2]>() };
     let pid_tgid = bpf_get_current_pid_tgid();
-    let traced = maps::PROCESSES.get_ptr((pid_tgid >> 32) as u32).is_some();
+    let pid = (pid_tgid >> 32) as u32;
+    let traced = maps::PROCESSES.get_ptr(pid).is_some();
     if traced {
         forget_thread(pid_tgid as u32);
         forget_thread(old_tid as u32);
-        let _ = maps::SHIMS.remove((pid_tgid >> 32) as u32);
-        let _ = maps::PROCESSES.insert((pid_tgid >> 32) as u32, 0, u64::from(BPF_EXIST));
+        let _ = maps::SHIMS.remove(pid);
+        let _ = maps::PROCESSES.insert(pid, 0, u64::from(BPF_EXIST));
     }
     if traced || maps::config().is_some_and(|config| config.follow == follow::EVERYONE) {
         emit_life(kind::EXEC, pid_tgid, old_tid as u32, Memory::Own);

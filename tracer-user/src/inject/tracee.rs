@@ -74,15 +74,7 @@ pub trait Tracee {
     fn in_rseq(&mut self, at: u64) -> bool;
 
     /// Has it go on, when it is let go, as if it had not been stopped.
-    fn go_on(&mut self) -> Result<(), StepError> {
-        if !self.signal_waits() {
-            let mut registers = self.registers()?;
-            if repeat_interrupted(&mut registers) {
-                self.set_registers(&registers)?;
-            }
-        }
-        Ok(())
-    }
+    fn go_on(&mut self) -> Result<(), StepError>;
 }
 
 /// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on if it
@@ -178,15 +170,17 @@ impl Thread {
         }
     }
 
-    /// Lets it go on as if it had not been stopped.
-    pub fn let_go(self) {
-        if !self.signal_waits()
-            && let Ok(mut registers) = self.registers()
-            && repeat_interrupted(&mut registers)
-        {
-            // It is gone, else.
-            let _ = self.set_registers(&registers);
+    /// Has it go on, when it is let go, as if it had not been stopped.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn go_on(&self) -> Result<(), StepError> {
+        if self.signal_waits() {
+            return Ok(());
         }
+        let mut registers = self.registers()?;
+        if repeat_interrupted(&mut registers) { self.set_registers(&registers) } else { Ok(()) }
     }
 
     fn registers(&self) -> Result<Registers, StepError> {
@@ -409,6 +403,10 @@ impl Tracee for Writable {
 
     fn signal_waits(&self) -> bool {
         self.thread.signal_waits()
+    }
+
+    fn go_on(&mut self) -> Result<(), StepError> {
+        self.thread.go_on()
     }
 
     fn in_rseq(&mut self, at: u64) -> bool {

@@ -49,7 +49,8 @@ impl Pause {
                     // It ends by an error, when the other side is dropped.
                     let _ = released.recv();
                 }
-                thread.let_go();
+                // It is gone, else.
+                let _ = thread.go_on();
             }
         };
         let holder = thread::Builder::new().name("roctap-pause".to_owned()).spawn(hold).ok()?;

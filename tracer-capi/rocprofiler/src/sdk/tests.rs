@@ -608,15 +608,21 @@ fn others_begin_when_all_have_ended() {
     assert_eq!(sdk.each(kind, Services::all()).count(), 1);
 }
 
-/// Who waits for room in a buffer goes on when that ends, and the end waits for the callback that is being called.
-#[test]
-fn who_waits_for_a_buffer_that_ends_goes_on() {
+/// One whose callback is held until the sender is dropped, and the channel by which it says that it was called.
+fn held() -> ((&'static Buffer, mpsc::Receiver<Delivery>), mpsc::Sender<()>, mpsc::Receiver<()>) {
     let ((go, waits), (begins, has_begun)) = (mpsc::channel::<()>(), mpsc::channel());
     let (waits, begins) = (Mutex::new(waits), Mutex::new(begins));
-    let (buffer, deliveries) = buffer(sdk(), 4096, 16, Policy::Lossless, move || {
+    let buffer = buffer(sdk(), 4096, 16, Policy::Lossless, move || {
         let _ = begins.lock().expect("whole").send(());
         let _ = waits.lock().expect("whole").recv();
     });
+    (buffer, go, has_begun)
+}
+
+/// Who waits for room in a buffer goes on when that ends, and the end waits for the callback that is being called.
+#[test]
+fn who_waits_for_a_buffer_that_ends_goes_on() {
+    let ((buffer, deliveries), go, has_begun) = held();
     thread::scope(|scope| {
         let (writes, flushes) = (
             scope.spawn(|| while buffer.write(&[16, 1]) {}),
@@ -635,12 +641,7 @@ fn who_waits_for_a_buffer_that_ends_goes_on() {
 /// What has been written and not delivered when a buffer ends is dropped, and counted: as when its callback ends it.
 #[test]
 fn what_a_buffer_that_ends_has_not_delivered_is_counted() {
-    let ((go, waits), (begins, has_begun)) = (mpsc::channel::<()>(), mpsc::channel());
-    let (waits, begins) = (Mutex::new(waits), Mutex::new(begins));
-    let (buffer, deliveries) = buffer(sdk(), 4096, 16, Policy::Lossless, move || {
-        let _ = begins.lock().expect("whole").send(());
-        let _ = waits.lock().expect("whole").recv();
-    });
+    let ((buffer, deliveries), go, has_begun) = held();
     assert!(buffer.write(&[16, 1]));
     has_begun.recv().expect("its callback is called");
     assert!((2..=3).all(|number| buffer.write_at_once(&[16, number])));
