@@ -1,7 +1,8 @@
 //! Code objects: tools are told when one is loaded, of its kernels, and when it is unloaded.
 //!
 //! Each context is told once of each code object, with its kernels: by the thread that has loaded it, or by the one that
-//! starts the context. Of an unloaded one is told who was told that it was loaded. What a tool is told stays in memory.
+//! starts the context, also in a callback. Of an unloaded one is told who was told that it was loaded, also if his context
+//! has been stopped since. What a tool is told stays in memory.
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
@@ -108,13 +109,16 @@ struct Loaded {
     kept: Vec<AtomicU64>,
 }
 
-/// All of them, and what tools were told before that had ended when others began.
 struct Known {
     loaded: Vec<Arc<Loaded>>,
+    /// Those that are unloaded, until that is told.
+    unloaded: Vec<Arc<Loaded>>,
+    /// What tools were told before that had ended when others began.
     former: Vec<&'static Description>,
 }
 
-static KNOWN: Lock<Known> = Lock::new(Known { loaded: Vec::new(), former: Vec::new() });
+static KNOWN: Lock<Known> =
+    Lock::new(Known { loaded: Vec::new(), unloaded: Vec::new(), former: Vec::new() });
 
 impl Description {
     fn new(executable: u64, object: CodeObject, symbols: Vec<Symbol>) -> Self {
@@ -227,31 +231,36 @@ fn kernel_data(code_object: u64, symbol: &Symbol) -> KernelData {
     }
 }
 
-/// Whether a function of HSA loads code objects or unloads them, and tools want to know.
+/// Whether a function of HSA loads code objects, and tools want to know; or unloads them, whoever is told of them.
 pub fn need(slot: usize) -> bool {
-    matches!(slot, FREEZE | DESTROY) && SDK.is_wanted(KIND)
+    match slot {
+        FREEZE => SDK.is_wanted(KIND),
+        DESTROY => SDK.has_services(KIND),
+        _ => false,
+    }
 }
 
-/// Nobody is told of what tools do in callbacks, and of what a forked child does.
+/// Nobody is told meanwhile of what tools do in callbacks, and ever of what a forked child does.
 fn may_tell() -> bool {
     !CallbackThread::is_any_current() && !process::is_forked()
 }
 
 /// A call of HSA's has begun, whose frame is there: what it takes away is told.
 pub fn entered(slot: usize, executable: u64, at: usize) {
-    if slot != DESTROY || !may_tell() {
+    if slot != DESTROY || process::is_forked() {
         return;
     }
     let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
-    let is_gone = |object: &mut Arc<Loaded>| object.description.executable == executable;
-    let gone: Vec<_> = known.loaded.extract_if(.., is_gone).collect();
-    drop(known);
-    let inside = InCallback::enter(at);
-    for object in gone {
+    let Known { loaded, unloaded, .. } = &mut *known;
+    for object in loaded.extract_if(.., |object| object.description.executable == executable) {
         object.description.kernels.iter().for_each(|kernel| KERNELS.forget(kernel.kernel_object));
-        if inside.is_some() {
-            object.tell_unload(|_| true);
-        }
+        unloaded.push(object);
+    }
+    drop(known);
+    if may_tell()
+        && let Some(_inside) = InCallback::enter(at)
+    {
+        tell_unloads();
     }
 }
 
@@ -262,43 +271,41 @@ pub fn left(slot: usize, executable: u64, at: usize) {
         && let Some(_inside) = InCallback::enter(at)
     {
         add(found(executable));
+        tell_unloads();
         tell_loads();
     }
 }
 
-/// A context may have been started: it is told of what is loaded.
+/// A context may have been started: it is told of what is loaded, also in a callback that starts it.
 pub fn tell_all() {
     let here = 0_u8;
-    if SDK.is_wanted(KIND)
-        && may_tell()
-        && let Some(_inside) = InCallback::enter(ptr::from_ref(&here) as usize)
-    {
+    if SDK.is_wanted(KIND) && !process::is_forked() {
+        let _inside = InCallback::enter(ptr::from_ref(&here) as usize);
         let mut all = Vec::new();
         code_objects::executables(|executable| all.extend(found(executable)));
         add(all);
+        tell_unloads();
         tell_loads();
     }
 }
 
 /// Tools end, which are told that everything is unloaded: what was loaded last comes first.
 pub fn end(is_meant: impl Fn(&Service) -> bool) {
-    for object in loaded().iter().rev() {
+    let Some(known) = KNOWN.lock_for(WAIT_NS) else { return };
+    let all: Vec<_> = known.unloaded.iter().chain(&known.loaded).cloned().collect();
+    drop(known);
+    for object in all.iter().rev() {
         object.tell_unload(&is_meant);
     }
 }
 
 /// Other tools begin, when all of them have ended: they are told of what is found to be loaded then.
 pub fn forget() {
-    if let Some(mut known) = KNOWN.lock_for(WAIT_NS)
-        && !known.loaded.is_empty()
-    {
+    let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
+    known.unloaded.clear();
+    if !known.loaded.is_empty() {
         known.former = known.loaded.drain(..).map(|object| object.description).collect();
     }
-}
-
-/// All that are known. They are told without the lock: tools may load something.
-fn loaded() -> Vec<Arc<Loaded>> {
-    KNOWN.lock_for(WAIT_NS).map(|known| known.loaded.clone()).unwrap_or_default()
 }
 
 /// The code objects of an executable, with their kernels: those whose descriptors are in them.
@@ -320,7 +327,7 @@ fn found(executable: u64) -> Vec<(u64, CodeObject, Vec<Symbol>)> {
 /// Adds those that are not known.
 fn add(all: Vec<(u64, CodeObject, Vec<Symbol>)>) {
     let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
-    let Known { loaded, former } = &mut *known;
+    let Known { loaded, former, .. } = &mut *known;
     for (executable, object, symbols) in all {
         let key = (executable, object.handle, object.load_base);
         let is_known = |one: &Arc<Loaded>| {
@@ -338,7 +345,17 @@ fn add(all: Vec<(u64, CodeObject, Vec<Symbol>)>) {
     }
 }
 
+/// Without the lock: tools may load something.
 fn tell_loads() {
+    let loaded = KNOWN.lock_for(WAIT_NS).map(|known| known.loaded.clone()).unwrap_or_default();
     let services = SDK.wanting(KIND, None);
-    loaded().iter().for_each(|object| object.tell_load(services));
+    loaded.iter().for_each(|object| object.tell_load(services));
+}
+
+/// As above.
+fn tell_unloads() {
+    let unloaded = KNOWN.lock_for(WAIT_NS).map(|mut known| core::mem::take(&mut known.unloaded));
+    for object in unloaded.unwrap_or_default() {
+        object.tell_unload(|_| true);
+    }
 }

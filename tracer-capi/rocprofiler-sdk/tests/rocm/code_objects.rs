@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 
+use emulated_gpu::truth::{self, Operation};
+
+use crate::expectations::is_near;
 use crate::kinds::{CODE_OBJECTS, HSA, KERNELS};
 use crate::scene::{LOADERS, scene, send, wait_until};
 
@@ -67,5 +70,68 @@ fn rocm_code_objects_that_are_there() {
     let did: BTreeSet<&str> = did.iter().map(|operation| operation.name.as_str()).collect();
     for kernel in ran {
         assert!(did.contains(outcome.symbols[&kernel].name.as_str()), "{:?}", outcome.symbols);
+    }
+}
+
+/// Code objects come and go while a context is stopped: it is told at once of what it knew, and of no other.
+#[test]
+fn rocm_code_objects_that_come_and_go_while_a_context_is_stopped() {
+    const ROUNDS: usize = 6;
+    let Some(scene) = scene() else { return };
+    let go = scene.file("go");
+    let mut command = scene.command("LD_PRELOAD", &scene.apps.join("module"));
+    command.args(["0", "5"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    command.env("WATCH_KINDS", KERNELS).env("WATCH_CALLBACKS", CODE_OBJECTS);
+    let mut running = scene.there(command).spawn().expect("it begins");
+    let mut said = BufReader::new(running.stdout.take().expect("its output"));
+    let mut ready = String::new();
+    said.read_line(&mut ready).expect("text");
+    let told = || -> String {
+        let texts = scene.told().into_iter().map(std::fs::read_to_string);
+        texts.map(|text| text.expect("what was told")).collect()
+    };
+    let did = || truth::read(&scene.file("truth")).expect("what the GPU did").len();
+    for round in 1..=ROUNDS {
+        let before = told().matches("\nkernel ").count();
+        std::fs::write(&go, "").expect("written");
+        wait_until("kernels are recorded", || told().matches("\nkernel ").count() > before + 30);
+        std::fs::remove_file(&go).expect("removed");
+        wait_until("the context is stopped", || told().matches("stopped").count() == round);
+        let done = did();
+        wait_until("the GPU goes on", || did() > done + 100);
+    }
+    send(running.id());
+    assert!(running.wait().expect("it ends").success());
+    let (mut loaded, mut most, mut stops) = (0_usize, 0, 0);
+    for line in told().lines() {
+        match line.split(' ').next() {
+            Some("load") => loaded += 1,
+            Some("unload") => loaded -= 1,
+            Some("stopped") => stops += 1,
+            _ => {}
+        }
+        most = most.max(loaded);
+    }
+    // The program's own, one of the runtime, and the one that is loaded just now.
+    assert!(loaded == 0 && most <= 3 && stops == ROUNDS, "{loaded} of {most}");
+    let outcome = scene.outcome();
+    let did = outcome.did("dispatch");
+    for kernel in &outcome.kernels {
+        let is_it = |operation: &&&Operation| {
+            operation.hsa_queue == Some(kernel.queue)
+                && is_near((kernel.begin_ns, kernel.end_ns), operation)
+        };
+        let operation = did.iter().find(is_it).unwrap_or_else(|| panic!("nobody ran {kernel:?}"));
+        assert_eq!(outcome.symbols[&kernel.kernel].name, operation.name, "{kernel:?}");
+    }
+    let names: BTreeSet<&str> = outcome.symbols.values().map(|symbol| &*symbol.name).collect();
+    assert!(names.contains("module_scale") && names.contains("module_shift"), "{names:?}");
+}
+
+/// `roctxProfilerResume` as tools use it: a callback starts a context, which knows what is loaded, and is told of calls.
+#[test]
+fn rocm_a_context_that_a_callback_starts() {
+    if let Some(scene) = scene() {
+        scene.run_client("resumes");
     }
 }
