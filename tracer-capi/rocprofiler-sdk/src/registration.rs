@@ -484,6 +484,9 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     if name.is_null() || tables.is_null() || count == 0 {
         return answer::number(Status::InvalidArgument) as c_int;
     }
+    if process::is_forked() {
+        return answer::SUCCESS as c_int;
+    }
     initialize();
     // SAFETY: as the caller promises; not null.
     let name = unsafe { CStr::from_ptr(name) };

@@ -15,7 +15,7 @@ use capi_common::loaded::Loaded;
 use tracer_hooks::contained;
 
 use crate::records::{Initialization, Runtime};
-use crate::{intercept_tables, log, registration, runtimes, sources, work};
+use crate::{intercept_tables, log, process, registration, runtimes, sources, work};
 
 /// By which runtimes tell of themselves, where they have it.
 const REGISTER: &[u8] = b"librocprofiler-register.so";
@@ -36,6 +36,9 @@ unsafe extern "C-unwind" fn OnLoad(
     _failed_tools: u64,
     _failed_tool_names: *const *const c_char,
 ) -> bool {
+    if process::is_forked() {
+        return true;
+    }
     log::info(format_args!("the HSA runtime has loaded this library as a tool"));
     // A tool may throw, on the program's thread.
     registration::initialize();

@@ -141,8 +141,26 @@ struct State {
 }
 
 thread_local! {
-    /// The thread writes into a buffer. A handler of a signal that has interrupted it would wait for the thread itself.
-    static WRITES: Cell<bool> = const { Cell::new(false) };
+    /// The thread uses a buffer, and may have its lock.
+    static USES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The thread uses a buffer until this is dropped. A handler of a signal that has interrupted it would wait for the thread
+/// itself.
+struct Uses {
+    are_nested: bool,
+}
+
+impl Uses {
+    fn begin() -> Self {
+        Self { are_nested: USES.replace(true) }
+    }
+}
+
+impl Drop for Uses {
+    fn drop(&mut self) {
+        USES.set(self.are_nested);
+    }
 }
 
 impl Buffer {
@@ -219,20 +237,23 @@ impl Buffer {
     }
 
     fn write_or(&'static self, record: &[u64], otherwise: Otherwise) -> Written {
-        let is_nested = WRITES.replace(true);
-        let written = if !self.process.is_this() || self.is_ended.load(Ordering::Relaxed) {
+        // Locks may be taken for ever in a forked child.
+        if !self.process.is_this() {
+            return self.refuse();
+        }
+        let uses = Uses::begin();
+        let written = if self.is_ended.load(Ordering::Relaxed) {
             self.refuse()
         } else if self.write_into_open(record) {
             Written::Taken
-        } else if is_nested {
+        } else if uses.are_nested {
             self.refuse()
         } else {
             self.write_with_lock(record, otherwise)
         };
-        if !is_nested && self.is_wanted.load(Ordering::Relaxed) {
+        if !uses.are_nested && self.is_wanted.load(Ordering::Relaxed) {
             drop(self.hand_over(self.lock()));
         }
-        WRITES.set(is_nested);
         written
     }
 
@@ -279,12 +300,11 @@ impl Buffer {
             if self.policy == Policy::Discard {
                 return self.refuse();
             }
+            // A callback does not wait for another one.
+            let otherwise =
+                if CallbackThread::is_any_current() { Otherwise::Extend } else { otherwise };
             let next = match (state.spares.pop(), otherwise) {
                 (Some(spare), _) => spare,
-                (None, _) if CallbackThread::is_any_current() => match Half::new(self.bytes) {
-                    Ok(extra) => extra,
-                    Err(_) => return self.refuse(),
-                },
                 (None, Otherwise::Extend) => match self.extend(&mut state) {
                     Some(extra) => extra,
                     None => return self.refuse(),
@@ -318,6 +338,7 @@ impl Buffer {
         if !self.process.is_this() {
             return true;
         }
+        let _uses = Uses::begin();
         let Some(state) = self.lock_until(until) else { return false };
         let (state, is_put_off) = self.hand_over(state);
         let written = state.handed + u64::from(is_put_off);
@@ -356,6 +377,7 @@ impl Buffer {
     ///
     /// [`Status::BufferBusy`] while it is being delivered; [`Status::BufferNotFound`] if it was destroyed before.
     pub fn destroy(&'static self) -> Result {
+        let _uses = Uses::begin();
         let mut state = self.lock();
         if state.is_destroyed {
             return Err(Status::BufferNotFound);
@@ -376,6 +398,7 @@ impl Buffer {
     /// a callback that is being called has returned, or until a time; whether it has. A callback takes those for returned
     /// which it does not wait for.
     pub fn end(&'static self, until: Instant) -> bool {
+        let _uses = Uses::begin();
         self.is_ended.store(true, Ordering::Relaxed);
         let Some(state) = self.lock_until(Some(until)) else { return false };
         let state = self.drop_all(state);
@@ -419,11 +442,13 @@ impl Buffer {
 
     /// Whether it was destroyed.
     pub fn is_destroyed(&self) -> bool {
+        let _uses = Uses::begin();
         self.lock().is_destroyed
     }
 
     /// Has its callback called on another thread.
     pub fn assign(&self, thread: &'static CallbackThread) {
+        let _uses = Uses::begin();
         self.lock().thread = thread;
     }
 

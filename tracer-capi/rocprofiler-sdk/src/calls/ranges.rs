@@ -14,7 +14,7 @@ use tracer_hooks::lock::Lock;
 
 use super::marks::{LIBRARIES, Open, Word, record};
 use super::operations::Operation;
-use crate::SDK;
+use crate::{SDK, process};
 
 const KIND: Kind = Kind::MarkerCoreRangeApi;
 /// How long a thread waits for another one that starts a range or stops one.
@@ -95,7 +95,8 @@ fn of_thread<R>(library: usize, change: impl FnOnce(&mut Vec<Option<Range>>) -> 
 
 /// Calls a function of a library's first table, which may begin a range or end one.
 pub fn around<R: Word>(library: usize, place: u32, words: &[u64], call: impl FnOnce() -> R) -> R {
-    if !SDK.has_services(KIND) {
+    // A forked child has none of the threads, and may find locks taken for ever.
+    if !SDK.has_services(KIND) || process::is_forked() {
         return call();
     }
     let first = words.first().copied().unwrap_or(0);
@@ -112,7 +113,9 @@ pub fn around<R: Word>(library: usize, place: u32, words: &[u64], call: impl FnO
         place::START => {
             let range = Range::begin(operation::OF_PROCESS, first);
             let id = call();
-            if let Some((range, mut started)) = range.zip(STARTED.lock_for(WAIT_NS)) {
+            if let Some(range) = range
+                && let Some(mut started) = STARTED.lock_for(WAIT_NS)
+            {
                 started.insert((library, id.word()), range);
             }
             id

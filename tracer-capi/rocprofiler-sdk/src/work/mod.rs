@@ -28,7 +28,7 @@ use crate::kernels::KERNELS;
 use crate::layout::{COMPLETE, agent_id, copied, number};
 use crate::records::{self, Common, Kernel, Launch};
 use crate::retirement::{self, Use};
-use crate::{SDK, calls, externals, log};
+use crate::{SDK, calls, externals, log, process};
 
 /// Kernels that were enqueued.
 static DISPATCHES: AtomicU64 = AtomicU64::new(0);
@@ -109,7 +109,8 @@ impl Client for Buffers {
     fn is_wanted(&self) -> bool {
         // Of scratch memory queues have to be known.
         let work = [Kind::KernelDispatch, Kind::MemoryCopy, Kind::ScratchMemory];
-        work.into_iter().any(|kind| SDK.is_wanted(kind)) || calls::need_tables()
+        let is_wanted = work.into_iter().any(|kind| SDK.is_wanted(kind)) || calls::need_tables();
+        is_wanted && !process::is_forked()
     }
 
     fn is_not_installed(&self, why: InstallError) {
