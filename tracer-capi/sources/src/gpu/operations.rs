@@ -164,8 +164,11 @@ impl<C: Client> Operations<C> {
             known.kernel = self.kernels.get(&address).cloned();
         }
         let is_told_of = match known.enqueued.work {
-            Work::Kernel(_) => known.kernel.is_some(),
-            // A recording begins in a program that copies.
+            // A recording begins in a program that launches, or copies.
+            Work::Kernel(_) => {
+                let agent = known.enqueued.agent;
+                known.kernel.is_some() && (agent == 0 || self.agents.get(agent).is_some())
+            }
             Work::Copy { from, to, .. } => {
                 self.agents.get(from).is_some() && self.agents.get(to).is_some()
             }
