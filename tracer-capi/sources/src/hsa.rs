@@ -1,4 +1,5 @@
-//! Calls of HSA, which pass through thunks in the runtime's tables ([`tracer_hooks::calls`]): which are recorded.
+//! Calls of HSA, and of HIP where a client wants them so, which pass through thunks in the runtimes' tables
+//! ([`tracer_hooks::calls`]): which are recorded. A function is known by its place in [`tracer_common::slots`].
 //!
 //! The first `hsa_init` is not told of, since the tables are made inside of it.
 
@@ -7,7 +8,8 @@
 use core::ffi::c_void;
 
 use tracer_common::calls::Wanted;
-use tracer_common::hsa_functions::{SLOT_COUNT, slot};
+use tracer_common::hsa_functions::slot;
+use tracer_common::slots::SLOT_COUNT;
 use tracer_hooks::calls::{self, CallSink};
 use tracer_hooks::{Tables, contained};
 

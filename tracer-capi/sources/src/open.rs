@@ -159,10 +159,15 @@ impl<T: Default> OfThreads<T> {
 
     /// The innermost call that the thread is in, of those whose frames are known.
     pub fn innermost<'a>(&self) -> Option<&'a mut Call<T>> {
+        self.innermost_of(|_| true)
+    }
+
+    /// The innermost of which what is kept is meant.
+    pub fn innermost_of<'a>(&self, is_meant: impl Fn(&T) -> bool) -> Option<&'a mut Call<T>> {
         let here = 0u8;
         let own = self.known()?;
         own.leave_below(ptr::from_ref(&here) as usize);
-        own.innermost()
+        own.innermost_of(|call| is_meant(&call.kept))
     }
 
     /// Its correlation id; 0 if there is none.

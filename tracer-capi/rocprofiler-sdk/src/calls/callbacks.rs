@@ -84,18 +84,21 @@ impl Callbacks {
         }))
     }
 
-    /// The call begins, with arguments that `fill` writes down, and a stream, if any tool is told of that. Ids that
-    /// callbacks give the thread count for it.
-    pub fn enter(&self, correlation_id: u64, stream: Option<u64>, fill: impl FnOnce(&mut Payload)) {
+    /// The call begins, with arguments that `fill` writes down. Ids that callbacks give the thread count for it.
+    pub fn enter(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
         self.state.set(Told::Entered);
-        self.fill(fill);
+        let mut stream = 0;
+        self.fill(|payload| {
+            fill(payload);
+            stream = self.streams.as_ref().map_or(0, |streams| payload.word(streams.at()));
+        });
         let Operation { kind, number: operation } = self.operation;
         let thread = self.thread;
         let answers =
             SDK.ask(kind, self.services, &Request { thread, kind, operation, correlation_id });
         self.externals.replace(externals::own().with(&answers));
         self.call(Phase::Enter, correlation_id);
-        if let Some((streams, stream)) = self.streams.as_ref().zip(stream) {
+        if let Some(streams) = &self.streams {
             streams.begin(stream, &self.externals.borrow());
         }
         self.externals.replace(externals::own().with(&answers));
@@ -106,12 +109,12 @@ impl Callbacks {
 
     /// It has ended, with a result, which `fill` writes down if it is known. Only who was told of the begin is told of the
     /// end.
-    pub fn exit(&self, correlation_id: u64, stream: Option<u64>, fill: impl FnOnce(&mut Payload)) {
+    pub fn exit(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
         let times = self.times.get().map(|times| Times { end_ns: timestamp_ns(), ..times });
         self.times.set(times);
         if self.state.get() == Told::Begin && !process::is_forked() {
-            if let Some((streams, stream)) = self.streams.as_ref().zip(stream) {
-                streams.end(stream, &self.externals.borrow());
+            if let Some(streams) = &self.streams {
+                streams.end(&self.externals.borrow());
             }
             self.fill(fill);
             self.call(Phase::Exit, correlation_id);

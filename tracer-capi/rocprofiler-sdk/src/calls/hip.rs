@@ -1,4 +1,5 @@
-//! Calls of HIP.
+//! Calls of HIP, as the runtime tells tracers of them: of ROCm before 6.0 all, and from then on those that pass through no
+//! table ([`tables`]), as those that the library makes of itself.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use roctracer::tracer::{Callback, Wanted};
 use super::callbacks::Callbacks;
 use super::operations::{OF_HIP, Operation};
 use super::record::Begun;
-use super::streams;
+use super::{payload, streams, tables};
 use crate::{SDK, log};
 
 const KINDS: [Kind; 3] = [Kind::HipRuntimeApi, Kind::HipCompilerApi, Kind::HipStream];
@@ -33,7 +34,12 @@ impl Client for Calls {
     const CALLS: OfThreads<Kept<Begun>> = calls_of_threads!(Kept<Begun>);
 
     fn begin(op: u32) -> Option<Begun> {
-        Begun::new(operation(op)?, || streams::Told::of(op), timestamp_ns)
+        let operation = operation(op)?;
+        if tables::are_telling(operation) {
+            return None;
+        }
+        let streams = || streams::Told::of(operation).filter(|told| payload::has(op, told.at()));
+        Begun::new(operation, streams, timestamp_ns)
     }
 
     fn end(_op: u32, correlation_id: u64, begin: Begun) {
@@ -77,22 +83,29 @@ unsafe extern "C-unwind" fn tell(
     // SAFETY: as the caller promises.
     let Some(data) = (unsafe { Data::at(data) }) else { return };
     let id = data.correlation_id();
-    let stream = callbacks.streams.as_ref().map(|streams| streams.argument(data));
     if data.has_returned() {
-        // HIP does not tell the result.
-        callbacks.exit(id, stream, |_| {});
+        // The runtime does not tell the result.
+        callbacks.exit(id, |_| {});
     } else {
-        callbacks.enter(id, stream, |payload| payload.set_arguments(op, data));
+        callbacks.enter(id, |payload| payload.set_arguments(op, data));
     }
+}
+
+/// Looks for the runtime, if any calls are wanted. An error is told by who follows.
+fn look() -> bool {
+    let is_wanted = KINDS.into_iter().any(|kind| SDK.is_wanted(kind));
+    is_wanted && matches!(hip::look::<Calls>(), Ok(true))
 }
 
 /// Whether [`follow`] may wait for calls to end.
 pub fn may_wait() -> bool {
-    if KINDS.into_iter().any(|kind| SDK.is_wanted(kind)) {
-        // An error is told by who follows.
-        let _ = hip::look::<Calls>();
-    }
+    look();
     hip::waits()
+}
+
+/// Whether calls are wanted that pass through tables.
+pub fn need_tables() -> bool {
+    look() && hip::has_tables()
 }
 
 /// Has calls recorded that are wanted from now on, if a runtime is loaded, and no others. One at a time.
@@ -112,7 +125,7 @@ pub fn follow() {
     streams::prepare();
     for (op, operation) in (0..).zip(&*OF_HIP) {
         if let Some(operation) = operation {
-            let has_stream = streams::are_followed(op);
+            let has_stream = streams::are_followed(*operation);
             let (callback, activity) = (operation.is_told(), operation.is_wanted());
             hip::follow(
                 op,

@@ -75,15 +75,13 @@ impl Open {
     /// Tools are told of its begin, with its arguments.
     pub fn enter(&self, words: &[u64]) {
         self.tell(|callbacks, id| {
-            callbacks.enter(id, None, |payload| payload.set_words(self.operation, words, &[]));
+            callbacks.enter(id, |payload| payload.set_words(self.operation, words, &[]));
         });
     }
 
     /// Tools are told of its end, with what `fill` adds.
     pub fn exit(&self, fill: impl FnOnce(&mut Payload, Operation)) {
-        self.tell(|callbacks, id| {
-            callbacks.exit(id, None, |payload| fill(payload, self.operation))
-        });
+        self.tell(|callbacks, id| callbacks.exit(id, |payload| fill(payload, self.operation)));
     }
 
     /// Tools are told, unless the thread is in a callback.
@@ -111,6 +109,6 @@ pub fn record<R: Word>(operation: Operation, words: &[u64], call: impl FnOnce() 
     let open = Open::begin(operation);
     open.enter(words);
     let result = call();
-    open.exit(|payload, operation| payload.set_result(operation.kind, result.word()));
+    open.exit(|payload, operation| payload.set_result(operation, result.word()));
     result
 }

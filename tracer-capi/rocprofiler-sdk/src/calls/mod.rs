@@ -1,6 +1,6 @@
 //! Calls of HIP, of HSA and of roctx become records.
 //!
-//! * [`hip`], [`hsa`]: calls of the runtimes.
+//! * [`tables`]: calls of the runtimes that pass through tables; [`hip`]: those that HIP tells of.
 //! * [`markers`]: calls of roctx; [`marks`]: one that is recorded.
 //! * [`ranges`]: ranges of roctx.
 //! * [`record`]: the record of a call.
@@ -10,7 +10,6 @@
 
 mod callbacks;
 mod hip;
-mod hsa;
 pub mod markers;
 mod marks;
 mod memory;
@@ -19,6 +18,7 @@ mod payload;
 mod ranges;
 mod record;
 mod streams;
+mod tables;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,27 +58,32 @@ fn follow_now() {
     if let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) {
         while HAS_CHANGED.swap(false, Ordering::AcqRel) {
             hip::follow();
-            hsa::Calls.record_all();
+            tables::Calls.record_all();
         }
     }
 }
 
-/// Whether calls are to be seen that pass through the tables of the HSA runtime.
+/// Whether calls are to be seen that pass through the tables of the runtimes.
 pub fn need_tables() -> bool {
     let kinds = [Kind::HsaCoreApi, Kind::HsaAmdExtApi, Kind::HsaImageExtApi];
     let others = [Kind::CodeObject, Kind::MemoryAllocation];
-    kinds.into_iter().chain(others).any(|kind| SDK.is_wanted(kind))
+    kinds.into_iter().chain(others).any(|kind| SDK.is_wanted(kind)) || hip::need_tables()
 }
 
 /// Has calls recorded that pass through these tables, if any are wanted. They have been patched for work of GPUs.
 pub fn patch(tables: &Tables) {
     if need_tables() {
-        hsa::Calls.patch(tables);
+        tables::patch(tables);
     }
+}
+
+/// Whether the calling thread is in a call of HSA's of which tools are told.
+pub fn is_in_hsa() -> bool {
+    tables::are_in_hsa()
 }
 
 /// The calling thread enqueues an operation of a GPU: the correlation id of the innermost call that it is in, and its use of
 /// that; 0 if it is in none that is recorded.
 pub fn enqueue() -> (u64, Use) {
-    record::share_innermost([hip::innermost(), hsa::innermost()])
+    record::share_innermost([hip::innermost(), tables::innermost()])
 }

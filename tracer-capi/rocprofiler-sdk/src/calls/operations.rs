@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
 use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
-use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS};
+use tracer_common::slots::{SLOT_COUNT, function};
 
 use crate::{SDK, layout};
 
@@ -28,7 +28,7 @@ const RENAMED: [(&[u8], &[u8]); 2] = [
 ];
 
 /// A function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Operation {
     pub kind: Kind,
     pub number: u32,
@@ -65,11 +65,12 @@ fn of_name(name: &[u8]) -> Option<Operation> {
     BY_NAME.get(renamed.map_or(name, |&(_, ours)| ours)).copied()
 }
 
-/// Functions of HSA, by place in its tables. Those of later releases than the interface's are none of its operations.
-pub static OF_HSA: LazyLock<[Option<Operation>; SLOT_COUNT]> =
-    LazyLock::new(|| array::from_fn(|slot| of_name(SLOTS[slot].name.as_bytes())));
+/// Functions of HSA and of HIP, by place in tables. Those of later releases than the interface's are none of its operations.
+pub static OF_TABLES: LazyLock<[Option<Operation>; SLOT_COUNT]> =
+    LazyLock::new(|| array::from_fn(|slot| of_name(function(slot).name.as_bytes())));
 
-/// Functions of HIP, by the ids that the runtime that is loaded has for them: it was found before anybody looks here.
+/// Functions of HIP, by the ids that the runtime that is loaded has for them when it tells of calls: it was found before
+/// anybody looks here.
 pub static OF_HIP: LazyLock<Vec<Option<Operation>>> = LazyLock::new(|| {
     let of = |op| loaded_hip_function(op).and_then(|name| of_name(name.to_bytes()));
     (0..MOST_HIP_FUNCTIONS).map(of).collect()
@@ -78,11 +79,12 @@ pub static OF_HIP: LazyLock<Vec<Option<Operation>>> = LazyLock::new(|| {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tracer_common::hsa_functions::IMAGE;
+    use tracer_common::hsa_functions::{IMAGE, SLOTS};
 
     #[test]
     fn functions_of_hsa_have_the_numbers_of_the_interface() {
-        let of = |name: &str| SLOTS.iter().position(|slot| slot.name == name).map(|at| OF_HSA[at]);
+        let of =
+            |name: &str| SLOTS.iter().position(|slot| slot.name == name).map(|at| OF_TABLES[at]);
         let operation = |kind, number| Some(Some(Operation { kind, number }));
         assert_eq!(of("hsa_init"), operation(Kind::HsaCoreApi, 0));
         assert_eq!(of("hsa_amd_enable_logging"), operation(Kind::HsaAmdExtApi, 70));
@@ -93,7 +95,7 @@ mod tests {
         assert_eq!(of("hsa_amd_signal_wait_all"), Some(later));
         // All of them have a place in the tables.
         for kind in KINDS.into_iter().filter(|kind| kind.name().to_bytes().starts_with(b"HSA")) {
-            let known = OF_HSA.iter().flatten().filter(|operation| operation.kind == kind);
+            let known = OF_TABLES.iter().flatten().filter(|operation| operation.kind == kind);
             assert_eq!(known.count(), layout::operations(kind).expect("some").len(), "{kind:?}");
         }
         assert_eq!(IMAGE.len(), 14);

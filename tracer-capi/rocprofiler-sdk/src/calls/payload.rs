@@ -1,8 +1,10 @@
 //! `rocprofiler_callback_tracing_hip_api_data_t`, and those of HSA and of roctx: the arguments and the result of a call.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use capi_common::hip::{self, Data, Field, Functions, Kind as FieldKind};
+use capi_common::hip::{self, Data, Field, Functions, Kind as FieldKind, Release};
+use capi_common::{errno, memory};
 use rocprofiler::arguments::{Argument, Class, arguments};
 use rocprofiler::kinds::Kind;
 use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
@@ -28,20 +30,39 @@ impl Payload {
         payload
     }
 
-    /// The arguments of a call of HSA or of roctx: in registers and on the stack, where each takes a word.
+    /// The arguments of a call, as they are passed: in registers and on the stack.
     pub fn set_words(&mut self, operation: Operation, registers: &[u64], stack: &[u64]) {
-        let words = registers.iter().chain(stack);
-        for (argument, &word) in arguments(operation.kind, operation.number).iter().zip(words) {
-            self.set(ARGUMENTS + argument.at, word, argument.bytes);
+        for (argument, words) in passed(operation, registers, stack) {
+            for (at, word) in (0..argument.bytes).step_by(8).zip(words) {
+                self.set(ARGUMENTS + argument.at + at, word, (argument.bytes - at).min(8));
+            }
         }
     }
 
-    /// What a function of HSA or of roctx has returned.
-    pub fn set_result(&mut self, kind: Kind, word: u64) {
-        self.set(call_data(kind).result, word, size_of::<u64>());
+    /// What a function has returned.
+    pub fn set_result(&mut self, operation: Operation, word: u64) {
+        let at = call_data(operation.kind).result;
+        match Returns::of(operation) {
+            Returns::Nothing => {}
+            Returns::Number => self.set(at, word, size_of::<u32>()),
+            Returns::Word => self.set(at, word, size_of::<u64>()),
+            Returns::Structure(bytes) => {
+                if let Some(to) = self.0.get_mut(at..at + bytes)
+                    && !errno::kept(|| memory::copy(word, to))
+                {
+                    to.fill(0);
+                }
+            }
+        }
     }
 
-    /// The arguments of a call of HIP, by the id that the runtime has for the function.
+    /// The argument at a place among all.
+    pub fn word(&self, at: usize) -> u64 {
+        let word = self.0.get(ARGUMENTS + at..).and_then(<[u8]>::first_chunk);
+        word.map_or(0, |&word| u64::from_le_bytes(word))
+    }
+
+    /// The arguments of a call that HIP tells of, by the id that it has for the function.
     pub fn set_arguments(&mut self, op: u32, data: Data) {
         for copied in OF_OPERATIONS.get(op as usize).into_iter().flatten() {
             let to = ARGUMENTS + copied.to;
@@ -64,6 +85,72 @@ impl Payload {
     }
 }
 
+/// What a function returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Returns {
+    Nothing,
+    /// In 32 bits, as a status.
+    Number,
+    Word,
+    /// So many bytes, at an address that it was called with and returns.
+    Structure(usize),
+}
+
+impl Returns {
+    fn of(operation: Operation) -> Self {
+        if !matches!(operation.kind, Kind::HipRuntimeApi | Kind::HipCompilerApi) {
+            return Self::Word;
+        }
+        OF_HIP_FUNCTIONS.get(&operation).copied().unwrap_or(Self::Number)
+    }
+
+    fn of_function(name: &[u8]) -> Self {
+        match name {
+            // `hipChannelFormatDesc`.
+            b"hipCreateChannelDesc" => Self::Structure(20),
+            b"hipApiName" | b"hipGetErrorName" | b"hipGetErrorString" => Self::Word,
+            b"hipKernelNameRef" | b"hipKernelNameRefByPtr" | b"__hipRegisterFatBinary" => {
+                Self::Word
+            }
+            _ if name.starts_with(b"__hipRegister") || name == b"__hipUnregisterFatBinary" => {
+                Self::Nothing
+            }
+            _ => Self::Number,
+        }
+    }
+}
+
+/// Those of HIP's functions that return no number.
+static OF_HIP_FUNCTIONS: LazyLock<HashMap<Operation, Returns>> = LazyLock::new(|| {
+    let of = |kind: Kind| {
+        let names = kind.operations().unwrap_or_default().iter().zip(0..);
+        names.map(move |(name, number)| {
+            (Operation { kind, number }, Returns::of_function(name.to_bytes()))
+        })
+    };
+    let all = [Kind::HipRuntimeApi, Kind::HipCompilerApi].into_iter().flat_map(of);
+    all.filter(|&(_, returns)| returns != Returns::Number).collect()
+});
+
+/// The words of each argument, as the System V ABI for x86-64 passes them: up to 16 bytes in registers, as long as there
+/// are any, and else on the stack. No function that is recorded has arguments in floating point.
+fn passed<'a>(
+    operation: Operation,
+    registers: &'a [u64],
+    stack: &'a [u64],
+) -> impl Iterator<Item = (&'static Argument, impl Iterator<Item = u64> + use<'a>)> + use<'a> {
+    let is_address = matches!(Returns::of(operation), Returns::Structure(_));
+    let (mut registers, mut stack) = (registers.get(usize::from(is_address)..), Some(stack));
+    arguments(operation.kind, operation.number).iter().map(move |argument| {
+        let words = argument.bytes.div_ceil(8);
+        let is_in_registers = words <= 2 && registers.is_some_and(|left| left.len() >= words);
+        let from = if is_in_registers { &mut registers } else { &mut stack };
+        let (own, left) = from.and_then(|from| from.split_at_checked(words)).unzip();
+        *from = left;
+        (argument, own.unwrap_or_default().iter().copied())
+    })
+}
+
 /// An argument that HIP tells.
 struct Copied {
     /// Where it is in `hip_api_data_t`.
@@ -80,10 +167,25 @@ static OF_OPERATIONS: LazyLock<Vec<Vec<Copied>>> = LazyLock::new(|| {
     let of = |op: u32| {
         let operation = OF_HIP.get(op as usize).copied().flatten()?;
         let name = loaded_hip_function(op)?.to_str().ok()?;
-        Some(pair(hip::fields(name, release), arguments(operation.kind, operation.number)))
+        Some(told(name, operation, release))
     };
     (0..MOST_HIP_FUNCTIONS).map(|op| of(op).unwrap_or_default()).collect()
 });
+
+/// Whether HIP tells the argument at a place among all, by the id that it has for the function.
+pub fn has(op: u32, at: usize) -> bool {
+    OF_OPERATIONS.get(op as usize).into_iter().flatten().any(|copied| copied.to == at)
+}
+
+/// The same of a function by its name.
+#[cfg(test)]
+pub fn is_told(name: &str, operation: Operation, release: Release, at: usize) -> bool {
+    told(name, operation, release).iter().any(|copied| copied.to == at)
+}
+
+fn told(name: &str, operation: Operation, release: Release) -> Vec<Copied> {
+    pair(hip::fields(name, release), arguments(operation.kind, operation.number))
+}
 
 fn pair(fields: &[Field], arguments: &[Argument]) -> Vec<Copied> {
     if fields.len() != arguments.len() {
@@ -107,7 +209,9 @@ fn is_same(kind: FieldKind, argument: &Argument) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capi_common::hip::Release;
+    use crate::calls::operations::OF_TABLES;
+    use tracer_common::hip_functions::LEFT_OUT;
+    use tracer_common::slots::{SLOT_COUNT, function};
 
     /// All arguments, and the largest of each.
     #[test]
@@ -128,10 +232,65 @@ mod tests {
         }
     }
 
+    /// As many words on the stack as the functions in the tables pass on.
+    #[test]
+    fn arguments_are_where_they_are_passed() {
+        let registers = [1, 2, 3, 4, 5, 6];
+        let stack = [7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+        let mut functions = 0;
+        for slot in 0..SLOT_COUNT {
+            let (function, Some(operation)) = (function(slot), OF_TABLES[slot]) else { continue };
+            if LEFT_OUT.contains(&function.name) {
+                continue;
+            }
+            let words = passed(operation, &registers, &stack).flat_map(|(_, words)| words);
+            let last = words.max().unwrap_or_default();
+            let expected = match function.stack_words {
+                0 => last <= 6,
+                count => last == 6 + count as u64,
+            };
+            assert!(expected, "{}: {last}, not {}", function.name, function.stack_words);
+            functions += 1;
+        }
+        assert!(functions > 550, "{functions}");
+    }
+
+    #[test]
+    fn structures_are_passed_in_words() {
+        let of = |name: &str| {
+            let all = Kind::HipRuntimeApi.operations().expect("some");
+            let number = all.iter().position(|one| one.to_str() == Ok(name)).expect("a function");
+            Operation { kind: Kind::HipRuntimeApi, number: number as u32 }
+        };
+        let argument = |payload: &Payload, operation: Operation, nth: usize| {
+            payload.word(arguments(operation.kind, operation.number)[nth].at)
+        };
+        // A function, two structures of 12 bytes in two registers each, the arguments; the last on the stack are none.
+        let launch = of("hipLaunchKernel");
+        let mut payload = Payload::new(launch.kind);
+        payload.set_words(launch, &[1, 3 << 32 | 2, 4, 6 << 32 | 5, 7, 8], &[9, 10]);
+        assert_eq!([0, 3, 4, 5].map(|nth| argument(&payload, launch, nth)), [1, 8, 9, 10]);
+        assert_eq!(argument(&payload, launch, 1), 3 << 32 | 2);
+        assert_eq!(argument(&payload, launch, 2), 6 << 32 | 5);
+        let result = call_data(launch.kind).result;
+        payload.set_result(launch, u64::MAX << 32 | 709);
+        assert_eq!(payload.0[result..result + 8], 709_u64.to_le_bytes());
+        // The first register is the place for the result.
+        let describes = of("hipCreateChannelDesc");
+        let place: [i32; 5] = [8, 9, 10, 11, 2];
+        let mut payload = Payload::new(describes.kind);
+        let address = (&raw const place).addr() as u64;
+        payload.set_words(describes, &[address, 8, 9, 10, 11, 2], &[]);
+        assert_eq!([0, 1, 4].map(|nth| argument(&payload, describes, nth) as u32), [8, 9, 2]);
+        payload.set_result(describes, address);
+        let (words, _) = payload.0[result..].as_chunks();
+        assert_eq!([0, 3, 4].map(|nth| i32::from_le_bytes(words[nth])), [8, 11, 2]);
+    }
+
     fn of(name: &str, release: Release) -> Vec<(u16, usize, usize)> {
         let all = Kind::HipRuntimeApi.operations().expect("some");
         let number = all.iter().position(|n| n.to_str() == Ok(name)).expect("a function") as u32;
-        let copied = pair(hip::fields(name, release), arguments(Kind::HipRuntimeApi, number));
+        let copied = told(name, Operation { kind: Kind::HipRuntimeApi, number }, release);
         copied.iter().map(|copied| (copied.from, copied.to, copied.bytes)).collect()
     }
 

@@ -1,7 +1,9 @@
 //! The record of a call.
 
+use core::mem;
 use std::rc::Rc;
 
+use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Services};
 use rocprofiler::threads::CallbackThread;
 use roctracer::thread::own_ids;
@@ -26,6 +28,8 @@ pub struct Begun {
     id_use: Option<CallUse>,
     /// ns of CLOCK_BOOTTIME.
     begin_ns: u64,
+    /// The runtime tells of it, too, and has done so.
+    is_told_by_the_runtime: bool,
     /// None if nobody is told of it.
     pub callbacks: Option<Rc<Callbacks>>,
 }
@@ -53,7 +57,28 @@ impl Begun {
         let thread = own_ids().thread;
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
-        Some(Self { operation, services, externals, thread, id_use, begin_ns, callbacks })
+        let is_told_by_the_runtime = false;
+        Some(Self {
+            operation,
+            services,
+            externals,
+            thread,
+            id_use,
+            begin_ns,
+            is_told_by_the_runtime,
+            callbacks,
+        })
+    }
+
+    /// Whether it is the call of this function that the runtime tells of, for the first time. The library may call the
+    /// function itself inside of that.
+    pub fn is_told_by_the_runtime(&mut self, operation: Operation) -> bool {
+        self.operation == operation && !mem::replace(&mut self.is_told_by_the_runtime, true)
+    }
+
+    /// Whether it is a call of HSA's.
+    pub fn is_of_hsa(&self) -> bool {
+        matches!(self.operation.kind, Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi)
     }
 
     /// Whether somebody has its correlation id.

@@ -5,17 +5,15 @@ use core::ffi::c_void;
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Once};
 
-use capi_common::hip::{self, Data, Field, Functions};
 use capi_common::{errno, memory};
 use rocprofiler::arguments::arguments;
 use rocprofiler::callback::{Event, Phase};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Externals, Service};
-use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 use roctracer::thread::own_ids;
 use tracer_hooks::lock::Lock;
 
-use super::operations::{OF_HIP, Operation};
+use super::operations::Operation;
 use crate::{SDK, log};
 
 /// How long a thread waits for another one that looks for a stream's id.
@@ -30,49 +28,44 @@ enum Does {
 }
 
 /// A function's stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stream {
     does: Does,
-    /// The argument: it, or the address of the place for it.
-    argument: &'static Field,
+    /// Where the argument is among all: the stream, or the address of the place for it.
+    at: usize,
 }
 
 impl Stream {
-    /// None of a function without one, or whose arguments a release tells otherwise than tools know them.
-    fn of(operation: Operation, name: &str, fields: &'static [Field]) -> Option<Self> {
-        let known = arguments(operation.kind, operation.number);
-        if operation.kind != Kind::HipRuntimeApi || fields.len() != known.len() {
-            return None;
-        }
+    /// None of a function without one.
+    fn of(operation: Operation) -> Option<Self> {
+        let arguments = arguments(operation.kind, operation.number);
         let find = |ty: &[u8]| {
-            let at = known.iter().position(|argument| argument.ty.to_bytes() == ty)?;
-            fields.get(at)
+            let argument = arguments.iter().find(|argument| argument.ty.to_bytes() == ty)?;
+            Some(argument.at)
         };
-        let used = find(b"hipStream_t").map(|argument| {
-            let does = if name == "hipStreamDestroy" { Does::Destroy } else { Does::Use };
-            Self { does, argument }
+        let used = find(b"hipStream_t").map(|at| {
+            let names = operation.kind.operations().unwrap_or_default();
+            let name = names.get(operation.number as usize).map(|name| name.to_bytes());
+            let does = if name == Some(b"hipStreamDestroy") { Does::Destroy } else { Does::Use };
+            Self { does, at }
         });
-        used.or_else(|| find(b"hipStream_t*").map(|argument| Self { does: Does::Create, argument }))
+        used.or_else(|| find(b"hipStream_t*").map(|at| Self { does: Does::Create, at }))
     }
 }
 
-/// By the ids that the runtime that is loaded has for functions.
+/// Of the functions of HIP's runtime, by number.
 static OF_FUNCTIONS: LazyLock<Vec<Option<Stream>>> = LazyLock::new(|| {
-    let release = Functions::find().release();
-    let of = |op: u32| {
-        let operation = OF_HIP.get(op as usize).copied().flatten()?;
-        let name = loaded_hip_function(op)?.to_str().ok()?;
-        Stream::of(operation, name, hip::fields(name, release))
-    };
-    (0..MOST_HIP_FUNCTIONS).map(of).collect()
+    let kind = Kind::HipRuntimeApi;
+    let count = kind.operations().map_or(0, <[_]>::len);
+    (0..count as u32).map(|number| Stream::of(Operation { kind, number })).collect()
 });
 
-fn of_function(op: u32) -> Option<Stream> {
+fn of_function(operation: Operation) -> Option<Stream> {
     // Where no tool has asked for streams there is no need of the table.
-    if !SDK.has_services(Kind::HipStream) {
+    if operation.kind != Kind::HipRuntimeApi || !SDK.has_services(Kind::HipStream) {
         return None;
     }
-    OF_FUNCTIONS.get(op as usize).copied().flatten()
+    OF_FUNCTIONS.get(operation.number as usize).copied().flatten()
 }
 
 /// Has what calls need be there before they are made.
@@ -87,8 +80,8 @@ pub fn prepare() {
 
 /// Whether the calls of a function are to be followed for their streams just now: those that make and destroy streams for
 /// as long as there is a tool that may want their ids.
-pub fn are_followed(op: u32) -> bool {
-    of_function(op).is_some_and(|stream| {
+pub fn are_followed(operation: Operation) -> bool {
+    of_function(operation).is_some_and(|stream| {
         stream.does != Does::Use
             || !SDK.wanting(Kind::HipStream, Some(Does::Use as usize)).is_empty()
     })
@@ -97,7 +90,8 @@ pub fn are_followed(op: u32) -> bool {
 /// Ids of streams, which tools have in the place of addresses: these are used again.
 struct Ids {
     last: u64,
-    of: BTreeMap<u64, u64>,
+    /// None of a stream that was destroyed.
+    of: BTreeMap<u64, Option<u64>>,
 }
 
 static IDS: Lock<Ids> = Lock::new(Ids { last: 0, of: BTreeMap::new() });
@@ -109,29 +103,33 @@ impl Ids {
             return 0;
         }
         let Self { last, of } = self;
-        *of.entry(stream).or_insert_with(|| {
+        *of.entry(stream).or_default().get_or_insert_with(|| {
             *last += 1;
             *last
         })
     }
 
-    /// That of a stream which has just been made.
-    fn renew(&mut self, stream: u64) -> u64 {
-        self.of.remove(&stream);
-        self.of(stream)
+    /// That of a stream which has just been made, if it was: where its address was there before, another stream had it
+    /// that was destroyed, or the call has failed.
+    fn renew(&mut self, stream: u64, was_there: bool) -> Option<u64> {
+        if stream == 0 || was_there && self.of.get(&stream) != Some(&None) {
+            return None;
+        }
+        self.of.insert(stream, None);
+        Some(self.of(stream))
     }
 
     /// That of a stream which is being destroyed: its address is another one's next.
     fn take(&mut self, stream: u64) -> u64 {
         let id = self.of(stream);
-        self.of.remove(&stream);
+        self.of.insert(stream, None);
         id
     }
 }
 
-/// The id of a stream. Once another thread has not come back from here, streams have none, and nobody is told of them.
-fn id_of(stream: u64, look: fn(&mut Ids, u64) -> u64) -> Option<u64> {
-    let id = IDS.lock_or_lose(WAIT_NS).map(|mut ids| look(&mut ids, stream));
+/// Looks for ids. Once another thread has not come back from here, streams have none, and nobody is told of them.
+fn ids<T>(look: impl FnOnce(&mut Ids) -> T) -> Option<T> {
+    let id = IDS.lock_or_lose(WAIT_NS).map(|mut ids| look(&mut ids));
     if id.is_none() {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
@@ -163,37 +161,45 @@ pub struct Told {
     /// And what each of them keeps.
     services: Vec<(&'static Service, UnsafeCell<u64>)>,
     payload: UnsafeCell<Payload>,
+    /// The argument.
+    argument: Cell<u64>,
     /// The stream's id, of a call that uses or destroys it; of one that makes a stream, what is there before.
     begun: Cell<Option<u64>>,
 }
 
 impl Told {
     /// None where nobody is, and where no stream is made or destroyed.
-    pub fn of(op: u32) -> Option<Self> {
-        let stream = of_function(op)?;
+    pub fn of(operation: Operation) -> Option<Self> {
+        let stream = of_function(operation)?;
         let wanting = SDK.wanting(Kind::HipStream, Some(stream.does as usize));
         let services: Vec<_> = SDK
             .each(Kind::HipStream, wanting)
             .map(|service| (service, UnsafeCell::new(0)))
             .collect();
-        let (payload, begun) = (UnsafeCell::default(), Cell::new(None));
         let is_meant = stream.does != Does::Use || !services.is_empty();
-        is_meant.then_some(Self { stream, services, payload, begun })
+        is_meant.then(|| Self {
+            stream,
+            services,
+            payload: UnsafeCell::default(),
+            argument: Cell::new(0),
+            begun: Cell::new(None),
+        })
     }
 
-    /// The call's argument.
-    pub fn argument(&self, data: Data) -> u64 {
-        data.argument(self.stream.argument)
+    /// Where the call's argument is among all.
+    pub fn at(&self) -> usize {
+        self.stream.at
     }
 
-    /// The call begins. The callbacks may throw.
+    /// The call begins, with that argument. The callbacks may throw.
     pub fn begin(&self, argument: u64, externals: &Externals) {
+        self.argument.set(argument);
         self.begun.set(match self.stream.does {
             Does::Create => stream_at(argument),
-            Does::Use => id_of(argument, Ids::of),
+            Does::Use => ids(|ids| ids.of(argument)),
             Does::Destroy if argument == 0 => None,
             // Before another thread makes one at its address.
-            Does::Destroy => id_of(argument, Ids::take),
+            Does::Destroy => ids(|ids| ids.take(argument)),
         });
         if self.stream.does == Does::Use
             && let Some(id) = self.begun.get()
@@ -202,13 +208,13 @@ impl Told {
         }
     }
 
-    /// It has ended. HIP does not tell the result: a call that leaves what was there has made no stream.
-    pub fn end(&self, argument: u64, externals: &Externals) {
-        let begun = self.begun.get();
+    /// It has ended. The result may not be known.
+    pub fn end(&self, externals: &Externals) {
+        let (argument, begun) = (self.argument.get(), self.begun.get());
         if self.stream.does == Does::Create {
-            let made = stream_at(argument).filter(|&stream| stream != 0 && Some(stream) != begun);
-            if let Some((stream, id)) = made.and_then(|made| Some((made, id_of(made, Ids::renew)?)))
-            {
+            let made = stream_at(argument);
+            let id = |stream| ids(|ids| ids.renew(stream, made == begun)).flatten();
+            if let Some((stream, id)) = made.and_then(|made| Some((made, id(made)?))) {
                 self.tell(Phase::None, id, stream, externals);
             }
         } else if let Some(id) = begun {
@@ -241,6 +247,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::payload;
     use capi_common::hip::Release;
 
     #[test]
@@ -248,25 +255,33 @@ mod tests {
         let mut ids = Ids { last: 0, of: BTreeMap::new() };
         assert_eq!([0, 7, 8, 7].map(|stream| ids.of(stream)), [0, 1, 2, 1]);
         assert_eq!([ids.take(7), ids.of(7), ids.take(9), ids.of(9)], [1, 3, 4, 5]);
-        assert_eq!([ids.renew(8), ids.of(8), ids.renew(0)], [6, 6, 0]);
+        assert_eq!([(8, false), (0, false)].map(|(at, was)| ids.renew(at, was)), [Some(6), None]);
+        // A call that has failed, and one whose stream is where one was destroyed.
+        assert_eq!([(8, true), (10, true)].map(|(at, was)| ids.renew(at, was)), [None, None]);
+        assert_eq!((ids.take(8), ids.renew(8, true), ids.of(8)), (6, Some(7), 7));
     }
 
     /// Of each release as of AMD's: a function of the runtime's that has a stream makes, destroys or uses it.
     #[test]
     fn functions_with_streams_are_known() {
-        let of = |name: &str, release: Release| {
-            let all = Kind::HipRuntimeApi.operations().expect("some");
+        let kind = Kind::HipRuntimeApi;
+        let of = |name: &str| {
+            let all = kind.operations().expect("some");
             let number = all.iter().position(|one| one.to_str() == Ok(name)).expect("a function");
-            let operation = Operation { kind: Kind::HipRuntimeApi, number: number as u32 };
-            let stream = Stream::of(operation, name, hip::fields(name, release))?;
-            Some((stream.does, stream.argument.name))
+            let operation = Operation { kind, number: number as u32 };
+            let stream = Stream::of(operation)?;
+            for release in [Release::First, Release::Five, Release::Later] {
+                assert!(
+                    payload::is_told(name, operation, release, stream.at),
+                    "{name} {release:?}"
+                );
+            }
+            Some(stream.does)
         };
-        for release in [Release::First, Release::Five, Release::Later] {
-            assert_eq!(of("hipStreamCreateWithFlags", release), Some((Does::Create, "stream")));
-            assert_eq!(of("hipStreamDestroy", release), Some((Does::Destroy, "stream")));
-            assert_eq!(of("hipLaunchKernel", release), Some((Does::Use, "stream")));
-            assert_eq!(of("hipMemcpyAsync", release), Some((Does::Use, "stream")));
-            assert_eq!(of("hipMalloc", release), None);
-        }
+        assert_eq!(of("hipStreamCreateWithFlags"), Some(Does::Create));
+        assert_eq!(of("hipStreamDestroy"), Some(Does::Destroy));
+        assert_eq!(of("hipLaunchKernel"), Some(Does::Use));
+        assert_eq!(of("hipMemcpyAsync"), Some(Does::Use));
+        assert_eq!(of("hipMalloc"), None);
     }
 }

@@ -1,5 +1,6 @@
 // A program of HIP's in C++11 that is its own tool, and whose callbacks do as they like.
 
+#include <hip/hip_version.h>
 #include <hsa/hsa.h>
 #include <pthread.h>
 #include <rocprofiler-sdk/registration.h>
@@ -155,6 +156,29 @@ static void arguments_are_those_of_the_call() {
   expect(0, 3, 3);
 }
 
+// What the functions return, since there are tables that calls pass through.
+static void results_are_those_of_the_call() {
+#if HIP_VERSION >= 60000000
+  static std::vector<Data> ended;
+  act[0] = [](const Record& record, rocprofiler_user_data_t*) {
+    if (record.phase != ENTER) ended.push_back(*static_cast<Data*>(record.payload));
+  };
+  DONE(rocprofiler_start_context(contexts[0]));
+  CHECK(hipSetDevice(99) == hipErrorInvalidDevice);
+  call();
+  const char* name = hipGetErrorName(hipErrorInvalidDevice);
+  const hipChannelFormatDesc format = hipCreateChannelDesc(8, 16, 32, 0, hipChannelFormatKindFloat);
+  DONE(rocprofiler_stop_context(contexts[0]));
+  act[0] = nullptr;
+  expect(0, 4, 4);
+  CHECK(ended[0].retval.hipError_t_retval == hipErrorInvalidDevice && ended[0].args.hipSetDevice.deviceId == 99);
+  CHECK(ended[1].retval.hipError_t_retval == hipSuccess);
+  CHECK(ended[2].retval.const_charp_retval == name && ended[2].args.hipGetErrorName.hip_error == hipErrorInvalidDevice);
+  CHECK(memcmp(&ended[3].retval.hipChannelFormatDesc_retval, &format, sizeof format) == 0 && format.z == 32);
+  CHECK(ended[3].args.hipCreateChannelDesc.y == 16 && ended[3].args.hipCreateChannelDesc.f == hipChannelFormatKindFloat);
+#endif
+}
+
 // An id that is given in ENTER counts for the call.
 static void external_ids_are_those_of_the_callback() {
   static uint64_t id = 0, at_enter = 0, at_exit = 0;
@@ -287,6 +311,7 @@ int main() {
   DONE(rocprofiler_force_configure(configure));
   each_context_is_told();
   arguments_are_those_of_the_call();
+  results_are_those_of_the_call();
   external_ids_are_those_of_the_callback();
   callbacks_may_throw();
   callbacks_may_throw_at_the_end();

@@ -108,6 +108,10 @@ impl Protocol for ByOperation {
     fn waits(&self) -> bool {
         true
     }
+
+    fn has_tables(&self) -> bool {
+        false
+    }
 }
 
 /// `ACTIVITY_API_PHASE_ENTER`.

@@ -68,6 +68,7 @@ const END_OF_7: u32 = 450;
 pub struct OneFunction {
     register: Register,
     report: Report,
+    is_since_6: bool,
     /// By operation.
     followed: Vec<AtomicBool>,
     /// How many are.
@@ -91,6 +92,7 @@ impl OneFunction {
             // SAFETY: a function of this type, by its name.
             register: unsafe { transmute::<*mut c_void, Register>(register) },
             report,
+            is_since_6,
             followed: (0..MOST_HIP_FUNCTIONS).map(|_| AtomicBool::new(false)).collect(),
             count: AtomicU32::new(0),
         })
@@ -118,6 +120,10 @@ impl Protocol for OneFunction {
     fn waits(&self) -> bool {
         false
     }
+
+    fn has_tables(&self) -> bool {
+        self.is_since_6
+    }
 }
 
 /// Whether an operation is traced. If it is a call, which begins, its trace is filled in.
@@ -131,7 +137,8 @@ unsafe extern "C-unwind" fn report<C: Client, const ARGUMENTS: usize>(
     if Domain(domain) != Domain::HIP_API {
         return NOT_TRACED;
     }
-    let recorded = C::begin(op);
+    let mut recorded = None;
+    contained(|| recorded = C::begin(op));
     let is_told = C::callback(op, recorded.as_ref()).is_some();
     if recorded.is_none() && !is_told {
         return NOT_TRACED;

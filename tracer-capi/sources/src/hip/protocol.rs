@@ -9,4 +9,7 @@ pub trait Protocol: Send + Sync {
 
     /// Whether that may wait for calls to end.
     fn waits(&self) -> bool;
+
+    /// Whether the runtime has dispatch tables, through which its calls pass.
+    fn has_tables(&self) -> bool;
 }

@@ -51,6 +51,11 @@ pub fn waits() -> bool {
     matches!(RUNTIME.get(), Some(Ok(runtime)) if runtime.waits())
 }
 
+/// Whether it has dispatch tables, through which its calls pass.
+pub fn has_tables() -> bool {
+    matches!(RUNTIME.get(), Some(Ok(runtime)) if runtime.has_tables())
+}
+
 fn protocol<C: Client>(library: &Loaded) -> Option<Box<dyn Protocol>> {
     Some(match ByOperation::of::<C>(library) {
         Some(found) => Box::new(found),

@@ -1,4 +1,4 @@
-//! Calls of HSA.
+//! Calls that pass through tables: of HSA, and of HIP since 6.0.
 
 use std::rc::Rc;
 
@@ -8,17 +8,18 @@ use capi_sources::hsa::Client;
 use capi_sources::open::OfThreads;
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
-use tracer_hooks::calls::CallSink;
-use tracer_hooks::contained;
+use tracer_common::slots;
+use tracer_hooks::calls::{self, CallSink};
+use tracer_hooks::{Tables, contained};
 
 use super::callbacks::Callbacks;
-use super::operations::{OF_HSA, Operation};
+use super::operations::{OF_TABLES, Operation};
 use super::payload::Payload;
 use super::record::{self, Begun};
-use super::{hip, memory};
-use crate::code_objects;
+use super::{hip, memory, streams};
+use crate::{code_objects, log};
 
-/// Calls of HSA.
+/// Calls that pass through tables.
 pub struct Calls;
 
 /// `HSA_STATUS_SUCCESS`.
@@ -27,7 +28,7 @@ const SUCCESS: u32 = 0;
 const THREADS: OfThreads<Option<Begun>> = calls_of_threads!(Option<Begun>);
 
 fn operation(slot: usize) -> Option<Operation> {
-    OF_HSA.get(slot).copied().flatten()
+    OF_TABLES.get(slot).copied().flatten()
 }
 
 /// Whether calls of a function are to be seen for something else that they tell of.
@@ -44,14 +45,16 @@ impl Client for Calls {
     }
 
     fn is_wanted(&self, slot: usize) -> bool {
-        operation(slot).is_some_and(Operation::is_wanted) || is_needed(slot)
+        let is_one = |of: Operation| of.is_wanted() || streams::are_followed(of);
+        operation(slot).is_some_and(is_one) || is_needed(slot)
     }
 }
 
 impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> bool {
         let operation = operation(call.operation.into());
-        let Some(begun) = operation.and_then(|of| Begun::new(of, || None, || call.begin_ns)) else {
+        let begin = |of| Begun::new(of, || streams::Told::of(of), || call.begin_ns);
+        let Some(begun) = operation.and_then(begin) else {
             return is_needed(call.operation.into());
         };
         call.correlation_id = next_id();
@@ -68,7 +71,7 @@ impl CallSink for Calls {
             && let Some(_inside) = InCallback::enter(at)
         {
             let fill = |payload: &mut Payload| payload.set_words(operation, &call.args, stack);
-            callbacks.enter(call.correlation_id, None, fill);
+            callbacks.enter(call.correlation_id, fill);
         }
         let around = || record::share_innermost([hip::innermost(), innermost()]);
         memory::entered(slot, call, at, around);
@@ -79,18 +82,45 @@ impl CallSink for Calls {
         let _ended = Ends { at, id: call.correlation_id, end_ns: call.end_ns };
         let slot = call.operation.into();
         let has_returned = call.flags & flag::ENTRY_ONLY == 0;
-        if has_returned && call.ret as u32 == SUCCESS {
-            code_objects::left(slot, call.args[0], at);
-        }
+        let has_succeeded = has_returned && call.ret as u32 == SUCCESS;
+        code_objects::left(slot, call.args[0], has_succeeded, at);
         memory::left(call, at);
         if has_returned
             && let (Some(callbacks), Some(operation)) = (callbacks(at), operation(slot))
             && let Some(_inside) = InCallback::enter(at)
         {
-            let fill = |payload: &mut Payload| payload.set_result(operation.kind, call.ret);
-            callbacks.exit(call.correlation_id, None, fill);
+            let fill = |payload: &mut Payload| payload.set_result(operation, call.ret);
+            callbacks.exit(call.correlation_id, fill);
         }
     }
+
+    fn hip_is_patched(&self) {
+        log::info(format_args!("calls of HIP are recorded through its dispatch tables"));
+    }
+}
+
+/// Has calls recorded that pass through the HSA runtime's tables, and through HIP's: as soon as these are made.
+pub fn patch(tables: &Tables) {
+    Calls.patch(tables);
+    let is_there = || slots::HIP.into_iter().any(|slot| calls::original(slot) != 0);
+    if hip::need_tables() && !is_there() {
+        contained(calls::patch_hip);
+        if is_there() {
+            Calls.hip_is_patched();
+        }
+    }
+}
+
+/// Whether the thread is in a call of this function of HIP, of which the runtime tells now: once of each.
+pub fn are_telling(operation: Operation) -> bool {
+    let call = THREADS.innermost().and_then(|call| call.kept.as_mut());
+    call.is_some_and(|begun| begun.is_told_by_the_runtime(operation))
+}
+
+/// Whether the thread is in a call of HSA's of which tools are told.
+pub fn are_in_hsa() -> bool {
+    let is_hsas = |begun: &Option<Begun>| begun.as_ref().is_some_and(Begun::is_of_hsa);
+    THREADS.innermost_of(is_hsas).is_some()
 }
 
 /// The callbacks of the call whose frame is there, if tools are told of it.
@@ -116,7 +146,8 @@ impl Drop for Ends {
     }
 }
 
-/// The innermost call that the thread is in, if it is in one: its id, and what is kept of it.
+/// The innermost call that the thread is in, if it is in one that is traced: its id, and what is kept of it.
 pub fn innermost<'a>() -> Option<(u64, Option<&'a mut Begun>)> {
-    THREADS.innermost().map(|call| (call.id, call.kept.as_mut()))
+    let is_traced = |kept: &Option<Begun>| kept.as_ref().is_none_or(Begun::is_traced);
+    THREADS.innermost_of(is_traced).map(|call| (call.id, call.kept.as_mut()))
 }
