@@ -2,12 +2,16 @@
 //!
 //! Each context is told once of each code object, with its kernels: by the thread that has loaded it, or by the one that
 //! starts the context, also in a callback. Of an unloaded one is told who was told that it was loaded, also if his context
-//! has been stopped since. What a tool is told stays in memory.
+//! has been stopped since. What a tool is told stays in memory until then, names for good.
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
 use capi_sources::client_thread::InCallback;
 use capi_sources::code_objects::{self, CodeObject, IN_FILE, Symbol};
@@ -21,7 +25,7 @@ use tracer_hooks::lock::Lock;
 
 use crate::kernels::KERNELS;
 use crate::layout::agent_id;
-use crate::{SDK, process};
+use crate::{SDK, calls, process};
 
 const KIND: Kind = Kind::CodeObject;
 /// `ROCPROFILER_CODE_OBJECT_LOAD`.
@@ -32,7 +36,7 @@ const KERNEL: u32 = 2;
 const FREEZE: usize = slot("hsa_executable_freeze");
 const DESTROY: usize = slot("hsa_executable_destroy");
 
-/// How long a thread waits for another one that adds a code object or removes one.
+/// How long a thread waits for another one that adds a code object or removes one, or tells tools of one that it removes.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// `rocprofiler_callback_tracing_code_object_load_data_t`.
@@ -82,46 +86,80 @@ struct LaterKernelData {
 const _: () = assert!(size_of::<LoadData>() == 88);
 const _: () = assert!(size_of::<KernelData>() == if cfg!(feature = "v1") { 88 } else { 72 });
 
-/// A code object, as tools are told of it, for ever.
-struct Description {
-    executable: u64,
-    object: CodeObject,
-    symbols: Vec<Symbol>,
-    data: LoadData,
-    kernels: Vec<KernelData>,
-}
-
-// SAFETY: what it points at stays, and is not changed.
-#[expect(unsafe_code, reason = "strings that stay")]
-unsafe impl Send for Description {}
-// SAFETY: as above.
-#[expect(unsafe_code, reason = "strings that stay")]
-unsafe impl Sync for Description {}
-
 /// One that is loaded and known.
 struct Loaded {
-    description: &'static Description,
+    executable: u64,
+    /// `hsa_loaded_code_object_t`.
+    handle: u64,
+    data: LoadData,
+    kernels: Vec<KernelData>,
     /// Who is being told of it, or was: a bit for each service.
     claimed: AtomicU64,
     /// Who was told.
     told: AtomicU64,
+    /// How many threads are telling that it is loaded.
+    telling: AtomicU32,
+    is_unloaded: AtomicBool,
     /// What tools keep: for each service one of the code object, and one of each kernel.
     kept: Vec<AtomicU64>,
 }
 
+// SAFETY: it points at strings that stay, and are not changed.
+#[expect(unsafe_code, reason = "strings that stay")]
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "strings that stay")]
+unsafe impl Sync for Loaded {}
+
 struct Known {
     loaded: Vec<Arc<Loaded>>,
+    /// Executables that are being destroyed.
+    going: Vec<u64>,
     /// Those that are unloaded, until that is told.
     unloaded: Vec<Arc<Loaded>>,
-    /// What tools were told before that had ended when others began.
-    former: Vec<&'static Description>,
+    /// Strings that tools were told, which may have kept where they are.
+    strings: BTreeSet<&'static [u8]>,
 }
 
-static KNOWN: Lock<Known> =
-    Lock::new(Known { loaded: Vec::new(), unloaded: Vec::new(), former: Vec::new() });
+static KNOWN: Lock<Known> = Lock::new(Known {
+    loaded: Vec::new(),
+    going: Vec::new(),
+    unloaded: Vec::new(),
+    strings: BTreeSet::new(),
+});
 
-impl Description {
-    fn new(executable: u64, object: CodeObject, symbols: Vec<Symbol>) -> Self {
+impl Known {
+    /// Adds those that are not known.
+    fn add(&mut self, executable: u64, all: Vec<(CodeObject, Vec<Symbol>)>) {
+        for (object, symbols) in all {
+            let key = (executable, object.handle, object.load_base);
+            let is_it = |one: &Arc<Loaded>| (one.executable, one.handle, one.data.load_base) == key;
+            if !self.loaded.iter().any(is_it) {
+                let new = Loaded::new(executable, object, symbols, |text| self.string(text));
+                self.loaded.push(Arc::new(new));
+            }
+        }
+    }
+
+    /// A string that ends in NUL, for good.
+    fn string(&mut self, text: Vec<u8>) -> *const c_char {
+        let known = self.strings.get(&*text).copied();
+        let string = known.unwrap_or_else(|| {
+            let kept: &'static [u8] = text.leak();
+            self.strings.insert(kept);
+            kept
+        });
+        string.as_ptr().cast()
+    }
+}
+
+impl Loaded {
+    fn new(
+        executable: u64,
+        object: CodeObject,
+        symbols: Vec<Symbol>,
+        mut string: impl FnMut(Vec<u8>) -> *const c_char,
+    ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let id = IDS.fetch_add(1, Ordering::Relaxed) + 1;
         let is_in_file = object.storage_type == IN_FILE;
@@ -132,45 +170,57 @@ impl Description {
             id,
             agent: agent_id(tracer_hooks::device(object.agent).map_or(0, |(_, node)| node)),
             hsa_agent: object.agent,
-            uri: object.uri.as_ptr().cast(),
+            uri: string(object.uri),
             load_base: object.load_base,
             load_size: object.load_size,
             load_delta: object.load_delta,
             storage_type: object.storage_type,
             storage: if is_in_file { [file, 0] } else { [object.memory_base, object.memory_size] },
         };
-        let kernels = symbols.iter().map(|symbol| kernel_data(id, symbol)).collect();
-        Self { executable, object, symbols, data, kernels }
-    }
-
-    /// Whether it says the same, but for its own id.
-    fn is_same(&self, other: &Self) -> bool {
-        (self.executable, &self.object, &self.symbols)
-            == (other.executable, &other.object, &other.symbols)
-            && self.kernels.iter().map(|one| one.kernel).eq(other.kernels.iter().map(|k| k.kernel))
-    }
-}
-
-impl Loaded {
-    fn new(description: &'static Description) -> Self {
-        let places = SDK.count(KIND) * (1 + description.kernels.len());
+        let kernels: Vec<_> =
+            symbols.into_iter().map(|symbol| kernel_data(id, symbol, &mut string)).collect();
+        let places = SDK.count(KIND) * (1 + kernels.len());
         Self {
-            description,
+            executable,
+            handle: object.handle,
+            data,
+            kernels,
             claimed: AtomicU64::new(0),
             told: AtomicU64::new(0),
+            telling: AtomicU32::new(0),
+            is_unloaded: AtomicBool::new(false),
             kept: (0..places).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
     /// Tells those of the services that have not been told.
     fn tell_load(&self, services: Services) {
+        let telling = Telling::begin(self);
         for (place, service) in SDK.numbered(KIND, services) {
             let bit = 1 << place;
             // Relaxed: whoever has set a bit first tells.
-            if self.claimed.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            if !self.is_unloaded() && self.claimed.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
                 self.tell(place, service, Phase::Enter);
                 self.told.fetch_or(bit, Ordering::Relaxed);
             }
+        }
+        drop(telling);
+        // By who has not waited for that.
+        if self.is_unloaded() {
+            self.tell_unload(|_| true);
+        }
+    }
+
+    /// SeqCst, as all about `telling`: who tells sees that it is unloaded, or is waited for.
+    fn is_unloaded(&self) -> bool {
+        self.is_unloaded.load(Ordering::SeqCst)
+    }
+
+    /// Tools may look at it while they are told of it, which is waited for.
+    fn wait_for_tellers(&self) {
+        let until = Instant::now() + Duration::from_nanos(WAIT_NS);
+        while self.telling.load(Ordering::SeqCst) != 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -185,7 +235,7 @@ impl Loaded {
     }
 
     fn tell(&self, place: usize, service: &Service, phase: Phase) {
-        let Description { data, kernels, .. } = self.description;
+        let Self { data, kernels, .. } = self;
         let mut kept = self.kept.iter().skip(place * (1 + kernels.len()));
         let mut call = |operation: u32, payload: *mut c_void| {
             let own = kept.next().map_or(ptr::null_mut(), AtomicU64::as_ptr);
@@ -209,7 +259,27 @@ impl Loaded {
     }
 }
 
-fn kernel_data(code_object: u64, symbol: &Symbol) -> KernelData {
+/// A thread tells of a code object until this is dropped, also by an exception.
+struct Telling<'a>(&'a Loaded);
+
+impl<'a> Telling<'a> {
+    fn begin(object: &'a Loaded) -> Self {
+        object.telling.fetch_add(1, Ordering::SeqCst);
+        Self(object)
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.0.telling.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn kernel_data(
+    code_object: u64,
+    symbol: Symbol,
+    string: impl FnOnce(Vec<u8>) -> *const c_char,
+) -> KernelData {
     let kernel = KERNELS.number(symbol.kernel_object, &symbol.name);
     let registers = kernel.as_ref().and_then(|kernel| kernel.registers.get().copied());
     let registers = registers.unwrap_or_default();
@@ -217,7 +287,7 @@ fn kernel_data(code_object: u64, symbol: &Symbol) -> KernelData {
         size: size_of::<KernelData>() as u64,
         kernel: kernel.map_or(0, |kernel| kernel.number),
         code_object,
-        name: symbol.name.as_ptr().cast(),
+        name: string(symbol.name),
         kernel_object: symbol.kernel_object,
         kernarg_bytes: symbol.kernarg_bytes,
         kernarg_alignment: symbol.kernarg_alignment,
@@ -231,13 +301,10 @@ fn kernel_data(code_object: u64, symbol: &Symbol) -> KernelData {
     }
 }
 
-/// Whether a function of HSA loads code objects, and tools want to know; or unloads them, whoever is told of them.
+/// Whether a function of HSA loads code objects or unloads them, and tools may want to know: also while no context is
+/// active, since a call may last until one is.
 pub fn need(slot: usize) -> bool {
-    match slot {
-        FREEZE => SDK.is_wanted(KIND),
-        DESTROY => SDK.has_services(KIND),
-        _ => false,
-    }
+    matches!(slot, FREEZE | DESTROY) && SDK.has_services(KIND)
 }
 
 /// Nobody is told meanwhile of what tools do in callbacks, and ever of what a forked child does.
@@ -250,48 +317,79 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
     if slot != DESTROY || process::is_forked() {
         return;
     }
-    let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
-    let Known { loaded, unloaded, .. } = &mut *known;
-    for object in loaded.extract_if(.., |object| object.description.executable == executable) {
-        object.description.kernels.iter().for_each(|kernel| KERNELS.forget(kernel.kernel_object));
-        unloaded.push(object);
-    }
+    // A context that starts just now may have recorded kernels of it, and not been told.
+    tell_loaded(executable, at);
+    let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) else { return };
+    let is_one = |object: &mut Arc<Loaded>| object.executable == executable;
+    let gone: Vec<_> = known.loaded.extract_if(.., is_one).collect();
+    known.unloaded.extend(gone.iter().cloned());
+    known.going.push(executable);
     drop(known);
+    for object in &gone {
+        object.is_unloaded.store(true, Ordering::SeqCst);
+        object.kernels.iter().for_each(|kernel| KERNELS.forget(kernel.kernel_object));
+    }
+    // In a callback the thread may be the one that tells.
     if may_tell()
         && let Some(_inside) = InCallback::enter(at)
     {
+        gone.iter().for_each(|object| object.wait_for_tellers());
         tell_unloads();
     }
 }
 
-/// One has succeeded: what it has loaded is told.
-pub fn left(slot: usize, executable: u64, at: usize) {
-    if slot == FREEZE
+/// One is over: what it has loaded is told, if it has succeeded.
+pub fn left(slot: usize, executable: u64, has_succeeded: bool, at: usize) {
+    if slot == DESTROY
+        && !process::is_forked()
+        && let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS)
+        && let Some(place) = known.going.iter().position(|&one| one == executable)
+    {
+        known.going.swap_remove(place);
+    }
+    if slot == FREEZE && has_succeeded {
+        tell_loaded(executable, at);
+    }
+}
+
+/// What an executable has loaded is told, unless that is known.
+fn tell_loaded(executable: u64, at: usize) {
+    if SDK.is_wanted(KIND)
         && may_tell()
         && let Some(_inside) = InCallback::enter(at)
     {
-        add(found(executable));
+        let found = found(executable);
+        if let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) {
+            known.add(executable, found);
+        }
         tell_unloads();
         tell_loads();
     }
 }
 
-/// A context may have been started: it is told of what is loaded, also in a callback that starts it.
+/// A context may have been started: it is told of what is loaded. So it is in a callback that starts it, but for those of
+/// calls of HSA: the runtime may have locks there, which looking for code objects takes.
 pub fn tell_all() {
     let here = 0_u8;
-    if SDK.is_wanted(KIND) && !process::is_forked() {
-        let _inside = InCallback::enter(ptr::from_ref(&here) as usize);
-        let mut all = Vec::new();
-        code_objects::executables(|executable| all.extend(found(executable)));
-        add(all);
-        tell_unloads();
-        tell_loads();
+    let inside = InCallback::enter(ptr::from_ref(&here) as usize);
+    if !SDK.is_wanted(KIND) || process::is_forked() || inside.is_none() && calls::is_in_hsa() {
+        return;
     }
+    if let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) {
+        // Under the lock: who destroys one has said so before, or does so later.
+        code_objects::executables(|executable| {
+            if !known.going.contains(&executable) {
+                known.add(executable, found(executable));
+            }
+        });
+    }
+    tell_unloads();
+    tell_loads();
 }
 
 /// Tools end, which are told that everything is unloaded: what was loaded last comes first.
 pub fn end(is_meant: impl Fn(&Service) -> bool) {
-    let Some(known) = KNOWN.lock_for(WAIT_NS) else { return };
+    let Some(known) = KNOWN.lock_or_lose(WAIT_NS) else { return };
     let all: Vec<_> = known.unloaded.iter().chain(&known.loaded).cloned().collect();
     drop(known);
     for object in all.iter().rev() {
@@ -301,60 +399,35 @@ pub fn end(is_meant: impl Fn(&Service) -> bool) {
 
 /// Other tools begin, when all of them have ended: they are told of what is found to be loaded then.
 pub fn forget() {
-    let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
-    known.unloaded.clear();
-    if !known.loaded.is_empty() {
-        known.former = known.loaded.drain(..).map(|object| object.description).collect();
+    if let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) {
+        known.unloaded.clear();
+        known.loaded.clear();
     }
 }
 
 /// The code objects of an executable, with their kernels: those whose descriptors are in them.
-fn found(executable: u64) -> Vec<(u64, CodeObject, Vec<Symbol>)> {
+fn found(executable: u64) -> Vec<(CodeObject, Vec<Symbol>)> {
     let objects = code_objects::of_executable(executable);
-    let of = |object: &CodeObject| {
+    let with_kernels = |object: CodeObject| {
         let end = object.load_base.saturating_add(object.load_size);
         let mut kernels = code_objects::kernels(executable, object.agent);
         kernels.retain(|kernel| (object.load_base..end).contains(&kernel.kernel_object));
-        kernels
-    };
-    let with_kernels = |object: CodeObject| {
-        let kernels = of(&object);
-        (executable, object, kernels)
+        (object, kernels)
     };
     objects.into_iter().map(with_kernels).collect()
 }
 
-/// Adds those that are not known.
-fn add(all: Vec<(u64, CodeObject, Vec<Symbol>)>) {
-    let Some(mut known) = KNOWN.lock_for(WAIT_NS) else { return };
-    let Known { loaded, former, .. } = &mut *known;
-    for (executable, object, symbols) in all {
-        let key = (executable, object.handle, object.load_base);
-        let is_known = |one: &Arc<Loaded>| {
-            let Description { executable, object, .. } = one.description;
-            key == (*executable, object.handle, object.load_base)
-        };
-        if loaded.iter().any(is_known) {
-            continue;
-        }
-        let new = Description::new(executable, object, symbols);
-        // What former tools were told stays in memory.
-        let same = former.iter().find(|one| one.is_same(&new)).copied();
-        let description = same.unwrap_or_else(|| Box::leak(Box::new(new)));
-        loaded.push(Arc::new(Loaded::new(description)));
-    }
-}
-
 /// Without the lock: tools may load something.
 fn tell_loads() {
-    let loaded = KNOWN.lock_for(WAIT_NS).map(|known| known.loaded.clone()).unwrap_or_default();
+    let loaded = KNOWN.lock_or_lose(WAIT_NS).map(|known| known.loaded.clone()).unwrap_or_default();
     let services = SDK.wanting(KIND, None);
     loaded.iter().for_each(|object| object.tell_load(services));
 }
 
 /// As above.
 fn tell_unloads() {
-    let unloaded = KNOWN.lock_for(WAIT_NS).map(|mut known| core::mem::take(&mut known.unloaded));
+    let unloaded =
+        KNOWN.lock_or_lose(WAIT_NS).map(|mut known| core::mem::take(&mut known.unloaded));
     for object in unloaded.unwrap_or_default() {
         object.tell_unload(|_| true);
     }

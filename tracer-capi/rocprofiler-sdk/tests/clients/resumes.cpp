@@ -1,7 +1,7 @@
 // A program of HIP's that is its own tool, which starts and stops a context in callbacks of another one.
 #include <hip/hip_runtime_api.h>
 #include <hip/hip_version.h>
-#include <hsa/hsa.h>
+#include <rocprofiler-sdk-roctx/roctx.h>
 #include <rocprofiler-sdk/registration.h>
 #include <rocprofiler-sdk/rocprofiler.h>
 
@@ -16,7 +16,6 @@ using Record = rocprofiler_callback_tracing_record_t;
 
 static const auto CODE_OBJECTS = ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT;
 
-// The program asks HSA for a text, which nothing else does here: the context starts, and the next time it stops.
 static rocprofiler_context_id_t control = {0}, context = {0};
 static rocprofiler_buffer_id_t buffer = {0};
 static std::atomic<int> calls{0}, objects{0};
@@ -24,9 +23,8 @@ static std::set<uint64_t> symbols, ran;
 
 static void turn(Record record, rocprofiler_user_data_t*, void*) {
   if (record.phase != ROCPROFILER_CALLBACK_PHASE_ENTER) return;
-  int is_active = 0;
-  DONE(rocprofiler_context_is_active(context, &is_active));
-  DONE(is_active ? rocprofiler_stop_context(context) : rocprofiler_start_context(context));
+  const bool resumes = record.operation == ROCPROFILER_MARKER_CONTROL_API_ID_roctxProfilerResume;
+  DONE(resumes ? rocprofiler_start_context(context) : rocprofiler_stop_context(context));
 }
 
 static void tell(Record record, rocprofiler_user_data_t*, void*) {
@@ -49,10 +47,9 @@ static void take(rocprofiler_context_id_t, rocprofiler_buffer_id_t, rocprofiler_
 }
 
 static int initialize(rocprofiler_client_finalize_t, void*) {
-  const rocprofiler_tracing_operation_t one = ROCPROFILER_HSA_CORE_API_ID_hsa_status_string;
   DONE(rocprofiler_create_context(&control));
-  DONE(rocprofiler_configure_callback_tracing_service(control, ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API, &one, 1, turn,
-                                                      nullptr));
+  DONE(rocprofiler_configure_callback_tracing_service(control, ROCPROFILER_CALLBACK_TRACING_MARKER_CONTROL_API, nullptr, 0,
+                                                      turn, nullptr));
   DONE(rocprofiler_create_context(&context));
   DONE(rocprofiler_create_buffer(context, 65536, 65536, ROCPROFILER_BUFFER_POLICY_LOSSLESS, take, nullptr, &buffer));
   for (auto kind : {ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API, CODE_OBJECTS}) {
@@ -70,11 +67,6 @@ static rocprofiler_tool_configure_result_t* configure(uint32_t, const char*, uin
   return &result;
 }
 
-static void call_hsa() {
-  const char* text = nullptr;
-  CHECK(hsa_status_string(HSA_STATUS_SUCCESS, &text) == HSA_STATUS_SUCCESS && text != nullptr);
-}
-
 static void call_hip() {
   int device = -1;
   CHECK(hipGetDevice(&device) == hipSuccess && device == 0);
@@ -88,7 +80,7 @@ int main() {
   DONE(rocprofiler_start_context(control));
   for (int round = 0; round < 3; round++) {
     CHECK(calls == 0);
-    call_hsa();
+    CHECK(roctxProfilerResume(0) == 0);
     CHECK(objects > 0 && !symbols.empty());
 #if HIP_VERSION < 50300001
     // Another thread follows: calls that are under way are waited for.
@@ -98,7 +90,7 @@ int main() {
     CHECK(calls == 2);
 #endif
     CHECK(hipMemset(area, 1, 4096) == hipSuccess && hipDeviceSynchronize() == hipSuccess);
-    call_hsa();
+    CHECK(roctxProfilerPause(0) == 0);
     calls = 0;
     call_hip();
     DONE(rocprofiler_flush_buffer(buffer));

@@ -528,7 +528,12 @@ static void* turn(void* go) {
     if ((access((const char*)go, F_OK) == 0) == is_active) continue;
     is_active = !is_active;
     DONE(is_active ? rocprofiler_start_context(context) : rocprofiler_stop_context(context));
-    if (is_active) continue;
+    if (is_active) {
+      rocprofiler_timestamp_t now = 0;
+      DONE(rocprofiler_get_timestamp(&now));
+      fprintf(out, "started %lu\n", now);
+      continue;
+    }
     DONE(rocprofiler_flush_buffer(buffer));
     fprintf(out, "stopped\n");
     fflush(out);

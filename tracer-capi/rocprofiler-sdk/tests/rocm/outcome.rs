@@ -155,6 +155,8 @@ pub struct Outcome {
     pub kernels: Vec<Kernel>,
     pub copies: Vec<Copy>,
     pub ids: BTreeMap<u64, Id>,
+    /// When the context had been started, ns.
+    pub starts: Vec<u64>,
     pub dropped: u64,
     /// Kernels and copies that callbacks were told of when they were enqueued.
     pub enqueued: usize,
@@ -350,6 +352,7 @@ impl Outcome {
             ("threads", &[before, after, there]) => self.threads = [before, after, there],
             ("table", &[kind, _version]) => self.tables.push(kind),
             ("passed", &[agents, marks]) => self.passed = [agents as usize, marks as usize],
+            ("started", &[now]) => self.starts.push(now),
             ("stopped" | "end", []) => {}
             _ => panic!("{line}"),
         }

@@ -114,7 +114,8 @@ impl Scene {
         }
         compiler.arg("-L").arg(self.clients.directory()).arg("-lamdhip64");
         compiler.arg(format!("-l:{}", LIBRARY.soname));
-        compiler.arg("-lhsa-runtime64");
+        compiler.arg("-lhsa-runtime64").arg("-Wl,--as-needed");
+        compiler.arg(format!("-l:{}", ROCPROFILER_SDK_ROCTX.soname));
         let inside = self.inside.as_deref();
         succeed(&mut clients::compiler_there(inside, Language::Cpp, compiler)).expect("the client");
         program
