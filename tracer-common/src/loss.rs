@@ -2,7 +2,7 @@
 //! programs count ([`BpfLoss`]), and how they are told to people.
 //!
 //! A new cause is a constant at the end, one more in `COUNT` and `ALL`, and its words in `describe`. Reports
-//! and traces take it from there; docs/architecture.md ("Losses") names it. The hooks count one by
+//! and traces take it from there; docs/architecture.md ("Losses") names it, and docs/losses.md says what to do. The hooks count one by
 //! `Sink::lost`, the rest of the shim by `Memory::lost`, the BPF programs by `maps::lost`. One of the shim's makes
 //! [`crate::shim::VERSION`] rise: its counter is a word of the shared memory, and a `roctap` that does not
 //! know the cause would not read it. The BPF programs are part of `roctap`, so one of theirs needs no more.
@@ -171,6 +171,16 @@ impl BpfLoss {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_find_every_cause_explained() {
+        let page = include_str!("../../docs/losses.md");
+        let (shim, bpf) =
+            (ShimLoss::ALL.map(ShimLoss::describe), BpfLoss::ALL.map(BpfLoss::describe));
+        for words in shim.into_iter().chain(bpf) {
+            assert!(page.contains(&format!("| {words} |")), "{words}");
+        }
+    }
 
     #[test]
     fn every_cause_has_its_place_and_words_of_its_own() {

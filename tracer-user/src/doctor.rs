@@ -25,6 +25,12 @@ enum Finding {
 
 /// Say what this machine and its ROCm processes allow, and why not
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Each finding begins with ok, limited (something will be missing from traces) or MISSING (nothing can be
+recorded).
+
+Exit status: 1 if anything is MISSING, or a process cannot be looked at, else 0."
+)]
 pub struct Options {
     /// Measure what probes cost on this machine (about a second; nothing is stored)
     #[arg(long)]
@@ -145,9 +151,8 @@ fn kernel(findings: &mut Findings) {
         }
         Err(why) => findings.line(&Finding::Bad, &kernel, &why),
     }
-    if !crate::program::in_initial_pid_namespace() {
-        let meaning = "roctap runs in one of its own and cannot record there; run it on the host, or give the container the host's (docker run --pid=host)";
-        findings.line(&Finding::Bad, "PID namespace", meaning);
+    if let Err(own) = crate::program::check_namespaces() {
+        findings.line(&Finding::Bad, "namespaces", &own.to_string());
     }
 }
 
@@ -220,7 +225,7 @@ fn library(findings: &mut Findings, library: &Library, process: Option<&dyn Proc
         findings.line(&Finding::Good, &what, &found);
     } else {
         let meaning = format!(
-            "{found}, of which {cheap} can be probed at little cost; others by --allow-slow alone, and those of HSA by the shim"
+            "{found}, of which {cheap} can be probed at little cost; others by --allow-slow alone, and those of HSA, and of HIP 6 and 7, by the shim"
         );
         findings.line(&Finding::Limited, &what, &meaning);
     }
@@ -249,11 +254,14 @@ fn process(findings: &mut Findings, pid: u32) -> anyhow::Result<()> {
     findings.line(
         &Finding::Good,
         "the shim can be put into it",
-        "one thread is stopped for it, for less than a millisecond on an idle machine",
+        "as far as is seen from outside: seccomp filters and limits are looked at when one thread is stopped for it, for less than a millisecond on an idle machine",
     );
     match Prospect::of(&subject, inject::Access::Read) {
         Ok(None) => {}
-        Err(error) => findings.line(&Finding::Limited, "GPU times: none", &format!("{error:#}")),
+        Err(error) => {
+            let why = format!("{error:#}");
+            findings.line(&Finding::Limited, "few GPU times, seen from outside", &why);
+        }
         Ok(Some(prospect)) => {
             if prospect.loaded.is_some() {
                 let meaning = "an earlier recording left it; it is used again";

@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
   roctap report run.rtrace
   roctap export run.rtrace -f csv -o csv/
 
-`roctap doctor` says what this machine allows.")]
+`roctap doctor` says what this machine allows. ROCTAP_LOG=roctap=debug takes the place of -v.")]
 struct Cli {
     /// More messages (-v, -vv)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
@@ -38,7 +38,7 @@ enum Verb {
     Probes(probes::Options),
     Tool(tool::Options),
     Doctor(doctor::Options),
-    /// List the running ROCm processes
+    /// List the running ROCm processes: id, command, libraries with the API and version of each. Without root, your own
     Ps,
 }
 

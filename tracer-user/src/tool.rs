@@ -51,7 +51,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// How long they may take until it is at work, and at its end.
 const TOOL_WITHIN: Duration = Duration::from_secs(60);
 
-/// Put a tool of ROCprofiler-SDK into a running process that was started with nothing set
+/// Load a tool of ROCprofiler-SDK into a process that runs already
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   roctap tool -p 4711 --library /opt/tools/libmytool.so -d 10
@@ -59,7 +59,7 @@ const TOOL_WITHIN: Duration = Duration::from_secs(60);
 The tool is a library that exports rocprofiler_configure and is built against librocprofiler-sdk.so.0 or .so.1. The
 process loads it by this path, with the rights of the process, and with roctap's library of that name. The tool is told
 of code objects that are loaded already, and of calls and work from then on. It is finalized after -d, at Ctrl-C, or when
-roctap ends in whatever way; it stays loaded, and can be put in again.
+roctap ends, even by kill -9; it stays loaded, and can be put in again. ROCTAP_SDK names another file of roctap's library.
 
 What it prints and writes, the process does. What it does to the process is its own.
 

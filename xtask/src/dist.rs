@@ -6,13 +6,13 @@ use anyhow::Context as _;
 use capi_build::link::Profile;
 
 use crate::{
-    artifacts,
+    artifacts, documents,
     run::{root, run},
     setup,
 };
 
-/// What goes into the tarball beside the programs.
-const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+/// What goes into the tarball beside the programs and the documents.
+const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Builds and packs.
 pub fn run_dist() -> anyhow::Result<()> {
@@ -26,11 +26,20 @@ pub fn run_dist() -> anyhow::Result<()> {
     }
     fs::create_dir_all(&directory)?;
     let programs = ["roctap", "libroctap_shim.so"].map(|p| root().join("target/release").join(p));
-    for file in programs.into_iter().chain(DOCUMENTS.map(|document| root().join(document))) {
+    let documents = documents::AT_ROOT.into_iter().chain(LICENCES).map(|name| root().join(name));
+    for file in programs.into_iter().chain(documents) {
         let to = directory.join(file.file_name().context("a file name")?);
         fs::copy(&file, to).with_context(|| format!("copying {}", file.display()))?;
     }
     run(Command::new("cp").arg("-r").arg(root().join("docs")).arg(&directory))?;
+    for (_, linked) in documents::links(&root())? {
+        let to = directory.join(&linked);
+        if !to.exists() {
+            fs::create_dir_all(to.parent().context("below the directory")?)?;
+            fs::copy(root().join(&linked), &to)
+                .with_context(|| format!("copying {}", linked.display()))?;
+        }
+    }
     let target = root().join("target");
     for library in &capi_build::LIBRARIES {
         library.install(&target, Profile::Release, &directory)?;

@@ -8,6 +8,7 @@ mod artifacts;
 mod bench;
 mod demo;
 mod dist;
+mod documents;
 mod fuzz;
 mod gen_api;
 mod imports;

@@ -87,8 +87,8 @@ ROCTRACER_API roctracer_status_t roctracer_set_properties(roctracer_domain_t dom
 /* Callbacks (3.5): called by the thread that makes the call, before it and after it; of marks and ranges once, before.
  * An operation has one: the last that was enabled. Work of GPUs (…_OPS) has none; enabling one succeeds and does
  * nothing. So does enabling one of HIP or roctx before that library is loaded: it is called from when something of
- * the domain is enabled again. A callback may throw, and must not be left by longjmp. Calls of the domain that it
- * makes call no callback. */
+ * the domain is enabled again. A callback may throw, and must not be left by longjmp. Calls that it makes
+ * call none, of no domain. */
 typedef activity_rtapi_callback_t roctracer_rtapi_callback_t;
 
 ROCTRACER_API roctracer_status_t roctracer_enable_op_callback(activity_domain_t domain, uint32_t op,
@@ -146,8 +146,9 @@ ROCTRACER_API roctracer_status_t roctracer_open_pool(const roctracer_properties_
     ROCTRACER_VERSION_4_1;
 
 /* Disables what is recorded in a pool, delivers what was written and, as a flush does, what GPUs were given, and closes
- * it; NULL: the default pool, if there is one. When it has returned the callback is not called any more. In the pool's own callback it returns at
- * once, and the rest is done when that has returned. Closing a pool again does nothing. */
+ * it; NULL: the default pool, if there is one. What GPUs have not done by then is lost. When it has returned the
+ * callback is not called any more. In the pool's own callback it returns at once, and the rest is done when that has
+ * returned. Closing a pool again does nothing. */
 ROCTRACER_API roctracer_status_t roctracer_close_pool_expl(roctracer_pool_t* pool)
     ROCTRACER_VERSION_4_1;
 ROCTRACER_API roctracer_status_t roctracer_close_pool(void) ROCTRACER_VERSION_4_1;

@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 /* Called first, with the version of roctracer that the tool uses (3.8). Returns 0, or -1 if the plugin does not
- * serve it: if the major version is not that which the plugin was built with, or the minor version is higher. */
+ * serve it: if the major version is not that which the plugin was built with. The specification says, or if the minor
+ * version is higher; AMD's plugins, and ours, take that, and refuse one that is lower. */
 ROCTRACER_EXPORT int roctracer_plugin_initialize(uint32_t roctracer_major_version,
                                                  uint32_t roctracer_minor_version);
 

@@ -17,7 +17,7 @@ use crate::discover::Function;
 /// Where functions are probed whose table entries another tool has redirected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum Redirected {
-    /// Behind the other tool, in the library: the calls that it passes on, and as it does.
+    /// At the library's own function, behind the other tool: the calls that it passes on, as it does.
     #[default]
     Implementation,
     /// At the other tool's function, which the table leads to: the calls as the program makes them; the

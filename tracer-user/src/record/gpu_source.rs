@@ -35,11 +35,11 @@ pub enum Gpu {
     Auto,
     /// From the shim, put into processes that run already; fail if that is impossible.
     Inject,
-    /// As inject, by the HSA runtime's tables, which is the one way today.
+    /// The same as inject.
     Tables,
     /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
     Tools,
-    /// Nothing is put into the process: launches and names are seen from outside, and few times; marked
+    /// Nothing is put into the process: kernels and their names are seen from outside, most without times; marked
     /// as partial.
     Uprobes,
     /// None are wanted: API calls alone.

@@ -13,12 +13,12 @@ use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Placing};
 /// An API whose calls can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Api {
-    /// What programs call of HIP.
+    /// Calls of HIP by programs.
     Hip,
-    /// What the compiler has them call: the registration of their code, and two calls for the
-    /// configuration of each launch by <<<>>>, as dear as the launch and saying no more than it.
+    /// Calls that the compiler inserts (`__hip…`): registration of code, and two calls before each <<<>>>, each of
+    /// which costs as much as the launch.
     HipCompiler,
-    /// What programs, and HIP on their behalf, call of the HSA runtime.
+    /// Calls of HSA by programs, and by HIP on their behalf.
     Hsa,
     /// Marks and ranges that programs set by libroctx64 or librocprofiler-sdk-roctx.
     Roctx,
@@ -54,13 +54,14 @@ impl Api {
   roctap record --include 'hipMemcpy*' -- ./my_app
   sudo ROCP_OUTPUT_DIR=out roctap record --plugin lib/roctracer/libfile_plugin.so -- ./my_app
 
-What ends a recording: its processes, -d, Ctrl-C, or one of SIGTERM, SIGQUIT, SIGHUP (which `nohup` turns
+What ends a recording: the end of all its processes (with --no-follow, of the command), -d, Ctrl-C, or one of SIGTERM, SIGQUIT, SIGHUP (which `nohup` turns
 off). A second one ends roctap at once, with status 128 + its number; the trace is then whole up to its
 last chunk. Ctrl-C reaches a command that roctap started too, as the terminal sends it to both; other
 signals reach roctap alone. A command that has not ended by then goes on, untraced, and so do processes
 that ran before. How the command ended is printed, not passed on.
 
-Exit status: 0 recorded; 1 failed; 2 wrong usage; 3 a source that was asked for delivered nothing.")]
+Exit status: 0 recorded; 1 failed; 2 wrong usage; 3 recorded, but not all that was asked for: one of several -p
+could not be traced, no ROCm call was seen, or kernels were launched and none was recorded.")]
 pub struct Options {
     /// Attach to a running process (may be given several times)
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
@@ -70,7 +71,7 @@ pub struct Options {
     #[arg(short, long, conflicts_with_all = ["pids", "command"])]
     pub all: bool,
 
-    /// Stop after so many seconds; what is traced goes on, untraced
+    /// Stop recording after SECS seconds; what is traced keeps running
     #[arg(short, long, value_name = "SECS", value_parser = seconds)]
     pub duration: Option<f64>,
 
@@ -91,7 +92,7 @@ pub struct Options {
     #[arg(long, value_name = "API", value_delimiter = ',', value_enum, default_value = "hip")]
     pub api: Vec<Api>,
 
-    /// Record only functions that match one of these globs; one that matches none is named at the end
+    /// Record only functions of --api that match one of these globs; one that matches none is named at the end
     #[arg(long, value_name = "GLOB")]
     pub include: Vec<Glob>,
 
@@ -115,16 +116,16 @@ pub struct Options {
     #[arg(long)]
     pub no_follow: bool,
 
-    /// Bytes of each CPU's ring buffer for API calls; a power of two [default: 256 MiB shared out
-    /// among the CPUs, 1 to 32 MiB each]
+    /// Bytes of each CPU's ring buffer for API calls: a power of two, 4096 to 268435456 [default: 256 MiB
+    /// shared out among the CPUs, 1 to 32 MiB each]
     #[arg(long, value_name = "BYTES", value_parser = ring_bytes)]
     pub ring_bytes: Option<u32>,
 
-    /// Bytes of each thread's ring in the shim's shared memory; a power of two
+    /// Bytes of each thread's ring in the shim's shared memory: a power of two, 4096 to 268435456
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = ring_bytes)]
     pub shim_ring_bytes: u32,
 
-    /// How many processes of a command can have GPU times at once
+    /// How many processes can have GPU times at once, 1 to 1024; those beyond are seen from outside, with few
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub processes: u32,
 
