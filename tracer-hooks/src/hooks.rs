@@ -353,11 +353,10 @@ pub unsafe extern "C-unwind" fn executable_freeze(
     contained(announce::first_use);
     contained(calls::follow_hip);
     let Some(freeze) = RUNTIME.executable_freeze.get() else { return abi::ERROR };
+    contained(|| symbols::before_freezing(executable));
     // SAFETY: the application's own call.
     let status = unsafe { freeze(executable, options) };
-    if status == abi::SUCCESS && STATE.active() {
-        contained(|| symbols::of_executable(executable));
-    }
+    contained(|| symbols::after_freezing(executable, status == abi::SUCCESS));
     status
 }
 

@@ -5,12 +5,13 @@
 //! called from there; `iterate_agent_symbols` the executable's, which others take after the
 //! loader's. So the callbacks only collect, and descriptors are read afterwards.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{MAX_NAME_BYTES, Symbol};
 
 use crate::abi::info;
+use crate::lock::Lock;
 use crate::runtime::{self, Life, RUNTIME};
 use crate::state::STATE;
 use crate::{agents, sys};
@@ -24,7 +25,7 @@ pub fn may_read(allowed: bool) {
     MAY_READ.store(allowed, Ordering::Relaxed);
 }
 
-/// Everything that was loaded when recording began has been looked at.
+/// Everything that was loaded when recording began has been told.
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
 /// A kernel as the runtime knows it, on an agent.
@@ -34,16 +35,51 @@ struct Kernel {
     agent: u64,
 }
 
+/// When recording began, ns.
+static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Executables that were frozen since, while not everything has been looked at: their kernels are told by that, and are
+/// not those of before.
+static FROZEN: Lock<Option<Vec<u64>>> = Lock::new(None);
+const WAIT_NS: u64 = 100_000_000;
+
 /// A recording is about to begin; [`of_everything`] follows.
 pub fn begin() {
+    BEGAN_NS.store(sys::now_ns(), Ordering::Relaxed);
+    if let Some(mut frozen) = FROZEN.lock_for(WAIT_NS) {
+        *frozen = Some(Vec::new());
+    }
     LOOKED.store(false, Ordering::Release);
 }
 
-/// Tells the sink the kernels of an executable that was just frozen.
-pub fn of_executable(executable: u64) {
+/// An executable is about to be frozen.
+pub fn before_freezing(executable: u64) {
+    if !LOOKED.load(Ordering::Acquire)
+        && let Some(mut frozen) = FROZEN.lock_for(WAIT_NS)
+        && let Some(frozen) = &mut *frozen
+    {
+        kept(sys::push(frozen, executable));
+    }
+}
+
+/// It was, if that has succeeded: tells the sink its kernels.
+pub fn after_freezing(executable: u64, has_succeeded: bool) {
+    if has_succeeded && STATE.active() {
+        of_executable(executable);
+    } else if !LOOKED.load(Ordering::Acquire)
+        && let Some(mut frozen) = FROZEN.lock_for(WAIT_NS)
+        && let Some(frozen) = &mut *frozen
+    {
+        // It is looked at with everything else.
+        frozen.retain(|&one| one != executable);
+    }
+}
+
+fn of_executable(executable: u64) {
     let mut kernels = Vec::new();
+    let since_ns = sys::now_ns();
     collect(executable, &gpus(), &mut kernels);
-    tell(kernels, || Life::Held, &mut || {});
+    tell(kernels, since_ns, || Life::Held, &mut || {});
 }
 
 /// Tells the sink the kernels of an executable that is about to go, if nobody else has: what ran since
@@ -70,17 +106,29 @@ pub fn homes_of_everything() -> Vec<(u64, u64)> {
     homes
 }
 
-/// Tells the sink the kernels of everything that is loaded. What is being frozen has its kernels already.
+/// Tells the sink the kernels of everything that was loaded when recording began.
 pub fn of_everything(between: &mut dyn FnMut()) {
     let gpus = gpus();
     let mut kernels = Vec::new();
-    RUNTIME.loader().executables(|executable| collect(executable, &gpus, &mut kernels));
-    // Pairs with the Acquire in `before_destroying`: all that was loaded has been collected.
-    LOOKED.store(true, Ordering::Release);
+    RUNTIME.loader().executables(|executable| {
+        let frozen = FROZEN.lock_for(WAIT_NS);
+        let is_frozen = frozen.is_some_and(|frozen| {
+            frozen.as_ref().is_some_and(|frozen| frozen.contains(&executable))
+        });
+        if !is_frozen {
+            collect(executable, &gpus, &mut kernels);
+        }
+    });
+    let since_ns = BEGAN_NS.load(Ordering::Relaxed);
     let is_allowed = MAY_READ.swap(false, Ordering::Relaxed);
     let may_read = || is_allowed || !sys::is_confined();
     let life = || if may_read() { Life::MayEnd } else { Life::Unknown };
-    tell(kernels, life, between);
+    tell(kernels, since_ns, life, between);
+    // Pairs with the Acquires above: all that was loaded has been told.
+    LOOKED.store(true, Ordering::Release);
+    if let Some(mut frozen) = FROZEN.lock_for(WAIT_NS) {
+        *frozen = None;
+    }
 }
 
 fn gpus() -> Vec<u64> {
@@ -137,13 +185,12 @@ fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
 /// the lives of executables.
 const AT_ONCE: usize = 32;
 
-fn tell(kernels: Vec<Kernel>, look: impl Fn() -> Life, between: &mut dyn FnMut()) {
+fn tell(kernels: Vec<Kernel>, since_ns: u64, look: impl Fn() -> Life, between: &mut dyn FnMut()) {
     let Some(&sink) = STATE.sink.get() else { return };
     if agents::several_gpus() {
         agents::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
     }
     let loader = RUNTIME.loader();
-    let since_ns = sys::now_ns();
     let mut life = Life::Unknown;
     for (index, Kernel { mut record, name, agent }) in kernels.into_iter().enumerate() {
         if index % AT_ONCE == 0 {

@@ -20,6 +20,7 @@ use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
 use rocprofiler::threads::CallbackThread;
 use roctracer::thread::own_ids;
+use roctracer::timestamp_ns;
 use tracer_common::hsa_functions::slot;
 use tracer_hooks::lock::Lock;
 
@@ -113,8 +114,8 @@ unsafe impl Sync for Loaded {}
 
 struct Known {
     loaded: Vec<Arc<Loaded>>,
-    /// Executables that are being destroyed.
-    going: Vec<u64>,
+    /// Executables that are being destroyed, with what is known of them.
+    going: Vec<(u64, Vec<Arc<Loaded>>)>,
     /// Those that are unloaded, until that is told.
     unloaded: Vec<Arc<Loaded>>,
     /// Strings that tools were told, which may have kept where they are.
@@ -280,7 +281,7 @@ fn kernel_data(
     symbol: Symbol,
     string: impl FnOnce(Vec<u8>) -> *const c_char,
 ) -> KernelData {
-    let kernel = KERNELS.number(symbol.kernel_object, &symbol.name);
+    let kernel = KERNELS.number(symbol.kernel_object, &symbol.name, timestamp_ns());
     let registers = kernel.as_ref().and_then(|kernel| kernel.registers.get().copied());
     let registers = registers.unwrap_or_default();
     KernelData {
@@ -323,17 +324,17 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
     let is_one = |object: &mut Arc<Loaded>| object.executable == executable;
     let gone: Vec<_> = known.loaded.extract_if(.., is_one).collect();
     known.unloaded.extend(gone.iter().cloned());
-    known.going.push(executable);
+    known.going.push((executable, gone.clone()));
     drop(known);
-    for object in &gone {
-        object.is_unloaded.store(true, Ordering::SeqCst);
-        object.kernels.iter().for_each(|kernel| KERNELS.forget(kernel.kernel_object));
-    }
+    gone.iter().for_each(|object| object.is_unloaded.store(true, Ordering::SeqCst));
     // In a callback the thread may be the one that tells.
     if may_tell()
         && let Some(_inside) = InCallback::enter(at)
     {
-        gone.iter().for_each(|object| object.wait_for_tellers());
+        for object in gone {
+            object.wait_for_tellers();
+            object.tell_unload(|_| true);
+        }
         tell_unloads();
     }
 }
@@ -343,9 +344,13 @@ pub fn left(slot: usize, executable: u64, has_succeeded: bool, at: usize) {
     if slot == DESTROY
         && !process::is_forked()
         && let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS)
-        && let Some(place) = known.going.iter().position(|&one| one == executable)
+        && let Some(place) = known.going.iter().position(|(one, _)| *one == executable)
     {
-        known.going.swap_remove(place);
+        let (_, gone) = known.going.swap_remove(place);
+        drop(known);
+        for kernel in gone.iter().flat_map(|object| &object.kernels) {
+            KERNELS.forget(kernel.kernel_object, kernel.kernel);
+        }
     }
     if slot == FREEZE && has_succeeded {
         tell_loaded(executable, at);
@@ -378,7 +383,7 @@ pub fn tell_all() {
     if let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) {
         // Under the lock: who destroys one has said so before, or does so later.
         code_objects::executables(|executable| {
-            if !known.going.contains(&executable) {
+            if !known.going.iter().any(|(one, _)| *one == executable) {
                 known.add(executable, found(executable));
             }
         });

@@ -53,7 +53,8 @@ pub struct Header {
     pub payload: *mut c_void,
 }
 
-/// Bytes of the halves that a buffer has beyond two for records that cannot wait: half a million retirements of ids.
+/// Bytes of the halves that a buffer has beyond two for records that cannot wait, but for the first: half a million
+/// retirements of ids.
 const MOST_EXTRA_BYTES: usize = 16 << 20;
 
 /// How long who waits for progress does not look himself: an [end](Buffer::end) that does not get the lock wakes nobody.
@@ -326,7 +327,8 @@ impl Buffer {
     /// Another half; none if there are too many already, or no memory.
     fn extend(&self, state: &mut State) -> Option<&'static Half> {
         let bytes = state.extra_bytes + self.bytes;
-        let extra = (bytes <= MOST_EXTRA_BYTES).then(|| Half::new(self.bytes).ok()).flatten()?;
+        let may = bytes <= MOST_EXTRA_BYTES || state.extra_bytes == 0;
+        let extra = may.then(|| Half::new(self.bytes).ok()).flatten()?;
         state.extra_bytes = bytes;
         Some(extra)
     }
@@ -574,5 +576,53 @@ mod tests {
         assert_eq!((0..1000).take_while(|_| buffer.write_into_open(&[16, 0])).count(), 256);
         assert!(buffer.write_with_lock(&[16, 0], Otherwise::Wait) == Written::Dropped);
         assert_eq!(buffer.dropped(), 1);
+    }
+
+    fn buffer(consumer: Consumer, policy: Policy) -> &'static Buffer {
+        let thread = CallbackThread::start().expect("a thread");
+        let (bytes, watermark) = (1 << 20, 1 << 20);
+        let properties = Properties { id: 1, bytes, watermark, policy, consumer, thread };
+        Buffer::new(properties).expect("memory")
+    }
+
+    /// A record of a whole half.
+    fn large() -> Vec<u64> {
+        let mut record = vec![0; (1 << 20) / size_of::<u64>()];
+        record[0] = 1 << 20;
+        record
+    }
+
+    /// As a handler of a signal that interrupts a flush.
+    #[test]
+    fn who_interrupts_a_use_of_the_buffer_does_not_wait_for_its_lock() {
+        let buffer = buffer(Box::new(|_, _| ()), Policy::Lossless);
+        assert!(buffer.write_into_open(&large()));
+        let _uses = Uses::begin();
+        let _lock = buffer.lock();
+        assert!(!buffer.write(&large()) && buffer.dropped() == 1);
+    }
+
+    #[test]
+    fn what_a_callback_writes_is_bounded() {
+        let (go_on, waits) = std::sync::mpsc::channel::<()>();
+        let waits = Mutex::new(waits);
+        let stuck = Box::new(move |_: &mut [*mut Header], _| {
+            let _ = waits.lock().expect("no panic").recv();
+        });
+        let behind = buffer(stuck, Policy::Lossless);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let done = Mutex::new(done);
+        let writes = Box::new(move |_: &mut [*mut Header], _| {
+            let taken = (0..100).filter(|_| behind.write(&large())).count();
+            done.lock().expect("no panic").send(taken).expect("it is waited for");
+        });
+        let first = buffer(writes, Policy::Lossless);
+        assert!(first.write(&[16, 0]));
+        assert!(first.flush(None));
+        // Its two halves, and as many as a buffer that is behind gets.
+        let taken = is_done.recv().expect("it was called");
+        assert_eq!(taken, 2 + (MOST_EXTRA_BYTES >> 20));
+        assert_eq!(behind.dropped(), 100 - taken as u64);
+        drop(go_on);
     }
 }

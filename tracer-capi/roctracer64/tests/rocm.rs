@@ -642,8 +642,10 @@ fn rocm_a_runtime_that_is_not_known_is_told_of() {
     let mut command = scene.watched("gpu_late", &scene.apps.join("loop"));
     command.env("HSA_TOOLS_LIB", scene.apps.join("libhsa_tool.so")).env("HSA_TOOL_UNKNOWN", "1");
     let errors = scene.file("errors");
-    command.args(["0", "1", "1000"]).stderr(std::fs::File::create(&errors).expect("a file"));
-    let program = Running::start(scene.there(command));
+    command.args(["0", "1", "1000"]);
+    let mut command = scene.there(command);
+    command.stderr(std::fs::File::create(&errors).expect("a file"));
+    let program = Running::start(command);
     wait_until("it launches", || {
         truth::read(&scene.file("truth")).is_ok_and(|did| !did.is_empty())
     });

@@ -103,18 +103,21 @@ fn rocm_code_objects_that_come_and_go_while_a_context_is_stopped() {
     }
     send(running.id());
     assert!(running.wait().expect("it ends").success());
-    let (mut loaded, mut most, mut stops) = (0_usize, 0, 0);
+    let (mut loaded, mut at_stop, mut periods) = (BTreeSet::new(), BTreeSet::new(), 0);
     for line in told().lines() {
-        match line.split(' ').next() {
-            Some("load") => loaded += 1,
-            Some("unload") => loaded -= 1,
-            Some("stopped") => stops += 1,
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["load", id, ..] => assert!(loaded.insert(id.to_owned()), "{line}"),
+            ["unload", id, ..] => assert!(loaded.remove(id), "{line}"),
+            ["stopped"] => at_stop = loaded.clone(),
+            ["started", _] => {
+                // The program's own, and one of the runtime.
+                assert!(at_stop.intersection(&loaded).count() <= 2, "{at_stop:?} {loaded:?}");
+                periods += 1;
+            }
             _ => {}
         }
-        most = most.max(loaded);
     }
-    // The program's own, one of the runtime, and the one that is loaded just now.
-    assert!(loaded == 0 && most <= 3 && stops == ROUNDS, "{loaded} of {most}");
+    assert!(loaded.is_empty() && periods == ROUNDS, "{loaded:?} {periods}");
     let outcome = scene.outcome();
     let did = outcome.did("dispatch");
     for kernel in &outcome.kernels {

@@ -1,6 +1,7 @@
 //! Kernels that are loaded, and their numbers.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use tracer_common::shim::MAX_NAME_BYTES;
@@ -42,7 +43,8 @@ impl Default for Kernels {
 }
 
 struct Known {
-    by_address: BTreeMap<u64, Arc<Kernel>>,
+    /// And since when each is there, ns.
+    by_address: BTreeMap<u64, (u64, Arc<Kernel>)>,
     numbered: u64,
 }
 
@@ -52,32 +54,42 @@ impl Kernels {
         Self(Lock::new(Known { by_address: BTreeMap::new(), numbered: 0 }))
     }
 
-    /// The kernel of this name at this address: one that was told of, or a new one. An address may get another kernel.
-    pub fn number(&self, address: u64, name: &[u8]) -> Option<Arc<Kernel>> {
+    /// The kernel of this name at this address, where it is from a time on, ns: one that was told of, or a new one. An
+    /// address may get another kernel, and that may be told of first.
+    pub fn number(&self, address: u64, name: &[u8], since_ns: u64) -> Option<Arc<Kernel>> {
         let name = plain(name);
         let mut known = self.0.lock_or_lose(WAIT_NS)?;
-        if let Some(same) = known.by_address.get(&address)
+        let there = known.by_address.get_mut(&address);
+        let is_former = there.as_ref().is_some_and(|(since, _)| *since > since_ns);
+        if let Some((since, same)) = there
             && same.name.strip_suffix(&[0]) == Some(name)
         {
+            *since = since_ns.max(*since);
             return Some(Arc::clone(same));
         }
         known.numbered += 1;
         let name = name.iter().copied().chain([0]).collect();
         let kernel = Kernel { number: known.numbered, name, registers: OnceLock::new() };
         let kernel = Arc::new(kernel);
-        known.by_address.insert(address, Arc::clone(&kernel));
+        if !is_former {
+            known.by_address.insert(address, (since_ns, Arc::clone(&kernel)));
+        }
         Some(kernel)
     }
 
     /// The kernel at an address, if it was told of.
     pub fn find(&self, address: u64) -> Option<Arc<Kernel>> {
-        self.0.lock_or_lose(WAIT_NS)?.by_address.get(&address).cloned()
+        let known = self.0.lock_or_lose(WAIT_NS)?;
+        known.by_address.get(&address).map(|(_, kernel)| Arc::clone(kernel))
     }
 
-    /// The kernel at an address is unloaded: one that comes there has another number.
-    pub fn forget(&self, address: u64) {
-        if let Some(mut known) = self.0.lock_or_lose(WAIT_NS) {
-            known.by_address.remove(&address);
+    /// The kernel of this number is unloaded: one that comes to its address has another number.
+    pub fn forget(&self, address: u64, number: u64) {
+        if let Some(mut known) = self.0.lock_or_lose(WAIT_NS)
+            && let Entry::Occupied(there) = known.by_address.entry(address)
+            && there.get().1.number == number
+        {
+            there.remove();
         }
     }
 }
@@ -96,23 +108,29 @@ mod tests {
     #[test]
     fn a_kernel_that_is_told_of_again_is_the_same() {
         let kernels = Kernels::new();
-        let number = |address, name: &[u8]| kernels.number(address, name).expect("free").number;
+        let number = |address, name: &[u8]| kernels.number(address, name, 5).expect("free").number;
         assert_eq!([number(1, b"one.kd\0"), number(1, b"one"), number(2, b"one")], [1, 1, 2]);
         // Another one, where the first was.
         assert_eq!([number(1, b"other"), number(1, b"other\0"), number(1, b"one")], [3, 3, 4]);
         let found = kernels.find(1).expect("known");
         assert_eq!((found.number, &*found.name), (4, &b"one\0"[..]));
-        kernels.forget(1);
+        // One that was there before, and is told of later.
+        assert_eq!(kernels.number(1, b"former", 4).expect("free").number, 5);
+        assert_eq!(kernels.find(1).expect("known").number, 4);
+        kernels.forget(1, 3);
+        assert!(kernels.find(1).is_some());
+        kernels.forget(1, 4);
         assert!(kernels.find(1).is_none());
-        assert_eq!(number(1, b"one"), 5);
+        assert_eq!(number(1, b"one"), 6);
     }
 
     #[test]
     fn long_names_are_cut_as_those_of_operations_are() {
         let long = vec![b'a'; MAX_NAME_BYTES + 10];
         let kernels = Kernels::new();
-        let first = kernels.number(1, &long).expect("free");
+        let first = kernels.number(1, &long, 0).expect("free");
         assert_eq!(first.name.len(), MAX_NAME_BYTES + 1);
-        assert_eq!(kernels.number(1, &long[..MAX_NAME_BYTES]).expect("free").number, first.number);
+        let second = kernels.number(1, &long[..MAX_NAME_BYTES], 0).expect("free");
+        assert_eq!(second.number, first.number);
     }
 }

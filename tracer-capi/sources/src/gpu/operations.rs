@@ -1,5 +1,6 @@
 //! Which events belong to one operation.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ pub struct Operations<C: Client> {
     /// When those that nobody has enqueued are looked for, ns.
     next_look_ns: u64,
     agents: Agents,
-    /// Kernels by their descriptors. An address may get another one: what was enqueued before keeps its own.
-    kernels: HashMap<u64, Arc<Kernel>>,
+    /// Kernels by their descriptors, and since when each is there, ns. An address may get another one: what was enqueued before keeps its own.
+    kernels: HashMap<u64, (u64, Arc<Kernel>)>,
 }
 
 impl<C: Client> Default for Operations<C> {
@@ -75,13 +76,13 @@ impl<C: Client> Operations<C> {
                 self.agents.add(agent);
                 return None;
             }
-            Event::Symbol(address, kernel) => {
-                self.kernels.insert(address, kernel);
+            Event::Symbol { address, since_ns, kernel } => {
+                self.symbol(address, since_ns, kernel);
                 return None;
             }
             Event::Enqueued(mut enqueued) => {
                 let kernel = match enqueued.work {
-                    Work::Kernel(address) => self.kernels.get(&address).cloned(),
+                    Work::Kernel(address) => self.kernel_at(address),
                     _ => None,
                 };
                 let (sequence, caller) = (enqueued.sequence, enqueued.caller.take());
@@ -117,6 +118,28 @@ impl<C: Client> Operations<C> {
             self.done.insert(sequence);
         }
         done
+    }
+
+    /// An address has a kernel, from a time on. What was loaded when the recording began is told when it has been looked
+    /// for, and another one may be there by then.
+    fn symbol(&mut self, address: u64, since_ns: u64, kernel: Arc<Kernel>) {
+        match self.kernels.entry(address) {
+            Entry::Occupied(known) if known.get().0 > since_ns => {}
+            Entry::Occupied(mut known) => drop(known.insert((since_ns, kernel))),
+            Entry::Vacant(place) => {
+                // It was there when they were enqueued: another one is told before it can be.
+                for known in self.under_way.values_mut().filter_map(|one| one.enqueued.as_mut()) {
+                    if matches!(known.enqueued.work, Work::Kernel(at) if at == address) {
+                        known.kernel.get_or_insert_with(|| Arc::clone(&kernel));
+                    }
+                }
+                place.insert((since_ns, kernel));
+            }
+        }
+    }
+
+    fn kernel_at(&self, address: u64) -> Option<Arc<Kernel>> {
+        self.kernels.get(&address).map(|(_, kernel)| Arc::clone(kernel))
     }
 
     fn operation(&mut self, sequence: u64, now_ns: u64) -> &mut Operation<C> {
@@ -161,7 +184,7 @@ impl<C: Client> Operations<C> {
         if let Work::Kernel(address) = known.enqueued.work
             && known.kernel.is_none()
         {
-            known.kernel = self.kernels.get(&address).cloned();
+            known.kernel = self.kernels.get(&address).map(|(_, kernel)| Arc::clone(kernel));
         }
         let is_told_of = match known.enqueued.work {
             // A recording begins in a program that launches, or copies.
@@ -253,8 +276,15 @@ mod tests {
 
     type Event = super::Event<Nobody>;
 
+    /// Its GPU is known.
     fn operations() -> Operations<Nobody> {
-        Operations::default()
+        let mut operations = Operations::default();
+        assert!(operations.take(agent(GPU), 0).is_none());
+        operations
+    }
+
+    fn agent(handle: u64) -> Event {
+        Event::Agent(Agent { handle, ..Agent::default() })
     }
 
     fn enqueued(sequence: u64, work: Work) -> Event {
@@ -276,7 +306,12 @@ mod tests {
     }
 
     fn symbol(name: &[u8]) -> Event {
-        Event::Symbol(0x500, Kernels::new().number(0x500, name).expect("free"))
+        symbol_since(name, 0)
+    }
+
+    fn symbol_since(name: &[u8], since_ns: u64) -> Event {
+        let kernel = Kernels::new().number(0x500, name, since_ns).expect("free");
+        Event::Symbol { address: 0x500, since_ns, kernel }
     }
 
     fn name(done: &Done<Nobody>) -> Option<&[u8]> {
@@ -304,8 +339,7 @@ mod tests {
         let copy = enqueued(1, Work::Copy { bytes: 77, from: 1, to: 2 });
         assert!(operations.take(copy, 0).is_none());
         for handle in [1, 2] {
-            let agent = Agent { handle, ..Agent::default() };
-            assert!(operations.take(Event::Agent(agent), 0).is_none());
+            assert!(operations.take(agent(handle), 0).is_none());
         }
         let done = operations.take(launched(1, 2, true), 0).expect("all is known");
         assert!(matches!(done.work, Work::Copy { bytes: 77, from: 1, to: 2 }));
@@ -411,6 +445,32 @@ mod tests {
         }
         let [late] = &operations.finish_late(LAUNCHER_NS)[..] else { panic!("one") };
         assert_eq!(name(late), None);
+    }
+
+    /// What was there before is told when it has been looked for: meanwhile it was unloaded, and another one is there.
+    #[test]
+    fn a_kernel_has_the_name_of_who_was_there() {
+        let mut operations = operations();
+        for event in [kernel(1), launched(1, 2, true), symbol_since(b"former\0", 10)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        for event in [symbol_since(b"one\0", 20), symbol_since(b"former\0", 5), kernel(2)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        operations.take(launched(2, 2, true), 0);
+        let names = [1, 2].map(|sequence| operations.take(done(sequence), 0).expect("known"));
+        assert_eq!(names.each_ref().map(name), [Some(&b"former\0"[..]), Some(&b"one\0"[..])]);
+    }
+
+    /// A recording begins: kernels that are loaded meanwhile are told before all agents are.
+    #[test]
+    fn the_agent_of_a_kernel_is_waited_for() {
+        let mut operations = Operations::default();
+        for event in [symbol(b"one\0"), kernel(1), launched(1, 2, true), done(1), agent(GPU)] {
+            assert!(operations.take(event, 0).is_none());
+        }
+        let [late] = &operations.finish_late(1)[..] else { panic!("one") };
+        assert_eq!((late.agent, name(late)), (GPU, Some(&b"one\0"[..])));
     }
 
     #[test]

@@ -38,8 +38,12 @@ pub enum Event<C: Client> {
     /// A recording begins: all kernels are told of again.
     Begins,
     Agent(Agent),
-    /// This kernel is at this address.
-    Symbol(u64, Arc<Kernel>),
+    /// This kernel is at this address, from a time on.
+    Symbol {
+        address: u64,
+        since_ns: u64,
+        kernel: Arc<Kernel>,
+    },
     Enqueued(Enqueued<C>),
     /// A thread may have enqueued an operation.
     Launched {

@@ -174,14 +174,15 @@ impl<C: Client> Sink for Gpu<C> {
     }
 
     fn symbol(&self, record: Symbol, name: &[u8]) {
-        let Some(kernel) = self.kernels.number(record.kernel_object, name) else { return };
+        let Symbol { kernel_object: address, since_ns, .. } = record;
+        let Some(kernel) = self.kernels.number(address, name, since_ns) else { return };
         // Told of again, they are the same.
         let _ = kernel.registers.set(Registers {
             scalar: record.sgpr_count,
             vector: record.vgpr_count,
             accumulation: record.accum_vgpr_count,
         });
-        self.told.push(Event::Symbol(record.kernel_object, kernel));
+        self.told.push(Event::Symbol { address, since_ns, kernel });
         // Else they stay in the queue where nothing is recorded but calls.
         self.wake();
     }
