@@ -26,7 +26,7 @@ use tracer_hooks::lock::Lock;
 
 use crate::kernels::KERNELS;
 use crate::layout::agent_id;
-use crate::{SDK, calls, process};
+use crate::{SDK, process};
 
 const KIND: Kind = Kind::CodeObject;
 /// `ROCPROFILER_CODE_OBJECT_LOAD`.
@@ -374,10 +374,10 @@ fn tell_loaded(executable: u64, at: usize) {
 
 /// A context may have been started: it is told of what is loaded. So it is in a callback that starts it, but for those of
 /// calls of HSA: the runtime may have locks there, which looking for code objects takes.
-pub fn tell_all() {
+pub fn tell_all(is_in_hsa: impl FnOnce() -> bool) {
     let here = 0_u8;
     let inside = InCallback::enter(ptr::from_ref(&here) as usize);
-    if !SDK.is_wanted(KIND) || process::is_forked() || inside.is_none() && calls::is_in_hsa() {
+    if !SDK.is_wanted(KIND) || process::is_forked() || inside.is_none() && is_in_hsa() {
         return;
     }
     if let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) {

@@ -44,7 +44,7 @@ extern "C-unwind" fn rocprofiler_start_context(id: u64) -> u32 {
     });
     if started == answer::SUCCESS {
         // A tool's callback may throw.
-        code_objects::tell_all();
+        code_objects::tell_all(calls::is_in_hsa);
     }
     started
 }

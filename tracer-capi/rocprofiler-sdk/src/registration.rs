@@ -157,7 +157,7 @@ pub fn begin_late(path: &CStr) -> core::result::Result<(), String> {
     }
     // The runtime is in use.
     contained(sources::begin);
-    code_objects::tell_all();
+    code_objects::tell_all(calls::is_in_hsa);
     Ok(())
 }
 
@@ -463,7 +463,7 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
             sources::begin();
             Ok(())
         });
-        code_objects::tell_all();
+        code_objects::tell_all(calls::is_in_hsa);
     }
     forced
 }

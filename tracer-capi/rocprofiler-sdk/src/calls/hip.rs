@@ -1,5 +1,5 @@
 //! Calls of HIP, as the runtime tells tracers of them: of ROCm before 6.0 all, and from then on those that pass through no
-//! table ([`tables`]), as those that the library makes of itself.
+//! table ([`super::tables`]), as those that the library makes of itself.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use roctracer::tracer::{Callback, Wanted};
 use super::callbacks::Callbacks;
 use super::operations::{OF_HIP, Operation};
 use super::record::Begun;
-use super::{payload, streams, tables};
+use super::{open, payload, streams};
 use crate::{SDK, log};
 
 const KINDS: [Kind; 3] = [Kind::HipRuntimeApi, Kind::HipCompilerApi, Kind::HipStream];
@@ -35,7 +35,7 @@ impl Client for Calls {
 
     fn begin(op: u32) -> Option<Begun> {
         let operation = operation(op)?;
-        if tables::are_telling(operation) {
+        if open::are_telling(operation) {
             return None;
         }
         let streams = || streams::Told::of(operation).filter(|told| payload::has(op, told.at()));

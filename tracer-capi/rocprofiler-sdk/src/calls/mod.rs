@@ -1,6 +1,7 @@
 //! Calls of HIP, of HSA and of roctx become records.
 //!
-//! * [`tables`]: calls of the runtimes that pass through tables; [`hip`]: those that HIP tells of.
+//! * [`tables`]: calls of the runtimes that pass through tables; [`open`]: those that a thread is in.
+//! * [`hip`]: calls that HIP tells of.
 //! * [`markers`]: calls of roctx; [`marks`]: one that is recorded.
 //! * [`ranges`]: ranges of roctx.
 //! * [`record`]: the record of a call.
@@ -13,6 +14,7 @@ mod hip;
 pub mod markers;
 mod marks;
 mod memory;
+mod open;
 mod operations;
 mod payload;
 mod ranges;
@@ -79,11 +81,11 @@ pub fn patch(tables: &Tables) {
 
 /// Whether the calling thread is in a call of HSA's of which tools are told.
 pub fn is_in_hsa() -> bool {
-    tables::are_in_hsa()
+    open::are_in_hsa()
 }
 
 /// The calling thread enqueues an operation of a GPU: the correlation id of the innermost call that it is in, and its use of
 /// that; 0 if it is in none that is recorded.
 pub fn enqueue() -> (u64, Use) {
-    record::share_innermost([hip::innermost(), tables::innermost()])
+    record::share_innermost([hip::innermost(), open::innermost()])
 }

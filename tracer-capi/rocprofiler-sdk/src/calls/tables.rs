@@ -2,10 +2,8 @@
 
 use std::rc::Rc;
 
-use capi_sources::calls_of_threads;
 use capi_sources::client_thread::{InCallback, next_id};
 use capi_sources::hsa::Client;
-use capi_sources::open::OfThreads;
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
 use tracer_common::slots;
@@ -13,6 +11,7 @@ use tracer_hooks::calls::{self, CallSink};
 use tracer_hooks::{Tables, contained};
 
 use super::callbacks::Callbacks;
+use super::open::{THREADS, innermost};
 use super::operations::{OF_TABLES, Operation};
 use super::payload::Payload;
 use super::record::{self, Begun};
@@ -24,8 +23,6 @@ pub struct Calls;
 
 /// `HSA_STATUS_SUCCESS`.
 const SUCCESS: u32 = 0;
-
-const THREADS: OfThreads<Option<Begun>> = calls_of_threads!(Option<Begun>);
 
 fn operation(slot: usize) -> Option<Operation> {
     OF_TABLES.get(slot).copied().flatten()
@@ -111,18 +108,6 @@ pub fn patch(tables: &Tables) {
     }
 }
 
-/// Whether the thread is in a call of this function of HIP, of which the runtime tells now: once of each.
-pub fn are_telling(operation: Operation) -> bool {
-    let call = THREADS.innermost().and_then(|call| call.kept.as_mut());
-    call.is_some_and(|begun| begun.is_told_by_the_runtime(operation))
-}
-
-/// Whether the thread is in a call of HSA's of which tools are told.
-pub fn are_in_hsa() -> bool {
-    let is_hsas = |begun: &Option<Begun>| begun.as_ref().is_some_and(Begun::is_of_hsa);
-    THREADS.innermost_of(is_hsas).is_some()
-}
-
 /// The callbacks of the call whose frame is there, if tools are told of it.
 fn callbacks(at: usize) -> Option<Rc<Callbacks>> {
     THREADS.find(at)?.as_ref()?.callbacks.clone()
@@ -144,10 +129,4 @@ impl Drop for Ends {
         });
         THREADS.end(self.at);
     }
-}
-
-/// The innermost call that the thread is in, if it is in one that is traced: its id, and what is kept of it.
-pub fn innermost<'a>() -> Option<(u64, Option<&'a mut Begun>)> {
-    let is_traced = |kept: &Option<Begun>| kept.as_ref().is_none_or(Begun::is_traced);
-    THREADS.innermost_of(is_traced).map(|call| (call.id, call.kept.as_mut()))
 }
