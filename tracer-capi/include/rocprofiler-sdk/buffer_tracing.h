@@ -46,7 +46,7 @@ typedef struct rocprofiler_buffer_tracing_hip_api_ext_record_t {
   rocprofiler_thread_id_t thread_id;
   /* As they were when the call began. What they point at may be gone. */
   rocprofiler_hip_api_args_t args;
-  /* 0: HIP does not tell it. */
+  /* 0 where HIP does not tell it, as before 6.0. */
   rocprofiler_hip_api_retval_t retval;
 } rocprofiler_buffer_tracing_hip_api_ext_record_t;
 #endif

@@ -98,7 +98,7 @@ struct Loaded {
     claimed: AtomicU64,
     /// Who was told.
     told: AtomicU64,
-    /// How many threads are telling that it is loaded.
+    /// How many threads are telling tools of it.
     telling: AtomicU32,
     is_unloaded: AtomicBool,
     /// What tools keep: for each service one of the code object, and one of each kernel.
@@ -114,16 +114,26 @@ unsafe impl Sync for Loaded {}
 
 struct Known {
     loaded: Vec<Arc<Loaded>>,
-    /// Executables that are being destroyed, with what is known of them.
-    going: Vec<(u64, Vec<Arc<Loaded>>)>,
+    /// How many threads are looking for what is loaded, without the lock.
+    looking: u32,
+    /// Executables that are being destroyed, or were while somebody looked.
+    going: Vec<Going>,
     /// Those that are unloaded, until that is told.
     unloaded: Vec<Arc<Loaded>>,
     /// Strings that tools were told, which may have kept where they are.
     strings: BTreeSet<&'static [u8]>,
 }
 
+/// An executable that is being destroyed, and what was known of it.
+struct Going {
+    executable: u64,
+    objects: Vec<Arc<Loaded>>,
+    is_over: bool,
+}
+
 static KNOWN: Lock<Known> = Lock::new(Known {
     loaded: Vec::new(),
+    looking: 0,
     going: Vec::new(),
     unloaded: Vec::new(),
     strings: BTreeSet::new(),
@@ -139,6 +149,13 @@ impl Known {
                 let new = Loaded::new(executable, object, symbols, |text| self.string(text));
                 self.loaded.push(Arc::new(new));
             }
+        }
+    }
+
+    /// Who looks from now on finds none of those that are gone.
+    fn forget_over(&mut self) {
+        if self.looking == 0 {
+            self.going.retain(|one| !one.is_over);
         }
     }
 
@@ -227,6 +244,7 @@ impl Loaded {
 
     /// Tells those of the services that were told that it was loaded.
     fn tell_unload(&self, is_meant: impl Fn(&Service) -> bool) {
+        let _telling = Telling::begin(self);
         for (place, service) in SDK.numbered(KIND, Services::all()) {
             let bit = 1 << place;
             if is_meant(service) && self.told.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
@@ -260,7 +278,7 @@ impl Loaded {
     }
 }
 
-/// A thread tells of a code object until this is dropped, also by an exception.
+/// A thread tells tools of a code object until this is dropped, also by an exception.
 struct Telling<'a>(&'a Loaded);
 
 impl<'a> Telling<'a> {
@@ -324,7 +342,7 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
     let is_one = |object: &mut Arc<Loaded>| object.executable == executable;
     let gone: Vec<_> = known.loaded.extract_if(.., is_one).collect();
     known.unloaded.extend(gone.iter().cloned());
-    known.going.push((executable, gone.clone()));
+    known.going.push(Going { executable, objects: gone.clone(), is_over: false });
     drop(known);
     gone.iter().for_each(|object| object.is_unloaded.store(true, Ordering::SeqCst));
     // In a callback the thread may be the one that tells.
@@ -334,6 +352,8 @@ pub fn entered(slot: usize, executable: u64, at: usize) {
         for object in gone {
             object.wait_for_tellers();
             object.tell_unload(|_| true);
+            // Another thread may have been first.
+            object.wait_for_tellers();
         }
         tell_unloads();
     }
@@ -344,11 +364,15 @@ pub fn left(slot: usize, executable: u64, has_succeeded: bool, at: usize) {
     if slot == DESTROY
         && !process::is_forked()
         && let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS)
-        && let Some(place) = known.going.iter().position(|(one, _)| *one == executable)
+        && let Some(going) =
+            known.going.iter_mut().find(|one| one.executable == executable && !one.is_over)
     {
-        let (_, gone) = known.going.swap_remove(place);
+        going.is_over = true;
+        let gone = core::mem::take(&mut going.objects);
+        known.forget_over();
         drop(known);
-        for kernel in gone.iter().flat_map(|object| &object.kernels) {
+        // One that is there still is found when a context is started.
+        for kernel in gone.iter().filter(|_| has_succeeded).flat_map(|object| &object.kernels) {
             KERNELS.forget(kernel.kernel_object, kernel.kernel);
         }
     }
@@ -380,14 +404,21 @@ pub fn tell_all(is_in_hsa: impl FnOnce() -> bool) {
     if !SDK.is_wanted(KIND) || process::is_forked() || inside.is_none() && is_in_hsa() {
         return;
     }
-    if let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) {
-        // Under the lock: who destroys one has said so before, or does so later.
-        code_objects::executables(|executable| {
-            if !known.going.iter().any(|(one, _)| *one == executable) {
-                known.add(executable, found(executable));
-            }
-        });
+    let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) else { return };
+    known.looking += 1;
+    drop(known);
+    // The runtime may load something meanwhile, and takes long.
+    let mut all = Vec::new();
+    code_objects::executables(|executable| all.push((executable, found(executable))));
+    let Some(mut known) = KNOWN.lock_or_lose(WAIT_NS) else { return };
+    for (executable, objects) in all {
+        if !known.going.iter().any(|one| one.executable == executable) {
+            known.add(executable, objects);
+        }
     }
+    known.looking -= 1;
+    known.forget_over();
+    drop(known);
     tell_unloads();
     tell_loads();
 }

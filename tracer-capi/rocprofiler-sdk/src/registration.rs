@@ -500,7 +500,7 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
             (&[table::HSA], Some(Runtime::Hsa), 0)
         }
         b"hip" => {
-            // Its calls do not come through its tables, but there it is.
+            // Its tables are looked for, as in releases that hand none over.
             sources::begin();
             (&[table::HIP_RUNTIME], Some(Runtime::Hip), 0)
         }

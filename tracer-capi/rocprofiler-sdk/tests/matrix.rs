@@ -79,7 +79,7 @@ const SECTIONS: [Section; 12] = [
                 "rocprofiler_configure_callback_tracing_service",
                 "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, \
                  MARKER_CONTROL_API, MARKER_NAME_API, CODE_OBJECT, SCRATCH_MEMORY, KERNEL_DISPATCH and MEMORY_COPY; results of \
-                 HIP's functions are not known (0), nor arguments that HIP does not tell; NOT_IMPLEMENTED for \
+                 HIP's functions before 6.0 are not known (0), nor all arguments; NOT_IMPLEMENTED for \
                  HSA_FINALIZE_EXT_API and RCCL_API, as of buffers",
             ),
             ("rocprofiler_query_callback_tracing_kind_name", ""),
@@ -137,7 +137,7 @@ const SECTIONS: [Section; 12] = [
         &[
             (
                 "rocprofiler_set_api_table",
-                "of `hsa` and `roctx`; calls of HIP come by its functions for tracers, and those of `rccl` are not intercepted",
+                "of `hsa` and `roctx`; tables of HIP are looked for by themselves, and those of `rccl` are not intercepted",
             ),
             ("OnLoad", "for HSA runtimes that load the library as a tool; AMD's has none"),
             ("OnUnload", "the same"),

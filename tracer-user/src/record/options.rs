@@ -54,8 +54,8 @@ impl Api {
   roctap record --include 'hipMemcpy*' -- ./my_app
   sudo ROCP_OUTPUT_DIR=out roctap record --plugin lib/roctracer/libfile_plugin.so -- ./my_app
 
-What ends a recording: the end of all its processes (with --no-follow, of the command), -d, Ctrl-C, or one of SIGTERM, SIGQUIT, SIGHUP (which `nohup` turns
-off). A second one ends roctap at once, with status 128 + its number; the trace is then whole up to its
+What ends a recording: the end of all its processes (with --no-follow, of the command), -d, Ctrl-C, or one of
+SIGTERM, SIGQUIT, SIGHUP (which `nohup` turns off). A second one ends roctap at once, with status 128 + its number; the trace is then whole up to its
 last chunk. Ctrl-C reaches a command that roctap started too, as the terminal sends it to both; other
 signals reach roctap alone. A command that has not ended by then goes on, untraced, and so do processes
 that ran before. How the command ended is printed, not passed on.

@@ -107,14 +107,19 @@ impl Callbacks {
         self.times.set(Some(Times { begin_ns, end_ns: 0 }));
     }
 
-    /// It has ended, with a result, which `fill` writes down if it is known. Only who was told of the begin is told of the
-    /// end.
-    pub fn exit(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
+    /// It has ended, with a result, which `fill` writes down if it is known, and whether it has succeeded, if that is. Only
+    /// who was told of the begin is told of the end.
+    pub fn exit(
+        &self,
+        correlation_id: u64,
+        has_succeeded: Option<bool>,
+        fill: impl FnOnce(&mut Payload),
+    ) {
         let times = self.times.get().map(|times| Times { end_ns: timestamp_ns(), ..times });
         self.times.set(times);
         if self.state.get() == Told::Begin && !process::is_forked() {
             if let Some(streams) = &self.streams {
-                streams.end(&self.externals.borrow());
+                streams.end(has_succeeded, &self.externals.borrow());
             }
             self.fill(fill);
             self.call(Phase::Exit, correlation_id);

@@ -81,7 +81,9 @@ impl Open {
 
     /// Tools are told of its end, with what `fill` adds.
     pub fn exit(&self, fill: impl FnOnce(&mut Payload, Operation)) {
-        self.tell(|callbacks, id| callbacks.exit(id, |payload| fill(payload, self.operation)));
+        self.tell(|callbacks, id| {
+            callbacks.exit(id, None, |payload| fill(payload, self.operation))
+        });
     }
 
     /// Tools are told, unless the thread is in a callback.

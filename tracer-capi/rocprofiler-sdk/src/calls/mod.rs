@@ -81,7 +81,7 @@ pub fn patch(tables: &Tables) {
 
 /// Whether the calling thread is in a call of HSA's of which tools are told.
 pub fn is_in_hsa() -> bool {
-    open::are_in_hsa()
+    open::is_in_hsa()
 }
 
 /// The calling thread enqueues an operation of a GPU: the correlation id of the innermost call that it is in, and its use of

@@ -18,6 +18,17 @@ const ARGUMENTS: usize = 8;
 /// Bytes of the largest one.
 const MOST: usize = HSA_CALL.bytes;
 
+/// Has what calls need be there before they are made: a thread that stops while it makes that would hold up others.
+pub fn prepare() {
+    LazyLock::force(&OF_HIP_FUNCTIONS);
+    let _known = arguments(Kind::HipRuntimeApi, 0);
+}
+
+/// The same of calls that HIP tells of: it was found.
+pub fn prepare_told() {
+    LazyLock::force(&OF_OPERATIONS);
+}
+
 /// The data of a call.
 #[repr(C, align(8))]
 pub struct Payload([u8; MOST]);

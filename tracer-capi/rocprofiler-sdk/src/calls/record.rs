@@ -1,6 +1,5 @@
 //! The record of a call.
 
-use core::mem;
 use std::rc::Rc;
 
 use rocprofiler::kinds::Kind;
@@ -28,8 +27,6 @@ pub struct Begun {
     id_use: Option<CallUse>,
     /// ns of CLOCK_BOOTTIME.
     begin_ns: u64,
-    /// The runtime tells of it, too, and has done so.
-    is_told_by_the_runtime: bool,
     /// None if nobody is told of it.
     pub callbacks: Option<Rc<Callbacks>>,
 }
@@ -57,28 +54,12 @@ impl Begun {
         let thread = own_ids().thread;
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
-        let is_told_by_the_runtime = false;
-        Some(Self {
-            operation,
-            services,
-            externals,
-            thread,
-            id_use,
-            begin_ns,
-            is_told_by_the_runtime,
-            callbacks,
-        })
+        Some(Self { operation, services, externals, thread, id_use, begin_ns, callbacks })
     }
 
-    /// Whether it is the call of this function that the runtime tells of, for the first time. The library may call the
-    /// function itself inside of that.
-    pub fn is_told_by_the_runtime(&mut self, operation: Operation) -> bool {
-        self.operation == operation && !mem::replace(&mut self.is_told_by_the_runtime, true)
-    }
-
-    /// Whether it is a call of HSA's.
-    pub fn is_of_hsa(&self) -> bool {
-        matches!(self.operation.kind, Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi)
+    /// Whose function it is.
+    pub fn kind(&self) -> Kind {
+        self.operation.kind
     }
 
     /// Whether somebody has its correlation id.

@@ -208,12 +208,13 @@ impl Told {
         }
     }
 
-    /// It has ended. The result may not be known.
-    pub fn end(&self, externals: &Externals) {
+    /// It has ended, and has succeeded or not, if that is known.
+    pub fn end(&self, has_succeeded: Option<bool>, externals: &Externals) {
         let (argument, begun) = (self.argument.get(), self.begun.get());
         if self.stream.does == Does::Create {
-            let made = stream_at(argument);
-            let id = |stream| ids(|ids| ids.renew(stream, made == begun)).flatten();
+            let made = stream_at(argument).filter(|_| has_succeeded != Some(false));
+            let was_there = has_succeeded.is_none() && made == begun;
+            let id = |stream| ids(|ids| ids.renew(stream, was_there)).flatten();
             if let Some((stream, id)) = made.and_then(|made| Some((made, id(made)?))) {
                 self.tell(Phase::None, id, stream, externals);
             }

@@ -13,7 +13,7 @@ use tracer_hooks::{Tables, contained};
 use super::callbacks::Callbacks;
 use super::open::{THREADS, innermost};
 use super::operations::{OF_TABLES, Operation};
-use super::payload::Payload;
+use super::payload::{self, Payload};
 use super::record::{self, Begun};
 use super::{hip, memory, streams};
 use crate::{code_objects, log};
@@ -87,7 +87,7 @@ impl CallSink for Calls {
             && let Some(_inside) = InCallback::enter(at)
         {
             let fill = |payload: &mut Payload| payload.set_result(operation, call.ret);
-            callbacks.exit(call.correlation_id, fill);
+            callbacks.exit(call.correlation_id, Some(has_succeeded), fill);
         }
     }
 
@@ -98,8 +98,9 @@ impl CallSink for Calls {
 
 /// Has calls recorded that pass through the HSA runtime's tables, and through HIP's: as soon as these are made.
 pub fn patch(tables: &Tables) {
+    payload::prepare();
     Calls.patch(tables);
-    let is_there = || slots::HIP.into_iter().any(|slot| calls::original(slot) != 0);
+    let is_there = || calls::in_place() & slots::tables::HIP != 0;
     if hip::need_tables() && !is_there() {
         contained(calls::patch_hip);
         if is_there() {

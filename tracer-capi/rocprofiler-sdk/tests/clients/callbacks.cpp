@@ -16,6 +16,10 @@
 
 #include "check.h"
 
+#if HIP_VERSION >= 60000000
+extern "C" hipError_t hipStreamQuery_spt(hipStream_t);
+#endif
+
 #define DONE(call) CHECK((call) == ROCPROFILER_STATUS_SUCCESS)
 
 using Record = rocprofiler_callback_tracing_record_t;
@@ -160,17 +164,22 @@ static void arguments_are_those_of_the_call() {
 static void results_are_those_of_the_call() {
 #if HIP_VERSION >= 60000000
   static std::vector<Data> ended;
+  static uint32_t last = 0;
   act[0] = [](const Record& record, rocprofiler_user_data_t*) {
     if (record.phase != ENTER) ended.push_back(*static_cast<Data*>(record.payload));
+    last = record.operation;
   };
   DONE(rocprofiler_start_context(contexts[0]));
   CHECK(hipSetDevice(99) == hipErrorInvalidDevice);
   call();
   const char* name = hipGetErrorName(hipErrorInvalidDevice);
   const hipChannelFormatDesc format = hipCreateChannelDesc(8, 16, 32, 0, hipChannelFormatKindFloat);
+  // For which the runtime has the id of another one.
+  CHECK(hipStreamQuery_spt(nullptr) == hipSuccess);
   DONE(rocprofiler_stop_context(contexts[0]));
   act[0] = nullptr;
-  expect(0, 4, 4);
+  expect(0, 5, 5);
+  CHECK(last == ROCPROFILER_HIP_RUNTIME_API_ID_hipStreamQuery_spt);
   CHECK(ended[0].retval.hipError_t_retval == hipErrorInvalidDevice && ended[0].args.hipSetDevice.deviceId == 99);
   CHECK(ended[1].retval.hipError_t_retval == hipSuccess);
   CHECK(ended[2].retval.const_charp_retval == name && ended[2].args.hipGetErrorName.hip_error == hipErrorInvalidDevice);
