@@ -65,7 +65,7 @@ pub fn created(address: usize, agent: u64) {
 }
 
 /// A doorbell rings whose queue was created before the tables were patched.
-pub fn stranger(address: usize) -> Option<&'static Queue> {
+pub fn unknown_queue(address: usize) -> Option<&'static Queue> {
     first_use();
     STATE.registry.meet(address, agents::only_gpu(), tell)
 }

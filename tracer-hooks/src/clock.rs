@@ -23,25 +23,25 @@ use crate::sys;
 /// Times this far ahead of the last pair make the runtime take another: more than 1/16 s. A pair that was interrupted is
 /// off by as long, and hides that much of the way.
 const AHEAD_NS: u64 = 1_000_000_000;
-/// How far beyond the last reading is extrapolated.
+/// Before a tick is converted that is later than the last reading by more than this, another reading is taken.
 const EXTRAPOLATED_NS: f64 = 62_500_000.0;
-/// A reading is taken again up to so many times, while it is twice as wide as the tightest one.
+/// A reading of both clocks that is more than twice as wide as the tightest one is taken again, up to so many times.
 const TRIES: u32 = 8;
-/// The runtime's line is read within this of when its pair was taken.
+/// A reading is a tick whose time, as the runtime converts it, is within this of the time when the runtime was asked.
 const NEAR_NS: u64 = 1_000;
-/// How often it is tried to have readings by which a time can be told.
+/// So often readings are taken anew until a time can be converted with them.
 const ATTEMPTS: u32 = 4;
-/// Steps to come that near. Each leaves a few hundredths of the way.
+/// So many steps are taken to find such a tick. Each leaves a few hundredths of the distance.
 const STEPS: u32 = 16;
-/// A tick that no counter shows: six years of 100 MHz. From 4 MHz on its time fits into 63 bits.
+/// A tick that no counter reaches: six years at 100 MHz. From 4 MHz on its time fits into 63 bits.
 const FARTHEST: u64 = 1 << 55;
-/// Longest that the second reading is put off, so that what happened before the first can be told from both.
+/// The second reading is taken at most so much later than the first: then ticks of before the first can be converted.
 const APART_NS: u64 = 500_000;
-/// Coming from there, the counter is looked for below this.
+/// The first search comes from much later ticks. It ends at one whose time is less than this after now.
 const SOON_NS: i64 = 1_000_000_000;
-/// Readings that are kept; the older ones farther apart.
+/// So many readings are kept; the older they are, the farther they are apart.
 const KEPT: usize = 64;
-/// Readings back that a line begins which goes beyond the last one.
+/// The line for ticks beyond the last reading goes through that one and the one so many readings before it.
 const BASE: usize = 16;
 /// Agents with a clock.
 const CLOCKS: usize = 64;

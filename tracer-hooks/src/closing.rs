@@ -1,4 +1,4 @@
-//! The runtime goes: what has to be done before, and what is put away afterwards.
+//! Shutdown of the runtime: keeps our threads out of it meanwhile, and puts away afterwards what we had of it.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -21,27 +21,27 @@ pub const CLOSE_WAIT_NS: u64 = 500_000_000;
 /// Longest that the exit of the process is delayed.
 pub const EXIT_WAIT_NS: u64 = 100_000_000;
 
-/// A use of the runtime that we began because nobody could tell whether it goes.
+/// A use of the runtime that [`keep`] began: one of our threads could have been inside when it shut down.
 static KEPT: Lock<Option<Hold>> = Lock::new(None);
 
 /// The process exits.
 static EXITS: AtomicBool = AtomicBool::new(false);
 
-/// The process exits, and what shuts the runtime down from now on is the last that does.
+/// The process exits: a thread that shuts the runtime down from now on is probably the last user.
 pub fn exits() {
     EXITS.store(true, Ordering::Relaxed);
 }
 
-/// Threads that are about to shut the runtime down, or do.
+/// How many threads shut the runtime down now, or are about to.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
 /// The worker is in the runtime without the lock of the work.
 static WITHOUT_LOCK: AtomicBool = AtomicBool::new(false);
 
-/// Has the worker call the runtime although somebody else has the lock of the work; not while the runtime
-/// may be going.
+/// The worker calls the runtime, by `call`, while another thread has the lock of the work; not while a thread
+/// may be shutting the runtime down.
 pub fn without_lock(call: impl FnOnce()) {
-    // Pairs with `Leaving`: one of both sees the other.
+    // Pairs with `Leaving`: one of the two sees the other.
     WITHOUT_LOCK.store(true, Ordering::SeqCst);
     if LEAVING.load(Ordering::SeqCst) == 0 && STATE.phase.get().relays() {
         call();
@@ -55,12 +55,13 @@ struct Leaving;
 
 impl Leaving {
     fn begin() -> Self {
-        // Pairs with the load in `without_lock`: one of both sees the other.
+        // Pairs with the load in `without_lock`: one of the two sees the other.
         LEAVING.fetch_add(1, Ordering::SeqCst);
         Self
     }
 
-    /// The lock of the work, if none of our threads is in the runtime then.
+    /// Takes the lock of the work and waits until the worker has left the runtime. With the lock held, none
+    /// of our threads is in the runtime. `None` if either takes too long.
     fn lock(&self) -> Option<Guard<'static, Work>> {
         let work = WORK.lock_for(CLOSE_WAIT_NS)?;
         let deadline = sys::awake_ns() + CLOSE_WAIT_NS;
@@ -82,16 +83,17 @@ impl Drop for Leaving {
     }
 }
 
-/// Calls `shut_down`, by which the runtime has one user less: the application, or us.
+/// Calls `shut_down`, by which the application, or we, stop using the runtime.
 ///
-/// The runtime counts its users and goes with the last; the count is its own. So what is done before is
-/// right whether it goes or not: none of our threads is inside of it or of its memory (they are under the
-/// lock of the work that is held meanwhile), and what is in flight stays as it is. Nobody waits for it:
-/// a library that pairs `hsa_init` with `hsa_shut_down` may do so while a kernel runs for hours. What has
-/// become of the runtime is seen afterwards. If the lock cannot be had, the runtime is kept.
+/// The runtime counts its users itself, and shuts down with the last. We cannot tell before whether this one
+/// is the last, so what we do before is right in both cases. We hold the lock of the work meanwhile, so none
+/// of our threads is inside of the runtime or of its memory. We leave what is in flight as it is, and do not
+/// wait for it: a library that pairs `hsa_init` with `hsa_shut_down` may do so while a kernel runs for hours.
+/// Afterwards we look whether the runtime is gone. If we cannot get the lock, we keep the runtime open.
 ///
-/// Where the runtime's tools interface knows us, it tells when it goes: see [`close`]. From ROCm 7 on it
-/// destroys no signals then, and complains of those that are left: idle ones are given back before.
+/// Where the runtime's tools interface has loaded us, the runtime tells us when it shuts down ([`close`]), and
+/// we hold no lock meanwhile. From ROCm 7 on it destroys no signals then, and complains of those that are
+/// left: we destroy idle ones before.
 pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
     if !STATE.phase.get().relays() {
         return shut_down();
@@ -107,7 +109,7 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
         return shut_down();
     }
     let leaving = Leaving::begin();
-    // A thread that is cancelled in the runtime would take the lock with it.
+    // A thread that was cancelled in the runtime would never give the lock back.
     let uncancelled = sys::Uncancelled::begin();
     let mut work = None;
     contained(|| {
@@ -131,7 +133,8 @@ pub fn one_user_less(shut_down: impl FnOnce() -> Status) -> Status {
     status
 }
 
-/// The runtime may be about to go.
+/// Prepares for a shutdown that may be the last: collects what has completed, and destroys our idle signals
+/// if it probably is the last. Ends the use that [`keep`] began.
 fn make_ready(work: &mut Guard<'_, Work>) {
     let Some(&sink) = STATE.sink.get() else { return };
     if sink.can_complete(sys::now_ns()) {
@@ -140,8 +143,8 @@ fn make_ready(work: &mut Guard<'_, Work>) {
     let exits = EXITS.load(Ordering::Relaxed);
     let is_done = |queue: &Queue| queue.is(Stage::Free) || exits && queue.track.pending() == 0;
     if STATE.registry.objects().all(is_done) {
-        // It probably does: the application has no queue left, or the process exits, where HIP 6 leaves
-        // those of streams. Debian's runtimes complain of each signal that is not destroyed.
+        // It probably is: the application has no queue left, or the process exits, where HIP 6 leaves the
+        // queues of its streams. Debian's runtimes complain of each signal that is not destroyed.
         STATE.registry.objects().for_each(|queue| queue.release(&STATE.pool));
         STATE.copies.give_back(&STATE.pool);
         STATE.pool.destroy_idle(|signal| RUNTIME.destroy_signal(signal));
@@ -151,7 +154,7 @@ fn make_ready(work: &mut Guard<'_, Work>) {
     }
 }
 
-/// Has the runtime stay, since somebody of ours may be inside of it.
+/// Begins a use of the runtime, so that it stays open: one of our threads may be inside of it.
 fn keep() {
     if let Some(mut kept) = KEPT.lock_for(SWITCH_WAIT_NS)
         && kept.is_none()
@@ -171,19 +174,20 @@ fn gone(work: &mut Guard<'_, Work>) {
     closed();
 }
 
-/// Notes that the runtime goes; a process that ends stays in that phase. Whether there is anything to forget.
+/// Notes that the runtime shuts down; a process that ends stays in its phase. Returns whether there is
+/// anything to forget.
 fn closes() -> bool {
     matches!(STATE.phase.apply(Event::Close), Ok(_) | Err(Phase::Ended))
 }
 
-/// Forgets everything of a runtime that is gone or goes, and touches nothing of it.
+/// Forgets everything of a runtime that shuts down or has, and touches nothing of it.
 pub fn forget(work: &mut Guard<'_, Work>) {
     work.forget(&STATE);
     STATE.copies.give_back(&STATE.pool);
     STATE.pool.forget();
 }
 
-/// Tells whoever reads that nothing more comes of a runtime.
+/// Has the sink finish what it puts off, and tells it that nothing more comes of this runtime.
 fn closed() {
     flush(sys::now_ns() + EXIT_WAIT_NS);
     if let Some(sink) = STATE.sink.get() {
@@ -191,15 +195,16 @@ fn closed() {
     }
 }
 
-/// The runtime goes, as it says itself: nothing of it may be used or kept afterwards. What is in flight
-/// is given the time to complete.
+/// The runtime tells us, through its tools interface, that it shuts down. Ends the recording, gives what is
+/// in flight some time to complete, destroys our idle signals, and forgets the rest: nothing of the runtime
+/// may be used afterwards.
 pub fn close() {
     if !STATE.phase.get().relays() {
         return;
     }
     let leaving = Leaving::begin();
     {
-        // Not longer: the worker may wait for it with the lock that is taken next.
+        // Given back before the lock of the work is taken: the worker may hold that one and wait for this.
         let _switching = SWITCH.lock_for(SWITCH_WAIT_NS);
         let _ = STATE.phase.apply(Event::End);
         release_queues();
@@ -209,7 +214,7 @@ pub fn close() {
         return;
     }
     STATE.is_not_ready();
-    // Without the lock, what is left is put away before another runtime is hooked.
+    // Without the lock, `forget` is called when another runtime is hooked.
     let Some(mut work) = locked else { return };
     let mut deadline = sys::now_ns() + CLOSE_WAIT_NS;
     loop {

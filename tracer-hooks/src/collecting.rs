@@ -1,17 +1,17 @@
 //! What threads that have waited for the GPU tell the holder of [`crate::harvest::WORK`], which records what has
 //! completed.
 //!
-//! A thread that finds the lock taken asks the holder to look once more, and mostly goes on: to hold many threads
-//! up, one after the other, would cost the program more than a record is worth. It waits only where the holder has
-//! been at it for long. That one may be reading a clock for the first time, which takes half a millisecond, or not
-//! be scheduled, and a process that leaves by `_exit` meanwhile loses all that is not recorded.
+//! A thread that finds the lock taken asks the holder to look once more, and mostly goes on: to hold up many threads,
+//! one after the other, would cost the program more than a record is worth. It waits only if the holder has been at
+//! it for long. The holder may be reading a clock for the first time, which takes half a millisecond, or may not be
+//! scheduled; if the process ended by `_exit` meanwhile, all would be lost that is not recorded.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// The holder mostly needs a few microseconds; more than this is long.
 const LONG_NS: u64 = 50_000;
 
-/// What they tell, and what the holder tells them.
+/// What these threads tell the holder, and the holder them.
 pub struct Collecting {
     asked: AtomicBool,
     began_ns: AtomicU64,
@@ -39,9 +39,10 @@ impl Collecting {
 
     /// Something that the caller knows of has completed. The caller tries to get the lock afterwards.
     pub fn ask(&self) {
-        // Release pairs with the Acquire in `begins`. A swap, so that it goes on with that of another thread.
+        // Release pairs with the Acquire in `begins`. A swap, not a store: it continues the release sequence of
+        // another thread that has asked.
         self.asked.swap(true, Ordering::Release);
-        // Pairs with the fence in `is_asked`: the caller gets the lock, or the holder sees that he asked.
+        // Pairs with the fence in `is_asked`: the caller gets the lock, or the holder sees that it has asked.
         fence(Ordering::SeqCst);
     }
 
@@ -58,7 +59,7 @@ impl Collecting {
         now_ns.saturating_sub(began_ns) > LONG_NS && !self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// The caller has waited in vain: nobody else does, until somebody begins again.
+    /// The caller has waited in vain: no other thread waits until a holder begins to look again.
     pub fn waited_in_vain(&self) {
         self.is_stuck.store(true, Ordering::Relaxed);
     }

@@ -219,7 +219,7 @@ impl Answers {
     }
 
     fn put(&self, signal: u64, times: Option<Times>) {
-        let Some(mut victim) = self.lock.lock_or_lose(WAIT_NS) else { return };
+        let Some(mut next) = self.lock.lock_or_lose(WAIT_NS) else { return };
         // Under the lock, which can be lost: whoever set it beside another would wait for that one.
         if !self.used()
             && let Some(fresh) = sys::zeroed_slice(ANSWERS)
@@ -231,8 +231,8 @@ impl Answers {
             (Some(place), _) => Some(place),
             (None, None) => None,
             (None, Some(_)) => by(0).or_else(|| {
-                *victim = (*victim + 1) % PROBES;
-                self.places(signal).nth(*victim)
+                *next = (*next + 1) % PROBES;
+                self.places(signal).nth(*next)
             }),
         };
         if let Some(place) = place {

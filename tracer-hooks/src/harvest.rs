@@ -1,7 +1,7 @@
-//! Completions: relay what nobody has relayed, report, recycle.
+//! Completions: relays those that nobody has relayed, tells the sink of all, and gives our signals back.
 //!
-//! The worker's part. Whoever waits for a completion relays it himself ([`crate::relay`]); what is left
-//! for here is its record, its signal, and what nobody waits for.
+//! A thread that waits for a completion relays it itself ([`crate::relay`]). The rest is done here, by the
+//! thread that holds [`WORK`]: mostly the worker, or a thread that has just waited ([`collect_now`]).
 
 use core::sync::atomic::Ordering;
 
@@ -20,18 +20,19 @@ use crate::state::State;
 use crate::track::{Entry, Fate, Found, Look, Seen, Track};
 use crate::{sys, view};
 
-/// How long an overtaken packet's signal is watched. Its completion, if it is still to come, is a write
-/// that is late, not one that waits for anything.
+/// How long an overtaken packet's signal is watched. If the GPU still writes it, that write is only late: it
+/// does not wait for other work.
 const WATCH_NS: u64 = 10_000_000_000;
-/// Least and most time between looks at what is done or overtaken but not finished with, when nothing
-/// else is to be done; in between as long again as it has been so.
+/// Shortest and longest time until the worker looks again, if it has nothing else to do, at packets that were
+/// overtaken: as long as the youngest of them has been watched. At signals that rest it looks after the
+/// shortest.
 const REST_NS: (u64, u64) = (20_000_000, 1_000_000_000);
-/// How many are watched at once.
+/// Most overtaken packets that are watched at once.
 const WATCHES: usize = 1024;
 
 /// Longest that a thread that has waited for the GPU waits for the one that collects.
 pub const COLLECT_WAIT_NS: u64 = 10_000_000;
-/// How often a thread looks for others that asked it to, before it goes on.
+/// How often, at most, a thread that collects looks for others that ask it to, before it goes on.
 const LOOKS_FOR_OTHERS: u32 = 3;
 
 /// The right to look at what is in flight and to call the runtime for it.
@@ -41,35 +42,35 @@ pub static WORK: Lock<Work> = Lock::new(Work::new());
 pub struct Work {
     /// Signals to give back to the pool.
     returned: Batch,
-    /// Signals to give back that somebody may still sleep on: bells, of which there are no more.
+    /// Signals to give back once no thread watches them any more. Few are watched at once, so they fit.
     resting: Batch,
     overtaken: Vec<Overtaken>,
     /// The GPUs' clocks.
     pub clocks: Clocks,
 }
 
-/// A packet that seems to have gone out with the application's signal: a later one with the barrier bit
-/// has completed, and it has not.
+/// A packet that the GPU seems to have run with the application's signal: a later one with the barrier bit
+/// has completed, and this one has not.
 struct Overtaken {
     queue: &'static Queue,
     entry: Entry,
-    /// How long it has been watched, by a thread that may have stood still.
+    /// How long it has been watched, without times in which the process stood still.
     waited: Waited<{ 2 * REST_NS.1 }>,
 }
 
-/// What a thread does that cannot collect, because another one does.
+/// What a thread does if it cannot collect because another one holds [`WORK`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IfTaken {
-    /// Goes on: that one looks again.
+    /// Goes on: the holder looks again for it.
     Leave,
-    /// Waits for that one if it has been at it for long: see [`crate::collecting`].
+    /// Waits for the holder if that has been collecting for long: see [`crate::collecting`].
     Wait,
 }
 
-/// Has what completed told of, by the calling thread or by the one that does so just now.
+/// Tells the sink what has completed, or asks the thread that is doing so now to look again.
 pub fn collect_now(state: &'static State, if_taken: IfTaken) {
     let Some(&sink) = state.sink.get() else { return };
-    // A jump out of here would take the lock along, and the runtime's.
+    // A signal handler that jumped out of here would leave our lock taken, and the runtime's.
     sys::uninterrupted(|| collect_uninterrupted(state, sink, sys::now_ns(), if_taken));
 }
 
@@ -83,16 +84,18 @@ fn collect_uninterrupted(state: &'static State, sink: &dyn Sink, now_ns: u64, if
             state.collecting.waited_in_vain();
         }
     }
-    // That can take a place in the sink, which a thread that has nothing to collect needs not.
+    // Asked last: `can_complete` may take a place in the sink, which a thread that collects nothing does not
+    // need.
     if let Some(work) = work.filter(|_| sink.can_complete(now_ns)) {
         unlock(work, state);
     }
 }
 
-/// Gives the lock of the work back, and looks for those who could not get it.
+/// Looks for the threads that asked for it because they could not get the lock of the work, and gives the
+/// lock back.
 pub fn unlock(mut work: Guard<'static, Work>, state: &'static State) {
     for left in (0..LOOKS_FOR_OTHERS).rev() {
-        // Who closes the runtime does so under the lock.
+        // A thread that closes the runtime does so under the lock.
         if state.collecting.is_asked() && state.phase.get().relays() {
             let round = work.round(state, Look::Near);
             state.collected.fetch_add(round.chained, Ordering::Relaxed);
@@ -115,11 +118,11 @@ pub struct Round {
     pub done: usize,
     /// Those of them that had a signal of the application.
     pub chained: usize,
-    /// Those of these that were relayed here, not by whoever waited for them.
+    /// Those of these that were relayed here, not by a thread that waited.
     pub relayed: usize,
     /// Something is in flight.
     pub pending: bool,
-    /// Something is done or overtaken, and still to be looked after: when.
+    /// After how long to look again at signals that rest and packets that were overtaken, if there are any.
     pub resting_ns: Option<u64>,
     /// A doorbell is held back.
     pub held: bool,
@@ -144,7 +147,8 @@ impl Work {
         state.collecting.begins(now);
         // Acquire pairs with the addition in `recording::activate`.
         self.clocks.recording(state.epoch.load(Ordering::Acquire));
-        // Names before what they name: an address may have had another one.
+        // The sink writes the names that it has put off before completions of what they name: another kernel
+        // may have had the address before.
         sink.housekeeping(now);
         for queue in state.registry.objects() {
             match queue.stage() {
@@ -152,7 +156,7 @@ impl Work {
                     self.queue(state, sink, queue, (look, now), &mut round);
                     round.held |= queue.held.load(Ordering::Relaxed);
                 }
-                Stage::Dead => self.bury(state, sink, queue),
+                Stage::Dead => self.retire(state, sink, queue),
                 Stage::Free => {}
             }
         }
@@ -180,8 +184,9 @@ impl Work {
         round
     }
 
-    /// When the worker should look again for what it is to relay, by what kernels usually take: since
-    /// when something runs of the queue that is due first, and when that is.
+    /// When the worker should look again for completions that it has to relay: how long the kernels up to
+    /// such a one usually take says when a queue is due. Returns, of the queue that is due first, since when
+    /// its first entry has been the first, and when it is due.
     pub fn due(&self, state: &'static State, now: u64) -> Option<(u64, u64)> {
         let prompt = state.prompt.load(Ordering::Relaxed);
         let due = |track: &Track| {
@@ -240,9 +245,9 @@ impl Work {
                 // It is done after all.
                 return Fate::Pending;
             }
-            // Most likely the packet processor read the packet before our signal was in it; the
-            // application's own signal was decremented then.
-            // Its signal is not used again: the GPU may write it some day, or never.
+            // Most likely the packet processor read the packet before our signal was in it, and has
+            // decremented the application's own signal. Ours is not used again before the GPU has written
+            // it, which it may never do, or the queue is gone.
             sink.lost(ShimLoss::PACKET_PASSED, 1);
             sink.no_times(seen.entry.sequence, ShimLoss::PACKET_PASSED);
             if overtaken.len() < WATCHES && overtaken.try_reserve(1).is_ok() {
@@ -287,8 +292,8 @@ impl Work {
         round.add(found);
     }
 
-    /// Looks at packets that were overtaken: one that completes after all is relayed. It has been
-    /// counted as lost already, so there is no record of it.
+    /// Looks at packets that were overtaken, and relays one that completes after all. It has been counted as
+    /// lost already, so the sink is told nothing.
     fn watch(&mut self, state: &'static State, now: u64) {
         self.overtaken.retain_mut(|Overtaken { entry, waited, .. }| {
             let Some(signal) = view::signal(entry.signal) else { return false };
@@ -305,8 +310,8 @@ impl Work {
     }
 
     /// The queue is gone: what did not complete never will.
-    fn bury(&mut self, state: &'static State, sink: &dyn Sink, queue: &'static Queue) {
-        // What has completed by now.
+    fn retire(&mut self, state: &'static State, sink: &dyn Sink, queue: &'static Queue) {
+        // First what has completed by now.
         relay::everything_of(state, Of::Queue, &queue.track);
         self.watch(state, sys::now_ns());
         self.overtaken.retain(|overtaken| {
@@ -327,8 +332,8 @@ impl Work {
         queue.becomes(Stage::Free);
     }
 
-    /// The runtime goes, or is gone: forgets what is in flight, and touches nothing of it. The GPU may
-    /// write the signals as long as they are there.
+    /// The runtime shuts down, or has: forgets what is in flight, and touches nothing of the runtime's. The
+    /// signals in flight are not used again: the GPU may still write them.
     pub fn forget(&mut self, state: &'static State) {
         let Some(&sink) = state.sink.get() else { return };
         self.clocks = Clocks::new();
@@ -365,8 +370,8 @@ impl Round {
     }
 }
 
-/// The signal of an entry that has completed and been relayed, if need be here; `None` if it has not,
-/// or whoever waits for it is about to relay it.
+/// Relays an entry that has completed, if no thread has relayed it, and returns its signal. `None` if it has
+/// not completed, or if a thread that watches it is about to relay it.
 fn collect(
     state: &State,
     of: Of,
@@ -387,8 +392,8 @@ fn collect(
     Some(signal)
 }
 
-/// Tells by how much times can be off before one is told that is off by so much: the process can be killed
-/// in between.
+/// Tells the sink by how much times can be off, if that has grown, before it is told a time that can be off
+/// by so much: the process can be killed in between.
 fn tell_error(sink: &dyn Sink, clocks: &Clocks, told_ns: &mut u64) {
     let error_ns = clocks.error_ns();
     if error_ns > *told_ns {
@@ -410,8 +415,8 @@ fn report(sink: &dyn Sink, entry: &Entry, times: Option<Times>) {
     }
 }
 
-/// Has a signal used again, once it is not watched any more: of packets those that ring are slept on, and the runtime
-/// may be asked for a copy's times.
+/// Gives a signal back, or lets it rest as long as a thread watches it. That thread may sleep on it, or ask
+/// the runtime for the times of the copy.
 fn put_away(state: &State, handle: u64, watched: bool, returned: &mut Batch, resting: &mut Batch) {
     if watched {
         resting.push(handle);

@@ -268,7 +268,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
 /// Makes a queue known whose creation was not seen.
 #[cold]
 fn meet(address: usize) -> Option<&'static Queue> {
-    sys::uninterrupted(|| announce::stranger(address))
+    sys::uninterrupted(|| announce::unknown_queue(address))
 }
 
 pub unsafe extern "C-unwind" fn queue_create(

@@ -25,7 +25,8 @@ pub enum Timing {
     AtStart,
     /// While the application uses them, or may begin to: nobody will tell when the runtime closes.
     Live,
-    /// As [`Timing::Live`], by a thread that may be inside of `hsa_init`, and would wait for itself there.
+    /// As [`Timing::Live`], by a thread that may be inside of `hsa_init`: if it opened the runtime, it would
+    /// wait for itself.
     Unheld,
 }
 
@@ -44,7 +45,7 @@ pub enum InstallError {
     Ended,
     /// Something of ours has failed in this process.
     Broken,
-    /// What an earlier runtime left cannot be put away: a thread that stands still is in our code.
+    /// We cannot put away what an earlier runtime left: a thread that stands still is in our code.
     Stuck,
 }
 
@@ -90,7 +91,7 @@ pub fn install(
         Timing::AtStart | Timing::Unheld => put_in_place(tables, sink, timing, None)?,
         Timing::Live => {
             let patched = patched();
-            // A thunk of ours would take it for the application's call.
+            // Not by an entry with our thunk in it, which would take this for a call of the application.
             let is_open = match patched {
                 Patched::Already if RUNTIME.has(&tables) => RUNTIME.is_open(),
                 _ => tables.is_open(),
@@ -108,10 +109,10 @@ pub fn install(
     Ok(())
 }
 
-/// Whether a recording by these tables is under way, which does not end as long as the sink wants it: there
-/// is nothing to install.
+/// Whether a recording through these tables is under way. If so, there is nothing to install: it goes on as
+/// long as the sink wants it.
 pub fn records(tables: &Tables) -> bool {
-    // Whoever ends it asks the sink under this lock.
+    // A thread that ends a recording asks the sink under this lock.
     let switching = SWITCH.lock_for(SWITCH_WAIT_NS);
     switching.is_some() && STATE.active() && RUNTIME.has(tables) && !RUNTIME.is_gone()
 }
@@ -158,10 +159,11 @@ fn put_in_place(
 ) -> Result<(), InstallError> {
     let mut work = None;
     if patched() == Patched::NotYet {
-        // Until the hooks are in place: another thread that installs would forget what is in flight by then.
+        // Held until the hooks are in place: else another thread that installs would forget what is in flight
+        // by then.
         let mut locked = WORK.lock_for(CLOSE_WAIT_NS).ok_or(InstallError::Stuck)?;
         if patched() == Patched::NotYet {
-            // Nothing of a runtime that is gone may be left, even if nobody could put it away at its end.
+            // Nobody may have been able to put away what is left of an earlier runtime, at its end.
             forget(&mut locked);
             work = Some(locked);
         }
@@ -210,7 +212,8 @@ pub fn call_worker() -> bool {
     works
 }
 
-/// Has what completed until now told of before it returns, unless another thread is at it and does not come back soon.
+/// Tells the sink what has completed until now. If another thread is doing so, asks that one to look again, and
+/// waits for it if it takes long, but not for ever.
 pub fn collect() {
     if STATE.relays() {
         contained(|| collect_now(&STATE, IfTaken::Wait));
@@ -219,8 +222,8 @@ pub fn collect() {
 
 /// The process exits. Programs of HIP 5 do so without `hsa_shut_down`, and `OnUnload` is not called.
 ///
-/// This runs before the destructors of everything that was loaded before us, HIP and the runtime
-/// included, which may still launch and wait for work; so nothing is switched off here.
+/// This runs before the destructors of everything that was loaded before us, HIP and the runtime included.
+/// These may still launch work and wait for it, so this switches nothing off.
 extern "C" fn at_exit() {
     exits();
     contained(|| {
@@ -230,7 +233,7 @@ extern "C" fn at_exit() {
         }
         let Some(sink) = STATE.sink.get() else { return };
         if !sink.can_complete(sys::now_ns()) {
-            // The worker can; give it the time.
+            // The worker can tell the sink; this gives it the time.
             STATE.wake_beyond(sleep::AWAKE);
             sys::sleep_ns(5_000_000);
         } else if let Some(mut work) = WORK.lock_for(EXIT_WAIT_NS)
@@ -244,8 +247,8 @@ extern "C" fn at_exit() {
 
 /// The last recording of this process ends: called by the library's destructor.
 ///
-/// What is in flight is relayed to the very end of the process: destructors that run later may wait for
-/// it, and if they can wait in the runtime, signals can be decremented there.
+/// We go on relaying what is in flight to the very end of the process: destructors that run later may wait
+/// for it. As long as they can wait in the runtime, we can decrement signals there.
 pub fn finish() {
     let was_open = STATE.is_installed();
     // Until it has ended: no recording may begin in between.
@@ -275,10 +278,10 @@ pub fn finish() {
     flush(sys::now_ns() + EXIT_WAIT_NS);
 }
 
-/// In a forked child there is no worker, and what is open of the runtime is the parent's.
+/// In a forked child there is no worker, and a runtime that is open is the parent's.
 #[expect(unsafe_code, reason = "pthread_atfork's signature")]
 unsafe extern "C" fn in_child() {
-    // Without hooks in the tables it is not known.
+    // Before anything was installed it is not known whether the runtime is open: it counts as open.
     let runtime = match STATE.phase.apply(Event::Fork) {
         Ok(Phase::Closed) => AtFork::Closed,
         Ok(Phase::None) => AtFork::Open,

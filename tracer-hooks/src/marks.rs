@@ -1,17 +1,17 @@
-//! What threads tell each other about single signals: who looks after one himself, and which of them
-//! somebody needs who cannot.
+//! What threads tell the worker about single signals: which ones a waiting thread watches and relays itself,
+//! and which ones something needs that cannot relay.
 //!
-//! Both are small tables that may forget: what they say decides when the worker looks, never whether.
+//! Both are small tables that may forget: they decide when the worker relays a signal, never whether.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that can say that they wait.
+/// How many threads can watch a signal at once.
 const WATCHED: usize = 32;
-/// Signals that are known to be needed.
+/// Places for signals that are needed.
 const NEEDED: usize = 256;
 
-/// Signals of ours that a waiting thread looks at, each for a limited time: a thread that was lost
-/// while it waited is not believed for ever.
+/// Signals of ours that waiting threads watch, each for a limited time: a thread that is lost while it waits
+/// does not count for ever.
 pub struct Watched([Watch; WATCHED]);
 
 struct Watch {
@@ -19,7 +19,7 @@ struct Watch {
     until_ns: AtomicU64,
 }
 
-/// What a thread has said; taken back when dropped.
+/// A thread watches a signal, until this is dropped or its time is over.
 pub struct Watching<'a> {
     watch: &'a Watch,
     signal: u64,
@@ -31,7 +31,7 @@ impl Watched {
         Self([const { Watch { signal: AtomicU64::new(0), until_ns: AtomicU64::new(0) } }; WATCHED])
     }
 
-    /// The calling thread looks after `signal` until then; `None` when too many do.
+    /// The calling thread watches `signal` until `until_ns`; `None` if too many threads watch signals.
     pub fn watch(&self, signal: u64, now_ns: u64, until_ns: u64) -> Option<Watching<'_>> {
         let first = (signal >> 6) as usize;
         (0..WATCHED).find_map(|i| {
@@ -45,18 +45,18 @@ impl Watched {
                     .compare_exchange(held, signal, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok();
             taken.then(|| {
-                // Pairs with the Acquire in `is_watched`, as the exchange above does. Not a store: whether the signal
-                // is still in use is asked after this.
+                // Pairs with the Acquire in `is_watched`, as the exchange above does. Not a store: the caller asks
+                // after this whether the signal is still in use.
                 watch.until_ns.swap(until_ns, Ordering::AcqRel);
                 Watching { watch, signal }
             })
         })
     }
 
-    /// Whether somebody looks after `signal`.
+    /// Whether a thread watches `signal`.
     pub fn is_watched(&self, signal: u64, now_ns: u64) -> bool {
         self.0.iter().any(|watch| {
-            // Pair with the exchange and the store in `watch`, and with the store in `until`.
+            // Pair with the exchange and the swap in `watch`, and with the store in `until`.
             watch.signal.load(Ordering::Acquire) == signal
                 && watch.until_ns.load(Ordering::Acquire) >= now_ns
         })
@@ -64,7 +64,8 @@ impl Watched {
 }
 
 impl Watching<'_> {
-    /// Goes on until then; false when somebody else has the place, because the time was over.
+    /// The thread watches the signal until `until_ns` from now on. False if its time was over and another
+    /// thread has its place.
     pub fn until(&self, until_ns: u64) -> bool {
         self.watch.until_ns.store(until_ns, Ordering::Release);
         self.watch.signal.load(Ordering::Acquire) == self.signal
@@ -78,13 +79,13 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Signals of the application that something waits for that cannot look for itself: a packet or a copy
-/// that depends on it, a handler that the runtime is to call, a thread that began to wait before the
-/// signal was on a packet. Of two in one place the later one counts.
+/// Signals of the application for which something waits that cannot relay them: a packet or a copy that
+/// depends on the signal, a handler that the runtime is to call, a thread that began to wait before a packet
+/// had the signal. Of two signals in one place the later one counts.
 ///
-/// Who needs a signal marks it and then looks for its entry; who enqueues adds the entry and then looks at
-/// the mark, with a locked instruction in between (the exchange of the packet's signal, the runtime's own
-/// for a copy): one of the two sees the other.
+/// A thread that waits for a signal whose packet may be yet to come marks it and then looks for its entry. A
+/// thread that enqueues adds the entry and then looks at the mark, with a locked instruction in between (its
+/// exchange of the packet's signal, or the runtime's own for a copy): one of the two sees the other.
 pub struct Needed([AtomicU64; NEEDED]);
 
 impl Needed {
@@ -98,14 +99,14 @@ impl Needed {
         self.0.get(hash as usize % NEEDED)
     }
 
-    /// Something needs `signal`; nothing for 0.
+    /// Something needs `signal`. Does nothing for 0.
     pub fn mark(&self, signal: u64) {
         if let Some(place) = self.place(signal).filter(|_| signal != 0) {
             place.store(signal, Ordering::SeqCst);
         }
     }
 
-    /// Whether something does.
+    /// Whether something needs `signal`.
     #[inline]
     pub fn is_marked(&self, signal: u64) -> bool {
         signal != 0

@@ -2,25 +2,24 @@
 //!
 //! A doorbell's value is the index of the last packet that its caller published, but with several
 //! producers packets below it may not be published yet, and packets above it may. The rule: **the
-//! real doorbell is held back** to the last packet of the contiguous published ones that somebody
-//! has rung for, all of which have been instrumented by then. Handling only the caller's own packet loses some: another
-//! producer's doorbell lets the packet processor consume a published packet that nobody has looked
-//! at (2 of 31,000 when it was tried). Nothing is held back for ever: the producer of the missing
-//! packet rings later, if it rang too early the worker looks again, and after [`HELD_LONGEST_NS`] what
-//! was asked for is rung. And nothing is rung that nobody asked for: a slot above every doorbell may
-//! hold anything (programs clear a slot with zeros before they fill it, and a header of 0 is a
+//! real doorbell is held back**: we instrument the packets in order, up to the first that is not published
+//! or that nobody has rung for, and ring for the last one before it. To handle only the caller's own packet
+//! loses some: another producer's doorbell lets the packet processor consume a published packet that nobody
+//! has looked at (2 of 31,000 when it was tried). Nothing is held back for ever: the producer of the missing
+//! packet rings later; if it rang too early, the worker looks again; and after [`HELD_LONGEST_NS`] the worker
+//! rings for all that was asked for. And we ring for nothing that nobody asked for: a slot above every
+//! doorbell may hold anything (programs clear a slot with zeros before they fill it, and a header of 0 is a
 //! vendor-specific packet).
 //!
-//! Whatever goes wrong, the application is safe: a packet is changed by one aligned 8-byte
-//! compare-exchange of its completion signal, so the packet processor completes either the
-//! application's signal or ours, the application's is decremented by us only when ours was, and a
-//! packet that another has replaced meanwhile stays as it is. A queue whose lock cannot be had, because
-//! a thread never came back from here, is left alone from then on: its doorbells ring as they are asked
-//! to.
+//! Whatever goes wrong, the application is safe. We change a packet by one aligned 8-byte compare-exchange
+//! of its completion signal, so the packet processor completes either the application's signal or ours. We
+//! decrement the application's only when ours was. A packet that another has replaced meanwhile stays as it
+//! is. If a thread never comes back from here with a queue's lock, we leave that queue alone from then on:
+//! its doorbells ring as they are asked to.
 //!
-//! The runtime's queue is touched by a thread whose doorbell it is, until it has rung: what rang may run,
-//! and be destroyed by another thread, before this one goes on. Whoever else touches it holds
-//! [`Queue::outside`], which whoever destroys it waits for.
+//! A thread that rings touches the runtime's queue only until it has rung: then the packets may run, and
+//! another thread may destroy the queue, before this one goes on. Every other thread that touches the queue
+//! holds [`Queue::outside`], for which the thread that destroys the queue waits.
 
 use core::ops::{Range, RangeInclusive};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -45,14 +44,14 @@ use crate::{agents, sys, view};
 pub const DOORBELL_WAIT_NS: u64 = 1_000_000_000;
 /// How long a doorbell is held back at most for a packet that nobody publishes.
 pub const HELD_LONGEST_NS: u64 = 3_000_000_000;
-/// How long the worker queues for the lock of a queue that it could not have for a second.
+/// How long the worker waits for a queue's lock, after it has found it taken for [`DOORBELL_WAIT_NS`].
 const LAST_WAIT_NS: u64 = 200_000_000;
-/// How long whoever destroys a queue waits for the worker to be out of it, which is microseconds when the
-/// worker has a CPU.
+/// How long a thread that destroys a queue waits until the worker is out of it: microseconds, if the worker
+/// has a CPU.
 const OUTSIDE_WAIT_NS: u64 = 10_000_000_000;
-/// And for threads that ring: one that has rung touches the queue no more.
+/// How long it waits then for threads that ring. These do not touch the queue after they have rung.
 const INSIDE_WAIT_NS: u64 = 200_000_000;
-/// The longest time between two looks of the worker that counts.
+/// The most that counts of the time between two looks of the worker.
 const LOOK_NS: u64 = 20_000_000;
 
 /// What a [`Queue`] object, which is used again and again, stands for.
@@ -88,14 +87,14 @@ pub struct Queue {
     /// One more than the largest doorbell value seen; 0 for none. Written with the producer's lock.
     asked: AtomicU64,
     producer: Lock<Producer>,
-    /// Held, before the producer's lock is taken, by whoever touches the runtime's queue although the
-    /// application does not ask for it at that moment.
+    /// A thread that touches the runtime's queue outside of an application's call for that queue takes this
+    /// lock, before it takes the producer's.
     outside: Lock<Watch>,
 }
 
-/// How long the worker has looked in vain.
+/// How long the worker has waited.
 struct Watch {
-    /// At a doorbell that is held back, while the next packet was this one.
+    /// For packet `next`, for which a doorbell is held back.
     held: Waited<LOOK_NS>,
     next: u64,
     /// For the producer's lock.
@@ -104,22 +103,23 @@ struct Watch {
 
 /// What the holder of the queue's lock works with.
 pub struct Producer {
-    /// The recording that the indices belong to; any other says that they are stale.
+    /// The recording that the indices belong to. In any other they are stale.
     epoch: u32,
-    /// First packet that was instrumented in this recording.
+    /// The first packet that this recording instruments.
     start: u64,
-    /// Packets below were consumed before the first doorbell of this recording.
+    /// The GPU had consumed the packets below this one before the first doorbell of this recording.
     consumed: u64,
-    /// First packet that was not looked at.
+    /// The first packet that nobody has looked at.
     next: u64,
-    /// Packets below were held back for too long, and are held back no more.
+    /// Packets below this one were held back for too long: no doorbell is held back for them any more.
     let_pass: u64,
     /// Signals at hand.
     cache: Batch,
-    /// A packet is *found* by whoever goes through the queue, and *rung for* by its own producer; these
-    /// can be two threads, in either order. Whoever comes first leaves the packet's sequence number here,
-    /// in the slot of its index, and the other takes it. Below `next`: found, and its own doorbell, which
-    /// will tell who enqueued it, is to come. From `next` on: rung for, and to be found.
+    /// One thread *finds* a packet as it goes through the queue, and its producer *rings for* it; these can
+    /// be two threads, in either order. The first leaves the packet's sequence number here, in the slot of
+    /// its index, and the second takes it. A number below `next` is of a packet that was found and whose own
+    /// doorbell, which tells who enqueued it, is to come. One from `next` on is of a packet that was rung for
+    /// and is to be found.
     numbers: Vec<Number>,
 }
 
@@ -154,19 +154,19 @@ pub enum Existence {
 pub struct Rung {
     /// Sequence numbers given, first and last.
     pub sequences: Option<(u64, u64)>,
-    /// Something was taken, maybe with a number that its own thread had reserved.
+    /// The sink took the record of a packet, whether its number was given here or reserved before.
     pub recorded: bool,
-    /// Those of the caller's own packets among them, first and last.
+    /// Of `sequences`, those of the caller's own packets, first and last.
     pub own: Option<(u64, u64)>,
     /// Who has enqueued the others.
     pub others: Enqueuer,
-    /// The numbers of the caller's own packets that another doorbell has found, or will.
+    /// The numbers of the caller's own packets that another thread has found, or will find.
     pub claimed: Vec<u64>,
-    /// Something is in flight that was not before.
+    /// A packet is in flight that was not before.
     pub tracked: bool,
-    /// Something with a signal of the application is.
+    /// Such a packet has a signal of the application.
     pub chained: bool,
-    /// Something of that, or what it depends on, cannot be relayed by whoever waits for it.
+    /// Something that cannot relay waits for such a signal, or for one that a packet depends on.
     pub needed: bool,
 }
 
@@ -180,16 +180,17 @@ pub struct Context<'a> {
     pub phase: &'a Machine,
     /// Counts recordings.
     pub epoch: &'a AtomicU32,
-    /// What something needs that cannot look.
+    /// The application's signals for which something waits that cannot relay them.
     pub needed: &'a Needed,
 }
 
 impl Context<'_> {
-    /// The recording, if one is going on. Whoever asks holds the lock that the end of a recording
-    /// takes once (a queue's, or that of the copies), so the answer stays true until it lets go.
+    /// The recording, if one is going on. The thread that ends it takes each queue's lock, and that of the
+    /// copies, after it has changed the phase: a caller that holds one of these can rely on the answer until
+    /// it lets go.
     #[inline]
     pub fn recording(&self) -> Option<u32> {
-        // What is visible when it is: the epoch of this recording.
+        // `is_recording` has made the epoch of this recording visible.
         self.phase.is_recording().then(|| self.epoch.load(Ordering::Acquire))
     }
 }
@@ -249,8 +250,8 @@ impl Queue {
         self.is(Stage::Live).then(|| view::queue(self.address.load(Ordering::Relaxed))).flatten()
     }
 
-    /// The same for a thread that rings `doorbell`: only if that is this queue's, and not that of
-    /// another one which was where this one is now.
+    /// As [`Queue::amd`], for a thread that rings `doorbell`: `None` if that is the doorbell of another
+    /// queue, which was at this address before.
     fn amd_of(&self, doorbell: u64) -> Option<&'static AmdQueue> {
         self.amd().filter(|amd| amd.doorbell_signal.load(Ordering::Relaxed) == doorbell)
     }
@@ -260,7 +261,7 @@ impl Queue {
         self.is(Stage::Free) && !self.producer.is_lost()
     }
 
-    /// Begins recording a queue that was just created: whatever it gets from now on is seen.
+    /// Begins to record a queue that was just created: each of its packets from now on.
     pub fn begin(&self, epoch: u32) {
         if let Some(mut producer) = self.producer.lock_or_lose(DOORBELL_WAIT_NS)
             && let Some(amd) = self.amd()
@@ -291,7 +292,7 @@ impl Queue {
         }
         let early = value < producer.start;
         if early && value < producer.consumed {
-            // Somebody who did not meet us yet rang for it.
+            // The GPU had consumed it before this recording's first doorbell: `meet` has not counted it.
             context.sink.lost(ShimLoss::BEFORE_ATTACH, 1);
         }
         let asked = self.asked.load(Ordering::Relaxed).max(value.saturating_add(1));
@@ -302,8 +303,8 @@ impl Queue {
             let claimed = if index < found_before {
                 producer.take_number(index).map(|number| number.sequence)
             } else if index >= producer.next && (index == value || is_published(amd, index)) {
-                // Another producer has yet to publish its packet below ours: whoever rings for that one
-                // will find ours too.
+                // Another producer has yet to publish its packet below ours. The doorbell for that one will
+                // find ours too.
                 let time_ns = sys::now_ns();
                 let sequence = context.sink.reserve(time_ns);
                 if let Some(sequence) = sequence {
@@ -321,20 +322,20 @@ impl Queue {
         }
         self.note_held(&producer);
         if early {
-            // From before this queue was recorded: its producer alone knows when to ring.
+            // A packet of before this recording: we hold nothing back for those.
             RUNTIME.ring(doorbell, value as i64);
         }
         if producer.next > producer.start {
-            // Also when nothing is new: an application may ring twice, and a doorbell that is
-            // rung too often does no harm.
+            // Also if no packet is new: an application may ring twice, and to ring too often does no
+            // harm.
             RUNTIME.ring(doorbell, (producer.next - 1) as i64);
         }
         // The queue may be gone by now.
         rung
     }
 
-    /// The same where a thread never came back with the lock: what it was asked to ring for, and may have
-    /// held back, is rung with it.
+    /// As [`Queue::ring`], after a thread never came back with the lock: instruments nothing, and rings also
+    /// for what earlier doorbells asked for, which that thread may have held back.
     #[cold]
     fn ring_unseen(&self, context: &Context<'_>, doorbell: u64, value: i64) -> Rung {
         self.held.store(false, Ordering::Relaxed);
@@ -384,7 +385,8 @@ impl Queue {
         rung
     }
 
-    /// Records what is held back: the recording is over, and for what is published nobody rings any more.
+    /// The recording is over: records the packets whose doorbells are held back. Their producers have rung,
+    /// and will not ring for them again.
     pub fn finish(&self, context: &Context<'_>) -> Rung {
         let Some(_outside) = self.outside.lock_for(DOORBELL_WAIT_NS) else {
             return Rung::default();
@@ -400,8 +402,8 @@ impl Queue {
         }
     }
 
-    /// Rings what is held back and forgets where we are; recording stopped. Gives the cached
-    /// signals to `pool`.
+    /// Recording has stopped: rings what is held back, forgets the indices, and gives the cached signals to
+    /// `pool`.
     pub fn release(&self, pool: &Pool) {
         let outside = self.outside.lock_for(DOORBELL_WAIT_NS);
         let locked = self.producer.lock_or_lose(DOORBELL_WAIT_NS);
@@ -426,7 +428,8 @@ impl Queue {
         }
     }
 
-    /// The runtime's queue is about to be destroyed: nobody touches it from now on.
+    /// The runtime is about to destroy its queue: waits for the threads that touch it, a limited time, and
+    /// lets none touch it from now on.
     pub fn close(&self) {
         let _outside = self.outside.lock_for(OUTSIDE_WAIT_NS);
         let _producer = self.producer.lock_or_lose(INSIDE_WAIT_NS);
@@ -438,8 +441,8 @@ impl Queue {
         self.held.store(asked > producer.next.max(producer.let_pass), Ordering::Relaxed);
     }
 
-    /// Instruments the published packets from the first one that was not looked at, up to the first that is
-    /// not published, or, at the last look, beyond.
+    /// Instruments packets in order, from the first that nobody has looked at to the last that somebody has
+    /// rung for. Stops at one that is not published; the last look ([`Why::Last`]) skips such.
     fn advance(
         &self,
         producer: &mut Producer,
@@ -454,7 +457,7 @@ impl Queue {
         let read = amd.read_dispatch_id.load(Ordering::Acquire);
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
         let asked = self.asked.load(Ordering::Relaxed);
-        // What was rung for after the end is not missing.
+        // Packets from `asked` on were rung for after the recording had ended: they are not lost.
         let passed = if why == Why::Last { read.min(asked) } else { read };
         if passed > producer.next {
             context.sink.lost(ShimLoss::PACKET_PASSED, passed - producer.next);
@@ -474,11 +477,11 @@ impl Queue {
             // Acquire pairs with the Release store of the header that publishes the packet.
             let first = packet.0[0].load(Ordering::Acquire);
             if first as u8 == packet_type::INVALID
-                // A program may advance the write index after it has rung; but beyond it zeros are no
-                // packet yet.
+                // A program may ring before it advances the write index, so packets beyond that are
+                // taken; but zeros there are no packet yet.
                 || (first as u8 == packet_type::VENDOR && producer.next >= write)
             {
-                // Of what nobody has reserved there is nothing.
+                // From the write index on nobody has reserved a packet: none is missing there.
                 if why != Why::Last || producer.next >= write {
                     break;
                 }
@@ -488,7 +491,8 @@ impl Queue {
             }
             let own = matches!(why, Why::Of(own) if own.indices().contains(&producer.next));
             if !own || now == 0 {
-                // Each time anew for others' packets: they may have been published just now.
+                // The time is read anew for each packet of another thread, which may have published it
+                // just now.
                 now = sys::now_ns();
                 if amd.queue_properties.load(Ordering::Relaxed) & abi::QUEUE_PROFILING == 0 {
                     sys::uninterrupted(|| RUNTIME.profile_queue(amd));
@@ -515,7 +519,7 @@ impl Queue {
         rung: &mut Rung,
     ) -> Option<()> {
         if let Some(dependencies) = packet.0.get(dependencies(first)) {
-            // The packet processor waits for these.
+            // The packet processor waits for these signals, and cannot relay them.
             for dependency in dependencies {
                 let dependency = dependency.load(Ordering::Relaxed);
                 context.needed.mark(dependency);
@@ -575,7 +579,8 @@ impl Queue {
             }
         }
         let replaceable = may_replace(original);
-        // A thread that sleeps until the original changes sleeps until ours does.
+        // Threads may sleep on the application's signal. They are made to sleep on ours, so that has to raise
+        // an interrupt too.
         let rings = replaceable && original_rings(original);
         let bell = rings.then(|| context.pool.bells.take()).flatten();
         if bell.is_none() && producer.cache.is_empty() {
@@ -600,8 +605,8 @@ impl Queue {
         if bell.is_none() {
             producer.cache.pop();
         }
-        // Release: the signal's value and the entry were written before. The packet processor may have
-        // taken the packet, and a producer may have filled the slot again.
+        // Release: the signal's value and the entry were written before. It fails if the packet processor
+        // has taken the packet and a producer has filled the slot again.
         let (order, failed) = (Ordering::Release, Ordering::Relaxed);
         if packet.0[7].compare_exchange(original, signal, order, failed).is_err() {
             self.track.cancel(at);
@@ -615,7 +620,8 @@ impl Queue {
         Some(())
     }
 
-    /// Whether a packet tells which agent the queue belongs to: its kernel is loaded on that one.
+    /// Whether the queue's agent is known now. A dispatch tells it: its kernel is loaded on that agent. Tells
+    /// `sink` of the queue then.
     #[cold]
     fn is_placed_by(&self, packet: &Packet, first: u64, sink: &dyn Sink) -> bool {
         let kernel_object = packet.0[4].load(Ordering::Relaxed);
@@ -714,11 +720,11 @@ fn may_replace(original: u64) -> bool {
 /// Why a queue's packets are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// The doorbell rang for the last of these.
+    /// The calling thread rings for the last of these.
     Of(Own),
-    /// A doorbell is held back.
+    /// The worker looks again, since a doorbell is held back.
     Again,
-    /// The recording is over: what is not published now will be rung for by its producer, unrecorded.
+    /// The recording is over. A packet that is not published yet will run unrecorded.
     Last,
 }
 
@@ -728,9 +734,9 @@ struct Found {
     first: u64,
     /// When it was found.
     enqueue_ns: u64,
-    /// Whether who rang has enqueued it.
+    /// The thread that rings has enqueued it.
     own: bool,
-    /// The number that its own thread has reserved for it.
+    /// The number that its producer has reserved, if that rang before the packet was found.
     reserved: Option<Number>,
 }
 
@@ -760,10 +766,11 @@ impl Producer {
         self.numbers.fill(Number::NONE);
     }
 
-    /// First doorbell of this recording on a queue that was there before it: packets that were
-    /// reserved earlier may be published, rung and consumed at any moment. Only the last reserved
-    /// ones, which the caller rings for, are known not to be covered by anybody else's doorbell. How
-    /// many operations are in the queue, or may become one, and are left as they are.
+    /// The first doorbell of this recording on a queue that existed before. Other threads may publish and
+    /// ring for the packets that they have reserved, and the GPU may consume them, at any moment: recording
+    /// begins behind those. It begins with the caller's own packets if they are the last reserved ones, which
+    /// no other doorbell covers. Returns how many operations before that are in the queue, or may become
+    /// some: they are left as they are.
     fn meet(&mut self, epoch: u32, amd: &'static AmdQueue, own: RangeInclusive<u64>) -> u64 {
         let read = amd.read_dispatch_id.load(Ordering::Acquire);
         let write = amd.write_dispatch_id.load(Ordering::Acquire);
@@ -775,7 +782,7 @@ impl Producer {
         let before = (first..start).filter(|&index| {
             packets.get(index as usize & (packets.len() - 1)).is_some_and(|packet| {
                 let first = packet.0[0].load(Ordering::Acquire);
-                // One that is reserved, or was taken just now, may be anything.
+                // The slot of a packet that is not published, or that the GPU has just taken, counts as well.
                 first as u8 == packet_type::INVALID
                     || is_operation(first, packet.0[7].load(Ordering::Relaxed))
             })

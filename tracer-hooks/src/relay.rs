@@ -1,4 +1,4 @@
-//! Relaying: what the packet processor would have done to the application's signal is done by us.
+//! Relaying: we do to the application's signal what the packet processor would have done.
 //!
 //! Why relay at all, instead of leaving the application's own signal on the packet and reading its
 //! times? Because the application may use its signal again the moment that it completes, and may
@@ -9,10 +9,10 @@
 //! **Whoever waits relays.** A thread that waits for a signal of the application's through the tables
 //! waits for ours in its place, in the same way: it spins where the runtime would spin, and sleeps in
 //! the runtime's own wait, until the GPU's interrupt, where that would sleep. Then it claims the entry
-//! and relays it. No other thread has to be woken for that, or to look. Nothing is locked: who is
-//! stopped or lost between claim and decrement takes one entry with him.
+//! and relays it. No other thread has to be woken for that, or to look. It holds no lock: if it is stopped
+//! or lost between claim and decrement, that one entry is not relayed.
 //!
-//! Whatever nobody waits for in this way is the worker's.
+//! The worker relays what no thread waits for in this way.
 
 use core::sync::atomic::Ordering;
 
@@ -26,18 +26,19 @@ use crate::{sys, view};
 /// How long a wait that may sleep spins first. As the runtime: "a few times bigger than null kernel
 /// latency".
 const SPIN_NS: u64 = 200_000;
-/// How long anybody sleeps for one of our signals before he looks around: at least, at most, and as
-/// long again as he has waited already.
+/// Shortest and longest sleep on one of our signals before the thread looks around. Between these it sleeps
+/// as long as it has waited already.
 const SLEEP_NS: (u64, u64) = (10_000_000, 100_000_000);
-/// Sleeps between looks at a signal that raises no interrupt: the runtime's, and what we stretch it to.
+/// Shortest and longest sleep between looks at a signal that raises no interrupt. The runtime always takes
+/// the shortest.
 const NAP_NS: (u64, u64) = (20_000, 500_000);
-/// How much longer than a wait takes the thread is believed to be there.
+/// A thread counts as watching a signal for so much longer than it has announced to wait.
 const GRACE_NS: u64 = 50_000_000;
 /// How long a thread waits for the application's signal itself before it looks around.
 const SLICE_NS: u64 = 1_000_000_000;
-/// How long a thread waits before it stands in for a worker that may have been stopped.
+/// After so long a waiting thread relays everything, in place of a worker that may have been stopped.
 const STAND_IN_NS: u64 = 5_000_000;
-/// How long a thread that spins says that it is there.
+/// How long a thread spins before it looks around, and announces anew that it watches the signal.
 const SPINNING_NS: u64 = 5_000_000;
 
 /// Whose entries a track has.
@@ -55,11 +56,11 @@ pub fn completed(seen: &Seen) -> Option<&'static AmdSignal> {
     view::signal(seen.entry.signal).filter(|signal| signal.value.load(Ordering::Acquire) <= 0)
 }
 
-/// Relays an entry that has completed, unless somebody else does or did; whether this call has.
+/// Relays an entry that has completed, unless another thread does or did. Returns whether this call has.
 pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
     let Some(signal) = completed(seen) else { return false };
     let original = seen.entry.original;
-    // All of ours is read before the claim: once it is claimed, the worker may use it again.
+    // Our signal is read before the claim: once the entry is claimed, the worker may use the signal again.
     match of {
         Of::Queue => {
             let start = signal.start_ts.load(Ordering::Relaxed);
@@ -72,7 +73,8 @@ pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
         Of::Copies => {
             let now = sys::now_ns();
             let until = now + SPINNING_NS + GRACE_NS;
-            // Meanwhile it is not used again: the runtime would complain on standard error of a signal without times.
+            // So the worker does not use it again meanwhile: the runtime would complain on standard error of a
+            // signal without times.
             let _watching = state.watched.watch(seen.entry.signal, now, until);
             if !seen.is_open() {
                 return false;
@@ -83,7 +85,7 @@ pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
                 return false;
             }
             if let Some(times) = times {
-                // Before the decrement: whoever waits for it may ask at once.
+                // Before the decrement: a thread that waits for the signal may ask for the times at once.
                 state.copies.answer(original, times);
             }
             decrement(original, (0, 0));
@@ -97,7 +99,7 @@ pub fn relay(state: &State, of: Of, seen: &Seen) -> bool {
 pub fn decrement(original: u64, (start, end): (u64, u64)) {
     let Some(signal) = view::signal(original) else { return };
     if signal.kind.load(Ordering::Acquire) != signal_kind::USER {
-        // Destroyed while its packet was in flight, which only a broken program does.
+        // The program has destroyed it while its packet was in flight, which only a broken one does.
         return;
     }
     if end != 0 {
@@ -124,7 +126,8 @@ fn find(state: &'static State, original: u64) -> Option<(Of, Seen)> {
     tracks(state).find_map(|(of, track)| Some((of, track.find(original)?)))
 }
 
-/// Something that cannot look is going to wait for `signals`.
+/// Something that cannot relay, as the GPU, is going to wait for `signals`: marks those that are in flight,
+/// and calls the worker if any are.
 pub fn need(state: &'static State, signals: &[u64]) {
     let mut any = false;
     for &signal in signals.iter().filter(|&&signal| find(state, signal).is_some()) {
@@ -136,8 +139,8 @@ pub fn need(state: &'static State, signals: &[u64]) {
     }
 }
 
-/// Relays what has completed of `original`, which the calling thread is about to look at; whether there
-/// was anything.
+/// Relays an entry of `original` that has completed, since the calling thread is about to read that signal.
+/// Returns whether it has.
 pub fn before_load(state: &'static State, original: u64) -> bool {
     let waits = view::signal(original).is_some_and(|signal| {
         signal.kind.load(Ordering::Relaxed) == signal_kind::USER
@@ -157,7 +160,7 @@ pub fn everything_of(state: &State, of: Of, track: &Track) {
     }
 }
 
-/// The same of all tracks: what a thread waits for may depend on any of them.
+/// As [`everything_of`], for all tracks: the signal that a thread waits for may depend on any of them.
 pub fn everything(state: &'static State) {
     tracks(state).for_each(|(of, track)| everything_of(state, of, track));
 }
@@ -187,23 +190,24 @@ pub struct Waiter {
     found: bool,
 }
 
-/// What a waiter looks after.
+/// The entry whose completion a waiter waits for.
 struct After {
     of: Of,
     seen: Seen,
     /// Until this is dropped, and for a limited time, the signal of the entry is not used again, so
     /// that it can be slept on.
     watching: Option<Watching<'static>>,
+    /// When it was last announced that it is watched.
     said_ns: u64,
 }
 
 /// How a wait goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// By the runtime's own wait for the application's signal, for so long at most; if the condition
-    /// does not hold then, it goes on.
+    /// By the runtime's own wait for the application's signal, for so long at most. If the condition does not
+    /// hold then, the caller asks for the next step.
     Itself(u64),
-    /// It does not: the runtime's own wait, with so much of the timeout left, has the last word.
+    /// It is over: the caller returns what the runtime's own wait does, with so much of the timeout left.
     Over(u64),
     /// By the runtime's wait for this signal of ours, for so long at most; [`Waiter::woke`] follows.
     Sleep(u64, u64),
@@ -223,11 +227,11 @@ impl Wait {
 }
 
 impl Waiter {
-    /// Waits, as long as that is done by spinning, and relays what is waited for. The caller does what
-    /// is said and asks again, until it is over.
+    /// Relays what the thread waits for, and spins where it need not sleep. The caller takes the step that
+    /// this returns, and calls it again until the step is [`Step::Over`].
     ///
-    /// Nothing sleeps in here: a thread that is cancelled or jumps while it sleeps leaves through frames
-    /// of the caller's.
+    /// The caller sleeps, not this function: a thread that is cancelled in its sleep, or jumps out of it,
+    /// leaves through frames of the caller's only.
     pub fn step(&mut self) -> Step {
         loop {
             if self.is_over() || !self.state.relays() {
@@ -251,14 +255,14 @@ impl Waiter {
                         return step;
                     }
                 }
-                // It may be put on a packet meanwhile.
+                // Spins until a packet is enqueued with an application's signal: it may be this one.
                 None if self.wait.state == wait_state::ACTIVE => {
                     let until = self.elapsed_ns().saturating_add(SPINNING_NS);
                     self.spin_while(|waiter| {
                         waiter.state.chained_ever() == pushed && waiter.elapsed_ns() < until
                     });
                 }
-                // The same while this thread sleeps: it is the worker's then.
+                // A packet may get the signal while this thread sleeps. The worker relays it then.
                 None => {
                     self.state.needed.mark(self.wait.signal);
                     self.after = self.find();
@@ -275,7 +279,7 @@ impl Waiter {
         self.state.pool.bells.sleep_ends();
     }
 
-    /// Whether anything that it waited for was in flight, whoever has relayed it.
+    /// Whether it has found the signal in flight, whichever thread has relayed it since.
     pub fn has_found(&self) -> bool {
         self.found
     }
@@ -312,8 +316,8 @@ impl Waiter {
         }
     }
 
-    /// Waits for the entry that is looked after, not for others of the same signal: these are the
-    /// worker's meanwhile. `None` if something has happened.
+    /// Waits for the entry of `after`; the worker relays others of the same signal meanwhile. Spins, and
+    /// returns `None` when the caller is to look around again; or returns how the caller is to sleep.
     fn until_it_is_done(&mut self) -> Option<Step> {
         let elapsed = self.elapsed_ns();
         let now = self.began_ns + elapsed;

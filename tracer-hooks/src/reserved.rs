@@ -1,8 +1,8 @@
 //! Which packets of a queue are the calling thread's own.
 //!
-//! A thread that rings for a packet goes through those below it too, which may be another's that has not
-//! rung yet. Whose they are the queue does not tell, but who writes packets reserves them before, by
-//! functions of the runtime's.
+//! A thread that rings for a packet goes through those below it too, and some of these may be packets of
+//! another thread that has not rung yet. The queue does not tell whose they are. But a thread that writes
+//! packets reserves them before, by functions of the runtime, and our hooks note that here.
 
 use core::cell::Cell;
 use core::ops::{Range, RangeInclusive};
@@ -13,7 +13,7 @@ thread_local! {
     static LAST: Cell<Reserved> = const { Cell::new(Reserved { queue: 0, first: 0, end: 0 }) };
 }
 
-/// Packets of a queue, one behind another, that a thread has reserved and has not rung for.
+/// Adjacent packets of a queue that a thread has reserved and not rung for yet.
 #[derive(Clone, Copy)]
 struct Reserved {
     queue: usize,
@@ -30,27 +30,27 @@ pub fn note(queue: usize, packets: Range<u64>) {
     LAST.set(Reserved { queue, first, end: packets.end });
 }
 
-/// The packets that a thread has enqueued who rings for the last of them.
+/// The packets that a thread has enqueued, and for the last of which it rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Own {
     first: u64,
     last: u64,
-    /// Who has enqueued the others that it finds.
+    /// Who has enqueued the other packets that the thread finds.
     pub others: Enqueuer,
 }
 
 impl Own {
-    /// The calling thread rings for packet `last` of the queue at an address, which has room for `room`: those that it
-    /// has reserved up to that are rung for.
+    /// The calling thread rings for packet `last` of the queue at address `queue`, which has room for `room`
+    /// packets. It rings for all that it has reserved up to that one.
     pub fn of(queue: usize, last: u64, room: usize) -> Self {
         let Reserved { queue: reserved, first, end } = LAST.get();
         if reserved == queue && (first..end).contains(&last) {
             LAST.set(Reserved { queue, first: last + 1, end });
-            // More are not there at once, whatever was added to the write index.
+            // The queue never holds more, whatever the program adds to the write index.
             let first = first.max(last.saturating_sub((room as u64).saturating_sub(1)));
             Self { first, last, others: Enqueuer::Other }
         } else {
-            // It has reserved it by its own means, or before it was recorded.
+            // The thread has reserved it by its own means, or before the recording.
             Self { first: last, last, others: Enqueuer::Unknown }
         }
     }

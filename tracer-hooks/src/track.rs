@@ -1,21 +1,22 @@
-//! Packets in flight: one single-producer, single-consumer list per queue.
+//! Packets in flight: one single-producer, single-consumer list for each queue, and one for copies.
 //!
-//! The producer is whoever holds the queue's lock, the consumer whoever holds the harvest's. An
-//! entry ties the signal of ours that the packet carries to the application's own signal, if it had
-//! one, and to the sequence number of its record. Entries are in packet order but need not complete
-//! in it: an entry that is done becomes a hole, and the head moves on past holes.
+//! The producer is the thread that holds the lock of the queue, or of the copies; the consumer the one that
+//! holds the lock of the work ([`crate::harvest::WORK`]). An entry ties the signal of ours that the packet
+//! carries to the application's own signal (the *original*), if it had one, and to the sequence number of
+//! its record. Entries are in packet order but need not complete in it: the consumer makes a hole of an
+//! entry that is done, and moves the head on past holes.
 //!
-//! Anybody may look for the entries of an application's signal ([`Track::find`]) and **claim** one:
-//! of all who try, one succeeds, and it alone decrements the application's signal. A claim is one
-//! compare-exchange on a word that names the entry for ever, not just its slot, so whoever was stopped
-//! between finding and claiming, for however long, never claims what came into the slot later.
+//! Any thread may look for the entries of an original ([`Track::find`]) and **claim** one: of all that try,
+//! one succeeds, and it alone decrements the original. A claim is one compare-exchange on a word that names
+//! the entry for ever, not just its slot: a thread that was stopped between finding and claiming, for
+//! however long, never claims an entry that came into the slot later.
 //!
 //! What pairs with what:
 //! - `head` and `tail` count entries and never wrap. The Release store of `tail` in [`Track::push`] pairs
 //!   with every Acquire load of it: the entries before it are written. The Release stores of `head` pair
 //!   with the Acquire load in [`Track::used`]: the slots before it are read, and may be written again.
-//! - The last word of a slot is stored with Release when the rest is written, and loaded with Acquire by
-//!   whoever reads the rest. Every later change of it is a read-modify-write, AcqRel: of the claim, the
+//! - The producer stores the last word of a slot with Release after the rest, and a reader loads it with
+//!   Acquire before the rest. Every later change of it is a read-modify-write, AcqRel: of the claim, the
 //!   cancellation and the hole, one comes first and the others see it.
 //! - A place of `recent` is stored with Release after its entry, and loaded with Acquire by
 //!   [`Track::find`].
@@ -28,7 +29,8 @@ use crate::sys;
 /// executing and published.
 pub const CAPACITY: usize = 32 << 10;
 
-/// Entries that a harvest looks at beyond the first that is not done, unless it looks at all.
+/// [`Look::Near`] stops after so many entries that are not done; [`Track::find`] and [`Track::ahead`] look
+/// at so many entries.
 pub const WINDOW: usize = 256;
 
 /// Places of [`Track::recent`].
@@ -49,13 +51,13 @@ pub struct Entry {
     pub usual: u16,
 }
 
-/// The last word of a slot: whose it is, and what is true of it.
+/// The last word of a slot: the index of its entry, its key, and these bits.
 mod word {
-    /// Nobody has claimed the entry.
+    /// The entry is in flight and nobody has claimed it.
     pub const OPEN: u64 = 1;
     /// [`super::Entry::barrier`].
     pub const BARRIER: u64 = 2;
-    /// What the entry was made for does not happen; see [`super::Track::cancel`].
+    /// Nothing was enqueued for the entry after all: see [`super::Track::cancel`].
     pub const CANCELLED: u64 = 4;
     /// Where [`super::Entry::usual`] begins.
     pub const USUAL: u32 = 8;
@@ -70,18 +72,18 @@ struct Slot([AtomicU64; 4]);
 // SAFETY: four atomics, for which zeros are valid, without a destructor.
 unsafe impl sys::Zeroed for Slot {}
 
-/// An entry as somebody has read it. Stays about this entry, whatever its slot holds later.
+/// An entry as a thread has read it. It keeps meaning this entry, whatever its slot holds later.
 #[derive(Clone, Copy)]
 pub struct Seen {
     /// What was read.
     pub entry: Entry,
-    /// As it was when the entry was open.
+    /// The slot's last word, as it is while the entry is open.
     word: u64,
     slot: &'static [AtomicU64; 4],
 }
 
 impl Seen {
-    /// Whether it was cancelled: nobody but us has its signal.
+    /// Whether it was cancelled: no packet and no copy has its signal.
     pub fn is_cancelled(&self) -> bool {
         self.word & word::CANCELLED != 0
     }
@@ -101,7 +103,7 @@ impl Seen {
     }
 }
 
-/// The list. What either side writes is on cache lines of its own.
+/// The list. The words that each side writes are on cache lines of their own.
 pub struct Track {
     slots: std::sync::OnceLock<&'static [Slot]>,
     by_producer: ByProducer,
@@ -126,10 +128,10 @@ struct ByConsumer {
     head: AtomicU64,
     /// Entries with an original that are gone.
     chained_gone: AtomicU64,
-    /// What was below this index and not done at the last full look, while something with the
-    /// barrier bit behind it was.
+    /// At the last full look, the entry at this index had the barrier bit and was done: those before it that
+    /// were not done have been overtaken.
     suspects: AtomicU64,
-    /// The first entry in flight, and when the consumer first found it to be the first.
+    /// One more than the index of the first entry, and when the consumer first found it to be the first.
     front: [AtomicU64; 2],
 }
 
@@ -150,9 +152,10 @@ pub enum Fate {
 /// How thoroughly [`Track::harvest`] looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// Up to the first entry that proves that nothing behind it is done, or a [`WINDOW`].
+    /// Until an entry has the barrier bit, behind one that is not done: neither it nor those behind it can
+    /// have begun. Or until a [`WINDOW`] of entries is not done.
     Near,
-    /// At everything; finds packets that will never complete their signal.
+    /// At every entry; finds packets that will never complete our signal.
     Full,
 }
 
@@ -233,7 +236,8 @@ impl Track {
         }
         let tail = self.by_producer.tail.load(Ordering::Relaxed);
         let Some(slot) = self.slot(tail) else { return false };
-        // Pairs with the fence in `see`: who reads anything of this entry finds the last one closed.
+        // Pairs with the fence in `see`: a thread that reads a word of this entry finds the slot's earlier
+        // entry closed.
         fence(Ordering::Release);
         slot[0].store(entry.signal, Ordering::Relaxed);
         slot[1].store(entry.original, Ordering::Relaxed);
@@ -255,8 +259,8 @@ impl Track {
         true
     }
 
-    /// Takes back the entry that is `at`, for which nothing was enqueued after all; nothing if it is gone.
-    /// Nobody claims it any more; whoever harvests drops it and has its signal back.
+    /// Takes back the entry at index `at`, since nothing was enqueued for it. Nobody claims it from then on;
+    /// the consumer drops it and takes its signal. Does nothing if the entry is gone.
     pub fn cancel(&self, at: u64) {
         let Some([.., place]) = self.slot(at) else { return };
         let open = place.load(Ordering::Relaxed);
@@ -266,7 +270,7 @@ impl Track {
         }
     }
 
-    /// The entry that is `at` has no record; nothing if it is gone.
+    /// The entry at index `at` has no record: clears its sequence number. Does nothing if the entry is gone.
     pub fn has_no_record(&self, at: u64, sequence: u64) {
         if let Some([_, _, place, _]) = self.slot(at) {
             let _ = place.compare_exchange(sequence, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -293,7 +297,7 @@ impl Track {
         (entry.signal != 0).then_some(Seen { entry, word: word | word::OPEN, slot })
     }
 
-    /// For everybody: the entry at `at` if it is open.
+    /// For every thread: the entry at `at` if it is open.
     fn see(&self, at: u64) -> Option<Seen> {
         let slot = self.slot(at)?;
         let open = at << word::INDEX | word::OPEN;
@@ -305,7 +309,7 @@ impl Track {
         (seen.word == word && seen.is_open()).then_some(seen)
     }
 
-    /// An open entry of `original`: the last one, or else the first that is found in a [`WINDOW`].
+    /// An open entry of `original`: the last that was pushed, or else the first among the oldest [`WINDOW`].
     pub fn find(&self, original: u64) -> Option<Seen> {
         if !self.chained() {
             return None;
@@ -328,9 +332,9 @@ impl Track {
         self.in_flight().filter_map(|at| self.see(at))
     }
 
-    /// For the consumer: since when something is the first in flight, and how many entries there are
-    /// up to the first open one that is `wanted`, looking at a [`WINDOW`]. `each` is shown those up
-    /// to it, itself included.
+    /// For the consumer: looks for the oldest open entry with an original that is `wanted`, among a
+    /// [`WINDOW`], and shows `each` the entries up to it, itself included. Returns since when the first entry
+    /// has been the first; none if it finds no such entry.
     pub fn ahead(
         &self,
         now_ns: u64,
@@ -352,7 +356,7 @@ impl Track {
     }
 
     fn hole(&self, seen: &Seen) {
-        // Whoever has found it must not claim it any more.
+        // A thread that has found the entry must not claim it any more.
         seen.slot[3].fetch_and(!word::OPEN, Ordering::AcqRel);
         seen.slot[0].store(0, Ordering::Relaxed);
         if seen.entry.original != 0 {
@@ -397,10 +401,10 @@ impl Track {
 
     /// Shows entries to `done`, oldest first, and drops those that it says are done.
     ///
-    /// An entry that is not done although one with the barrier bit behind it is has been overtaken:
-    /// mostly the packet processor had read the packet before our signal was in it, and it will never
-    /// be. It is given the benefit of the doubt until the next full look (the two completions may
-    /// reach memory in either order) and then handed to `overtaken`, which says the same as `done`.
+    /// An entry has been overtaken if it is not done, while one behind it with the barrier bit is. Mostly the
+    /// packet processor had read the packet before our signal was in it, and will never complete our signal.
+    /// But the two completions may reach memory in either order, so only the next full look hands the entry
+    /// to `overtaken`, which answers as `done` does.
     pub fn harvest(
         &self,
         look: Look,
@@ -417,7 +421,7 @@ impl Track {
         for at in first..tail {
             if let Some(seen) = self.read(at) {
                 let barrier = seen.entry.barrier;
-                // While something before it is pending, one with the barrier bit cannot have begun.
+                // One with the barrier bit cannot have begun while one before it is pending.
                 if look == Look::Near && pending > 0 && (barrier || pending >= WINDOW) {
                     break;
                 }
@@ -443,12 +447,12 @@ impl Track {
         found.left = (tail - head) as usize;
         found.chained_left =
             self.by_consumer.chained_gone.load(Ordering::Relaxed) < self.pushed().1;
-        // Pairs with the Acquire load in `has_room`: the slots may be written again.
+        // Pairs with the Acquire load in `used`: the slots may be written again.
         self.by_consumer.head.store(head, Ordering::Release);
         found
     }
 
-    /// Empties the list, handing every entry that is left to `each`; nobody claims it any more.
+    /// Empties the list and hands every entry that was left to `each`. Nobody claims it any more.
     pub fn discard(&self, mut each: impl FnMut(&Seen)) {
         let tail = self.by_producer.tail.load(Ordering::Acquire);
         for at in self.by_consumer.head.load(Ordering::Relaxed)..tail {

@@ -1,12 +1,12 @@
-//! What kernels usually take, so that nobody need look before.
+//! How long kernels usually run, so that the worker need not look before they can be done.
 //!
-//! A guess, from nothing but the last times: a wrong one costs a look too many, or a completion that is
-//! relayed some per cent later where nobody waits for it himself.
+//! It is a guess, from nothing but the last times. A wrong one costs a look too many, or the worker relays a
+//! completion some per cent later, if no thread that waits for it does.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 const KEYS: usize = 1024;
-/// The last time's share of the mean.
+/// The last time counts for one part in so many of the mean.
 const SHARE: u32 = 8;
 
 /// Means by key. Kernels that share one spoil each other's guess.
@@ -18,19 +18,19 @@ impl Usual {
         Self([const { AtomicU32::new(0) }; KEYS])
     }
 
-    /// The key of a kernel, by its code object's address; 0 is that of everything else.
+    /// The key of a kernel, by its kernel object (the address of its descriptor); 0 is that of all else.
     #[inline]
     pub fn key(kernel_object: u64) -> u16 {
         let hash = (kernel_object >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         (hash as usize % (KEYS - 1) + 1) as u16
     }
 
-    /// What it usually takes, ns; 0 when unknown.
+    /// How long kernels of this key usually run, ns; 0 when unknown.
     pub fn ns(&self, key: u16) -> u64 {
         self.0.get(usize::from(key)).map_or(0, |mean| u64::from(mean.load(Ordering::Relaxed)))
     }
 
-    /// It took `ns`. Only the consumer of completions calls this.
+    /// A kernel of this key ran for `ns`. Only the holder of [`crate::harvest::WORK`] calls this.
     pub fn note(&self, key: u16, ns: u64) {
         let Some(mean) = self.0.get(usize::from(key)).filter(|_| key != 0) else { return };
         let ns = u32::try_from(ns).unwrap_or(u32::MAX);

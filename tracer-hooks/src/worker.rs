@@ -33,11 +33,11 @@ const ASK_EVERY_NS: u64 = 50_000_000;
 const PATIENCE_NS: u64 = 300_000_000;
 /// Until somebody calls.
 const FOR_EVER_NS: u64 = u64::MAX;
-/// Least time between two looks at everything.
+/// The worker looks at everything that is in flight at most once in this time.
 const FULL_LOOK_EVERY_NS: u64 = 2_000_000;
-/// Most: what is seen by those alone must not wait, however long the last one was held up.
+/// And at least once in this time, however long its last look took: some completions are found by no other look.
 const FULL_LOOK_AT_LEAST_NS: u64 = 500_000_000;
-/// How long the lock of the work is waited for.
+/// How long the worker waits for another thread that collects completions.
 const COLLECTED_WITHIN_NS: u64 = 1_000_000;
 /// Signals made in one round.
 const TOP_UP: usize = 128;

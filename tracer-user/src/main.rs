@@ -85,8 +85,8 @@ fn helper() -> Option<ExitCode> {
         record::hold(&arguments.collect::<Vec<_>>())
     } else if first == probe::REMOVE {
         probe::remove(&arguments.collect::<Vec<_>>())
-    } else if first == inject::GUARDIAN {
-        inject::guardian(&arguments.collect::<Vec<_>>())
+    } else if first == inject::HELPER {
+        inject::helper(&arguments.collect::<Vec<_>>())
     } else if first == export::plugin::HOST {
         export::plugin::host(&arguments.collect::<Vec<_>>())
     } else {

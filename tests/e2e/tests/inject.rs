@@ -382,7 +382,7 @@ fn root_inject_survives_a_killed_roctap() {
     let target = start("threads");
     let pid = target.pid().to_string();
     for round in 0..times(20) {
-        // The guardian is what stops the process; whoever started it is killed at some moment.
+        // The helper is what stops the process; whoever started it is killed at some moment.
         let mut parent = Command::new("sh");
         let script = "exec 3<&0; \"$0\" __inject \"$1\" load payload.so '' <&3 & wait";
         let pidfd = subject(target.pid()).as_fd().try_clone_to_owned().expect("pidfd");
@@ -400,7 +400,7 @@ fn root_inject_survives_a_killed_roctap() {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         parent.wait().expect("status");
     }
-    // Guardians may still be at work, one after the other: this one waits for its turn.
+    // Helpers may still be at work, one after the other: this one waits for its turn.
     loads(target.pid());
     end(target);
 }

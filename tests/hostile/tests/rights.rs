@@ -78,22 +78,22 @@ fn assert_rights(pid: u32, [used, permitted, bounding]: [u64; 3]) {
 }
 
 /// The process that reads memory for a recording may trace, and no more, and has two descriptors.
-fn assert_servant(pid: u32) {
+fn assert_reader_process(pid: u32) {
     let children =
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it lives");
     let named =
         |child: &&str| status(child).get("Name").is_some_and(|name| name == "roctap-memory");
-    let servant = children.split_whitespace().find(named).expect("it has read memory");
+    let reader = children.split_whitespace().find(named).expect("it has read memory");
     let tracing = held(SYS_PTRACE);
     wait_until("it has given up the others", || {
-        let ([used, permitted, _, inheritable, ambient], _) = rights(servant);
+        let ([used, permitted, _, inheritable, ambient], _) = rights(reader);
         [used, permitted, inheritable, ambient] == [tracing, tracing, 0, 0]
     });
-    let open = fs::read_dir(format!("/proc/{servant}/fd")).expect("it lives").flatten();
+    let open = fs::read_dir(format!("/proc/{reader}/fd")).expect("it lives").flatten();
     let open = open.map(|entry| fs::read_link(entry.path()).expect("it lives"));
     let mut open: Vec<String> = open.map(|path| path.to_string_lossy().into_owned()).collect();
     open.sort();
-    let own = format!("/proc/{servant}/schedstat");
+    let own = format!("/proc/{reader}/schedstat");
     assert!(open.len() == 2 && open[0] == own && open[1].starts_with("socket:"), "{open:?}");
 }
 
@@ -128,7 +128,7 @@ fn hostile_targets_are_recorded_with_few_rights() {
             scene.trace_so_far().is_some_and(|trace| !trace.calls.is_empty())
         });
         assert_rights(recording.id(), sets);
-        assert_servant(recording.id());
+        assert_reader_process(recording.id());
         interrupt(recording).expect(0);
         let trace = scene.trace();
         assert!(trace.reading.status.complete, "{:?}", trace.reading.damage);

@@ -1,9 +1,9 @@
-//! How long the memories of processes may have roctap wait: each process's, and those of one user together.
+//! How long roctap waits for the memory of processes: of each process, and of all processes of a user together.
 //!
-//! An answer that comes just in time, again and again, holds up as much as one that never comes. So all slow
-//! answers are added up, without most of what a busy machine adds ([`super::servant`]).
-//! A healthy process is slow at times, as when its memory is on a disk: a small part of the time that passes
-//! is taken off again.
+//! A hostile process can answer just in time, again and again, and so hold roctap up as much as one that never answers.
+//! So roctap adds up what slow answers take, without most of what a busy machine adds ([`super::reader_process`]), and
+//! reads nothing more of who has taken too much. A healthy process is slow at times, too, as when its memory is on a
+//! disk: so a hundredth of the time that passes is subtracted from the sum.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ const QUICK: Duration = Duration::from_millis(10);
 const OF_A_PROCESS: Duration = Duration::from_secs(3);
 /// The same of all processes of one user: none of theirs is read until some of it is taken off.
 const OF_A_USER: Duration = Duration::from_secs(12);
-/// Of so much time that passes, one part is taken off.
+/// One part in so many of the time that passes is subtracted from each sum.
 const TAKEN_OFF: u64 = 100;
-/// Processes that are given up before none is read any more: what reads of them may stay in the kernel as
-/// long as what holds it.
+/// When so many processes have been given up, roctap reads no process's memory any more: each process of roctap's that
+/// reads one of them may be held in the kernel as long as that pleases.
 pub const MOST: usize = 16;
-/// Of these, processes of one user; then none of theirs is read. More may be on their way by then, which do
-/// not count: one user's never have the others' given up.
+/// When so many of them are one user's, roctap reads no memory of that user's processes any more. Some may be given up
+/// later, which were being read by then: they do not count, so that one user cannot use up the others' part.
 const MOST_OF_A_USER: usize = MOST / 4;
 
 /// Whose a memory is.

@@ -3,7 +3,7 @@
 //! A process can map a file of a file system that it serves itself (FUSE), or have page faults sent to
 //! itself (`userfaultfd`). Whoever then touches such a page waits in the kernel for an answer that need never
 //! come, in part without being killable. So roctap touches nothing itself: a process of its own does
-//! ([`super::servant`]), and is given up if it does not come back. What it was asked about is not asked
+//! ([`super::reader_process`]), and is given up if it does not come back. What it was asked about is not asked
 //! again; nor is what answers slowly again and again ([`super::budgets`]).
 //!
 //! Each thread that reads has such a process for itself meanwhile, so that none waits for the memory that
@@ -23,7 +23,7 @@ use std::{
 
 use super::{
     budgets::{self, Budgets, Owner, Refusal},
-    servant::{Answer, Ending, Lost, MOST_BYTES, Request, Servant, Task},
+    reader_process::{Answer, Ending, Lost, MOST_BYTES, ReaderProcess, Request, Task},
 };
 use crate::clock;
 
@@ -50,15 +50,15 @@ pub enum Access {
 }
 
 /// The processes that read and have nothing to do, what came of others, and of those that were asked about.
-struct Servants {
-    idle: Vec<Servant>,
+struct Readers {
+    idle: Vec<ReaderProcess>,
     ending: Vec<Ending>,
     budgets: Budgets,
 }
 
 /// Never locked while a memory is waited for.
-static SERVANTS: Mutex<Servants> =
-    Mutex::new(Servants { idle: Vec::new(), ending: Vec::new(), budgets: Budgets::new() });
+static READERS: Mutex<Readers> =
+    Mutex::new(Readers { idle: Vec::new(), ending: Vec::new(), budgets: Budgets::new() });
 
 impl Memory {
     /// Opens that of process `pid`.
@@ -72,7 +72,7 @@ impl Memory {
         let stat = super::text(format!("/proc/{pid}/stat").as_ref())?;
         let (started, user) = (start_time(&super::lossy(&stat)), super::real_user(pid));
         let owner = Owner { pid, started, user };
-        servants().check(owner)?;
+        readers().check(owner)?;
         Ok(Self { owner, file, waited_ns: AtomicU64::new(0) })
     }
 
@@ -137,14 +137,14 @@ impl Memory {
     fn ask(&self, address: u64, task: Task<'_>) -> io::Result<usize> {
         let owner = self.owner;
         let request = Request { pid: owner.pid, memory: self.file.as_fd(), address, task };
-        let idle = servants().idle_for(owner)?;
-        let servant = idle.map_or_else(Servant::start, Ok)?;
-        let (waited, done) = match servant.ask(request) {
+        let idle = readers().idle_for(owner)?;
+        let reader = idle.map_or_else(ReaderProcess::start, Ok)?;
+        let (waited, done) = match reader.ask(request) {
             Ok(Answer { done, took }) => {
-                servants().answered(servant, owner, took);
+                readers().answered(reader, owner, took);
                 (took, done)
             }
-            Err(lost) => (lost.waited(), Err(servants().lost(servant, owner, lost))),
+            Err(lost) => (lost.waited(), Err(readers().lost(reader, owner, lost))),
         };
         self.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
         done
@@ -171,11 +171,11 @@ fn refused(owner: Owner, refusal: Refusal) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-fn servants() -> MutexGuard<'static, Servants> {
-    SERVANTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn readers() -> MutexGuard<'static, Readers> {
+    READERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Servants {
+impl Readers {
     /// Whether a memory may be asked about.
     fn check(&self, owner: Owner) -> io::Result<()> {
         let refusal = self.budgets.refusal(owner, clock::now_ns());
@@ -183,17 +183,17 @@ impl Servants {
     }
 
     /// A process that can be asked about a memory; none when there has to be a new one.
-    fn idle_for(&mut self, owner: Owner) -> io::Result<Option<Servant>> {
+    fn idle_for(&mut self, owner: Owner) -> io::Result<Option<ReaderProcess>> {
         self.check(owner)?;
         self.ending.retain(Ending::goes_on);
         Ok(self.idle.pop())
     }
 
-    fn answered(&mut self, servant: Servant, owner: Owner, took: Duration) {
+    fn answered(&mut self, reader: ReaderProcess, owner: Owner, took: Duration) {
         if self.idle.len() < MOST_IDLE {
-            self.idle.push(servant);
+            self.idle.push(reader);
         } else {
-            self.ending.push(servant.give_up());
+            self.ending.push(reader.give_up());
         }
         self.charge(owner, took);
     }
@@ -204,8 +204,8 @@ impl Servants {
         }
     }
 
-    fn lost(&mut self, servant: Servant, owner: Owner, lost: Lost) -> io::Error {
-        self.ending.push(servant.give_up());
+    fn lost(&mut self, reader: ReaderProcess, owner: Owner, lost: Lost) -> io::Error {
+        self.ending.push(reader.give_up());
         if lost != Lost::Late {
             self.charge(owner, lost.waited());
             let text = "roctap's process that reads memory was ended";
@@ -285,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn a_servant_that_was_given_up_is_replaced() {
+    fn a_reader_that_was_given_up_is_replaced() {
         let own = Memory::open(std::process::id(), Access::Read).unwrap();
         let word = 5u64;
         let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
         read().unwrap();
         // Those of other tests may be among them, which are replaced too.
-        let _endings: Vec<Ending> = servants().idle.drain(..).map(Servant::give_up).collect();
+        let _endings: Vec<Ending> = readers().idle.drain(..).map(ReaderProcess::give_up).collect();
         read().unwrap();
     }
 
@@ -303,16 +303,17 @@ mod tests {
         let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
         read().unwrap();
         // As a thread that waits for an answer has it.
-        let taken = servants().idle_for(own.owner).unwrap();
+        let taken = readers().idle_for(own.owner).unwrap();
         std::thread::scope(|scope| scope.spawn(|| read().unwrap()).join().unwrap());
-        if let Some(servant) = taken {
-            servants().answered(servant, own.owner, Duration::ZERO);
+        if let Some(reader) = taken {
+            readers().answered(reader, own.owner, Duration::ZERO);
         }
-        let idle: Vec<Servant> = (0..MOST_IDLE).map(|_| Servant::start().unwrap()).collect();
-        for servant in idle {
-            servants().answered(servant, own.owner, Duration::ZERO);
+        let idle: Vec<ReaderProcess> =
+            (0..MOST_IDLE).map(|_| ReaderProcess::start().unwrap()).collect();
+        for reader in idle {
+            readers().answered(reader, own.owner, Duration::ZERO);
         }
-        assert!(servants().idle.len() <= MOST_IDLE);
+        assert!(readers().idle.len() <= MOST_IDLE);
     }
 
     #[test]

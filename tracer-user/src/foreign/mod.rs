@@ -19,8 +19,8 @@ mod contents;
 mod file;
 mod maps;
 mod memory;
+mod reader_process;
 mod schedule;
-mod servant;
 mod text;
 
 pub use contents::{Contents, Source, View};

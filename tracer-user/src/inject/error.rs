@@ -100,16 +100,16 @@ pub enum Refused {
 /// Why a process did not get the shim. It goes on as before.
 #[derive(Debug, thiserror::Error)]
 pub enum InjectError {
-    /// The guardian tells why.
+    /// The helper tells why.
     #[error("{0}")]
     Refused(String),
-    /// The guardian cannot be started.
+    /// The helper cannot be started.
     #[error("starting roctap's helper failed: {cause}")]
-    Guardian {
+    Helper {
         /// How. Part of the message, hence no `source`.
         cause: std::io::Error,
     },
-    /// The guardian has not come back.
+    /// The helper has not come back.
     #[error(
         "a thread of process {pid} that was to start another one is stuck in the kernel; roctap's helper puts it back as soon as it comes out"
     )]
@@ -117,7 +117,7 @@ pub enum InjectError {
         /// The process.
         pid: u32,
     },
-    /// Too many guardians have not come back.
+    /// Too many helpers have not come back.
     #[error(
         "{count} helpers of roctap are stuck in the kernel with threads of processes; none is started beyond these"
     )]

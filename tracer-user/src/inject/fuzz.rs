@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
+    candidates,
     seccomp::{self, Instruction},
     threads::Storage,
-    victim,
 };
 use crate::{
     discover::{Runtime, stack_pointer},
@@ -52,6 +52,6 @@ pub fn fuzz_process_texts(bytes: &[u8]) {
         assert!(map.plain_path().is_none_or(|path| path.is_absolute() && path != Path::new("")));
     }
     let text = foreign::lossy(bytes);
-    victim::fuzz(&text);
+    candidates::fuzz(&text);
     let _ = (stack_pointer(&text), foreign::may_read(&text, [1, 2, 0o640]));
 }

@@ -11,14 +11,15 @@
 //!   allowed to do;
 //! * [`libc`] and [`threads`]: what must be known of the process; [`frozen`] and [`refuse`]: who is not to
 //!   be touched;
-//! * [`tracee`]: `ptrace`; [`start`]: the critical section; [`victim`]: which thread is stopped;
-//! * [`guardian`]: the process that runs it; and [`inject()`], here, which is all that others see.
+//! * [`tracee`]: `ptrace`; [`start`]: the critical section; [`candidates`]: which thread is stopped;
+//! * [`helper`]: the process that runs it; and [`inject()`], here, which is all that others see.
 
 mod bootstrap;
+mod candidates;
 mod error;
 mod frozen;
 mod fuzz;
-mod guardian;
+mod helper;
 mod libc;
 mod memfd;
 mod refuse;
@@ -26,12 +27,11 @@ mod seccomp;
 mod start;
 mod threads;
 mod tracee;
-mod victim;
 
 pub use error::{InjectError, Refusal, Refused};
 pub use fuzz::{fuzz_link_map, fuzz_process_texts, fuzz_seccomp};
-pub use guardian::guardian;
-pub use refuse::{GUARDIAN, held_now};
+pub use helper::helper;
+pub use refuse::{HELPER, held_now};
 pub(crate) use tracee::Thread;
 
 pub use crate::foreign::{Access, Memory};
@@ -52,7 +52,7 @@ use crate::{
     foreign::{Look, Silence},
 };
 use bootstrap::{at, go, state};
-use guardian::Task;
+use helper::Task;
 use start::Started;
 
 /// How long the new thread may take to make its descriptors.
@@ -135,7 +135,7 @@ pub struct Injected<T> {
     /// How long all of it took.
     pub took: Duration,
     /// Which thread was stopped.
-    pub victim: u32,
+    pub stopped_tid: u32,
 }
 
 /// Whether the shim can be put into a process, as far as can be told without touching it.
@@ -164,13 +164,13 @@ pub fn inject<T>(
         Entry::Loaded { address } => Task::Call(address),
     };
     let Request { process, memory, .. } = *request;
-    let done = guardian::send(process, &task)?;
+    let done = helper::send(process, &task)?;
     let newcomer = Newcomer { process, started: done.started, memory };
     let result = newcomer.bring_in(request, prepare);
     newcomer.dismiss(result.is_ok());
     let (prepared, status) = result?;
-    let (stopped, victim) = (done.stopped, done.victim);
-    Ok(Injected { prepared, status, stopped, took: began.elapsed(), victim })
+    let (stopped, stopped_tid) = (done.stopped, done.stopped_tid);
+    Ok(Injected { prepared, status, stopped, took: began.elapsed(), stopped_tid })
 }
 
 /// Looks until `seen` sees something; none when the thread that `look` looks at was waited for too long.
@@ -232,7 +232,7 @@ impl Newcomer<'_> {
         let look = || {
             let inside = self.word(at::TID)?;
             let same = known.filter(|&(its, _)| its == inside);
-            known = same.or_else(|| Some((inside, victim::named_inside(pid, inside)?)));
+            known = same.or_else(|| Some((inside, candidates::named_inside(pid, inside)?)));
             Look::at(pid, known?.1)
         };
         wait(within, look, seen)
@@ -305,7 +305,8 @@ impl Newcomer<'_> {
         // By the thread's number, so that the loader has not seen this name before: it would give back
         // what it loaded under it. In a PID namespace of its own the process may see our `/proc`.
         let (pid, inside) = (self.process.pid(), self.started.tid);
-        let ours = victim::shows_our_numbers(pid).then(|| victim::named_inside(pid, inside));
+        let ours =
+            candidates::shows_our_numbers(pid).then(|| candidates::named_inside(pid, inside));
         let tid = ours.flatten().map_or(inside, u64::from);
         let path = format!("/proc/self/task/{tid}/fd/{descriptor}\0");
         self.write(at::PATH, path.as_bytes())?;
@@ -351,7 +352,7 @@ impl Newcomer<'_> {
             // What was loading returns from our code; the least that it has left to do is a return.
             thread::sleep(Duration::from_millis(1));
             let block = Task::Unmap(self.started.block, self.started.block_bytes);
-            if let Err(error) = guardian::send(self.process, &block) {
+            if let Err(error) = helper::send(self.process, &block) {
                 tracing::info!(
                     "process {}: {} KiB that nobody uses stay mapped: {error}",
                     self.process.pid(),

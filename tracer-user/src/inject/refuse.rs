@@ -20,10 +20,10 @@ use crate::{
     plan::LiveProcess,
 };
 
-/// The hidden subcommand that the guardian runs: see `guardian`.
-pub const GUARDIAN: &str = "__inject";
+/// The hidden subcommand that the helper runs: see `helper`.
+pub const HELPER: &str = "__inject";
 
-/// How long a process may be traced by a guardian, which holds it for milliseconds: that of another
+/// How long a process may be traced by a helper, which holds it for milliseconds: that of another
 /// roctap, or of one that was killed.
 const GUARDED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -91,7 +91,7 @@ fn status(pid: u32) -> Result<Status, procfs::ProcError> {
     Status::from_buf_read(foreign::lossy(&text).as_bytes())
 }
 
-/// Why a process cannot be touched now, and whether that is a guardian's doing, or that of a tracer which
+/// Why a process cannot be touched now, and whether that is a helper's doing, or that of a tracer which
 /// has ended since.
 fn held(pid: u32, status: &Status) -> Option<(Refusal, bool)> {
     let state = status.state.chars().next().unwrap_or('?');
@@ -102,7 +102,7 @@ fn held(pid: u32, status: &Status) -> Option<(Refusal, bool)> {
         return frozen::cgroup(pid).map(|group| (Refusal::Frozen(group), false));
     };
     let arguments = discover::arguments(tracer).unwrap_or_default();
-    let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == GUARDIAN);
+    let brief = arguments.is_empty() || arguments.get(1).is_some_and(|word| word == HELPER);
     Some((Refusal::Traced { tracer, name: discover::thread_name(tracer, tracer) }, brief))
 }
 

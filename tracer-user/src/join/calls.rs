@@ -14,17 +14,19 @@ use super::counts::PATIENCE_NS;
 const KEPT_OF_A_THREAD: usize = 4096;
 /// Calls that are kept for all threads: a process may say that it has any number of them.
 const KEPT_IN_ALL: usize = 64 * KEPT_OF_A_THREAD;
-/// A generation of calls is given up after this, ns.
+/// After so long a new generation of calls begins and the older one is forgotten, with the threads that have
+/// made no call since, ns.
 const GENERATION_NS: u64 = 10_000_000_000;
-/// Streams that a generation remembers; of more, a new one begins. Who launches a million kernels a second
-/// still has those of two seconds, which is longer than anything waits for them.
+/// Most streams that a generation remembers; then a new one begins. Of a process that launches a million kernels
+/// a second the streams of two seconds are still known, and no operation waits for them so long.
 const MOST_STREAMS: usize = 1 << 21;
-/// Bytes of a call that is kept, and of a thread that has any: with the room that lists keep.
+/// Bytes of a call that is kept, and of a thread that has any, with the spare room of the lists.
 const CALL_BYTES: usize = 2 * size_of::<Interval>();
 const THREAD_BYTES: usize = 256;
 /// Bytes of a stream that is remembered.
 const STREAM_BYTES: usize = 40;
-/// How much later than its doorbell's a call's entry can be seen: another probe at the same place.
+/// Two probes are at the function that rings a doorbell: that of the call's entry can read the clock by so much
+/// later than that of the doorbell.
 const NEAR_NS: u64 = 2_000;
 /// Calls without a stream that a generation remembers; a power of two.
 const STREAMLESS: usize = 1 << 14;
@@ -104,20 +106,20 @@ struct Launching {
 /// found by nothing of another process.
 #[derive(Default)]
 pub struct RecentCalls {
-    /// Calls that operations wait with, however long these take.
+    /// Calls that launched operations which are not written yet, however long these take.
     launching: HashMap<u64, Launching>,
-    /// HIP calls whose operations may not be known yet: the newer ones first.
+    /// Streams of HIP calls whose operations may not be known yet: the newer generation first.
     generations: [Generation; 2],
     generation_began_ns: u64,
     threads: HashMap<u32, VecDeque<Interval>>,
-    /// Calls of all threads.
+    /// How many calls all threads have.
     kept: usize,
     /// HSA calls are among those that were seen.
     has_hsa: bool,
     /// Calls and streams that were forgotten earlier than they would have been by their age.
     pub forgotten: u64,
-    /// Doorbells that rang before the probe at the call that rings them: by thread, when, and which
-    /// operation it announced.
+    /// By thread, doorbells that were seen to ring before the call that rang them was: when, and which operation
+    /// each announced.
     rung: HashMap<u32, BTreeSet<(u64, u64)>>,
 }
 
@@ -146,8 +148,8 @@ impl RecentCalls {
             self.kept -= 1;
         }
         self.kept += 1;
-        // In the order in which they returned. They mostly come in it, but not when the thread has
-        // moved to another CPU, whose ring is read at another time.
+        // Kept in the order in which they returned. They mostly come in that order, but not after the thread
+        // has moved to another CPU, whose ring is read at another time.
         let interval = Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller };
         if thread.back().is_some_and(|last| last.end_ns > call.end_ns) {
             let place = thread.partition_point(|c| c.end_ns <= call.end_ns);
@@ -172,7 +174,8 @@ impl RecentCalls {
         }
     }
 
-    /// Forgets the streams of the older generation. They count if anything can still wait for them.
+    /// Forgets the streams of the older generation and begins a new one. Counts them as forgotten if an
+    /// operation can still wait for them.
     fn begin_generation(&mut self, now_ns: u64) {
         self.generations.swap(0, 1);
         let old = std::mem::take(&mut self.generations[0]);
@@ -199,14 +202,14 @@ impl RecentCalls {
         self.forgotten += (before - self.kept) as u64;
     }
 
-    /// Gives up the streams of the older generation; those of the newer one, if there are no others.
+    /// Gives up the streams of the older generation, or of the newer one if the older has none.
     pub fn give_up_streams(&mut self) {
         let [newer, older] = &mut self.generations;
         let given_up = if older.named.is_empty() { newer } else { older };
         self.forgotten += std::mem::take(&mut given_up.named).len() as u64;
     }
 
-    /// Of each thread the older half.
+    /// Forgets the older half of each thread's calls.
     fn forget_half(&mut self) {
         self.threads.retain(|_, calls| {
             calls.drain(..calls.len().div_ceil(2));
@@ -216,14 +219,14 @@ impl RecentCalls {
         self.kept = self.threads.values().map(VecDeque::len).sum();
     }
 
-    /// Thread `tid` rang the doorbell of operation `sequence` at `time_ns`, inside of no call that was seen
-    /// by then: [`RecentCalls::rung_by`] tells of it when the call returns. It must be found then: a thread
-    /// makes thousands of calls between two looks.
+    /// Thread `tid` rang the doorbell of operation `sequence` at `time_ns`, inside of no call that was known
+    /// then. When the call's record comes, [`RecentCalls::rung_by`] finds the operation. At the next tick it may
+    /// be too late: a thread makes thousands of calls meanwhile, and the oldest are forgotten.
     pub fn rang(&mut self, tid: u32, time_ns: u64, sequence: u64) {
         self.rung.entry(tid).or_default().insert((time_ns, sequence));
     }
 
-    /// Takes out the operations whose doorbells a call rang.
+    /// Takes out the operations whose doorbells `call` rang: they were seen to ring just before it began.
     pub fn rung_by(&mut self, call: &ApiRecord) -> Vec<u64> {
         let Some(rung) = self.rung.get_mut(&call.header.tid) else { return Vec::new() };
         let just_before = (call.begin_ns.saturating_sub(NEAR_NS), 0)..=(call.begin_ns, u64::MAX);
@@ -234,7 +237,7 @@ impl RecentCalls {
         by_it.into_iter().map(|(_, sequence)| sequence).collect()
     }
 
-    /// Nobody waits for the call of [`RecentCalls::rang`] any more.
+    /// The operation of [`RecentCalls::rang`] waits for its call no longer.
     pub fn forget_doorbell(&mut self, tid: u32, time_ns: u64, sequence: u64) {
         if let Entry::Occupied(mut rung) = self.rung.entry(tid) {
             rung.get_mut().remove(&(time_ns, sequence));
@@ -244,7 +247,7 @@ impl RecentCalls {
         }
     }
 
-    /// Forgets calls that nothing can refer to any more.
+    /// Forgets calls that are too old for an operation to wait for them.
     pub fn age(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.generation_began_ns) > GENERATION_NS {
             self.begin_generation(now_ns);
@@ -276,7 +279,7 @@ impl RecentCalls {
         }
     }
 
-    /// The stream that a HIP call named, 0 if it named none; none when the call is not known (yet).
+    /// The stream that a HIP call named, 0 if it named none; `None` if the call is not known (yet).
     pub fn stream(&self, correlation_id: u64) -> Option<u64> {
         match self.launching.get(&correlation_id) {
             Some(Launching { stream: Some(stream), .. }) => Some(*stream),
@@ -310,12 +313,12 @@ impl RecentCalls {
         Some(open.find(|c| c.caller.is_hip()).unwrap_or(innermost).caller)
     }
 
-    /// As [`RecentCalls::at`], or the HSA call that began just after.
+    /// As [`RecentCalls::at`]; if no call was open then, the one that was just after.
     pub fn near(&self, tid: u32, time_ns: u64) -> Option<Caller> {
         self.at(tid, time_ns).or_else(|| self.at(tid, time_ns.saturating_add(NEAR_NS)))
     }
 
-    /// Whether HSA calls are seen.
+    /// Whether any HSA call was seen.
     pub fn has_hsa(&self) -> bool {
         self.has_hsa
     }

@@ -2,13 +2,14 @@
 //!
 //! A GPU operation is complete when four things are known, which arrive in any order from different
 //! rings: that it was enqueued, that it ran, which call launched it (the *link*), and the names and
-//! agents it refers to. Whatever is still missing [`counts::PATIENCE_NS`] after its end was read has been
-//! lost on the way (and counted there): the operation is then written without it, the call being
-//! looked for by time on the same thread.
+//! agents it refers to. If a part is still missing [`counts::PATIENCE_NS`] after the operation's end was read,
+//! it was lost on the way, and counted there. The joiner then writes the operation without it; it looks for a
+//! missing call by time, on the same thread.
 //!
-//! What a process says, by its shim or by what it calls, is joined with what it says alone: everything is
-//! kept by process ([`process::ProcessState`]), and within bounds. All processes together have bounds too: of
-//! what waits, the one that has most gives way; of names, each has a share ([`crate::budget`]).
+//! The joiner joins the records of a process, from its shim and from probes, with those of the same process
+//! only. It keeps them by process ([`process::ProcessState`]), and within bounds. All processes together have
+//! bounds too: if too much waits, the process that has most gives some up; of names, each process has a share
+//! ([`crate::budget`]).
 
 mod calls;
 mod counts;
@@ -42,10 +43,10 @@ use inventory::Inventory;
 pub use operation::{Completion, Work};
 use process::{Output, ProcessState, Settings};
 
-/// Bytes of all that waits to be joined, of all processes, and of the calls that are kept for it. One alone
-/// comes to about two thirds of it, and to all only by naming very many threads.
+/// Most bytes of all that waits to be joined, and of the calls that are kept for it, of all processes. One
+/// process alone comes to about two thirds of it, and to all only if it names very many threads.
 const MOST_BYTES: usize = 1 << 30;
-/// After so many records it is looked whether there is more: they come to a megabyte at most.
+/// The joiner looks once in so many records whether there is more. They come to a megabyte at most.
 const LOOK_EVERY: u32 = 1 << 10;
 
 /// The bit of a domain.
@@ -58,6 +59,7 @@ pub struct Joiner {
     settings: Settings,
     counts: Counts,
     processes: BTreeMap<u32, ProcessState>,
+    /// The time that patience is measured with: of a long pause between two looks it counts little.
     clock: Waited,
     /// Operation names that the sink has.
     named: HashSet<u32>,
@@ -65,9 +67,9 @@ pub struct Joiner {
     kernels: u32,
     /// Operations that were given a number.
     numbered: u64,
-    /// The names that living processes told.
+    /// How much of names each living process has told.
     told: Budget<u32>,
-    /// [`MOST_BYTES`], and how many records come before it is looked.
+    /// [`MOST_BYTES`], and how many records come before the next look.
     most_bytes: usize,
     until_look: u32,
 }
@@ -98,7 +100,7 @@ impl Joiner {
         self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid))
     }
 
-    /// The process, and where what is joined of it goes.
+    /// Process `pid`, and the output for what is joined of it.
     fn joined<'a, S: RecordSink>(
         &'a mut self,
         pid: u32,
@@ -109,7 +111,7 @@ impl Joiner {
         (process, Output { settings, counts, now_ns: clock.at_last_look(), sink })
     }
 
-    /// All processes, and where what is joined of them goes.
+    /// All processes, and the output for what is joined of them.
     fn all<'a, S: RecordSink>(
         &'a mut self,
         sink: &'a mut S,
@@ -127,7 +129,7 @@ impl Joiner {
         }
     }
 
-    /// GPU work of process `pid` is recorded from `time_ns` on; calls were before.
+    /// GPU work of process `pid` is recorded from `time_ns` on; its calls were recorded before that.
     pub fn gpu_from(&mut self, pid: u32, time_ns: u64) {
         let process = self.process(pid);
         process.gpu_from_ns = time_ns;
@@ -139,14 +141,14 @@ impl Joiner {
         self.settings.gpu_until_ns = time_ns;
     }
 
-    /// How many kernels process `pid` launched while GPU work was recorded, and how many of its
-    /// dispatches were.
+    /// How many kernels process `pid` launched while its GPU work was recorded, and how many dispatches of
+    /// its were recorded.
     pub fn launches(&self, pid: u32) -> (u64, u64) {
         self.processes.get(&pid).map_or((0, 0), |process| (process.launches, process.dispatches))
     }
 
-    /// Process `pid` executed another program, whose shim counts anew: writes what is left of the old
-    /// one.
+    /// Process `pid` executed another program at `time_ns`, whose shim numbers operations anew: writes the
+    /// operations of the old program that are left.
     ///
     /// # Errors
     ///
@@ -165,7 +167,7 @@ impl Joiner {
     }
 
     /// Process `pid` has ended, and all of its records have come: writes what is left of it, and forgets it.
-    /// `threads` is told whose its calls are.
+    /// Tells `threads` the thread of each call before it writes the call.
     ///
     /// # Errors
     ///
@@ -176,7 +178,7 @@ impl Joiner {
         sink: &mut S,
         mut threads: impl FnMut(u32, u32, &mut S),
     ) -> Result<Launches, S::Error> {
-        // Nothing of before the request that they wait for is to come.
+        // All records have come, so calls need not wait for the answer to their request.
         for call in self.process(pid).waiting_calls.settled(u64::MAX) {
             threads(pid, call.header.tid, sink);
             self.call(&call, sink)?;
@@ -217,8 +219,9 @@ impl Joiner {
         self.counts.foreign += u64::from(!taken);
     }
 
-    /// To be called when the shims' frames have been taken: makes a request to BPF's records if calls
-    /// wait for one. `open` tells the calls that a thread has open as probes saw it.
+    /// Call it when the shims' frames have been taken. If calls of a shim have no request yet, it makes one,
+    /// which is answered when all BPF records of before have been read. `open` returns the calls that a thread
+    /// has open, as probes saw them.
     pub fn ask_for_calls(
         &mut self,
         mut open: impl FnMut(u32) -> Vec<ApiRecord>,
@@ -242,8 +245,8 @@ impl Joiner {
         in_need.into_iter().for_each(|process| process.waiting_calls.requested(request));
     }
 
-    /// Writes the shims' calls for which all BPF records have been taken, up to request `answered`.
-    /// `threads` is told whose they are.
+    /// Writes the shims' calls whose requests are answered, up to request `answered`: all BPF records of before
+    /// have been taken. Tells `threads` the thread of each call before it writes the call.
     ///
     /// # Errors
     ///
@@ -290,7 +293,7 @@ impl Joiner {
         sink.push(Event::Api(event))
     }
 
-    /// Tells the name of a call's function, if it is the first one.
+    /// Tells `sink` the name of a call's function, at the first call of it.
     fn name<S: RecordSink>(&mut self, call: &ApiRecord, sink: &mut S) {
         let (domain, id) = (call.header.operation >> 16, call.header.operation as u16);
         if let Some(operation) = api::by_id(Domain(domain), id)
@@ -319,7 +322,7 @@ impl Joiner {
         self.linked((link.header.pid, link.header.tid), link.sequence, caller, owned, sink)
     }
 
-    /// A thread of a process has enqueued an operation in a call; `owned` if that is sure.
+    /// A thread of a process has enqueued an operation in the call `told`; `owned`: surely this thread.
     fn linked<S: RecordSink>(
         &mut self,
         (pid, tid): (u32, u32),
@@ -395,14 +398,15 @@ impl Joiner {
         Ok(())
     }
 
-    /// What process `pid` told of its agents and kernels, and the names that all did.
+    /// The agents and kernels that process `pid` told of, and how much of names each process told.
     fn inventory(&mut self, pid: u32) -> (&mut Inventory, &mut Budget<u32>) {
         let process = self.processes.entry(pid).or_insert_with(|| ProcessState::new(pid));
         (&mut process.inventory, &mut self.told)
     }
 
-    /// Before a record is taken: now and then, while all processes together have too much, the one that has
-    /// most gives way. So those that fill the memory take it from each other, and who has little keeps it.
+    /// Called before a record is taken. Now and then it looks whether all processes together have too much; as
+    /// long as they do, the process that has most gives some up. So processes that fill the memory take it from
+    /// each other, and a process that has little keeps it.
     fn keep_within_bounds<S: RecordSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
         self.until_look -= 1;
         if self.until_look > 0 {
@@ -416,7 +420,7 @@ impl Joiner {
             let before = fullest.bytes();
             let unplaced = fullest.give_way(&mut output)?;
             bytes -= before - fullest.bytes();
-            // They are among those that are kept by then.
+            // These calls are kept now, and were subtracted above: the next look counts them.
             unplaced.iter().try_for_each(|call| self.call(call, sink))?;
         }
         Ok(())
@@ -487,7 +491,7 @@ impl Joiner {
         process.settle(sequence, &mut output)
     }
 
-    /// The work of [`Joiner::seen_outside`] ran, or will not be seen to.
+    /// The work of [`Joiner::seen_outside`] ran; `None`: its end will never be seen.
     ///
     /// # Errors
     ///
@@ -505,7 +509,8 @@ impl Joiner {
         process.settle(sequence, &mut output)
     }
 
-    /// Settles what waited; call it every 100 ms or so, with the time of CLOCK_BOOTTIME.
+    /// Writes the operations that have waited long enough, and forgets old calls. Call it every 100 ms or so,
+    /// with the time of CLOCK_BOOTTIME.
     ///
     /// # Errors
     ///

@@ -5,17 +5,17 @@ use std::collections::{HashMap, VecDeque};
 use super::operation::Operation;
 use crate::shim;
 
-/// How many there may be: as many as one drain brings before the records of the calls that they wait for are
-/// taken, as many as those records name next, and twice as many as can run at once (`shim`: 65,536 signals).
-/// Of more, the oldest will hardly be joined: what announced them lost a record, or lies.
+/// Most operations at once: as many as one drain brings before roctap takes the records of the calls that they
+/// wait for, as many as those records name next, and twice as many as can run at once (`shim`: 65,536 signals).
+/// If there are more, the oldest will hardly be joined: their process lost a record, or lies.
 pub const MOST: usize = 2 * shim::MOST_AT_ONCE + (1 << 17);
 
-/// Bytes of one, and of what is kept with it: the call that launched it, and the doorbell that rang.
+/// Bytes of an operation, and of what is kept with it: the call that launched it, and its doorbell.
 const BYTES: usize = 2 * size_of::<(u64, (u64, Operation))>() + 256;
-/// Room for so many is kept.
+/// When the lists shrink they keep room for so many operations.
 const FEW: usize = 1 << 12;
 
-/// One of them, as it was heard of first. A sequence number can be used again.
+/// An operation, by the order in which the joiner heard of it first: a process can use a sequence number again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Arrival {
     number: u64,
@@ -27,9 +27,10 @@ struct Arrival {
 pub struct Pending {
     operations: HashMap<u64, (u64, Operation)>,
     arrivals: u64,
-    /// In the order in which they arrived; some are written by now.
+    /// All, in the order in which they arrived, and some that are written by now.
     order: VecDeque<Arrival>,
-    /// Those that ran and wait for something, oldest first, and since when; some are written by now.
+    /// Those that ran and wait for another record, oldest first, and since when; and some that are written by
+    /// now.
     waiting: Vec<(Arrival, u64)>,
 }
 
@@ -44,7 +45,8 @@ impl Pending {
         self.operations.get_mut(&sequence).map(|(_, operation)| operation)
     }
 
-    /// The operation to give up before [`Pending::entry`] is called for this one, if there are too many.
+    /// The operation that the caller has to write before it calls [`Pending::entry`] for `sequence`, if there
+    /// are too many.
     pub fn in_the_way_of(&mut self, sequence: u64) -> Option<u64> {
         if self.operations.len() < MOST || self.operations.contains_key(&sequence) {
             return None;
@@ -72,7 +74,7 @@ impl Pending {
         }
     }
 
-    /// The one that arrived first, to be taken out.
+    /// The one that arrived first. The caller has to remove it.
     pub fn oldest(&mut self) -> Option<u64> {
         while let Some(oldest) = self.order.pop_front() {
             if self.is_pending(oldest) {
@@ -94,7 +96,7 @@ impl Pending {
         operation
     }
 
-    /// An operation ran, and waits for something since `now_ns`.
+    /// An operation ran, and waits for another record from `now_ns` on.
     pub fn waits(&mut self, sequence: u64, now_ns: u64) {
         if let Some((number, operation)) = self.operations.get_mut(&sequence)
             && !std::mem::replace(&mut operation.waits, true)
@@ -106,7 +108,7 @@ impl Pending {
     /// Takes the operation out.
     pub fn remove(&mut self, sequence: u64) -> Option<Operation> {
         let (_, operation) = self.operations.remove(&sequence)?;
-        // Now and then, so that it costs nothing: most are written in the order in which they come.
+        // Only when most of a list is written by now, so that this costs little.
         if self.order.len() > 2 * self.operations.len() + 64 {
             let mut order = std::mem::take(&mut self.order);
             order.retain(|&arrival| self.is_pending(arrival));
@@ -124,8 +126,8 @@ impl Pending {
         self.operations.get(&sequence).is_some_and(|(known, _)| *known == number)
     }
 
-    /// Those that wait and for which `is_over` says, with the time since when, that they need not any
-    /// more; oldest first.
+    /// The operations that need wait no longer, as `is_over` says, oldest first. It is told since when each
+    /// waits. They do not count as waiting from then on; the caller writes them.
     pub fn waited(&mut self, mut is_over: impl FnMut(&Operation, u64) -> bool) -> Vec<u64> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut over = Vec::new();

@@ -1,4 +1,4 @@
-//! What is joined of one process. What a process says is kept here, and reaches no other process.
+//! The joiner's state of one process. The records of a process are kept here, and reach no other process.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub struct Settings {
 pub struct Output<'a, S> {
     pub settings: &'a Settings,
     pub counts: &'a mut Counts,
-    /// The time by the clock that patience is measured with.
+    /// The joiner's time, which patience is measured with.
     pub now_ns: u64,
     pub sink: &'a mut S,
 }
@@ -69,11 +69,11 @@ pub struct ProcessState {
     pub pending: Pending,
     /// The ids that its shims give to calls.
     pub shim_ids: Vec<Range<u64>>,
-    /// HIP calls that launch kernels, while GPU work was recorded.
+    /// HIP calls that launched kernels while GPU work was recorded.
     pub launches: u64,
-    /// Those before.
+    /// HIP calls that launched kernels before that.
     pub early_launches: u64,
-    /// When that began, where calls were recorded earlier.
+    /// When the recording of GPU work began; 0 if it began with that of calls.
     pub gpu_from_ns: u64,
     /// Dispatches that the shim saw.
     pub dispatches: u64,
@@ -87,7 +87,7 @@ impl ProcessState {
         Self { pid, ..Self::default() }
     }
 
-    /// What is counted of everything, and what was counted here.
+    /// Adds what was counted here to `counts`.
     pub fn add_counts(&self, counts: Counts) -> Counts {
         Counts {
             left_out: counts.left_out + self.inventory.left_out,
@@ -96,8 +96,8 @@ impl ProcessState {
         }
     }
 
-    /// Bytes of all that waits to be joined, or is kept for what does: no less than that, with the room that
-    /// lists keep.
+    /// At least the bytes of all that waits to be joined, and of what is kept for that, with the spare room of
+    /// the lists.
     pub fn bytes(&self) -> usize {
         self.pending.bytes()
             + self.waiting_calls.bytes()
@@ -105,8 +105,8 @@ impl ProcessState {
             + self.calls.stream_bytes()
     }
 
-    /// Gives up about half of what this process has most of, the oldest first. Returns the calls that have
-    /// to be written.
+    /// Gives up some of what this process has most of: the older half of operations or calls, a generation of
+    /// streams, or all calls that wait for the call around them, which it returns to be written.
     pub fn give_way<S: RecordSink>(
         &mut self,
         output: &mut Output<'_, S>,
@@ -151,15 +151,15 @@ impl ProcessState {
         self.shim_ids.iter().any(|ids| ids.contains(&id))
     }
 
-    /// The call that a link names; none if it cannot be one of this process. Ids from [`FIRST_ID`] on come
-    /// from the process itself, by its shim.
+    /// The call that a link names, or none if it cannot be one of this process. The shim of a process gives ids
+    /// from [`FIRST_ID`] on: of those only its own are taken.
     pub fn named(&self, caller: Caller) -> Caller {
         let by_shim = caller.correlation_id >= FIRST_ID;
         if by_shim && !self.is_own(caller.correlation_id) { Caller::default() } else { caller }
     }
 
-    /// A call that the shim recorded, with further flags. False, and nothing, if its id is not one of the
-    /// process's own: it would be taken for another call.
+    /// A call that the shim recorded, with further flags. Returns false and does nothing if its id, or its
+    /// parent's, is not one of the process's own: it would be taken for another call.
     pub fn shim_call(&mut self, tid: u32, call: &Call, flags: u16) -> bool {
         if !self.is_own(call.correlation_id) || call.parent_id != 0 && !self.is_own(call.parent_id)
         {
@@ -169,7 +169,7 @@ impl ProcessState {
         true
     }
 
-    /// A call whose caller is known.
+    /// Writes a call, keeps it for operations that it launched, and settles those whose doorbells it rang.
     pub fn call<S: RecordSink>(
         &mut self,
         call: &ApiRecord,
@@ -188,7 +188,7 @@ impl ProcessState {
                 if call.begin_ns < self.gpu_from_ns {
                     self.early_launches += 1;
                 } else if call.end_ns <= output.settings.gpu_until_ns {
-                    // Returned by then, or open.
+                    // It returned by then, or is open: its `end_ns` is 0.
                     self.launches += 1;
                 }
             }
@@ -206,8 +206,8 @@ impl ProcessState {
         })
     }
 
-    /// The operation of this number, a new one if nothing was heard of it. If that is one too many, the
-    /// oldest is written as it is.
+    /// The operation of this number, a new one if nothing was heard of it. Writes the oldest operation as it is
+    /// if there would be too many.
     pub fn operation<S: RecordSink>(
         &mut self,
         sequence: u64,
@@ -220,18 +220,18 @@ impl ProcessState {
         Ok(self.pending.entry(sequence))
     }
 
-    /// Which call launched the operation, and the thread that made it.
+    /// Call `caller` of thread `tid` launched the operation.
     pub fn link(&mut self, sequence: u64, tid: u32, caller: Caller) {
         let Some(operation) = self.pending.get_mut(sequence) else { return };
-        // First, so that a call that both name is not forgotten in between.
+        // Before the old link is released: if both name the same call, that is not forgotten in between.
         self.calls.hold(caller);
         if let Some((_, before)) = operation.link.replace((tid, caller)) {
             self.calls.release(before);
         }
     }
 
-    /// Thread `tid` enqueued the operation, which is seen from outside, inside of this call if that is
-    /// known.
+    /// Thread `tid` enqueued the operation, which was seen from outside; inside of call `caller`, if that has
+    /// an id.
     pub fn enqueued_outside(&mut self, sequence: u64, tid: u32, enqueue_ns: u64, caller: Caller) {
         self.link(sequence, tid, caller);
         if let Some(operation) = self.pending.get_mut(sequence) {
@@ -242,7 +242,7 @@ impl ProcessState {
         }
     }
 
-    /// Writes the operation if nothing is missing; remembers it if it ran and waits.
+    /// Writes the operation if it ran and nothing is missing. If it ran and something is, lets it wait.
     pub fn settle<S: RecordSink>(
         &mut self,
         sequence: u64,
@@ -259,7 +259,7 @@ impl ProcessState {
         Ok(())
     }
 
-    /// Settles what waited.
+    /// Writes the operations that have waited too long, or for which nothing is missing now.
     pub fn tick<S: RecordSink>(&mut self, output: &mut Output<'_, S>) -> Result<(), S::Error> {
         let over = self.pending.waited(|operation, since_ns| {
             output.now_ns - since_ns > PATIENCE_NS
@@ -268,7 +268,7 @@ impl ProcessState {
         over.into_iter().try_for_each(|sequence| self.write(sequence, output))
     }
 
-    /// Writes those for which `wanted` says so, with what is known of them.
+    /// Writes the operations that are `wanted`, with what is known of them.
     pub fn write_all<S: RecordSink>(
         &mut self,
         wanted: impl Fn(&Operation) -> bool,
@@ -285,7 +285,7 @@ impl ProcessState {
     ) -> Result<(), S::Error> {
         let Some(operation) = self.pending.remove(sequence) else { return Ok(()) };
         let (link, enqueue_ns) = (operation.link, operation.enqueue_ns());
-        // A shim that is late to stop tells of more, and of calls that nobody reads any more.
+        // A shim that stops late tells of operations of after the end, whose calls nobody reads any more.
         let is_too_late = enqueue_ns.is_some_and(|at_ns| at_ns > output.settings.gpu_until_ns);
         let event = if is_too_late {
             None

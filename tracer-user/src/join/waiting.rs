@@ -38,13 +38,13 @@ impl Waiter {
     }
 }
 
-/// Calls of one process that wait. A drain brings as many of them as of operations.
+/// So many calls of one process wait at most: as many as operations, since the reader brings as many of either at once.
 const MOST: usize = pending::MOST;
 
-/// Bytes of one, and of a thread that has any: with the room that lists keep.
+/// Bytes that are counted for a call that waits, and for each thread that has any: with the room that lists keep.
 const WAITER_BYTES: usize = 2 * size_of::<Waiter>();
 const THREAD_BYTES: usize = 4 * size_of::<Waiter>() + 128;
-/// Room for so many of a thread is kept.
+/// When the list of a thread shrinks it keeps room for so many calls.
 const FEW: usize = 64;
 
 /// The calls of one process that wait, by thread, in the order in which they returned.

@@ -1,4 +1,4 @@
-//! A running process's memory: the live tables, and what is mapped where.
+//! A running process's memory: what it maps where, and the tables that the stubs of its libraries read.
 
 use std::{
     ffi::OsStr,
@@ -33,7 +33,7 @@ pub trait ProcessMemory {
         Some(u64::from_le_bytes(word))
     }
 
-    /// Whether something could not be read for want of time; another look may.
+    /// Whether something was not read because the look reached a limit; another look may read it.
     fn was_cut_short(&self) -> bool {
         false
     }
@@ -62,7 +62,7 @@ pub struct Mapping {
     pub start: u64,
     /// Address past the last.
     pub end: u64,
-    /// Where in its file it begins.
+    /// Offset in its file at which it begins.
     pub file_offset: u64,
     /// It can be executed.
     pub executable: bool,
@@ -88,35 +88,36 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    /// Device and inode decide. Where the device differs (overlay and btrfs report one to `stat` and
-    /// another in `maps`) inode and file name do.
+    /// Compares device and inode. If the devices differ (overlay and btrfs report one to `stat` and another in
+    /// `maps`), compares inode and file name.
     fn is(&self, identity: Identity, name: &OsStr) -> bool {
         self.identity == identity
             || self.identity.inode == identity.inode && file_name(&self.path) == name
     }
 }
 
-/// How long a look at a process may wait for its memory in all ([`Memory::waited`]): not for a CPU.
+/// How long all reads of a look at a process may wait for its memory ([`Memory::waited`]). Waiting for a CPU does
+/// not count.
 const LOOK_FOR: Duration = Duration::from_secs(3);
-/// How much longer it may take, on a machine that gives a CPU now and then: who looks has other things to do.
+/// How much longer a look may take by the clock, on a busy machine: the thread that looks has other work.
 const MORE_FOR: Duration = Duration::from_secs(30);
-/// How many pieces a look may read: some seconds of our own CPU time at most, however slow the CPU is.
+/// How many pieces a look may read: these take our CPU some seconds at most, however slow it is.
 const MOST_PIECES: u64 = 1 << 17;
-/// What is read between two looks at the clock, bytes.
+/// How much is read at once before the limits are checked again, bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A process, through `/proc/PID/mem` and `/proc/PID/maps`. Its lists are as long as it says, and it decides
-/// how long each read takes: together they have an end.
+/// A process, through `/proc/PID/mem` and `/proc/PID/maps`. The process decides how long its lists are, and how
+/// long each read takes. So the reads of a look have limits together: see [`LiveProcess::wait_at_most`].
 pub struct LiveProcess {
     pid: u32,
     memory: Memory,
-    /// How long it may still be waited for, ns.
+    /// How long reads may still wait for the memory, ns.
     left_ns: AtomicU64,
-    /// When nothing is read any more, ns of CLOCK_BOOTTIME.
+    /// The time from which on reads fail, ns of CLOCK_BOOTTIME.
     until_ns: AtomicU64,
     /// How many pieces may still be read.
     left_pieces: AtomicU64,
-    /// Something was not read for want of these.
+    /// A read failed because a limit was reached, or the memory did not answer in time.
     cut_short: AtomicBool,
     mappings: Vec<Mapping>,
 }
@@ -147,8 +148,8 @@ impl LiveProcess {
         Ok(process)
     }
 
-    /// Reads from now on wait no longer than this in all, and are not without number; what is not read then
-    /// cannot be. Else it is a few seconds from the beginning on.
+    /// Begins a look: from now on all reads together wait for `time` at most, and are limited in number and by the
+    /// clock; after that, reads fail. The first look begins when the process is opened, and has a few seconds.
     pub fn wait_at_most(&self, time: Duration) {
         self.cut_short.store(false, Ordering::Relaxed);
         self.left_pieces.store(MOST_PIECES, Ordering::Relaxed);
@@ -157,7 +158,7 @@ impl LiveProcess {
         self.until_ns.store(clock::now_ns() + most_ns, Ordering::Relaxed);
     }
 
-    /// Reads a piece, with what is left.
+    /// Reads a piece, within what is left of the look's limits.
     fn read_piece(&self, piece: &mut [u8], at: u64) -> io::Result<()> {
         let (left_ns, left_pieces) =
             (self.left_ns.load(Ordering::Relaxed), self.left_pieces.load(Ordering::Relaxed));
@@ -228,7 +229,7 @@ impl ProcessMemory for LiveProcess {
         };
         let map = Map {
             range: mapping.start..mapping.end,
-            writable: false, // Nobody asks.
+            writable: false, // Not known, and not used.
             executable: mapping.executable,
             offset: mapping.file_offset,
             device: (identity.device_major, identity.device_minor),
@@ -247,7 +248,7 @@ pub(super) enum Leads {
     Inside(u64),
     /// To other executable memory.
     Outside(OutsideCode),
-    /// That cannot be told.
+    /// To no place that is known, for this reason.
     Nowhere(&'static str),
 }
 
@@ -262,8 +263,8 @@ pub(super) struct Loaded<'a> {
 impl<'a> Loaded<'a> {
     /// Finds `binary` in `process`.
     ///
-    /// Where it is mapped more than once (`dlmopen`) the first one is taken: a probe belongs to the
-    /// file and fires in all.
+    /// If it is mapped more than once (`dlmopen`), takes the first mapping: a probe belongs to the file, and
+    /// fires in all of them.
     pub fn find(process: &'a dyn ProcessMemory, binary: &'a Binary) -> Option<Self> {
         let bias = process.mappings().iter().find_map(|mapping| {
             let wanted = mapping.executable && mapping.is_of(binary);
@@ -313,7 +314,8 @@ impl<'a> Loaded<'a> {
         let offset = mapping.file_offset.checked_add(address - mapping.start);
         if mapping.is_of(self.binary) {
             let inside = offset.and_then(|offset| self.binary.address_of(offset));
-            // The process may have written anything there. What is probed is shared by others.
+            // The process may have written any address there, and a probe is in a file that other processes
+            // run, too: it is placed only where a function begins.
             return inside.filter(|&address| self.binary.begins_function(address)).map_or(
                 Leads::Nowhere("the table's entry leads to no beginning of a function"),
                 Leads::Inside,

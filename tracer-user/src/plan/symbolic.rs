@@ -1,7 +1,8 @@
-//! A processor that knows little: reads a library's functions and works out what they write.
+//! A symbolic processor: reads a library's functions, and works out which words they write to its variables.
 //!
-//! Nothing is executed: the file may be anybody's, and roctap may be root. What is not understood is not
-//! known from then on. Steps are limited, and with them the words that are kept.
+//! The real processor executes nothing of them: the file may be anybody's, and roctap may be root. The words that
+//! an instruction writes which this processor does not understand are unknown from then on. Its steps are
+//! limited, and with them the words that it keeps.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use super::{binary::Binary, branches::decoder, prologue::writes};
 
 /// Bytes that are decoded at a time.
 const WINDOW: u64 = 1 << 10;
-/// Calls that may be open.
+/// Most calls that are open at once; it does not enter a function that is called beyond that.
 const MAX_CALLS: usize = 16;
-/// Where the stack is: in no image.
+/// Address of the stack: in no image.
 const STACK: u64 = 0x7fff_f000_0000_0000;
 
-/// Registers that a function leaves as they were.
+/// Registers that a function preserves.
 const KEPT: [usize; 7] = [
     3,  // rbx
     4,  // rsp
@@ -25,24 +26,24 @@ const KEPT: [usize; 7] = [
     13, 14, 15,
 ];
 
-/// A number, or an address in the image; none where it is not known.
+/// A number, or an address in the image; `None` if it is not known.
 pub(super) type Value = Option<u64>;
 
 /// A library's variables at some time.
 pub(super) struct Memory<'a> {
     pub binary: &'a Binary,
-    /// The same earlier, for words that have not been written to since; else they are as in the file.
+    /// An earlier state, which has the words that have not been written since. Without one, the file has them.
     earlier: Option<&'a Memory<'a>>,
     words: BTreeMap<u64, Value>,
 }
 
 impl<'a> Memory<'a> {
-    /// As the file has it, but for these words.
+    /// The memory as the file has it, except for `words`.
     pub fn new(binary: &'a Binary, words: BTreeMap<u64, Value>) -> Self {
         Self { binary, earlier: None, words }
     }
 
-    /// As it is now; what is written to it does not change this one.
+    /// A memory that begins as this one is now. To write to it does not change this one.
     pub fn later(&'a self) -> Self {
         Self { binary: self.binary, earlier: Some(self), words: BTreeMap::new() }
     }
@@ -57,7 +58,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Where something was written since it was the earlier one.
+    /// The addresses of the words that have been written since [`Memory::later`] made it.
     pub fn written(&self) -> impl Iterator<Item = u64> {
         self.words.keys().copied()
     }
@@ -72,7 +73,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Something was written to so many bytes at `address`.
+    /// Something unknown was written to so many bytes at `address`, 64 at most.
     fn forget(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes.min(64));
         (address & !7..end).step_by(8).for_each(|word| {
@@ -81,49 +82,49 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// A call that is open: where it returns to, and the registers then.
+/// A call that is open: where it returns to, and the registers before it.
 struct Call {
     next: u64,
     registers: [Value; 16],
 }
 
-/// Where an instruction leads.
+/// Which instruction follows an instruction.
 enum Step {
     Next,
     Goto(Value),
     Branch(u64),
     Call(Value),
     Return,
-    /// Somewhere.
+    /// It is not known.
     Lost,
 }
 
 /// Where a run of instructions led.
 enum Went {
     To(u64),
-    /// Back to who called the function that is run.
+    /// To the return of the function that is run.
     Back,
-    /// Where that is, is not known.
+    /// It is not known, or no steps are left.
     Astray,
 }
 
-/// Which way a function goes at its branches, one after the other.
+/// A way through a function: which side it takes at each of its branches, in order.
 ///
-/// Conditions are not computed: what decides them is mostly not known. Ways are tried, each in a run of its
-/// own, until all have been.
+/// The processor does not compute conditions, since it mostly does not know what decides them. The caller tries
+/// one way after the other, each in a run of its own.
 #[derive(Default)]
 pub(super) struct Way {
-    /// At each branch that was met: whether it is taken.
+    /// At each branch: whether it is taken.
     taken: Vec<bool>,
-    /// Those that this run has met.
+    /// How many branches this run has met.
     met: usize,
 }
 
 impl Way {
-    /// Branches on one way.
+    /// Most branches on one way.
     const MAX_BRANCHES: usize = 8;
 
-    /// Whether the next branch is taken; none when there are too many.
+    /// Whether the next branch is taken; `None` if there are too many.
     fn decide(&mut self) -> Option<bool> {
         if self.met == self.taken.len() {
             if self.met == Self::MAX_BRANCHES {
@@ -135,7 +136,7 @@ impl Way {
         Some(self.taken[self.met - 1])
     }
 
-    /// The next way that has not been tried; none after the last.
+    /// The next way that has not been tried; `None` after the last.
     pub fn next(mut self) -> Option<Self> {
         while let Some(taken) = self.taken.pop() {
             if !taken {
@@ -147,7 +148,7 @@ impl Way {
     }
 }
 
-/// A processor that knows little.
+/// The symbolic processor.
 pub(super) struct Machine<'a, 'b> {
     memory: &'a mut Memory<'b>,
     registers: [Value; 16],
@@ -156,13 +157,14 @@ pub(super) struct Machine<'a, 'b> {
     calls: Vec<Call>,
     /// Steps that are left.
     steps: usize,
-    /// At the branches of the function that is run; without, it is left there.
+    /// Which side to take at the branches of the function that is run. Without it, the processor leaves the
+    /// function at its first branch.
     way: Option<Way>,
     factory: InstructionInfoFactory,
 }
 
 impl<'a, 'b> Machine<'a, 'b> {
-    /// One that takes so many steps at most.
+    /// A processor that takes so many steps at most.
     pub fn new(memory: &'a mut Memory<'b>, steps: usize) -> Self {
         Self {
             memory,
@@ -175,14 +177,15 @@ impl<'a, 'b> Machine<'a, 'b> {
         }
     }
 
-    /// Runs a function to its return, as far as it goes straight on. A function that it calls is left
-    /// where that branches, and is taken to have changed nothing that is asked for.
+    /// Runs a function to its return, or to its first conditional branch. It leaves a function that this one
+    /// calls at that one's first branch, and assumes that the rest of that writes nothing that anybody asks for.
     pub fn run(&mut self, function: u64) {
         self.run_to_end(function);
     }
 
-    /// Runs a function by way of `way`, and the functions that it calls as [`Machine::run`] does; what it
-    /// returns, none if it did not get that far. The way as it was gone, and the steps that are left.
+    /// Runs a function, which takes at each branch the side that `way` says, and runs the functions that it calls as
+    /// [`Machine::run`] does. Returns the function's result, or none if it did not come to its return; the branches that
+    /// it took; and how many steps are left.
     pub fn call(mut self, function: u64, way: Way) -> (Option<Value>, Way, usize) {
         self.way = Some(way);
         let returned = self.run_to_end(function);
@@ -190,7 +193,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         (result, self.way.unwrap_or_default(), self.steps)
     }
 
-    /// Runs to the end or until nothing is known any more; whether it has returned.
+    /// Runs the function to its return, or until the next instruction is not known. Returns whether it returned.
     fn run_to_end(&mut self, function: u64) -> bool {
         (self.registers, self.vectors) = ([None; 16], [[None; 2]; 16]);
         self.registers[Register::RSP.number()] = Some(STACK);
@@ -215,7 +218,7 @@ impl<'a, 'b> Machine<'a, 'b> {
                 return Went::Astray;
             };
             self.steps = left;
-            // The last one may be cut off.
+            // The window may cut off its last instruction.
             if instruction.is_invalid() {
                 return if after == address { self.leave() } else { Went::To(after) };
             }
@@ -249,7 +252,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         Went::To(after)
     }
 
-    /// Whether a branch is taken, where that may be chosen.
+    /// Whether a branch is taken; `None` if no way says so, as in functions that are called.
     fn decide(&mut self) -> Option<bool> {
         self.way.as_mut().filter(|_| self.calls.is_empty())?.decide()
     }
@@ -258,7 +261,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         self.memory.binary.code_segment(address).is_some()
     }
 
-    /// Leaves a function whose end was not seen, which keeps what functions keep.
+    /// Leaves a function before its return: only the registers that functions preserve are known then.
     fn leave(&mut self) -> Went {
         let Some(call) = self.calls.pop() else { return Went::Astray };
         self.registers = call.registers;
@@ -284,7 +287,7 @@ impl<'a, 'b> Machine<'a, 'b> {
             }
             FlowControl::UnconditionalBranch => Step::Goto(Some(i.near_branch_target())),
             FlowControl::IndirectBranch => Step::Goto(self.operand(i, 0)),
-            // System calls are calls without a target.
+            // A system call counts as a call without a target.
             FlowControl::Call => Step::Call(Some(i.near_branch_target()).filter(|&to| to != 0)),
             FlowControl::IndirectCall => Step::Call(self.operand(i, 0)),
             FlowControl::Return => Step::Return,
@@ -295,7 +298,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         }
     }
 
-    /// Executes one of the instructions that move words about; none if it is another.
+    /// Does what an instruction does that moves or adds words; `None` if it is another kind.
     fn execute(&mut self, i: &Instruction) -> Option<()> {
         let is_vector =
             |operand| i.op_kind(operand) == OpKind::Register && i.op_register(operand).is_xmm();
@@ -335,7 +338,7 @@ impl<'a, 'b> Machine<'a, 'b> {
                 self.move_stack(8);
                 self.assign(i, value)
             }
-            // To a vector register the lower half, and the upper one is cleared.
+            // To a vector register it writes the lower half, and clears the upper one.
             Mnemonic::Movq if is_vector(0) => {
                 let lower = if is_vector(1) { self.vector(i, 1)[0] } else { self.operand(i, 1) };
                 self.assign_vector(i, [lower, Some(0)])
@@ -374,7 +377,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         }
     }
 
-    /// What any other instruction writes is not known from then on.
+    /// Any other instruction: the registers and the memory that it writes are unknown from then on.
     fn forget(&mut self, i: &Instruction) {
         let info = self.factory.info(i);
         for used in info.used_registers().iter().filter(|used| writes(used.access())) {
@@ -414,7 +417,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         })
     }
 
-    /// A whole word that an operand has.
+    /// The value of an operand: an immediate, 64 bits of memory, or 32 or 64 bits of a register.
     fn operand(&self, i: &Instruction, operand: u32) -> Value {
         match i.op_kind(operand) {
             OpKind::Register if i.op_register(operand).is_gpr64() => {
@@ -431,7 +434,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         }
     }
 
-    /// Writes a word to the first operand; none if that is no whole word.
+    /// Writes a word to the first operand; `None` if that is no whole word.
     fn assign(&mut self, i: &Instruction, value: Value) -> Option<()> {
         match i.op0_kind() {
             OpKind::Register if i.op0_register().is_gpr64() => {
@@ -442,7 +445,7 @@ impl<'a, 'b> Machine<'a, 'b> {
                 self.registers[register.number()] = value.map(|value| value & 0xffff_ffff);
             }
             OpKind::Memory if i.memory_size().size() == 8 => {
-                // Where it does not know where to, it is to memory that is no variable of the file.
+                // A write to an unknown address is taken to be to memory that is no variable of the file.
                 if let Some(address) = self.address(i, 0) {
                     self.memory.set(address, &[value]);
                 }

@@ -22,7 +22,7 @@ use crate::{
     clock,
     discover::Subject,
     foreign,
-    shim::{Extent, Frame, Memory, Reader, Relief},
+    shim::{BackupReader, Extent, Frame, Memory, Reader},
 };
 
 /// Why records are lost that were there.
@@ -93,25 +93,25 @@ impl Connection {
         memory: Memory,
         call_ids: Range<u64>,
         mut name: OwnedFd,
-        relief: &Relief,
+        backup: &BackupReader,
     ) -> Result<Self, OwnedFd> {
         // At once: whoever opens it finds the one memory or the other.
         match rustix::io::dup3(memory.descriptor(), &mut name, DupFlags::CLOEXEC) {
-            Ok(()) => Ok(Self::new(memory, call_ids, Of::WhoeverClaims(name), relief)),
+            Ok(()) => Ok(Self::new(memory, call_ids, Of::WhoeverClaims(name), backup)),
             Err(_) => Err(name),
         }
     }
 
     /// A memory that was handed to process `pid`.
-    pub fn to(pid: u32, memory: Memory, call_ids: Range<u64>, relief: &Relief) -> Self {
-        let mut connection = Self::new(memory, call_ids, Of::HandedTo(pid), relief);
+    pub fn to(pid: u32, memory: Memory, call_ids: Range<u64>, backup: &BackupReader) -> Self {
+        let mut connection = Self::new(memory, call_ids, Of::HandedTo(pid), backup);
         connection.threads = Threads::of(pid);
         connection
     }
 
-    fn new(memory: Memory, call_ids: Range<u64>, of: Of, relief: &Relief) -> Self {
+    fn new(memory: Memory, call_ids: Range<u64>, of: Of, backup: &BackupReader) -> Self {
         let reader = Reader::new(memory);
-        relief.watch(&reader);
+        backup.watch(&reader);
         Self {
             reader,
             of,
@@ -412,10 +412,10 @@ mod tests {
     #[test]
     fn a_memory_that_is_offered_anew_is_another() {
         let layout = Layout { rings: 1, ring_bytes: 4096 };
-        let relief = Relief::default();
+        let backup = BackupReader::default();
         let name = fs::File::open("/dev/null").unwrap().into();
         let offer =
-            |name| Connection::offered(Memory::create(layout).unwrap(), 0..1, name, &relief);
+            |name| Connection::offered(Memory::create(layout).unwrap(), 0..1, name, &backup);
         let mut old = offer(name).unwrap();
         let path = old.path().unwrap();
         let inode = |path| fs::metadata(path).unwrap().ino();
@@ -425,7 +425,7 @@ mod tests {
         old.memory().word(control::PID).store(7, Ordering::Relaxed);
         assert!(!old.is_free() && old.pid() == Some(7));
         old.ended();
-        assert_eq!(old.over(), None, "what the relief may have taken is unread");
+        assert_eq!(old.over(), None, "what the backup may have taken is unread");
         old.drain(Extent::Share, |_, _, _| {});
         assert_eq!(old.over(), Some(Over::Ended));
         old.release();
@@ -442,7 +442,7 @@ mod tests {
         let layout = Layout { rings: 1, ring_bytes: 4096 };
         let name = fs::File::open("/dev/null").unwrap().into();
         let memory = Memory::create(layout).unwrap();
-        Connection::offered(memory, 0..1, name, &Relief::default()).map_err(|_| ()).unwrap()
+        Connection::offered(memory, 0..1, name, &BackupReader::default()).map_err(|_| ()).unwrap()
     }
 
     /// Whoever has it mapped writes what it likes where the claim was: another process, or nobody.

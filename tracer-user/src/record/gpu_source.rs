@@ -17,7 +17,7 @@
 //! * in `record/prospect.rs` and `doctor.rs`: whether a process would get it; in `privileges.rs` and
 //!   docs/security.md: what it takes;
 //! * what it loses: in `session/finish.rs`, which writes it, and `Session::lost`, which counts it meanwhile;
-//! * in `session/farewell.rs`: why it told of nothing, and for which processes that is said;
+//! * in `session/ended.rs`: why it told of nothing, and for which processes that is said;
 //! * in `record/outcome.rs`: what its share of the kernels is called; in `docs/attach.md`, which lists the
 //!   sources.
 //!
@@ -35,8 +35,6 @@ pub enum Gpu {
     Auto,
     /// From the shim, put into processes that run already; fail if that is impossible.
     Inject,
-    /// The same as inject.
-    Tables,
     /// From the shim, loaded at start through HSA_TOOLS_LIB (with -- CMD only).
     Tools,
     /// Nothing is put into the process: kernels and their names are seen from outside, most without times; marked
@@ -50,7 +48,7 @@ impl Gpu {
     /// Whether processes may get the shim.
     pub fn wants_shim(self) -> bool {
         match self {
-            Self::Auto | Self::Inject | Self::Tables | Self::Tools => true,
+            Self::Auto | Self::Inject | Self::Tools => true,
             Self::Uprobes | Self::Off => false,
         }
     }

@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Gpu::Tools if running => {
             bail!(Usage("--gpu tools works for a command that roctap starts: roctap record -- CMD"))
         }
-        Gpu::Inject | Gpu::Tables if !running => {
+        Gpu::Inject if !running => {
             bail!(Usage("a command that roctap starts gets the shim at its start: --gpu tools"))
         }
         _ => {}

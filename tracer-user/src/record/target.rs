@@ -94,11 +94,11 @@ pub struct Target {
     pub attached: BTreeMap<FileId, Attachment>,
     /// Of these, the probes at functions that the shim records where it records calls of a table.
     pub covered: BTreeMap<(FileId, u8), Attachment>,
-    /// Such probes on their way out, and the domain of the calls.
+    /// Probes at such functions that are being removed, and the domain of the calls.
     pub removals: Vec<(Domain, Removal)>,
     /// The tables whose calls the shim records: [`tracer_common::slots::tables`].
     pub calls_by_shim: u8,
-    /// HIP libraries that came when it had another one, whose calls alone the shim may record.
+    /// HIP libraries that it loaded when it had one already: the shim records the calls of the first alone.
     pub beside_shim: BTreeSet<FileId>,
     /// The shim's dispatch site.
     pub dispatch_site: Option<Attachment>,
@@ -108,7 +108,7 @@ pub struct Target {
     pub doorbell_places: Option<Arc<Doorbells>>,
     /// Its dynamic linker, and the probes there.
     pub loader: Option<(Arc<Loader>, Attachment)>,
-    /// It maps what its dynamic linker is about to tell of.
+    /// It has mapped a library of which its dynamic linker has not told yet.
     pub waits_for_loader: bool,
     /// Its first thread was about to end.
     pub first_thread_ends: bool,
@@ -116,18 +116,17 @@ pub struct Target {
     pub is_recorded_from_start: bool,
     /// Where its GPU times come from.
     pub gpu_source: GpuSource,
-    /// It was being attached to when there was no thread free to put the shim into it: it is still when there
-    /// is one.
+    /// It was being attached to when all threads that put shims in were busy: it gets its shim when one is free.
     pub is_being_attached: bool,
-    /// When it was last seen what it maps.
+    /// When roctap looked last at what it maps.
     pub seen: Option<Seen>,
     /// How long its memory was looked at for messages of marks and ranges.
     pub looked_for_messages: Duration,
     /// Whether it has a shared memory: known when it has ended.
     pub claim: Claim,
-    /// The process was seen to have ended: when this request for all records of before is answered, all of
-    /// its are there.
-    pub buried: Option<u64>,
+    /// The process has ended, and all records of before have been asked for by this request: when that is answered,
+    /// all records of the process are there.
+    pub retired: Option<u64>,
 }
 
 impl Target {
@@ -180,7 +179,7 @@ impl Target {
             seen: None,
             looked_for_messages: Duration::ZERO,
             claim: Claim::None,
-            buried: None,
+            retired: None,
         }
     }
 
@@ -217,8 +216,8 @@ impl Target {
 
     /// The process has ended: has its probes removed meanwhile, since that takes its time. `request` is one
     /// for all records of before.
-    pub fn bury(&mut self, request: u64) {
-        self.buried = Some(request);
+    pub fn retire(&mut self, request: u64) {
+        self.retired = Some(request);
         let mut probes = self.take_probes();
         probes.extend(self.dispatch_site.take());
         let removal = Removal::of_the_dead(probes);

@@ -46,20 +46,20 @@ pub enum Frame {
     Link(Link),
 }
 
-/// Words of frames that are taken for a reader that does not come, 32 MiB; more are left in the rings,
-/// whose producers count what is lost.
+/// While a reader does not come, the backup reader takes frames out of its rings and keeps them for it: at most so many
+/// words, 32 MiB. It leaves the rest in the rings, whose writers count what they lose when these are full.
 const ALLOWANCE: u64 = 4 << 20;
-/// How long the relief says that a reader lives which does not say so itself: one that stays away for longer
-/// is not late, but hangs.
+/// For so long the backup reader tells the shim, in the place of a reader that does not come, that somebody reads. A
+/// reader that stays away for longer hangs.
 const LATE_FOR: Duration = Duration::from_nanos(HEARTBEAT_GONE_NS);
-/// Words of frames that are taken before they are handed out.
+/// The reader takes so many words of frames out of a ring before it hands them out.
 const PORTION: u64 = 1 << 19;
 
-/// Words that are one process's share of the reader's time, 16 MiB: more than is written while a process
-/// whose memory is read in time is drained, and read in an eighth of a second.
+/// The reader takes at most so many words of one process, 16 MiB, before it goes on to the next one. It reads as much in
+/// an eighth of a second, in which a process that is read in time writes less.
 const SHARE: u64 = 2 << 20;
-/// Operations with their ends, or calls, that a drain brings of one process: a share, and what is taken
-/// meanwhile because the reader is late. Each is some 16 words.
+/// So many operations with their ends, or calls, come of one process at most each time that the reader comes: its share,
+/// and what the backup reader has taken before. Each has some 16 words.
 pub const MOST_AT_ONCE: usize = (SHARE + ALLOWANCE) as usize / 16;
 
 /// Rings of a memory in which a name can have begun at once: one thread tells of names, and another goes on.
@@ -81,7 +81,7 @@ pub struct Reader {
     batch: Vec<(u32, Frame)>,
 }
 
-/// What a reader shares with its [`super::Relief`].
+/// What a reader shares with its [`super::BackupReader`].
 pub(super) struct Shared {
     pub(super) memory: Memory,
     taken: Mutex<Taken>,
@@ -91,11 +91,11 @@ pub(super) struct Shared {
 struct Taken {
     /// Threads and their frames, in the order of each thread.
     waiting: Vec<(u32, Frame)>,
-    /// The reader was here since the relief was last.
+    /// The reader was here since the backup was last.
     visited: bool,
     /// How long ago the reader gave a sign of life, if it did.
     beat: Option<Patience>,
-    /// Words that the relief may take before the reader comes.
+    /// Words that the backup may take before the reader comes.
     allowance: u64,
     /// Nobody wants what is written from now on.
     closed: bool,
@@ -166,7 +166,7 @@ impl Shared {
 
     /// Gives a sign of life for the reader, which is late and lives. Then takes what is there if the reader
     /// has not been here since the last time.
-    pub(super) fn relieve(&self) {
+    pub(super) fn empty_rings(&self) {
         let (memory, mut taken) = (&self.memory, self.taken());
         if !taken.closed && taken.beat.as_mut().is_some_and(|beat| !beat.has_ended()) {
             self.beat();
@@ -217,7 +217,7 @@ impl Reader {
     pub fn shares(&self) -> u64 {
         let ready = self.memory().ready(u64::MAX);
         let words: u64 = ready.iter().map(|(_, words)| words).sum();
-        // Before each the relief may have taken some.
+        // Before each the backup may have taken some.
         2 * words.div_ceil(SHARE) + 1
     }
 
@@ -231,15 +231,15 @@ impl Reader {
         let (shared, batch) = (&self.shared, &mut self.batch);
         let mut hand_out = |mut taken: MutexGuard<'_, Taken>| {
             mem::swap(batch, &mut taken.waiting);
-            // Whatever the sink does takes its time, in which the relief may come.
+            // Whatever the sink does takes its time, in which the backup may come.
             drop(taken);
             batch.drain(..).for_each(|(thread, frame)| sink(thread, frame));
         };
         let mut taken = shared.taken();
         (taken.visited, taken.allowance) = (true, ALLOWANCE);
-        let was_relieved = !taken.waiting.is_empty();
+        let backup_has_read = !taken.waiting.is_empty();
         hand_out(taken);
-        if was_relieved && share.is_some() {
+        if backup_has_read && share.is_some() {
             return; // They wait for the records of their calls, which are as late.
         }
         // Not what is written meanwhile: one busy ring does not starve the others.
@@ -252,7 +252,7 @@ impl Reader {
                 words -= portion;
             }
         }
-        // What the relief has taken before we came to its ring.
+        // What the backup has taken before we came to its ring.
         hand_out(shared.taken());
     }
 
@@ -422,7 +422,7 @@ mod tests {
         // Looking at a page is enough to create it.
         reader.drain(Extent::Everything, |_, _| {});
         reader.free_rings(|_| true, |_, _| {});
-        reader.shared.relieve();
+        reader.shared.empty_rings();
         assert_eq!((reader.dropped(), reader.open_calls()), ((0, 0), Vec::new()));
         assert_eq!(reader.memory().charged_pages(), 1, "the control block");
         for ring in 0..THREADS {
@@ -464,10 +464,10 @@ mod tests {
         assert!(reader.memory().charged_pages() < headers + FIRST, "small again");
     }
 
-    /// The relief takes nothing while the reader comes, then as much as it may, and nothing of a
+    /// The backup takes nothing while the reader comes, then as much as it may, and nothing of a
     /// closed reader.
     #[test]
-    fn readers_that_are_late_are_relieved() {
+    fn readers_that_are_late_have_their_rings_emptied() {
         let memory = Memory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         memory.claim(0, 7);
@@ -481,17 +481,17 @@ mod tests {
         };
         reader.drain(Extent::Everything, |_, _| {});
         fill(ALLOWANCE + 4000);
-        reader.shared.relieve();
+        reader.shared.empty_rings();
         assert_eq!(consumer.ready(), ALLOWANCE + 4000, "the reader was here");
         for _ in 0..3 {
-            reader.shared.relieve();
+            reader.shared.empty_rings();
             assert_eq!(consumer.ready(), 4000);
         }
         let mut count = 0;
         fill(2 * SHARE);
         assert_eq!(reader.shares(), 7);
         reader.drain(Extent::Share, |_, _| count += 1);
-        assert_eq!(4 * count as u64, ALLOWANCE, "what the relief has taken");
+        assert_eq!(4 * count as u64, ALLOWANCE, "what the backup has taken");
         reader.drain(Extent::Share, |_, _| count += 1);
         assert_eq!(4 * count as u64, ALLOWANCE + SHARE, "a share of the rest");
         reader.drain(Extent::Everything, |_, _| count += 1);
@@ -499,12 +499,12 @@ mod tests {
         reader.close();
         fill(400);
         for _ in 0..3 {
-            reader.shared.relieve();
+            reader.shared.empty_rings();
         }
         assert_eq!(consumer.ready(), 400);
     }
 
-    /// Whoever fills its rings as fast as they are read, while the relief comes as well, and while they are
+    /// Whoever fills its rings as fast as they are read, while the backup comes as well, and while they are
     /// read.
     #[test]
     fn a_drain_has_an_end() {
@@ -527,7 +527,7 @@ mod tests {
         reader.drain(Extent::Everything, |thread, _| {
             counts[thread as usize - 1] += 1;
             assert!(4 * counts.iter().sum::<u64>() <= most, "without an end");
-            shared.relieve();
+            shared.empty_rings();
             fill(&shared.memory);
         });
         assert!(counts.iter().all(|&count| count > 0), "nobody is left out: {counts:?}");
@@ -551,7 +551,7 @@ mod tests {
         let is_told = || {
             let word = shared.memory.word(control::HEARTBEAT_NS);
             word.store(0, Ordering::Relaxed);
-            shared.relieve();
+            shared.empty_rings();
             word.load(Ordering::Relaxed) != 0
         };
         assert!(!is_told(), "not begun");

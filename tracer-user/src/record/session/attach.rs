@@ -158,11 +158,9 @@ impl Session {
     fn source_without_shim(&self) -> GpuSource {
         match self.shims.gpu() {
             Gpu::Off => GpuSource::Off,
-            Gpu::Auto | Gpu::Inject | Gpu::Tables | Gpu::Tools | Gpu::Uprobes => {
-                GpuSource::Uprobes(
-                    "nothing was to be put into the process (--gpu uprobes)".to_owned(),
-                )
-            }
+            Gpu::Auto | Gpu::Inject | Gpu::Tools | Gpu::Uprobes => GpuSource::Uprobes(
+                "nothing was to be put into the process (--gpu uprobes)".to_owned(),
+            ),
         }
     }
 
@@ -179,8 +177,8 @@ impl Session {
             self.shims.look(|ended| ended == pid);
             self.shims.drain(&mut self.recorder, |_, _| {})?;
             self.give_up_memories();
-            self.bury(pid);
-            self.farewell(pid)?;
+            self.retire(pid);
+            self.forget(pid)?;
         }
         let target = Target::new(subject, command, clock::now_ns(), source);
         self.recorder.process(pid, target.info.clone());

@@ -1,4 +1,4 @@
-//! Draining: records from the BPF rings, frames from the shims.
+//! Draining: takes records from the BPF rings and frames from the shims, and has them joined.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,8 @@ use zerocopy::FromBytes as _;
 use super::{Session, give_shim::Failure, messages};
 
 impl Session {
-    /// Takes what is there, waiting at most `timeout` for it.
+    /// Takes the records and frames that are there, and waits at most `timeout` for records. Lets go of
+    /// processes that cannot be traced.
     pub fn drain(&mut self, timeout: Duration) -> anyhow::Result<()> {
         for (subject, error) in self.go_on(timeout)? {
             self.let_go(subject.pid());
@@ -23,14 +24,16 @@ impl Session {
         Ok(())
     }
 
-    /// The same. Processes that are not traced, since they cannot have the shim that was insisted on.
+    /// As [`Session::drain`], but returns those processes, which cannot have the shim that the user insists on:
+    /// the caller lets go of them.
     pub(super) fn go_on(&mut self, timeout: Duration) -> anyhow::Result<Vec<Failure>> {
-        // Threads that put shims into processes wait for answers.
+        // Returns soon if threads that put shims into processes wait for answers.
         let soon = if self.injections.are_any() { Duration::from_millis(1) } else { timeout };
         let mut records = self.probes.take(soon.min(timeout));
         self.shims.look(|pid| self.processes.has_ended(pid));
-        // Once, and then the records: operations wait for those of their calls, and calls for those around
-        // them. The rings that fill meanwhile are relieved.
+        // A share of the shims' frames, and then more BPF records: the operations wait for the records of their
+        // calls, and calls for those of the calls around them. The backup reader empties shims' rings that fill
+        // meanwhile.
         self.shims.drain_shares(&mut self.recorder)?;
         self.probes.take_more(&mut records);
         self.join_records(&records)?;
@@ -52,7 +55,7 @@ impl Session {
         Ok(failures)
     }
 
-    /// Takes everything that is there, operations together with the calls that they wait for.
+    /// Takes everything that is there, in turns: some operations, and then the calls that they wait for.
     pub(super) fn drain_all(&mut self) -> anyhow::Result<()> {
         for _ in 1..self.shims.shares() {
             self.shims.drain_shares(&mut self.recorder)?;
@@ -67,7 +70,7 @@ impl Session {
         Ok(self.shims.drain(&mut self.recorder, |_, _| {})?)
     }
 
-    /// Takes these records, and settles the calls that have waited for them.
+    /// Takes these records, and writes the shims' calls that have waited for them.
     fn join_records(&mut self, records: &[u8]) -> anyhow::Result<()> {
         self.take_records(records, |_| {})?;
         Ok(self.recorder.settle_calls(self.probes.answered())?)
@@ -137,10 +140,10 @@ impl Session {
             };
             bytes = rest;
         }
-        // The rings of the CPUs are read one after the other: a child's fork may stand before its own birth.
+        // The rings of the CPUs are read one after the other: a child's own fork may come before its birth.
         lives.sort_by_key(|life| life.time_ns);
         lives.iter().try_for_each(|life| self.life(life))?;
-        // Once for all that a process has told: what it maps is looked at now.
+        // Once for all that a process's linker has told: this looks at what the process maps now.
         for (pid, told) in loading {
             self.libraries_changed(pid, &told);
         }

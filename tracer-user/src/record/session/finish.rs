@@ -56,7 +56,7 @@ impl Session {
         self.recorder.join_the_rest()?;
         self.write_losses()?;
         let all = self.processes.those(|_| true);
-        all.into_iter().try_for_each(|pid| self.farewell(pid))?;
+        all.into_iter().try_for_each(|pid| self.forget(pid))?;
         let outcome = outcome::RecordingOutcome {
             options,
             command,

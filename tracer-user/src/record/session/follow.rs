@@ -1,4 +1,4 @@
-//! Following: children, programs that are executed, libraries that are loaded later, the dead.
+//! Following: what becomes of traced processes. They fork, execute other programs, load libraries later, and end.
 
 use std::{
     sync::Arc,
@@ -20,11 +20,11 @@ use crate::{
     record::{gpu_source::GpuSource, pause::Pause, target::Planned},
 };
 
-/// How long libraries are looked for in one go.
+/// How long one scan looks for libraries before it lets other work be done.
 const SCAN_FOR: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// A fork or an exec of a traced process.
+    /// A traced process forked, executed a program, called ROCm for the first time, or loses its first thread.
     pub(super) fn life(&mut self, life: &ProcessRecord) -> anyhow::Result<()> {
         match life.header.kind {
             kind::FORK if self.following.wanted && !self.ending => self.follow_child(life),
@@ -34,7 +34,7 @@ impl Session {
                 Ok(())
             }
             kind::FIRST_THREAD => {
-                // Most processes end by that; it is seen a little later.
+                // Most processes end with it. The next scan tells whether this one goes on.
                 if let Some(target) = self.processes.get_mut(life.header.pid) {
                     target.first_thread_ends = true;
                 }
@@ -44,8 +44,8 @@ impl Session {
         }
     }
 
-    /// A thread of a process, `by` then, executes another program: what its shim had in flight is gone with
-    /// the old one.
+    /// A thread of process `pid`, whose id was `by` before, has executed another program. What the old program's
+    /// shim had in flight is gone.
     fn executed(&mut self, pid: u32, by: u32, time_ns: u64) -> anyhow::Result<()> {
         if let Some(watch) = &mut self.watch {
             watch.executed(pid);
@@ -66,7 +66,7 @@ impl Session {
             target.doorbells = None;
         }
         if target.gpu_source == GpuSource::AtStart {
-            // Those that gave way to the old program's shim.
+            // If they were removed because the old program's shim recorded: the new one may need them.
             target.doorbells.take_if(|placed| placed.links() == 0);
         }
         target.is_recorded_from_start = true;
@@ -84,7 +84,7 @@ impl Session {
         {
             self.recorder.notice(&format!("process {pid} is not traced any more: {error:#}"));
         }
-        // A failure is that process's alone: it may be gone.
+        // A failure concerns this process alone, which may be gone.
         if let Err(error) = self.cover_again(pid)
             && self.processes.is_alive(pid)
         {
@@ -95,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether process `pid` has a clock of its own.
+    /// Looks whether process `pid` has a clock of its own (a time namespace), and how far that is ahead.
     pub(super) fn look_at_clock(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         let ahead = target.subject.by_number(|pid| Ok::<_, Ended>(discover::clock_ahead_ns(pid)));
@@ -115,13 +115,13 @@ impl Session {
         }
     }
 
-    /// The thread that executes another program has the process's number from then on, but the kernel knows the
-    /// links by the thread that had it before: no probe of theirs is put into what the new program maps. New
-    /// ones are placed while it is stopped, before it has got far.
+    /// A thread that executes another program gets the process's number, but the kernel keeps the links of the
+    /// process's probes at the thread that had the number before: it places none of them in what the new program
+    /// maps. So this stops the process, before it has got far, and places new ones.
     fn place_anew(&mut self, pid: u32, executed_ns: u64) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let subject = Arc::clone(&target.subject);
-        // It is the first one now.
+        // The thread that executed the program is the first one now.
         subject.look_at_its_first_thread();
         let _pause = Pause::of(&subject);
         let late = Duration::from_nanos(clock::now_ns().saturating_sub(executed_ns));
@@ -135,7 +135,7 @@ impl Session {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let planned = std::mem::take(&mut target.planned).into_values().collect();
         let doorbells = target.doorbell_places.clone();
-        // First: they tell of what the new ones meet, too.
+        // The old probes go first: else both would tell of the same calls.
         drop((target.take_probes(), target.dispatch_site.take()));
         target.calls_by_shim = 0;
         let placed = self.attach_child(&subject, planned);
@@ -145,10 +145,10 @@ impl Session {
         placed
     }
 
-    /// Probes a child as its parent is probed. A failure is that child's alone: it may be gone.
+    /// Probes a child as its parent is probed. A failure concerns this child alone, which may be gone.
     fn follow_child(&mut self, born: &ProcessRecord) -> anyhow::Result<()> {
         let child = born.other_id;
-        // Whoever started later has the number of a child that has ended.
+        // A process that started later than the child's birth has the number of a child that has ended.
         let subject = Subject::open(child).ok().filter(|child| child.was_there_at(born.time_ns));
         let subject = subject.map(Arc::new);
         // Stopped at once, so that it does not get far without probes.
@@ -159,7 +159,7 @@ impl Session {
         }
         let parent = self.processes.get(born.header.pid).map(Inheritance::of);
         let Some(parent) = parent.or_else(|| self.following.left_by(born.header.pid)) else {
-            // Its parent is not traced after all; the BPF programs have known the child since its birth.
+            // Its parent is not traced after all. The BPF programs have followed the child since its birth.
             self.probes.forget(child);
             return Ok(());
         };
@@ -167,9 +167,9 @@ impl Session {
             let (attached_ns, command) = (clock::now_ns(), parent.command.clone());
             self.recorder.process(child, Process { command, attached_ns, ..Process::default() });
             self.following.leaves(child, parent, self.probes.ask());
-            // The BPF programs have known the number since the child's birth.
+            // The BPF programs have followed the child since its birth.
             self.probes.forget(child);
-            // It may have had a memory for a moment.
+            // Its shim may have written to a memory for a moment.
             self.shims.look(|pid| pid == child);
             self.shims.drain(&mut self.recorder, |_, _| {})?;
             return Ok(());
@@ -217,8 +217,9 @@ impl Session {
         self.attach_site(pid)
     }
 
-    /// A thread calls ROCm for the first time. A forked child gets the shim by then: most never do, or
-    /// execute another program first. What they call first, to open the runtime, takes longer than that.
+    /// A thread of process `pid` has made its first call of ROCm. A forked child gets the shim now and not
+    /// earlier, since most never call ROCm, or execute another program first. Its first call opens the runtime,
+    /// which takes longer than to put the shim in.
     fn called(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         if target.gpu_source == GpuSource::Unused {
@@ -228,8 +229,8 @@ impl Session {
         }
     }
 
-    /// Looks for libraries that were mapped since, and frees what belongs to the dead. Whether it came to
-    /// everybody.
+    /// Looks for libraries that processes have mapped since the last scan, and retires processes that have ended.
+    /// Returns whether it came to all processes.
     pub(super) fn scan(&mut self) -> anyhow::Result<Scan> {
         self.replace_helpless_shims();
         self.replace_missing_shims();
@@ -248,7 +249,7 @@ impl Session {
             {
                 self.recorder.notice(&format!("process {pid} is not traced any more: {error:#}"));
             }
-            // Before it is seen what they are: what is mapped meanwhile is seen the next time.
+            // Counted before the libraries are read: the next scan sees what is mapped meanwhile.
             let Ok(pages) = subject.by_number(discover::mapped_pages) else { continue };
             let Some(target) = self.processes.get_mut(pid) else { continue };
             if target.maps_the_same(pages) {
@@ -269,7 +270,7 @@ impl Session {
                 self.end_outside(pid)?;
             }
         }
-        self.part_with_the_dead()?;
+        self.retire_ended()?;
         self.following.awaits_births(self.probes.answered());
         self.shims.free_rings(&mut self.recorder);
         if let Some(text) = self.descriptors.look() {

@@ -14,7 +14,7 @@ mod attach_new;
 mod departed;
 mod descriptors;
 mod drain;
-mod farewell;
+mod ended;
 mod finish;
 mod follow;
 mod following;
@@ -41,7 +41,7 @@ use crate::{
     join::Counts,
     outside::Outside,
     probe::Placing,
-    shim::{Relief, Shim},
+    shim::{BackupReader, Shim},
     shown,
     trace::{Existing, Writer},
 };
@@ -83,11 +83,11 @@ pub struct Session {
 impl Session {
     /// Loads the programs and creates the trace. `command` is the process that is to become the command.
     pub fn open(options: &Options, command: Option<u32>) -> anyhow::Result<Self> {
-        let relief = Relief::default();
-        let mut probes = Probes::load(options, &relief)?;
+        let backup = BackupReader::default();
+        let mut probes = Probes::load(options, &backup)?;
         let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
         let selection = Selection::new(options, shim.is_some(), probes.placing())?;
-        let shims = Shims::open(options, shim, command, &selection, relief)?;
+        let shims = Shims::open(options, shim, command, &selection, backup)?;
         let plans = Plans::new(selection, probes.placing());
         probes.follow()?;
         // Last, so that a failure above leaves no file behind.

@@ -9,7 +9,7 @@ use crate::{
     discover::{Loader, Subject},
     probe::{Attachment, Follow, Placing, ProbeError, Programs, Reader, Settings, Site, Whose},
     record::{options::Options, select::Doorbells, target::Planned},
-    shim::Relief,
+    shim::BackupReader,
 };
 
 fn whose(subject: &Subject) -> Whose {
@@ -33,7 +33,7 @@ pub struct Probes {
 impl Probes {
     /// Loads the programs; nothing is probed, and nobody's life is reported yet.
     /// The thread that reads their records looks after the shims' rings, too.
-    pub fn load(options: &Options, relief: &Relief) -> Result<Self, ProbeError> {
+    pub fn load(options: &Options, backup: &BackupReader) -> Result<Self, ProbeError> {
         let programs = Programs::load(Settings {
             ring_bytes: options.ring_bytes(),
             follow: match (options.all, options.no_follow) {
@@ -44,7 +44,7 @@ impl Probes {
             placing: options.probes,
             preallocate: None,
         })?;
-        let reader = Reader::with(&programs, relief.looks())?;
+        let reader = Reader::with(&programs, backup.looks())?;
         Ok(Self {
             #[cfg(feature = "bpf-log")]
             log: crate::probe::Log::of(&programs),

@@ -1,4 +1,4 @@
-//! Processes that nothing is put into: their GPU work is seen from outside.
+//! Processes without the shim: probes at their doorbells see their GPU work from outside.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ pub(super) const TOO_MANY: &str =
     "as many processes as can have GPU times at once had them already; --processes allows more";
 
 impl Session {
-    /// Probes where process `pid` rings doorbells, if only that can tell of its GPU work or may have to, and
-    /// one of `libraries` is the HSA runtime. A failure leaves the API calls.
+    /// Places probes where process `pid` rings doorbells, if one of `libraries` is the HSA runtime, and if only
+    /// these probes tell of its GPU work or may have to. If that fails, its API calls are still recorded.
     ///
-    /// It may have to where the shim is loaded at start: that this does not know the runtime shows only then,
-    /// and the first packets follow at once.
+    /// They may have to if the process loads the shim at start. Only then does the shim see whether it knows the
+    /// runtime, and the first packets follow at once.
     pub(super) fn see_from_outside(&mut self, pid: u32, libraries: &[Library]) {
         let Some(target) = self.processes.get(pid).filter(|target| self.is_unseen(target)) else {
             return;
         };
-        // One is enough; a second runtime has its own doorbells, and is not seen.
+        // Only one runtime is probed. A second one has doorbells of its own, which nobody sees.
         let hsa = libraries.iter().find(|library| library.runtime == Runtime::Hsa);
         if let Some(library) = hsa {
             let subject = Arc::clone(&target.subject);
@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    /// The same of a child that has been forked just now, with the probes of its parent.
+    /// As [`Session::see_from_outside`], for a child, at the places of its parent's probes.
     pub(super) fn see_child_from_outside(&mut self, pid: u32, found: Arc<Doorbells>) {
         if self.processes.get(pid).is_some_and(|target| self.is_unseen(target)) {
             self.place_doorbells(pid, Ok(found));
@@ -50,7 +50,7 @@ impl Session {
     fn is_unseen(&self, target: &Target) -> bool {
         let may_be_seen = match target.gpu_source {
             GpuSource::Uprobes(_) => true,
-            // Probes that take long to be removed would stay where the shim does know the runtime.
+            // Not with probes that take long to remove: they would stay although the shim knows the runtime.
             GpuSource::AtStart => self.probes.placing() != Placing::Single,
             _ => false,
         };
@@ -63,14 +63,14 @@ impl Session {
             let placed = self.probes.place_doorbells(&target.subject, &found)?;
             Ok((placed, found))
         });
-        // Where that fails: nothing, for good. It is not tried again.
+        // If it failed, an empty attachment stands for the probes, so that no scan tries again.
         target.doorbells = Some(Attachment::default());
         match placed {
             Ok((placed, found)) => {
                 target.doorbells = Some(placed);
                 target.doorbell_places = Some(found);
             }
-            // What it is for will be told by the shim, or this is tried again.
+            // The shim will tell of the GPU work. If it cannot, `replace_helpless_shims` has this tried again.
             Err(error) if target.gpu_source == GpuSource::AtStart => {
                 tracing::debug!("process {pid}: its doorbells cannot be probed: {error:#}");
             }
@@ -82,13 +82,13 @@ impl Session {
         target.info.attached_ns = clock::now_ns();
         self.recorder.process(pid, target.info.clone());
         if !target.is_recorded_from_start {
-            // Its calls were recorded before: kernels that they launched were not seen.
+            // Its calls were recorded before this, but the kernels that these launched were not seen.
             self.recorder.gpu_from(pid, target.info.attached_ns);
         }
     }
 
-    /// Whether process `pid`'s GPU work is its shim's to tell of. Where the shim was to be loaded at start
-    /// that is decided at the first packet: the runtime loads its tools before it has a queue.
+    /// Whether the shim of process `pid` tells of its GPU work. If the process was to load the shim at start, the
+    /// first packet decides that: the runtime loads its tools before it has a queue.
     fn is_told_by_shim(&mut self, pid: u32) -> bool {
         let Some(target) = self.processes.get_mut(pid) else { return false };
         if target.gpu_source != GpuSource::AtStart {
@@ -104,7 +104,7 @@ impl Session {
         let helpless = match target.claim {
             Claim::Helpless(why) => Some(why),
             Claim::Recording => None,
-            // Of a program that has ended the memory is gone, too.
+            // The memory of a program that has ended is gone, too, so that tells nothing.
             _ if memories.peek().is_none() => (full && target.is_alive()).then_some(TOO_MANY),
             _ => memories.find_map(|shim| shim.memory().why_helpless()),
         };
@@ -120,11 +120,11 @@ impl Session {
         helpless.is_none()
     }
 
-    /// Whether the runtime of process `pid`, which has sent the GPU work by now, did not load the shim that it
-    /// was told to at start, or that could not open its memory.
+    /// Whether process `pid`, which has sent the GPU work by now, is without a shim: its runtime did not load the
+    /// one that it was told to load at start, or that one could not open a memory.
     fn is_without_shim(&mut self, pid: u32) -> bool {
         let Some(target) = self.processes.get(pid) else { return false };
-        // Of a program that has ended the memory is gone, too.
+        // The memory of a program that has ended is gone, too, so that tells nothing.
         target.gpu_source == GpuSource::AtStart
             && matches!(target.claim, Claim::None | Claim::Earlier)
             && target.is_alive()
@@ -138,7 +138,7 @@ impl Session {
     fn put_in_late(&mut self, pid: u32) {
         let Some(target) = self.processes.get_mut(pid) else { return };
         target.remove_doorbells();
-        // They are tried again if the shim cannot be put in.
+        // So that probes at its doorbells are tried again if the shim cannot be put in.
         target.doorbells = None;
         target.gpu_source = GpuSource::Waiting;
         target.is_recorded_from_start = false;
@@ -150,7 +150,7 @@ impl Session {
         self.give_shim(pid, Occasion::Later);
     }
 
-    /// Puts the shim into processes that have launched kernels without having it from their start.
+    /// Puts the shim into processes that were to load it at start, did not, and have launched kernels since.
     pub(super) fn replace_missing_shims(&mut self) {
         let launched = |pid: &u32| self.recorder.launches(*pid).0 > 0;
         let at_start = self.processes.those(|target| target.gpu_source == GpuSource::AtStart);
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Sees the GPU work of processes from outside whose shims record nothing.
+    /// Has the GPU work of processes whose shims record nothing seen from outside.
     pub(super) fn replace_helpless_shims(&mut self) {
         let helpless = |shim: &Connection| Some((shim.pid()?, shim.memory().why_helpless()?));
         for (pid, why) in self.shims.iter().filter_map(helpless) {
@@ -170,7 +170,7 @@ impl Session {
                 && target.gpu_source == GpuSource::AtStart
             {
                 target.gpu_source = GpuSource::Uprobes(why.to_owned());
-                // That they could not be probed is said now.
+                // If probing its doorbells has failed, it is tried again, and a failure is reported now.
                 target.doorbells.take_if(|placed| placed.links() == 0);
             }
         }
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Looks for names and ends; now and then.
+    /// Looks for the names of kernels that were seen from outside, and for their ends; called now and then.
     pub(super) fn look_outside(&mut self) -> anyhow::Result<()> {
         if self.outside.is_empty() {
             return Ok(());
@@ -220,7 +220,7 @@ impl Session {
         Ok(self.recorder.join(|joiner, trace| outside.tick(request, answered, joiner, trace))?)
     }
 
-    /// What is not known of process `pid`'s work by now never will be.
+    /// Ends seeing process `pid` from outside: what is not known of its work by now never will be.
     pub(super) fn end_outside(&mut self, pid: u32) -> anyhow::Result<()> {
         let outside = &mut self.outside;
         let error_ns = self.recorder.join(|joiner, trace| outside.end(pid, joiner, trace))?;

@@ -20,11 +20,12 @@ use crate::{
         room,
         select::Selection,
     },
-    shim::{Extent, Frame, Memory, MemoryError, Relief, Shim},
+    shim::{BackupReader, Extent, Frame, Memory, MemoryError, Shim},
     trace::TraceError,
 };
 
-/// As many memories have ids of their own for their calls; with the next one they begin again.
+/// Each memory gets a range of ids for the calls of its process. There are so many ranges; the memories after these get
+/// the same ones once more.
 const NUMBERED: u64 = FIRST_ID >> ID_BITS;
 
 /// The shims of all processes.
@@ -37,19 +38,19 @@ pub struct Shims {
     /// The calls that they are to record, by slot.
     wanted: Vec<u64>,
     connections: Vec<Connection>,
-    /// By which further memories are to be offered.
+    /// Open files by whose paths processes will find the memories that are offered next.
     names: Vec<OwnedFd>,
     /// How many memories there were.
     made: Cell<u64>,
     /// When no offered memory was free the last time, ns of CLOCK_BOOTTIME.
     full_ns: Option<u64>,
-    /// Programs that are gone, of those that had memories.
+    /// How many programs that had a memory have ended.
     gone: u64,
-    /// Whether it was said that there cannot be another memory now.
+    /// Whether the user was told that there cannot be another memory now.
     told: bool,
     /// No memory is offered any more.
     stopped: bool,
-    relief: Relief,
+    backup: BackupReader,
 }
 
 /// What a memory told whose program is gone.
@@ -69,7 +70,7 @@ impl Shims {
         shim: Option<Shim>,
         command: Option<u32>,
         selection: &Selection,
-        relief: Relief,
+        backup: BackupReader,
     ) -> anyhow::Result<Self> {
         let mut layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
         let mut memories = 0;
@@ -90,7 +91,7 @@ impl Shims {
             gone: 0,
             told: false,
             stopped: false,
-            relief,
+            backup,
         };
         shims.try_to_offer()?;
         Ok(shims)
@@ -123,7 +124,7 @@ impl Shims {
                     return Err(error.into());
                 }
             };
-            match Connection::offered(memory, call_ids, name, &self.relief) {
+            match Connection::offered(memory, call_ids, name, &self.backup) {
                 Ok(connection) => {
                     connection.beat();
                     self.connections.push(connection);
@@ -167,7 +168,7 @@ impl Shims {
         layout: Layout,
     ) -> Result<Connection, MemoryError> {
         let (memory, call_ids) = self.create(Memory::adopt(memory, layout))?;
-        let connection = Connection::to(pid, memory, call_ids, &self.relief);
+        let connection = Connection::to(pid, memory, call_ids, &self.backup);
         // The shim looks whether it is read before it records.
         connection.beat();
         Ok(connection)
@@ -384,7 +385,7 @@ mod tests {
             gone: 0,
             told: false,
             stopped: false,
-            relief: Relief::default(),
+            backup: BackupReader::default(),
         };
         shims.try_to_offer().unwrap();
         shims
@@ -438,7 +439,7 @@ mod tests {
         claim(&shims.connections[0], 7);
         shims.drain(&mut recorder, |_, _| {}).unwrap();
         let memory = Memory::create(shims.layout).unwrap();
-        let before = Connection::to(7, memory, 0..1, &shims.relief);
+        let before = Connection::to(7, memory, 0..1, &shims.backup);
         claim(&before, 7);
         shims.add_ended(before, &mut recorder).unwrap();
         let over: Vec<_> = shims.iter().map(Connection::over).collect();

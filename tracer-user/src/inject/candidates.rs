@@ -10,7 +10,7 @@ const MAX_THREADS: usize = 4096;
 
 /// A thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Victim {
+pub struct Candidate {
     /// Its id here.
     pub tid: u32,
     /// Its id as its process sees it.
@@ -35,8 +35,8 @@ const RESUMED: [u64; 9] = [7, 23, 35, 61, 202, 219, 230, 270, 271];
 const READ: u64 = 0;
 
 /// The threads of process `pid` that can be stopped, the best first: those without seccomp filters before others.
-pub fn candidates(pid: u32) -> Vec<Victim> {
-    let mut found: Vec<((bool, Disturbance), Victim)> = threads(pid)
+pub fn of(pid: u32) -> Vec<Candidate> {
+    let mut found: Vec<((bool, Disturbance), Candidate)> = threads(pid)
         .into_iter()
         .take(MAX_THREADS)
         .filter_map(|tid| {
@@ -46,11 +46,11 @@ pub fn candidates(pid: u32) -> Vec<Victim> {
             let call = of_thread(pid, tid, "syscall")?;
             let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
             let rank = (is_confined(&status), disturbance);
-            Some((rank, Victim { tid, inside })).filter(|_| usable)
+            Some((rank, Candidate { tid, inside })).filter(|_| usable)
         })
         .collect();
     found.sort_by_key(|(rank, _)| *rank);
-    found.into_iter().map(|(_, victim)| victim).collect()
+    found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
 /// The id here of a thread of process `pid`, by its id as its process sees it.
@@ -153,6 +153,6 @@ mod tests {
     #[test]
     fn our_own_threads_are_found() {
         let own = std::process::id();
-        assert!(candidates(own).iter().any(|victim| victim.tid == own));
+        assert!(of(own).iter().any(|candidate| candidate.tid == own));
     }
 }

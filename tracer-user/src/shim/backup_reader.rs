@@ -8,18 +8,18 @@ use std::{
 
 use super::{Reader, reader::Shared};
 
-/// A reader that has not come between two looks is relieved. A thread that does nothing but call fills
+/// The rings of a reader that has not come between two looks are emptied. A thread that does nothing but call fills
 /// a ring of the default size in 200 ms.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Takes frames out of rings whose readers are late, and keeps them for them.
 #[derive(Clone, Default)]
-pub struct Relief {
+pub struct BackupReader {
     readers: Arc<Mutex<Vec<Weak<Shared>>>>,
 }
 
-impl Relief {
-    /// Relieves this one too from now on, as long as it exists.
+impl BackupReader {
+    /// Looks after this one too from now on, as long as it exists.
     pub fn watch(&self, reader: &Reader) {
         let mut all = self.all();
         all.retain(|reader| reader.strong_count() > 0);
@@ -28,19 +28,19 @@ impl Relief {
 
     /// What a thread that nothing holds up is to do again and again.
     pub fn looks(&self) -> impl FnMut() + Send + 'static {
-        let relief = self.clone();
+        let backup = self.clone();
         let mut looked = Instant::now();
         move || {
             if looked.elapsed() >= INTERVAL {
                 looked = Instant::now();
-                relief.look();
+                backup.look();
             }
         }
     }
 
     fn look(&self) {
         let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
-        all.iter().for_each(|shared| shared.relieve());
+        all.iter().for_each(|shared| shared.empty_rings());
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Weak<Shared>>> {
@@ -57,9 +57,9 @@ mod tests {
     use super::*;
     use crate::shim::{Extent, Frame, Memory};
 
-    /// What the relief takes while the reader is at another ring comes with the same call.
+    /// What the backup takes while the reader is at another ring comes with the same call.
     #[test]
-    fn a_drain_takes_what_the_relief_took_meanwhile() {
+    fn a_drain_takes_what_the_backup_took_meanwhile() {
         let memory = Memory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         for ring in [0, 1] {
@@ -73,8 +73,8 @@ mod tests {
         reader.drain(Extent::Everything, |thread, _| {
             if thread == 1 {
                 // First it sees that the reader was here.
-                shared.relieve();
-                shared.relieve();
+                shared.empty_rings();
+                shared.empty_rings();
                 assert_eq!(second.ready(), 0);
             }
             threads.push(thread);
@@ -89,8 +89,8 @@ mod tests {
         let memory = Memory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         let mut reader = Reader::new(memory);
-        let relief = Relief::default();
-        relief.watch(&reader);
+        let backup = BackupReader::default();
+        backup.watch(&reader);
         let shared = reader.shared().upgrade().unwrap();
         let memory = &shared.memory;
         memory.claim(1, 7);
@@ -99,8 +99,8 @@ mod tests {
         for number in 0..FRAMES {
             if !ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]) {
                 // It was not here since the last look, of which there is none yet.
-                relief.look();
-                assert!(ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]), "nobody relieves");
+                backup.look();
+                assert!(ring.push(kind::COMPLETE, [&[number, 0, 0], &[]]), "nobody empties it");
             }
         }
         let mut numbers = Vec::new();

@@ -1,4 +1,4 @@
-//! The dead: their probes are removed, their memories are offered to others, and what is to be said of them
+//! Processes that have ended: their probes are removed, their memories are offered to others, and what is to be said of them
 //! is kept until the end. Nothing else of them stays.
 
 use super::{Session, see_outside::TOO_MANY};
@@ -40,39 +40,39 @@ impl Session {
     }
 
     /// Process `pid` has ended, or its number belongs to another one by now: its probes are given up.
-    pub(super) fn bury(&mut self, pid: u32) {
+    pub(super) fn retire(&mut self, pid: u32) {
         let request = self.probes.ask();
-        let Some(target) = self.processes.get_mut(pid).filter(|target| target.buried.is_none())
+        let Some(target) = self.processes.get_mut(pid).filter(|target| target.retired.is_none())
         else {
             return;
         };
         if target.info.detached_ns == 0 {
             target.info.detached_ns = clock::now_ns();
         }
-        target.bury(request);
+        target.retire(request);
         self.probes.forget(pid);
     }
 
-    /// Buries the dead, and forgets those of which everything has come.
-    pub(super) fn part_with_the_dead(&mut self) -> anyhow::Result<()> {
+    /// Retires those that have ended, and forgets those of which everything has come.
+    pub(super) fn retire_ended(&mut self) -> anyhow::Result<()> {
         let answered = self.probes.answered();
         let has_come = |target: &Target| {
-            target.buried.is_some_and(|request| request <= answered) && target.removals.is_empty()
+            target.retired.is_some_and(|request| request <= answered) && target.removals.is_empty()
         };
         for pid in self.processes.those(has_come) {
             // A shim that was on its way may have recorded: its memory comes with the end of that.
             let on_its_way = self.injections.subject(pid).is_some();
             if !on_its_way && !self.outside.knows(pid) && self.shims.of(pid).next().is_none() {
-                self.farewell(pid)?;
+                self.forget(pid)?;
             }
         }
-        let dead = self.processes.those(|target| target.buried.is_none() && !target.is_alive());
-        dead.into_iter().for_each(|pid| self.bury(pid));
+        let dead = self.processes.those(|target| target.retired.is_none() && !target.is_alive());
+        dead.into_iter().for_each(|pid| self.retire(pid));
         Ok(())
     }
 
     /// Forgets process `pid`, but for what is to be said of it.
-    pub(super) fn farewell(&mut self, pid: u32) -> anyhow::Result<()> {
+    pub(super) fn forget(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(mut target) = self.processes.remove(pid) else { return Ok(()) };
         let departed = &mut self.departed;
         departed.rocm_seen |= !target.info.libraries.is_empty() || target.leaves_to_shim();

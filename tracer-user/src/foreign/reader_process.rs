@@ -120,12 +120,12 @@ impl Lost {
 
 /// The process. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Servant {
+pub struct ReaderProcess {
     socket: OwnedFd,
     pid: Pid,
 }
 
-impl Servant {
+impl ReaderProcess {
     /// Starts it.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl Drop for Blocked {
     }
 }
 
-/// The whole life of the process. See [`Servant::start`] for what it must not do.
+/// The whole life of the process. See [`ReaderProcess::start`] for what it must not do.
 fn serve(socket: OwnedFd) -> ! {
     let number = socket.as_raw_fd().cast_unsigned();
     // SAFETY: the descriptors are this process's own copies, of which it uses the one that is left open; the

@@ -23,25 +23,25 @@ use tracer_common::tool;
 
 use super::{
     bootstrap::at,
+    candidates::{self, Candidate},
     error::{InjectError, Refusal},
-    refuse::{Feasible, GUARDIAN},
+    refuse::{Feasible, HELPER},
     seccomp,
     start::{self, StartError, Started, ThreadStart},
     threads::Model,
     tracee::{StepError, Writable},
-    victim,
 };
 use crate::{alarm, clock::Patience, discover::Subject, privileges, program::program};
 
 /// Names of the memfds, for people who read `/proc/PID/maps`.
 const MEMORY_NAME: &[u8] = b"roctap-shim";
-/// How long roctap waits for its guardian.
+/// How long roctap waits for its helper.
 const PATIENCE: Duration = Duration::from_secs(70);
-/// How long the guardian works before it ends, but for the time when a thread is stopped: less than that, so
+/// How long the helper works before it ends, but for the time when a thread is stopped: less than that, so
 /// that roctap hears of it. Milliseconds are usual; an emulated machine that others use has needed more than
 /// twenty seconds.
 const WORK_WITHIN: Duration = Duration::from_secs(60);
-/// Guardians that roctap has given up and that have not ended: each is with a thread that is stuck in the
+/// Helpers that roctap has given up and that have not ended: each is with a thread that is stuck in the
 /// kernel. None is started beyond these.
 const MOST_GIVEN_UP: usize = 16;
 /// How often roctap looks at the time.
@@ -51,7 +51,7 @@ const ATTEMPTS: usize = 20;
 /// How many threads are stopped, each time, that seccomp keeps from what is needed.
 const MOST_CONFINED: usize = 4;
 
-/// What the guardian is to do.
+/// What the helper is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Start a thread that loads a library of this name, and calls this function of it.
@@ -67,10 +67,10 @@ pub enum Task {
 pub struct Done {
     pub started: Started,
     pub stopped: Duration,
-    pub victim: u32,
+    pub stopped_tid: u32,
 }
 
-/// The guardians that were given up.
+/// The helpers that were given up.
 static GIVEN_UP: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// Those that are still there.
@@ -80,9 +80,9 @@ fn given_up() -> MutexGuard<'static, Vec<Child>> {
     given_up
 }
 
-/// Lets a guardian do `task` in a process.
+/// Lets a helper do `task` in a process.
 pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
-    let failed = |cause| InjectError::Guardian { cause };
+    let failed = |cause| InjectError::Helper { cause };
     let count = given_up().len();
     if count >= MOST_GIVEN_UP {
         return Err(InjectError::TooMany { count });
@@ -93,7 +93,7 @@ pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
         Task::Unmap(block, bytes) => ["unmap".to_owned(), block.to_string(), bytes.to_string()],
     };
     let mut child = Command::new(program())
-        .arg(GUARDIAN)
+        .arg(HELPER)
         .arg(process.pid().to_string())
         .args(arguments)
         .stdin(Stdio::from(process.as_fd().try_clone_to_owned().map_err(failed)?))
@@ -126,7 +126,7 @@ pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
     parse(&answer).ok_or(InjectError::Refused(answer.trim().to_owned()))
 }
 
-/// All that a guardian says; none if that takes too long.
+/// All that a helper says; none if that takes too long.
 fn read(stdout: &mut ChildStdout) -> std::io::Result<Option<String>> {
     let mut patience = Patience::of(PATIENCE);
     let mut answer = Vec::new();
@@ -147,7 +147,8 @@ fn read(stdout: &mut ChildStdout) -> std::io::Result<Option<String>> {
 
 fn parse(answer: &str) -> Option<Done> {
     let words: Vec<&str> = answer.split_whitespace().collect();
-    let [word, block, block_bytes, tid, stays, may_read, stopped_ns, victim] = words[..] else {
+    let [word, block, block_bytes, tid, stays, may_read, stopped_ns, stopped_tid] = words[..]
+    else {
         return None;
     };
     Some(Done {
@@ -159,16 +160,16 @@ fn parse(answer: &str) -> Option<Done> {
             may_read: may_read.parse().ok()?,
         },
         stopped: Duration::from_nanos(stopped_ns.parse().ok()?),
-        victim: victim.parse().ok()?,
+        stopped_tid: stopped_tid.parse().ok()?,
     })
 }
 
-/// Runs the guardian: does its task and prints what came of it.
+/// Runs the helper: does its task and prints what came of it.
 ///
 /// # Errors
 ///
 /// When its arguments are not ours, or standard output is gone.
-pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
+pub fn helper(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
     alarm::arm(WORK_WITHIN);
     outlive_roctap();
     privileges::keep_for_injecting();
@@ -180,7 +181,7 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         }
         [pid, "call", address, _] => (pid, Task::Call(address.parse()?)),
         [pid, "unmap", block, bytes] => (pid, Task::Unmap(block.parse()?, bytes.parse()?)),
-        _ => anyhow::bail!("{GUARDIAN} is for roctap's own use"),
+        _ => anyhow::bail!("{HELPER} is for roctap's own use"),
     };
     let pidfd = std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
     let pid = pid.parse().context("the process id")?;
@@ -188,10 +189,12 @@ pub fn guardian(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         .map_err(anyhow::Error::from)
         .and_then(|process| work(&process, &task));
     let answer = match worked {
-        Ok(Done { started, stopped, victim }) => {
+        Ok(Done { started, stopped, stopped_tid }) => {
             let Started { block, block_bytes, tid, stays, may_read } = started;
             let stopped_ns = stopped.as_nanos();
-            format!("done {block} {block_bytes} {tid} {stays} {may_read} {stopped_ns} {victim}")
+            format!(
+                "done {block} {block_bytes} {tid} {stays} {may_read} {stopped_ns} {stopped_tid}"
+            )
         }
         Err(error) => format!("{error:#}"),
     };
@@ -220,10 +223,10 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
     for attempt in 0..ATTEMPTS {
         // What seccomp does not allow to threads; whether that is what was in the way of all that were tried.
         let (mut refused, mut all) = (Vec::new(), true);
-        for victim in victim::candidates(process.pid()) {
+        for candidate in candidates::of(process.pid()) {
             anyhow::ensure!(roctap_listens(), "roctap has ended, or given this up");
-            // By a thread that ends then: a victim that did not stop in time is let go by that.
-            let attempt = || on_thread(process, &feasible, task, victim);
+            // By a thread that ends then: a candidate that did not stop in time is let go by that.
+            let attempt = || on_thread(process, &feasible, task, candidate);
             let attempted = std::thread::scope(|scope| scope.spawn(attempt).join());
             match attempted.map_err(|_| anyhow::anyhow!("roctap's helper failed"))? {
                 Ok(done) => return Ok(done),
@@ -240,7 +243,7 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
                 }
                 // A limit of the process, which another thread would meet as well.
                 Err(error @ StartError::Call { .. }) => return Err(error.into()),
-                Err(error) => reason = format!("thread {}: {error}", victim.tid),
+                Err(error) => reason = format!("thread {}: {error}", candidate.tid),
             }
             all = false;
         }
@@ -264,7 +267,7 @@ fn on_thread(
     process: &Subject,
     feasible: &Feasible,
     task: &Task,
-    victim: victim::Victim,
+    candidate: Candidate,
 ) -> Result<Done, StartError> {
     let libc = &feasible.libc;
     let mut words = vec![
@@ -282,7 +285,7 @@ fn on_thread(
         Task::Call(address) => words.push((at::ENTRY, *address)),
         Task::Unmap(..) => {}
     }
-    let model = |pointer| Model::of(&feasible.process, pointer, victim.inside).ok();
+    let model = |pointer| Model::of(&feasible.process, pointer, candidate.inside).ok();
     let plan = ThreadStart {
         syscall: libc.syscall,
         threads: &feasible.threads,
@@ -297,8 +300,8 @@ fn on_thread(
     };
     // Until all that is changed of a thread is put back, the new one included: dropped last.
     let _held = alarm::hold();
-    let mut thread = Writable::seize(process, victim.tid, &feasible.program)?;
-    let hurried = Hurried::new(victim.tid);
+    let mut thread = Writable::seize(process, candidate.tid, &feasible.program)?;
+    let hurried = Hurried::new(candidate.tid);
     let started = match *task {
         Task::Unmap(block, block_bytes) => {
             start::unmap(&mut thread, libc.syscall, block, block_bytes).map(|()| Started {
@@ -318,7 +321,7 @@ fn on_thread(
     let started = started?;
     if !matches!(task, Task::Unmap(..))
         // A list of threads ends early where one of them ends just then.
-        && let Some(new) = (0..ATTEMPTS).find_map(|_| victim::named_inside(process.pid(), started.tid)).and_then(id)
+        && let Some(new) = (0..ATTEMPTS).find_map(|_| candidates::named_inside(process.pid(), started.tid)).and_then(id)
     {
         schedule_by_itself(new);
         if let Some(nice) = own {
@@ -329,7 +332,7 @@ fn on_thread(
             let _ = setpriority_process(Some(new), nice);
         }
     }
-    Ok(Done { started, stopped, victim: victim.tid })
+    Ok(Done { started, stopped, stopped_tid: candidate.tid })
 }
 
 /// Takes what the new thread has from the one that was stopped, and what it starts would have from it: on
@@ -405,22 +408,22 @@ mod tests {
         let looked_at = Feasible::look(&process).unwrap();
         input.write_all(b"go\nback\n").unwrap();
         hears(b"back\n");
-        let victim = victim::candidates(process.pid())[0];
+        let candidate = candidates::of(process.pid())[0];
         // No bytes: the kernel refuses that, if it is asked.
         let nothing = Task::Unmap(0, 0);
-        let on_thread = || on_thread(&process, &looked_at, &nothing, victim).unwrap_err();
+        let on_thread = || on_thread(&process, &looked_at, &nothing, candidate).unwrap_err();
         let error = std::thread::scope(|scope| scope.spawn(on_thread).join().unwrap());
         assert!(error.to_string().contains("executed another program"), "{error}");
         drop(input);
         child.wait().unwrap();
     }
 
-    /// The test runs itself again, as a guardian that its process keeps waiting.
+    /// The test runs itself again, as a helper that its process keeps waiting.
     #[test]
-    fn a_guardian_that_is_kept_waiting_ends() {
-        const AGAIN: &str = "ROCTAP_TEST_GUARDIAN";
+    fn a_helper_that_is_kept_waiting_ends() {
+        const AGAIN: &str = "ROCTAP_TEST_HELPER";
         if std::env::var_os(AGAIN).is_some() {
-            guardian(&[]).unwrap_err();
+            helper(&[]).unwrap_err();
             assert!(alarm::hold().is_armed());
             // Not before it is held off.
             let soon = Duration::from_secs(2);
@@ -436,7 +439,7 @@ mod tests {
                 std::thread::park();
             }
         }
-        let test = "inject::guardian::tests::a_guardian_that_is_kept_waiting_ends";
+        let test = "inject::helper::tests::a_helper_that_is_kept_waiting_ends";
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])
             .env(AGAIN, "1")
@@ -448,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn no_guardian_is_started_beyond_those_that_were_given_up() {
+    fn no_helper_is_started_beyond_those_that_were_given_up() {
         let cat = || Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         given_up().extend((0..MOST_GIVEN_UP).map(|_| cat().unwrap()));
         let own = Subject::open(std::process::id()).unwrap();
@@ -470,7 +473,7 @@ mod tests {
         let done = parse("done 4096 8192 17 true false 120000 18\n").unwrap();
         let (block, block_bytes, tid, stays, may_read) = (4096, 8192, 17, true, false);
         assert_eq!(done.started, Started { block, block_bytes, tid, stays, may_read });
-        assert_eq!((done.stopped, done.victim), (Duration::from_micros(120), 18));
+        assert_eq!((done.stopped, done.stopped_tid), (Duration::from_micros(120), 18));
         for other in ["", "done", "done 1 2 3 true true 4 x", "failed 1 2 3 true true 4 5"] {
             assert!(parse(other).is_none(), "{other}");
         }
