@@ -59,12 +59,14 @@ impl Development {
         let include: String =
             self.include().iter().map(|directory| format!(" -I${{prefix}}/{directory}")).collect();
         format!(
-            "prefix=${{pcfiledir}}/../..\n\n\
+            "prefix=${{pcfiledir}}/../..\n\
+             libdir=${{prefix}}/lib\n\
+             includedir=${{prefix}}/include\n\n\
              Name: {name}\n\
              Description: {description}\n\
              Version: {version}\n\
              Cflags:{include}\n\
-             Libs: -L${{prefix}}/lib -l{link}\n"
+             Libs: -L${{libdir}} -l{link}\n"
         )
     }
 
