@@ -120,20 +120,24 @@ fn root_what_is_left_of_a_command_is_recorded() {
     let go = scene.path("go");
     run(Command::new("mkfifo").arg(&go)).expect(0);
     for round in 0..3 {
-        // Opening it waits for the other end.
-        let script = r#"( (read go < "$1"; exec "$0" >/dev/null 2>&1) & ) &"#;
+        // It tells its number; opening the pipe waits for the other end. One between may end before it is followed.
+        let script = r#"( (read own rest < /proc/self/stat; echo $own > "$2"; read go < "$1"; exec "$0" >/dev/null 2>&1) & ) &"#;
         let mut record = scene.record(&["--force"]);
-        record.args(["--", "sh", "-c", script]).arg(app("basic")).arg(&go);
+        record.args(["--", "sh", "-c", script]).arg(app("basic")).args([&go, &scene.path("own")]);
         let recording = Running::spawn(&mut record);
-        scene.wait_for_trace("all three are followed", |trace| trace.tables().processes.len() == 3);
+        scene.wait_for_trace("it is followed", |trace| {
+            let own = fs::read_to_string(scene.path("own")).unwrap_or_default();
+            own.trim().parse().is_ok_and(|own: u32| trace.tables().processes.contains_key(&own))
+        });
         fs::write(&go, "go\n").expect("it is read");
         recording.ended().expect(0);
         let trace = scene.trace();
         trace.expect_complete();
         assert_eq!(trace.call_counts().get("hipLaunchKernel"), Some(&3), "round {round}");
         trace.expect_dispatches(&scene.true_dispatches(), 1000);
-        fs::remove_file(scene.path("truth")).expect("removed");
-        fs::remove_file(scene.trace_path()).expect("removed");
+        for file in [scene.path("truth"), scene.path("own"), scene.trace_path()] {
+            fs::remove_file(file).expect("removed");
+        }
     }
 }
 
