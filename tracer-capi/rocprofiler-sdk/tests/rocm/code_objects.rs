@@ -1,14 +1,13 @@
 //! Callbacks of code objects.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
 
 use emulated_gpu::truth::{self, Operation};
 
 use crate::expectations::is_near;
 use crate::kinds::{CODE_OBJECTS, HSA, KERNELS};
 use crate::outcome::FIRST_AGENT;
-use crate::scene::{LOADERS, scene, send, wait_until};
+use crate::scene::{LOADERS, scene, wait_until};
 
 /// "kernel_id": the names of kernels are those of code objects.
 #[test]
@@ -44,27 +43,14 @@ fn rocm_code_objects_name_kernels() {
 #[test]
 fn rocm_code_objects_that_are_there() {
     let Some(scene) = scene() else { return };
-    let go = scene.file("go");
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
-    command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    command.args(["0", "2", "300"]).env("WATCH_BYTES", "4096");
     command.env("WATCH_KINDS", KERNELS).env("WATCH_CALLBACKS", CODE_OBJECTS);
-    let mut running = scene.there(command).spawn().expect("it begins");
-    let mut said = BufReader::new(running.stdout.take().expect("its output"));
-    let mut ready = String::new();
-    said.read_line(&mut ready).expect("text");
-    let told = || -> String {
-        let texts = scene.told().into_iter().map(std::fs::read_to_string);
-        texts.map(|text| text.expect("what was told")).collect()
-    };
-    for round in 1..=2 {
-        let before = told().matches("\nkernel ").count();
-        std::fs::write(&go, "").expect("written");
-        wait_until("kernels are recorded", || told().matches("\nkernel ").count() > before + 100);
-        std::fs::remove_file(&go).expect("removed");
-        wait_until("the context is stopped", || told().matches("stopped").count() == round);
+    let mut periods = scene.in_periods(command);
+    for _ in 0..2 {
+        periods.next(100);
     }
-    send(running.id());
-    assert!(running.wait().expect("it ends").success());
+    periods.end();
     let outcome = scene.outcome();
     let ran: BTreeSet<u64> = outcome.kernels.iter().map(|kernel| kernel.kernel).collect();
     let did = outcome.did("dispatch");
@@ -79,32 +65,19 @@ fn rocm_code_objects_that_are_there() {
 fn rocm_code_objects_that_come_and_go_while_a_context_is_stopped() {
     const ROUNDS: usize = 6;
     let Some(scene) = scene() else { return };
-    let go = scene.file("go");
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("module"));
-    command.args(["0", "5"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    command.args(["0", "5"]).env("WATCH_BYTES", "4096");
     command.env("WATCH_KINDS", KERNELS).env("WATCH_CALLBACKS", CODE_OBJECTS);
-    let mut running = scene.there(command).spawn().expect("it begins");
-    let mut said = BufReader::new(running.stdout.take().expect("its output"));
-    let mut ready = String::new();
-    said.read_line(&mut ready).expect("text");
-    let told = || -> String {
-        let texts = scene.told().into_iter().map(std::fs::read_to_string);
-        texts.map(|text| text.expect("what was told")).collect()
-    };
+    let mut periods = scene.in_periods(command);
     let did = || truth::read(&scene.file("truth")).expect("what the GPU did").len();
-    for round in 1..=ROUNDS {
-        let before = told().matches("\nkernel ").count();
-        std::fs::write(&go, "").expect("written");
-        wait_until("kernels are recorded", || told().matches("\nkernel ").count() > before + 30);
-        std::fs::remove_file(&go).expect("removed");
-        wait_until("the context is stopped", || told().matches("stopped").count() == round);
+    for _ in 0..ROUNDS {
+        periods.next(30);
         let done = did();
         wait_until("the GPU goes on", || did() > done + 100);
     }
-    send(running.id());
-    assert!(running.wait().expect("it ends").success());
+    periods.end();
     let (mut loaded, mut at_stop, mut periods) = (BTreeSet::new(), BTreeSet::new(), 0);
-    for line in told().lines() {
+    for line in scene.written().lines() {
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["load", id, ..] => assert!(loaded.insert(id.to_owned()), "{line}"),
             ["unload", id, ..] => assert!(loaded.remove(id), "{line}"),

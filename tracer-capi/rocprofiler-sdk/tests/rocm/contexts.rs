@@ -1,37 +1,24 @@
 //! Contexts that start and stop while the program runs.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
 
 use emulated_gpu::truth::{self, Operation};
 
 use crate::expectations::is_near;
 use crate::kinds::{HIP, HSA, KERNELS, RETIREMENTS};
-use crate::scene::{scene, send, wait_until};
+use crate::scene::{scene, wait_until};
 
 /// "rocprofiler_start_context": what is enqueued while it is active is recorded, and nothing else.
 #[test]
 fn rocm_contexts_that_start_and_stop() {
     let Some(scene) = scene() else { return };
-    let go = scene.file("go");
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
-    command.args(["0", "2", "300"]).env("WATCH_GO", &go).env("WATCH_BYTES", "4096");
+    command.args(["0", "2", "300"]).env("WATCH_BYTES", "4096");
     command.env("WATCH_KINDS", format!("{HIP},{HSA},{KERNELS},{RETIREMENTS}"));
-    let mut running = scene.there(command).spawn().expect("it begins");
-    let mut said = BufReader::new(running.stdout.take().expect("its output"));
-    let mut ready = String::new();
-    said.read_line(&mut ready).expect("text");
-    let told = || -> String {
-        let texts = scene.told().into_iter().map(std::fs::read_to_string);
-        texts.map(|text| text.expect("what was told")).collect()
-    };
-    for round in 1..=3 {
-        let before = told().matches("kernel ").count();
-        std::fs::write(&go, "").expect("written");
-        wait_until("kernels are recorded", || told().matches("kernel ").count() > before + 100);
-        std::fs::remove_file(&go).expect("removed");
-        wait_until("the context is stopped", || told().matches("stopped").count() == round);
-        let count = || ["kernel ", "call "].map(|word| told().matches(word).count());
+    let mut periods = scene.in_periods(command);
+    for _ in 0..3 {
+        periods.next(100);
+        let count = || ["kernel ", "call "].map(|word| scene.written().matches(word).count());
         let [kernels, calls] = count();
         let did = || {
             let truth = truth::read(&scene.file("truth")).expect("what the GPU did");
@@ -43,8 +30,7 @@ fn rocm_contexts_that_start_and_stop() {
         // Each thread may have been in some.
         assert!(now[0] == kernels && now[1] <= calls + 8, "{now:?}: {kernels} and {calls}");
     }
-    send(running.id());
-    assert!(running.wait().expect("it ends").success());
+    periods.end();
     let mut outcome = scene.outcome();
     outcome.expect_nested();
     outcome.expect_retirements();

@@ -1,9 +1,7 @@
 //! Correlation ids that are retired.
 
-use std::io::{BufRead as _, BufReader};
-
 use crate::kinds::{COPIES, HIP, HSA, KERNELS, RETIREMENTS};
-use crate::scene::{LOADERS, scene, send, wait_until};
+use crate::scene::{LOADERS, scene};
 
 /// One record for each id, when its call has returned and all work that it enqueued is recorded: for work alone, for calls
 /// alone, and for both.
@@ -65,28 +63,16 @@ fn rocm_ids_of_many_threads_are_retired() {
 #[test]
 fn rocm_a_flush_has_the_retirements_of_what_was_enqueued() {
     let Some(scene) = scene() else { return };
-    let go = scene.file("go");
     let mut command = scene.command("LD_PRELOAD", &scene.apps.join("loop"));
-    command.args(["0", "2", "300"]).env("WATCH_GO", &go);
+    command.args(["0", "2", "300"]);
     command.env("WATCH_KINDS", format!("{RETIREMENTS},{KERNELS}"));
-    let mut running = scene.there(command).spawn().expect("it begins");
-    let mut said = BufReader::new(running.stdout.take().expect("its output"));
-    said.read_line(&mut String::new()).expect("text");
-    let told = || -> String {
-        let texts = scene.told().into_iter().map(std::fs::read_to_string);
-        texts.map(|text| text.expect("what was told")).collect()
-    };
-    for round in 1..=5 {
-        let before = told().matches("kernel ").count();
-        std::fs::write(&go, "").expect("written");
-        wait_until("kernels are recorded", || told().matches("kernel ").count() > before + 100);
-        std::fs::remove_file(&go).expect("removed");
-        wait_until("the context is stopped", || told().matches("stopped").count() == round);
-        let told = told();
+    let mut periods = scene.in_periods(command);
+    for _ in 0..5 {
+        periods.next(100);
+        let told = scene.written();
         let count = |word| told.lines().filter(|line| line.starts_with(word)).count();
         assert_eq!(count("kernel "), count("retired "), "{told}");
     }
-    send(running.id());
-    assert!(running.wait().expect("it ends").success());
+    periods.end();
     scene.outcome().expect_retirements();
 }

@@ -1,7 +1,8 @@
 //! Programs with the tool in them.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use capi_build::clients::{self, Clients, succeed};
@@ -168,6 +169,22 @@ impl Scene {
         paths.filter(|path| path.file_stem() == Some("told".as_ref())).collect()
     }
 
+    /// What they have written until now.
+    pub fn written(&self) -> String {
+        let texts = self.told().into_iter().map(std::fs::read_to_string);
+        texts.map(|text| text.expect("what was told")).collect()
+    }
+
+    /// Starts a program which goes on until it is ended, and waits until it is ready. The tool's context is active in
+    /// periods.
+    pub fn in_periods(&self, mut command: Command) -> Periods<'_> {
+        command.env("WATCH_GO", self.file("go"));
+        let mut running = self.there(command).spawn().expect("it begins");
+        let mut said = BufReader::new(running.stdout.take().expect("its output"));
+        said.read_line(&mut String::new()).expect("text");
+        Periods { scene: self, running, _said: said, count: 0 }
+    }
+
     /// What the tool has written, in one process or in several, and the GPU has done.
     pub fn outcome(&self) -> Outcome {
         let mut told = String::new();
@@ -183,6 +200,35 @@ impl Scene {
         let mut outcome = Outcome { truth: truth.unwrap_or_default(), ..Outcome::default() };
         told.lines().for_each(|line| outcome.take(line));
         outcome
+    }
+}
+
+/// A program in which the tool's context is active in periods.
+pub struct Periods<'a> {
+    scene: &'a Scene,
+    running: Child,
+    _said: BufReader<ChildStdout>,
+    count: usize,
+}
+
+impl Periods<'_> {
+    /// The next one, in which more than so many kernels are recorded.
+    pub fn next(&mut self, kernels: usize) {
+        let (scene, go) = (self.scene, self.scene.file("go"));
+        let recorded = || scene.written().matches("\nkernel ").count();
+        let before = recorded();
+        self.count += 1;
+        std::fs::write(&go, "").expect("written");
+        wait_until("kernels are recorded", || recorded() > before + kernels);
+        std::fs::remove_file(&go).expect("removed");
+        let stops = || scene.written().matches("stopped").count();
+        wait_until("the context is stopped", || stops() == self.count);
+    }
+
+    /// Ends the program, which must succeed.
+    pub fn end(mut self) {
+        send(self.running.id());
+        assert!(self.running.wait().expect("it ends").success());
     }
 }
 
