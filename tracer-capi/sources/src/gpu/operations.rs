@@ -25,8 +25,15 @@ pub struct Operations<C: Client> {
     /// When those that nobody has enqueued are looked for, ns.
     next_look_ns: u64,
     agents: Agents,
-    /// Kernels by their descriptors, and since when each is there, ns. An address may get another one: what was enqueued before keeps its own.
-    kernels: HashMap<u64, (u64, Arc<Kernel>)>,
+    /// Kernels by their descriptors, and since when each is there, ns. An address may get another one: what was enqueued
+    /// before keeps its own.
+    kernels: KernelsByAddress,
+}
+
+type KernelsByAddress = HashMap<u64, (u64, Arc<Kernel>)>;
+
+fn kernel_at(kernels: &KernelsByAddress, address: u64) -> Option<Arc<Kernel>> {
+    kernels.get(&address).map(|(_, kernel)| Arc::clone(kernel))
 }
 
 impl<C: Client> Default for Operations<C> {
@@ -82,7 +89,7 @@ impl<C: Client> Operations<C> {
             }
             Event::Enqueued(mut enqueued) => {
                 let kernel = match enqueued.work {
-                    Work::Kernel(address) => self.kernel_at(address),
+                    Work::Kernel(address) => kernel_at(&self.kernels, address),
                     _ => None,
                 };
                 let (sequence, caller) = (enqueued.sequence, enqueued.caller.take());
@@ -138,10 +145,6 @@ impl<C: Client> Operations<C> {
         }
     }
 
-    fn kernel_at(&self, address: u64) -> Option<Arc<Kernel>> {
-        self.kernels.get(&address).map(|(_, kernel)| Arc::clone(kernel))
-    }
-
     fn operation(&mut self, sequence: u64, now_ns: u64) -> &mut Operation<C> {
         self.under_way.entry(sequence).or_insert(Operation {
             since_ns: now_ns,
@@ -184,7 +187,7 @@ impl<C: Client> Operations<C> {
         if let Work::Kernel(address) = known.enqueued.work
             && known.kernel.is_none()
         {
-            known.kernel = self.kernels.get(&address).map(|(_, kernel)| Arc::clone(kernel));
+            known.kernel = kernel_at(&self.kernels, address);
         }
         let is_told_of = match known.enqueued.work {
             // A recording begins in a program that launches, or copies.
