@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use tracer_common::loss::ShimLoss;
@@ -10,6 +10,7 @@ use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbo
 
 use crate::abi::{AmdSignal, SUCCESS};
 use crate::fake::{EXECUTABLE, Fake, FakeQueue, Gates, forever};
+use crate::harvest::WORK;
 use crate::lifecycle::{self, InstallError, Timing};
 use crate::recording;
 use crate::runtime::Tables;
@@ -47,6 +48,10 @@ pub struct Recorder {
     /// In a forked child: 1, and 2 more if the runtime was open.
     pub forked: AtomicU32,
     on_dispatch: OnceLock<OnDispatch>,
+    /// Who takes it keeps the worker from its work.
+    worker: Mutex<()>,
+    /// The worker wants it.
+    worker_waits: AtomicBool,
 }
 
 impl Recorder {
@@ -61,7 +66,16 @@ impl Recorder {
             unloads: Mutex::default(),
             forked: AtomicU32::new(0),
             on_dispatch: OnceLock::new(),
+            worker: Mutex::default(),
+            worker_waits: AtomicBool::new(false),
         }
+    }
+
+    /// Keeps the worker, which holds no lock of ours then, until what is returned is dropped.
+    pub fn keep_worker(&self) -> MutexGuard<'_, ()> {
+        let kept = self.worker.lock().expect("whole");
+        until("the worker", || self.worker_waits.load(Ordering::Acquire));
+        kept
     }
 
     /// One that records.
@@ -76,7 +90,7 @@ impl Recorder {
         assert!(self.on_dispatch.set(Box::new(call)).is_ok());
     }
 
-    pub fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    pub fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().expect("whole")
     }
 
@@ -181,6 +195,12 @@ impl Sink for Recorder {
         }
     }
     fn housekeeping(&self, _: u64) -> bool {
+        // Whoever collects comes here, too.
+        if !WORK.is_taken() {
+            self.worker_waits.store(true, Ordering::Release);
+            let _worker = self.worker.lock().expect("whole");
+            self.worker_waits.store(false, Ordering::Release);
+        }
         false
     }
 }

@@ -250,6 +250,9 @@ fn doorbell(signal: u64, value: i64) -> bool {
             return (false, false);
         };
         let Some(context) = STATE.context() else { return (false, false) };
+        if context.pool.is_short() || queue.track.is_short() {
+            harvest::collect_now(&STATE, IfTaken::Wait);
+        }
         let rung = queue.ring(&context, signal, value);
         let is_recorded = rung.recorded;
         STATE.has_rung(rung, context.sink);

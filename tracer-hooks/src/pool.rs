@@ -1,18 +1,21 @@
 //! The pool of GPU-only signals that packets without a signal get, and packets with one instead.
 //!
 //! Signals are made in blocks by the worker thread, ahead of need; a queue takes them in batches.
-//! An empty pool grows on the spot up to [`CAP`], beyond which packets go out as they are. All are
+//! An empty pool grows on the spot up to [`CAP`], beyond which packets go out as they are; whoever launches looks for
+//! completions itself before that ([`Pool::is_short`]). All are
 //! destroyed when nothing is recorded any more: the runtime of Debian 12 (asserts enabled) prints
 //! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten. Those
 //! that somebody has, or that the GPU may still write, are left alone all the same: the runtime would give
 //! them to somebody else.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use crate::bells::Bells;
 use crate::lock::{Guard, Lock};
 use crate::sys;
 
-/// Most signals that exist at once.
-pub const CAP: usize = 64 << 10;
+/// Most signals that exist at once: twice what four queues of HIP's can have in flight.
+pub const CAP: usize = 128 << 10;
 /// Signals that a queue takes at once.
 pub const BATCH: usize = 64;
 /// The worker makes more when fewer than this are free.
@@ -83,6 +86,7 @@ impl Default for Batch {
 /// A thread that never comes back from here takes the pool with it: no packet gets a signal any more.
 pub struct Pool {
     inner: Lock<Inner>,
+    is_short: AtomicBool,
     /// The few that raise an interrupt.
     pub bells: Bells,
 }
@@ -98,7 +102,18 @@ impl Pool {
     /// An empty pool.
     pub const fn new() -> Self {
         let inner = Inner { all: Vec::new(), free: Vec::new() };
-        Self { inner: Lock::new(inner), bells: Bells::new() }
+        Self { inner: Lock::new(inner), is_short: AtomicBool::new(false), bells: Bells::new() }
+    }
+
+    /// Whether few are left of all that there can be: they are used up faster than somebody gives them back.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, inner: &Inner) {
+        let left = inner.free.len() + CAP.saturating_sub(inner.all.len());
+        self.is_short.store(left < LOW, Ordering::Relaxed);
     }
 
     fn lock(&self) -> Option<Guard<'_, Inner>> {
@@ -113,6 +128,7 @@ impl Pool {
             {
                 inner.free.pop();
             }
+            self.note(inner);
         };
         let Some(mut inner) = self.lock() else { return };
         fill(&mut inner, cache);
@@ -139,6 +155,7 @@ impl Pool {
             {
                 inner.free.push(signal);
             }
+            self.note(&inner);
         }
         signals.count = 0;
     }

@@ -24,6 +24,7 @@ use crate::runtime::{Tables, Unsupported};
 use crate::sink::Enqueuer;
 use crate::state::STATE;
 use crate::testing::Random;
+use crate::track;
 
 /// Threads on one queue, with every way to use signals.
 fn storm(bench: &Bench, queue: &FakeQueue, threads: u64, each: u64) {
@@ -109,6 +110,7 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     a_doorbell_before_its_packet(&bench);
     packets_of_whom(&bench);
     begun_again_with_several(&bench);
+    launched_while_the_worker_is_elsewhere(&bench);
     switched_under_load(&bench);
     begun_again_while_a_kernel_ends(&bench);
     destroyed_with_work(&bench);
@@ -264,6 +266,20 @@ fn begun_again_with_several(bench: &Bench) {
     }
     queue.ring(indices[2]);
     bench.check(&queue, 4);
+    queue.destroy();
+}
+
+/// Nobody but who launches gives signals back: it does so before there are none.
+fn launched_while_the_worker_is_elsewhere(bench: &Bench) {
+    const LAUNCHES: u64 = track::CAPACITY as u64 * 3 / 2;
+    let queue = bench.queue(1024, 13);
+    let kept = bench.recorder.keep_worker();
+    (0..LAUNCHES).for_each(|_| {
+        queue.dispatch(true, 0);
+    });
+    assert_eq!(bench.recorder.lost(ShimLoss::SIGNAL_POOL), 0);
+    drop(kept);
+    bench.check(&queue, LAUNCHES);
     queue.destroy();
 }
 

@@ -222,6 +222,14 @@ impl Track {
         tail.wrapping_sub(head)
     }
 
+    /// Whether there is little room, as far as the producer has seen: more is used than a queue of HIP's can have in flight.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        let ByProducer { tail, head_seen, .. } = &self.by_producer;
+        let used = tail.load(Ordering::Relaxed).wrapping_sub(head_seen.load(Ordering::Relaxed));
+        used > CAPACITY as u64 / 4 * 3
+    }
+
     /// Whether [`Track::push`] would succeed.
     #[inline]
     pub fn has_room(&self) -> bool {
