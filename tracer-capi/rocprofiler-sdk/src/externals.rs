@@ -8,7 +8,7 @@ use rocprofiler::callback::{Ask, Request};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::Externals;
 use rocprofiler::status::{Result, Status};
-use roctracer::thread::own_ids;
+use roctracer::thread::{Ids, own_ids};
 
 use crate::layout::{REQUEST_KINDS, kind, request_number};
 use crate::tools::Argument;
@@ -17,7 +17,12 @@ use crate::{SDK, answer};
 /// Those that its calls and its work belong to, in every context.
 #[inline]
 pub fn own() -> Externals {
-    let ids = own_ids();
+    of(own_ids())
+}
+
+/// The same of a thread whose numbers are known.
+#[inline]
+pub fn of(ids: Ids) -> Externals {
     SDK.externals(ids.thread.into(), ids.process.into())
 }
 

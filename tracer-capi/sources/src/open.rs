@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "the thread's own memory")]
 
 use core::cell::Cell;
-use core::ptr;
+use core::{mem, ptr};
 use std::thread::LocalKey;
 
 /// A call, and what is kept of it.
@@ -155,6 +155,16 @@ impl<T: Default> OfThreads<T> {
         if let Some(own) = self.known() {
             own.leave_below(at + 1);
         }
+    }
+
+    /// The same; what was kept of it.
+    pub fn take(&self, at: usize) -> Option<T> {
+        let own = self.known()?;
+        own.leave_below(at);
+        let call = own.innermost().filter(|call| call.at == at)?;
+        let kept = mem::take(&mut call.kept);
+        own.leave_below(at + 1);
+        Some(kept)
     }
 
     /// The innermost call that the thread is in, of those whose frames are known.

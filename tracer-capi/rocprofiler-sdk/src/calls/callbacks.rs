@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use rocprofiler::callback::{Event, Phase, Request};
 use rocprofiler::sdk::{Externals, Service, Services};
-use roctracer::thread::own_ids;
 use roctracer::timestamp_ns;
 
 use super::operations::Operation;
@@ -58,6 +57,7 @@ impl Callbacks {
         operation: Operation,
         services: Services,
         streams: Option<streams::Told>,
+        thread: u32,
     ) -> Option<Rc<Self>> {
         let all = || SDK.each(operation.kind, services);
         let told: Vec<_> = all()
@@ -73,7 +73,7 @@ impl Callbacks {
         }
         Some(Rc::new(Self {
             operation,
-            thread: own_ids().thread.into(),
+            thread: thread.into(),
             told,
             services,
             streams,

@@ -99,9 +99,11 @@ pub fn entered(slot: usize, call: &Call, at: usize, around: impl FnOnce() -> (u6
 }
 
 /// It has returned, or an exception has left it.
-pub fn left(call: &Call, at: usize) {
-    let Some(told) = THREADS.find(at).and_then(Option::take) else { return };
-    THREADS.end(at);
+pub fn left(slot: usize, call: &Call, at: usize) {
+    if of(slot).is_none() {
+        return;
+    }
+    let Some(told) = THREADS.take(at).flatten() else { return };
     if call.flags & flag::ENTRY_ONLY != 0 || process::is_forked() {
         return;
     }

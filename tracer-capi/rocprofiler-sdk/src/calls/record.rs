@@ -48,10 +48,10 @@ impl Begun {
         if services.is_empty() && streams.is_none() {
             return None;
         }
-        let (externals, callbacks) =
-            (externals::own(), Callbacks::of(operation, services, streams));
+        let ids = own_ids();
+        let (externals, thread) = (externals::of(ids), ids.thread);
+        let callbacks = Callbacks::of(operation, services, streams, thread);
         let id_use = (!services.is_empty()).then(|| CallUse::begin(operation.kind, services));
-        let thread = own_ids().thread;
         // Last: what is done before is no part of the call.
         let begin_ns = begin_ns();
         Some(Self { operation, services, externals, thread, id_use, begin_ns, callbacks })

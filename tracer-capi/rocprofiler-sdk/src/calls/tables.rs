@@ -81,7 +81,7 @@ impl CallSink for Calls {
         let has_returned = call.flags & flag::ENTRY_ONLY == 0;
         let has_succeeded = has_returned && call.ret as u32 == SUCCESS;
         code_objects::left(slot, call.args[0], has_succeeded, at);
-        memory::left(call, at);
+        memory::left(slot, call, at);
         if has_returned
             && let (Some(callbacks), Some(operation)) = (callbacks(at), operation(slot))
             && let Some(_inside) = InCallback::enter(at)
@@ -124,10 +124,9 @@ struct Ends {
 impl Drop for Ends {
     fn drop(&mut self) {
         contained(|| {
-            if let Some(begun) = THREADS.find(self.at).and_then(Option::take) {
+            if let Some(begun) = THREADS.take(self.at).flatten() {
                 begun.end(self.id, self.end_ns);
             }
         });
-        THREADS.end(self.at);
     }
 }
