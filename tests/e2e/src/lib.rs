@@ -37,11 +37,12 @@ pub const DEADLINE: Duration = Duration::from_secs(180);
 /// machine keeps the reader waiting.
 pub const LARGE_RINGS: [&str; 2] = ["--shim-ring-bytes", "33554432"];
 
-/// Times of the GPU may not be told to be off by more, ns: a clock whose reading was disturbed is read again.
+/// Times of the GPU may not be told to be off by more, ns: a clock whose reading was disturbed is read again. Where the
+/// machine is busy the last reading may be disturbed, too, by some slices of time that other threads get: of 3 ms each.
 /// An emulated CPU may stand still in each reading, while the machine below serves others.
 static MOST_CLOCK_ERROR_NS: LazyLock<u64> = LazyLock::new(|| {
     let cpus = fs::read_to_string("/proc/cpuinfo").expect("cpuinfo");
-    if cpus.contains("QEMU TCG") { 1_000_000_000 } else { 2_000_000 }
+    if cpus.contains("QEMU TCG") { 1_000_000_000 } else { 20_000_000 }
 });
 
 /// A line that the runtime of ROCm 7 writes at the end of a program, untraced too.
