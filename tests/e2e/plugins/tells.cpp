@@ -1,4 +1,4 @@
-// A plugin that tells on standard output what it is told and what it may do, for tests/plugins.rs. Calls of HIP it
+// A plugin that tells on standard output what it is told and what it may do, for tests/plugins. Calls of HIP it
 // writes as AMD's plugins do, by HIP's own header, which follows pointers.
 //
 // ROCP_TEST_WHERE names a function that does what ROCP_TEST_WHAT says: `error`, `crash` or `exit`.
