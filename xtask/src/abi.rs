@@ -1,9 +1,10 @@
 //! `cargo xtask abi check`: the libraries with C interfaces and their headers, compared with the lists in
 //! `tracer-capi/abi`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use capi_build::{LIBRARIES, Library, layouts, link::Profile};
+use capi_build::link::{LIBRARIES_VARIABLE, Profile, Source};
+use capi_build::{LIBRARIES, Library, layouts};
 use clap::Subcommand;
 
 use crate::run::root;
@@ -18,32 +19,40 @@ pub enum Action {
 /// Runs `cargo xtask abi`.
 pub fn run_abi(action: &Action) -> anyhow::Result<()> {
     match action {
-        Action::Check => check(),
+        Action::Check => check().map(|_| ()),
     }
 }
 
-/// Builds and compares.
-pub fn check() -> anyhow::Result<()> {
-    let target = root().join("target");
-    layouts::check(&target.join("capi"))?;
-    for library in build(&LIBRARIES, &target.join("capi"))? {
+/// The variable by which tests find the libraries that were built, and its value.
+pub type Variable = (&'static str, PathBuf);
+
+/// Builds the libraries as users get them, and compares.
+///
+/// # Errors
+///
+/// If one cannot be built, or is not as listed.
+pub fn check() -> anyhow::Result<Variable> {
+    layouts::check(&directory())?;
+    for library in build()? {
         println!("{}: as listed", library.display());
     }
     println!("headers: as listed, in C99 and C++11");
-    Ok(())
+    Ok((LIBRARIES_VARIABLE, directory().canonicalize()?))
 }
 
-/// Builds libraries as users get them into a directory, compares them with the lists, and returns where
-/// they are.
-pub fn build(libraries: &[Library], directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let target = root().join("target");
-    libraries
-        .iter()
-        .map(|library| {
-            println!("\nBuilding {}", library.soname);
-            let file = library.build(&target, Profile::Release, directory)?;
-            library.check(&file)?;
-            Ok(file)
-        })
-        .collect()
+/// Where the libraries are.
+fn directory() -> PathBuf {
+    root().join("target/capi")
+}
+
+/// Builds the libraries, compares them with the lists, and returns where they are.
+fn build() -> anyhow::Result<Vec<PathBuf>> {
+    let source = Source::Cargo(root().join("target"), Profile::Release);
+    let built = |library: &Library| {
+        println!("\nBuilding {}", library.soname);
+        let file = library.make(&source, &directory())?;
+        library.check(&file)?;
+        Ok(file)
+    };
+    LIBRARIES.iter().map(built).collect()
 }

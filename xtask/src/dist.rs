@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use anyhow::Context as _;
-use capi_build::link::Profile;
+use capi_build::link::{Profile, Source};
 
 use crate::{
     artifacts, documents,
@@ -40,9 +40,9 @@ pub fn run_dist() -> anyhow::Result<()> {
                 .with_context(|| format!("copying {}", linked.display()))?;
         }
     }
-    let target = root().join("target");
+    let source = Source::Cargo(root().join("target"), Profile::Release);
     for library in &capi_build::LIBRARIES {
-        library.install(&target, Profile::Release, &directory)?;
+        library.install(&source, &directory)?;
         library.check(&library.installed(&directory))?;
     }
     let tarball = format!("{name}.tar.gz");

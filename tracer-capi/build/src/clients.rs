@@ -9,9 +9,9 @@ use std::{
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 
-use crate::{Library, include_directory, layouts::Language, link::Profile};
+use crate::{Library, include_directory, layouts::Language, link::Source};
 
-/// A library that was built, and where programs for it are made.
+/// A library, and where programs for it are made.
 #[derive(Debug)]
 pub struct Clients {
     library: &'static Library,
@@ -22,7 +22,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Builds the library, for a test of the package whose directory (`CARGO_MANIFEST_DIR`) this is.
+    /// Has the library, for a test of the package whose directory (`CARGO_MANIFEST_DIR`) this is.
     ///
     /// # Errors
     ///
@@ -30,28 +30,19 @@ impl Clients {
     pub fn new(library: &'static Library, package: &str) -> anyhow::Result<Self> {
         let sources = Path::new(package).join("tests/clients");
         let directory = tempfile::tempdir()?;
-        let clients = Self { library, beside: Vec::new(), sources, directory };
-        clients.build(library)?;
-        Ok(clients)
+        library.make(&Source::of_tests()?, directory.path())?;
+        Ok(Self { library, beside: Vec::new(), sources, directory })
     }
 
-    /// Builds another library, which programs are linked against as well.
+    /// Has another library, which programs are linked against as well.
     ///
     /// # Errors
     ///
     /// If it cannot be built.
     pub fn beside(mut self, library: &'static Library) -> anyhow::Result<Self> {
-        self.build(library)?;
+        library.make(&Source::of_tests()?, self.directory())?;
         self.beside.push(library);
         Ok(self)
-    }
-
-    fn build(&self, library: &Library) -> anyhow::Result<()> {
-        let exe = std::env::current_exe()?;
-        // <target>/<profile>/deps/<this>. `cargo test` alone makes no archive that has its own name.
-        let target = exe.ancestors().nth(3).context("no target directory")?;
-        library.build(target, Profile::Debug, self.directory())?;
-        Ok(())
     }
 
     /// The library's file.

@@ -16,17 +16,17 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-use crate::{Development, Library, include_directory, link::Profile};
+use crate::{Development, Library, include_directory, link::Source};
 
 impl Library {
-    /// Builds the library below `target`, as users get it, and installs it below `prefix`.
+    /// Installs the library below `prefix`, as users get it.
     ///
     /// # Errors
     ///
     /// If it cannot be built, stripped or written.
-    pub fn install(&self, target: &Path, profile: Profile, prefix: &Path) -> anyhow::Result<()> {
+    pub fn install(&self, source: &Source, prefix: &Path) -> anyhow::Result<()> {
         let directory = prefix.join(self.directory);
-        let file = self.build(target, profile, &directory)?;
+        let file = self.make(source, &directory)?;
         let strip = Command::new("strip").arg("--strip-unneeded").arg(&file).status();
         ensure!(strip.context("cannot run strip")?.success(), "stripping {}", file.display());
         self.development

@@ -4,7 +4,7 @@
 //! library: one without a version, which GNU ld does not combine with one that has versions
 //! (docs/decisions/0024).
 
-use std::{fs, os::unix::fs::symlink, path::Path, path::PathBuf, process::Command};
+use std::{env, fs, os::unix::fs::symlink, path::Path, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, bail};
 
@@ -35,20 +35,74 @@ pub enum Profile {
     Release,
 }
 
-impl Library {
-    /// Builds the archive below `target`, the directory that cargo builds in, and the shared library from it.
-    /// Returns the latter's path.
+/// The variable that names the directory where [`Source::given`] has all libraries.
+pub const LIBRARIES_VARIABLE: &str = "ROCTAP_BUILT_LIBRARIES";
+
+/// Where a library comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// It was built before, into this directory.
+    Built(PathBuf),
+    /// Cargo builds its archive below this directory.
+    Cargo(PathBuf, Profile),
+}
+
+impl Source {
+    /// What was built before, where the environment says that it was.
+    #[must_use]
+    pub fn given() -> Option<Self> {
+        env::var_os(LIBRARIES_VARIABLE).map(|directory| Self::Built(directory.into()))
+    }
+
+    /// The same for a test, which else has libraries built beside itself.
     ///
     /// # Errors
     ///
-    /// If there is no C compiler, or a tool fails, with what it said.
-    pub fn build(
-        &self,
-        target: &Path,
-        profile: Profile,
-        directory: &Path,
-    ) -> anyhow::Result<PathBuf> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    /// If the test is not where cargo builds.
+    pub fn of_tests() -> anyhow::Result<Self> {
+        if let Some(given) = Self::given() {
+            return Ok(given);
+        }
+        let exe = env::current_exe()?;
+        // <target>/<profile>/deps/<this>
+        let target = exe.ancestors().nth(3).context("no target directory")?;
+        Ok(Self::Cargo(target.to_owned(), Profile::Debug))
+    }
+}
+
+impl Library {
+    /// Puts the shared library into a directory, with the link for `-l` beside it if it has one. Returns its path.
+    ///
+    /// # Errors
+    ///
+    /// If there is no C compiler, or a tool fails, with what it said; if there is no library.
+    pub fn make(&self, source: &Source, directory: &Path) -> anyhow::Result<PathBuf> {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("creating {}", directory.display()))?;
+        let library = directory.join(self.soname);
+        match source {
+            Source::Built(built) => {
+                let built = built.join(self.soname);
+                fs::copy(&built, &library)
+                    .with_context(|| format!("copying {}", built.display()))?;
+            }
+            Source::Cargo(target, profile) => {
+                self.link(&self.archive(target, *profile)?, &library)?;
+            }
+        }
+        if let Some(development) = &self.development {
+            let link = directory.join(development.link);
+            if link.symlink_metadata().is_ok() {
+                fs::remove_file(&link).with_context(|| format!("removing {}", link.display()))?;
+            }
+            symlink(self.soname, &link).with_context(|| format!("linking {}", link.display()))?;
+        }
+        Ok(library)
+    }
+
+    /// Has cargo build the archive; its path.
+    fn archive(&self, target: &Path, profile: Profile) -> anyhow::Result<PathBuf> {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command.current_dir(source_directory()?).args(["build", "--quiet"]);
         command.args(["--package", self.package, "--target-dir"]).arg(target);
@@ -60,30 +114,18 @@ impl Library {
             }
         };
         succeed(&mut command)?;
-        self.link(&built.join(self.archive), directory)
+        Ok(built.join(self.archive))
     }
 
-    /// Makes the shared library, and the link for `-l` beside it if it has one.
-    fn link(&self, archive: &Path, directory: &Path) -> anyhow::Result<PathBuf> {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("creating {}", directory.display()))?;
-        let library = directory.join(self.soname);
+    fn link(&self, archive: &Path, library: &Path) -> anyhow::Result<()> {
         let exports = source_directory()?.join(self.exports);
         let mut linker = Command::new("cc");
-        linker.args(["-shared", "-o"]).arg(&library);
+        linker.args(["-shared", "-o"]).arg(library);
         linker.arg(format!("-Wl,-soname,{}", self.soname));
         linker.arg(format!("-Wl,--version-script={}", exports.display())).args(OPTIONS);
         linker.args(self.options);
         linker.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive").args(SYSTEM);
-        succeed(&mut linker)?;
-        if let Some(development) = &self.development {
-            let link = directory.join(development.link);
-            if link.symlink_metadata().is_ok() {
-                fs::remove_file(&link).with_context(|| format!("removing {}", link.display()))?;
-            }
-            symlink(self.soname, &link).with_context(|| format!("linking {}", link.display()))?;
-        }
-        Ok(library)
+        succeed(&mut linker)
     }
 }
 

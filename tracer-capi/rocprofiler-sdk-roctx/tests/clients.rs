@@ -4,7 +4,7 @@ use std::process::Command;
 
 use capi_build::clients::{Clients, succeed};
 use capi_build::layouts::Language;
-use capi_build::link::Profile;
+use capi_build::link::Source;
 use capi_build::{ROCPROFILER_SDK, ROCPROFILER_SDK_ROCTX, include_directory};
 
 fn clients() -> Clients {
@@ -63,10 +63,9 @@ fn found_by_pkg_config_and_cmake() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let at = |name: &str| directory.path().join(name);
+    let source = Source::of_tests().expect("a target directory");
     for library in [&ROCPROFILER_SDK, &ROCPROFILER_SDK_ROCTX] {
-        let exe = std::env::current_exe().expect("this program");
-        let target = exe.ancestors().nth(3).expect("a target directory");
-        library.install(target, Profile::Debug, &at("prefix")).expect("installed");
+        library.install(&source, &at("prefix")).expect("installed");
     }
     let source = "#include <rocprofiler-sdk/rocprofiler.h>\n#include <rocprofiler-sdk-roctx/roctx.h>\n\
         int main(void) { rocprofiler_get_version(0, 0, 0); return roctxRangePushA(\"range\"); }\n";

@@ -6,7 +6,7 @@ use capi_build::{
     ROCTRACER, ROCTX,
     clients::{Clients, succeed},
     layouts::Language,
-    link::Profile,
+    link::Source,
 };
 
 fn clients() -> Clients {
@@ -89,10 +89,9 @@ fn found_by_pkg_config_and_cmake() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let at = |name: &str| directory.path().join(name);
+    let source = Source::of_tests().expect("a target directory");
     for library in [&ROCTRACER, &ROCTX] {
-        let exe = std::env::current_exe().expect("this program");
-        let target = exe.ancestors().nth(3).expect("a target directory");
-        library.install(target, Profile::Debug, &at("first")).expect("installed");
+        library.install(&source, &at("first")).expect("installed");
     }
     std::fs::rename(at("first"), at("moved")).expect("moved");
     let source = "#include <roctracer/roctracer_ext.h>\n#include <roctx.h>\n\

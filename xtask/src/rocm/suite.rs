@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 
 use super::{describe, inside, left_out::LEFT_OUT, programs, root::Root};
 use crate::{
+    abi,
     artifacts::{TRACED, build_release, end_to_end_tests, tests},
     run::{root as workspace, show_quoted},
     test::nextest::Nextest,
@@ -66,6 +67,9 @@ const QUICK: [&str; 21] = [
 /// Tests of the libraries with C interfaces in HIP programs.
 pub const LIBRARIES: &str = "(package(roctracer64) or package(roctracer-tool) or package(rocprofiler-sdk) or package(rocprofiler-sdk-1)) and test(rocm_)";
 
+/// How many of these run at once: each mostly waits for a program that nobody else knows of.
+pub const LIBRARIES_AT_ONCE: usize = 2;
+
 /// Of these, what differs most between releases: in whichever module of a test binary they are.
 pub const LIBRARIES_QUICK: [&str; 9] = [
     "rocm_callbacks_of_every_kernel_and_copy",
@@ -85,7 +89,12 @@ pub const LIBRARIES_QUICK: [&str; 9] = [
 /// # Errors
 ///
 /// When something cannot be built, or a program fails without roctap.
-pub fn sets(root: &Root, extent: Extent, filter: Option<&str>) -> anyhow::Result<Vec<Nextest>> {
+pub fn sets(
+    root: &Root,
+    extent: Extent,
+    libraries: &Option<abi::Variable>,
+    filter: Option<&str>,
+) -> anyhow::Result<Vec<Nextest>> {
     println!("\n{}", describe(root)?);
     build_release(&["roctap", "tracer-shim", "emulated-gpu-driver", "roctx"])?;
     let built = programs::build(root)?;
@@ -117,7 +126,7 @@ pub fn sets(root: &Root, extent: Extent, filter: Option<&str>) -> anyhow::Result
     let end_to_end = Nextest::new(&label, &TRACED, &chosen)
         .with(&["--release"])
         .with(&binaries)
-        .alone()
+        .at_once(1)
         .without(skipped)
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
@@ -134,10 +143,11 @@ pub fn sets(root: &Root, extent: Extent, filter: Option<&str>) -> anyhow::Result
         }
     };
     let libraries = Nextest::new(&format!("libraries, {label}"), &[], &of_libraries)
-        .alone()
+        .at_once(LIBRARIES_AT_ONCE)
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
         .in_environment([("ROCTAP_TEST_INSIDE", runner)])
+        .in_environment(libraries.clone())
         .which_may_be_empty(filter.is_some());
     let is_any = !names.is_empty();
     Ok(is_any.then_some(end_to_end).into_iter().chain([libraries]).collect())

@@ -55,8 +55,8 @@ pub fn run_tests(options: &Options) -> anyhow::Result<ExitCode> {
     let mut report = Report::new();
     if options.unprivileged {
         report.step("cargo-nextest", setup::nextest);
-        checks(&mut report);
-        report.set(&unit_tests());
+        let libraries = checks(&mut report);
+        report.set(&unit_tests(libraries));
         return Ok(report.close());
     }
     must_be_root()?;
@@ -65,9 +65,16 @@ pub fn run_tests(options: &Options) -> anyhow::Result<ExitCode> {
     }
     if let Some(releases) = &options.rocm {
         report.step("tools", tools);
+        let libraries = report.step("C interfaces", abi::check);
         for release in releases {
             if let Some(root) = report.step(&format!("ROCm {release}"), || rocm::make(release)) {
-                on_rocm(&mut report, &root, rocm::Extent::Whole, options.filter.as_deref());
+                on_rocm(
+                    &mut report,
+                    &root,
+                    rocm::Extent::Whole,
+                    &libraries,
+                    options.filter.as_deref(),
+                );
             }
         }
     } else if let Some(versions) = &options.kernels {
@@ -116,13 +123,13 @@ fn all(report: &mut Report) {
         let warnings = ["--", "-D", "warnings"];
         run(cargo().args(["clippy", "--workspace", "--all-targets"]).args(warnings))
     });
-    checks(report);
-    report.set(&unit_tests());
+    let libraries = checks(report);
+    report.set(&unit_tests(libraries.clone()));
     report.set(&loom());
     let built = report.step("building", build);
     let built = built.as_ref().map(|built| &built.artifacts);
     if let Some(built) = built {
-        for set in traced(report, built) {
+        for set in traced(report, built, &libraries) {
             report.set(&set);
         }
     }
@@ -132,7 +139,7 @@ fn all(report: &mut Report) {
     };
     let Some(built) = built else { return };
     match root {
-        Ok(root) => on_rocm(report, &root, rocm::Extent::Quick, None),
+        Ok(root) => on_rocm(report, &root, rocm::Extent::Quick, &libraries, None),
         Err(error) => report.not_had(&format!("ROCm {}", rocm::QUICK_ON), &error),
     }
     let mut found = Vec::new();
@@ -150,15 +157,16 @@ fn build() -> anyhow::Result<ForAllUsers> {
     ForAllUsers::copy(&artifacts::build()?)
 }
 
-/// What is looked at without running it.
-fn checks(report: &mut Report) {
+/// What is looked at without running it. Where the libraries are that were built for that.
+fn checks(report: &mut Report) -> Option<abi::Variable> {
     report.step("imports", imports::run_check);
-    report.step("C interfaces", abi::check);
+    report.step("C interfaces", abi::check)
 }
 
-/// The tests of the packages that need no root, not optimised. Those on the ROCm runtime are [`traced`]'s.
-fn unit_tests() -> Nextest {
-    Nextest::new("unit tests", &[], "not test(rocm_)")
+/// The tests of the packages that need no root, not optimised, but for the `libraries`. Those on the ROCm runtime are
+/// [`traced`]'s.
+fn unit_tests(libraries: Option<abi::Variable>) -> Nextest {
+    Nextest::new("unit tests", &[], "not test(rocm_)").in_environment(libraries)
 }
 
 /// The ring of the shared memory, and a callback that is exchanged with its argument, under every
@@ -170,21 +178,26 @@ fn loom() -> Nextest {
         .in_environment([("RUSTFLAGS", PathBuf::from("--cfg loom"))])
 }
 
-/// Tests of what was built, one at a time. Builds what else they need.
-fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
+/// Tests of what was built; those that trace the machine one at a time. Builds what else they need.
+fn traced(
+    report: &mut Report,
+    built: &Artifacts,
+    libraries: &Option<abi::Variable>,
+) -> Vec<Nextest> {
     let logging = report.step("building with a log", artifacts::build_logging);
     let logging = logging.map(|path| ("ROCTAP_LOGGING_BIN", path));
     let set = |label, packages, filter| {
         Nextest::new(label, packages, filter)
-            .alone()
+            .at_once(1)
             .in_environment(built.environment())
             .in_environment(logging.clone())
+            .in_environment(libraries.clone())
     };
     let optimised = |label, filter| set(label, &TRACED, filter).with(&["--release"]);
     vec![
         // These two were built for the unit tests already.
         set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
-        set("libraries in HIP programs", &[], rocm::LIBRARIES),
+        set("libraries in HIP programs", &[], rocm::LIBRARIES).at_once(rocm::LIBRARIES_AT_ONCE),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
         optimised("end to end", "package(e2e) and test(root_)"),
@@ -193,9 +206,15 @@ fn traced(report: &mut Report, built: &Artifacts) -> Vec<Nextest> {
 }
 
 /// Runs the tests on a release of ROCm.
-fn on_rocm(report: &mut Report, root: &rocm::Root, extent: rocm::Extent, filter: Option<&str>) {
+fn on_rocm(
+    report: &mut Report,
+    root: &rocm::Root,
+    extent: rocm::Extent,
+    libraries: &Option<abi::Variable>,
+    filter: Option<&str>,
+) {
     let label = format!("programs on ROCm {}", root.release);
-    if let Some(sets) = report.step(&label, || rocm::sets(root, extent, filter)) {
+    if let Some(sets) = report.step(&label, || rocm::sets(root, extent, libraries, filter)) {
         sets.iter().for_each(|set| report.set(set));
     }
 }

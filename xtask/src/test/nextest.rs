@@ -72,10 +72,10 @@ impl Nextest {
         self
     }
 
-    /// One test after the other.
+    /// So many tests at once, whatever the machine has.
     #[must_use]
-    pub fn alone(mut self) -> Self {
-        self.threads = Some(1);
+    pub fn at_once(mut self, tests: usize) -> Self {
+        self.threads = Some(tests);
         self
     }
 

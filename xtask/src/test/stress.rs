@@ -20,7 +20,7 @@ use super::{
     report::Report,
     tools, traced,
 };
-use crate::run::in_words;
+use crate::{abi, run::in_words};
 
 /// Options of `cargo xtask stress`.
 #[derive(Args)]
@@ -46,7 +46,8 @@ pub fn run_stress(options: &Options) -> anyhow::Result<()> {
     must_be_root()?;
     tools()?;
     let built = build()?;
-    let mut sets = traced(&mut Report::new(), &built.artifacts);
+    let libraries = Some(abi::check()?);
+    let mut sets = traced(&mut Report::new(), &built.artifacts, &libraries);
     if let Some(filter) = &options.filter {
         sets = sets.into_iter().map(|set| set.only_those_of(&format!("test({filter})"))).collect();
     }

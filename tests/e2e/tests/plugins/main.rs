@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use capi_build::{FILE_PLUGIN, include_directory, link::Profile};
+use capi_build::{FILE_PLUGIN, include_directory, link::Source};
 use e2e::{Ran, Scene, run};
 
 /// Debian's `nobody`.
@@ -45,8 +45,8 @@ fn export(scene: &Scene, plugin: &Path) -> Command {
 
 /// Our own plugin.
 fn file_plugin(scene: &Scene) -> PathBuf {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
-    FILE_PLUGIN.build(&target, Profile::Release, &scene.path("lib")).expect("the plugin")
+    let source = Source::of_tests().expect("a target directory");
+    FILE_PLUGIN.make(&source, &scene.path("lib")).expect("the plugin")
 }
 
 /// The plugin `tells.cpp`.

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use capi_build::clients::{self, succeed};
 use capi_build::layouts::Language;
-use capi_build::link::Profile;
+use capi_build::link::Source;
 use capi_build::{FILE_PLUGIN, Library, ROCTRACER, ROCTX, TOOL, include_directory};
 use emulated_gpu::truth::{self, Operation};
 use tempfile::TempDir;
@@ -46,10 +46,9 @@ pub fn scene() -> Option<Scene> {
         return None;
     };
     let directory = tempfile::tempdir().expect("a directory");
-    let exe = std::env::current_exe().expect("this program");
-    let target = exe.ancestors().nth(3).expect("a target directory");
+    let source = Source::of_tests().expect("a target directory");
     for library in [&ROCTRACER, &ROCTX, &TOOL, &FILE_PLUGIN] {
-        library.install(target, Profile::Debug, directory.path()).expect("installed");
+        library.install(&source, directory.path()).expect("installed");
     }
     Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), directory })
 }
