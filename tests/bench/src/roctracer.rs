@@ -4,10 +4,10 @@
 //! which is measured beside ours; without it the figure to compare with is an empty callback that is registered with
 //! HIP itself.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use capi_build::link::Profile;
+use capi_build::link::{Profile, Source};
 
 use crate::{
     place::Places,
@@ -31,7 +31,8 @@ const VARIANTS: [(&str, &str); 7] = [
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let target = places.apps().parent().context("no target directory")?;
-    let own = capi_build::ROCTRACER.build(target, Profile::Release, directory.path())?;
+    let source = Source::given().unwrap_or(Source::Cargo(target.to_owned(), Profile::Release));
+    let own = capi_build::ROCTRACER.make(&source, directory.path())?;
     let client = directory.path().join("client.so");
     compile(&client, &own)?;
     let start = |name: &str, library: &Path, mode: &str| {
@@ -57,10 +58,13 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
 
 fn compile(client: &Path, library: &Path) -> anyhow::Result<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/roctracer.cpp");
-    let mut compiler = Command::new("c++");
+    let mut compiler = subject::compiler("CXX", "c++");
     compiler.args(["-O2", "-shared", "-fPIC", "-std=c++11", "-o"]).arg(client).arg(source);
     compiler.arg("-I").arg(capi_build::include_directory()?.join("roctracer")).arg(library);
-    ensure!(compiler.status().context("c++")?.success(), "the client does not compile");
+    ensure!(
+        compiler.status().context("the C++ compiler")?.success(),
+        "the client does not compile"
+    );
     Ok(())
 }
 

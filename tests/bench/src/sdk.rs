@@ -2,10 +2,10 @@
 //!
 //! A process for each variant runs throughout; the rounds alternate between them.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use capi_build::link::Profile;
+use capi_build::link::{Profile, Source};
 
 use crate::{
     place::Places,
@@ -27,7 +27,8 @@ const VARIANTS: [(&str, &str); 5] = [
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let target = places.apps().parent().context("no target directory")?;
-    let library = capi_build::ROCPROFILER_SDK.build(target, Profile::Release, directory.path())?;
+    let source = Source::given().unwrap_or(Source::Cargo(target.to_owned(), Profile::Release));
+    let library = capi_build::ROCPROFILER_SDK.make(&source, directory.path())?;
     let tool = directory.path().join("tool.so");
     compile(&tool, &library)?;
     let mut subjects = vec![Subject::start(places, "(untraced)", &[], &[])?];
@@ -59,9 +60,9 @@ pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
 
 fn compile(tool: &Path, library: &Path) -> anyhow::Result<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/sdk.c");
-    let mut compiler = Command::new("cc");
+    let mut compiler = subject::compiler("CC", "cc");
     compiler.args(["-O2", "-shared", "-fPIC", "-std=gnu11", "-o"]).arg(tool).arg(source);
     compiler.arg("-I").arg(capi_build::include_directory()?).arg(library);
-    ensure!(compiler.status().context("cc")?.success(), "the tool does not compile");
+    ensure!(compiler.status().context("the C compiler")?.success(), "the tool does not compile");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Processes that differ in what is preloaded into them, measured by turns.
 
-use std::{ffi::OsStr, path::Path};
+use std::{env, ffi::OsStr, path::Path, process::Command};
 
 use anyhow::Context as _;
 
@@ -43,6 +43,11 @@ impl Subject {
         let target = Target::start(&mut command).with_context(|| private.complaints())?;
         Ok(Self { name: name.to_owned(), target, _private: private })
     }
+}
+
+/// A compiler for what is preloaded, as a variable names it, or else by its usual name.
+pub fn compiler(variable: &str, usual: &str) -> Command {
+    Command::new(env::var_os(variable).unwrap_or_else(|| usual.into()))
 }
 
 /// Has each process answer a request, so many times each in a round, the rounds by turns.

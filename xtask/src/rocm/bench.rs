@@ -2,6 +2,7 @@
 
 use super::{describe, inside, programs, root};
 use crate::{
+    abi,
     artifacts::build_release,
     run::{root as workspace, run},
 };
@@ -17,5 +18,10 @@ pub fn bench(release: &str, arguments: &[String]) -> anyhow::Result<()> {
     build_release(&["roctap", "tracer-shim", "emulated-gpu-driver", "roctx", "bench"])?;
     let built = programs::build(&root)?;
     let program = workspace().canonicalize()?.join("target/release/roctap-bench");
-    run(inside(&root)?.arg(program).args(arguments).envs(built.environment()))
+    // There is no cargo in the root, and no compiler that has the usual name.
+    let libraries = abi::check()?;
+    let compilers = [("CC", root.compiler("clang")?), ("CXX", root.compiler("clang++")?)];
+    let mut bench = inside(&root)?;
+    bench.arg(program).args(arguments).envs(built.environment()).envs([libraries]).envs(compilers);
+    run(&mut bench)
 }

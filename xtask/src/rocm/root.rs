@@ -1,6 +1,7 @@
 //! A small Debian system with one release of ROCm in it, unpacked beside this machine's own.
 
 use std::{
+    ffi::OsString,
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -58,6 +59,23 @@ impl Root {
             soname_version.parse::<u32>().ok()?;
             self.version(name)
         })
+    }
+
+    /// Where a compiler is, as the root's programs see it: its name ends with the one version that there is of it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn compiler(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let directory = Path::new("usr/bin");
+        let files = fs::read_dir(self.path.join(directory)).context("the root's programs")?;
+        let is_one = |file: &OsString| {
+            let version = file.to_str().and_then(|file| file.strip_prefix(name)?.strip_prefix('-'));
+            version.is_some_and(|version| version.parse::<u32>().is_ok())
+        };
+        let found = files.flatten().map(|file| file.file_name()).find(is_one);
+        let found = found.with_context(|| format!("the root has no {name}"))?;
+        Ok(Path::new("/").join(directory).join(found))
     }
 }
 
