@@ -16,8 +16,8 @@ use crate::{
 /// it the one that Debian has now.
 pub const QUICK_ON: &str = "6";
 
-/// Test binaries of the package `e2e`. The others have no ROCm in them (`inject`, `logging`), or run in
-/// virtual machines (`kernels`, `methods`).
+/// Test binaries of the package `e2e`. The others have no ROCm in them (`inject`, `logging`), run in
+/// virtual machines (`kernels`, `methods`), or read traces, which are the same on all releases (`plugins`).
 const BINARIES: [&str; 9] = [
     "attach",
     "calls",

@@ -19,10 +19,11 @@ const TOO_MANY: usize = 10;
 
 /// Test binaries, and modules of them, whose tests are never run again: hostile programs, what stays in a
 /// process, who is killed, which rights are given up.
-const HARM: [(&str, &str); 8] = [
+const HARM: [(&str, &str); 9] = [
     ("e2e::inject", ""),
     ("e2e::kernels", "killed::"),
     ("e2e::kernels", "privileges::"),
+    ("e2e::plugins", "rights::"),
     ("tracer-shim::life_cycle", ""),
     ("tracer-shim::no_harm", ""),
     ("tracer-shim::other_tools", ""),
