@@ -1,0 +1,192 @@
+//! Libraries that are loaded: where they are, and the functions that they export.
+
+#![expect(unsafe_code, reason = "system calls")]
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
+
+/// Where the library that holds `address` begins; `None` if no library does.
+pub fn library_of(address: usize) -> Option<usize> {
+    // SAFETY: `info` is valid for writes; the address is compared, not read.
+    let info = unsafe {
+        let mut info: libc::Dl_info = core::mem::zeroed();
+        (libc::dladdr(address as *const c_void, &raw mut info) != 0).then_some(info)?
+    };
+    Some(info.dli_fbase as usize)
+}
+
+/// Has the library that holds `address` stay for as long as the process; false if no library does.
+///
+/// None of its functions is called, and the order in which its and others' destructors run at the
+/// end of the process stays as it is. One that would have run when the library was unloaded runs then.
+pub fn pin(address: usize) -> bool {
+    open(address, libc::RTLD_NODELETE).is_some()
+}
+
+/// Opens the library that holds `address`, which is in use, once more: its handle and where it begins.
+fn open(address: usize, flags: c_int) -> Option<(*mut c_void, usize)> {
+    // SAFETY: `info` and `map` are valid for writes. What is found is a link map, whose name lives as
+    // long as it, which is until `dlclose`: whoever calls us makes sure that the library is in use.
+    unsafe {
+        let mut info: libc::Dl_info = core::mem::zeroed();
+        let mut map = ptr::null_mut();
+        let found =
+            libc::dladdr1(address as *const c_void, &raw mut info, &raw mut map, RTLD_DL_LINKMAP);
+        if found == 0 || map.is_null() {
+            return None;
+        }
+        // Of another namespace, if the library was loaded by `dlmopen`.
+        let mut namespace: libc::Lmid_t = 0;
+        if libc::dlinfo(map, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) != 0 {
+            return None;
+        }
+        let name = (*map.cast::<LinkMap>()).name;
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags;
+        let handle = libc::dlmopen(namespace, name, flags);
+        if handle.is_null() {
+            // What it has left for `dlerror` is not the program's.
+            libc::dlerror();
+        }
+        (handle == map).then_some((handle, info.dli_fbase as usize))
+    }
+}
+
+/// Where a library is.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Its first address.
+    pub begin: usize,
+    /// The one behind its last.
+    pub end: usize,
+    /// An address among its data.
+    pub data: usize,
+}
+
+impl Extent {
+    /// Of a library at `address` with these program headers; none of one without data.
+    fn of(address: usize, headers: &[libc::Elf64_Phdr]) -> Option<Self> {
+        let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let from = |header: &libc::Elf64_Phdr| address.wrapping_add(header.p_vaddr as usize);
+        Some(Self {
+            begin: loaded().map(from).min()?,
+            end: loaded().map(|header| from(header).wrapping_add(header.p_memsz as usize)).max()?,
+            data: loaded().filter(|header| header.p_flags & libc::PF_W != 0).map(from).max()?,
+        })
+    }
+}
+
+/// Where the one library is whose file's name begins like this, and goes on with a version (`.so.6`) or with what
+/// makes it unique (`-0a1b2c3d.so.6`); none if none is loaded, or several are.
+pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
+    struct Found<'a> {
+        beginning: &'a [u8],
+        extent: Option<Extent>,
+        count: usize,
+    }
+    /// # Safety
+    ///
+    /// `found` is the value of below.
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: what the C library gives, and the value of below.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<Found<'_>>()) };
+        if info.dlpi_name.is_null() || info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: a path, and as many program headers as there are, which stay while the library does.
+        let (path, headers) = unsafe {
+            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+            (CStr::from_ptr(info.dlpi_name).to_bytes(), headers)
+        };
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let rest = name.strip_prefix(found.beginning).unwrap_or_default();
+        if matches!(rest.first(), Some(b'.' | b'-')) {
+            found.extent = Extent::of(info.dlpi_addr as usize, headers);
+            found.count += 1;
+        }
+        0
+    }
+    let mut found = Found { beginning, extent: None, count: 0 };
+    // SAFETY: a function that takes what it is given here.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found.extent.filter(|_| found.count == 1)
+}
+
+/// Longest name of a function that is looked up, with its NUL.
+const MAX_NAME: usize = 80;
+
+/// A library whose functions are looked up. It must be in use as long as this exists.
+pub struct Library {
+    handle: *mut c_void,
+    begin: usize,
+    /// An address in its data, which follow its code.
+    data: usize,
+}
+
+impl Library {
+    /// The library that has `data` among its data; none if no library does.
+    pub fn of(data: usize) -> Option<Self> {
+        let (handle, begin) = open(data, 0)?;
+        Some(Self { handle, begin, data })
+    }
+
+    /// The address of an exported function of its own.
+    pub fn function(&self, name: &str) -> Option<usize> {
+        // Nothing is allocated here.
+        let mut with_nul = [0u8; MAX_NAME];
+        with_nul.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        let name = CStr::from_bytes_until_nul(&with_nul).ok()?;
+        // SAFETY: the handle is open, the name ends in NUL.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) } as usize;
+        if found == 0 {
+            // As in `open`.
+            // SAFETY: takes nothing.
+            unsafe { libc::dlerror() };
+        }
+        // Else it is of a library that this one depends on.
+        (self.begin..self.data).contains(&found).then_some(found)
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: opened in `of`. The library is in use, so this only counts.
+        unsafe { libc::dlclose(self.handle) };
+    }
+}
+
+/// Of `dlfcn.h`.
+const RTLD_DL_LINKMAP: core::ffi::c_int = 2;
+
+/// The beginning of `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    _address: usize,
+    name: *const core::ffi::c_char,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_whose_name_goes_on_otherwise_is_another() {
+        assert!(the_only_library(b"libgcc_s").is_some());
+        assert!(the_only_library(b"libgcc").is_none());
+    }
+
+    #[test]
+    fn libraries_are_known_by_what_is_in_them() {
+        static OURS: u8 = 0;
+        let ours = &raw const OURS as usize;
+        let of_libc = libc::getpid as *const () as usize;
+        let heap = Box::new(0u8);
+        assert_eq!(library_of(ours), library_of(pin as *const () as usize));
+        assert_ne!(library_of(ours), library_of(of_libc));
+        assert_eq!(library_of(&raw const *heap as usize), None);
+        assert!(pin(of_libc) && !pin(&raw const *heap as usize));
+    }
+}
