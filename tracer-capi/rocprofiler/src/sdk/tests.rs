@@ -1,12 +1,14 @@
 //! What the pages of the specification promise of contexts and buffers. Quotations are of "Buffered services".
 
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::buffers::page_bytes;
 use super::*;
-use crate::buffer::Header;
+use crate::buffer::{Buffer, Consumer, Header, Policy};
 
 /// Long enough for a machine under load.
 const LONG: Duration = Duration::from_secs(60);

@@ -1,0 +1,103 @@
+//! Buffers are made, and the threads that call their callbacks.
+
+use super::{Sdk, stage};
+use crate::buffer::{Buffer, Consumer, Policy, Properties};
+use crate::status::{Result, Status};
+use crate::threads::{CallbackThread, ROCPROFILER_LIBRARY};
+
+impl Sdk {
+    /// Makes a buffer, whose size is rounded up to pages.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`]; [`Status::ContextNotFound`]; [`Status::InvalidArgument`] for one without a byte;
+    /// [`Status::OutOfResources`]; [`Status::Error`] if there is no thread for it.
+    pub fn create_buffer(
+        &self,
+        context: u64,
+        bytes: usize,
+        watermark: usize,
+        policy: Policy,
+        consumer: impl FnOnce(u64) -> Consumer,
+    ) -> Result<u64> {
+        let client = self.configure()?.context(context)?.client;
+        let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Status::OutOfResources)?;
+        let thread = self.callback_thread(0)?;
+        let mut configuration = self.configure()?;
+        let id = configuration.next_buffer();
+        let consumer = consumer(id);
+        let properties = Properties { id, bytes, watermark, policy, consumer, thread };
+        configuration.buffers.push((Buffer::new(properties)?, client));
+        Ok(id)
+    }
+
+    /// A buffer by its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::BufferNotFound`].
+    pub fn buffer(&self, id: u64) -> Result<&'static Buffer> {
+        self.lock()?.buffer(id)
+    }
+
+    /// All buffers of a client.
+    pub fn buffers(&self, client: u32) -> Vec<&'static Buffer> {
+        let Ok(configuration) = self.lock() else { return Vec::new() };
+        let own = configuration.buffers.iter().filter(|(_, of)| *of == client);
+        own.map(|&(buffer, _)| buffer).collect()
+    }
+
+    /// Starts a thread for callbacks; its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`] after the initialization; [`Status::Error`] if the system starts none.
+    pub fn create_callback_thread(&self) -> Result<u64> {
+        if self.initialized() == stage::OVER {
+            return Err(Status::ConfigurationLocked);
+        }
+        self.callback_thread(0)?;
+        self.start_thread()
+    }
+
+    /// Has the callback of a buffer called on a thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::ConfigurationLocked`] after the initialization; [`Status::ThreadNotFound`];
+    /// [`Status::BufferNotFound`].
+    pub fn assign_callback_thread(&self, buffer: u64, thread: u64) -> Result {
+        if self.initialized() == stage::OVER {
+            return Err(Status::ConfigurationLocked);
+        }
+        let configuration = self.lock()?;
+        let thread = usize::try_from(thread).ok().and_then(|at| configuration.threads.get(at));
+        let thread = *thread.ok_or(Status::ThreadNotFound)?;
+        configuration.buffer(buffer)?.assign(thread);
+        Ok(())
+    }
+
+    /// A callback thread; the first one is started when it is asked for.
+    fn callback_thread(&self, id: usize) -> Result<&'static CallbackThread> {
+        let known = || -> Result<_> { Ok(self.lock()?.threads.get(id).copied()) };
+        if known()?.is_none() && id == 0 {
+            self.start_thread()?;
+        }
+        known()?.ok_or(Status::ThreadNotFound)
+    }
+
+    /// Not under the lock: who watches threads is told.
+    fn start_thread(&self) -> Result<u64> {
+        let started = self.watchers.around(ROCPROFILER_LIBRARY, CallbackThread::start)?;
+        let mut configuration = self.lock()?;
+        configuration.threads.push(started);
+        Ok(configuration.threads.len() as u64 - 1)
+    }
+}
+
+#[expect(unsafe_code, reason = "asks the system")]
+pub(super) fn page_bytes() -> usize {
+    // SAFETY: it takes a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
