@@ -53,6 +53,11 @@ impl Collecting {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Whether somebody has begun to look in the last `ns`.
+    pub fn has_begun_within(&self, now_ns: u64, ns: u64) -> bool {
+        now_ns.saturating_sub(self.began_ns.load(Ordering::Relaxed)) < ns
+    }
+
     /// Whether the holder has been at it for long, and may still come back.
     pub fn takes_long(&self, now_ns: u64) -> bool {
         let began_ns = self.began_ns.load(Ordering::Relaxed);

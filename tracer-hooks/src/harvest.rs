@@ -1,7 +1,8 @@
 //! Completions: relays those that nobody has relayed, tells the sink of all, and gives our signals back.
 //!
 //! A thread that waits for a completion relays it itself ([`crate::relay`]). The rest is done here, by the
-//! thread that holds [`WORK`]: mostly the worker, or a thread that has just waited ([`collect_now`]).
+//! thread that holds [`WORK`]: mostly the worker, or a thread that has just waited ([`collect_now`]), or one that
+//! launches while the worker does not come after ([`help`]).
 
 use core::sync::atomic::Ordering;
 
@@ -32,6 +33,8 @@ const WATCHES: usize = 1024;
 
 /// Longest that a thread that has waited for the GPU waits for the one that collects.
 pub const COLLECT_WAIT_NS: u64 = 10_000_000;
+/// Threads that launch do not collect more often, whatever is in flight.
+const HELP_EVERY_NS: u64 = 200_000;
 /// How often, at most, a thread that collects looks for others that ask it to, before it goes on.
 const LOOKS_FOR_OTHERS: u32 = 3;
 
@@ -72,6 +75,15 @@ pub fn collect_now(state: &'static State, if_taken: IfTaken) {
     let Some(&sink) = state.sink.get() else { return };
     // A signal handler that jumped out of here would leave our lock taken, and the runtime's.
     sys::uninterrupted(|| collect_uninterrupted(state, sink, sys::now_ns(), if_taken));
+}
+
+/// More is in flight than should be if the worker came after: collects for it, unless somebody has just begun to. Waits
+/// for nobody.
+#[cold]
+pub fn help(state: &'static State) {
+    if !state.collecting.has_begun_within(sys::now_ns(), HELP_EVERY_NS) {
+        collect_now(state, IfTaken::Leave);
+    }
 }
 
 fn collect_uninterrupted(state: &'static State, sink: &dyn Sink, now_ns: u64, if_taken: IfTaken) {

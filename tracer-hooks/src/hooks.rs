@@ -251,7 +251,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
         };
         let Some(context) = STATE.context() else { return (false, false) };
         if context.pool.is_short() || queue.track.is_short() {
-            harvest::collect_now(&STATE, IfTaken::Wait);
+            harvest::help(&STATE);
         }
         let rung = queue.ring(&context, signal, value);
         let is_recorded = rung.recorded;
@@ -503,7 +503,11 @@ fn observed_copy(
     let ticket: Option<Ticket> = if STATE.active() && !empty && original != 0 {
         contained(|| {
             announce::first_use();
-            STATE.copies.begin(&STATE.context()?, record(), original)
+            let context = STATE.context()?;
+            if context.pool.is_short() || STATE.copies.track.is_short() {
+                harvest::help(&STATE);
+            }
+            STATE.copies.begin(&context, record(), original)
         })
         .flatten()
     } else {

@@ -14,7 +14,7 @@ use crate::bells::Bells;
 use crate::lock::{Guard, Lock};
 use crate::sys;
 
-/// Most signals that exist at once: twice what four queues of HIP's can have in flight.
+/// Most signals that exist at once: twice as many as four queues of HIP's have packets.
 pub const CAP: usize = 128 << 10;
 /// Signals that a queue takes at once.
 pub const BATCH: usize = 64;
@@ -105,7 +105,7 @@ impl Pool {
         Self { inner: Lock::new(inner), is_short: AtomicBool::new(false), bells: Bells::new() }
     }
 
-    /// Whether few are left of all that there can be: they are used up faster than somebody gives them back.
+    /// Whether more than half of all that there can be are in use.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
@@ -113,7 +113,7 @@ impl Pool {
 
     fn note(&self, inner: &Inner) {
         let left = inner.free.len() + CAP.saturating_sub(inner.all.len());
-        self.is_short.store(left < LOW, Ordering::Relaxed);
+        self.is_short.store(left < CAP / 2, Ordering::Relaxed);
     }
 
     fn lock(&self) -> Option<Guard<'_, Inner>> {
@@ -305,6 +305,19 @@ mod tests {
         assert_eq!(destroyed.get(), next.get() - 1);
         pool.readmit(signals[0]);
         pool.destroy_idle(|signal| assert_eq!(signal, signals[0], "it came back"));
+    }
+
+    #[test]
+    fn more_than_half_in_use_is_short() {
+        let pool = Pool::new();
+        let mut used = Vec::new();
+        while used.len() <= CAP / 2 {
+            assert!(!pool.is_short(), "{}", used.len());
+            used.extend(taken(&pool, || Some(8)));
+        }
+        assert!(pool.is_short());
+        pool.give(&mut batch(&used[..BATCH]));
+        assert!(!pool.is_short());
     }
 
     /// What a thread took that never comes back stays, and is not counted on.

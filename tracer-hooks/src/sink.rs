@@ -146,6 +146,6 @@ pub trait Sink: Sync {
     /// The mechanism is now active or dormant (one of [`tracer_common::shim::state`]).
     fn state(&self, state: u64);
 
-    /// Called by the worker after each of its rounds; true to be called again soon.
+    /// Called by whoever looks at what is in flight, and by the worker after each of its rounds; true to be called again soon.
     fn housekeeping(&self, now_ns: u64) -> bool;
 }

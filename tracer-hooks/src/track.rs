@@ -222,12 +222,16 @@ impl Track {
         tail.wrapping_sub(head)
     }
 
-    /// Whether there is little room, as far as the producer has seen: more is used than a queue of HIP's can have in flight.
+    /// Whether more than half is used: more than a queue of HIP's has packets.
     #[inline]
     pub fn is_short(&self) -> bool {
         let ByProducer { tail, head_seen, .. } = &self.by_producer;
-        let used = tail.load(Ordering::Relaxed).wrapping_sub(head_seen.load(Ordering::Relaxed));
-        used > CAPACITY as u64 / 4 * 3
+        let tail = tail.load(Ordering::Relaxed);
+        let is_much = |head: &AtomicU64| {
+            tail.wrapping_sub(head.load(Ordering::Relaxed)) > CAPACITY as u64 / 2
+        };
+        // The consumer's own is in a cache line that it writes.
+        is_much(head_seen) && is_much(&self.by_consumer.head)
     }
 
     /// Whether [`Track::push`] would succeed.

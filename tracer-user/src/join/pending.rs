@@ -6,9 +6,9 @@ use super::operation::Operation;
 use crate::shim;
 
 /// Most operations at once: as many as one drain brings before roctap takes the records of the calls that they
-/// wait for, as many as those records name next, and twice as many as can run at once (`shim`: 65,536 signals).
+/// wait for, as many as those records name next, and twice as many as can run at once (`shim`: 131,072 signals).
 /// If there are more, the oldest will hardly be joined: their process lost a record, or lies.
-pub const MOST: usize = 2 * shim::MOST_AT_ONCE + (1 << 17);
+pub const MOST: usize = 2 * shim::MOST_AT_ONCE + (1 << 18);
 
 /// Bytes of an operation, and of what is kept with it: the call that launched it, and its doorbell.
 const BYTES: usize = 2 * size_of::<(u64, (u64, Operation))>() + 256;
