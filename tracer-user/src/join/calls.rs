@@ -10,10 +10,11 @@ use tracer_common::{
 
 use super::counts::PATIENCE_NS;
 
-/// Calls that are kept for each thread, to be found by time.
-const KEPT_OF_A_THREAD: usize = 4096;
+/// Calls that are kept for each thread, to be found by time: those of 100 ms of the fastest, since one ring is read before
+/// the other, and a reader may be late.
+pub(super) const KEPT_OF_A_THREAD: usize = 1 << 16;
 /// Calls that are kept for all threads: a process may say that it has any number of them.
-const KEPT_IN_ALL: usize = 64 * KEPT_OF_A_THREAD;
+const KEPT_IN_ALL: usize = 4 * KEPT_OF_A_THREAD;
 /// After so long a new generation of calls begins and the older one is forgotten, with the threads that have
 /// made no call since, ns.
 const GENERATION_NS: u64 = 10_000_000_000;
@@ -52,6 +53,22 @@ struct Interval {
     begin_ns: u64,
     end_ns: u64,
     caller: Caller,
+}
+
+/// The calls of a thread, in the order in which they returned.
+#[derive(Default)]
+struct Thread {
+    calls: VecDeque<Interval>,
+    /// When the last of those returned that are not kept any more.
+    forgotten_ns: u64,
+}
+
+impl Thread {
+    fn forget(&mut self, count: usize) {
+        if let Some(last) = self.calls.drain(..count).next_back() {
+            self.forgotten_ns = last.end_ns;
+        }
+    }
 }
 
 /// HIP calls that named no stream, or the null stream: nearly all calls are such, so this must be cheap
@@ -111,7 +128,7 @@ pub struct RecentCalls {
     /// Streams of HIP calls whose operations may not be known yet: the newer generation first.
     generations: [Generation; 2],
     generation_began_ns: u64,
-    threads: HashMap<u32, VecDeque<Interval>>,
+    threads: HashMap<u32, Thread>,
     /// How many calls all threads have.
     kept: usize,
     /// HSA calls are among those that were seen.
@@ -143,11 +160,12 @@ impl RecentCalls {
             self.forget_half();
         }
         let thread = self.threads.entry(call.header.tid).or_default();
-        if thread.len() >= KEPT_OF_A_THREAD {
-            thread.pop_front();
+        if thread.calls.len() >= KEPT_OF_A_THREAD {
+            thread.forget(1);
             self.kept -= 1;
         }
         self.kept += 1;
+        let thread = &mut thread.calls;
         // Kept in the order in which they returned. They mostly come in that order, but not after the thread
         // has moved to another CPU, whose ring is read at another time.
         let interval = Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller };
@@ -211,12 +229,16 @@ impl RecentCalls {
 
     /// Forgets the older half of each thread's calls.
     fn forget_half(&mut self) {
-        self.threads.retain(|_, calls| {
-            calls.drain(..calls.len().div_ceil(2));
-            calls.shrink_to_fit();
-            !calls.is_empty()
+        self.threads.retain(|_, thread| {
+            thread.forget(thread.calls.len().div_ceil(2));
+            thread.calls.shrink_to_fit();
+            !thread.calls.is_empty()
         });
-        self.kept = self.threads.values().map(VecDeque::len).sum();
+        self.count_kept();
+    }
+
+    fn count_kept(&mut self) {
+        self.kept = self.threads.values().map(|thread| thread.calls.len()).sum();
     }
 
     /// Thread `tid` rang the doorbell of operation `sequence` at `time_ns`, inside of no call that was known
@@ -251,10 +273,10 @@ impl RecentCalls {
     pub fn age(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.generation_began_ns) > GENERATION_NS {
             self.begin_generation(now_ns);
-            self.threads.retain(|_, calls| {
-                calls.back().is_some_and(|c| c.end_ns.saturating_add(GENERATION_NS) > now_ns)
+            self.threads.retain(|_, thread| {
+                thread.calls.back().is_some_and(|c| c.end_ns.saturating_add(GENERATION_NS) > now_ns)
             });
-            self.kept = self.threads.values().map(VecDeque::len).sum();
+            self.count_kept();
         }
     }
 
@@ -290,7 +312,7 @@ impl RecentCalls {
     /// The innermost call that probes saw of thread `tid` from before `begin_ns` to after `end_ns`:
     /// its correlation id and begin.
     pub fn probed_around(&self, tid: u32, begin_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
-        let calls = self.threads.get(&tid)?;
+        let calls = &self.threads.get(&tid)?.calls;
         if calls.back()?.end_ns < end_ns {
             return None;
         }
@@ -300,13 +322,18 @@ impl RecentCalls {
         Some((innermost.caller.correlation_id, innermost.begin_ns))
     }
 
+    /// Whether calls of thread `tid` are not kept any more that returned at `end_ns` or later.
+    pub fn has_forgotten(&self, tid: u32, end_ns: u64) -> bool {
+        self.threads.get(&tid).is_some_and(|thread| thread.forgotten_ns >= end_ns)
+    }
+
     /// The call of thread `tid` that was open at `time_ns`: the innermost HIP call, else the
     /// innermost HSA call.
     pub fn at(&self, tid: u32, time_ns: u64) -> Option<Caller> {
         // Calls are kept in the order in which they return, so an inner one comes before those
         // around it.
         let open = |c: &&Interval| c.begin_ns <= time_ns && time_ns <= c.end_ns;
-        let calls = self.threads.get(&tid)?;
+        let calls = &self.threads.get(&tid)?.calls;
         let first_after = calls.partition_point(|c| c.end_ns < time_ns);
         let mut open = calls.range(first_after..).filter(open);
         let innermost = open.clone().next()?;

@@ -24,6 +24,7 @@ mod waiting;
 
 use std::{
     collections::{BTreeMap, HashSet},
+    mem,
     ops::Range,
 };
 
@@ -215,7 +216,10 @@ impl Joiner {
 
     /// A call that a shim recorded, with further flags. It waits until [`Joiner::settle_calls`].
     pub fn shim_call(&mut self, pid: u32, tid: u32, call: &Call, flags: u16) {
-        let taken = self.process(pid).shim_call(tid, call, flags);
+        let process = self.process(pid);
+        let taken = process.shim_call(tid, call, flags);
+        let unplaced = mem::take(&mut process.waiting_calls.unplaced);
+        self.counts.unplaced += unplaced;
         self.counts.foreign += u64::from(!taken);
     }
 

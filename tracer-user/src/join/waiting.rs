@@ -52,6 +52,8 @@ const FEW: usize = 64;
 pub struct WaitingCalls {
     threads: HashMap<u32, VecDeque<Waiter>>,
     count: usize,
+    /// Calls that came when a call around them may have been forgotten already, since this was last taken.
+    pub unplaced: u64,
 }
 
 impl WaitingCalls {
@@ -77,8 +79,12 @@ impl WaitingCalls {
             request: 0,
         };
         // The record of the call around it may have been read before: rings are read in turns.
-        if let Some((id, begin_ns)) = known.probed_around(tid, call.begin_ns, waiter.over_ns) {
-            waiter.adopt(id, begin_ns);
+        match known.probed_around(tid, call.begin_ns, waiter.over_ns) {
+            Some((id, begin_ns)) => waiter.adopt(id, begin_ns),
+            None if call.parent_id == 0 && known.has_forgotten(tid, waiter.over_ns) => {
+                self.unplaced += 1;
+            }
+            None => {}
         }
         self.threads.entry(tid).or_default().push_back(waiter);
         self.count += 1;
@@ -173,6 +179,7 @@ fn without_request(waiters: &VecDeque<Waiter>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::calls::KEPT_OF_A_THREAD;
     use super::*;
     use tracer_common::{activity::Domain, calls::FIRST_ID};
 
@@ -212,6 +219,20 @@ mod tests {
         assert!(waiting.settled(0).is_empty());
         assert_eq!(parents(&waiting.settled(1)), [1, 2, 0, 4]);
         assert_eq!(waiting.count, 0);
+    }
+
+    #[test]
+    fn a_call_whose_parent_was_forgotten_is_counted() {
+        let mut known = RecentCalls::default();
+        for id in 0..=KEPT_OF_A_THREAD as u64 {
+            known.add(&hip(1 + id, 10 * id, 10 * id + 9), None);
+        }
+        let mut waiting = WaitingCalls::default();
+        for call in [hsa(0, 2, 3), hsa(1, 12, 13)] {
+            waiting.add(1, 7, &call, 0, &known);
+        }
+        assert_eq!(waiting.unplaced, 1);
+        assert_eq!(parents(&waiting.settled(u64::MAX)), [0, 2]);
     }
 
     #[test]
