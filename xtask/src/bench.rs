@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: builds everything and runs the benchmarks.
 
+use capi_build::link::LIBRARIES_VARIABLE;
 use clap::Args;
 
 use crate::{
@@ -65,6 +66,8 @@ fn bench(options: &Options, arguments: &[String]) -> anyhow::Result<()> {
         setup::install(&["bpftrace"])?;
     }
     run(cargo()
+        // Of whoever calls this: the libraries that are there may be old.
+        .env_remove(LIBRARIES_VARIABLE)
         .env("ROCTAP_BIN", root().join(&built.roctap))
         .env("ROCTAP_TEST_GPU", root().join(&built.gpu))
         .env("ROCTAP_TEST_APPS", root().join(&built.apps))

@@ -55,8 +55,8 @@ pub fn run_tests(options: &Options) -> anyhow::Result<ExitCode> {
     let mut report = Report::new();
     if options.unprivileged {
         report.step("cargo-nextest", setup::nextest);
-        let libraries = checks(&mut report);
-        report.set(&unit_tests(libraries));
+        checks(&mut report);
+        report.set(&unit_tests());
         return Ok(report.close());
     }
     must_be_root()?;
@@ -124,7 +124,7 @@ fn all(report: &mut Report) {
         run(cargo().args(["clippy", "--workspace", "--all-targets"]).args(warnings))
     });
     let libraries = checks(report);
-    report.set(&unit_tests(libraries.clone()));
+    report.set(&unit_tests());
     report.set(&loom());
     let built = report.step("building", build);
     let built = built.as_ref().map(|built| &built.artifacts);
@@ -163,10 +163,10 @@ fn checks(report: &mut Report) -> Option<abi::Variable> {
     report.step("C interfaces", abi::check)
 }
 
-/// The tests of the packages that need no root, not optimised, but for the `libraries`. Those on the ROCm runtime are
-/// [`traced`]'s.
-fn unit_tests(libraries: Option<abi::Variable>) -> Nextest {
-    Nextest::new("unit tests", &[], "not test(rocm_)").in_environment(libraries)
+/// The tests of the packages that need no root, with all checks that are there without optimisation: also in the libraries
+/// that clients use. Those on the ROCm runtime are [`traced`]'s.
+fn unit_tests() -> Nextest {
+    Nextest::new("unit tests", &[], "not test(rocm_)")
 }
 
 /// The ring of the shared memory, and a callback that is exchanged with its argument, under every

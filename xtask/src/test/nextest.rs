@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context as _, bail};
+use capi_build::link::LIBRARIES_VARIABLE;
 
 use super::outcome::{Outcome, Set, Test};
 use crate::run::{cargo, root, run, show};
@@ -126,6 +127,8 @@ impl Nextest {
         }
         let chosen = only.map(|tests| tests.iter().map(exactly).collect::<Vec<_>>().join(" or "));
         command.args(["-E", chosen.as_deref().unwrap_or(&self.filter)]);
+        // Of whoever calls this: the libraries that are there may be old.
+        command.env_remove(LIBRARIES_VARIABLE);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         // The same cases each time; `cargo test` tries others.
         if std::env::var_os(SEED).is_none() {
