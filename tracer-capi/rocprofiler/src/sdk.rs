@@ -145,10 +145,10 @@ impl Sdk {
         self.plan.store(plan, Ordering::Release);
     }
 
-    /// They are: nothing can be configured any more.
+    /// Tools have been initialized: nothing can be configured any more.
     pub fn end_initialization(&self) {
         let mut services = [const { Vec::new() }; KINDS];
-        // Else nothing is ever wanted.
+        // Without the lock there is no plan, and nobody ever wants anything.
         let Ok(mut configuration) = self.lock() else { return };
         for service in std::mem::take(&mut configuration.services) {
             if service.context.is_active() {
@@ -171,7 +171,7 @@ impl Sdk {
         self.finalized.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// They are: nobody is called any more.
+    /// Tools have been finalized: nobody is called any more.
     pub fn end_finalization(&self) {
         self.finalized.store(stage::OVER, Ordering::Release);
     }
@@ -179,7 +179,7 @@ impl Sdk {
     #[inline]
     #[expect(unsafe_code, reason = "follows a pointer to a plan")]
     fn plan(&self) -> Option<&'static Plan> {
-        // Acquire pairs with the Release in `end_initialization`.
+        // Acquire pairs with the Release in `publish`.
         // SAFETY: null, or a plan, which stays for ever.
         unsafe { self.plan.load(Ordering::Acquire).as_ref() }
     }

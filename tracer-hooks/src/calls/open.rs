@@ -15,7 +15,7 @@ use crate::sys;
 
 /// Receives calls.
 ///
-/// Everything is called on the calling thread, so nothing may panic, wait or call the runtimes.
+/// Everything is called on the calling thread, so nothing may panic or call the runtimes, and what waits holds up the program.
 /// `at` is an address in the call's stack frame: what lies below belongs to calls inside of it.
 pub trait CallSink: Sync {
     /// A call begins. Fills in the ids; false: it is not recorded.

@@ -43,7 +43,7 @@ impl Client for Calls {
         Begun::new(operation, streams, timestamp_ns)
     }
 
-    fn end(_op: u32, correlation_id: u64, begin: Begun) {
+    fn end(_op: u32, correlation_id: u64, mut begin: Begun) {
         begin.end(correlation_id, timestamp_ns());
     }
 
@@ -52,7 +52,7 @@ impl Client for Calls {
         begin.is_traced()
     }
 
-    fn leave(correlation_id: u64, begin: Begun) {
+    fn leave(correlation_id: u64, mut begin: Begun) {
         begin.leave(correlation_id);
     }
 

@@ -99,9 +99,9 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Some((begun, id)) = self.begun.take() {
+        if let Some((begun, id)) = &mut self.begun {
             let end_ns = timestamp_ns();
-            contained(|| begun.end(id, end_ns));
+            contained(|| begun.end(*id, end_ns));
         }
     }
 }

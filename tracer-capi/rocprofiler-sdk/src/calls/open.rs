@@ -6,7 +6,7 @@ use rocprofiler::kinds::Kind;
 
 use super::record::Begun;
 
-/// None of one that is seen for something else that it tells of.
+/// Those that are recorded, or told of.
 pub const THREADS: OfThreads<Option<Begun>> = calls_of_threads!(Option<Begun>);
 
 /// Whether the thread is in a call of HIP's that is recorded.

@@ -72,8 +72,9 @@ impl Begun {
         self.id_use.as_mut().map(|id_use| id_use.share(correlation_id)).unwrap_or_default()
     }
 
-    /// It has ended: its records are written, if it was made, and it does not use its correlation id any more.
-    pub fn end(mut self, correlation_id: u64, end_ns: u64) {
+    /// It has ended: its records are written, if it was made, and it does not use its correlation id any more. Where it is:
+    /// to move it would take longer than to write it.
+    pub fn end(&mut self, correlation_id: u64, end_ns: u64) {
         let callbacks = self.callbacks.take();
         if let Some(times) = self.made(callbacks.as_deref(), end_ns) {
             self.write(correlation_id, times, callbacks.as_deref());
@@ -82,8 +83,8 @@ impl Begun {
     }
 
     /// A callback has thrown at its begin, and it is not made: it does not use its correlation id any more.
-    pub fn leave(self, correlation_id: u64) {
-        if let Some(id_use) = self.id_use {
+    pub fn leave(&mut self, correlation_id: u64) {
+        if let Some(id_use) = self.id_use.take() {
             id_use.end(correlation_id);
         }
     }

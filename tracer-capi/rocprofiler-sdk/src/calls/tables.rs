@@ -49,16 +49,24 @@ impl Client for Calls {
 
 impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> bool {
-        let operation = operation(call.operation.into());
-        let begin = |of| Begun::new(of, || streams::Told::of(of), || call.begin_ns);
-        let Some(begun) = operation.and_then(begin) else {
-            return is_needed(call.operation.into());
-        };
+        let slot = call.operation.into();
+        let Some(of) = operation(slot) else { return is_needed(slot) };
         call.correlation_id = next_id();
-        THREADS.begin(at, call.correlation_id).map(|kept| *kept = Some(begun)).is_some()
+        let Some(kept) = THREADS.begin(at, call.correlation_id) else { return false };
+        *kept = Begun::new(of, || streams::Told::of(of), || call.begin_ns);
+        if kept.is_some() {
+            return true;
+        }
+        THREADS.end(at);
+        is_needed(slot)
     }
 
-    fn ends(&self, _call: &Call, _at: usize) {}
+    /// Here it is over where tools are not told; it may wait for room in a buffer.
+    fn ends(&self, call: &Call, at: usize) {
+        if matches!(THREADS.find(at), Some(Some(begun)) if begun.callbacks.is_none()) {
+            end(at, call.correlation_id, call.end_ns);
+        }
+    }
 
     /// Tools are told, unless the thread is in a callback. What one throws leaves the call.
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
@@ -74,9 +82,10 @@ impl CallSink for Calls {
         memory::entered(slot, call, at, around);
     }
 
-    /// Here it may wait for room in a buffer, and tools are told of a call that has returned.
+    /// Tools are told of a call that has returned, and then it is over.
     fn left(&self, call: &Call, at: usize) {
-        let _ended = Ends { at, id: call.correlation_id, end_ns: call.end_ns };
+        let _ends =
+            THREADS.find(at).map(|_| Ends { at, id: call.correlation_id, end_ns: call.end_ns });
         let slot = call.operation.into();
         let has_returned = call.flags & flag::ENTRY_ONLY == 0;
         let has_succeeded = has_returned && call.ret as u32 == SUCCESS;
@@ -114,7 +123,18 @@ fn callbacks(at: usize) -> Option<Rc<Callbacks>> {
     THREADS.find(at)?.as_ref()?.callbacks.clone()
 }
 
-/// When it is dropped, the call whose frame is there has ended: also when a callback throws.
+/// The call whose frame is there is over.
+fn end(at: usize, id: u64, end_ns: u64) {
+    if let Some(kept) = THREADS.find(at) {
+        if let Some(begun) = kept {
+            begun.end(id, end_ns);
+        }
+        *kept = None;
+    }
+    THREADS.end(at);
+}
+
+/// When it is dropped, the call whose frame is there is over: also when a callback throws.
 struct Ends {
     at: usize,
     id: u64,
@@ -123,10 +143,6 @@ struct Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        contained(|| {
-            if let Some(begun) = THREADS.take(self.at).flatten() {
-                begun.end(self.id, self.end_ns);
-            }
-        });
+        contained(|| end(self.at, self.id, self.end_ns));
     }
 }
