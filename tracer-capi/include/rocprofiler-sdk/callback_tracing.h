@@ -11,6 +11,7 @@
 #include <rocprofiler-sdk/hip.h>
 #include <rocprofiler-sdk/hsa.h>
 #include <rocprofiler-sdk/marker.h>
+#include <rocprofiler-sdk/rccl.h>
 
 ROCPROFILER_EXTERN_C_INIT
 
@@ -33,6 +34,13 @@ typedef struct {
   rocprofiler_marker_api_args_t args;
   rocprofiler_marker_api_retval_t retval;
 } rocprofiler_callback_tracing_marker_api_data_t;
+
+/* Calls of RCCL are not told. */
+typedef struct {
+  uint64_t size;
+  rocprofiler_rccl_api_args_t args;
+  rocprofiler_rccl_api_retval_t retval;
+} rocprofiler_callback_tracing_rccl_api_data_t;
 
 /* Where a code object was loaded from. */
 typedef enum {

@@ -15,6 +15,16 @@
 #define ROCPROFILER_SDK_INTERFACE 0
 #endif
 
+/* Names that 1.0 has replaced by others: 0 leaves them out. */
+#if ROCPROFILER_SDK_INTERFACE >= 1
+#ifndef ROCPROFILER_SDK_BETA_COMPAT
+#define ROCPROFILER_SDK_BETA_COMPAT 1
+#endif
+#if ROCPROFILER_SDK_BETA_COMPAT > 0
+#define ROCPROFILER_SDK_BETA_COMPAT_SUPPORTED 1
+#endif
+#endif
+
 #ifdef __cplusplus
 #define ROCPROFILER_EXTERN_C_INIT extern "C" {
 #define ROCPROFILER_EXTERN_C_FINI }

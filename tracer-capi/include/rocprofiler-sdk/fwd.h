@@ -223,6 +223,62 @@ typedef enum {
   ROCPROFILER_KERNEL_DISPATCH_LAST,
 } rocprofiler_kernel_dispatch_operation_t;
 
+/* How samples of program counters are taken, and what the interval between two is measured in: none are taken. */
+typedef enum {
+  ROCPROFILER_PC_SAMPLING_METHOD_NONE = 0,
+  ROCPROFILER_PC_SAMPLING_METHOD_STOCHASTIC,
+  ROCPROFILER_PC_SAMPLING_METHOD_HOST_TRAP,
+  ROCPROFILER_PC_SAMPLING_METHOD_LAST,
+} rocprofiler_pc_sampling_method_t;
+
+typedef enum {
+  ROCPROFILER_PC_SAMPLING_UNIT_NONE = 0,
+  ROCPROFILER_PC_SAMPLING_UNIT_INSTRUCTIONS,
+  ROCPROFILER_PC_SAMPLING_UNIT_CYCLES,
+  ROCPROFILER_PC_SAMPLING_UNIT_TIME,
+  ROCPROFILER_PC_SAMPLING_UNIT_LAST,
+} rocprofiler_pc_sampling_unit_t;
+
+/* Kinds of records of the category PC_SAMPLING. */
+typedef enum {
+  ROCPROFILER_PC_SAMPLING_RECORD_NONE = 0,
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  ROCPROFILER_PC_SAMPLING_RECORD_INVALID_SAMPLE,
+  ROCPROFILER_PC_SAMPLING_RECORD_HOST_TRAP_V0_SAMPLE,
+  ROCPROFILER_PC_SAMPLING_RECORD_STOCHASTIC_V0_SAMPLE,
+#else
+  ROCPROFILER_PC_SAMPLING_RECORD_SAMPLE,
+#endif
+  ROCPROFILER_PC_SAMPLING_RECORD_LAST,
+} rocprofiler_pc_sampling_record_kind_t;
+
+/* Which structure rocprofiler_query_counter_info is given. */
+typedef enum {
+  ROCPROFILER_COUNTER_INFO_VERSION_NONE = 0,
+  ROCPROFILER_COUNTER_INFO_VERSION_0,
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  ROCPROFILER_COUNTER_INFO_VERSION_1,
+#endif
+  ROCPROFILER_COUNTER_INFO_VERSION_LAST,
+} rocprofiler_counter_info_version_id_t;
+
+/* Kinds of records of the category COUNTERS: none are written. */
+typedef enum {
+  ROCPROFILER_COUNTER_RECORD_NONE = 0,
+  ROCPROFILER_COUNTER_RECORD_PROFILE_COUNTING_DISPATCH_HEADER,
+  ROCPROFILER_COUNTER_RECORD_VALUE,
+  ROCPROFILER_COUNTER_RECORD_LAST,
+} rocprofiler_counter_record_kind_t;
+
+typedef enum {
+  ROCPROFILER_COUNTER_FLAG_NONE = 0,
+  ROCPROFILER_COUNTER_FLAG_ASYNC,
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  ROCPROFILER_COUNTER_FLAG_APPEND_DEFINITION,
+#endif
+  ROCPROFILER_COUNTER_FLAG_LAST,
+} rocprofiler_counter_flag_t;
+
 /* What happens to a record for which there is no room: it is dropped, or waits. */
 typedef enum {
   ROCPROFILER_BUFFER_POLICY_NONE = 0,
@@ -296,6 +352,10 @@ typedef uint64_t rocprofiler_thread_id_t;
 typedef int32_t rocprofiler_tracing_operation_t;
 typedef uint64_t rocprofiler_kernel_id_t;
 typedef uint64_t rocprofiler_dispatch_id_t;
+/* Of a counter's value: the counter, and where on the GPU it was read. */
+typedef uint64_t rocprofiler_counter_instance_id_t;
+/* Of what a GPU has several of, each with a counter of its own. */
+typedef uint64_t rocprofiler_counter_dimension_id_t;
 
 typedef union rocprofiler_user_data_t {
   uint64_t value;
@@ -317,6 +377,24 @@ typedef struct {
 typedef struct {
   uint64_t handle;
 } rocprofiler_agent_id_t;
+
+typedef struct {
+  uint64_t handle;
+} rocprofiler_counter_id_t;
+
+/* Counters that are read together. */
+#if ROCPROFILER_SDK_INTERFACE >= 1
+typedef struct {
+  uint64_t handle;
+} rocprofiler_counter_config_id_t;
+#if ROCPROFILER_SDK_BETA_COMPAT > 0
+typedef rocprofiler_counter_config_id_t rocprofiler_profile_config_id_t;
+#endif
+#else
+typedef struct {
+  uint64_t handle;
+} rocprofiler_profile_config_id_t;
+#endif
 
 /* Of a call, and of what it has enqueued. */
 typedef struct {
@@ -411,6 +489,47 @@ typedef struct rocprofiler_kernel_dispatch_info_t {
   rocprofiler_dim3_t grid_size;
   uint8_t reserved_padding[56];
 } rocprofiler_kernel_dispatch_info_t;
+
+typedef struct {
+  const char* name;
+  size_t instance_size;
+  rocprofiler_counter_dimension_id_t id;
+} rocprofiler_record_dimension_info_t;
+
+/* The value of a counter, of a dispatch where dispatch_id is not 0. */
+typedef struct {
+  rocprofiler_counter_instance_id_t id;
+  double counter_value;
+  rocprofiler_dispatch_id_t dispatch_id;
+  rocprofiler_user_data_t user_data;
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  rocprofiler_agent_id_t agent_id;
+#endif
+} rocprofiler_record_counter_t;
+
+#if ROCPROFILER_SDK_INTERFACE >= 1
+/* What 1.0 calls them. */
+typedef rocprofiler_record_dimension_info_t rocprofiler_counter_record_dimension_info_t;
+typedef rocprofiler_record_counter_t rocprofiler_counter_record_t;
+#endif
+
+#if defined(__GNUC__)
+__extension__
+#endif
+typedef struct {
+  rocprofiler_counter_id_t id;
+  const char* name;
+  const char* description;
+  const char* block;
+  const char* expression;
+  uint8_t is_constant : 1;
+  uint8_t is_derived : 1;
+} rocprofiler_counter_info_v0_t;
+
+typedef struct {
+  rocprofiler_record_counter_t* counters;
+  uint64_t counters_count;
+} rocprofiler_spm_record_t;
 
 ROCPROFILER_EXTERN_C_FINI
 

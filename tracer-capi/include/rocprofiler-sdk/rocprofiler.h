@@ -10,6 +10,7 @@
 #include <rocprofiler-sdk/buffer_tracing.h>
 #include <rocprofiler-sdk/callback_tracing.h>
 #include <rocprofiler-sdk/context.h>
+#include <rocprofiler-sdk/counters.h>
 #include <rocprofiler-sdk/defines.h>
 #include <rocprofiler-sdk/external_correlation.h>
 #include <rocprofiler-sdk/fwd.h>
@@ -18,7 +19,19 @@
 #include <rocprofiler-sdk/intercept_table.h>
 #include <rocprofiler-sdk/internal_threading.h>
 #include <rocprofiler-sdk/marker.h>
+#include <rocprofiler-sdk/pc_sampling.h>
 #include <rocprofiler-sdk/version.h>
+#if ROCPROFILER_SDK_INTERFACE >= 1
+#include <rocprofiler-sdk/counter_config.h>
+#include <rocprofiler-sdk/deprecated/profile_config.h>
+#include <rocprofiler-sdk/device_counting_service.h>
+#include <rocprofiler-sdk/dispatch_counting_service.h>
+#include <rocprofiler-sdk/rccl.h>
+#else
+#include <rocprofiler-sdk/agent_profile.h>
+#include <rocprofiler-sdk/dispatch_profile.h>
+#include <rocprofiler-sdk/profile_config.h>
+#endif
 
 ROCPROFILER_EXTERN_C_INIT
 

@@ -46,9 +46,13 @@ fn cxx_has_names_hashes_and_comparisons() {
     clients().run_with(Language::Cpp, "cxx", &["-std=c++17"]).expect("it runs");
 }
 
+/// Both languages take the headers of services that are not served, and each function of them says so.
 #[test]
 fn what_is_not_implemented_says_so() {
-    clients().run(Language::C, "absent").expect("it runs");
+    let clients = clients();
+    for language in Language::ALL {
+        clients.run(language, "unserved").expect("it runs");
+    }
 }
 
 /// Makes a tool's library, which calls itself `name`.

@@ -9,7 +9,7 @@ const COUNTERS: &str = "not implemented: hardware counters are not read";
 const SAMPLES: &str = "not implemented: nothing is sampled";
 
 /// The functions, by the header that declares them, and what there is to say of each.
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 17] = [
     (
         "`rocprofiler.h`",
         &[
@@ -133,6 +133,46 @@ const SECTIONS: [Section; 12] = [
         )],
     ),
     (
+        "`counters.h`",
+        &[
+            ("rocprofiler_query_record_counter_id", COUNTERS),
+            ("rocprofiler_query_record_dimension_position", COUNTERS),
+            ("rocprofiler_iterate_counter_dimensions", COUNTERS),
+            ("rocprofiler_query_counter_info", COUNTERS),
+            ("rocprofiler_query_counter_instance_count", COUNTERS),
+            ("rocprofiler_iterate_agent_supported_counters", COUNTERS),
+        ],
+    ),
+    (
+        "`profile_config.h`",
+        &[
+            ("rocprofiler_create_profile_config", COUNTERS),
+            ("rocprofiler_destroy_profile_config", COUNTERS),
+        ],
+    ),
+    (
+        "`dispatch_profile.h`",
+        &[
+            ("rocprofiler_configure_buffered_dispatch_profile_counting_service", COUNTERS),
+            ("rocprofiler_configure_callback_dispatch_profile_counting_service", COUNTERS),
+        ],
+    ),
+    (
+        "`agent_profile.h`",
+        &[
+            ("rocprofiler_configure_agent_profile_counting_service", COUNTERS),
+            ("rocprofiler_sample_agent_profile_counting_service", COUNTERS),
+        ],
+    ),
+    ("`spm.h`", &[("rocprofiler_configure_spm_service", COUNTERS)]),
+    (
+        "`pc_sampling.h`",
+        &[
+            ("rocprofiler_configure_pc_sampling_service", SAMPLES),
+            ("rocprofiler_query_pc_sampling_agent_configurations", SAMPLES),
+        ],
+    ),
+    (
         "For the runtimes, and for roctap",
         &[
             (
@@ -145,26 +185,6 @@ const SECTIONS: [Section; 12] = [
                 "roctap_attach_tool",
                 "for `roctap tool`, which puts the library into a running process",
             ),
-        ],
-    ),
-    (
-        "Others",
-        &[
-            ("rocprofiler_configure_agent_profile_counting_service", COUNTERS),
-            ("rocprofiler_sample_agent_profile_counting_service", COUNTERS),
-            ("rocprofiler_configure_buffered_dispatch_profile_counting_service", COUNTERS),
-            ("rocprofiler_configure_callback_dispatch_profile_counting_service", COUNTERS),
-            ("rocprofiler_create_profile_config", COUNTERS),
-            ("rocprofiler_destroy_profile_config", COUNTERS),
-            ("rocprofiler_iterate_agent_supported_counters", COUNTERS),
-            ("rocprofiler_iterate_counter_dimensions", COUNTERS),
-            ("rocprofiler_query_counter_info", COUNTERS),
-            ("rocprofiler_query_counter_instance_count", COUNTERS),
-            ("rocprofiler_query_record_counter_id", COUNTERS),
-            ("rocprofiler_query_record_dimension_position", COUNTERS),
-            ("rocprofiler_configure_pc_sampling_service", SAMPLES),
-            ("rocprofiler_query_pc_sampling_agent_configurations", SAMPLES),
-            ("rocprofiler_configure_spm_service", SAMPLES),
         ],
     ),
 ];

@@ -36,6 +36,12 @@ ROCPROFILER_SDK_HASH_OF(rocprofiler_context_id_t)
 ROCPROFILER_SDK_HASH_OF(rocprofiler_agent_id_t)
 ROCPROFILER_SDK_HASH_OF(rocprofiler_queue_id_t)
 ROCPROFILER_SDK_HASH_OF(rocprofiler_buffer_id_t)
+ROCPROFILER_SDK_HASH_OF(rocprofiler_counter_id_t)
+#if ROCPROFILER_SDK_INTERFACE >= 1
+ROCPROFILER_SDK_HASH_OF(rocprofiler_counter_config_id_t)
+#else
+ROCPROFILER_SDK_HASH_OF(rocprofiler_profile_config_id_t)
+#endif
 ROCPROFILER_SDK_HASH_OF(rocprofiler_callback_thread_t)
 #if defined(ROCPROFILER_HAS_HSA)
 ROCPROFILER_SDK_HASH_OF(hsa_agent_t)

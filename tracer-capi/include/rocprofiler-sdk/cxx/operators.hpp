@@ -52,6 +52,12 @@ ROCPROFILER_SDK_COMPARISONS(rocprofiler_context_id_t)
 ROCPROFILER_SDK_COMPARISONS(rocprofiler_agent_id_t)
 ROCPROFILER_SDK_COMPARISONS(rocprofiler_queue_id_t)
 ROCPROFILER_SDK_COMPARISONS(rocprofiler_buffer_id_t)
+ROCPROFILER_SDK_COMPARISONS(rocprofiler_counter_id_t)
+#if ROCPROFILER_SDK_INTERFACE >= 1
+ROCPROFILER_SDK_COMPARISONS(rocprofiler_counter_config_id_t)
+#else
+ROCPROFILER_SDK_COMPARISONS(rocprofiler_profile_config_id_t)
+#endif
 ROCPROFILER_SDK_COMPARISONS(rocprofiler_callback_thread_t)
 ROCPROFILER_SDK_COMPARISONS(const rocprofiler_agent_v0_t&)
 ROCPROFILER_SDK_COMPARISONS(rocprofiler_dim3_t)

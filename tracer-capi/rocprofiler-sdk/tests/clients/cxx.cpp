@@ -46,6 +46,14 @@ int main() {
   CHECK(by_agent.at(second) == 20);
   const std::map<rocprofiler_context_id_t, int> by_context = {{{7}, 70}};
   CHECK(by_context.at(rocprofiler_context_id_t{7}) == 70);
+  const std::unordered_map<rocprofiler_counter_id_t, int> by_counter = {{{3}, 30}};
+  CHECK(by_counter.at(rocprofiler_counter_id_t{3}) == 30);
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  const std::map<rocprofiler_counter_config_id_t, int> by_config = {{{4}, 40}};
+#else
+  const std::map<rocprofiler_profile_config_id_t, int> by_config = {{{4}, 40}};
+#endif
+  CHECK(by_config.begin()->second == 40);
   // By how many there are, then by each.
   const std::set<rocprofiler_dim3_t> sizes = {{2, 3, 1}, {8, 1, 1}, {1, 6, 1}, {2, 3, 1}};
   CHECK(sizes.size() == 3 && sizes.begin()->y == 6 && sizes.rbegin()->x == 8);
