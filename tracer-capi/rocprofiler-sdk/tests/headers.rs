@@ -46,7 +46,8 @@ const HEADERS: [Header; 2] = [
         is_typed: "defined(__HIP_PLATFORM_AMD__)",
         is_later: "HIP_VERSION >= 60300000",
         is_of_1_0: "HIP_VERSION >= 70200000",
-        includes: &["hip/hip_runtime_api.h", "hip/hip_version.h"],
+        // All of HIP, as AMD has it: tools take std::thread from there.
+        includes: &["hip/hip_runtime.h", "hip/hip_version.h"],
         types: "",
         kinds: &[Kind::HipRuntimeApi, Kind::HipCompilerApi],
         words: [11, 3],

@@ -12,7 +12,7 @@
 #include <rocprofiler-sdk/fwd.h>
 
 #if defined(__HIP_PLATFORM_AMD__)
-#include <hip/hip_runtime_api.h>
+#include <hip/hip_runtime.h>
 #include <hip/hip_version.h>
 #endif
 
