@@ -224,7 +224,7 @@ pub fn collect() {
 ///
 /// This runs before the destructors of everything that was loaded before us, HIP and the runtime included.
 /// These may still launch work and wait for it, so this switches nothing off.
-extern "C" fn at_exit() {
+extern "C-unwind" fn at_exit() {
     exits();
     contained(|| {
         let deadline = sys::now_ns() + EXIT_WAIT_NS;

@@ -106,9 +106,9 @@ unsafe extern "C-unwind" fn rocprofiler_configure_buffer_tracing_service(
             return Err(Status::ConfigurationLocked);
         }
         let kind = kind(&BUFFER_KINDS, number)?.ok_or(Status::KindNotFound)?;
-        if let Some(reason) = sources::refused(kind) {
+        if let Some((status, reason)) = sources::refused(kind) {
             log::warn(format_args!("{} is not traced: {reason}", kind.name().to_string_lossy()));
-            return Err(Status::NotImplemented);
+            return Err(status);
         }
         // SAFETY: as the caller promises.
         let operations = unsafe { tools::operations(kind, operations, count) }?;

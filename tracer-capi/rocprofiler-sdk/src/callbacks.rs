@@ -75,12 +75,12 @@ unsafe extern "C-unwind" fn rocprofiler_configure_callback_tracing_service(
             return Err(Status::ConfigurationLocked);
         }
         let kind = kind(&CALLBACK_KINDS, number)?.ok_or(Status::KindNotFound)?;
-        if let Some(reason) = sources::refused_to_callbacks(kind) {
+        if let Some((status, reason)) = sources::refused_to_callbacks(kind) {
             log::warn(format_args!(
                 "callbacks are not called for {}: {reason}",
                 kind.name().to_string_lossy()
             ));
-            return Err(Status::NotImplemented);
+            return Err(status);
         }
         let function = function.ok_or(Status::InvalidArgument)?;
         // SAFETY: as the caller promises.

@@ -288,8 +288,9 @@ unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
     }
 }
 
-/// The process exits. What another thread has begun is waited for: what tools use is destroyed then.
-extern "C" fn at_exit() {
+/// The process exits. What another thread has begun is waited for: what tools use is destroyed then. A tool's finalize
+/// function may throw, and ends the process with what it says.
+extern "C-unwind" fn at_exit() {
     EXITS.store(true, Ordering::Relaxed);
     // Pairs with the one in `begin_late`: either has a tool begun that is found here, or it finds that the process exits.
     fence(Ordering::SeqCst);

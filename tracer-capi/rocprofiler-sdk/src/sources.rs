@@ -3,14 +3,15 @@
 use core::ffi::c_void;
 
 use rocprofiler::kinds::Kind;
+use rocprofiler::status::Status;
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::{InstallError, Tables, contained};
 
 use crate::{calls, log, scratch, work};
 
-/// Why nothing is recorded of a kind; none if it is.
-pub fn refused(kind: Kind) -> Option<&'static str> {
-    match kind {
+/// What a tool is answered that wants a kind of which nothing is recorded, and why; none if it is.
+pub fn refused(kind: Kind) -> Option<(Status, &'static str)> {
+    let why = match kind {
         Kind::HipRuntimeApi | Kind::HipCompilerApi => None,
         Kind::HipRuntimeApiExt | Kind::HipCompilerApiExt => None,
         Kind::HsaCoreApi | Kind::HsaAmdExtApi | Kind::HsaImageExtApi => None,
@@ -18,16 +19,23 @@ pub fn refused(kind: Kind) -> Option<&'static str> {
         Kind::KernelDispatch | Kind::MemoryCopy | Kind::CorrelationIdRetirement => None,
         Kind::RuntimeInitialization | Kind::MemoryAllocation | Kind::MarkerCoreRangeApi => None,
         Kind::ScratchMemory => None,
-        Kind::HsaFinalizeExtApi => Some("the HSA runtime has no finalizer"),
+        // The runtime has no finalizer: there are no calls of it. Tools ask for all of HSA's kinds.
+        Kind::HsaFinalizeExtApi => None,
         Kind::PageMigration => Some("it needs events of the kernel's driver"),
         Kind::HipStream => Some("streams are told by callbacks alone"),
         Kind::RcclApi => Some("RCCL is not intercepted"),
         _ => Some("nothing is intercepted yet"),
-    }
+    };
+    // Tools go on without where the kernel is said to be the reason.
+    let status = match kind {
+        Kind::PageMigration => Status::IncompatibleKernel,
+        _ => Status::NotImplemented,
+    };
+    why.map(|why| (status, why))
 }
 
-/// Why no callbacks are called for a kind; none if they are.
-pub fn refused_to_callbacks(kind: Kind) -> Option<&'static str> {
+/// The same of one for which no callbacks are called.
+pub fn refused_to_callbacks(kind: Kind) -> Option<(Status, &'static str)> {
     match kind {
         Kind::CodeObject | Kind::HipStream => None,
         _ => refused(kind),

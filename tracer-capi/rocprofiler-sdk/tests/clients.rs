@@ -2,6 +2,7 @@
 //! `librocprofiler-sdk.so.1`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
 use capi_build::clients::{Clients, succeed};
@@ -53,6 +54,20 @@ fn what_is_not_implemented_says_so() {
     for language in Language::ALL {
         clients.run(language, "unserved").expect("it runs");
     }
+}
+
+/// As an exception ends any program: with what it says.
+#[test]
+fn a_finalize_function_that_throws() {
+    let clients = clients();
+    let program = clients.directory().join("throws");
+    let mut compiler = clients.compiler(Language::Cpp).expect("a compiler");
+    compiler.arg("-o").args([&program, &clients.source("throws.cpp"), &clients.library()]);
+    succeed(&mut compiler).expect("the program");
+    let output = clients.command(&program).output().expect("it runs");
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.signal(), Some(6), "{said}");
+    assert!(said.contains("what():  it was the tool") && !said.contains("panic"), "{said}");
 }
 
 /// Makes a tool's library, which calls itself `name`.

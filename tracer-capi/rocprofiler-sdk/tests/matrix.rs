@@ -57,8 +57,8 @@ const SECTIONS: [Section; 17] = [
                 "rocprofiler_configure_buffer_tracing_service",
                 "KERNEL_DISPATCH, MEMORY_COPY, SCRATCH_MEMORY, CORRELATION_ID_RETIREMENT, HIP_RUNTIME_API, HIP_COMPILER_API, \
                  HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, MARKER_CONTROL_API and MARKER_NAME_API; \
-                 NOT_IMPLEMENTED for HSA_FINALIZE_EXT_API, since the HSA runtime has no finalizer, for PAGE_MIGRATION, which \
-                 needs events of the kernel's driver, and for RCCL_API, which is not intercepted",
+                 HSA_FINALIZE_EXT_API has no calls, since the HSA runtime has no finalizer; INCOMPATIBLE_KERNEL for \
+                 PAGE_MIGRATION, which needs events of the kernel's driver; NOT_IMPLEMENTED for RCCL_API, which is not intercepted",
             ),
             ("rocprofiler_query_buffer_tracing_kind_name", ""),
             (
@@ -79,8 +79,8 @@ const SECTIONS: [Section; 17] = [
                 "rocprofiler_configure_callback_tracing_service",
                 "HIP_RUNTIME_API, HIP_COMPILER_API, HSA_CORE_API, HSA_AMD_EXT_API, HSA_IMAGE_EXT_API, MARKER_CORE_API, \
                  MARKER_CONTROL_API, MARKER_NAME_API, CODE_OBJECT, SCRATCH_MEMORY, KERNEL_DISPATCH and MEMORY_COPY; results of \
-                 HIP's functions before 6.0 are not known (0), nor all arguments; NOT_IMPLEMENTED for \
-                 HSA_FINALIZE_EXT_API and RCCL_API, as of buffers",
+                 HIP's functions before 6.0 are not known (0), nor all arguments; no calls of \
+                 HSA_FINALIZE_EXT_API, and NOT_IMPLEMENTED for RCCL_API, as of buffers",
             ),
             ("rocprofiler_query_callback_tracing_kind_name", ""),
             (

@@ -72,6 +72,8 @@ static void callbacks(void) {
   const rocprofiler_callback_tracing_kind_t code = ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT;
   IS(rocprofiler_configure_callback_tracing_service(context, code, kernels, 2, tell, NULL), ERROR_OPERATION_NOT_FOUND);
   IS(rocprofiler_configure_callback_tracing_service(context, code, kernels, 1, tell, NULL), SUCCESS);
+  const rocprofiler_callback_tracing_kind_t finalizer = ROCPROFILER_CALLBACK_TRACING_HSA_FINALIZE_EXT_API;
+  IS(rocprofiler_configure_callback_tracing_service(context, finalizer, NULL, 0, tell, NULL), SUCCESS);
   IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_RCCL_API, NULL, 0, tell, NULL),
      ERROR_NOT_IMPLEMENTED);
   IS(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_NONE, NULL, 0, tell, NULL),
@@ -170,15 +172,20 @@ static int initialize(rocprofiler_client_finalize_t finalize, void* data) {
   buffers();
   // The thread of all buffers, and that of one.
   CHECK(before == 2 && after == 2 && of_hip == 0);
-#if ROCPROFILER_SDK_INTERFACE >= 1
-  const rocprofiler_buffer_tracing_kind_t kind = ROCPROFILER_BUFFER_TRACING_HIP_STREAM;
-#else
-  const rocprofiler_buffer_tracing_kind_t kind = ROCPROFILER_BUFFER_TRACING_PAGE_MIGRATION;
-#endif
+  const rocprofiler_buffer_tracing_kind_t finalizer = ROCPROFILER_BUFFER_TRACING_HSA_FINALIZE_EXT_API;
+  IS(rocprofiler_configure_buffer_tracing_service(context, finalizer, NULL, 0, buffer), SUCCESS);
   freopen("/dev/null", "w", stderr);
   callbacks();
   requests();
-  IS(rocprofiler_configure_buffer_tracing_service(context, kind, NULL, 0, buffer), ERROR_NOT_IMPLEMENTED);
+#if ROCPROFILER_SDK_INTERFACE >= 1
+  IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_HIP_STREAM, NULL, 0, buffer),
+     ERROR_NOT_IMPLEMENTED);
+#else
+  IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_PAGE_MIGRATION, NULL, 0, buffer),
+     ERROR_INCOMPATIBLE_KERNEL);
+  IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_RCCL_API, NULL, 0, buffer),
+     ERROR_NOT_IMPLEMENTED);
+#endif
   IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_NONE, NULL, 0, buffer),
      ERROR_KIND_NOT_FOUND);
   IS(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_LAST, NULL, 0, buffer),

@@ -51,7 +51,7 @@ pub const EXIT_WAIT: Duration = Duration::from_secs(10);
 /// The pool that was made last. A list without a lock: a forked child could find that taken for ever.
 static NEWEST: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
-extern "C" fn at_exit() {
+extern "C-unwind" fn at_exit() {
     flush_open(Instant::now() + EXIT_WAIT);
 }
 

@@ -81,7 +81,7 @@ fn look_for_hip() {
 }
 
 /// The process exits.
-extern "C" fn at_exit() {
+extern "C-unwind" fn at_exit() {
     let mut unfinished = 0;
     if !Pool::is_any_of_their_threads() {
         let until = Instant::now() + EXIT_WAIT;
