@@ -10,9 +10,12 @@ use tracer_common::{
 
 use super::counts::PATIENCE_NS;
 
-/// Calls that are kept for each thread, to be found by time: those of 100 ms of the fastest, since one ring is read before
-/// the other, and a reader may be late.
+/// Most calls that are kept for each thread, to be found by time: those of 100 ms of the fastest, since one ring is read
+/// before the other, and a reader may be late.
 pub(super) const KEPT_OF_A_THREAD: usize = 1 << 16;
+/// As many are kept whatever their age, and the others for so long, ns.
+const KEPT_OF_ANY_AGE: usize = 1 << 12;
+const KEPT_NS: u64 = 500_000_000;
 /// Calls that are kept for all threads: a process may say that it has any number of them.
 const KEPT_IN_ALL: usize = 4 * KEPT_OF_A_THREAD;
 /// After so long a new generation of calls begins and the older one is forgotten, with the threads that have
@@ -64,6 +67,18 @@ struct Thread {
 }
 
 impl Thread {
+    /// Forgets calls that are too many or too old when one has returned at `now_ns`: how many.
+    fn make_room(&mut self, now_ns: u64) -> usize {
+        let before = self.calls.len();
+        let is_old = |call: &Interval| call.end_ns.saturating_add(KEPT_NS) < now_ns;
+        while self.calls.len() >= KEPT_OF_A_THREAD
+            || self.calls.len() >= KEPT_OF_ANY_AGE && self.calls.front().is_some_and(is_old)
+        {
+            self.forget(1);
+        }
+        before - self.calls.len()
+    }
+
     fn forget(&mut self, count: usize) {
         if let Some(last) = self.calls.drain(..count).next_back() {
             self.forgotten_ns = last.end_ns;
@@ -160,10 +175,7 @@ impl RecentCalls {
             self.forget_half();
         }
         let thread = self.threads.entry(call.header.tid).or_default();
-        if thread.calls.len() >= KEPT_OF_A_THREAD {
-            thread.forget(1);
-            self.kept -= 1;
-        }
+        self.kept -= thread.make_room(call.end_ns);
         self.kept += 1;
         let thread = &mut thread.calls;
         // Kept in the order in which they returned. They mostly come in that order, but not after the thread

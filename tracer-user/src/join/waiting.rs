@@ -233,6 +233,10 @@ mod tests {
         }
         assert_eq!(waiting.unplaced, 1);
         assert_eq!(parents(&waiting.settled(u64::MAX)), [0, 2]);
+        // Half a second later those that are old go, as long as there are some thousands.
+        let bytes = known.bytes();
+        known.add(&hip(1, 1_000_000_000, 1_000_000_001), None);
+        assert!(known.bytes() < bytes / 8, "{} of {bytes}", known.bytes());
     }
 
     #[test]
