@@ -76,6 +76,11 @@ impl Thread {
         {
             self.forget(1);
         }
+        // The room that a faster thread has needed is given back, which takes as many calls as are forgotten.
+        let needed = 2 * self.calls.len().max(KEPT_OF_ANY_AGE);
+        if self.calls.capacity() > 2 * needed {
+            self.calls.shrink_to(needed);
+        }
         before - self.calls.len()
     }
 
@@ -386,6 +391,19 @@ mod tests {
         assert_eq!([at(15), at(36), at(33), at(45), at(65)], [1, 3, 3, 2, 5].map(Some));
         assert_eq!([at(25), at(80), calls.at(8, 15).map(|c| c.correlation_id)], [None; 3]);
         assert_eq!([calls.stream(1), calls.stream(2), calls.stream(4)], [Some(5), Some(0), None]);
+    }
+
+    #[test]
+    fn the_room_of_a_thread_that_was_fast_is_given_back() {
+        let mut calls = RecentCalls::default();
+        for id in 1..=KEPT_OF_A_THREAD as u64 {
+            calls.add(&call(Domain::HIP_API, id, 10 * id, 10 * id + 9), None);
+        }
+        assert_eq!(calls.kept, KEPT_OF_A_THREAD);
+        calls.add(&call(Domain::HIP_API, 1, 10 * KEPT_NS, 10 * KEPT_NS + 1), None);
+        let Thread { calls: kept, .. } = &calls.threads[&7];
+        assert_eq!((kept.len(), calls.kept), (KEPT_OF_ANY_AGE, KEPT_OF_ANY_AGE));
+        assert!(kept.capacity() <= 4 * KEPT_OF_ANY_AGE, "{}", kept.capacity());
     }
 
     /// A process that makes more calls on streams than anybody does, between two looks.
