@@ -159,11 +159,8 @@ impl<T: Default> OfThreads<T> {
 
     /// The same; what was kept of it.
     pub fn take(&self, at: usize) -> Option<T> {
-        let own = self.known()?;
-        own.leave_below(at);
-        let call = own.innermost().filter(|call| call.at == at)?;
-        let kept = mem::take(&mut call.kept);
-        own.leave_below(at + 1);
+        let kept = mem::take(self.find(at)?);
+        self.end(at);
         Some(kept)
     }
 

@@ -63,8 +63,10 @@ impl CallSink for Calls {
 
     /// Here it is over where tools are not told; it may wait for room in a buffer.
     fn ends(&self, call: &Call, at: usize) {
-        if matches!(THREADS.find(at), Some(Some(begun)) if begun.callbacks.is_none()) {
-            end(at, call.correlation_id, call.end_ns);
+        if let Some(kept) = THREADS.find(at)
+            && kept.as_ref().is_some_and(|begun| begun.callbacks.is_none())
+        {
+            end(kept, at, call.correlation_id, call.end_ns);
         }
     }
 
@@ -123,14 +125,12 @@ fn callbacks(at: usize) -> Option<Rc<Callbacks>> {
     THREADS.find(at)?.as_ref()?.callbacks.clone()
 }
 
-/// The call whose frame is there is over.
-fn end(at: usize, id: u64, end_ns: u64) {
-    if let Some(kept) = THREADS.find(at) {
-        if let Some(begun) = kept {
-            begun.end(id, end_ns);
-        }
-        *kept = None;
+/// The call whose frame is there is over, of which this is kept.
+fn end(kept: &mut Option<Begun>, at: usize, id: u64, end_ns: u64) {
+    if let Some(begun) = kept {
+        begun.end(id, end_ns);
     }
+    *kept = None;
     THREADS.end(at);
 }
 
@@ -143,6 +143,10 @@ struct Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        contained(|| end(self.at, self.id, self.end_ns));
+        contained(|| {
+            if let Some(kept) = THREADS.find(self.at) {
+                end(kept, self.at, self.id, self.end_ns);
+            }
+        });
     }
 }
