@@ -18,11 +18,12 @@ use crate::closing;
 use crate::contained::contained;
 use crate::copies::Ticket;
 use crate::harvest::{self, IfTaken, WORK};
-use crate::queue::{Queue, Stage};
+use crate::queue::{Context, Queue, Stage};
 use crate::relay::{self, Of, Step, Wait};
 use crate::runtime::RUNTIME;
 use crate::sink::Enqueuer;
 use crate::state::{STATE, sleep};
+use crate::track::Track;
 use crate::{agents, announce, calls, reserved, symbols, sys, view};
 
 /// How long a queue that is being destroyed is given to complete what it was given.
@@ -250,9 +251,7 @@ fn doorbell(signal: u64, value: i64) -> bool {
             return (false, false);
         };
         let Some(context) = STATE.context() else { return (false, false) };
-        if context.pool.is_short() || queue.track.is_short() {
-            harvest::help(&STATE);
-        }
+        help_if_short(&context, &queue.track);
         let rung = queue.ring(&context, signal, value);
         let is_recorded = rung.recorded;
         STATE.has_rung(rung, context.sink);
@@ -266,6 +265,14 @@ fn doorbell(signal: u64, value: i64) -> bool {
         sink.has_enqueued();
     }
     is_rung
+}
+
+/// Something is about to be enqueued: collects what has completed, if signals or the list's places may run out.
+#[inline]
+fn help_if_short(context: &Context<'_>, track: &Track) {
+    if context.pool.is_short() || track.is_short() {
+        harvest::help(&STATE);
+    }
 }
 
 /// Makes a queue known whose creation was not seen.
@@ -504,9 +511,7 @@ fn observed_copy(
         contained(|| {
             announce::first_use();
             let context = STATE.context()?;
-            if context.pool.is_short() || STATE.copies.track.is_short() {
-                harvest::help(&STATE);
-            }
+            help_if_short(&context, &STATE.copies.track);
             STATE.copies.begin(&context, record(), original)
         })
         .flatten()

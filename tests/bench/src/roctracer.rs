@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use capi_build::link::{Profile, Source};
 
 use crate::{
     place::Places,
@@ -30,9 +29,7 @@ const VARIANTS: [(&str, &str); 7] = [
 /// Measures and prints.
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let target = places.apps().parent().context("no target directory")?;
-    let source = Source::given().unwrap_or(Source::Cargo(target.to_owned(), Profile::Release));
-    let own = capi_build::ROCTRACER.make(&source, directory.path())?;
+    let own = subject::library(&capi_build::ROCTRACER, places, directory.path())?;
     let client = directory.path().join("client.so");
     compile(&client, &own)?;
     let start = |name: &str, library: &Path, mode: &str| {

@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use capi_build::link::{Profile, Source};
 
 use crate::{
     place::Places,
@@ -26,9 +25,7 @@ const VARIANTS: [(&str, &str); 5] = [
 /// Measures and prints.
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let target = places.apps().parent().context("no target directory")?;
-    let source = Source::given().unwrap_or(Source::Cargo(target.to_owned(), Profile::Release));
-    let library = capi_build::ROCPROFILER_SDK.make(&source, directory.path())?;
+    let library = subject::library(&capi_build::ROCPROFILER_SDK, places, directory.path())?;
     let tool = directory.path().join("tool.so");
     compile(&tool, &library)?;
     let mut subjects = vec![Subject::start(places, "(untraced)", &[], &[])?];

@@ -1,8 +1,17 @@
 //! Processes that differ in what is preloaded into them, measured by turns.
 
-use std::{env, ffi::OsStr, path::Path, process::Command};
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::Context as _;
+use capi_build::{
+    Library,
+    link::{Profile, Source},
+};
 
 use crate::{
     place::{Places, Private},
@@ -43,6 +52,13 @@ impl Subject {
         let target = Target::start(&mut command).with_context(|| private.complaints())?;
         Ok(Self { name: name.to_owned(), target, _private: private })
     }
+}
+
+/// A library with a C interface, as users get it, in a directory.
+pub fn library(library: &Library, places: &Places, directory: &Path) -> anyhow::Result<PathBuf> {
+    let target = places.apps().parent().context("no target directory")?;
+    let source = Source::given().unwrap_or(Source::Cargo(target.to_owned(), Profile::Release));
+    library.make(&source, directory)
 }
 
 /// A compiler for what is preloaded, as a variable names it, or else by its usual name.
