@@ -171,7 +171,7 @@ fn rocm_after_a_killed_recorder() {
 #[test]
 fn rocm_attached_before_the_runtime_begins() {
     let Some(s) = setup() else { return };
-    let mut running = s.start("early", "hsa_direct", &[("ROCTAP_TEST_WAIT", "1")]);
+    let mut running = s.start("install", "hsa_direct", &[("ROCTAP_TEST_WAIT", "1")]);
     let (recording, _) = running.attach().expect("it waits");
     running.go_on();
     let log = running.log.clone();
@@ -179,7 +179,7 @@ fn rocm_attached_before_the_runtime_begins() {
     let trace = recording.stop();
     let truth = emulated_gpu::truth::read(&log).expect("log");
     let outcome = support::Outcome { report, errors, trace, truth, took: Duration::ZERO };
-    assert!(support::verify::counted("early", &outcome) < 100);
+    assert!(support::verify::counted("install", &outcome) < 100);
     assert!(outcome.trace.dispatches.len() > 1000);
 }
 

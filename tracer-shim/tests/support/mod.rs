@@ -51,7 +51,7 @@ fn prepare() -> Option<Setup> {
     let agent = logs.join("agent.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/agent.c");
     // Under another name until it is whole: somebody may have the one of before mapped.
-    let new = agent.with_extension("new");
+    let new = agent.with_extension(std::process::id().to_string());
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-Wall", "-pthread", "-o"])
         .args([&new, &source])
@@ -78,7 +78,7 @@ pub struct Outcome {
 }
 
 impl Setup {
-    /// A log file for `name`, empty.
+    /// A log file for `name`, empty: tests that run at once have other names.
     pub fn log(&self, name: &str) -> PathBuf {
         let log = self.logs.join(name);
         let _ = std::fs::remove_file(&log);

@@ -16,7 +16,7 @@ pub use bench::bench;
 pub use root::{Root, make};
 #[cfg(test)]
 pub use suite::LIBRARIES_QUICK;
-pub use suite::{Extent, LIBRARIES, LIBRARIES_AT_ONCE, QUICK_ON, sets};
+pub use suite::{Extent, LIBRARIES, QUICK_ON, sets};
 
 /// Options of `cargo xtask rocm`.
 #[derive(Args)]

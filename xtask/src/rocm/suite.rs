@@ -9,7 +9,7 @@ use crate::{
     abi,
     artifacts::{TRACED, build_release, end_to_end_tests, tests},
     run::{root as workspace, show_quoted},
-    test::nextest::Nextest,
+    test::nextest::{Nextest, TRACED_AT_ONCE},
 };
 
 /// The major release that `cargo xtask test` runs the most telling tests on, beside this machine's own: of
@@ -67,9 +67,6 @@ const QUICK: [&str; 21] = [
 /// Tests of the libraries with C interfaces in HIP programs.
 pub const LIBRARIES: &str = "(package(roctracer64) or package(roctracer-tool) or package(rocprofiler-sdk) or package(rocprofiler-sdk-1)) and test(rocm_)";
 
-/// How many of these run at once: each mostly waits for a program that nobody else knows of.
-pub const LIBRARIES_AT_ONCE: usize = 2;
-
 /// Of these, what differs most between releases: in whichever module of a test binary they are.
 pub const LIBRARIES_QUICK: [&str; 9] = [
     "rocm_callbacks_of_every_kernel_and_copy",
@@ -126,7 +123,7 @@ pub fn sets(
     let end_to_end = Nextest::new(&label, &TRACED, &chosen)
         .with(&["--release"])
         .with(&binaries)
-        .at_once(1)
+        .at_once(TRACED_AT_ONCE)
         .without(skipped)
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
@@ -143,7 +140,7 @@ pub fn sets(
         }
     };
     let libraries = Nextest::new(&format!("libraries, {label}"), &[], &of_libraries)
-        .at_once(LIBRARIES_AT_ONCE)
+        .at_once(TRACED_AT_ONCE)
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
         .in_environment([("ROCTAP_TEST_INSIDE", runner)])

@@ -19,7 +19,7 @@ use crate::{
     run::{cargo, output, root, run},
     setup,
 };
-use nextest::Nextest;
+use nextest::{Nextest, TRACED_AT_ONCE};
 use outcome::Set;
 use report::Report;
 use row::Row;
@@ -178,7 +178,7 @@ fn loom() -> Nextest {
         .in_environment([("RUSTFLAGS", PathBuf::from("--cfg loom"))])
 }
 
-/// Tests of what was built; those that trace the machine one at a time. Builds what else they need.
+/// Tests of what was built. Builds what else they need.
 fn traced(
     report: &mut Report,
     built: &Artifacts,
@@ -188,7 +188,7 @@ fn traced(
     let logging = logging.map(|path| ("ROCTAP_LOGGING_BIN", path));
     let set = |label, packages, filter| {
         Nextest::new(label, packages, filter)
-            .at_once(1)
+            .at_once(TRACED_AT_ONCE)
             .in_environment(built.environment())
             .in_environment(logging.clone())
             .in_environment(libraries.clone())
@@ -197,7 +197,7 @@ fn traced(
     vec![
         // These two were built for the unit tests already.
         set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
-        set("libraries in HIP programs", &[], rocm::LIBRARIES).at_once(rocm::LIBRARIES_AT_ONCE),
+        set("libraries in HIP programs", &[], rocm::LIBRARIES),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
         optimised("end to end", "package(e2e) and test(root_)"),

@@ -20,6 +20,10 @@ const RUNNER: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
 /// The variable that proptest takes its seed from.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// How many tests run at once that trace: each mostly waits for its programs. Those that see every process, or keep a CPU
+/// for themselves, run alone: `.config/nextest.toml` has them.
+pub const TRACED_AT_ONCE: usize = 2;
+
 /// Tests of some packages.
 pub struct Nextest {
     label: String,

@@ -35,6 +35,14 @@ impl Session {
                 "process {pid}: its first thread has ended, and with it its probes; calls from then until now are not in the trace"
             ));
         }
+        if libraries
+            .iter()
+            .any(|library| stays(library.id) && target.planned.contains_key(&library.id))
+        {
+            self.recorder.notice(&format!(
+                "process {pid}: its first thread has ended: if another recording of the same libraries ends, or another tool removes its probes, the kernel removes those of this process, and calls from then on are not in the trace"
+            ));
+        }
         for id in anew {
             let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
             let Some(planned) = target.take_plan(id) else { continue };
