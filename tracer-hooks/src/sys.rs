@@ -26,7 +26,10 @@ pub use memory::{
 };
 pub use process::{Once, at_exit, at_fork, getpid, is_confined, pid_in_proc};
 pub use spawning::{own_thread, spawn};
-pub use thread::{Uncancelled, block_signals, gettid, look_for_tid, thread_mark, uninterrupted};
+pub use thread::{
+    Uncancelled, block_signals, gettid, look_for_cancellation, look_for_tid,
+    may_be_cancelled_anywhere, thread_mark, uncancelled, uninterrupted,
+};
 pub use time::{
     ahead_ns, awake_ns, futex_wait, futex_wake, now_ns, relax, sleep_ns, take_machines_time,
 };

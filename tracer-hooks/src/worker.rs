@@ -73,6 +73,7 @@ pub fn is_worker() -> bool {
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     IS_WORKER.set(true);
     sys::look_for_tid();
+    sys::look_for_cancellation();
     sys::own_thread();
     let mut pace = Pace::new();
     loop {

@@ -1,10 +1,12 @@
 //! Writes of ours end no process: that nobody reads any more, or that a file is as large as it may be, is an
-//! error and no signal.
+//! error and no signal. Nor do they end a thread that was cancelled.
 
 #![expect(unsafe_code, reason = "the thread's mask of signals")]
 
 use std::mem::zeroed;
 use std::ptr;
+
+use tracer_hooks::sys::uncancelled;
 
 /// What the kernel sends for a write.
 const OF_WRITES: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
@@ -12,7 +14,7 @@ const OF_WRITES: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 /// Runs what writes. Signals that come of it are taken back.
 pub fn quiet<R>(write: impl FnOnce() -> R) -> R {
     // SAFETY: all sets are valid; the mask is the thread's own, and is put back.
-    unsafe {
+    uncancelled(|| unsafe {
         let mut blocked: libc::sigset_t = zeroed();
         let (mut before, mut pending): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
         libc::sigemptyset(&raw mut blocked);
@@ -30,7 +32,7 @@ pub fn quiet<R>(write: impl FnOnce() -> R) -> R {
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
         written
-    }
+    })
 }
 
 /// Takes a signal that waits for the thread, if one does.

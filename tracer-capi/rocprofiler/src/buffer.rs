@@ -25,6 +25,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use roctracer::thread::Process;
+use tracer_hooks::sys;
 
 use crate::half::Half;
 use crate::status::{Result, Status};
@@ -315,7 +316,9 @@ impl Buffer {
                     None => return self.refuse(),
                 },
                 (None, Otherwise::Wait) => {
-                    let waited = self.progress.wait_timeout(state, LOOKS_AGAIN);
+                    // A handler of a signal may come to a cancellation point meanwhile.
+                    let waited =
+                        sys::uncancelled(|| self.progress.wait_timeout(state, LOOKS_AGAIN));
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                     continue;
                 }
@@ -486,7 +489,7 @@ impl Buffer {
                 Ok(state) => return Some(state),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                Err(TryLockError::WouldBlock) => sys::sleep_ns(1_000_000),
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::originals::{self, Patched, Verdict};
 use crate::runtime::Tables;
 
 pub use hip::{follow as follow_hip, patch as patch_hip};
-pub use open::CallSink;
+pub use open::{CallSink, Told};
 use open::{PLACES, Place, SINK};
 
 /// How often the HSA runtime's tables were made anew. HIP's are made once.

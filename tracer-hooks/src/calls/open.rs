@@ -9,23 +9,24 @@ use tracer_common::calls::{Call, Wanted};
 use tracer_common::slots::SLOT_COUNT;
 
 use crate::abi;
-use crate::contained::contained;
+use crate::contained::contained_without_points;
 use crate::state::STATE;
 use crate::sys;
 
 /// Receives calls.
 ///
 /// Everything is called on the calling thread, so nothing may panic or call the runtimes, and what waits holds up the program.
+/// [`begins`](CallSink::begins) and [`ends`](CallSink::ends) are no cancellation points.
 /// `at` is an address in the call's stack frame: what lies below belongs to calls inside of it.
 pub trait CallSink: Sync {
-    /// A call begins. Fills in the ids; false: it is not recorded.
-    fn begins(&self, call: &mut Call, at: usize) -> bool;
+    /// A call begins. Fills in the ids, and says what is to be told of it.
+    fn begins(&self, call: &mut Call, at: usize) -> Told;
 
-    /// A call is over of which [`CallSink::begins`] said true.
+    /// A call is over.
     fn ends(&self, call: &Call, at: usize);
 
-    /// Right after [`CallSink::begins`] said true, with the words of the arguments on the stack. The thread is in nothing
-    /// of ours: this may wait, call the runtime, and throw, which leaves the call.
+    /// Right after [`CallSink::begins`], with the words of the arguments on the stack. The thread is in nothing of ours: this
+    /// may wait, call the runtime, and throw, which leaves the call.
     fn entered(&self, _call: &Call, _stack: &[u64], _at: usize) {}
 
     /// The same right after [`CallSink::ends`]. It may not throw where an exception leaves the call.
@@ -33,6 +34,17 @@ pub trait CallSink: Sync {
 
     /// HIP's tables were patched while something is recorded: their calls can be.
     fn hip_is_patched(&self) {}
+}
+
+/// What a [`CallSink`] is told of a call that has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Nothing: it is not recorded.
+    Nothing,
+    /// When it [ends](CallSink::ends).
+    End,
+    /// That, and when it was [entered](CallSink::entered) and [left](CallSink::left).
+    All,
 }
 
 /// An entry of a table.
@@ -64,7 +76,8 @@ pub static SINK: OnceLock<&'static dyn CallSink> = OnceLock::new();
 pub struct Open {
     call: Call,
     out_arg: u8,
-    /// Who was told of the call's begin.
+    told: Told,
+    /// Who is told.
     sink: Option<&'static dyn CallSink>,
 }
 
@@ -72,7 +85,7 @@ impl Open {
     /// Nobody has been told of it.
     #[inline]
     pub fn new() -> Self {
-        Self { call: Call::default(), out_arg: 0, sink: None }
+        Self { call: Call::default(), out_arg: 0, told: Told::Nothing, sink: None }
     }
 
     #[inline]
@@ -83,7 +96,7 @@ impl Open {
     /// A call of `slot` begins while something is recorded.
     #[inline(never)]
     pub fn begin(&mut self, slot: usize, args: &[u64; 6], stack: &[u64]) {
-        contained(|| {
+        contained_without_points(|| {
             let word = PLACES.get(slot).map_or(0, |place| place.wanted.load(Ordering::Relaxed));
             let (Some(wanted), Some(&sink)) = (Wanted::from_word(word), SINK.get()) else { return };
             let call = &mut self.call;
@@ -99,11 +112,12 @@ impl Open {
             self.out_arg = wanted.out_arg;
             call.begin_ns = sys::now_ns();
             let at = self.at();
-            if sink.begins(&mut self.call, at) {
-                self.sink = Some(sink);
-            }
+            self.told = sink.begins(&mut self.call, at);
+            self.sink = (self.told != Told::Nothing).then_some(sink);
         });
-        if let Some(sink) = self.sink {
+        if self.told == Told::All
+            && let Some(sink) = self.sink
+        {
             sink.entered(&self.call, stack, self.at());
         }
     }
@@ -112,7 +126,7 @@ impl Open {
     #[inline(never)]
     pub fn returned(&mut self, ret: u64) {
         let Some(sink) = self.sink.take() else { return };
-        contained(|| {
+        contained_without_points(|| {
             self.call.end_ns = sys::now_ns();
             self.call.ret = ret;
             self.read_output();
@@ -142,7 +156,7 @@ impl Open {
     }
 
     fn tell_outside(&self, sink: &dyn CallSink) {
-        if !STATE.phase.is_inert() {
+        if self.told == Told::All && !STATE.phase.is_inert() {
             sink.left(&self.call, self.at());
         }
     }
@@ -152,7 +166,7 @@ impl Drop for Open {
     #[inline]
     fn drop(&mut self) {
         if let Some(sink) = self.sink.take() {
-            contained(|| {
+            contained_without_points(|| {
                 self.call.end_ns = sys::now_ns();
                 self.call.flags |= flag::ENTRY_ONLY;
                 self.tell(sink);

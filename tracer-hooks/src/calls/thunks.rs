@@ -148,8 +148,8 @@ mod tests {
     use tracer_common::slots::HIP;
 
     use super::*;
-    use crate::calls::CallSink;
     use crate::calls::open::SINK;
+    use crate::calls::{self, CallSink};
     use crate::phase::Event;
     use crate::testing::alone;
 
@@ -199,8 +199,8 @@ mod tests {
     static TOLD: Told = Told(Mutex::new(Vec::new()));
 
     impl CallSink for Told {
-        fn begins(&self, _: &mut Call, _: usize) -> bool {
-            true
+        fn begins(&self, _: &mut Call, _: usize) -> calls::Told {
+            calls::Told::All
         }
 
         fn entered(&self, call: &Call, stack: &[u64], _: usize) {
@@ -262,5 +262,134 @@ mod tests {
         let called = *CALLED.lock().expect("not poisoned");
         assert_eq!(called[..words], expected[..words], "slot {slot}");
         first
+    }
+}
+
+/// Threads that are cancelled.
+#[cfg(test)]
+mod cancelled {
+    use core::ffi::{c_int, c_void};
+    use core::mem::transmute;
+    use core::ptr;
+    use core::sync::atomic::AtomicBool;
+    use std::sync::Mutex;
+
+    use tracer_common::bpf::flag;
+    use tracer_common::calls::{Call, Wanted};
+
+    use super::*;
+    use crate::calls::open::SINK;
+    use crate::calls::{CallSink, Told};
+    use crate::phase::Event;
+    use crate::sys;
+    use crate::testing::alone;
+
+    const DEFERRED: c_int = 0;
+    const ASYNCHRONOUS: c_int = 1;
+    /// What a cancelled thread returns.
+    const CANCELED: usize = usize::MAX;
+    const SLOT: usize = 0;
+
+    type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+    unsafe extern "C-unwind" {
+        // Not those of `std`, whose threads end the process when they are cancelled.
+        fn pthread_create(to: *mut u64, with: usize, run: Start, argument: *mut c_void) -> c_int;
+        fn pthread_cancel(thread: u64) -> c_int;
+        fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+        fn pthread_testcancel();
+        fn pthread_join(thread: u64, result: *mut usize) -> c_int;
+    }
+
+    /// Waits at the begin of a call until the thread has been cancelled, and keeps the ends.
+    struct Waits {
+        begins: AtomicBool,
+        is_cancelled: AtomicBool,
+        ends: Mutex<Vec<Call>>,
+    }
+
+    static WAITS: Waits = Waits {
+        begins: AtomicBool::new(false),
+        is_cancelled: AtomicBool::new(false),
+        ends: Mutex::new(Vec::new()),
+    };
+
+    fn wait(flag: &AtomicBool) {
+        while !flag.swap(false, Ordering::AcqRel) {
+            core::hint::spin_loop();
+        }
+    }
+
+    impl CallSink for Waits {
+        fn begins(&self, _: &mut Call, _: usize) -> Told {
+            self.begins.store(true, Ordering::Release);
+            wait(&self.is_cancelled);
+            Told::End
+        }
+
+        fn ends(&self, call: &Call, _: usize) {
+            self.ends.lock().expect("not poisoned").push(*call);
+        }
+    }
+
+    extern "C" fn original() -> u64 {
+        7
+    }
+
+    /// Makes a call, and may be cancelled as its argument says.
+    unsafe extern "C-unwind" fn run(kind: *mut c_void) -> *mut c_void {
+        // SAFETY: nothing of this thread needs an end; the thunk takes any words.
+        unsafe {
+            pthread_setcanceltype(kind.addr() as c_int, ptr::null_mut());
+            let thunk = transmute::<usize, unsafe extern "C-unwind" fn() -> u64>(address(SLOT));
+            assert_eq!(thunk(), 7);
+            pthread_testcancel();
+        }
+        ptr::null_mut()
+    }
+
+    /// It ends when it is out of our code: at once, if it may be cancelled at any instruction, or else at its next
+    /// cancellation point.
+    #[test]
+    fn a_thread_that_is_cancelled_at_the_begin_of_a_call() {
+        let cancel = || {
+            SINK.get_or_init(|| &WAITS);
+            for event in [Event::Install, Event::Begin] {
+                assert!(STATE.phase.apply(event).is_ok());
+            }
+            PLACES[SLOT].original.store(original as *const () as usize, Ordering::Relaxed);
+            let wanted = Wanted { args: 1, ..Wanted::default() };
+            PLACES[SLOT].wanted.store(wanted.to_word(), Ordering::Relaxed);
+            for is_known in [false, true] {
+                if is_known {
+                    sys::look_for_cancellation();
+                }
+                assert_eq!(sys::may_be_cancelled_anywhere(), !is_known);
+                for kind in [DEFERRED, ASYNCHRONOUS] {
+                    let mut thread = 0;
+                    let argument = ptr::without_provenance_mut(kind as usize);
+                    // SAFETY: it takes a number.
+                    let created = unsafe { pthread_create(&raw mut thread, 0, run, argument) };
+                    assert_eq!(created, 0);
+                    wait(&WAITS.begins);
+                    let mut result = 0;
+                    // SAFETY: it is joined once.
+                    unsafe {
+                        assert_eq!(pthread_cancel(thread), 0);
+                        WAITS.is_cancelled.store(true, Ordering::Release);
+                        assert_eq!(pthread_join(thread, &raw mut result), 0);
+                    }
+                    assert_eq!(result, CANCELED);
+                    let ends = core::mem::take(&mut *WAITS.ends.lock().expect("not poisoned"));
+                    let [end] = ends[..] else { panic!("{ends:?}") };
+                    let flags = if kind == ASYNCHRONOUS { flag::ENTRY_ONLY } else { 0 };
+                    assert_eq!((end.flags, end.ret), (flags, if kind == DEFERRED { 7 } else { 0 }));
+                }
+            }
+        };
+        alone(
+            "calls::thunks::cancelled::a_thread_that_is_cancelled_at_the_begin_of_a_call",
+            cancel,
+        );
     }
 }

@@ -4,7 +4,7 @@
 
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A number for the calling thread, not 0, below 2^31 - 1: from where its thread block is, without a call.
 /// That two threads that live have the same takes blocks that are a multiple of 128 GiB apart.
@@ -24,6 +24,9 @@ fn thread_block() -> usize {
     block
 }
 
+/// Where it is in glibc's `struct pthread`.
+const TID_AT: usize = 0x2d0;
+
 /// How many threads have seen that libc keeps a thread's id where it has in all its releases of x86-64.
 static TIDS_SEEN: AtomicU32 = AtomicU32::new(0);
 
@@ -42,22 +45,12 @@ pub fn gettid() -> u32 {
 
 /// By libc, in the calling thread's block.
 fn kept_tid() -> u32 {
-    /// In glibc's `struct pthread`.
-    const AT: usize = 0x2d0;
-    // SAFETY: the thread's own block, which is longer; only the thread itself changes it, in a child after a fork.
-    unsafe { ((thread_block() + AT) as *const u32).read() }
+    block_word(TID_AT)
 }
 
 fn asked_tid() -> u32 {
     // SAFETY: no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
-}
-
-/// While this exists, the calling thread is not cancelled (`pthread_cancel`): our code holds locks, and
-/// cancelling unwinds the stack, which ends the process where it meets ours.
-pub struct Uncancelled {
-    state: c_int,
-    kind: c_int,
 }
 
 const CANCEL_DISABLE: c_int = 1;
@@ -70,6 +63,75 @@ unsafe extern "C-unwind" {
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 
+/// Where libc keeps whether a thread may be cancelled at any instruction: bits of a word, and how far behind the begin of the
+/// thread's block that is, in the upper half; 0 while it is not known.
+static ASYNCHRONOUS: AtomicU64 = AtomicU64::new(0);
+
+/// Looks where that is, which differs between releases, by changing it: in a thread of ours whose signals wait.
+pub fn look_for_cancellation() {
+    /// From the thread's id on, as far as the block is known to go in all releases, or may go.
+    const WORDS: usize = (0x980 - TID_AT) / 4;
+    const KNOWN_BYTES: usize = 0x800;
+    /// Another word may change meanwhile.
+    const TRIES: usize = 8;
+    if kept_tid() != asked_tid() {
+        return;
+    }
+    // SAFETY: a name; libc has a word there, for debuggers.
+    let told = unsafe {
+        libc::dlsym(libc::RTLD_DEFAULT, c"_thread_db_sizeof_pthread".as_ptr())
+            .cast::<u32>()
+            .as_ref()
+    };
+    let bytes = told.map_or(KNOWN_BYTES, |&bytes| bytes as usize);
+    let count = (bytes.saturating_sub(TID_AT) / 4).min(WORDS);
+    let words_of = |kind| {
+        // SAFETY: nobody cancels this thread.
+        unsafe { pthread_setcanceltype(kind, ptr::null_mut()) };
+        let mut words = [0; WORDS];
+        words
+            .iter_mut()
+            .take(count)
+            .enumerate()
+            .for_each(|(at, to)| *to = block_word(TID_AT + 4 * at));
+        words
+    };
+    for _ in 0..TRIES {
+        let kinds = [CANCEL_DEFERRED, CANCEL_ASYNCHRONOUS, CANCEL_DEFERRED];
+        let [before, meanwhile, after] = kinds.map(words_of);
+        let words = before.into_iter().zip(meanwhile).enumerate();
+        let mut changed = words.filter(|(_, (was, is))| was != is);
+        let (Some((at, (was, is))), None) = (changed.next(), changed.next()) else { continue };
+        if before == after && is & !was == is ^ was {
+            let place = (TID_AT + 4 * at) as u64;
+            ASYNCHRONOUS.store(place << 32 | u64::from(is ^ was), Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// A word of the calling thread's block, which is longer.
+#[inline]
+fn block_word(at: usize) -> u32 {
+    // SAFETY: it lives as long as the thread. Other threads change words of it, too, in one step.
+    unsafe { AtomicU32::from_ptr((thread_block() + at) as *mut u32) }.load(Ordering::Relaxed)
+}
+
+/// Whether the calling thread may be cancelled at any instruction, or it is not known; else it is at cancellation points
+/// alone.
+#[inline]
+pub fn may_be_cancelled_anywhere() -> bool {
+    let known = ASYNCHRONOUS.load(Ordering::Relaxed);
+    known == 0 || block_word((known >> 32) as usize) & known as u32 != 0
+}
+
+/// While this exists, the calling thread is not cancelled (`pthread_cancel`): our code holds locks, and
+/// cancelling unwinds the stack, which ends the process where it meets ours.
+pub struct Uncancelled {
+    state: c_int,
+    kind: c_int,
+}
+
 impl Uncancelled {
     /// From now on.
     #[inline]
@@ -78,7 +140,9 @@ impl Uncancelled {
         // SAFETY: both are valid for writes.
         unsafe {
             pthread_setcancelstate(CANCEL_DISABLE, &raw mut state);
-            pthread_setcanceltype(CANCEL_DEFERRED, &raw mut kind);
+            if may_be_cancelled_anywhere() {
+                pthread_setcanceltype(CANCEL_DEFERRED, &raw mut kind);
+            }
         }
         Self { state, kind }
     }
@@ -96,6 +160,14 @@ impl Uncancelled {
             }
         }
     }
+}
+
+/// Runs what may wait, or has cancellation points, without the thread being cancelled meanwhile.
+pub fn uncancelled<R>(run: impl FnOnce() -> R) -> R {
+    let own = Uncancelled::begin();
+    let result = run();
+    own.end();
+    result
 }
 
 /// Blocks every signal in the calling thread.
@@ -120,5 +192,22 @@ pub fn uninterrupted<R>(call: impl FnOnce() -> R) -> R {
         let result = call();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut());
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_libc_keeps_how_a_thread_is_cancelled_is_found() {
+        look_for_cancellation();
+        assert_ne!(ASYNCHRONOUS.load(Ordering::Relaxed), 0);
+        for kind in [CANCEL_ASYNCHRONOUS, CANCEL_DEFERRED] {
+            // SAFETY: nobody cancels this thread.
+            unsafe { pthread_setcanceltype(kind, ptr::null_mut()) };
+            assert_eq!(may_be_cancelled_anywhere(), kind == CANCEL_ASYNCHRONOUS);
+            std::thread::spawn(|| assert!(!may_be_cancelled_anywhere())).join().expect("deferred");
+        }
     }
 }

@@ -7,7 +7,7 @@ use capi_sources::hsa::Client;
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
 use tracer_common::slots;
-use tracer_hooks::calls::{self, CallSink};
+use tracer_hooks::calls::{self, CallSink, Told};
 use tracer_hooks::{Tables, contained};
 
 use super::callbacks::Callbacks;
@@ -48,17 +48,21 @@ impl Client for Calls {
 }
 
 impl CallSink for Calls {
-    fn begins(&self, call: &mut Call, at: usize) -> bool {
+    fn begins(&self, call: &mut Call, at: usize) -> Told {
         let slot = call.operation.into();
-        let Some(of) = operation(slot) else { return is_needed(slot) };
+        let or = |told| if is_needed(slot) { Told::All } else { told };
+        let Some(of) = operation(slot) else { return or(Told::Nothing) };
         call.correlation_id = next_id();
-        let Some(kept) = THREADS.begin(at, call.correlation_id) else { return false };
+        let Some(kept) = THREADS.begin(at, call.correlation_id) else { return Told::Nothing };
         *kept = Begun::new(of, || streams::Told::of(of), || call.begin_ns);
-        if kept.is_some() {
-            return true;
+        match kept {
+            Some(Begun { callbacks: Some(_), .. }) => Told::All,
+            Some(_) => or(Told::End),
+            None => {
+                THREADS.end(at);
+                or(Told::Nothing)
+            }
         }
-        THREADS.end(at);
-        is_needed(slot)
     }
 
     /// Here it is over where tools are not told; it may wait for room in a buffer.
