@@ -4,7 +4,7 @@
 //!   `hip_api_data_t`: where the arguments are in it, and calls as the file plugin writes them. Of HSA the
 //!   layout is that of ROCm 5.2.3 in every release; of HIP each release has its own.
 //! * [`memory`]: reads what an argument points at, if it can be read.
-//! * [`loaded`]: libraries that the process has loaded; [`hsa_tools`]: those that the HSA runtime is to load.
+//! * [`loaded`]: libraries that the process has loaded; [`imports`]: functions that they import; [`hsa_tools`]: those that the HSA runtime is to load.
 //! * [`plugin`]: a plugin of roctracer's, which is loaded and fed.
 //! * [`messages`]: what is said to the user of the program.
 //! * [`quiet`], [`errno`]: writes of ours end no process, and what we do changes no `errno`.
@@ -17,6 +17,7 @@ pub mod errno;
 pub mod hip;
 pub mod hsa;
 pub mod hsa_tools;
+pub mod imports;
 pub mod loaded;
 pub mod memory;
 pub mod messages;

@@ -14,7 +14,7 @@ pub struct Loaded {
 
 impl Loaded {
     /// The one whose file is called so, or so and a version; none if there is none.
-    pub fn find(name: &'static [u8]) -> Option<Self> {
+    pub fn find(name: &[u8]) -> Option<Self> {
         let path = path_of(name)?;
         // SAFETY: it loads nothing, and the handle is kept for ever.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };

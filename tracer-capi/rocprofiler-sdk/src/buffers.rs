@@ -11,7 +11,7 @@ use rocprofiler::threads::Watcher;
 
 use crate::layout::{BUFFER_KINDS, kind};
 use crate::tools::{self, Argument};
-use crate::{SDK, answer, caught, log, registration, sources, work};
+use crate::{SDK, answer, caught, log, registration, sources, threads, work};
 
 /// `rocprofiler_buffer_tracing_cb_t`. It may throw.
 type BufferFunction =
@@ -150,11 +150,16 @@ unsafe extern "C-unwind" fn rocprofiler_at_internal_thread_create(
 ) -> u32 {
     answer::of(|| {
         let data = Argument(data);
+        /// What it throws ends the process here.
+        unsafe extern "C" fn tell(function: ThreadFunction, library: u32, data: *mut c_void) {
+            // SAFETY: as the caller promises.
+            unsafe { function(library, data) };
+        }
         let call = |function: Option<ThreadFunction>| -> Box<dyn Fn(u32) + Send + Sync> {
             Box::new(move |library| {
                 if let Some(function) = function {
                     // SAFETY: as the caller promises.
-                    unsafe { function(library, data.get()) };
+                    unsafe { tell(function, library, data.get()) };
                 }
             })
         };
@@ -162,6 +167,7 @@ unsafe extern "C-unwind" fn rocprofiler_at_internal_thread_create(
         let (client, libraries) = (registration::client_of(function), libraries as u32);
         let (before, after) = (call(before), call(after));
         SDK.watchers.add(Watcher { client, libraries, before, after });
+        threads::follow();
         Ok(())
     })
 }

@@ -4,7 +4,7 @@
 //!
 //! * [`registration`], [`tools`]: tools are found, configured, initialized and finalized.
 //! * [`contexts`], [`buffers`], [`callbacks`], [`kinds`]: the functions, by what they are about.
-//! * [`runtime`]: how calls and work get in.
+//! * [`runtime`]: how calls and work get in; [`threads`]: threads that the runtimes create.
 //! * [`sources`]: where records come from; what cannot be traced, and why.
 //! * [`calls`], [`work`]: calls of the runtimes, work of GPUs; [`retirement`]: the end of both; [`records`]: records as this
 //!   version has them; [`told`]: what tools are told at its begin and at its end.
@@ -46,6 +46,7 @@ mod runtime;
 mod runtimes;
 mod scratch;
 mod sources;
+mod threads;
 mod told;
 mod tools;
 mod work;

@@ -7,7 +7,7 @@ use rocprofiler::status::Status;
 use tracer_hooks::abi::ApiTable;
 use tracer_hooks::{InstallError, Tables, contained};
 
-use crate::{calls, log, scratch, work};
+use crate::{calls, log, scratch, threads, work};
 
 /// What a tool is answered that wants a kind of which nothing is recorded, and why; none if it is.
 pub fn refused(kind: Kind) -> Option<(Status, &'static str)> {
@@ -45,6 +45,7 @@ pub fn refused_to_callbacks(kind: Kind) -> Option<(Status, &'static str)> {
 /// Has what is wanted recorded from now on, in runtimes that may be in use. Where none is loaded, it is recorded from its
 /// begin on.
 pub fn begin() {
+    threads::follow();
     if let Some(tables) = work::begin() {
         calls::patch(&tables);
         scratch::follow(&tables);
@@ -60,6 +61,7 @@ pub fn begin() {
 #[expect(unsafe_code, reason = "the runtime's table")]
 pub unsafe fn runtime_begins(table: *const c_void) {
     contained(|| {
+        threads::follow();
         // SAFETY: as the caller promises.
         match unsafe { Tables::of(table.cast::<ApiTable>()) } {
             Ok(tables) if work::runtime_begins(tables) => {

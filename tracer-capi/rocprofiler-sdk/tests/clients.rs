@@ -70,6 +70,22 @@ fn a_finalize_function_that_throws() {
     assert!(said.contains("what():  it was the tool") && !said.contains("panic"), "{said}");
 }
 
+/// The others, which `pthread_create` creates, are told of where the real runtime is.
+#[test]
+fn a_tool_is_told_of_a_thread_of_std() {
+    let clients = clients();
+    let in_directory = |name| clients.directory().join(name);
+    let (program, runtime) = (in_directory("starts"), in_directory("libhsa-runtime64.so.1"));
+    let source = clients.source("starts.cpp");
+    let mut compiler = clients.compiler(Language::Cpp).expect("a compiler");
+    compiler.args(["-DRUNTIME", "-shared", "-fPIC", "-Wl,-soname,libhsa-runtime64.so.1", "-o"]);
+    succeed(compiler.args([&runtime, &source])).expect("the library");
+    let mut compiler = clients.compiler(Language::Cpp).expect("a compiler");
+    compiler.arg("-o").args([&program, &source, &runtime, &clients.library()]);
+    succeed(&mut compiler).expect("the program");
+    succeed(&mut clients.command(&program)).expect("it runs");
+}
+
 /// Makes a tool's library, which calls itself `name`.
 fn tool(clients: &Clients, name: &str, options: &[&str]) -> PathBuf {
     let library = clients.directory().join(format!("lib{name}.so"));

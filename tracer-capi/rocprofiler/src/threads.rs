@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use roctracer::thread;
@@ -135,8 +135,18 @@ pub struct Watcher {
     pub after: Box<dyn Fn(u32) + Send + Sync>,
 }
 
-/// All who are told.
-pub struct Watchers(Mutex<Vec<Arc<Watching>>>);
+impl Watcher {
+    fn means(&self, library: u32) -> bool {
+        self.libraries == 0 || self.libraries & library != 0
+    }
+}
+
+/// All who are told. Threads of the program read who they are without a lock; lists of before stay for those.
+#[derive(Default)]
+pub struct Watchers {
+    all: AtomicPtr<Vec<&'static Watching>>,
+    changes: Mutex<()>,
+}
 
 /// One of them.
 struct Watching {
@@ -147,50 +157,71 @@ struct Watching {
 impl Watchers {
     /// Nobody.
     pub const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self { all: AtomicPtr::new(ptr::null_mut()), changes: Mutex::new(()) }
     }
 
     /// Adds one, until [`end`](Self::end).
     pub fn add(&self, watcher: Watcher) {
-        self.lock().push(Arc::new(Watching { watcher, calls: Calls::default() }));
+        let watching = Box::leak(Box::new(Watching { watcher, calls: Calls::default() }));
+        self.change(|all| all.push(watching));
     }
 
     /// A tool is told no more. Waits for what it is being told, until a time; whether that has returned.
     pub fn end(&self, client: u32, until: Instant) -> bool {
-        let own: Vec<_> = self.lock().extract_if(.., |one| one.watcher.client == client).collect();
+        let own =
+            self.change(|all| all.extract_if(.., |one| one.watcher.client == client).collect());
+        let own: Vec<&Watching> = own;
         own.iter().for_each(|one| one.calls.silence());
         own.iter().filter(|one| !one.calls.wait(until)).count() == 0
     }
 
-    /// Tells of what `create` creates, a thread of `library`, on the calling thread.
-    pub fn around<T>(&self, library: u32, create: impl FnOnce() -> T) -> T {
-        // Not under the lock: who is told may add another one.
-        let mut all = self.lock().clone();
-        all.retain(|one| {
-            let libraries = one.watcher.libraries;
-            libraries == 0 || libraries & library != 0
-        });
-        let tell = |which: fn(&Watcher) -> &(dyn Fn(u32) + Send + Sync)| {
-            for one in &all {
-                if let Some(_calling) = one.calls.begin() {
-                    which(&one.watcher)(library);
-                }
-            }
-        };
-        tell(|watcher| &*watcher.before);
-        let created = create();
-        tell(|watcher| &*watcher.after);
-        created
+    /// Whether anybody is to be told of threads of this library.
+    pub fn mean(&self, library: u32) -> bool {
+        self.all().iter().any(|one| one.watcher.means(library))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Watching>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Tells of what `create` creates, a thread of `library`, on the calling thread; also where `create` throws.
+    pub fn around<T>(&self, library: u32, create: impl FnOnce() -> T) -> T {
+        let around = Around { all: self.all(), library };
+        around.tell(|watcher| &*watcher.before);
+        create()
+    }
+
+    fn all(&self) -> &'static [&'static Watching] {
+        #[expect(unsafe_code, reason = "follows a pointer to a list")]
+        // Acquire pairs with the Release below.
+        // SAFETY: null, or a list, which stays for ever.
+        unsafe { self.all.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<&'static Watching>) -> T) -> T {
+        let _one = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all().to_vec();
+        let changed = change(&mut all);
+        self.all.store(Box::leak(Box::new(all)), Ordering::Release);
+        changed
     }
 }
 
-impl Default for Watchers {
-    fn default() -> Self {
-        Self::new()
+/// A thread is being created. When this is dropped, it was.
+struct Around {
+    all: &'static [&'static Watching],
+    library: u32,
+}
+
+impl Around {
+    fn tell(&self, which: fn(&Watcher) -> &(dyn Fn(u32) + Send + Sync)) {
+        for one in self.all.iter().filter(|one| one.watcher.means(self.library)) {
+            if let Some(_calling) = one.calls.begin() {
+                which(&one.watcher)(self.library);
+            }
+        }
+    }
+}
+
+impl Drop for Around {
+    fn drop(&mut self) {
+        self.tell(|watcher| &*watcher.after);
     }
 }
 
@@ -219,6 +250,7 @@ mod tests {
             7
         });
         assert_eq!(created, 7);
+        assert!(watchers.mean(4));
         let (all, told) = (&told, told.lock().expect("whole"));
         let expected = [
             ("all", "before", 1),
@@ -230,6 +262,7 @@ mod tests {
         assert_eq!(told[..], expected);
         drop(told);
         [0, 1].into_iter().for_each(|client| assert!(watchers.end(client, Instant::now())));
+        assert!(!watchers.mean(1) && watchers.mean(4));
         watchers.around(ROCPROFILER_LIBRARY, || ());
         assert_eq!(all.lock().expect("whole").len(), expected.len());
     }

@@ -333,7 +333,7 @@ fn rocm_what_cannot_be_put_in_is_refused() {
     assert!(end(roctap, "-INT").0.success());
     // A tool for the other interface: its library is asked for, and cannot come in beside the first one.
     let clients = Clients::new(OTHER, PACKAGE).expect("the other library");
-    let tool = tool_of(&clients, "libwatches.so", &[]);
+    let tool = tool_of(&clients, "watches.c", "libwatches.so", &[]);
     let wrong = late.refused(&tool);
     assert!(wrong.contains(&format!("needs {}, and", OTHER.soname)), "{wrong}");
     let beside = late.refused_with(&tool, &clients.library());

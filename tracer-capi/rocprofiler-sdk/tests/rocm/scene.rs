@@ -44,11 +44,11 @@ pub struct Scene {
     pub tool: PathBuf,
 }
 
-/// Compiles the tool against the library of these clients.
-pub fn tool_of(clients: &Clients, name: &str, options: &[&str]) -> PathBuf {
+/// Compiles a tool against the library of these clients.
+pub fn tool_of(clients: &Clients, source: &str, name: &str, options: &[&str]) -> PathBuf {
     let tool = clients.directory().join(name);
     let mut compiler = clients.compiler(Language::C).expect("a compiler");
-    compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source("watches.c")]);
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&tool, &clients.source(source)]);
     succeed(compiler.args(options).arg(clients.library())).expect("the tool");
     tool
 }
@@ -62,9 +62,9 @@ pub fn scene() -> Option<Scene> {
     let clients = Clients::new(LIBRARY, PACKAGE)
         .and_then(|clients| clients.beside(&ROCPROFILER_SDK_ROCTX))
         .expect("the libraries");
-    let tool = tool_of(&clients, "libwatches.so", &[]);
-    tool_of(&clients, "libstuck.so", &["-DSTUCK"]);
-    tool_of(&clients, "libsecond.so", &["-DBESIDE=\"-second\""]);
+    let tool = tool_of(&clients, "watches.c", "libwatches.so", &[]);
+    tool_of(&clients, "watches.c", "libstuck.so", &["-DSTUCK"]);
+    tool_of(&clients, "watches.c", "libsecond.so", &["-DBESIDE=\"-second\""]);
     Some(Scene { apps, gpu, inside: built("ROCTAP_TEST_INSIDE"), clients, tool })
 }
 
