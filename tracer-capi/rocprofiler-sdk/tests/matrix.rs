@@ -108,7 +108,10 @@ const SECTIONS: [Section; 17] = [
     (
         "`internal_threading.h`",
         &[
-            ("rocprofiler_at_internal_thread_create", "of threads that this library creates"),
+            (
+                "rocprofiler_at_internal_thread_create",
+                "of threads that this library and the runtimes create",
+            ),
             ("rocprofiler_create_callback_thread", ""),
             ("rocprofiler_assign_callback_thread", ""),
         ],
