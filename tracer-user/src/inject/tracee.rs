@@ -260,6 +260,9 @@ impl Thread {
     }
 }
 
+/// The segment of 64-bit code: others' system calls have other numbers.
+const CODE_64: u64 = 0x33;
+
 /// Lets the thread repeat a system call that our stop alone has interrupted, where that changes
 /// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew. Whether registers
 /// have changed.
@@ -271,17 +274,33 @@ pub fn repeat_interrupted(registers: &mut Registers) -> bool {
     // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many.
     const SOCKETS: [u64; 13] = [0, 19, 45, 47, 299, 43, 288, 42, 1, 20, 44, 46, 307];
     const EINTR: u64 = -4i64 as u64;
-    // The segment of 64-bit code: others' system calls have other numbers.
-    const CODE_64: u64 = 0x33;
     let repeatable = || WAITING.iter().chain(&SOCKETS).any(|&call| call == registers.orig_rax);
     let repeats = registers.cs == CODE_64 && registers.rax == EINTR && repeatable();
     if repeats {
-        registers.rax = registers.orig_rax;
-        registers.rip -= 2;
-        // No system call from here on that the kernel could want to restart.
-        registers.orig_rax = u64::MAX;
+        repeat(registers);
     }
     repeats
+}
+
+/// Makes a stopped thread repeat the call in which it waits for a time (`nanosleep`, `poll`, `futex`), where the kernel would
+/// have it go on by `restart_syscall`; whether it waits so. The time begins anew.
+pub fn repeat_timed(registers: &mut Registers) -> bool {
+    const ERESTART_RESTARTBLOCK: u64 = -516i64 as u64;
+    const RESTART_SYSCALL: u64 = 219;
+    let repeats = registers.cs == CODE_64
+        && registers.rax == ERESTART_RESTARTBLOCK
+        && registers.orig_rax != RESTART_SYSCALL;
+    if repeats {
+        repeat(registers);
+    }
+    repeats
+}
+
+fn repeat(registers: &mut Registers) {
+    registers.rax = registers.orig_rax;
+    registers.rip -= 2;
+    // No system call from here on that the kernel could want to restart.
+    registers.orig_rax = u64::MAX;
 }
 
 impl Drop for Thread {
@@ -425,5 +444,41 @@ impl Tracee for Writable {
         let section = word(configuration[0].wrapping_add(8));
         let range = section.and_then(|at| Some((word(at + 8)?, word(at + 16)?)));
         configuration[0] != 0 && range.is_some_and(|(start, bytes)| at.wrapping_sub(start) < bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Registers of a thread that was stopped behind a `syscall` instruction at 98.
+    fn stopped(call: u64, result: i64) -> Registers {
+        // SAFETY: numbers.
+        let none: Registers = unsafe { std::mem::zeroed() };
+        Registers { cs: CODE_64, rip: 100, orig_rax: call, rax: result as u64, ..none }
+    }
+
+    #[test]
+    fn a_wait_is_repeated_where_it_would_not_go_on() {
+        const NANOSLEEP: u64 = 35;
+        const EPOLL_WAIT: u64 = 232;
+        let repeated = |repeat: fn(&mut Registers) -> bool, mut registers: Registers| {
+            let again = (registers.orig_rax, 98, u64::MAX);
+            repeat(&mut registers) && (registers.rax, registers.rip, registers.orig_rax) == again
+        };
+        assert!(repeated(repeat_timed, stopped(NANOSLEEP, -516)));
+        assert!(repeated(repeat_interrupted, stopped(EPOLL_WAIT, -4)));
+        // What was called first is not known; another mode; it has returned; the kernel repeats it itself.
+        let other = Registers { cs: 0x23, ..stopped(NANOSLEEP, -516) };
+        for registers in [stopped(219, -516), other, stopped(NANOSLEEP, 0), stopped(202, -512)] {
+            for repeat in [repeat_timed as fn(&mut Registers) -> bool, repeat_interrupted] {
+                let mut after = registers;
+                assert!(!repeat(&mut after));
+                assert_eq!(
+                    (after.rip, after.rax, after.orig_rax),
+                    (100, registers.rax, registers.orig_rax)
+                );
+            }
+        }
     }
 }

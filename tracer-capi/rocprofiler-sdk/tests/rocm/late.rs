@@ -19,17 +19,17 @@ use crate::scene::{OTHER, PACKAGE, Scene, scene, tool_of, wait_until};
 use crate::scratch::{DISPATCHES, expect_told};
 
 /// A running program, and `roctap` to put a tool into it.
-struct Late {
-    scene: Scene,
-    roctap: PathBuf,
+pub struct Late {
+    pub scene: Scene,
+    pub roctap: PathBuf,
     program: Child,
     said: BufReader<ChildStdout>,
-    pid: u32,
+    pub pid: u32,
 }
 
 impl Late {
     /// `loop`, with the tool in it, or with nothing set; none where there is nothing to run.
-    fn start(words: &[(&str, &str)], is_preloaded: bool) -> Option<Self> {
+    pub fn start(words: &[(&str, &str)], is_preloaded: bool) -> Option<Self> {
         let scene = scene()?;
         let program = scene.apps.join("loop");
         let mut command = match is_preloaded {
@@ -41,14 +41,14 @@ impl Late {
     }
 
     /// A program that was started with nothing set.
-    fn without(scene: &Scene, program: &str) -> Command {
+    pub fn without(scene: &Scene, program: &str) -> Command {
         let mut command = Command::new(scene.apps.join(program));
         command.env("LD_LIBRARY_PATH", &scene.gpu);
         command.env("WATCH_OUT", scene.file("told")).env("EMUGPU_LOG", scene.file("truth"));
         command
     }
 
-    fn run(scene: Scene, command: Command) -> Option<Self> {
+    pub fn run(scene: Scene, command: Command) -> Option<Self> {
         let Some(roctap) = std::env::var_os("ROCTAP_BIN") else {
             eprintln!("skipped: `cargo xtask test` builds roctap");
             return None;
@@ -71,7 +71,7 @@ impl Late {
     }
 
     /// Puts the tool in; it is at work.
-    fn put_in(&self) -> Child {
+    pub fn put_in(&self) -> Child {
         let library = self.scene.clients.library();
         let mut roctap = self.command(&self.scene.tool, &library).spawn().expect("roctap");
         let mut said = BufReader::new(roctap.stderr.take().expect("piped"));
@@ -83,7 +83,7 @@ impl Late {
     }
 
     /// Why a tool is not put in.
-    fn refused(&self, tool: &Path) -> String {
+    pub fn refused(&self, tool: &Path) -> String {
         self.refused_with(tool, &self.scene.clients.library())
     }
 
@@ -101,7 +101,7 @@ impl Late {
     }
 
     /// The tool records, as it has not before.
-    fn records(&self) {
+    pub fn records(&self) {
         wait_until("kernels are recorded", || self.told().matches("\nkernel ").count() > 100);
     }
 
@@ -119,7 +119,7 @@ impl Late {
     }
 
     /// The tool has been finalized; what it has written, which it writes anew the next time.
-    fn finalized(&self) -> String {
+    pub fn finalized(&self) -> String {
         wait_until("the tool is finalized", || self.told().ends_with("\nend\n"));
         let told = self.told();
         self.scene.told().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
@@ -128,7 +128,7 @@ impl Late {
     }
 
     /// Ends the program, which must succeed, having said nothing.
-    fn end(&mut self) -> Vec<truth::Operation> {
+    pub fn end(&mut self) -> Vec<truth::Operation> {
         crate::scene::send(self.pid);
         let mut rest = String::new();
         self.said.read_to_string(&mut rest).expect("text");
@@ -150,7 +150,7 @@ impl Drop for Late {
 }
 
 /// Ends roctap by a signal.
-fn end(mut roctap: Child, signal: &str) -> (ExitStatus, String) {
+pub fn end(mut roctap: Child, signal: &str) -> (ExitStatus, String) {
     let sent = Command::new("kill").args([signal, &roctap.id().to_string()]).status();
     assert!(sent.expect("kill").success());
     let mut said = String::new();
@@ -159,7 +159,7 @@ fn end(mut roctap: Child, signal: &str) -> (ExitStatus, String) {
 }
 
 /// Every kernel of each thread is told of, from the first one on.
-fn expect_kernels(outcome: &Outcome, did: &[truth::Operation]) {
+pub fn expect_kernels(outcome: &Outcome, did: &[truth::Operation]) {
     let names: BTreeSet<&str> = outcome.symbols.values().map(|s| s.name.as_str()).collect();
     let name_of = |kernel: u64| outcome.symbols[&kernel].name.as_str();
     let mut compared = 0;

@@ -3,6 +3,7 @@
 //! Every test is named `rocm_…`. Where `cargo xtask test` has not built the programs they have nothing to run, and say so.
 //! On another release of ROCm, whose root is not this machine's, `ROCTAP_TEST_INSIDE` runs them there.
 
+mod beside;
 mod buffers;
 mod callbacks;
 mod calls;
