@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * How a runtime hands its tables of functions over to librocprofiler-sdk, if a tool wants them. Source and binary compatible
- * with the header of the same name of rocprofiler-register 0.4. */
+ * with the header of the same name of rocprofiler-register 0.4; of 0.5 it has what tells what was
+ * handed over. */
 
 #ifndef ROCPROFILER_REGISTER_ROCPROFILER_REGISTER_H_
 #define ROCPROFILER_REGISTER_ROCPROFILER_REGISTER_H_
@@ -48,6 +49,22 @@ rocprofiler_register_error_code_t rocprofiler_register_library_api_table(
     const char* lib_name, rocprofiler_register_import_func_t import_func, uint32_t lib_version, void** api_tables,
     uint64_t api_table_length, rocprofiler_register_library_indentifier_t* register_id)
     __attribute__((nonnull(4, 6))) __attribute__((visibility("default")));
+
+/* What was handed over. */
+typedef struct {
+  size_t size;
+  const char* common_name;
+  uint32_t lib_version;
+  uint64_t api_table_length;
+} rocprofiler_register_registration_info_t;
+
+/* Not 0 ends the iteration. */
+typedef int (*rocprofiler_register_registration_info_cb_t)(rocprofiler_register_registration_info_t* info, void* data);
+
+/* Calls a function with each, in the order in which they were handed over, also those that nobody took. */
+rocprofiler_register_error_code_t rocprofiler_register_iterate_registration_info(
+    rocprofiler_register_registration_info_cb_t callback, void* data) __attribute__((nonnull(1)))
+__attribute__((visibility("default")));
 
 /* What a code means; null if there is none of this number. */
 const char* rocprofiler_register_error_string(rocprofiler_register_error_code_t code)

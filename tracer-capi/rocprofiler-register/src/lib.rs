@@ -46,6 +46,11 @@ const MOST: u64 = 8;
 /// How many there were.
 static KNOWN: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
+/// What was handed over, in this order: the version, how many tables, and one more than the place of the name; 0 where nothing
+/// was yet.
+static HANDED: [AtomicU64; NAMES.len() * MOST as usize] =
+    [const { AtomicU64::new(0) }; NAMES.len() * MOST as usize];
+
 /// The libraries that may take them: of each interface one.
 const TAKERS: [&CStr; 2] = [c"librocprofiler-sdk.so.0", c"librocprofiler-sdk.so.1"];
 const TAKE: &CStr = c"rocprofiler_set_api_table";
@@ -104,12 +109,55 @@ unsafe extern "C-unwind" fn rocprofiler_register_library_api_table(
         // SAFETY: as the caller promises; not null.
         unsafe { id.write(MOST * place as u64 + instance) };
     }
+    let entry = u64::from(version) << 32 | count.min(0xFF_FFFF) << 8 | (place as u64 + 1);
+    let is_free = |one: &&AtomicU64| {
+        one.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
+    };
+    // There are as many as may be handed over.
+    let _ = HANDED.iter().find(is_free);
     let Some(take) = taker() else { return NO_TOOLS };
     // SAFETY: a function of this type, by its name, and what the caller promises. A tool may throw.
     match unsafe { take(name, version.into(), instance, tables, count) } {
         0 => SUCCESS,
         _ => REFUSED,
     }
+}
+
+/// `rocprofiler_register_registration_info_t`
+#[repr(C)]
+struct Info {
+    size: usize,
+    name: *const c_char,
+    version: u32,
+    tables: u64,
+}
+
+/// Not 0 ends the iteration. It may throw.
+type Tell = unsafe extern "C-unwind" fn(*mut Info, *mut c_void) -> c_int;
+
+/// Tells what was handed over, whether anybody took it or not.
+///
+/// # Safety
+///
+/// The function takes `data`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn rocprofiler_register_iterate_registration_info(
+    tell: Option<Tell>,
+    data: *mut c_void,
+) -> u32 {
+    let Some(tell) = tell else { return INVALID_ADDRESS };
+    // Acquire pairs with the Release above.
+    let handed = HANDED.iter().map(|one| one.load(Ordering::Acquire));
+    for entry in handed.take_while(|&entry| entry != 0) {
+        let Some(name) = NAMES.get((entry as usize & 0xFF) - 1) else { continue };
+        let (version, tables) = ((entry >> 32) as u32, entry >> 8 & 0xFF_FFFF);
+        let mut info = Info { size: size_of::<Info>(), name: name.as_ptr(), version, tables };
+        // SAFETY: as the caller promises; the structure is there until it returns.
+        if unsafe { tell(&raw mut info, data) } != 0 {
+            break;
+        }
+    }
+    SUCCESS
 }
 
 /// What a code means; null if there is none of this number.

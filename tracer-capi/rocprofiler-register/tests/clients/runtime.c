@@ -18,7 +18,23 @@ static rocprofiler_register_error_code_t hand_over(const char* name, uint64_t co
   return code;
 }
 
+static int known;
+
+static int is_known(rocprofiler_register_registration_info_t* info, void* most) {
+  CHECK(info->size == sizeof *info && strcmp(info->common_name, "roctx") == 0 && info->lib_version == 10203);
+  // The second one had one table.
+  CHECK(info->api_table_length == (known == 1 ? 1 : 3));
+  return ++known == *(int*)most;
+}
+
+static int count_known(int most) {
+  known = 0;
+  CHECK(rocprofiler_register_iterate_registration_info(is_known, &most) == ROCP_REG_SUCCESS);
+  return known;
+}
+
 int main(void) {
+  CHECK(count_known(1) == 0);
   uint64_t first = 0, second = 0;
   CHECK(hand_over("roctx", 0, NULL) == ROCP_REG_BAD_API_TABLE_LENGTH);
   CHECK(hand_over("unknown", 1, NULL) == ROCP_REG_UNSUPPORTED_API);
@@ -36,6 +52,7 @@ int main(void) {
     CHECK(strlen(rocprofiler_register_error_string((rocprofiler_register_error_code_t)code)) > 0);
   }
   CHECK(rocprofiler_register_error_string(ROCP_REG_ERROR_CODE_END) == NULL);
+  CHECK(count_known(5) == 5 && count_known(100) == 8);
   fflush(stdout);
   return 0;
 }
