@@ -69,7 +69,7 @@ impl fmt::Display for InstallError {
     }
 }
 
-static STARTED: sys::Once = sys::Once::new();
+static STARTED: AtomicBool = AtomicBool::new(false);
 static WORKING: AtomicBool = AtomicBool::new(false);
 
 /// Patches the runtime's tables so that `sink` is told what the process does.
@@ -135,7 +135,7 @@ pub fn prepare_process(sink: &'static dyn Sink) -> Result<(), InstallError> {
     if !core::ptr::addr_eq(core::ptr::from_ref(*STATE.sink.get_or_init(|| sink)), sink) {
         return Err(InstallError::Sink);
     }
-    if STARTED.set() {
+    if !STARTED.swap(true, Ordering::AcqRel) {
         sys::look_for_tid();
         sys::at_fork(in_child);
         sys::at_exit(at_exit);

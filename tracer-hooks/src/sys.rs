@@ -21,10 +21,10 @@ mod time;
 
 pub use library::{Extent, Library, library_of, pin, the_only_library};
 pub use memory::{
-    Zeroed, boxed, is_readable, leaves_room, map_pages, open_pages, push, read_code, read_words,
-    sealed_bytes, zeroed_slice,
+    PAGE_BYTES, Zeroed, boxed, is_readable, leaves_room, map_pages, open_pages, push, read_code,
+    read_words, sealed_bytes, zeroed_slice,
 };
-pub use process::{Once, at_exit, at_fork, getpid, is_confined, pid_in_proc};
+pub use process::{at_exit, at_fork, getpid, is_confined, pid_in_proc};
 pub use spawning::{own_thread, spawn};
 pub use thread::{
     Uncancelled, block_signals, gettid, look_for_cancellation, look_for_tid,

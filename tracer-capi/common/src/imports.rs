@@ -11,6 +11,7 @@ use std::io;
 use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, PT_DYNAMIC, PT_LOAD};
 use object::LittleEndian;
 use object::elf::{self, Dyn64, Rela64, Sym64};
+use tracer_hooks::sys::PAGE_BYTES;
 
 use crate::loaded::Loaded;
 
@@ -169,19 +170,13 @@ impl Import {
     }
 
     fn protect(&self, access: c_int) -> io::Result<()> {
-        let bytes = page_bytes();
-        let page = (&raw const *self.address).addr() & !(bytes - 1);
+        let page = (&raw const *self.address).addr() & !(PAGE_BYTES - 1);
         // SAFETY: a page of a library's data, to which only access is added, or taken that was added.
-        match unsafe { libc::mprotect(page as *mut c_void, bytes, access) } {
+        match unsafe { libc::mprotect(page as *mut c_void, PAGE_BYTES, access) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
-}
-
-fn page_bytes() -> usize {
-    // SAFETY: it reads a number.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 #[cfg(test)]

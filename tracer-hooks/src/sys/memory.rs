@@ -8,6 +8,9 @@ use core::ptr;
 use super::process::{is_confined, line};
 use super::thread::gettid;
 
+/// Of a page, on x86-64.
+pub const PAGE_BYTES: usize = 4096;
+
 /// The words at `address` of this process, or `None` if there is no memory: it cannot fault. Not where the
 /// thread [is confined](is_confined).
 pub fn read_words<const N: usize>(address: usize) -> Option<[u32; N]> {
@@ -37,7 +40,7 @@ pub fn is_readable(address: usize, bytes: usize) -> bool {
         refused == libc::EINVAL
     };
     let last = address.checked_add(bytes.saturating_sub(8));
-    bytes <= 4096
+    bytes <= PAGE_BYTES
         && address != 0
         && address.is_multiple_of(align_of::<usize>())
         && last.is_some_and(|last| readable(address) && readable(last))
@@ -148,14 +151,13 @@ pub fn sealed_bytes(file: c_int) -> Option<usize> {
 /// Whether so many bytes more are an eighth of what the process may map at most (`RLIMIT_AS`), and leave as much as they
 /// take.
 pub fn leaves_room(bytes: usize) -> bool {
-    const PAGE: u64 = 4096;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writes.
     let is_limited = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0
         && limit.rlim_cur != libc::RLIM_INFINITY;
     let mapped =
         || line(c"/proc/self/statm", b"", |sizes| sizes.split(' ').next()?.parse::<u64>().ok());
-    let left = |pages: u64| limit.rlim_cur.saturating_sub(pages.saturating_mul(PAGE));
+    let left = |pages: u64| limit.rlim_cur.saturating_sub(pages.saturating_mul(PAGE_BYTES as u64));
     let bytes = bytes as u64;
     !is_limited
         || bytes <= limit.rlim_cur / 8 && mapped().is_some_and(|pages| bytes <= left(pages) / 2)

@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Process id of the caller, as it sees it.
 pub fn getpid() -> u32 {
@@ -69,20 +68,4 @@ pub fn at_exit(exit: extern "C-unwind" fn()) {
     }
     // SAFETY: as in `at_fork`.
     unsafe { atexit(exit) };
-}
-
-/// A one-way switch.
-#[derive(Default)]
-pub struct Once(AtomicU32);
-
-impl Once {
-    /// A switch that is off.
-    pub const fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    /// Switches on; true for the one caller that did.
-    pub fn set(&self) -> bool {
-        self.0.swap(1, Ordering::AcqRel) == 0
-    }
 }

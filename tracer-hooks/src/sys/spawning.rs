@@ -6,6 +6,7 @@ use core::ffi::c_void;
 use core::ptr;
 
 use super::process::is_confined;
+use super::thread::all_signals;
 
 /// What a thread of ours has of its stack.
 const OWN_STACK_BYTES: usize = 512 << 10;
@@ -29,9 +30,8 @@ pub fn spawn(
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         let bytes = OWN_STACK_BYTES + others_stack_bytes(&raw const attributes);
         libc::pthread_attr_setstacksize(&raw mut attributes, bytes);
-        let mut all: libc::sigset_t = core::mem::zeroed();
+        let all = all_signals();
         let mut old: libc::sigset_t = core::mem::zeroed();
-        libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
         let mut thread: libc::pthread_t = 0;
         let mut create = |attributes: *const libc::pthread_attr_t| {

@@ -170,14 +170,21 @@ pub fn uncancelled<R>(run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Blocks every signal in the calling thread.
-pub fn block_signals() {
-    // SAFETY: the set is filled before it is used; the old mask is not asked for.
+/// A set with every signal.
+pub(super) fn all_signals() -> libc::sigset_t {
+    // SAFETY: a set is made of words, and is filled here.
     unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+        all
     }
+}
+
+/// Blocks every signal in the calling thread.
+pub fn block_signals() {
+    let all = all_signals();
+    // SAFETY: the set is valid; the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut()) };
 }
 
 /// Runs `call`, a function of the runtime that takes locks of its own, while signals wait: a handler that
@@ -185,9 +192,8 @@ pub fn block_signals() {
 pub fn uninterrupted<R>(call: impl FnOnce() -> R) -> R {
     // SAFETY: both sets are valid, and the second is the thread's mask of before.
     unsafe {
-        let mut all: libc::sigset_t = core::mem::zeroed();
+        let all = all_signals();
         let mut old: libc::sigset_t = core::mem::zeroed();
-        libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
         let result = call();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut());

@@ -1,5 +1,7 @@
 //! Buffers are made, and the threads that call their callbacks.
 
+use tracer_hooks::sys::PAGE_BYTES;
+
 use super::{Sdk, stage};
 use crate::buffer::{Buffer, Consumer, Policy, Properties};
 use crate::status::{Result, Status};
@@ -21,7 +23,7 @@ impl Sdk {
         consumer: impl FnOnce(u64) -> Consumer,
     ) -> Result<u64> {
         let client = self.configure()?.context(context)?.client;
-        let bytes = bytes.checked_next_multiple_of(page_bytes()).ok_or(Status::OutOfResources)?;
+        let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(Status::OutOfResources)?;
         let thread = self.callback_thread(0)?;
         let mut configuration = self.configure()?;
         let id = configuration.next_buffer();
@@ -93,11 +95,4 @@ impl Sdk {
         configuration.threads.push(started);
         Ok(configuration.threads.len() as u64 - 1)
     }
-}
-
-#[expect(unsafe_code, reason = "asks the system")]
-pub(super) fn page_bytes() -> usize {
-    // SAFETY: it takes a number.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).unwrap_or(4096)
 }

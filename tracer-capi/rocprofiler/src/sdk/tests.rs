@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::buffers::page_bytes;
+use tracer_hooks::sys::PAGE_BYTES;
+
 use super::*;
 use crate::buffer::{Buffer, Consumer, Header, Policy};
 
@@ -101,7 +102,7 @@ fn a_watermark_of_zero_delivers_each_record_and_that_of_the_size_a_whole_buffer(
 fn sizes_are_rounded_up_to_pages() {
     let (buffer, deliveries) = buffer(sdk(), 4000, usize::MAX, Policy::Discard, || ());
     let taken = (0..1000).take_while(|_| buffer.write(&[16, 7])).count();
-    assert_eq!(taken, page_bytes() / 16);
+    assert_eq!(taken, PAGE_BYTES / 16);
     buffer.flush(None);
     assert_eq!(deliveries.try_recv().map(|(records, _)| records.len()), Ok(taken));
 }
