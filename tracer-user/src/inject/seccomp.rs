@@ -82,12 +82,12 @@ pub const OF_TOOLS: &[Call] = &[
 /// What the shim calls beside these where no filter keeps it from that.
 const READ: Call = call("process_vm_readv", 310, [0, 0, 1, 0, 1, 0]);
 
-/// What a thread that was stopped while it waits for a time goes on by.
-const GO_ON: Call = call("restart_syscall", 219, [0; 6]);
+/// What the kernel has a thread call that was stopped while it waited for a time.
+const RESTART: Call = call("restart_syscall", 219, [0; 6]);
 
 /// Whether the filters allow `restart_syscall`.
-pub fn may_go_on(filters: &[Vec<Instruction>]) -> bool {
-    allowed(filters, &GO_ON)
+pub fn may_restart(filters: &[Vec<Instruction>]) -> bool {
+    allowed(filters, &RESTART)
 }
 
 /// The first call that a filter does not allow, of those that are always made and of others.

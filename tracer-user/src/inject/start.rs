@@ -11,7 +11,7 @@ use super::{
     bootstrap::{self, at},
     seccomp,
     threads::{Block, Model, Threads},
-    tracee::{Registers, StepError, Tracee, repeat_interrupted, repeat_timed},
+    tracee::{Registers, StepError, Tracee, repeat_wait},
 };
 
 /// How long the thread may take to stop.
@@ -136,18 +136,13 @@ fn look(
     syscall: u64,
     calls: &'static [seccomp::Call],
 ) -> Result<(Saved, Vec<Vec<seccomp::Instruction>>), StartError> {
-    let mut registers = tracee.registers()?;
-    let filters = tracee.seccomp_filters();
-    let may_go_on = matches!(&filters, Ok(Some(filters)) if seccomp::may_go_on(filters));
-    // First: whatever becomes of this, the thread goes on.
-    if !may_go_on && !tracee.signal_waits() && repeat_timed(&mut registers) {
-        tracee.set_registers(&registers)?;
-    }
     check_syscall(tracee, syscall)?;
+    let registers = tracee.registers()?;
     if tracee.in_rseq(registers.rip) {
         return Err(StartError::Rseq);
     }
-    let filters = filters?.ok_or(StartError::Seccomp("anything (strict mode)"))?;
+    let filters = tracee.seccomp_filters()?;
+    let filters = filters.ok_or(StartError::Seccomp("anything (strict mode)"))?;
     if let Some(call) = seccomp::refused(&filters, calls) {
         return Err(StartError::Seccomp(call));
     }
@@ -167,9 +162,7 @@ fn check_syscall(tracee: &impl Tracee, at: u64) -> Result<(), StartError> {
 fn put_back(tracee: &mut impl Tracee, saved: &Saved) -> Result<(), StepError> {
     let mask = tracee.set_signal_mask(saved.mask);
     let mut registers = saved.registers;
-    if !tracee.signal_waits() {
-        repeat_interrupted(&mut registers);
-    }
+    repeat_wait(&mut registers, || tracee.may_restart());
     tracee.set_registers(&registers)?;
     mask
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::seccomp::Instruction;
+use super::seccomp::{self, Instruction};
 use crate::{
     discover::{Ended, Subject},
     foreign,
@@ -68,8 +68,8 @@ pub trait Tracee {
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError>;
     /// The seccomp filters that it is under; none in strict mode, which allows nothing.
     fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError>;
-    /// Whether a signal waits for it that it does not block.
-    fn signal_waits(&self) -> bool;
+    /// Whether its seccomp filters allow that the kernel has it go on waiting for a time.
+    fn may_restart(&self) -> bool;
     /// Whether it is inside a restartable sequence, at instruction `at`.
     fn in_rseq(&mut self, at: u64) -> bool;
 
@@ -94,6 +94,9 @@ pub struct Writable {
     /// Opened when it has stopped: until then it may execute another program, which has other memory.
     memory: Option<File>,
 }
+
+/// How long a thread that is to stop is waited for at most if it could stop, and gets no CPU.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The signal of a stop at a system call.
 const SYSCALL_STOP: libc::c_int = libc::SIGTRAP | 0x80;
@@ -176,11 +179,12 @@ impl Thread {
     ///
     /// When it is gone.
     pub fn go_on(&self) -> Result<(), StepError> {
-        if self.signal_waits() {
-            return Ok(());
-        }
         let mut registers = self.registers()?;
-        if repeat_interrupted(&mut registers) { self.set_registers(&registers) } else { Ok(()) }
+        if repeat_wait(&mut registers, || self.may_restart()) {
+            self.set_registers(&registers)
+        } else {
+            Ok(())
+        }
     }
 
     fn registers(&self) -> Result<Registers, StepError> {
@@ -196,14 +200,46 @@ impl Thread {
         self.request("PTRACE_SETREGS", libc::PTRACE_SETREGS, 0, data)
     }
 
-    /// Whether a signal waits for it that it does not block.
-    fn signal_waits(&self) -> bool {
+    /// The seccomp filters that it is under; none in strict mode.
+    fn seccomp_filters(&self) -> Result<Option<Vec<Vec<Instruction>>>, StepError> {
+        let what = "reading its seccomp filters";
+        let status = self.status().map_err(|cause| StepError::Refused { what, cause })?;
+        // The kernel gives filters only of who has some. A kernel without seccomp has no line.
+        match foreign::field(&status, "Seccomp") {
+            None | Some("0") => return Ok(Some(Vec::new())),
+            Some("1") => return Ok(None),
+            Some(_) => {}
+        }
+        let mut filters = Vec::new();
+        loop {
+            let index = ptr::without_provenance_mut::<libc::c_void>(filters.len());
+            let none = ptr::null_mut::<libc::c_void>();
+            // SAFETY: without a buffer only the length is told.
+            let length = unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.tid, index, none) };
+            let Ok(length) = usize::try_from(length) else {
+                let cause = io::Error::last_os_error();
+                return match cause.raw_os_error() {
+                    Some(libc::ENOENT) => Ok(Some(filters)),
+                    _ => Err(StepError::Refused { what, cause }),
+                };
+            };
+            let mut filter = vec![Instruction::default(); length];
+            let data = filter.as_mut_ptr().cast();
+            // One that another thread adds meanwhile comes before these.
+            self.request(what, SECCOMP_GET_FILTER, filters.len(), data)?;
+            filters.push(filter);
+        }
+    }
+
+    /// It waits for something that a stop does not interrupt, as for a child in `vfork`.
+    fn cannot_stop(&self) -> bool {
         let status = self.status().unwrap_or_default();
-        let set = |name: &str| {
-            let mask = foreign::field(&status, name);
-            mask.and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
-        };
-        (set("SigPnd") | set("ShdPnd")) & !set("SigBlk") != 0
+        foreign::field(&status, "State").is_none_or(|state| state.starts_with('D'))
+    }
+
+    fn may_restart(&self) -> bool {
+        let filters = self.seccomp_filters();
+        filters.is_ok_and(|filters| filters.is_some_and(|all| seccomp::may_restart(&all)))
     }
 
     fn request(
@@ -226,7 +262,10 @@ impl Thread {
             {
                 0 => {
                     let waited = began.elapsed();
-                    if let Some(within) = within.filter(|&within| waited > within) {
+                    // One that waits for a CPU has left the call that it was in, and is let go only when it stops.
+                    let is_late =
+                        |within| waited > within && (waited > PATIENCE || self.cannot_stop());
+                    if let Some(within) = within.filter(|&within| is_late(within)) {
                         return Err(StepError::Late(within));
                     }
                     // Every microsecond counts at first: the thread is stopped.
@@ -260,47 +299,38 @@ impl Thread {
     }
 }
 
-/// The segment of 64-bit code: others' system calls have other numbers.
-const CODE_64: u64 = 0x33;
-
-/// Lets the thread repeat a system call that our stop alone has interrupted, where that changes
-/// nothing: it has done nothing yet. Others are resumed by the kernel itself. A timeout begins anew. Whether registers
-/// have changed.
-pub fn repeat_interrupted(registers: &mut Registers) -> bool {
+/// Lets a stopped thread repeat a system call that our stop alone has interrupted, where that changes nothing: it has done
+/// nothing yet. Others are resumed by the kernel itself: those that wait for a time (`nanosleep`, `poll`, `futex`) by
+/// `restart_syscall`, if that is allowed, or else they are repeated as well. A relative time begins anew then, unless the call
+/// tells what is left of it in the same place. Whether registers have changed.
+///
+/// It is the kernel that repeats the call, or, if a handler of a signal runs before, has it return EINTR.
+pub fn repeat_wait(registers: &mut Registers, may_restart: impl FnOnce() -> bool) -> bool {
     // epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop, io_getevents,
     // io_pgetevents, io_uring_enter
     const WAITING: [u64; 9] = [232, 281, 441, 128, 65, 220, 208, 333, 426];
     // On sockets with timeouts: read, readv, recvfrom, recvmsg, recvmmsg, accept, accept4, connect, write,
     // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many.
     const SOCKETS: [u64; 13] = [0, 19, 45, 47, 299, 43, 288, 42, 1, 20, 44, 46, 307];
-    const EINTR: u64 = -4i64 as u64;
-    let repeatable = || WAITING.iter().chain(&SOCKETS).any(|&call| call == registers.orig_rax);
-    let repeats = registers.cs == CODE_64 && registers.rax == EINTR && repeatable();
-    if repeats {
-        repeat(registers);
-    }
-    repeats
-}
-
-/// Makes a stopped thread repeat the call in which it waits for a time (`nanosleep`, `poll`, `futex`), where the kernel would
-/// have it go on by `restart_syscall`; whether it waits so. The time begins anew.
-pub fn repeat_timed(registers: &mut Registers) -> bool {
-    const ERESTART_RESTARTBLOCK: u64 = -516i64 as u64;
     const RESTART_SYSCALL: u64 = 219;
-    let repeats = registers.cs == CODE_64
-        && registers.rax == ERESTART_RESTARTBLOCK
-        && registers.orig_rax != RESTART_SYSCALL;
-    if repeats {
-        repeat(registers);
-    }
-    repeats
-}
-
-fn repeat(registers: &mut Registers) {
-    registers.rax = registers.orig_rax;
-    registers.rip -= 2;
-    // No system call from here on that the kernel could want to restart.
-    registers.orig_rax = u64::MAX;
+    const EINTR: i64 = -4;
+    const ERESTARTNOHAND: i64 = -514;
+    const ERESTART_RESTARTBLOCK: i64 = -516;
+    // The segment of 64-bit code: others' system calls have other numbers.
+    const CODE_64: u64 = 0x33;
+    let call = registers.orig_rax;
+    let result = match registers.rax as i64 {
+        _ if registers.cs != CODE_64 => return false,
+        EINTR if WAITING.contains(&call) || SOCKETS.contains(&call) => ERESTARTNOHAND,
+        ERESTART_RESTARTBLOCK if !may_restart() => match call {
+            // It is not known what it was that was restarted before.
+            RESTART_SYSCALL => EINTR,
+            _ => ERESTARTNOHAND,
+        },
+        _ => return false,
+    };
+    registers.rax = result as u64;
+    true
 }
 
 impl Drop for Thread {
@@ -391,37 +421,11 @@ impl Tracee for Writable {
     }
 
     fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError> {
-        let what = "reading its seccomp filters";
-        let status = self.thread.status().map_err(|cause| StepError::Refused { what, cause })?;
-        // The kernel gives filters only of who has some. A kernel without seccomp has no line.
-        match foreign::field(&status, "Seccomp") {
-            None | Some("0") => return Ok(Some(Vec::new())),
-            Some("1") => return Ok(None),
-            Some(_) => {}
-        }
-        let mut filters = Vec::new();
-        loop {
-            let index = ptr::without_provenance_mut::<libc::c_void>(filters.len());
-            let none = ptr::null_mut::<libc::c_void>();
-            // SAFETY: without a buffer only the length is told.
-            let length = unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.thread.tid, index, none) };
-            let Ok(length) = usize::try_from(length) else {
-                let cause = io::Error::last_os_error();
-                return match cause.raw_os_error() {
-                    Some(libc::ENOENT) => Ok(Some(filters)),
-                    _ => Err(StepError::Refused { what, cause }),
-                };
-            };
-            let mut filter = vec![Instruction::default(); length];
-            let data = filter.as_mut_ptr().cast();
-            // The filters of a thread do not change while it is stopped.
-            self.thread.request(what, SECCOMP_GET_FILTER, filters.len(), data)?;
-            filters.push(filter);
-        }
+        self.thread.seccomp_filters()
     }
 
-    fn signal_waits(&self) -> bool {
-        self.thread.signal_waits()
+    fn may_restart(&self) -> bool {
+        self.thread.may_restart()
     }
 
     fn go_on(&mut self) -> Result<(), StepError> {
@@ -451,34 +455,28 @@ impl Tracee for Writable {
 mod tests {
     use super::*;
 
-    /// Registers of a thread that was stopped behind a `syscall` instruction at 98.
-    fn stopped(call: u64, result: i64) -> Registers {
-        // SAFETY: numbers.
-        let none: Registers = unsafe { std::mem::zeroed() };
-        Registers { cs: CODE_64, rip: 100, orig_rax: call, rax: result as u64, ..none }
-    }
-
     #[test]
     fn a_wait_is_repeated_where_it_would_not_go_on() {
-        const NANOSLEEP: u64 = 35;
-        const EPOLL_WAIT: u64 = 232;
-        let repeated = |repeat: fn(&mut Registers) -> bool, mut registers: Registers| {
-            let again = (registers.orig_rax, 98, u64::MAX);
-            repeat(&mut registers) && (registers.rax, registers.rip, registers.orig_rax) == again
+        // SAFETY: numbers.
+        let none: Registers = unsafe { std::mem::zeroed() };
+        // What a thread would return by now that was stopped in a call.
+        let result_of = |cs, call, result: i64, may_restart| {
+            let stopped = Registers { cs, rip: 100, orig_rax: call, rax: result as u64, ..none };
+            let mut after = stopped;
+            let has_changed = repeat_wait(&mut after, || may_restart);
+            assert_eq!((after.rip, after.orig_rax), (100, call));
+            assert_eq!(has_changed, after.rax != stopped.rax);
+            after.rax as i64
         };
-        assert!(repeated(repeat_timed, stopped(NANOSLEEP, -516)));
-        assert!(repeated(repeat_interrupted, stopped(EPOLL_WAIT, -4)));
-        // What was called first is not known; another mode; it has returned; the kernel repeats it itself.
-        let other = Registers { cs: 0x23, ..stopped(NANOSLEEP, -516) };
-        for registers in [stopped(219, -516), other, stopped(NANOSLEEP, 0), stopped(202, -512)] {
-            for repeat in [repeat_timed as fn(&mut Registers) -> bool, repeat_interrupted] {
-                let mut after = registers;
-                assert!(!repeat(&mut after));
-                assert_eq!(
-                    (after.rip, after.rax, after.orig_rax),
-                    (100, registers.rax, registers.orig_rax)
-                );
-            }
-        }
+        let (nanosleep, epoll_wait, futex, restart_syscall) = (35, 232, 202, 219);
+        assert_eq!(result_of(0x33, epoll_wait, -4, true), -514);
+        assert_eq!(result_of(0x33, nanosleep, -4, true), -4);
+        assert_eq!(result_of(0x33, nanosleep, -516, false), -514);
+        assert_eq!(result_of(0x33, nanosleep, -516, true), -516);
+        assert_eq!(result_of(0x33, restart_syscall, -516, false), -4, "not to be killed");
+        // The kernel repeats it itself; it has returned; of 32 bits.
+        assert_eq!(result_of(0x33, futex, -512, false), -512);
+        assert_eq!(result_of(0x33, nanosleep, 0, false), 0);
+        assert_eq!(result_of(0x23, nanosleep, -516, false), -516);
     }
 }
