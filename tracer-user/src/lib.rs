@@ -13,6 +13,7 @@
 mod alarm;
 mod budget;
 pub mod calibrate;
+mod cgroups;
 mod clock;
 pub mod discover;
 pub mod doctor;

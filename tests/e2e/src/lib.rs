@@ -4,6 +4,7 @@
 //! The tests are named `root_…` and run by `cargo xtask test`, which builds everything and says in
 //! the environment where it is. Nothing here skips: without that environment they fail.
 
+pub mod cgroup;
 pub mod compare;
 pub mod frozen;
 pub mod remains;

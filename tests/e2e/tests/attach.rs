@@ -13,6 +13,7 @@ use std::{
 
 use e2e::{
     LARGE_RINGS, Ran, Recorded, Running, Scene, Signal, app,
+    cgroup::Limited,
     compare::{expect_doorbells_joined, expect_joined, expect_no_holes},
     frozen::{self, Frozen},
     interrupt, run, send_signal,
@@ -108,6 +109,33 @@ fn root_limits_of_the_process_are_kept() {
     ran.expect(0);
     expect_no_holes(&scene.trace(), &scene.true_dispatches());
     finish_quietly(target);
+}
+
+/// The same of those of its cgroup, which are for all that are in it.
+#[test]
+fn root_limits_of_the_cgroup_are_kept() {
+    const MIB: u64 = 1 << 20;
+    let scene = Scene::default();
+    let target = Running::start(scene.command(app("loop")).args(["0", "1", "1000"]));
+    let option = format!("-p{}", target.pid());
+    let refused = |told: &str| {
+        let mut record = scene.record(&[&option, "--gpu", "inject"]);
+        run(record.arg("--force")).expect(1).complains(&[told, "an eighth of that at most"]);
+    };
+    let threads = Limited::new(target.pid(), "pids");
+    let most = threads.read("pids.current").parse::<u64>().expect("a number") + 5;
+    threads.set("pids.max", most);
+    refused("its cgroup's limit pids.max leaves ");
+    drop(threads);
+    let memory = Limited::new(target.pid(), "memory");
+    let limit = if memory.is_of_all { "memory.max" } else { "memory.limit_in_bytes" };
+    memory.set(limit, 100 * MIB);
+    refused(&format!("its cgroup's limit {limit} leaves "));
+    memory.set(limit, 600 * MIB);
+    let trace = record(&scene, target.pid(), &["--gpu", "inject"], 50);
+    expect_no_holes(&trace, &scene.true_dispatches());
+    finish_quietly(target);
+    drop(memory);
 }
 
 /// The thread-local variables of its libraries are larger than our threads' stacks.

@@ -1,10 +1,15 @@
 //! How much of a process's limits the shim may take: what it takes is missing when the process itself asks
 //! for more, whatever is used of it.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use procfs::process::{Limit, LimitValue, Process, Status};
 use tracer_common::shim::Layout;
+
+use crate::{
+    cgroups::{self, Version},
+    foreign,
+};
 
 /// The shim takes one part of so many that are left.
 const PARTS: u64 = 8;
@@ -19,20 +24,34 @@ const STACKS: u64 = 2;
 const STACK: u64 = 2 << 20;
 /// Descriptors at once.
 const DESCRIPTORS: u64 = 2;
+/// Threads at once.
+const THREADS: u64 = 2;
+/// What is written of the shim's memory beside its rings: its library, stacks, packets in flight, and signals.
+const WRITTEN: u64 = 16 << 20;
+/// So many threads, of all processes of a cgroup, may have rings that are written, if the process has fewer at that moment.
+const WRITERS: u64 = 256;
 
 /// A limit of a process that leaves too little room.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "its limit {name} leaves {left}, and the shim takes an eighth of that at most, but needs {needed}; raise it (prlimit --pid) or record from outside (--gpu uprobes)",
+    "{} {name} leaves {left}, and the shim takes an eighth of that at most, but needs {needed}; raise it{} or record from outside (--gpu uprobes)",
+    whose.0,
+    whose.1,
     left = shown(*left, unit),
     needed = shown(*needed, unit)
 )]
 pub struct Tight {
+    whose: Whose,
     name: &'static str,
     unit: &'static str,
     left: u64,
     needed: u64,
 }
+
+/// Whose a limit is, and how it is raised.
+type Whose = (&'static str, &'static str);
+const OF_PROCESS: Whose = ("its limit", " (prlimit --pid)");
+const OF_GROUP: Whose = ("its cgroup's limit", "");
 
 fn shown(count: u64, unit: &str) -> String {
     if unit.is_empty() { count.to_string() } else { format!("{} {unit}", count >> 20) }
@@ -41,19 +60,29 @@ fn shown(count: u64, unit: &str) -> String {
 /// What is left of one limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Left {
+    whose: Whose,
     name: &'static str,
     unit: &'static str,
     left: u64,
     /// What the shim takes beside its rings.
     needed: u64,
-    /// The rings count.
-    has_rings: bool,
+    /// Which rings count.
+    rings: Rings,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rings {
+    None,
+    /// Those of so many threads.
+    Written(u64),
+    /// All that are mapped.
+    All,
 }
 
 impl Left {
     fn tight(self, needed: u64) -> Tight {
-        let Self { name, unit, left, .. } = self;
-        Tight { name, unit, left, needed }
+        let Self { whose, name, unit, left, .. } = self;
+        Tight { whose, name, unit, left, needed }
     }
 }
 
@@ -71,12 +100,18 @@ fn fit(limits: &[Left], wanted: Layout) -> Result<Layout, Tight> {
     let mut layout = wanted;
     for limit in limits {
         loop {
-            let rings = if limit.has_rings { layout.total_bytes() as u64 } else { 0 };
+            let rings = match limit.rings {
+                Rings::None => 0,
+                Rings::Written(threads) => {
+                    threads.min(layout.rings as u64) * layout.ring_bytes as u64
+                }
+                Rings::All => layout.total_bytes() as u64,
+            };
             let needed = limit.needed + rings;
             if needed.saturating_mul(PARTS) <= limit.left {
                 break;
             }
-            if !limit.has_rings || layout.ring_bytes <= SMALLEST_RING {
+            if limit.rings == Rings::None || layout.ring_bytes <= SMALLEST_RING {
                 return Err(limit.tight(needed));
             }
             layout.ring_bytes /= 2;
@@ -104,22 +139,84 @@ fn limits(pid: u32) -> procfs::ProcResult<Vec<Left>> {
         LimitValue::Unlimited => None,
         LimitValue::Value(limit) => Some(limit.saturating_sub(open())),
     };
-    let of = |name, left: Option<u64>, needed, has_rings| {
-        left.map(|left| Left { name, unit: "MiB", left, needed, has_rings })
+    let of = |name, left: Option<u64>, needed, rings| {
+        left.map(|left| Left { whose: OF_PROCESS, name, unit: "MiB", left, needed, rings })
     };
+    let of_group = |(name, left), unit, needed, rings| Left {
+        whose: OF_GROUP,
+        name,
+        unit,
+        left,
+        needed,
+        rings,
+    };
+    let writers = Rings::Written(status.threads.max(WRITERS));
     let all = [
-        of("RLIMIT_AS", space, ALLOCATIONS + stacks, true),
-        of("RLIMIT_DATA", data, stacks, false),
-        of("RLIMIT_MEMLOCK", lockable, stacks, true),
+        of("RLIMIT_AS", space, ALLOCATIONS + stacks, Rings::All),
+        of("RLIMIT_DATA", data, stacks, Rings::None),
+        of("RLIMIT_MEMLOCK", lockable, stacks, Rings::All),
         descriptors.map(|left| Left {
+            whose: OF_PROCESS,
             name: "RLIMIT_NOFILE",
             unit: "",
             left,
             needed: DESCRIPTORS,
-            has_rings: false,
+            rings: Rings::None,
         }),
+        least(pid, "memory", memory_left).map(|left| of_group(left, "MiB", WRITTEN, writers)),
+        least(pid, "pids", threads_left).map(|left| of_group(left, "", THREADS, Rings::None)),
     ];
     Ok(all.into_iter().flatten().collect())
+}
+
+/// A limit of a cgroup, and what is left of it.
+type OfGroup = (&'static str, u64);
+
+/// The limit that leaves least, of those that the groups of a process have for all that are in them.
+fn least(
+    pid: u32,
+    controller: &str,
+    left: fn(&Path, Version) -> Option<OfGroup>,
+) -> Option<OfGroup> {
+    let groups = cgroups::of(pid, controller).unwrap_or_default();
+    let all = groups
+        .iter()
+        .flat_map(|group| group.directories().map(|directory| (directory, group.version)));
+    all.filter_map(|(directory, version)| left(directory, version)).min_by_key(|&(_, left)| left)
+}
+
+/// What is left of the memory of a cgroup. The kernel can drop what it keeps of files.
+fn memory_left(directory: &Path, version: Version) -> Option<OfGroup> {
+    // Above `memory.high` the kernel slows down who allocates.
+    let (limits, used, of_all): (&[&'static str], _, _) = match version {
+        Version::One => (&["memory.limit_in_bytes"], "memory.usage_in_bytes", "total_"),
+        Version::Two => (&["memory.max", "memory.high"], "memory.current", ""),
+    };
+    let limits = limits.iter().filter_map(|&name| Some((name, number(directory, name)?)));
+    let (name, limit) = limits.min_by_key(|&(_, limit)| limit)?;
+    let stat = text(directory, "memory.stat");
+    let kept = ["inactive_file", "active_file", "slab_reclaimable"].map(|name| {
+        let value =
+            |line: &str| line.strip_prefix(of_all)?.strip_prefix(name)?.trim().parse::<u64>().ok();
+        stat.lines().find_map(value).unwrap_or(0)
+    });
+    let used = number(directory, used)?.saturating_sub(kept.into_iter().sum());
+    Some((name, limit.saturating_sub(used)))
+}
+
+/// What is left of the threads of a cgroup.
+fn threads_left(directory: &Path, _: Version) -> Option<OfGroup> {
+    let used = number(directory, "pids.current")?;
+    Some(("pids.max", number(directory, "pids.max")?.saturating_sub(used)))
+}
+
+/// The number in a file of a cgroup; none also where it says "max".
+fn number(directory: &Path, name: &str) -> Option<u64> {
+    text(directory, name).trim().parse().ok()
+}
+
+fn text(directory: &Path, name: &str) -> String {
+    foreign::lossy(&foreign::text(&directory.join(name)).unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
@@ -127,11 +224,12 @@ mod tests {
     use super::*;
 
     const SPACE: Left = Left {
+        whose: OF_PROCESS,
         name: "RLIMIT_AS",
         unit: "MiB",
         left: 2600 << 20,
         needed: ALLOCATIONS + 2 * STACK,
-        has_rings: true,
+        rings: Rings::All,
     };
 
     #[test]
@@ -152,9 +250,52 @@ mod tests {
         let why = fit(&[little], Layout::DEFAULT).unwrap_err().to_string();
         assert!(why.contains("RLIMIT_AS leaves 300 MiB, "), "{why}");
         let descriptors = Left { name: "RLIMIT_NOFILE", unit: "", left: 3, needed: 2, ..SPACE };
-        let descriptors = Left { has_rings: false, ..descriptors };
+        let descriptors = Left { rings: Rings::None, ..descriptors };
         let why = fit(&[descriptors], Layout::DEFAULT).unwrap_err().to_string();
         assert!(why.contains("RLIMIT_NOFILE leaves 3, ") && why.contains("needs 2;"), "{why}");
+    }
+
+    #[test]
+    fn rings_that_may_be_written_count_for_the_memory_of_a_group() {
+        let of = |left| Left {
+            whose: OF_GROUP,
+            name: "memory.max",
+            left,
+            needed: WRITTEN,
+            rings: Rings::Written(WRITERS),
+            ..SPACE
+        };
+        assert_eq!(fit(&[of(16 << 30)], Layout::DEFAULT), Ok(Layout::DEFAULT));
+        let fitting = fit(&[of(1 << 30)], Layout::DEFAULT).unwrap();
+        assert_eq!(fitting.ring_bytes, 256 << 10);
+        let why = fit(&[of(100 << 20)], Layout::DEFAULT).unwrap_err().to_string();
+        let expected = "its cgroup's limit memory.max leaves 100 MiB, and the shim takes an eighth of that at most, but needs 20 MiB; raise it or record";
+        assert!(why.starts_with(expected), "{why}");
+    }
+
+    #[test]
+    fn limits_of_groups_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = [
+            ("memory.max", "1000000\n"),
+            ("memory.current", "900000\n"),
+            ("memory.stat", "anon 600000\nfile 300000\ninactive_file 200000\nactive_file 50000\n"),
+            ("memory.limit_in_bytes", "5000\n"),
+            ("memory.usage_in_bytes", "3000\n"),
+            ("pids.max", "max\n"),
+            ("pids.current", "7\n"),
+        ];
+        for (name, text) in files {
+            fs::write(directory.path().join(name), text).unwrap();
+        }
+        let left = |version| memory_left(directory.path(), version);
+        assert_eq!(left(Version::Two), Some(("memory.max", 350_000)));
+        fs::write(directory.path().join("memory.high"), "800000").unwrap();
+        assert_eq!(left(Version::Two), Some(("memory.high", 150_000)));
+        assert_eq!(left(Version::One), Some(("memory.limit_in_bytes", 2_000)));
+        assert_eq!(threads_left(directory.path(), Version::One), None);
+        fs::write(directory.path().join("pids.max"), "10").unwrap();
+        assert_eq!(threads_left(directory.path(), Version::Two), Some(("pids.max", 3)));
     }
 
     #[test]

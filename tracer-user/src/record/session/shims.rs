@@ -75,8 +75,12 @@ impl Shims {
         let mut layout = Layout { ring_bytes: options.shim_ring_bytes as usize, ..Layout::DEFAULT };
         let mut memories = 0;
         if let Some(command) = command.filter(|_| shim.is_some()) {
-            layout = room::layout(command, layout).context("the command")?;
-            memories = options.processes;
+            match room::layout(command, layout) {
+                Ok(fitting) => (layout, memories) = (fitting, options.processes),
+                // It is asked for again when it uses a GPU, and seen from outside.
+                Err(why) if options.gpu == Gpu::Auto => tracing::warn!("the command: {why}"),
+                Err(why) => return Err(why).context("the command"),
+            }
         }
         let name = |_| File::open("/dev/null").map(OwnedFd::from).context("/dev/null");
         let mut shims = Self {
