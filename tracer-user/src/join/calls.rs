@@ -10,12 +10,14 @@ use tracer_common::{
 
 use super::counts::PATIENCE_NS;
 
-/// Most calls that are kept for each thread, to be found by time: those of 100 ms of the fastest, since one ring is read
-/// before the other, and a reader may be late.
+/// Most calls that are kept for each thread, of probes and of the shim, to be found by time: those of 100 ms of the fastest,
+/// since one ring is read before the other, and a reader may be late.
 pub(super) const KEPT_OF_A_THREAD: usize = 1 << 16;
 /// As many are kept whatever their age, and the others for so long, ns.
 const KEPT_OF_ANY_AGE: usize = 1 << 12;
 const KEPT_NS: u64 = 500_000_000;
+/// For a call that a shim tells late at most so many others are moved: it tells those of a thread in their order.
+const MOST_MOVED: usize = 1 << 12;
 /// Calls that are kept for all threads: a process may say that it has any number of them.
 const KEPT_IN_ALL: usize = 4 * KEPT_OF_A_THREAD;
 /// After so long a new generation of calls begins and the older one is forgotten, with the threads that have
@@ -58,15 +60,15 @@ struct Interval {
     caller: Caller,
 }
 
-/// The calls of a thread, in the order in which they returned.
+/// Calls of a thread, in the order in which they returned.
 #[derive(Default)]
-struct Thread {
+struct Kept {
     calls: VecDeque<Interval>,
     /// When the last of those returned that are not kept any more.
     forgotten_ns: u64,
 }
 
-impl Thread {
+impl Kept {
     /// Forgets calls that are too many or too old when one has returned at `now_ns`: how many.
     fn make_room(&mut self, now_ns: u64) -> usize {
         let before = self.calls.len();
@@ -84,10 +86,49 @@ impl Thread {
         before - self.calls.len()
     }
 
+    /// Adds one, unless more others than these would have to be moved for it; whether it is kept.
+    fn insert(&mut self, call: Interval, most_moved: usize) -> bool {
+        let is_last = self.calls.back().is_none_or(|last| last.end_ns <= call.end_ns);
+        let place = match is_last {
+            true => self.calls.len(),
+            false => self.calls.partition_point(|c| c.end_ns <= call.end_ns),
+        };
+        let is_kept = place.min(self.calls.len() - place) <= most_moved;
+        match is_kept {
+            true => self.calls.insert(place, call),
+            false => self.forgotten_ns = self.forgotten_ns.max(call.end_ns),
+        }
+        is_kept
+    }
+
     fn forget(&mut self, count: usize) {
         if let Some(last) = self.calls.drain(..count).next_back() {
-            self.forgotten_ns = last.end_ns;
+            self.forgotten_ns = self.forgotten_ns.max(last.end_ns);
         }
+    }
+
+    /// Those that returned at `time_ns` or later. An inner one comes before those around it.
+    fn returned_since(&self, time_ns: u64) -> impl Iterator<Item = &Interval> {
+        let first = self.calls.partition_point(|c| c.end_ns < time_ns);
+        self.calls.range(first..)
+    }
+}
+
+/// The calls of a thread. Those of probes and those of the shim are read from different rings, each at its time: each in
+/// order, one behind the other.
+#[derive(Default)]
+struct Thread {
+    of_probes: Kept,
+    of_shim: Kept,
+}
+
+impl Thread {
+    fn both(&self) -> [&Kept; 2] {
+        [&self.of_probes, &self.of_shim]
+    }
+
+    fn len(&self) -> usize {
+        self.both().map(|kept| kept.calls.len()).iter().sum()
     }
 }
 
@@ -180,17 +221,17 @@ impl RecentCalls {
             self.forget_half();
         }
         let thread = self.threads.entry(call.header.tid).or_default();
-        self.kept -= thread.make_room(call.end_ns);
-        self.kept += 1;
-        let thread = &mut thread.calls;
-        // Kept in the order in which they returned. They mostly come in that order, but not after the thread
-        // has moved to another CPU, whose ring is read at another time.
+        // Those of probes mostly come in order, but not after the thread has moved to another CPU, whose ring is read at
+        // another time.
+        let (kept, most_moved) = match call.correlation_id < FIRST_ID {
+            true => (&mut thread.of_probes, usize::MAX),
+            false => (&mut thread.of_shim, MOST_MOVED),
+        };
+        self.kept -= kept.make_room(call.end_ns);
         let interval = Interval { begin_ns: call.begin_ns, end_ns: call.end_ns, caller };
-        if thread.back().is_some_and(|last| last.end_ns > call.end_ns) {
-            let place = thread.partition_point(|c| c.end_ns <= call.end_ns);
-            thread.insert(place, interval);
-        } else {
-            thread.push_back(interval);
+        match kept.insert(interval, most_moved) {
+            true => self.kept += 1,
+            false => self.forgotten += 1,
         }
     }
 
@@ -247,15 +288,17 @@ impl RecentCalls {
     /// Forgets the older half of each thread's calls.
     fn forget_half(&mut self) {
         self.threads.retain(|_, thread| {
-            thread.forget(thread.calls.len().div_ceil(2));
-            thread.calls.shrink_to_fit();
-            !thread.calls.is_empty()
+            for kept in [&mut thread.of_probes, &mut thread.of_shim] {
+                kept.forget(kept.calls.len().div_ceil(2));
+                kept.calls.shrink_to_fit();
+            }
+            thread.len() > 0
         });
         self.count_kept();
     }
 
     fn count_kept(&mut self) {
-        self.kept = self.threads.values().map(|thread| thread.calls.len()).sum();
+        self.kept = self.threads.values().map(Thread::len).sum();
     }
 
     /// Thread `tid` rang the doorbell of operation `sequence` at `time_ns`, inside of no call that was known
@@ -290,8 +333,9 @@ impl RecentCalls {
     pub fn age(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.generation_began_ns) > GENERATION_NS {
             self.begin_generation(now_ns);
+            let is_young = |c: &Interval| c.end_ns.saturating_add(GENERATION_NS) > now_ns;
             self.threads.retain(|_, thread| {
-                thread.calls.back().is_some_and(|c| c.end_ns.saturating_add(GENERATION_NS) > now_ns)
+                thread.both().iter().any(|kept| kept.calls.back().is_some_and(is_young))
             });
             self.count_kept();
         }
@@ -329,32 +373,31 @@ impl RecentCalls {
     /// The innermost call that probes saw of thread `tid` from before `begin_ns` to after `end_ns`:
     /// its correlation id and begin.
     pub fn probed_around(&self, tid: u32, begin_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
-        let calls = &self.threads.get(&tid)?.calls;
-        if calls.back()?.end_ns < end_ns {
-            return None;
-        }
-        let around = |c: &&Interval| c.begin_ns <= begin_ns && c.caller.correlation_id < FIRST_ID;
-        let first_after = calls.partition_point(|c| c.end_ns < end_ns);
-        let innermost = calls.range(first_after..).filter(around).max_by_key(|c| c.begin_ns)?;
+        let around = |c: &&Interval| c.begin_ns <= begin_ns;
+        let probed = &self.threads.get(&tid)?.of_probes;
+        let innermost = probed.returned_since(end_ns).filter(around).max_by_key(|c| c.begin_ns)?;
         Some((innermost.caller.correlation_id, innermost.begin_ns))
     }
 
     /// Whether calls of thread `tid` are not kept any more that returned at `end_ns` or later.
     pub fn has_forgotten(&self, tid: u32, end_ns: u64) -> bool {
-        self.threads.get(&tid).is_some_and(|thread| thread.forgotten_ns >= end_ns)
+        let thread = self.threads.get(&tid);
+        thread.is_some_and(|thread| thread.both().iter().any(|kept| kept.forgotten_ns >= end_ns))
     }
 
     /// The call of thread `tid` that was open at `time_ns`: the innermost HIP call, else the
     /// innermost HSA call.
     pub fn at(&self, tid: u32, time_ns: u64) -> Option<Caller> {
-        // Calls are kept in the order in which they return, so an inner one comes before those
-        // around it.
-        let open = |c: &&Interval| c.begin_ns <= time_ns && time_ns <= c.end_ns;
-        let calls = &self.threads.get(&tid)?.calls;
-        let first_after = calls.partition_point(|c| c.end_ns < time_ns);
-        let mut open = calls.range(first_after..).filter(open);
-        let innermost = open.clone().next()?;
-        Some(open.find(|c| c.caller.is_hip()).unwrap_or(innermost).caller)
+        let thread = self.threads.get(&tid)?;
+        let open = |kept: &Kept, is_meant: fn(&Interval) -> bool| {
+            let mut calls = kept.returned_since(time_ns).filter(|c| c.begin_ns <= time_ns);
+            calls.find(|c| is_meant(c)).copied()
+        };
+        let innermost = |is_meant: fn(&Interval) -> bool| {
+            let open = thread.both().into_iter().filter_map(|kept| open(kept, is_meant));
+            open.min_by_key(|c| c.end_ns)
+        };
+        innermost(|c| c.caller.is_hip()).or_else(|| innermost(|_| true)).map(|c| c.caller)
     }
 
     /// As [`RecentCalls::at`]; if no call was open then, the one that was just after.
@@ -401,9 +444,34 @@ mod tests {
         }
         assert_eq!(calls.kept, KEPT_OF_A_THREAD);
         calls.add(&call(Domain::HIP_API, 1, 10 * KEPT_NS, 10 * KEPT_NS + 1), None);
-        let Thread { calls: kept, .. } = &calls.threads[&7];
+        let kept = &calls.threads[&7].of_probes.calls;
         assert_eq!((kept.len(), calls.kept), (KEPT_OF_ANY_AGE, KEPT_OF_ANY_AGE));
         assert!(kept.capacity() <= 4 * KEPT_OF_ANY_AGE, "{}", kept.capacity());
+    }
+
+    /// One after the other, as they are read.
+    #[test]
+    fn calls_of_probes_and_of_the_shim_stand_beside_each_other() {
+        let mut calls = RecentCalls::default();
+        let count = 2 * MOST_MOVED as u64 + 10;
+        let time = |number: u64| 100 * number;
+        for id in 1..=count {
+            calls.add(&call(Domain::HIP_API, id, time(id), time(id) + 90), None);
+        }
+        for id in 1..=count {
+            let begin_ns = time(id) + 10;
+            calls.add(&call(Domain::HSA_API, FIRST_ID + id, begin_ns, begin_ns + 20), None);
+        }
+        assert_eq!((calls.kept as u64, calls.forgotten), (2 * count, 0));
+        for id in [1, count / 2, count] {
+            let inside = (time(id) + 10, time(id) + 30);
+            assert_eq!(calls.probed_around(7, inside.0, inside.1), Some((id, time(id))));
+            assert_eq!(calls.at(7, time(id) + 15).map(|c| c.correlation_id), Some(id));
+        }
+        // A shim tells its calls in order, or they are forgotten.
+        let late = call(Domain::HSA_API, FIRST_ID, time(count / 2) + 40, time(count / 2) + 41);
+        calls.add(&late, None);
+        assert_eq!((calls.kept as u64, calls.forgotten), (2 * count, 1));
     }
 
     /// A process that makes more calls on streams than anybody does, between two looks.
