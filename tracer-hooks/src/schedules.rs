@@ -485,25 +485,14 @@ fn other_queues_go_on_when_the_pools_lock_is_lost() {
     });
 }
 
-/// Threads that are cancelled: not those of `std`, which end the process then.
+/// Threads that are cancelled.
 mod cancelled {
     use super::*;
-    use core::ffi::{c_int, c_void};
+    use crate::testing::cancelled::{
+        ASYNCHRONOUS, CANCELED, Start, cancel, join, pthread_setcanceltype, pthread_testcancel,
+    };
+    use core::ffi::c_void;
     use core::sync::atomic::AtomicBool;
-
-    const ASYNCHRONOUS: c_int = 1;
-    /// What a cancelled thread returns.
-    const CANCELED: usize = usize::MAX;
-
-    type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-
-    unsafe extern "C-unwind" {
-        fn pthread_create(to: *mut u64, with: usize, run: Start, argument: *mut c_void) -> c_int;
-        fn pthread_cancel(thread: u64) -> c_int;
-        fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
-        fn pthread_testcancel();
-        fn pthread_join(thread: u64, result: *mut usize) -> c_int;
-    }
 
     struct Scene {
         queue: FakeQueue,
@@ -512,23 +501,7 @@ mod cancelled {
     }
 
     fn start(run: Start, scene: &'static Scene) -> u64 {
-        let mut thread = 0;
-        let argument = core::ptr::from_ref(scene).cast_mut().cast();
-        // SAFETY: the scene lives for ever.
-        assert_eq!(unsafe { pthread_create(&raw mut thread, 0, run, argument) }, 0);
-        thread
-    }
-
-    fn cancel(thread: u64) {
-        // SAFETY: it was not joined.
-        assert_eq!(unsafe { pthread_cancel(thread) }, 0);
-    }
-
-    fn join(thread: u64) -> usize {
-        let mut result = 0;
-        // SAFETY: it was not joined.
-        assert_eq!(unsafe { pthread_join(thread, &raw mut result) }, 0);
-        result
+        crate::testing::cancelled::start(run, core::ptr::from_ref(scene).cast_mut().cast())
     }
 
     fn scene(argument: *mut c_void) -> &'static Scene {

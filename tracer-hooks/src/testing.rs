@@ -34,6 +34,49 @@ pub fn alone(name: &str, test: impl FnOnce()) {
     assert!(status.success(), "{name}: {status}");
 }
 
+/// Threads that can be cancelled: not those of `std`, which end the process then.
+#[expect(unsafe_code, reason = "functions of libc")]
+pub mod cancelled {
+    use core::ffi::{c_int, c_void};
+
+    pub const DEFERRED: c_int = 0;
+    pub const ASYNCHRONOUS: c_int = 1;
+    /// What a cancelled thread returns.
+    pub const CANCELED: usize = usize::MAX;
+
+    pub type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+    unsafe extern "C-unwind" {
+        fn pthread_create(to: *mut u64, with: usize, run: Start, argument: *mut c_void) -> c_int;
+        fn pthread_cancel(thread: u64) -> c_int;
+        fn pthread_join(thread: u64, result: *mut usize) -> c_int;
+        pub fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+        pub fn pthread_testcancel();
+    }
+
+    /// Starts one, which takes the argument.
+    pub fn start(run: Start, argument: *mut c_void) -> u64 {
+        let mut thread = 0;
+        // SAFETY: as the tests see to.
+        assert_eq!(unsafe { pthread_create(&raw mut thread, 0, run, argument) }, 0);
+        thread
+    }
+
+    /// Cancels one that was not joined.
+    pub fn cancel(thread: u64) {
+        // SAFETY: it was not joined.
+        assert_eq!(unsafe { pthread_cancel(thread) }, 0);
+    }
+
+    /// Waits for its end, once; what it returned.
+    pub fn join(thread: u64) -> usize {
+        let mut result = 0;
+        // SAFETY: it was not joined.
+        assert_eq!(unsafe { pthread_join(thread, &raw mut result) }, 0);
+        result
+    }
+}
+
 /// A small deterministic generator (xorshift64*).
 pub struct Random(u64);
 

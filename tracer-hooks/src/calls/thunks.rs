@@ -283,23 +283,12 @@ mod cancelled {
     use crate::phase::Event;
     use crate::sys;
     use crate::testing::alone;
+    use crate::testing::cancelled::{
+        ASYNCHRONOUS, CANCELED, DEFERRED, cancel, join, pthread_setcanceltype, pthread_testcancel,
+        start,
+    };
 
-    const DEFERRED: c_int = 0;
-    const ASYNCHRONOUS: c_int = 1;
-    /// What a cancelled thread returns.
-    const CANCELED: usize = usize::MAX;
     const SLOT: usize = 0;
-
-    type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-
-    unsafe extern "C-unwind" {
-        // Not those of `std`, whose threads end the process when they are cancelled.
-        fn pthread_create(to: *mut u64, with: usize, run: Start, argument: *mut c_void) -> c_int;
-        fn pthread_cancel(thread: u64) -> c_int;
-        fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
-        fn pthread_testcancel();
-        fn pthread_join(thread: u64, result: *mut usize) -> c_int;
-    }
 
     /// Waits at the begin of a call until the thread has been cancelled, and keeps the ends.
     struct Waits {
@@ -352,7 +341,7 @@ mod cancelled {
     /// cancellation point.
     #[test]
     fn a_thread_that_is_cancelled_at_the_begin_of_a_call() {
-        let cancel = || {
+        let test = || {
             SINK.get_or_init(|| &WAITS);
             for event in [Event::Install, Event::Begin] {
                 assert!(STATE.phase.apply(event).is_ok());
@@ -366,20 +355,11 @@ mod cancelled {
                 }
                 assert_eq!(sys::may_be_cancelled_anywhere(), !is_known);
                 for kind in [DEFERRED, ASYNCHRONOUS] {
-                    let mut thread = 0;
-                    let argument = ptr::without_provenance_mut(kind as usize);
-                    // SAFETY: it takes a number.
-                    let created = unsafe { pthread_create(&raw mut thread, 0, run, argument) };
-                    assert_eq!(created, 0);
+                    let thread = start(run, ptr::without_provenance_mut(kind as usize));
                     wait(&WAITS.begins);
-                    let mut result = 0;
-                    // SAFETY: it is joined once.
-                    unsafe {
-                        assert_eq!(pthread_cancel(thread), 0);
-                        WAITS.is_cancelled.store(true, Ordering::Release);
-                        assert_eq!(pthread_join(thread, &raw mut result), 0);
-                    }
-                    assert_eq!(result, CANCELED);
+                    cancel(thread);
+                    WAITS.is_cancelled.store(true, Ordering::Release);
+                    assert_eq!(join(thread), CANCELED);
                     let ends = core::mem::take(&mut *WAITS.ends.lock().expect("not poisoned"));
                     let [end] = ends[..] else { panic!("{ends:?}") };
                     let flags = if kind == ASYNCHRONOUS { flag::ENTRY_ONLY } else { 0 };
@@ -387,9 +367,6 @@ mod cancelled {
                 }
             }
         };
-        alone(
-            "calls::thunks::cancelled::a_thread_that_is_cancelled_at_the_begin_of_a_call",
-            cancel,
-        );
+        alone("calls::thunks::cancelled::a_thread_that_is_cancelled_at_the_begin_of_a_call", test);
     }
 }
