@@ -55,6 +55,14 @@ fn built(variable: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{variable} is not set: run these tests with `cargo xtask test`"))
 }
 
+/// Compiles to a file that several tests use: under another name until it is whole, since one may be using it just now.
+pub fn compile(compiler: &mut Command, to: &Path) {
+    let mut new = to.to_owned().into_os_string();
+    new.push(format!(".{}", std::process::id()));
+    assert!(compiler.arg("-o").arg(&new).status().expect("a compiler").success(), "{compiler:?}");
+    std::fs::rename(new, to).expect("renamed");
+}
+
 /// A test program of `tests/apps`.
 pub fn app(name: &str) -> PathBuf {
     built("ROCTAP_TEST_APPS").join(name)

@@ -29,17 +29,13 @@ fn built() -> &'static Path {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inject");
         fs::create_dir_all(&directory).expect("directory");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("inject");
-        let compile = |arguments: &[&str], from: &str, to: &str| {
-            // Under another name until it is whole: another test may use it just now.
-            let new = directory.join(format!("{to}.{}", std::process::id()));
+        let build = |arguments: &[&str], from: &str, to: &str| {
             let mut cc = Command::new("cc");
             cc.args(["-O2", "-Wall", "-Werror", "-pthread"]).args(arguments);
-            cc.arg(source.join(from)).arg("-o").arg(&new);
-            assert!(cc.status().expect("cc").success(), "{from}");
-            fs::rename(new, directory.join(to)).expect("renamed");
+            e2e::compile(cc.arg(source.join(from)), &directory.join(to));
         };
-        compile(&["-shared", "-fPIC"], "payload.c", "payload.so");
-        compile(&[], "target.c", "target");
+        build(&["-shared", "-fPIC"], "payload.c", "payload.so");
+        build(&[], "target.c", "target");
         directory
     })
 }

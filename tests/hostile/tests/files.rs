@@ -27,18 +27,14 @@ fn built() -> &'static Path {
         let directory = app("").with_file_name("hostile");
         fs::create_dir_all(&directory).expect("directory");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("targets");
-        let compile = |arguments: &[&str], from: &str, to: &str| {
-            // Under another name until it is whole: another test may use it just now.
-            let new = directory.join(format!("{to}.{}", std::process::id()));
+        let build = |arguments: &[&str], from: &str, to: &str| {
             let mut cc = Command::new("cc");
             cc.args(["-O1", "-Wall", "-Werror", "-pthread"]).args(arguments);
-            cc.arg(source.join(from)).arg("-o").arg(&new);
-            assert!(cc.status().expect("cc").success(), "{from}");
-            fs::rename(new, directory.join(to)).expect("renamed");
+            e2e::compile(cc.arg(source.join(from)), &directory.join(to));
         };
-        compile(&["-shared", "-fPIC"], "list.c", "list.so");
-        compile(&["-shared", "-fPIC"], "cycle.c", "cycle.so");
-        compile(&[], "mapper.c", "mapper");
+        build(&["-shared", "-fPIC"], "list.c", "list.so");
+        build(&["-shared", "-fPIC"], "cycle.c", "cycle.so");
+        build(&[], "mapper.c", "mapper");
         directory
     })
 }
