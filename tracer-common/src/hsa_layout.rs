@@ -2,9 +2,9 @@
 //!
 //! A table begins with its version, 16 bytes whose second word is the table's size, and goes on with one
 //! function pointer after the other. The core table and that of images are the same in all releases seen,
-//! but for what was added at the end. **AMD's extension table changed its order once**, with ROCm 5.6,
-//! which inserted two entries in the middle and left the major version at 1: whoever takes it for the
-//! earlier one calls, and passes arguments on to, other functions.
+//! but for what was added at the end. **AMD's extension table changed its order twice**, with ROCm 5.5 and
+//! 5.6, which inserted three and two entries in the middle and left the major version at 1: whoever takes
+//! one for an earlier one calls, and passes arguments on to, other functions.
 //!
 //! What a table's version says is therefore compared with what the code says: the runtime's exported
 //! functions are stubs, `mov TABLE(%rip),%rax; jmp *OFFSET(%rax)`. A stub that goes elsewhere than the
@@ -24,50 +24,66 @@ const ENTRY_BYTES: u64 = 8;
 /// The orders of `AmdExtTable`'s entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AmdExtLayout {
-    /// ROCm 4.5 to 5.5.
-    Before5_6,
+    /// ROCm 4.5 to 5.4.
+    Before5_5,
+    /// ROCm 5.5, which inserted three entries in the middle.
+    Of5_5,
     /// ROCm 5.6 and later: seen in 5.7, 6.4 and 7.2, each of which only added entries at the end.
     Since5_6,
 }
 
-/// The slots of `AmdExtTable` that ROCm 5.5 has, too.
-const BEFORE_5_6: [Range<usize>; 3] = [
+/// The slots of `AmdExtTable` that ROCm 5.4 has, too.
+const BEFORE_5_5: [Range<usize>; 3] = [
     AMD_EXT.start..slot("hsa_amd_memory_async_copy_on_engine"),
     slot("hsa_amd_agent_memory_pool_get_info")..slot("hsa_amd_spm_acquire"),
     slot("hsa_amd_queue_cu_get_mask")..slot("hsa_amd_portable_export_dmabuf"),
 ];
+/// The same of ROCm 5.5.
+const OF_5_5: [Range<usize>; 2] = [
+    AMD_EXT.start..slot("hsa_amd_memory_async_copy_on_engine"),
+    slot("hsa_amd_agent_memory_pool_get_info")..slot("hsa_amd_portable_export_dmabuf"),
+];
+/// The same of ROCm 5.6 and later.
+const SINCE_5_6: [Range<usize>; 1] = [AMD_EXT];
 
 impl AmdExtLayout {
     /// Where the entry of `slot` is, bytes from the table's beginning; none if it has no such entry.
     pub const fn offset(self, slot: usize) -> Option<u64> {
-        if slot < AMD_EXT.start || slot >= AMD_EXT.end {
-            return None;
-        }
-        match self {
-            Self::Since5_6 => Some(entry(slot - AMD_EXT.start)),
-            Self::Before5_6 => {
-                let (mut before, mut range) = (0, 0);
-                while range < BEFORE_5_6.len() {
-                    let Range { start, end } = BEFORE_5_6[range];
-                    if slot >= start && slot < end {
-                        return Some(entry(before + slot - start));
-                    }
-                    before += end - start;
-                    range += 1;
-                }
-                None
+        let ranges: &[Range<usize>] = match self {
+            Self::Before5_5 => &BEFORE_5_5,
+            Self::Of5_5 => &OF_5_5,
+            Self::Since5_6 => &SINCE_5_6,
+        };
+        let (mut before, mut range) = (0, 0);
+        while range < ranges.len() {
+            let Range { start, end } = ranges[range];
+            if slot >= start && slot < end {
+                return Some(entry(before + slot - start));
             }
+            before += end - start;
+            range += 1;
         }
+        None
     }
 
     /// Of the sizes and major versions that were seen.
     const fn of(version: TableVersion) -> Option<Self> {
         match (version.major, version.bytes) {
-            (1, 328..=424) => Some(Self::Before5_6),
+            (1, 328..=400) => Some(Self::Before5_5),
+            (1, 424) => Some(Self::Of5_5),
             (2, 560 | 592 | 624) => Some(Self::Since5_6),
             _ => None,
         }
     }
+}
+
+/// The slots of a release in the order of its tables, of which one follows the other. `exports` tells whether its
+/// runtime exports a function: each one of the tables, but three.
+pub fn slots_of_release(exports: impl Fn(&'static str) -> bool) -> impl Iterator<Item = usize> {
+    let slots = SLOTS.iter().map(|slot| slot.name).enumerate();
+    let has =
+        move |&(_, name): &(usize, &'static str)| NOT_EXPORTED.contains(&name) || exports(name);
+    slots.filter(has).map(|(slot, _)| slot)
 }
 
 /// The offset of the entry at `position`.
@@ -172,8 +188,10 @@ pub fn amd_ext(
     };
     match seen {
         Some(layout) => check(layout),
-        None => check(AmdExtLayout::Since5_6)
-            .or_else(|mismatch| check(AmdExtLayout::Before5_6).map_err(|_| mismatch)),
+        None => check(AmdExtLayout::Since5_6).or_else(|mismatch| {
+            let earlier = check(AmdExtLayout::Of5_5).or_else(|_| check(AmdExtLayout::Before5_5));
+            earlier.map_err(|_| mismatch)
+        }),
     }
 }
 
@@ -265,40 +283,41 @@ mod tests {
 
     #[test]
     fn offsets_are_those_of_the_headers() {
-        use AmdExtLayout::{Before5_6, Since5_6};
-        for (function, before, since) in [
-            ("hsa_amd_coherency_get_type", Some(16), 16),
-            ("hsa_amd_profiling_set_profiler_enabled", Some(32), 32),
-            ("hsa_amd_signal_async_handler", Some(72), 72),
-            ("hsa_amd_memory_async_copy", Some(136), 136),
-            ("hsa_amd_memory_async_copy_on_engine", None, 144),
-            ("hsa_amd_memory_copy_engine_status", None, 152),
-            ("hsa_amd_agent_memory_pool_get_info", Some(144), 160),
-            ("hsa_amd_signal_create", Some(264), 280),
-            ("hsa_amd_queue_intercept_create", Some(296), 312),
-            ("hsa_amd_queue_intercept_register", Some(304), 320),
-            ("hsa_amd_memory_async_copy_rect", Some(320), 336),
-            ("hsa_amd_spm_acquire", None, 408),
-            ("hsa_amd_queue_cu_get_mask", Some(392), 432),
-            ("hsa_amd_portable_export_dmabuf", None, 440),
-            ("hsa_amd_signal_wait_all", None, 584),
-            ("hsa_amd_ais_file_read", None, 616),
+        use AmdExtLayout::{Before5_5, Of5_5, Since5_6};
+        for (function, before, of_5_5, since) in [
+            ("hsa_amd_coherency_get_type", Some(16), Some(16), 16),
+            ("hsa_amd_profiling_set_profiler_enabled", Some(32), Some(32), 32),
+            ("hsa_amd_signal_async_handler", Some(72), Some(72), 72),
+            ("hsa_amd_memory_async_copy", Some(136), Some(136), 136),
+            ("hsa_amd_memory_async_copy_on_engine", None, None, 144),
+            ("hsa_amd_memory_copy_engine_status", None, None, 152),
+            ("hsa_amd_agent_memory_pool_get_info", Some(144), Some(144), 160),
+            ("hsa_amd_signal_create", Some(264), Some(264), 280),
+            ("hsa_amd_queue_intercept_create", Some(296), Some(296), 312),
+            ("hsa_amd_queue_intercept_register", Some(304), Some(304), 320),
+            ("hsa_amd_memory_async_copy_rect", Some(320), Some(320), 336),
+            ("hsa_amd_spm_acquire", None, Some(392), 408),
+            ("hsa_amd_queue_cu_get_mask", Some(392), Some(416), 432),
+            ("hsa_amd_portable_export_dmabuf", None, None, 440),
+            ("hsa_amd_signal_wait_all", None, None, 584),
+            ("hsa_amd_ais_file_read", None, None, 616),
         ] {
             let slot = slot(function);
-            assert_eq!(Before5_6.offset(slot), before, "{function}");
+            assert_eq!(Before5_5.offset(slot), before, "{function}");
+            assert_eq!(Of5_5.offset(slot), of_5_5, "{function}");
             assert_eq!(Since5_6.offset(slot), Some(since), "{function}");
         }
         assert_eq!(Since5_6.offset(AMD_EXT.end), None);
-        assert_eq!(Before5_6.offset(AMD_EXT.start - 1), None);
+        assert_eq!(Before5_5.offset(AMD_EXT.start - 1), None);
     }
 
     #[test]
     fn a_version_that_was_seen_needs_no_stubs_and_is_refuted_by_one() {
-        use AmdExtLayout::{Before5_6, Since5_6};
+        use AmdExtLayout::{Before5_5, Of5_5, Since5_6};
         for (major, bytes, layout) in [
-            (1, 328, Before5_6),
-            (1, 400, Before5_6),
-            (1, 424, Before5_6),
+            (1, 328, Before5_5),
+            (1, 400, Before5_5),
+            (1, 424, Of5_5),
             (2, 560, Since5_6),
             (2, 592, Since5_6),
             (2, 624, Since5_6),
@@ -306,7 +325,7 @@ mod tests {
             let version = version(major, bytes);
             assert_eq!(amd_ext(version, |_| None), Ok(layout));
             assert_eq!(amd_ext(version, stubs(layout, bytes)), Ok(layout));
-            let other = if layout == Since5_6 { Before5_6 } else { Since5_6 };
+            let other = if layout == Since5_6 { Before5_5 } else { Since5_6 };
             let refuted = amd_ext(version, stubs(other, bytes));
             assert!(matches!(refuted, Err(Mismatch::Stub(Table::AmdExt, ..))), "{refuted:?}");
         }
@@ -319,11 +338,15 @@ mod tests {
 
     #[test]
     fn an_unknown_version_is_what_all_of_its_stubs_say() {
-        use AmdExtLayout::{Before5_6, Since5_6};
-        // ROCm 5.6 as its history tells, a later one, and one that shrank.
-        for (major, bytes, layout) in
-            [(1, 456, Since5_6), (2, 640, Since5_6), (3, 560, Since5_6), (2, 400, Before5_6)]
-        {
+        use AmdExtLayout::{Before5_5, Of5_5, Since5_6};
+        // ROCm 5.6 as its history tells, a later one, and three that nobody has.
+        for (major, bytes, layout) in [
+            (1, 456, Since5_6),
+            (2, 640, Since5_6),
+            (3, 560, Since5_6),
+            (2, 400, Before5_5),
+            (2, 424, Of5_5),
+        ] {
             let version = version(major, bytes);
             assert_eq!(amd_ext(version, stubs(layout, bytes)), Ok(layout), "{version:?}");
             let nothing = amd_ext(version, |_| None);

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
 use tracer_common::hsa_functions::{AMD_EXT, CORE, IMAGE, SLOT_COUNT, slot_of};
-use tracer_common::hsa_layout::AmdExtLayout::{self, Before5_6, Since5_6};
+use tracer_common::hsa_layout::AmdExtLayout::{self, Before5_5, Of5_5, Since5_6};
 use tracer_common::slots::tables;
 use tracer_hooks::Tables;
 use tracer_hooks::abi::ApiTable;
@@ -67,14 +67,24 @@ struct Release {
 }
 
 /// In this program, as are the functions: as the runtime's are in its library.
-static RELEASES: [Release; 2] = [
+static RELEASES: [Release; 3] = [
     Release {
-        layout: Before5_6,
+        layout: Before5_5,
         major: 1,
         core: Table::empty(),
         amd: Table::empty(),
         image: Table::empty(),
         amd_entries: 48,
+        image_entries: 13,
+        with_stack: &[(88, 1), (136, 2), (200, 2), (296, 2), (320, 4), (336, 1)],
+    },
+    Release {
+        layout: Of5_5,
+        major: 1,
+        core: Table::empty(),
+        amd: Table::empty(),
+        image: Table::empty(),
+        amd_entries: 51,
         image_entries: 13,
         with_stack: &[(88, 1), (136, 2), (200, 2), (296, 2), (320, 4), (336, 1)],
     },
@@ -281,7 +291,7 @@ fn thunks_pass_everything_on_and_tell_what_they_are_asked_for() {
     }
 
     // An exception goes through, and the call is told as left.
-    let [Release { core, .. }, _] = &RELEASES;
+    let [Release { core, .. }, ..] = &RELEASES;
     let thrown = catch_unwind(AssertUnwindSafe(|| call(core, 56, 13)));
     assert_eq!(thrown.expect_err("thrown").downcast_ref(), Some(&"thrown"));
     let [told] = take()[..] else { panic!("one call") };

@@ -237,7 +237,7 @@ fn rocm_stubs_use_the_slots_that_the_shim_knows() {
         let table = [CORE, AMD_EXT, IMAGE].into_iter().find(|t| t.contains(&slot));
         let table = table.unwrap();
         let expected = match table == AMD_EXT {
-            true => AmdExtLayout::Before5_6.offset(slot),
+            true => AmdExtLayout::Before5_5.offset(slot),
             false => Some(16 + 8 * (slot - table.start) as u64),
         };
         assert_eq!(Some(offset), expected, "{name}");
