@@ -38,8 +38,9 @@ pub fn build_logging() -> anyhow::Result<PathBuf> {
         .map_err(|missing| anyhow!("{missing} is missing: `cargo xtask setup` installs it"))?;
     let object =
         bpf_build::compile(&toolchain, Logging::On, &root(), &root().join("target/bpf-log"))?;
-    // Of no package by name: so dependencies have the features that they have for the unit tests.
-    let build = ["build", "--bin", "roctap", "--features", "roctap/bpf-log"];
+    // With a test, which needs the program, and of no package by name: so dependencies have the features that they have
+    // for the unit tests.
+    let build = ["test", "--no-run", "--test", "without_programs", "--features", "roctap/bpf-log"];
     run(cargo().env("ROCTAP_BPF_OBJECT", object).args(build))?;
     // The unit tests build it without that again.
     let kept = root().join("target/bpf-log/roctap");
