@@ -193,9 +193,6 @@ pub const HEARTBEAT_GONE_NS: u64 = 30_000_000_000;
 /// A heartbeat that did not change for this long allows another `roctap` to attach.
 pub const HEARTBEAT_SUSPECT_NS: u64 = 500_000_000;
 
-/// Error of times that the HSA runtime converted, ns, as long as none of the pairs of clock readings by
-/// which it does so was interrupted (ROCr `GpuAgent::TranslateTime`).
-pub const RUNTIME_CLOCK_ERROR_NS: u64 = 500;
 /// Value of [`control::CLOCK_ERROR_NS`]: there are times, and by how much they are off is not known.
 pub const UNKNOWN_CLOCK_ERROR_NS: u64 = u64::MAX;
 

@@ -406,8 +406,6 @@ pub mod packet_type {
     pub const DISPATCH: u8 = 2;
     /// Barrier-AND.
     pub const BARRIER_AND: u8 = 3;
-    /// Agent dispatch.
-    pub const AGENT_DISPATCH: u8 = 4;
     /// Barrier-OR.
     pub const BARRIER_OR: u8 = 5;
 }

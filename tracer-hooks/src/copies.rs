@@ -9,7 +9,7 @@
 //!   answer `hipEventElapsedTime`. That is why the answers are kept here ([`Copies::times_of`]) and
 //!   the function is intercepted.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use tracer_common::loss::ShimLoss;
@@ -30,13 +30,6 @@ const ANSWERS: usize = 16 << 10;
 /// Places that an answer may be at.
 const PROBES: usize = 8;
 
-/// What the application last asked of `hsa_amd_profiling_async_copy_enable`.
-mod wish {
-    pub const NONE: u8 = 0;
-    pub const OFF: u8 = 1;
-    pub const ON: u8 = 2;
-}
-
 /// Copies in flight.
 pub struct Copies {
     /// Those in flight.
@@ -44,7 +37,8 @@ pub struct Copies {
     cache: Lock<Batch>,
     /// The recording for which the runtime was told to time copies.
     profiled: AtomicU32,
-    wish: AtomicU8,
+    /// The application has turned it off by `hsa_amd_profiling_async_copy_enable`.
+    is_turned_off: AtomicBool,
     answers: Answers,
 }
 
@@ -66,7 +60,7 @@ impl Copies {
             track: Track::new(),
             cache: Lock::new(Batch::new()),
             profiled: AtomicU32::new(0),
-            wish: AtomicU8::new(wish::NONE),
+            is_turned_off: AtomicBool::new(false),
             answers: Answers::new(),
         }
     }
@@ -151,7 +145,7 @@ impl Copies {
     pub fn release(&self, pool: &Pool) {
         self.give_back(pool);
         if self.profiled.swap(0, Ordering::AcqRel) != 0
-            && self.wish.load(Ordering::Relaxed) == wish::OFF
+            && self.is_turned_off.load(Ordering::Relaxed)
         {
             RUNTIME.set_copy_profiling(false);
         }
@@ -161,7 +155,7 @@ impl Copies {
     /// happen while anything is recorded. A copy that is not timed leaves the times of the one before it in
     /// the signal.
     pub fn wishes(&self, enable: bool) -> bool {
-        self.wish.store(if enable { wish::ON } else { wish::OFF }, Ordering::Relaxed);
+        self.is_turned_off.store(!enable, Ordering::Relaxed);
         !enable && self.profiled.load(Ordering::Acquire) != 0
     }
 

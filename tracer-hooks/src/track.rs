@@ -166,8 +166,6 @@ pub struct Found {
     pub done: usize,
     /// Entries that are left, holes included.
     pub left: usize,
-    /// Some of those that are left have an original.
-    pub chained_left: bool,
 }
 
 impl Default for Track {
@@ -457,8 +455,6 @@ impl Track {
             self.by_consumer.suspects.store(overtaken_below, Ordering::Relaxed);
         }
         found.left = (tail - head) as usize;
-        found.chained_left =
-            self.by_consumer.chained_gone.load(Ordering::Relaxed) < self.pushed().1;
         // Pairs with the Acquire load in `used`: the slots may be written again.
         self.by_consumer.head.store(head, Ordering::Release);
         found
@@ -573,8 +569,8 @@ mod tests {
                 |_| panic!("nothing is lost"),
             )
         };
-        assert_eq!(near(&[1, 2]), Found { done: 2, left: 4, chained_left: false });
-        assert_eq!(near(&[0, 3]), Found { done: 2, left: 0, chained_left: false });
+        assert_eq!(near(&[1, 2]), Found { done: 2, left: 4 });
+        assert_eq!(near(&[0, 3]), Found { done: 2, left: 0 });
     }
 
     #[test]

@@ -67,7 +67,6 @@ pub enum Task {
 pub struct Done {
     pub started: Started,
     pub stopped: Duration,
-    pub stopped_tid: u32,
 }
 
 /// The helpers that were given up.
@@ -147,8 +146,7 @@ fn read(stdout: &mut ChildStdout) -> std::io::Result<Option<String>> {
 
 fn parse(answer: &str) -> Option<Done> {
     let words: Vec<&str> = answer.split_whitespace().collect();
-    let [word, block, block_bytes, tid, stays, may_read, stopped_ns, stopped_tid] = words[..]
-    else {
+    let [word, block, block_bytes, tid, stays, may_read, stopped_ns] = words[..] else {
         return None;
     };
     Some(Done {
@@ -160,7 +158,6 @@ fn parse(answer: &str) -> Option<Done> {
             may_read: may_read.parse().ok()?,
         },
         stopped: Duration::from_nanos(stopped_ns.parse().ok()?),
-        stopped_tid: stopped_tid.parse().ok()?,
     })
 }
 
@@ -189,12 +186,10 @@ pub fn helper(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
         .map_err(anyhow::Error::from)
         .and_then(|process| work(&process, &task));
     let answer = match worked {
-        Ok(Done { started, stopped, stopped_tid }) => {
+        Ok(Done { started, stopped }) => {
             let Started { block, block_bytes, tid, stays, may_read } = started;
             let stopped_ns = stopped.as_nanos();
-            format!(
-                "done {block} {block_bytes} {tid} {stays} {may_read} {stopped_ns} {stopped_tid}"
-            )
+            format!("done {block} {block_bytes} {tid} {stays} {may_read} {stopped_ns}")
         }
         Err(error) => format!("{error:#}"),
     };
@@ -332,7 +327,7 @@ fn on_thread(
             let _ = setpriority_process(Some(new), nice);
         }
     }
-    Ok(Done { started, stopped, stopped_tid: candidate.tid })
+    Ok(Done { started, stopped })
 }
 
 /// Takes what the new thread has from the one that was stopped, and what it starts would have from it: on
@@ -470,11 +465,11 @@ mod tests {
 
     #[test]
     fn answers_are_read_back() {
-        let done = parse("done 4096 8192 17 true false 120000 18\n").unwrap();
+        let done = parse("done 4096 8192 17 true false 120000\n").unwrap();
         let (block, block_bytes, tid, stays, may_read) = (4096, 8192, 17, true, false);
         assert_eq!(done.started, Started { block, block_bytes, tid, stays, may_read });
-        assert_eq!((done.stopped, done.stopped_tid), (Duration::from_micros(120), 18));
-        for other in ["", "done", "done 1 2 3 true true 4 x", "failed 1 2 3 true true 4 5"] {
+        assert_eq!(done.stopped, Duration::from_micros(120));
+        for other in ["", "done", "done 1 2 3 true true x", "failed 1 2 3 true true 4"] {
             assert!(parse(other).is_none(), "{other}");
         }
     }

@@ -134,8 +134,6 @@ pub struct Injected<T> {
     pub stopped: Duration,
     /// How long all of it took.
     pub took: Duration,
-    /// Which thread was stopped.
-    pub stopped_tid: u32,
 }
 
 /// Whether the shim can be put into a process, as far as can be told without touching it.
@@ -169,8 +167,7 @@ pub fn inject<T>(
     let result = newcomer.bring_in(request, prepare);
     newcomer.dismiss(result.is_ok());
     let (prepared, status) = result?;
-    let (stopped, stopped_tid) = (done.stopped, done.stopped_tid);
-    Ok(Injected { prepared, status, stopped, took: began.elapsed(), stopped_tid })
+    Ok(Injected { prepared, status, stopped: done.stopped, took: began.elapsed() })
 }
 
 /// Looks until `seen` sees something; none when the thread that `look` looks at was waited for too long.

@@ -11,7 +11,7 @@ use super::{
     bootstrap::{self, at},
     seccomp,
     threads::{Block, Model, Threads},
-    tracee::{Registers, StepError, Tracee, repeat_wait},
+    tracee::{Registers, StepError, Writable, repeat_wait},
 };
 
 /// How long the thread may take to stop.
@@ -93,7 +93,7 @@ struct Saved {
 }
 
 /// Makes `tracee`'s process start the thread.
-pub fn start(tracee: &mut impl Tracee, plan: &ThreadStart<'_>) -> Result<Started, StartError> {
+pub fn start(tracee: &mut Writable, plan: &ThreadStart<'_>) -> Result<Started, StartError> {
     let (saved, filters) = hold(tracee, plan.syscall, plan.calls)?;
     tracee.set_signal_mask(SIGNALS)?;
     let started = make(tracee, plan, &saved.registers);
@@ -103,7 +103,7 @@ pub fn start(tracee: &mut impl Tracee, plan: &ThreadStart<'_>) -> Result<Started
 
 /// Makes `tracee`'s process unmap a block that nobody uses any more.
 pub fn unmap(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     syscall: u64,
     block: u64,
     bytes: u64,
@@ -118,7 +118,7 @@ pub fn unmap(
 /// Stops the thread: what is put back later, and its seccomp filters, which allow all that is called. If they do not, or it
 /// is where it must not be held, it goes on as if it had not been stopped.
 fn hold(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     syscall: u64,
     calls: &'static [seccomp::Call],
 ) -> Result<(Saved, Vec<Vec<seccomp::Instruction>>), StartError> {
@@ -132,7 +132,7 @@ fn hold(
 }
 
 fn look(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     syscall: u64,
     calls: &'static [seccomp::Call],
 ) -> Result<(Saved, Vec<Vec<seccomp::Instruction>>), StartError> {
@@ -150,7 +150,7 @@ fn look(
 }
 
 /// Whether the stopped thread has a `syscall` instruction where the process had one when it was looked at.
-fn check_syscall(tracee: &impl Tracee, at: u64) -> Result<(), StartError> {
+fn check_syscall(tracee: &Writable, at: u64) -> Result<(), StartError> {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     let mut found = [0; 2];
     match tracee.read(at, &mut found) {
@@ -159,7 +159,7 @@ fn check_syscall(tracee: &impl Tracee, at: u64) -> Result<(), StartError> {
     }
 }
 
-fn put_back(tracee: &mut impl Tracee, saved: &Saved) -> Result<(), StepError> {
+fn put_back(tracee: &mut Writable, saved: &Saved) -> Result<(), StepError> {
     let mask = tracee.set_signal_mask(saved.mask);
     let mut registers = saved.registers;
     repeat_wait(&mut registers, || tracee.may_restart());
@@ -168,7 +168,7 @@ fn put_back(tracee: &mut impl Tracee, saved: &Saved) -> Result<(), StepError> {
 }
 
 fn make(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     plan: &ThreadStart<'_>,
     saved: &Registers,
 ) -> Result<Started, StartError> {
@@ -194,7 +194,7 @@ fn make(
 }
 
 fn fill(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     plan: &ThreadStart<'_>,
     block: u64,
     block_bytes: u64,
@@ -233,7 +233,7 @@ fn tls_room(tls: &Block) -> u64 {
 }
 
 fn clone(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     saved: &Registers,
     block: u64,
     block_bytes: u64,
@@ -255,7 +255,7 @@ fn clone(
 
 /// Makes the thread execute a system call at `syscall`.
 fn call<const N: usize>(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     saved: &Registers,
     syscall: u64,
     name: &'static str,
@@ -271,7 +271,7 @@ fn call<const N: usize>(
 }
 
 fn run(
-    tracee: &mut impl Tracee,
+    tracee: &mut Writable,
     mut registers: Registers,
     syscall: u64,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Stopping one thread ([`Thread`]) and making it execute two system calls ([`Tracee`]): all of `ptrace`
+//! Stopping one thread ([`Thread`]) and making it execute two system calls ([`Writable`]): all of `ptrace`
 //! is in here.
 #![expect(unsafe_code, reason = "calls ptrace and waitpid")]
 
@@ -46,35 +46,6 @@ impl From<Ended> for StepError {
     fn from(_: Ended) -> Self {
         Self::Gone
     }
-}
-
-/// A thread that is traced. Dropping it lets it go on.
-pub trait Tracee {
-    /// Stops it, wherever it is.
-    fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError>;
-    /// Its registers, while it is stopped.
-    fn registers(&mut self) -> Result<Registers, StepError>;
-    /// Sets them.
-    fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError>;
-    /// The signals that it blocks.
-    fn signal_mask(&mut self) -> Result<u64, StepError>;
-    /// Sets them.
-    fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError>;
-    /// Executes the `syscall` instruction that it is at, and stops behind it.
-    fn execute(&mut self) -> Result<(), StepError>;
-    /// Reads its memory.
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError>;
-    /// Writes to its memory, whatever the protection.
-    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError>;
-    /// The seccomp filters that it is under; none in strict mode, which allows nothing.
-    fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError>;
-    /// Whether its seccomp filters allow that the kernel has it go on waiting for a time.
-    fn may_restart(&self) -> bool;
-    /// Whether it is inside a restartable sequence, at instruction `at`.
-    fn in_rseq(&mut self, at: u64) -> bool;
-
-    /// Has it go on, when it is let go, as if it had not been stopped.
-    fn go_on(&mut self) -> Result<(), StepError>;
 }
 
 /// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on if it
@@ -357,10 +328,9 @@ impl Writable {
     pub fn stopped_since(&self) -> Option<Instant> {
         self.thread.stopped_since
     }
-}
 
-impl Tracee for Writable {
-    fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
+    /// Stops it, wherever it is.
+    pub fn stop(&mut self, within: Option<Duration>) -> Result<(), StepError> {
         self.thread.stop(within)?;
         if self.memory.is_none() {
             // A traced thread keeps its number, and as long as it is stopped its program.
@@ -376,26 +346,31 @@ impl Tracee for Writable {
         Ok(())
     }
 
-    fn registers(&mut self) -> Result<Registers, StepError> {
+    /// Its registers, while it is stopped.
+    pub fn registers(&mut self) -> Result<Registers, StepError> {
         self.thread.registers()
     }
 
-    fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError> {
+    /// Sets them.
+    pub fn set_registers(&mut self, registers: &Registers) -> Result<(), StepError> {
         self.thread.set_registers(registers)
     }
 
-    fn signal_mask(&mut self) -> Result<u64, StepError> {
+    /// The signals that it blocks.
+    pub fn signal_mask(&mut self) -> Result<u64, StepError> {
         let mut mask = 0u64;
         self.thread.request("PTRACE_GETSIGMASK", GETSIGMASK, 8, (&raw mut mask).cast())?;
         Ok(mask)
     }
 
-    fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError> {
+    /// Sets them.
+    pub fn set_signal_mask(&mut self, mask: u64) -> Result<(), StepError> {
         let mut mask = mask;
         self.thread.request("PTRACE_SETSIGMASK", SETSIGMASK, 8, (&raw mut mask).cast())
     }
 
-    fn execute(&mut self) -> Result<(), StepError> {
+    /// Executes the `syscall` instruction that it is at, and stops behind it.
+    pub fn execute(&mut self) -> Result<(), StepError> {
         // Not by PTRACE_SINGLESTEP: its SIGTRAP, which is blocked, would cost the process its handler.
         for _ in 0..2 {
             self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
@@ -408,31 +383,37 @@ impl Tracee for Writable {
         self.stop(None)
     }
 
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError> {
+    /// Reads its memory.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), StepError> {
         let what = "reading its memory";
         let read = self.memory()?.read_exact_at(bytes, address);
         read.map_err(|cause| StepError::Refused { what, cause })
     }
 
-    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
+    /// Writes to its memory, whatever the protection.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
         let what = "writing to its memory";
         let written = self.memory()?.write_all_at(bytes, address);
         written.map_err(|cause| StepError::Refused { what, cause })
     }
 
-    fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError> {
+    /// The seccomp filters that it is under; none in strict mode, which allows nothing.
+    pub fn seccomp_filters(&mut self) -> Result<Option<Vec<Vec<Instruction>>>, StepError> {
         self.thread.seccomp_filters()
     }
 
-    fn may_restart(&self) -> bool {
+    /// Whether its seccomp filters allow that the kernel has it go on waiting for a time.
+    pub fn may_restart(&self) -> bool {
         self.thread.may_restart()
     }
 
-    fn go_on(&mut self) -> Result<(), StepError> {
+    /// Has it go on, when it is let go, as if it had not been stopped.
+    pub fn go_on(&mut self) -> Result<(), StepError> {
         self.thread.go_on()
     }
 
-    fn in_rseq(&mut self, at: u64) -> bool {
+    /// Whether it is inside a restartable sequence, at instruction `at`.
+    pub fn in_rseq(&mut self, at: u64) -> bool {
         // struct ptrace_rseq_configuration: address, size, signature, flags, padding.
         let mut configuration = [0u64; 3];
         let data = (&raw mut configuration).cast();

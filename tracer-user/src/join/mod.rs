@@ -142,10 +142,9 @@ impl Joiner {
         self.settings.gpu_until_ns = time_ns;
     }
 
-    /// How many kernels process `pid` launched while its GPU work was recorded, and how many dispatches of
-    /// its were recorded.
-    pub fn launches(&self, pid: u32) -> (u64, u64) {
-        self.processes.get(&pid).map_or((0, 0), |process| (process.launches, process.dispatches))
+    /// How many kernels process `pid` launched while its GPU work was recorded.
+    pub fn launches(&self, pid: u32) -> u64 {
+        self.processes.get(&pid).map_or(0, |process| process.launches)
     }
 
     /// Process `pid` executed another program at `time_ns`, whose shim numbers operations anew: writes the

@@ -201,11 +201,6 @@ impl Writer {
         self.left_out
     }
 
-    /// Events that were written so far, without those of the open chunk.
-    pub fn written_events(&self) -> u64 {
-        self.total_events
-    }
-
     /// Bytes of the file up to its last whole chunk.
     pub fn written_bytes(&self) -> u64 {
         self.whole_bytes

@@ -33,13 +33,6 @@ const ASKED_WAIT: Duration = Duration::from_secs(3);
 /// A process that was being attached to, and why it is not traced.
 pub(super) type Failure = (Arc<Subject>, anyhow::Error);
 
-/// How the shim answered.
-enum Answer {
-    Recording(Duration),
-    /// It cannot do it this way; another may be possible.
-    No(&'static str),
-}
-
 impl Session {
     /// Begins to put the shim into process `pid` if that waits for it.
     pub(super) fn give_shim(&mut self, pid: u32, occasion: Occasion) {
@@ -214,22 +207,18 @@ fn inject(process: &Subject, shim: &Shim, wanted: Layout, desk: &Desk) -> anyhow
     if layout != wanted {
         tracing::info!("process {}: its limits allow {layout:?}", process.pid());
     }
-    match inject_shim(process, shim, &prospect, layout, desk)? {
-        Answer::Recording(stopped) => {
-            let answered_ns = clock::now_ns();
-            Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns }))
-        }
-        Answer::No(reason) => bail!("{}: {reason}", GpuSource::Tables),
-    }
+    let stopped = inject_shim(process, shim, &prospect, layout, desk)?;
+    Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns: clock::now_ns() }))
 }
 
+/// Puts the shim in, which records then. For how long a thread was stopped.
 fn inject_shim(
     process: &Subject,
     shim: &Shim,
     prospect: &Prospect,
     layout: Layout,
     desk: &Desk,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<Duration> {
     let pid = process.pid();
     let attach = prospect.attach;
     let loaded = prospect.loaded.as_ref();
@@ -262,16 +251,16 @@ fn inject_shim(
         took.as_secs_f64() * 1e3,
         stopped.as_micros()
     );
-    Ok(match status {
-        attach_status::RECORDING => Answer::Recording(stopped),
+    match status {
+        attach_status::RECORDING => Ok(stopped),
         attach_status::UNSUPPORTED => {
-            Answer::No("the shim does not know this release's tables or functions")
+            bail!("the shim does not know this release's tables or functions")
         }
-        attach_status::SECOND_RUNTIME => Answer::No(
-            "the process has several HSA runtimes, and the shim is in another one's tables",
-        ),
-        attach_status::COVERED => Answer::No(
-            "the HSA runtime was initialized anew under another tool, which may call the shim already",
+        attach_status::SECOND_RUNTIME => {
+            bail!("the process has several HSA runtimes, and the shim is in another one's tables")
+        }
+        attach_status::COVERED => bail!(
+            "the HSA runtime was initialized anew under another tool, which may call the shim already"
         ),
         attach_status::BUSY => bail!("another roctap records this process"),
         attach_status::MEMORY => bail!(
@@ -282,5 +271,5 @@ fn inject_shim(
         attach_status::THREAD => bail!("the shim could not start its thread"),
         attach_status::UNUSABLE => bail!("its shim is broken"),
         other => bail!("the shim answered {other}"),
-    })
+    }
 }

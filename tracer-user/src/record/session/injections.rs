@@ -98,7 +98,7 @@ pub struct Done {
     pub subject: Arc<Subject>,
     pub occasion: Occasion,
     pub result: anyhow::Result<Outcome>,
-    /// What was prepared last.
+    /// What was prepared for the shim.
     pub prepared: Option<Prepared>,
     /// When the process executed another program meanwhile, ns of CLOCK_BOOTTIME.
     pub executed_ns: Option<u64>,
@@ -226,7 +226,7 @@ impl Injections {
         self.running.get(&pid).map(|running| Arc::clone(&running.subject))
     }
 
-    /// What the shim of process `pid` needs is there. It replaces what was prepared for another way.
+    /// What the shim of process `pid` needs is there.
     pub fn prepared(&mut self, pid: u32, prepared: Prepared) {
         if let Some(running) = self.running.get_mut(&pid) {
             running.prepared = Some(prepared);

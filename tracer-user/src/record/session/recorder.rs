@@ -191,9 +191,8 @@ impl Recorder {
         self.joiner.gpu_until(time_ns);
     }
 
-    /// How many kernels process `pid` launched while its GPU work was recorded, and how many dispatches
-    /// were recorded.
-    pub fn launches(&self, pid: u32) -> (u64, u64) {
+    /// How many kernels process `pid` launched while its GPU work was recorded.
+    pub fn launches(&self, pid: u32) -> u64 {
         self.joiner.launches(pid)
     }
 

@@ -152,7 +152,7 @@ impl Session {
 
     /// Puts the shim into processes that were to load it at start, did not, and have launched kernels since.
     pub(super) fn replace_missing_shims(&mut self) {
-        let launched = |pid: &u32| self.recorder.launches(*pid).0 > 0;
+        let launched = |pid: &u32| self.recorder.launches(*pid) > 0;
         let at_start = self.processes.those(|target| target.gpu_source == GpuSource::AtStart);
         let launched: Vec<u32> = at_start.into_iter().filter(launched).collect();
         for pid in launched {
