@@ -10,10 +10,10 @@
 //! * [`crate::hsa_layout`]: which positions of which release's table it is in, and the sizes known;
 //! * `tracer-hooks/src/calls/thunks.rs`: one number more in `all!` (there are HIP's slots as well), and if no function had as many stack words
 //!   before a thunk of its own, with its arm in `of_slot`;
-//! * `tracer-records/src/api/generated.rs`, for its arguments: `cargo xtask gen-api`, which takes HSA
-//!   functions from this machine's headers (ROCm 5.2.3) and only HIP's from later ones (`xtask/src/gen_api`).
-//!   A function that is not in there is recorded without arguments, with the id 0x8000 + its slot
-//!   (`tracer-user/src/record/select.rs`). Output values and callbacks are by hand, in `capture.rs` beside it;
+//! * `tracer-records/src/api/generated.rs`, for its arguments: `cargo xtask gen-api`, which takes functions from the
+//!   headers of the releases in `xtask/src/gen_api/mod.rs`. Output values and callbacks are by hand, in `capture.rs`
+//!   beside it;
+//! * `tracer-capi/roctracer64/tests/headers.rs`: since which version of the headers it is there;
 //! * `tracer-hooks/tests/calls.rs`, which calls each function of each layout, and knows how many there are.
 //!
 //! A function that is in none of these tables is recorded by probes, for which `cargo xtask gen-api` has to know

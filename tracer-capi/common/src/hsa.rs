@@ -1,18 +1,31 @@
-//! `hsa_api_data_t`: a correlation id, a phase, a result, and the arguments of a function.
+//! The functions of HSA by roctracer's numbers, and `hsa_api_data_t`: a correlation id, a phase, a result, and the
+//! arguments of a function.
 //!
-//! Its fields are those of `tracer-capi/include/roctracer/hsa_prof_str.h`, which is written from the same
+//! A function's number is its place in the runtime's tables, of which one follows the other: those of AMD's extensions
+//! grow with each release, and what comes behind moves.
+//!
+//! The fields of the data are those of `tracer-capi/include/roctracer/hsa_prof_str.h`, which is written from the same
 //! table of functions ([`tracer_records::api`]).
 
 #![expect(unsafe_code, reason = "memory of the tracer's")]
 
 use core::ffi::c_void;
+use std::ffi::CString;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
-use tracer_common::activity::Domain;
+use tracer_common::hsa_functions::SLOTS;
+use tracer_common::hsa_layout;
 use tracer_records::api::{self, Argument, Kind, Operation, Place};
+
+use crate::loaded::Loaded;
+
+/// What the file of the runtime is called, but for its version.
+pub const LIBRARY: &[u8] = b"libhsa-runtime64.so";
+/// More functions than the tables have in any release.
+pub const MOST_FUNCTIONS: u32 = 256;
 
 /// Where the first fields are, bytes from the beginning.
 pub const PHASE: usize = 8;
@@ -35,13 +48,113 @@ pub struct Field {
     pub pointed_at: Option<Range<usize>>,
 }
 
-/// Where all arguments are.
+/// A function of the runtime's tables.
 #[derive(Debug)]
-pub struct Layout {
-    /// By operation.
-    pub functions: Vec<Vec<Field>>,
-    /// Where the last field is, a pointer.
-    pub phase_data: usize,
+pub struct Function {
+    /// Its place in [`SLOTS`].
+    pub slot: usize,
+    /// Its name and arguments.
+    pub operation: &'static Operation,
+    /// Where these are in the data.
+    pub fields: Vec<Field>,
+}
+
+/// The functions of a release by their numbers.
+#[derive(Debug)]
+pub struct Functions {
+    by_number: Vec<&'static Function>,
+    are_loaded: bool,
+}
+
+/// Those of all releases, in the order of the tables.
+pub static ALL: LazyLock<Vec<Function>> = LazyLock::new(|| {
+    let function = |(slot, name): (usize, &str)| {
+        let operation = api::by_name(name)?;
+        Some(Function { slot, operation, fields: fields(operation) })
+    };
+    SLOTS.iter().map(|slot| slot.name).enumerate().filter_map(function).collect()
+});
+
+/// A function of the tables, of whichever release.
+pub fn function(name: &str) -> Option<&'static Function> {
+    ALL.iter().find(|function| function.operation.name == name)
+}
+
+/// Where the last field is, a pointer, in the data of every release.
+pub static PHASE_DATA: LazyLock<usize> = LazyLock::new(|| end_of(ALL.iter()));
+
+static FIRST: LazyLock<Functions> = LazyLock::new(|| Functions::of(is_of_first_release, false));
+static LOADED: OnceLock<Functions> = OnceLock::new();
+
+impl Functions {
+    /// Those that count in this process: of the runtime that it has loaded; if it has none, of ROCm 5.2.3. The dynamic
+    /// linker may be waited for.
+    pub fn find() -> &'static Self {
+        if LOADED.get().is_none()
+            && let Some(library) = Loaded::find(LIBRARY)
+        {
+            let exports =
+                |name: &str| CString::new(name).is_ok_and(|name| library.function(&name).is_some());
+            // Of two threads one is the first.
+            let _ = LOADED.set(Self::of(exports, true));
+        }
+        Self::found()
+    }
+
+    /// What [`Functions::find`] has found.
+    pub fn found() -> &'static Self {
+        LOADED.get().unwrap_or_else(|| &FIRST)
+    }
+
+    fn of(exports: impl Fn(&'static str) -> bool, are_loaded: bool) -> Self {
+        let slots: Vec<usize> = hsa_layout::slots_of_release(exports).collect();
+        let has = |function: &&Function| slots.contains(&function.slot);
+        Self { by_number: ALL.iter().filter(has).collect(), are_loaded }
+    }
+
+    /// Whether they are those of a runtime that is loaded.
+    pub fn are_loaded(&self) -> bool {
+        self.are_loaded
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.by_number.len() as u32
+    }
+
+    /// The function of a number.
+    pub fn get(&self, number: u32) -> Option<&'static Function> {
+        self.by_number.get(number as usize).copied()
+    }
+
+    /// All, in the order of their numbers.
+    pub fn all(&self) -> impl Iterator<Item = &'static Function> {
+        self.by_number.iter().copied()
+    }
+
+    /// The number of a function, by its name.
+    pub fn number_of(&self, name: &str) -> Option<u32> {
+        let is_it = |function: &&Function| function.operation.name == name;
+        self.by_number.iter().position(is_it).map(|number| number as u32)
+    }
+
+    /// The number of a function, by its place in [`SLOTS`].
+    pub fn number_of_slot(&self, slot: usize) -> Option<u32> {
+        // They are in the order of the slots.
+        let found = self.by_number.binary_search_by_key(&slot, |function| function.slot);
+        found.ok().map(|number| number as u32)
+    }
+}
+
+/// Whether ROCm 5.2.3 has a function: the ids of its functions are the numbers that roctracer has for them.
+fn is_of_first_release(name: &str) -> bool {
+    api::by_name(name).is_some_and(|function| u32::from(function.id) < MOST_FUNCTIONS)
+}
+
+fn end_of<'a>(functions: impl Iterator<Item = &'a Function>) -> usize {
+    let end = |field: &Field| field.pointed_at.as_ref().unwrap_or(&field.bytes).end;
+    let end = functions.flat_map(|function| &function.fields).map(end).max();
+    end.unwrap_or(ARGUMENTS).next_multiple_of(8)
 }
 
 /// Bytes of a value, which is aligned to as many; none of what has no size.
@@ -55,20 +168,6 @@ pub fn bytes_of(kind: Kind) -> Option<usize> {
         Kind::Unknown | Kind::Void | Kind::Float | Kind::Dim3 | Kind::Struct(_) => return None,
     })
 }
-
-/// The functions of the domain, by operation.
-pub fn functions() -> impl Iterator<Item = &'static Operation> {
-    // What has a larger id roctracer has none for.
-    (0..).map_while(|id| api::by_id(Domain::HSA_API, id))
-}
-
-/// The one layout.
-pub static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
-    let functions: Vec<Vec<Field>> = functions().map(fields).collect();
-    let end = |field: &Field| field.pointed_at.as_ref().unwrap_or(&field.bytes).end;
-    let end = functions.iter().flatten().map(end).max().unwrap_or(ARGUMENTS);
-    Layout { functions, phase_data: end.next_multiple_of(8) }
-});
 
 fn fields(function: &Operation) -> Vec<Field> {
     let mut end = ARGUMENTS;
@@ -127,11 +226,10 @@ impl Data {
         self.word(&(PHASE..PHASE + 4)) == 1
     }
 
-    /// The call, of an operation; none of an operation that there is not.
+    /// The call, of a function.
     #[must_use]
-    pub fn text(self, op: u32) -> Option<Text> {
-        let function = api::by_id(Domain::HSA_API, u16::try_from(op).ok()?)?;
-        let fields = LAYOUT.functions.get(op as usize)?;
+    pub fn text(self, function: &Function) -> Text {
+        let Function { operation, fields, .. } = function;
         let mut args = String::new();
         for (nth, field) in fields.iter().enumerate() {
             if nth > 0 {
@@ -146,10 +244,10 @@ impl Data {
             }
         }
         let mut result = String::new();
-        if !matches!(function.ret.kind, Kind::Void) {
-            push(&mut result, function.ret.kind, self.word(&(RESULT..RESULT + 8)));
+        if !matches!(operation.ret.kind, Kind::Void) {
+            push(&mut result, operation.ret.kind, self.word(&(RESULT..RESULT + 8)));
         }
-        Some(Text { name: function.name, args, result })
+        Text { name: operation.name, args, result }
     }
 
     fn word(self, bytes: &Range<usize>) -> u64 {
@@ -185,14 +283,14 @@ mod tests {
 
     /// The text of a call, whose data has the result and these words of arguments.
     fn text(function: &str, result: u64, words: &[u64]) -> String {
-        let op = api::by_name(function).expect("a function").id;
+        let function = super::function(function).expect("a function");
         let mut data = [0_u64; 32];
         (data[0], data[1], data[2]) = (77, 1, result);
         data[3..3 + words.len()].copy_from_slice(words);
         // SAFETY: as large as a `hsa_api_data_t`.
         let data = unsafe { Data::at((&raw const data).cast()) }.expect("not null");
         assert_eq!((data.correlation_id(), data.has_returned()), (77, true));
-        let Text { name, args, result } = data.text(op.into()).expect("known");
+        let Text { name, args, result } = data.text(function);
         format!("{name}({args}) = {result}")
     }
 
@@ -221,10 +319,56 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_there_are_not_have_no_text() {
-        let data = [0_u64; 32];
-        // SAFETY: as large as a `hsa_api_data_t`.
-        let data = unsafe { Data::at((&raw const data).cast()) }.expect("not null");
-        assert!(data.text(100_000).is_none() && data.text(1024).is_none());
+    fn every_function_of_the_tables_is_there() {
+        assert_eq!(ALL.len(), SLOTS.len());
+        assert!(ALL.iter().enumerate().all(|(slot, function)| function.slot == slot));
+        for function in ALL.iter() {
+            let known = function.operation.args.iter().all(|arg| bytes_of(arg.ty.kind).is_some());
+            assert!(known, "{}", function.operation.name);
+        }
+    }
+
+    #[test]
+    fn without_a_runtime_those_of_the_first_release_count() {
+        let functions = Functions::find();
+        assert!(!functions.are_loaded());
+        assert_eq!((functions.count(), functions.all().count()), (186, 186));
+        for (number, function) in (0..).zip(functions.all()) {
+            assert_eq!(u32::from(function.operation.id), number);
+            assert_eq!(functions.get(number).map(|found| found.slot), Some(function.slot));
+            assert_eq!(functions.number_of(function.operation.name), Some(number));
+            assert_eq!(functions.number_of_slot(function.slot), Some(number));
+        }
+        assert!(functions.get(186).is_none());
+        assert_eq!(functions.number_of("hsa_amd_memory_async_copy_on_engine"), None);
+    }
+
+    /// Numbers that AMD's header has in these releases, by what their runtimes do not export of what comes later.
+    #[test]
+    fn numbers_are_those_of_each_release() {
+        let number = |missing: &[&str], name| {
+            Functions::of(|name| !missing.contains(&name), true).number_of(name)
+        };
+        const OF_7_2: [&str; 4] = [
+            "hsa_amd_memory_get_preferred_copy_engine",
+            "hsa_amd_portable_export_dmabuf_v2",
+            "hsa_amd_ais_file_write",
+            "hsa_amd_ais_file_read",
+        ];
+        for (name, in_6_4, in_7_2) in [
+            ("hsa_executable_iterate_program_symbols", 124, 124),
+            ("hsa_amd_memory_async_copy_on_engine", 141, 141),
+            ("hsa_amd_signal_wait_all", 196, 196),
+            ("hsa_ext_image_get_capability", 197, 201),
+            ("hsa_ext_sampler_create_v2", 210, 214),
+        ] {
+            assert_eq!(number(&[], name), Some(in_7_2), "{name}");
+            assert_eq!(number(&OF_7_2, name), Some(in_6_4), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_last_field_is_at_the_same_place_in_every_release() {
+        assert_eq!(end_of(FIRST.all()), *PHASE_DATA);
     }
 }

@@ -75,6 +75,8 @@ pub struct Plugin {
     kernels: Kernels,
     /// None before the first call, unless HIP was there at the begin.
     hip: Option<Functions>,
+    /// The same of HSA.
+    hsa: Option<&'static hsa::Functions>,
     /// What has no place in the files, of which was told: domain and operation.
     left_out: BTreeSet<(u32, u32)>,
 }
@@ -103,6 +105,7 @@ impl Plugin {
             kernels: Kernels::default(),
             // Now, if it is there: in a call the dynamic linker might be waited for.
             hip: Some(Functions::find()).filter(Functions::are_loaded),
+            hsa: Some(hsa::Functions::find()).filter(|hsa| hsa.are_loaded()),
             left_out: BTreeSet::new(),
         };
         plugin.flush()?;
@@ -165,7 +168,8 @@ impl Plugin {
         const SHUT_DOWN: u32 = 1;
         // SAFETY: as the caller promises.
         let data = unsafe { hsa::Data::at(data) }.ok_or(Error::NoSuchCall)?;
-        let text = data.text(record.op).ok_or(Error::NoSuchCall)?;
+        let functions = self.hsa.get_or_insert_with(hsa::Functions::find);
+        let text = data.text(functions.get(record.op).ok_or(Error::NoSuchCall)?);
         let end_ns = if record.op == SHUT_DOWN { record.begin_ns } else { record.end_ns };
         let call = Call { end_ns, ..call_of(record, data.correlation_id()) };
         let line = HsaCall { call, name: text.name, args: &text.args, result: &text.result };

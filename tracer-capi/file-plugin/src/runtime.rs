@@ -5,6 +5,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 
+use capi_common::hsa::LIBRARY;
 use capi_common::loaded::Loaded;
 use tracer_text::lines::Agent;
 
@@ -13,7 +14,7 @@ pub fn agents() -> Vec<Agent> {
     type Visit = unsafe extern "C" fn(u64, *mut c_void) -> c_int;
     type Iterate = unsafe extern "C" fn(Visit, *mut c_void) -> c_int;
     let mut found = Found { agents: Vec::new(), info: None };
-    let Some(library) = Loaded::find(b"libhsa-runtime64.so") else { return found.agents };
+    let Some(library) = Loaded::find(LIBRARY) else { return found.agents };
     let Some(iterate) = library.function(c"hsa_iterate_agents") else { return found.agents };
     // SAFETY: functions of these types, by their names.
     let (iterate, info) = unsafe {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Functions of the HSA runtime of ROCm 5.2.3: operations of ACTIVITY_DOMAIN_HSA_API, and what callbacks of that domain
- * get. Binary compatible with the header of the same name of roctracer 4.1. Written by a test of roctracer64
- * (tests/headers.rs) from the table of functions. */
+ * Functions of the HSA runtime: operations of ACTIVITY_DOMAIN_HSA_API, and what callbacks of that domain get. Binary
+ * compatible with the header of the same name of roctracer 4.1 for the release of ROCm whose headers of HSA are included:
+ * numbers of functions move with the releases. The headers of 5.5, 6.0 and 6.3 do not tell which release they are of:
+ * with them, ask for numbers by name (roctracer_op_code). Written by a test of roctracer64 (tests/headers.rs) from the
+ * table of functions. */
 
 #ifndef HSA_PROF_STR_H_
 #define HSA_PROF_STR_H_
@@ -17,194 +19,243 @@ typedef void (*hsa_amd_queue_intercept_handler)(const void*, uint64_t, uint64_t,
 typedef void (*hsa_amd_runtime_queue_notifier)(const hsa_queue_t*, hsa_agent_t, void*);
 
 typedef enum hsa_api_id_t {
-  HSA_API_ID_hsa_init = 0,
-  HSA_API_ID_hsa_shut_down = 1,
-  HSA_API_ID_hsa_system_get_info = 2,
-  HSA_API_ID_hsa_system_extension_supported = 3,
-  HSA_API_ID_hsa_system_get_extension_table = 4,
-  HSA_API_ID_hsa_iterate_agents = 5,
-  HSA_API_ID_hsa_agent_get_info = 6,
-  HSA_API_ID_hsa_queue_create = 7,
-  HSA_API_ID_hsa_soft_queue_create = 8,
-  HSA_API_ID_hsa_queue_destroy = 9,
-  HSA_API_ID_hsa_queue_inactivate = 10,
-  HSA_API_ID_hsa_queue_load_read_index_scacquire = 11,
-  HSA_API_ID_hsa_queue_load_read_index_relaxed = 12,
-  HSA_API_ID_hsa_queue_load_write_index_scacquire = 13,
-  HSA_API_ID_hsa_queue_load_write_index_relaxed = 14,
-  HSA_API_ID_hsa_queue_store_write_index_relaxed = 15,
-  HSA_API_ID_hsa_queue_store_write_index_screlease = 16,
-  HSA_API_ID_hsa_queue_cas_write_index_scacq_screl = 17,
-  HSA_API_ID_hsa_queue_cas_write_index_scacquire = 18,
-  HSA_API_ID_hsa_queue_cas_write_index_relaxed = 19,
-  HSA_API_ID_hsa_queue_cas_write_index_screlease = 20,
-  HSA_API_ID_hsa_queue_add_write_index_scacq_screl = 21,
-  HSA_API_ID_hsa_queue_add_write_index_scacquire = 22,
-  HSA_API_ID_hsa_queue_add_write_index_relaxed = 23,
-  HSA_API_ID_hsa_queue_add_write_index_screlease = 24,
-  HSA_API_ID_hsa_queue_store_read_index_relaxed = 25,
-  HSA_API_ID_hsa_queue_store_read_index_screlease = 26,
-  HSA_API_ID_hsa_agent_iterate_regions = 27,
-  HSA_API_ID_hsa_region_get_info = 28,
-  HSA_API_ID_hsa_agent_get_exception_policies = 29,
-  HSA_API_ID_hsa_agent_extension_supported = 30,
-  HSA_API_ID_hsa_memory_register = 31,
-  HSA_API_ID_hsa_memory_deregister = 32,
-  HSA_API_ID_hsa_memory_allocate = 33,
-  HSA_API_ID_hsa_memory_free = 34,
-  HSA_API_ID_hsa_memory_copy = 35,
-  HSA_API_ID_hsa_memory_assign_agent = 36,
-  HSA_API_ID_hsa_signal_create = 37,
-  HSA_API_ID_hsa_signal_destroy = 38,
-  HSA_API_ID_hsa_signal_load_relaxed = 39,
-  HSA_API_ID_hsa_signal_load_scacquire = 40,
-  HSA_API_ID_hsa_signal_store_relaxed = 41,
-  HSA_API_ID_hsa_signal_store_screlease = 42,
-  HSA_API_ID_hsa_signal_wait_relaxed = 43,
-  HSA_API_ID_hsa_signal_wait_scacquire = 44,
-  HSA_API_ID_hsa_signal_and_relaxed = 45,
-  HSA_API_ID_hsa_signal_and_scacquire = 46,
-  HSA_API_ID_hsa_signal_and_screlease = 47,
-  HSA_API_ID_hsa_signal_and_scacq_screl = 48,
-  HSA_API_ID_hsa_signal_or_relaxed = 49,
-  HSA_API_ID_hsa_signal_or_scacquire = 50,
-  HSA_API_ID_hsa_signal_or_screlease = 51,
-  HSA_API_ID_hsa_signal_or_scacq_screl = 52,
-  HSA_API_ID_hsa_signal_xor_relaxed = 53,
-  HSA_API_ID_hsa_signal_xor_scacquire = 54,
-  HSA_API_ID_hsa_signal_xor_screlease = 55,
-  HSA_API_ID_hsa_signal_xor_scacq_screl = 56,
-  HSA_API_ID_hsa_signal_exchange_relaxed = 57,
-  HSA_API_ID_hsa_signal_exchange_scacquire = 58,
-  HSA_API_ID_hsa_signal_exchange_screlease = 59,
-  HSA_API_ID_hsa_signal_exchange_scacq_screl = 60,
-  HSA_API_ID_hsa_signal_add_relaxed = 61,
-  HSA_API_ID_hsa_signal_add_scacquire = 62,
-  HSA_API_ID_hsa_signal_add_screlease = 63,
-  HSA_API_ID_hsa_signal_add_scacq_screl = 64,
-  HSA_API_ID_hsa_signal_subtract_relaxed = 65,
-  HSA_API_ID_hsa_signal_subtract_scacquire = 66,
-  HSA_API_ID_hsa_signal_subtract_screlease = 67,
-  HSA_API_ID_hsa_signal_subtract_scacq_screl = 68,
-  HSA_API_ID_hsa_signal_cas_relaxed = 69,
-  HSA_API_ID_hsa_signal_cas_scacquire = 70,
-  HSA_API_ID_hsa_signal_cas_screlease = 71,
-  HSA_API_ID_hsa_signal_cas_scacq_screl = 72,
-  HSA_API_ID_hsa_isa_from_name = 73,
-  HSA_API_ID_hsa_isa_get_info = 74,
-  HSA_API_ID_hsa_isa_compatible = 75,
-  HSA_API_ID_hsa_code_object_serialize = 76,
-  HSA_API_ID_hsa_code_object_deserialize = 77,
-  HSA_API_ID_hsa_code_object_destroy = 78,
-  HSA_API_ID_hsa_code_object_get_info = 79,
-  HSA_API_ID_hsa_code_object_get_symbol = 80,
-  HSA_API_ID_hsa_code_symbol_get_info = 81,
-  HSA_API_ID_hsa_code_object_iterate_symbols = 82,
-  HSA_API_ID_hsa_executable_create = 83,
-  HSA_API_ID_hsa_executable_destroy = 84,
-  HSA_API_ID_hsa_executable_load_code_object = 85,
-  HSA_API_ID_hsa_executable_freeze = 86,
-  HSA_API_ID_hsa_executable_get_info = 87,
-  HSA_API_ID_hsa_executable_global_variable_define = 88,
-  HSA_API_ID_hsa_executable_agent_global_variable_define = 89,
-  HSA_API_ID_hsa_executable_readonly_variable_define = 90,
-  HSA_API_ID_hsa_executable_validate = 91,
-  HSA_API_ID_hsa_executable_get_symbol = 92,
-  HSA_API_ID_hsa_executable_symbol_get_info = 93,
-  HSA_API_ID_hsa_executable_iterate_symbols = 94,
-  HSA_API_ID_hsa_status_string = 95,
-  HSA_API_ID_hsa_extension_get_name = 96,
-  HSA_API_ID_hsa_system_major_extension_supported = 97,
-  HSA_API_ID_hsa_system_get_major_extension_table = 98,
-  HSA_API_ID_hsa_agent_major_extension_supported = 99,
-  HSA_API_ID_hsa_cache_get_info = 100,
-  HSA_API_ID_hsa_agent_iterate_caches = 101,
-  HSA_API_ID_hsa_signal_silent_store_relaxed = 102,
-  HSA_API_ID_hsa_signal_silent_store_screlease = 103,
-  HSA_API_ID_hsa_signal_group_create = 104,
-  HSA_API_ID_hsa_signal_group_destroy = 105,
-  HSA_API_ID_hsa_signal_group_wait_any_scacquire = 106,
-  HSA_API_ID_hsa_signal_group_wait_any_relaxed = 107,
-  HSA_API_ID_hsa_agent_iterate_isas = 108,
-  HSA_API_ID_hsa_isa_get_info_alt = 109,
-  HSA_API_ID_hsa_isa_get_exception_policies = 110,
-  HSA_API_ID_hsa_isa_get_round_method = 111,
-  HSA_API_ID_hsa_wavefront_get_info = 112,
-  HSA_API_ID_hsa_isa_iterate_wavefronts = 113,
-  HSA_API_ID_hsa_code_object_get_symbol_from_name = 114,
-  HSA_API_ID_hsa_code_object_reader_create_from_file = 115,
-  HSA_API_ID_hsa_code_object_reader_create_from_memory = 116,
-  HSA_API_ID_hsa_code_object_reader_destroy = 117,
-  HSA_API_ID_hsa_executable_create_alt = 118,
-  HSA_API_ID_hsa_executable_load_program_code_object = 119,
-  HSA_API_ID_hsa_executable_load_agent_code_object = 120,
-  HSA_API_ID_hsa_executable_validate_alt = 121,
-  HSA_API_ID_hsa_executable_get_symbol_by_name = 122,
-  HSA_API_ID_hsa_executable_iterate_agent_symbols = 123,
-  HSA_API_ID_hsa_executable_iterate_program_symbols = 124,
-  HSA_API_ID_hsa_amd_coherency_get_type = 125,
-  HSA_API_ID_hsa_amd_coherency_set_type = 126,
-  HSA_API_ID_hsa_amd_profiling_set_profiler_enabled = 127,
-  HSA_API_ID_hsa_amd_profiling_async_copy_enable = 128,
-  HSA_API_ID_hsa_amd_profiling_get_dispatch_time = 129,
-  HSA_API_ID_hsa_amd_profiling_get_async_copy_time = 130,
-  HSA_API_ID_hsa_amd_profiling_convert_tick_to_system_domain = 131,
-  HSA_API_ID_hsa_amd_signal_async_handler = 132,
-  HSA_API_ID_hsa_amd_async_function = 133,
-  HSA_API_ID_hsa_amd_signal_wait_any = 134,
-  HSA_API_ID_hsa_amd_queue_cu_set_mask = 135,
-  HSA_API_ID_hsa_amd_memory_pool_get_info = 136,
-  HSA_API_ID_hsa_amd_agent_iterate_memory_pools = 137,
-  HSA_API_ID_hsa_amd_memory_pool_allocate = 138,
-  HSA_API_ID_hsa_amd_memory_pool_free = 139,
-  HSA_API_ID_hsa_amd_memory_async_copy = 140,
-  HSA_API_ID_hsa_amd_agent_memory_pool_get_info = 141,
-  HSA_API_ID_hsa_amd_agents_allow_access = 142,
-  HSA_API_ID_hsa_amd_memory_pool_can_migrate = 143,
-  HSA_API_ID_hsa_amd_memory_migrate = 144,
-  HSA_API_ID_hsa_amd_memory_lock = 145,
-  HSA_API_ID_hsa_amd_memory_unlock = 146,
-  HSA_API_ID_hsa_amd_memory_fill = 147,
-  HSA_API_ID_hsa_amd_interop_map_buffer = 148,
-  HSA_API_ID_hsa_amd_interop_unmap_buffer = 149,
-  HSA_API_ID_hsa_amd_image_create = 150,
-  HSA_API_ID_hsa_amd_pointer_info = 151,
-  HSA_API_ID_hsa_amd_pointer_info_set_userdata = 152,
-  HSA_API_ID_hsa_amd_ipc_memory_create = 153,
-  HSA_API_ID_hsa_amd_ipc_memory_attach = 154,
-  HSA_API_ID_hsa_amd_ipc_memory_detach = 155,
-  HSA_API_ID_hsa_amd_signal_create = 156,
-  HSA_API_ID_hsa_amd_ipc_signal_create = 157,
-  HSA_API_ID_hsa_amd_ipc_signal_attach = 158,
-  HSA_API_ID_hsa_amd_register_system_event_handler = 159,
-  HSA_API_ID_hsa_amd_queue_intercept_create = 160,
-  HSA_API_ID_hsa_amd_queue_intercept_register = 161,
-  HSA_API_ID_hsa_amd_queue_set_priority = 162,
-  HSA_API_ID_hsa_amd_memory_async_copy_rect = 163,
-  HSA_API_ID_hsa_amd_runtime_queue_create_register = 164,
-  HSA_API_ID_hsa_amd_memory_lock_to_pool = 165,
-  HSA_API_ID_hsa_amd_register_deallocation_callback = 166,
-  HSA_API_ID_hsa_amd_deregister_deallocation_callback = 167,
-  HSA_API_ID_hsa_amd_signal_value_pointer = 168,
-  HSA_API_ID_hsa_amd_svm_attributes_set = 169,
-  HSA_API_ID_hsa_amd_svm_attributes_get = 170,
-  HSA_API_ID_hsa_amd_svm_prefetch_async = 171,
-  HSA_API_ID_hsa_amd_queue_cu_get_mask = 172,
-  HSA_API_ID_hsa_ext_image_get_capability = 173,
-  HSA_API_ID_hsa_ext_image_data_get_info = 174,
-  HSA_API_ID_hsa_ext_image_create = 175,
-  HSA_API_ID_hsa_ext_image_import = 176,
-  HSA_API_ID_hsa_ext_image_export = 177,
-  HSA_API_ID_hsa_ext_image_copy = 178,
-  HSA_API_ID_hsa_ext_image_clear = 179,
-  HSA_API_ID_hsa_ext_image_destroy = 180,
-  HSA_API_ID_hsa_ext_sampler_create = 181,
-  HSA_API_ID_hsa_ext_sampler_destroy = 182,
-  HSA_API_ID_hsa_ext_image_get_capability_with_layout = 183,
-  HSA_API_ID_hsa_ext_image_data_get_info_with_layout = 184,
-  HSA_API_ID_hsa_ext_image_create_with_layout = 185,
-  HSA_API_ID_DISPATCH = 186,
-  HSA_API_ID_NUMBER = 187
+  HSA_API_ID_hsa_init,
+  HSA_API_ID_hsa_shut_down,
+  HSA_API_ID_hsa_system_get_info,
+  HSA_API_ID_hsa_system_extension_supported,
+  HSA_API_ID_hsa_system_get_extension_table,
+  HSA_API_ID_hsa_iterate_agents,
+  HSA_API_ID_hsa_agent_get_info,
+  HSA_API_ID_hsa_queue_create,
+  HSA_API_ID_hsa_soft_queue_create,
+  HSA_API_ID_hsa_queue_destroy,
+  HSA_API_ID_hsa_queue_inactivate,
+  HSA_API_ID_hsa_queue_load_read_index_scacquire,
+  HSA_API_ID_hsa_queue_load_read_index_relaxed,
+  HSA_API_ID_hsa_queue_load_write_index_scacquire,
+  HSA_API_ID_hsa_queue_load_write_index_relaxed,
+  HSA_API_ID_hsa_queue_store_write_index_relaxed,
+  HSA_API_ID_hsa_queue_store_write_index_screlease,
+  HSA_API_ID_hsa_queue_cas_write_index_scacq_screl,
+  HSA_API_ID_hsa_queue_cas_write_index_scacquire,
+  HSA_API_ID_hsa_queue_cas_write_index_relaxed,
+  HSA_API_ID_hsa_queue_cas_write_index_screlease,
+  HSA_API_ID_hsa_queue_add_write_index_scacq_screl,
+  HSA_API_ID_hsa_queue_add_write_index_scacquire,
+  HSA_API_ID_hsa_queue_add_write_index_relaxed,
+  HSA_API_ID_hsa_queue_add_write_index_screlease,
+  HSA_API_ID_hsa_queue_store_read_index_relaxed,
+  HSA_API_ID_hsa_queue_store_read_index_screlease,
+  HSA_API_ID_hsa_agent_iterate_regions,
+  HSA_API_ID_hsa_region_get_info,
+  HSA_API_ID_hsa_agent_get_exception_policies,
+  HSA_API_ID_hsa_agent_extension_supported,
+  HSA_API_ID_hsa_memory_register,
+  HSA_API_ID_hsa_memory_deregister,
+  HSA_API_ID_hsa_memory_allocate,
+  HSA_API_ID_hsa_memory_free,
+  HSA_API_ID_hsa_memory_copy,
+  HSA_API_ID_hsa_memory_assign_agent,
+  HSA_API_ID_hsa_signal_create,
+  HSA_API_ID_hsa_signal_destroy,
+  HSA_API_ID_hsa_signal_load_relaxed,
+  HSA_API_ID_hsa_signal_load_scacquire,
+  HSA_API_ID_hsa_signal_store_relaxed,
+  HSA_API_ID_hsa_signal_store_screlease,
+  HSA_API_ID_hsa_signal_wait_relaxed,
+  HSA_API_ID_hsa_signal_wait_scacquire,
+  HSA_API_ID_hsa_signal_and_relaxed,
+  HSA_API_ID_hsa_signal_and_scacquire,
+  HSA_API_ID_hsa_signal_and_screlease,
+  HSA_API_ID_hsa_signal_and_scacq_screl,
+  HSA_API_ID_hsa_signal_or_relaxed,
+  HSA_API_ID_hsa_signal_or_scacquire,
+  HSA_API_ID_hsa_signal_or_screlease,
+  HSA_API_ID_hsa_signal_or_scacq_screl,
+  HSA_API_ID_hsa_signal_xor_relaxed,
+  HSA_API_ID_hsa_signal_xor_scacquire,
+  HSA_API_ID_hsa_signal_xor_screlease,
+  HSA_API_ID_hsa_signal_xor_scacq_screl,
+  HSA_API_ID_hsa_signal_exchange_relaxed,
+  HSA_API_ID_hsa_signal_exchange_scacquire,
+  HSA_API_ID_hsa_signal_exchange_screlease,
+  HSA_API_ID_hsa_signal_exchange_scacq_screl,
+  HSA_API_ID_hsa_signal_add_relaxed,
+  HSA_API_ID_hsa_signal_add_scacquire,
+  HSA_API_ID_hsa_signal_add_screlease,
+  HSA_API_ID_hsa_signal_add_scacq_screl,
+  HSA_API_ID_hsa_signal_subtract_relaxed,
+  HSA_API_ID_hsa_signal_subtract_scacquire,
+  HSA_API_ID_hsa_signal_subtract_screlease,
+  HSA_API_ID_hsa_signal_subtract_scacq_screl,
+  HSA_API_ID_hsa_signal_cas_relaxed,
+  HSA_API_ID_hsa_signal_cas_scacquire,
+  HSA_API_ID_hsa_signal_cas_screlease,
+  HSA_API_ID_hsa_signal_cas_scacq_screl,
+  HSA_API_ID_hsa_isa_from_name,
+  HSA_API_ID_hsa_isa_get_info,
+  HSA_API_ID_hsa_isa_compatible,
+  HSA_API_ID_hsa_code_object_serialize,
+  HSA_API_ID_hsa_code_object_deserialize,
+  HSA_API_ID_hsa_code_object_destroy,
+  HSA_API_ID_hsa_code_object_get_info,
+  HSA_API_ID_hsa_code_object_get_symbol,
+  HSA_API_ID_hsa_code_symbol_get_info,
+  HSA_API_ID_hsa_code_object_iterate_symbols,
+  HSA_API_ID_hsa_executable_create,
+  HSA_API_ID_hsa_executable_destroy,
+  HSA_API_ID_hsa_executable_load_code_object,
+  HSA_API_ID_hsa_executable_freeze,
+  HSA_API_ID_hsa_executable_get_info,
+  HSA_API_ID_hsa_executable_global_variable_define,
+  HSA_API_ID_hsa_executable_agent_global_variable_define,
+  HSA_API_ID_hsa_executable_readonly_variable_define,
+  HSA_API_ID_hsa_executable_validate,
+  HSA_API_ID_hsa_executable_get_symbol,
+  HSA_API_ID_hsa_executable_symbol_get_info,
+  HSA_API_ID_hsa_executable_iterate_symbols,
+  HSA_API_ID_hsa_status_string,
+  HSA_API_ID_hsa_extension_get_name,
+  HSA_API_ID_hsa_system_major_extension_supported,
+  HSA_API_ID_hsa_system_get_major_extension_table,
+  HSA_API_ID_hsa_agent_major_extension_supported,
+  HSA_API_ID_hsa_cache_get_info,
+  HSA_API_ID_hsa_agent_iterate_caches,
+  HSA_API_ID_hsa_signal_silent_store_relaxed,
+  HSA_API_ID_hsa_signal_silent_store_screlease,
+  HSA_API_ID_hsa_signal_group_create,
+  HSA_API_ID_hsa_signal_group_destroy,
+  HSA_API_ID_hsa_signal_group_wait_any_scacquire,
+  HSA_API_ID_hsa_signal_group_wait_any_relaxed,
+  HSA_API_ID_hsa_agent_iterate_isas,
+  HSA_API_ID_hsa_isa_get_info_alt,
+  HSA_API_ID_hsa_isa_get_exception_policies,
+  HSA_API_ID_hsa_isa_get_round_method,
+  HSA_API_ID_hsa_wavefront_get_info,
+  HSA_API_ID_hsa_isa_iterate_wavefronts,
+  HSA_API_ID_hsa_code_object_get_symbol_from_name,
+  HSA_API_ID_hsa_code_object_reader_create_from_file,
+  HSA_API_ID_hsa_code_object_reader_create_from_memory,
+  HSA_API_ID_hsa_code_object_reader_destroy,
+  HSA_API_ID_hsa_executable_create_alt,
+  HSA_API_ID_hsa_executable_load_program_code_object,
+  HSA_API_ID_hsa_executable_load_agent_code_object,
+  HSA_API_ID_hsa_executable_validate_alt,
+  HSA_API_ID_hsa_executable_get_symbol_by_name,
+  HSA_API_ID_hsa_executable_iterate_agent_symbols,
+  HSA_API_ID_hsa_executable_iterate_program_symbols,
+  HSA_API_ID_hsa_amd_coherency_get_type,
+  HSA_API_ID_hsa_amd_coherency_set_type,
+  HSA_API_ID_hsa_amd_profiling_set_profiler_enabled,
+  HSA_API_ID_hsa_amd_profiling_async_copy_enable,
+  HSA_API_ID_hsa_amd_profiling_get_dispatch_time,
+  HSA_API_ID_hsa_amd_profiling_get_async_copy_time,
+  HSA_API_ID_hsa_amd_profiling_convert_tick_to_system_domain,
+  HSA_API_ID_hsa_amd_signal_async_handler,
+  HSA_API_ID_hsa_amd_async_function,
+  HSA_API_ID_hsa_amd_signal_wait_any,
+  HSA_API_ID_hsa_amd_queue_cu_set_mask,
+  HSA_API_ID_hsa_amd_memory_pool_get_info,
+  HSA_API_ID_hsa_amd_agent_iterate_memory_pools,
+  HSA_API_ID_hsa_amd_memory_pool_allocate,
+  HSA_API_ID_hsa_amd_memory_pool_free,
+  HSA_API_ID_hsa_amd_memory_async_copy,
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 1
+  HSA_API_ID_hsa_amd_memory_async_copy_on_engine,
+  HSA_API_ID_hsa_amd_memory_copy_engine_status,
+#endif
+  HSA_API_ID_hsa_amd_agent_memory_pool_get_info,
+  HSA_API_ID_hsa_amd_agents_allow_access,
+  HSA_API_ID_hsa_amd_memory_pool_can_migrate,
+  HSA_API_ID_hsa_amd_memory_migrate,
+  HSA_API_ID_hsa_amd_memory_lock,
+  HSA_API_ID_hsa_amd_memory_unlock,
+  HSA_API_ID_hsa_amd_memory_fill,
+  HSA_API_ID_hsa_amd_interop_map_buffer,
+  HSA_API_ID_hsa_amd_interop_unmap_buffer,
+  HSA_API_ID_hsa_amd_image_create,
+  HSA_API_ID_hsa_amd_pointer_info,
+  HSA_API_ID_hsa_amd_pointer_info_set_userdata,
+  HSA_API_ID_hsa_amd_ipc_memory_create,
+  HSA_API_ID_hsa_amd_ipc_memory_attach,
+  HSA_API_ID_hsa_amd_ipc_memory_detach,
+  HSA_API_ID_hsa_amd_signal_create,
+  HSA_API_ID_hsa_amd_ipc_signal_create,
+  HSA_API_ID_hsa_amd_ipc_signal_attach,
+  HSA_API_ID_hsa_amd_register_system_event_handler,
+  HSA_API_ID_hsa_amd_queue_intercept_create,
+  HSA_API_ID_hsa_amd_queue_intercept_register,
+  HSA_API_ID_hsa_amd_queue_set_priority,
+  HSA_API_ID_hsa_amd_memory_async_copy_rect,
+  HSA_API_ID_hsa_amd_runtime_queue_create_register,
+  HSA_API_ID_hsa_amd_memory_lock_to_pool,
+  HSA_API_ID_hsa_amd_register_deallocation_callback,
+  HSA_API_ID_hsa_amd_deregister_deallocation_callback,
+  HSA_API_ID_hsa_amd_signal_value_pointer,
+  HSA_API_ID_hsa_amd_svm_attributes_set,
+  HSA_API_ID_hsa_amd_svm_attributes_get,
+  HSA_API_ID_hsa_amd_svm_prefetch_async,
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 1
+  HSA_API_ID_hsa_amd_spm_acquire,
+  HSA_API_ID_hsa_amd_spm_release,
+  HSA_API_ID_hsa_amd_spm_set_dest_buffer,
+#endif
+  HSA_API_ID_hsa_amd_queue_cu_get_mask,
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 1
+  HSA_API_ID_hsa_amd_portable_export_dmabuf,
+  HSA_API_ID_hsa_amd_portable_close_dmabuf,
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 4
+  HSA_API_ID_hsa_amd_vmem_address_reserve,
+  HSA_API_ID_hsa_amd_vmem_address_free,
+  HSA_API_ID_hsa_amd_vmem_handle_create,
+  HSA_API_ID_hsa_amd_vmem_handle_release,
+  HSA_API_ID_hsa_amd_vmem_map,
+  HSA_API_ID_hsa_amd_vmem_unmap,
+  HSA_API_ID_hsa_amd_vmem_set_access,
+  HSA_API_ID_hsa_amd_vmem_get_access,
+  HSA_API_ID_hsa_amd_vmem_export_shareable_handle,
+  HSA_API_ID_hsa_amd_vmem_import_shareable_handle,
+  HSA_API_ID_hsa_amd_vmem_retain_alloc_handle,
+  HSA_API_ID_hsa_amd_vmem_get_alloc_properties_from_handle,
+  HSA_API_ID_hsa_amd_agent_set_async_scratch_limit,
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 6
+  HSA_API_ID_hsa_amd_queue_get_info,
+  HSA_API_ID_hsa_amd_vmem_address_reserve_align,
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 7
+  HSA_API_ID_hsa_amd_enable_logging,
+  HSA_API_ID_hsa_amd_signal_wait_all,
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 8
+  HSA_API_ID_hsa_amd_memory_get_preferred_copy_engine,
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 9
+  HSA_API_ID_hsa_amd_portable_export_dmabuf_v2,
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 14
+  HSA_API_ID_hsa_amd_ais_file_write,
+  HSA_API_ID_hsa_amd_ais_file_read,
+#endif
+  HSA_API_ID_hsa_ext_image_get_capability,
+  HSA_API_ID_hsa_ext_image_data_get_info,
+  HSA_API_ID_hsa_ext_image_create,
+  HSA_API_ID_hsa_ext_image_import,
+  HSA_API_ID_hsa_ext_image_export,
+  HSA_API_ID_hsa_ext_image_copy,
+  HSA_API_ID_hsa_ext_image_clear,
+  HSA_API_ID_hsa_ext_image_destroy,
+  HSA_API_ID_hsa_ext_sampler_create,
+  HSA_API_ID_hsa_ext_sampler_destroy,
+  HSA_API_ID_hsa_ext_image_get_capability_with_layout,
+  HSA_API_ID_hsa_ext_image_data_get_info_with_layout,
+  HSA_API_ID_hsa_ext_image_create_with_layout,
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 7
+  HSA_API_ID_hsa_ext_sampler_create_v2,
+#endif
+  HSA_API_ID_DISPATCH,
+  HSA_API_ID_NUMBER
 } hsa_api_id_t;
 
 typedef struct hsa_api_data_t {
@@ -890,6 +941,25 @@ typedef struct hsa_api_data_t {
       const hsa_signal_t* dep_signals;
       hsa_signal_t completion_signal;
     } hsa_amd_memory_async_copy;
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 1
+    struct {
+      void* dst;
+      hsa_agent_t dst_agent;
+      const void* src;
+      hsa_agent_t src_agent;
+      size_t size;
+      uint32_t num_dep_signals;
+      const hsa_signal_t* dep_signals;
+      hsa_signal_t completion_signal;
+      hsa_amd_sdma_engine_id_t engine_id;
+      bool force_copy_on_sdma;
+    } hsa_amd_memory_async_copy_on_engine;
+    struct {
+      hsa_agent_t dst_agent;
+      hsa_agent_t src_agent;
+      uint32_t* engine_ids_mask;
+    } hsa_amd_memory_copy_engine_status;
+#endif
     struct {
       hsa_agent_t agent;
       hsa_amd_memory_pool_t memory_pool;
@@ -1071,11 +1141,167 @@ typedef struct hsa_api_data_t {
       const hsa_signal_t* dep_signals;
       hsa_signal_t completion_signal;
     } hsa_amd_svm_prefetch_async;
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 1
+    struct {
+      hsa_agent_t preferred_agent;
+    } hsa_amd_spm_acquire;
+    struct {
+      hsa_agent_t preferred_agent;
+    } hsa_amd_spm_release;
+    struct {
+      hsa_agent_t preferred_agent;
+      size_t size_in_bytes;
+      uint32_t* timeout;
+      uint32_t* size_copied;
+      void* dest;
+      bool* is_data_loss;
+    } hsa_amd_spm_set_dest_buffer;
+#endif
     struct {
       const hsa_queue_t* queue;
       uint32_t num_cu_mask_count;
       uint32_t* cu_mask;
     } hsa_amd_queue_cu_get_mask;
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 1
+    struct {
+      const void* ptr;
+      size_t size;
+      int* dmabuf;
+      uint64_t* offset;
+    } hsa_amd_portable_export_dmabuf;
+    struct {
+      int dmabuf;
+    } hsa_amd_portable_close_dmabuf;
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 4
+    struct {
+      void** va;
+      size_t size;
+      uint64_t address;
+      uint64_t flags;
+    } hsa_amd_vmem_address_reserve;
+    struct {
+      void* va;
+      size_t size;
+    } hsa_amd_vmem_address_free;
+    struct {
+      hsa_amd_memory_pool_t pool;
+      size_t size;
+      hsa_amd_memory_type_t type;
+      uint64_t flags;
+      hsa_amd_vmem_alloc_handle_t* memory_handle;
+    } hsa_amd_vmem_handle_create;
+    struct {
+      hsa_amd_vmem_alloc_handle_t memory_handle;
+    } hsa_amd_vmem_handle_release;
+    struct {
+      void* va;
+      size_t size;
+      size_t in_offset;
+      hsa_amd_vmem_alloc_handle_t memory_handle;
+      uint64_t flags;
+    } hsa_amd_vmem_map;
+    struct {
+      void* va;
+      size_t size;
+    } hsa_amd_vmem_unmap;
+    struct {
+      void* va;
+      size_t size;
+      const hsa_amd_memory_access_desc_t* desc;
+      size_t desc_cnt;
+    } hsa_amd_vmem_set_access;
+    struct {
+      void* va;
+      hsa_access_permission_t* perms;
+      hsa_agent_t agent_handle;
+    } hsa_amd_vmem_get_access;
+    struct {
+      int* dmabuf_fd;
+      hsa_amd_vmem_alloc_handle_t handle;
+      uint64_t flags;
+    } hsa_amd_vmem_export_shareable_handle;
+    struct {
+      int dmabuf_fd;
+      hsa_amd_vmem_alloc_handle_t* handle;
+    } hsa_amd_vmem_import_shareable_handle;
+    struct {
+      hsa_amd_vmem_alloc_handle_t* memory_handle;
+      void* addr;
+    } hsa_amd_vmem_retain_alloc_handle;
+    struct {
+      hsa_amd_vmem_alloc_handle_t memory_handle;
+      hsa_amd_memory_pool_t* pool;
+      hsa_amd_memory_type_t* type;
+    } hsa_amd_vmem_get_alloc_properties_from_handle;
+    struct {
+      hsa_agent_t agent;
+      size_t threshold;
+    } hsa_amd_agent_set_async_scratch_limit;
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 6
+    struct {
+      hsa_queue_t* queue;
+      hsa_queue_info_attribute_t attribute;
+      void* value;
+    } hsa_amd_queue_get_info;
+    struct {
+      void** va;
+      size_t size;
+      uint64_t address;
+      uint64_t alignment;
+      uint64_t flags;
+    } hsa_amd_vmem_address_reserve_align;
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 7
+    struct {
+      uint8_t* flags;
+      void* file;
+    } hsa_amd_enable_logging;
+    struct {
+      uint32_t signal_count;
+      hsa_signal_t* signals;
+      hsa_signal_condition_t* conds;
+      hsa_signal_value_t* values;
+      uint64_t timeout_hint;
+      hsa_wait_state_t wait_hint;
+      hsa_signal_value_t* satisfying_values;
+    } hsa_amd_signal_wait_all;
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 8
+    struct {
+      hsa_agent_t dst_agent;
+      hsa_agent_t src_agent;
+      uint32_t* recommended_ids_mask;
+    } hsa_amd_memory_get_preferred_copy_engine;
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 9
+    struct {
+      const void* ptr;
+      size_t size;
+      int* dmabuf;
+      uint64_t* offset;
+      uint64_t flags;
+    } hsa_amd_portable_export_dmabuf_v2;
+#endif
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 14
+    struct {
+      hsa_amd_ais_file_handle_t handle;
+      void* devicePtr;
+      uint64_t size;
+      int64_t file_offset;
+      uint64_t* size_copied;
+      int32_t* status;
+    } hsa_amd_ais_file_write;
+    struct {
+      hsa_amd_ais_file_handle_t handle;
+      void* devicePtr;
+      uint64_t size;
+      int64_t file_offset;
+      uint64_t* size_copied;
+      int32_t* status;
+    } hsa_amd_ais_file_read;
+#endif
     struct {
       hsa_agent_t agent;
       hsa_ext_image_geometry_t geometry;
@@ -1164,6 +1390,13 @@ typedef struct hsa_api_data_t {
       size_t image_data_slice_pitch;
       hsa_ext_image_t* image;
     } hsa_ext_image_create_with_layout;
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 7
+    struct {
+      hsa_agent_t agent;
+      const hsa_ext_sampler_descriptor_v2_t* sampler_descriptor;
+      hsa_ext_sampler_t* sampler;
+    } hsa_ext_sampler_create_v2;
+#endif
   } args;
   uint64_t* phase_data; /* the client's, from enter to exit */
 } hsa_api_data_t;

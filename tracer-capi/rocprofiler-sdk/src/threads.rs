@@ -7,8 +7,8 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use capi_common::hip;
 use capi_common::loaded::Loaded;
+use capi_common::{hip, hsa};
 use libc::{pthread_attr_t, pthread_t};
 use tracer_hooks::lock::Lock;
 
@@ -18,7 +18,7 @@ use crate::{SDK, log, process};
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// A runtime's library: its file, and its bit of `rocprofiler_runtime_library_t`.
-const HSA: (&[u8], u32) = (b"libhsa-runtime64.so", 2);
+const HSA: (&[u8], u32) = (hsa::LIBRARY, 2);
 const HIP: (&[u8], u32) = (hip::LIBRARY, 4);
 
 const PTHREAD_CREATE: &CStr = c"pthread_create";

@@ -1,13 +1,13 @@
 //! Domains, their operations, and the names of those.
 //!
-//! Ids and names of HIP's functions are those of the runtime that is loaded, which differ between releases. Of HSA's
-//! functions, and of HIP's until the runtime is loaded, they are those of ROCm 5.2.3's headers
-//! ([`tracer_records::api`]).
+//! Ids and names of functions are those of the runtimes that are loaded, which differ between releases. Until one is
+//! loaded, they are those of ROCm 5.2.3's headers ([`tracer_records::api`]).
 
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use capi_common::hsa::{self, Functions};
 use tracer_common::activity::Domain;
 use tracer_records::{api, commands};
 
@@ -25,9 +25,6 @@ const ROCTX: u32 = 5;
 const HIP_API_END: u32 = 334;
 /// More functions than HIP has in any release.
 pub const MOST_HIP_FUNCTIONS: u32 = 1024;
-/// `HSA_API_ID_NUMBER`: after the functions comes `HSA_API_ID_DISPATCH`, which is none.
-const HSA_API_END: u32 = 187;
-
 /// The functions of the HIP runtime that is loaded, by id.
 static LOADED_HIP: OnceLock<HipFunctions> = OnceLock::new();
 
@@ -54,7 +51,8 @@ pub fn loaded_hip_function(op: u32) -> Option<&'static CStr> {
 /// [`Error::InvalidDomain`] for a domain that there is not, or of which nothing can be traced.
 pub fn operations(domain: Domain) -> Result<Range<u32>, Error> {
     Ok(match domain {
-        Domain::HSA_API => 0..HSA_API_END,
+        // After the functions comes `HSA_API_ID_DISPATCH`, which is none.
+        Domain::HSA_API => 0..Functions::found().count() + 1,
         Domain::HSA_OPS => 0..HSA_OPS.len() as u32,
         Domain::HIP_OPS => 0..HIP_OPS,
         Domain::HIP_API => 1..LOADED_HIP.get().map_or(HIP_API_END, |hip| hip.len() as u32),
@@ -62,6 +60,19 @@ pub fn operations(domain: Domain) -> Result<Range<u32>, Error> {
         Domain::ROCTX => 0..ROCTX,
         Domain::HSA_EVT => 0..HSA_EVENTS.len() as u32,
         Domain(domain) => return Err(Error::InvalidDomain { domain }),
+    })
+}
+
+/// More operations than a domain has, whichever runtime will be loaded.
+///
+/// # Errors
+///
+/// As [`operations`].
+pub fn all_operations(domain: Domain) -> Result<Range<u32>, Error> {
+    Ok(match domain {
+        Domain::HSA_API => 0..hsa::MOST_FUNCTIONS,
+        Domain::HIP_API => 1..MOST_HIP_FUNCTIONS,
+        domain => operations(domain)?,
     })
 }
 
@@ -97,9 +108,10 @@ pub fn operation_of(domain: Domain, name: &str) -> Result<u32, Error> {
         return Err(Error::LimitedDomain { domain: domain.0 });
     }
     let invalid = || Error::InvalidName { name: name.into(), domain: domain.0 };
-    if domain == Domain::HIP_API
-        && let Some(hip) = LOADED_HIP.get()
-    {
+    if domain == Domain::HSA_API {
+        return Functions::found().number_of(name).ok_or_else(invalid);
+    }
+    if let Some(hip) = LOADED_HIP.get() {
         let is_it = |function: &Option<&CStr>| {
             function.is_some_and(|its| its.to_bytes() == name.as_bytes())
         };
@@ -113,10 +125,9 @@ pub fn operation_of(domain: Domain, name: &str) -> Result<u32, Error> {
         .ok_or_else(invalid)
 }
 
-/// The names of all operations, in no order; some more than once.
+/// The names of all operations, in no order; some more than once. Of HIP's functions, those of ROCm 5.2.3.
 pub fn all_names() -> impl Iterator<Item = &'static str> {
-    let named =
-        [Domain::HSA_API, Domain::HIP_API, Domain::HSA_OPS, Domain::HSA_EVT, Domain::EXT_API];
+    let named = [Domain::HIP_API, Domain::HSA_OPS, Domain::HSA_EVT, Domain::EXT_API];
     let of = |domain| {
         let ops = operations(domain).unwrap_or_default();
         ops.start..ops.end.max(1)
@@ -124,11 +135,15 @@ pub fn all_names() -> impl Iterator<Item = &'static str> {
     let functions = named.into_iter().flat_map(move |domain| {
         of(domain).filter_map(move |op| operation_name(domain, op, 0).ok())
     });
-    functions.chain(commands::ALL.iter().map(|(_, name)| *name))
+    let of_hsa = hsa::ALL.iter().map(|function| function.operation.name);
+    functions.chain(of_hsa).chain(commands::ALL.iter().map(|(_, name)| *name))
 }
 
 fn function_name(domain: Domain, op: u32) -> Option<&'static str> {
-    if domain == Domain::HIP_API && LOADED_HIP.get().is_some() {
+    if domain == Domain::HSA_API {
+        return Functions::found().get(op).map(|function| function.operation.name);
+    }
+    if LOADED_HIP.get().is_some() {
         return loaded_hip_function(op)?.to_str().ok();
     }
     operations(domain).ok().filter(|operations| operations.contains(&op))?;

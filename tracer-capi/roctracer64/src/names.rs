@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::LazyLock;
 
+use capi_common::hsa::Functions;
 use roctracer::domains::{all_names, loaded_hip_function, operation_name, operation_of};
 use roctracer::error::{self, Error};
 use roctracer::tracer::TransitionFunction;
@@ -29,11 +30,13 @@ struct ExtProperties {
     stop: Option<TransitionFunction>,
 }
 
-/// Operations of HIP are those of the runtime that is loaded.
+/// Operations of HIP and of HSA are those of the runtimes that are loaded.
 fn look_for(domain: Domain) {
-    if domain == Domain::HIP_API {
+    match domain {
         // One whose calls cannot be traced has names, too.
-        let _ = hip::look();
+        Domain::HIP_API => drop(hip::look()),
+        Domain::HSA_API => drop(Functions::find()),
+        _ => {}
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use capi_build::matrix::{Section, Words};
 
-const OF_RELEASES: &str = "operations of HIP are those of the runtime that is loaded, and before one is those of ROCm 5.2.3, as are HSA's";
+const OF_RELEASES: &str = "operations of HIP and HSA are those of the runtimes that are loaded, and before those of ROCm 5.2.3";
 
 /// The functions of the specification, by the section that describes them, and what there is to say of each.
 const SECTIONS: [Section; 8] = [

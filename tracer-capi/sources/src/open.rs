@@ -17,6 +17,18 @@ pub struct Call<T> {
     pub kept: T,
 }
 
+/// The client's callback of the begin of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallbackState {
+    /// It was not called.
+    #[default]
+    NotCalled,
+    /// It has not returned: it is being called, or was left by an exception.
+    Entered,
+    /// It has returned.
+    Returned,
+}
+
 /// Those of a thread.
 #[derive(Default)]
 pub struct Calls<T> {

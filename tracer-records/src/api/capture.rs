@@ -62,6 +62,7 @@ pub const CALLS_BACK: &[(&str, &str)] = &[
     ("hsa_ven_amd_aqlprofile_iterate_data", ITERATES),
     ("hsa_ven_amd_loader_executable_iterate_loaded_code_objects", ITERATES),
     ("hsa_ven_amd_loader_iterate_executables", ITERATES),
+    ("hsa_ven_amd_pcs_iterate_configuration", ITERATES),
 ];
 
 const ITERATES: &str = "calls the callback once for each element, on the calling thread";
@@ -86,6 +87,9 @@ pub const STORES_CALLBACK: &[&str] = &[
     // Called when packets are submitted, or a queue is created: tools.
     "hsa_amd_queue_intercept_register",
     "hsa_amd_runtime_queue_create_register",
+    // Called when samples are there, or flushed.
+    "hsa_ven_amd_pcs_create",
+    "hsa_ven_amd_pcs_create_from_id",
 ];
 
 /// Functions that write a handle or an address through a pointer argument, and which one. The

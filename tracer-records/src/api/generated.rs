@@ -440,6 +440,7 @@ static HIPRTCRESULT: Enumeration = Enumeration { name: "hiprtcResult", values: &
 ] };
 
 static HSA_ACCESS_PERMISSION_T: Enumeration = Enumeration { name: "hsa_access_permission_t", values: &[
+    (0, "HSA_ACCESS_PERMISSION_NONE"),
     (1, "HSA_ACCESS_PERMISSION_RO"),
     (2, "HSA_ACCESS_PERMISSION_WO"),
     (3, "HSA_ACCESS_PERMISSION_RW"),
@@ -505,6 +506,23 @@ static HSA_AGENT_INFO_T: Enumeration = Enumeration { name: "hsa_agent_info_t", v
     (40978, "HSA_AMD_AGENT_INFO_ASIC_REVISION"),
     (40979, "HSA_AMD_AGENT_INFO_SVM_DIRECT_HOST_ACCESS"),
     (40980, "HSA_AMD_AGENT_INFO_COOPERATIVE_COMPUTE_UNIT_COUNT"),
+    (40981, "HSA_AMD_AGENT_INFO_MEMORY_AVAIL"),
+    (40982, "HSA_AMD_AGENT_INFO_TIMESTAMP_FREQUENCY"),
+    (41223, "HSA_AMD_AGENT_INFO_ASIC_FAMILY_ID"),
+    (41224, "HSA_AMD_AGENT_INFO_UCODE_VERSION"),
+    (41225, "HSA_AMD_AGENT_INFO_SDMA_UCODE_VERSION"),
+    (41226, "HSA_AMD_AGENT_INFO_NUM_SDMA_ENG"),
+    (41227, "HSA_AMD_AGENT_INFO_NUM_SDMA_XGMI_ENG"),
+    (41232, "HSA_AMD_AGENT_INFO_IOMMU_SUPPORT"),
+    (41233, "HSA_AMD_AGENT_INFO_NUM_XCC"),
+    (41234, "HSA_AMD_AGENT_INFO_DRIVER_UID"),
+    (41235, "HSA_AMD_AGENT_INFO_NEAREST_CPU"),
+    (41236, "HSA_AMD_AGENT_INFO_MEMORY_PROPERTIES"),
+    (41237, "HSA_AMD_AGENT_INFO_AQL_EXTENSIONS"),
+    (41238, "HSA_AMD_AGENT_INFO_SCRATCH_LIMIT_MAX"),
+    (41239, "HSA_AMD_AGENT_INFO_SCRATCH_LIMIT_CURRENT"),
+    (41240, "HSA_AMD_AGENT_INFO_CLOCK_COUNTERS"),
+    (2147483647, "HSA_AGENT_INFO_LAST"),
 ] };
 
 static HSA_AMD_AGENT_MEMORY_POOL_INFO_T: Enumeration = Enumeration { name: "hsa_amd_agent_memory_pool_info_t", values: &[
@@ -534,12 +552,38 @@ static HSA_AMD_MEMORY_POOL_INFO_T: Enumeration = Enumeration { name: "hsa_amd_me
     (7, "HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALIGNMENT"),
     (15, "HSA_AMD_MEMORY_POOL_INFO_ACCESSIBLE_BY_ALL"),
     (16, "HSA_AMD_MEMORY_POOL_INFO_ALLOC_MAX_SIZE"),
+    (17, "HSA_AMD_MEMORY_POOL_INFO_LOCATION"),
+    (18, "HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE"),
+] };
+
+static HSA_AMD_MEMORY_TYPE_T: Enumeration = Enumeration { name: "hsa_amd_memory_type_t", values: &[
+    (0, "MEMORY_TYPE_NONE"),
+    (1, "MEMORY_TYPE_PINNED"),
 ] };
 
 static HSA_AMD_QUEUE_PRIORITY_S: Enumeration = Enumeration { name: "hsa_amd_queue_priority_s", values: &[
     (0, "HSA_AMD_QUEUE_PRIORITY_LOW"),
     (1, "HSA_AMD_QUEUE_PRIORITY_NORMAL"),
     (2, "HSA_AMD_QUEUE_PRIORITY_HIGH"),
+] };
+
+static HSA_AMD_SDMA_ENGINE_ID: Enumeration = Enumeration { name: "hsa_amd_sdma_engine_id", values: &[
+    (1, "HSA_AMD_SDMA_ENGINE_0"),
+    (2, "HSA_AMD_SDMA_ENGINE_1"),
+    (4, "HSA_AMD_SDMA_ENGINE_2"),
+    (8, "HSA_AMD_SDMA_ENGINE_3"),
+    (16, "HSA_AMD_SDMA_ENGINE_4"),
+    (32, "HSA_AMD_SDMA_ENGINE_5"),
+    (64, "HSA_AMD_SDMA_ENGINE_6"),
+    (128, "HSA_AMD_SDMA_ENGINE_7"),
+    (256, "HSA_AMD_SDMA_ENGINE_8"),
+    (512, "HSA_AMD_SDMA_ENGINE_9"),
+    (1024, "HSA_AMD_SDMA_ENGINE_10"),
+    (2048, "HSA_AMD_SDMA_ENGINE_11"),
+    (4096, "HSA_AMD_SDMA_ENGINE_12"),
+    (8192, "HSA_AMD_SDMA_ENGINE_13"),
+    (16384, "HSA_AMD_SDMA_ENGINE_14"),
+    (32768, "HSA_AMD_SDMA_ENGINE_15"),
 ] };
 
 static HSA_CACHE_INFO_T: Enumeration = Enumeration { name: "hsa_cache_info_t", values: &[
@@ -582,6 +626,7 @@ static HSA_CODE_SYMBOL_INFO_T: Enumeration = Enumeration { name: "hsa_code_symbo
     (16, "HSA_CODE_SYMBOL_INFO_INDIRECT_FUNCTION_CALL_CONVENTION"),
     (17, "HSA_CODE_SYMBOL_INFO_IS_DEFINITION"),
     (18, "HSA_CODE_SYMBOL_INFO_KERNEL_CALL_CONVENTION"),
+    (19, "HSA_CODE_SYMBOL_INFO_KERNEL_WAVEFRONT_SIZE"),
 ] };
 
 static HSA_DEFAULT_FLOAT_ROUNDING_MODE_T: Enumeration = Enumeration { name: "hsa_default_float_rounding_mode_t", values: &[
@@ -688,6 +733,11 @@ static HSA_PROFILE_T: Enumeration = Enumeration { name: "hsa_profile_t", values:
     (1, "HSA_PROFILE_FULL"),
 ] };
 
+static HSA_QUEUE_INFO_ATTRIBUTE_T: Enumeration = Enumeration { name: "hsa_queue_info_attribute_t", values: &[
+    (0, "HSA_AMD_QUEUE_INFO_AGENT"),
+    (1, "HSA_AMD_QUEUE_INFO_DOORBELL_ID"),
+] };
+
 static HSA_QUEUE_TYPE_T: Enumeration = Enumeration { name: "hsa_queue_type_t", values: &[
     (0, "HSA_QUEUE_TYPE_MULTI"),
     (1, "HSA_QUEUE_TYPE_SINGLE"),
@@ -724,6 +774,9 @@ static HSA_STATUS_T: Enumeration = Enumeration { name: "hsa_status_t", values: &
     (42, "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION"),
     (43, "HSA_STATUS_ERROR_MEMORY_FAULT"),
     (44, "HSA_STATUS_CU_MASK_REDUCED"),
+    (45, "HSA_STATUS_ERROR_OUT_OF_REGISTERS"),
+    (46, "HSA_STATUS_ERROR_RESOURCE_BUSY"),
+    (47, "HSA_STATUS_ERROR_NOT_SUPPORTED"),
     (4096, "HSA_STATUS_ERROR"),
     (4097, "HSA_STATUS_ERROR_INVALID_ARGUMENT"),
     (4098, "HSA_STATUS_ERROR_INVALID_QUEUE_CREATION"),
@@ -782,6 +835,12 @@ static HSA_SYSTEM_INFO_T: Enumeration = Enumeration { name: "hsa_system_info_t",
     (512, "HSA_AMD_SYSTEM_INFO_BUILD_VERSION"),
     (513, "HSA_AMD_SYSTEM_INFO_SVM_SUPPORTED"),
     (514, "HSA_AMD_SYSTEM_INFO_SVM_ACCESSIBLE_BY_DEFAULT"),
+    (515, "HSA_AMD_SYSTEM_INFO_MWAITX_ENABLED"),
+    (516, "HSA_AMD_SYSTEM_INFO_DMABUF_SUPPORTED"),
+    (517, "HSA_AMD_SYSTEM_INFO_VIRTUAL_MEM_API_SUPPORTED"),
+    (518, "HSA_AMD_SYSTEM_INFO_XNACK_ENABLED"),
+    (519, "HSA_AMD_SYSTEM_INFO_EXT_VERSION_MAJOR"),
+    (520, "HSA_AMD_SYSTEM_INFO_EXT_VERSION_MINOR"),
 ] };
 
 static HSA_VEN_AMD_AQLPROFILE_INFO_TYPE_T: Enumeration = Enumeration { name: "hsa_ven_amd_aqlprofile_info_type_t", values: &[
@@ -808,6 +867,17 @@ static HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_E: Enumeration = Enumeration {
     (10, "HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE"),
     (11, "HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI_LENGTH"),
     (12, "HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI"),
+] };
+
+static HSA_VEN_AMD_PCS_METHOD_KIND_T: Enumeration = Enumeration { name: "hsa_ven_amd_pcs_method_kind_t", values: &[
+    (0, "HSA_VEN_AMD_PCS_METHOD_HOSTTRAP_V1"),
+    (1, "HSA_VEN_AMD_PCS_METHOD_STOCHASTIC_V1"),
+] };
+
+static HSA_VEN_AMD_PCS_UNITS_T: Enumeration = Enumeration { name: "hsa_ven_amd_pcs_units_t", values: &[
+    (0, "HSA_VEN_AMD_PCS_INTERVAL_UNITS_MICRO_SECONDS"),
+    (1, "HSA_VEN_AMD_PCS_INTERVAL_UNITS_CLOCK_CYCLES"),
+    (2, "HSA_VEN_AMD_PCS_INTERVAL_UNITS_INSTRUCTIONS"),
 ] };
 
 static HSA_WAIT_STATE_T: Enumeration = Enumeration { name: "hsa_wait_state_t", values: &[
@@ -876,12 +946,14 @@ static T_CONST_HSA_AGENT_T_PTR: Type = Type { name: "const hsa_agent_t *", kind:
 static T_CONST_HSA_AMD_IMAGE_DESCRIPTOR_T_PTR: Type = Type { name: "const hsa_amd_image_descriptor_t *", kind: Kind::Pointer };
 static T_CONST_HSA_AMD_IPC_MEMORY_T_PTR: Type = Type { name: "const hsa_amd_ipc_memory_t *", kind: Kind::Pointer };
 static T_CONST_HSA_AMD_IPC_SIGNAL_T_PTR: Type = Type { name: "const hsa_amd_ipc_signal_t *", kind: Kind::Pointer };
+static T_CONST_HSA_AMD_MEMORY_ACCESS_DESC_T_PTR: Type = Type { name: "const hsa_amd_memory_access_desc_t *", kind: Kind::Pointer };
 static T_CONST_HSA_DIM3_T_PTR: Type = Type { name: "const hsa_dim3_t *", kind: Kind::Pointer };
 static T_CONST_HSA_EXT_AMD_AQL_PM4_PACKET_T_PTR: Type = Type { name: "const hsa_ext_amd_aql_pm4_packet_t *", kind: Kind::Pointer };
 static T_CONST_HSA_EXT_IMAGE_DESCRIPTOR_T_PTR: Type = Type { name: "const hsa_ext_image_descriptor_t *", kind: Kind::Pointer };
 static T_CONST_HSA_EXT_IMAGE_FORMAT_T_PTR: Type = Type { name: "const hsa_ext_image_format_t *", kind: Kind::Pointer };
 static T_CONST_HSA_EXT_IMAGE_REGION_T_PTR: Type = Type { name: "const hsa_ext_image_region_t *", kind: Kind::Pointer };
 static T_CONST_HSA_EXT_SAMPLER_DESCRIPTOR_T_PTR: Type = Type { name: "const hsa_ext_sampler_descriptor_t *", kind: Kind::Pointer };
+static T_CONST_HSA_EXT_SAMPLER_DESCRIPTOR_V2_T_PTR: Type = Type { name: "const hsa_ext_sampler_descriptor_v2_t *", kind: Kind::Pointer };
 static T_CONST_HSA_PITCHED_PTR_T_PTR: Type = Type { name: "const hsa_pitched_ptr_t *", kind: Kind::Pointer };
 static T_CONST_HSA_QUEUE_T_PTR: Type = Type { name: "const hsa_queue_t *", kind: Kind::Pointer };
 static T_CONST_HSA_SIGNAL_CONDITION_T_PTR: Type = Type { name: "const hsa_signal_condition_t *", kind: Kind::Pointer };
@@ -1044,11 +1116,13 @@ static T_HIPRTCPROGRAM: Type = Type { name: "hiprtcProgram", kind: Kind::Pointer
 static T_HIPRTCPROGRAM_PTR: Type = Type { name: "hiprtcProgram *", kind: Kind::Pointer };
 static T_HIPRTCRESULT: Type = Type { name: "hiprtcResult", kind: Kind::Enumeration(&HIPRTCRESULT) };
 static T_HSA_ACCESS_PERMISSION_T: Type = Type { name: "hsa_access_permission_t", kind: Kind::Enumeration(&HSA_ACCESS_PERMISSION_T) };
+static T_HSA_ACCESS_PERMISSION_T_PTR: Type = Type { name: "hsa_access_permission_t *", kind: Kind::Pointer };
 static T_HSA_AGENT_INFO_T: Type = Type { name: "hsa_agent_info_t", kind: Kind::Enumeration(&HSA_AGENT_INFO_T) };
 static T_HSA_AGENT_T: Type = Type { name: "hsa_agent_t", kind: Kind::Handle };
 static T_HSA_AGENT_T_PTR: Type = Type { name: "hsa_agent_t *", kind: Kind::Pointer };
 static T_HSA_AGENT_T_PTR_PTR: Type = Type { name: "hsa_agent_t **", kind: Kind::Pointer };
 static T_HSA_AMD_AGENT_MEMORY_POOL_INFO_T: Type = Type { name: "hsa_amd_agent_memory_pool_info_t", kind: Kind::Enumeration(&HSA_AMD_AGENT_MEMORY_POOL_INFO_T) };
+static T_HSA_AMD_AIS_FILE_HANDLE_T: Type = Type { name: "hsa_amd_ais_file_handle_t", kind: Kind::Handle };
 static T_HSA_AMD_COHERENCY_TYPE_T: Type = Type { name: "hsa_amd_coherency_type_t", kind: Kind::Enumeration(&HSA_AMD_COHERENCY_TYPE_S) };
 static T_HSA_AMD_COHERENCY_TYPE_T_PTR: Type = Type { name: "hsa_amd_coherency_type_t *", kind: Kind::Pointer };
 static T_HSA_AMD_COPY_DIRECTION_T: Type = Type { name: "hsa_amd_copy_direction_t", kind: Kind::Enumeration(&HSA_AMD_COPY_DIRECTION_T) };
@@ -1057,15 +1131,21 @@ static T_HSA_AMD_IPC_MEMORY_T_PTR: Type = Type { name: "hsa_amd_ipc_memory_t *",
 static T_HSA_AMD_IPC_SIGNAL_T_PTR: Type = Type { name: "hsa_amd_ipc_signal_t *", kind: Kind::Pointer };
 static T_HSA_AMD_MEMORY_POOL_INFO_T: Type = Type { name: "hsa_amd_memory_pool_info_t", kind: Kind::Enumeration(&HSA_AMD_MEMORY_POOL_INFO_T) };
 static T_HSA_AMD_MEMORY_POOL_T: Type = Type { name: "hsa_amd_memory_pool_t", kind: Kind::Handle };
+static T_HSA_AMD_MEMORY_POOL_T_PTR: Type = Type { name: "hsa_amd_memory_pool_t *", kind: Kind::Pointer };
+static T_HSA_AMD_MEMORY_TYPE_T: Type = Type { name: "hsa_amd_memory_type_t", kind: Kind::Enumeration(&HSA_AMD_MEMORY_TYPE_T) };
+static T_HSA_AMD_MEMORY_TYPE_T_PTR: Type = Type { name: "hsa_amd_memory_type_t *", kind: Kind::Pointer };
 static T_HSA_AMD_POINTER_INFO_T_PTR: Type = Type { name: "hsa_amd_pointer_info_t *", kind: Kind::Pointer };
 static T_HSA_AMD_PROFILING_ASYNC_COPY_TIME_T_PTR: Type = Type { name: "hsa_amd_profiling_async_copy_time_t *", kind: Kind::Pointer };
 static T_HSA_AMD_PROFILING_DISPATCH_TIME_T_PTR: Type = Type { name: "hsa_amd_profiling_dispatch_time_t *", kind: Kind::Pointer };
 static T_HSA_AMD_QUEUE_INTERCEPT_HANDLER: Type = Type { name: "hsa_amd_queue_intercept_handler", kind: Kind::Function };
 static T_HSA_AMD_QUEUE_PRIORITY_T: Type = Type { name: "hsa_amd_queue_priority_t", kind: Kind::Enumeration(&HSA_AMD_QUEUE_PRIORITY_S) };
 static T_HSA_AMD_RUNTIME_QUEUE_NOTIFIER: Type = Type { name: "hsa_amd_runtime_queue_notifier", kind: Kind::Function };
+static T_HSA_AMD_SDMA_ENGINE_ID_T: Type = Type { name: "hsa_amd_sdma_engine_id_t", kind: Kind::Enumeration(&HSA_AMD_SDMA_ENGINE_ID) };
 static T_HSA_AMD_SIGNAL_HANDLER: Type = Type { name: "hsa_amd_signal_handler", kind: Kind::Function };
 static T_HSA_AMD_SVM_ATTRIBUTE_PAIR_T_PTR: Type = Type { name: "hsa_amd_svm_attribute_pair_t *", kind: Kind::Pointer };
 static T_HSA_AMD_SYSTEM_EVENT_CALLBACK_T: Type = Type { name: "hsa_amd_system_event_callback_t", kind: Kind::Function };
+static T_HSA_AMD_VMEM_ALLOC_HANDLE_T: Type = Type { name: "hsa_amd_vmem_alloc_handle_t", kind: Kind::Handle };
+static T_HSA_AMD_VMEM_ALLOC_HANDLE_T_PTR: Type = Type { name: "hsa_amd_vmem_alloc_handle_t *", kind: Kind::Pointer };
 static T_HSA_CACHE_INFO_T: Type = Type { name: "hsa_cache_info_t", kind: Kind::Enumeration(&HSA_CACHE_INFO_T) };
 static T_HSA_CACHE_T: Type = Type { name: "hsa_cache_t", kind: Kind::Handle };
 static T_HSA_CALLBACK_DATA_T: Type = Type { name: "hsa_callback_data_t", kind: Kind::Handle };
@@ -1109,6 +1189,7 @@ static T_HSA_LOADED_CODE_OBJECT_T: Type = Type { name: "hsa_loaded_code_object_t
 static T_HSA_LOADED_CODE_OBJECT_T_PTR: Type = Type { name: "hsa_loaded_code_object_t *", kind: Kind::Pointer };
 static T_HSA_MACHINE_MODEL_T: Type = Type { name: "hsa_machine_model_t", kind: Kind::Enumeration(&HSA_MACHINE_MODEL_T) };
 static T_HSA_PROFILE_T: Type = Type { name: "hsa_profile_t", kind: Kind::Enumeration(&HSA_PROFILE_T) };
+static T_HSA_QUEUE_INFO_ATTRIBUTE_T: Type = Type { name: "hsa_queue_info_attribute_t", kind: Kind::Enumeration(&HSA_QUEUE_INFO_ATTRIBUTE_T) };
 static T_HSA_QUEUE_T_PTR: Type = Type { name: "hsa_queue_t *", kind: Kind::Pointer };
 static T_HSA_QUEUE_T_PTR_PTR: Type = Type { name: "hsa_queue_t **", kind: Kind::Pointer };
 static T_HSA_QUEUE_TYPE32_T: Type = Type { name: "hsa_queue_type32_t", kind: Kind::Enumeration(&HSA_QUEUE_TYPE_T) };
@@ -1143,12 +1224,20 @@ static T_HSA_VEN_AMD_AQLPROFILE_INFO_TYPE_T: Type = Type { name: "hsa_ven_amd_aq
 static T_HSA_VEN_AMD_AQLPROFILE_PROFILE_T_PTR: Type = Type { name: "hsa_ven_amd_aqlprofile_profile_t *", kind: Kind::Pointer };
 static T_HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_T: Type = Type { name: "hsa_ven_amd_loader_loaded_code_object_info_t", kind: Kind::Enumeration(&HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_E) };
 static T_HSA_VEN_AMD_LOADER_SEGMENT_DESCRIPTOR_T_PTR: Type = Type { name: "hsa_ven_amd_loader_segment_descriptor_t *", kind: Kind::Pointer };
+static T_HSA_VEN_AMD_PCS_DATA_READY_CALLBACK_T: Type = Type { name: "hsa_ven_amd_pcs_data_ready_callback_t", kind: Kind::Function };
+static T_HSA_VEN_AMD_PCS_ITERATE_CONFIGURATION_CALLBACK_T: Type = Type { name: "hsa_ven_amd_pcs_iterate_configuration_callback_t", kind: Kind::Function };
+static T_HSA_VEN_AMD_PCS_METHOD_KIND_T: Type = Type { name: "hsa_ven_amd_pcs_method_kind_t", kind: Kind::Enumeration(&HSA_VEN_AMD_PCS_METHOD_KIND_T) };
+static T_HSA_VEN_AMD_PCS_T: Type = Type { name: "hsa_ven_amd_pcs_t", kind: Kind::Handle };
+static T_HSA_VEN_AMD_PCS_T_PTR: Type = Type { name: "hsa_ven_amd_pcs_t *", kind: Kind::Pointer };
+static T_HSA_VEN_AMD_PCS_UNITS_T: Type = Type { name: "hsa_ven_amd_pcs_units_t", kind: Kind::Enumeration(&HSA_VEN_AMD_PCS_UNITS_T) };
 static T_HSA_WAIT_STATE_T: Type = Type { name: "hsa_wait_state_t", kind: Kind::Enumeration(&HSA_WAIT_STATE_T) };
 static T_HSA_WAVEFRONT_INFO_T: Type = Type { name: "hsa_wavefront_info_t", kind: Kind::Enumeration(&HSA_WAVEFRONT_INFO_T) };
 static T_HSA_WAVEFRONT_T: Type = Type { name: "hsa_wavefront_t", kind: Kind::Handle };
 static T_INT: Type = Type { name: "int", kind: Kind::Signed(32) };
 static T_INT_PTR: Type = Type { name: "int *", kind: Kind::Pointer };
 static T_INT32_T: Type = Type { name: "int32_t", kind: Kind::Signed(32) };
+static T_INT32_T_PTR: Type = Type { name: "int32_t *", kind: Kind::Pointer };
+static T_INT64_T: Type = Type { name: "int64_t", kind: Kind::Signed(64) };
 static T_SIZE_T: Type = Type { name: "size_t", kind: Kind::Unsigned(64) };
 static T_SIZE_T_PTR: Type = Type { name: "size_t *", kind: Kind::Pointer };
 static T_TEXTUREREFERENCE_PTR: Type = Type { name: "textureReference *", kind: Kind::Pointer };
@@ -1159,6 +1248,7 @@ static T_UINT32_T: Type = Type { name: "uint32_t", kind: Kind::Unsigned(32) };
 static T_UINT32_T_PTR: Type = Type { name: "uint32_t *", kind: Kind::Pointer };
 static T_UINT64_T: Type = Type { name: "uint64_t", kind: Kind::Unsigned(64) };
 static T_UINT64_T_PTR: Type = Type { name: "uint64_t *", kind: Kind::Pointer };
+static T_UINT8_T_PTR: Type = Type { name: "uint8_t *", kind: Kind::Pointer };
 static T_UNSIGNED_CHAR: Type = Type { name: "unsigned char", kind: Kind::Unsigned(8) };
 static T_UNSIGNED_INT: Type = Type { name: "unsigned int", kind: Kind::Unsigned(32) };
 static T_UNSIGNED_INT_PTR: Type = Type { name: "unsigned int *", kind: Kind::Pointer };
@@ -1174,7 +1264,7 @@ static T_VOID_PTR_PTR: Type = Type { name: "void **", kind: Kind::Pointer };
 static T_VOLATILE_HSA_SIGNAL_VALUE_T_PTR_PTR: Type = Type { name: "volatile hsa_signal_value_t **", kind: Kind::Pointer };
 
 /// Ordered by domain, then by id.
-pub static OPERATIONS: [Operation; 785] = [
+pub static OPERATIONS: [Operation; 821] = [
     Operation { name: "hsa_init", symbol: Some("hsa_init"), domain: Domain::HSA_API, id: 0, args: &[], ret: &T_HSA_STATUS_T },
     Operation { name: "hsa_shut_down", symbol: Some("hsa_shut_down"), domain: Domain::HSA_API, id: 1, args: &[], ret: &T_HSA_STATUS_T },
     Operation { name: "hsa_system_get_info", symbol: Some("hsa_system_get_info"), domain: Domain::HSA_API, id: 2, args: &[register("attribute", &T_HSA_SYSTEM_INFO_T, 0), register("value", &T_VOID_PTR, 1)], ret: &T_HSA_STATUS_T },
@@ -1419,6 +1509,42 @@ pub static OPERATIONS: [Operation; 785] = [
     Operation { name: "hsa_ven_amd_loader_query_executable", symbol: None, domain: Domain::HSA_API, id: 1079, args: &[register("device_address", &T_CONST_VOID_PTR, 0), register("executable", &T_HSA_EXECUTABLE_T_PTR, 1)], ret: &T_HSA_STATUS_T },
     Operation { name: "hsa_ven_amd_loader_query_host_address", symbol: None, domain: Domain::HSA_API, id: 1080, args: &[register("device_address", &T_CONST_VOID_PTR, 0), register("host_address", &T_CONST_VOID_PTR_PTR, 1)], ret: &T_HSA_STATUS_T },
     Operation { name: "hsa_ven_amd_loader_query_segment_descriptors", symbol: None, domain: Domain::HSA_API, id: 1081, args: &[register("segment_descriptors", &T_HSA_VEN_AMD_LOADER_SEGMENT_DESCRIPTOR_T_PTR, 0), register("num_segment_descriptors", &T_SIZE_T_PTR, 1)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_agent_set_async_scratch_limit", symbol: Some("hsa_amd_agent_set_async_scratch_limit"), domain: Domain::HSA_API, id: 2048, args: &[register("agent", &T_HSA_AGENT_T, 0), register("threshold", &T_SIZE_T, 1)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_memory_async_copy_on_engine", symbol: Some("hsa_amd_memory_async_copy_on_engine"), domain: Domain::HSA_API, id: 2049, args: &[register("dst", &T_VOID_PTR, 0), register("dst_agent", &T_HSA_AGENT_T, 1), register("src", &T_CONST_VOID_PTR, 2), register("src_agent", &T_HSA_AGENT_T, 3), register("size", &T_SIZE_T, 4), register("num_dep_signals", &T_UINT32_T, 5), stack("dep_signals", &T_CONST_HSA_SIGNAL_T_PTR, 0), stack("completion_signal", &T_HSA_SIGNAL_T, 1), stack("engine_id", &T_HSA_AMD_SDMA_ENGINE_ID_T, 2), stack("force_copy_on_sdma", &T_BOOL, 3)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_memory_copy_engine_status", symbol: Some("hsa_amd_memory_copy_engine_status"), domain: Domain::HSA_API, id: 2050, args: &[register("dst_agent", &T_HSA_AGENT_T, 0), register("src_agent", &T_HSA_AGENT_T, 1), register("engine_ids_mask", &T_UINT32_T_PTR, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_portable_close_dmabuf", symbol: Some("hsa_amd_portable_close_dmabuf"), domain: Domain::HSA_API, id: 2051, args: &[register("dmabuf", &T_INT, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_portable_export_dmabuf", symbol: Some("hsa_amd_portable_export_dmabuf"), domain: Domain::HSA_API, id: 2052, args: &[register("ptr", &T_CONST_VOID_PTR, 0), register("size", &T_SIZE_T, 1), register("dmabuf", &T_INT_PTR, 2), register("offset", &T_UINT64_T_PTR, 3)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_spm_acquire", symbol: Some("hsa_amd_spm_acquire"), domain: Domain::HSA_API, id: 2053, args: &[register("preferred_agent", &T_HSA_AGENT_T, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_spm_release", symbol: Some("hsa_amd_spm_release"), domain: Domain::HSA_API, id: 2054, args: &[register("preferred_agent", &T_HSA_AGENT_T, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_spm_set_dest_buffer", symbol: Some("hsa_amd_spm_set_dest_buffer"), domain: Domain::HSA_API, id: 2055, args: &[register("preferred_agent", &T_HSA_AGENT_T, 0), register("size_in_bytes", &T_SIZE_T, 1), register("timeout", &T_UINT32_T_PTR, 2), register("size_copied", &T_UINT32_T_PTR, 3), register("dest", &T_VOID_PTR, 4), register("is_data_loss", &T_BOOL_PTR, 5)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_address_free", symbol: Some("hsa_amd_vmem_address_free"), domain: Domain::HSA_API, id: 2056, args: &[register("va", &T_VOID_PTR, 0), register("size", &T_SIZE_T, 1)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_address_reserve", symbol: Some("hsa_amd_vmem_address_reserve"), domain: Domain::HSA_API, id: 2057, args: &[register("va", &T_VOID_PTR_PTR, 0), register("size", &T_SIZE_T, 1), register("address", &T_UINT64_T, 2), register("flags", &T_UINT64_T, 3)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_export_shareable_handle", symbol: Some("hsa_amd_vmem_export_shareable_handle"), domain: Domain::HSA_API, id: 2058, args: &[register("dmabuf_fd", &T_INT_PTR, 0), register("handle", &T_HSA_AMD_VMEM_ALLOC_HANDLE_T, 1), register("flags", &T_UINT64_T, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_get_access", symbol: Some("hsa_amd_vmem_get_access"), domain: Domain::HSA_API, id: 2059, args: &[register("va", &T_VOID_PTR, 0), register("perms", &T_HSA_ACCESS_PERMISSION_T_PTR, 1), register("agent_handle", &T_HSA_AGENT_T, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_get_alloc_properties_from_handle", symbol: Some("hsa_amd_vmem_get_alloc_properties_from_handle"), domain: Domain::HSA_API, id: 2060, args: &[register("memory_handle", &T_HSA_AMD_VMEM_ALLOC_HANDLE_T, 0), register("pool", &T_HSA_AMD_MEMORY_POOL_T_PTR, 1), register("type", &T_HSA_AMD_MEMORY_TYPE_T_PTR, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_handle_create", symbol: Some("hsa_amd_vmem_handle_create"), domain: Domain::HSA_API, id: 2061, args: &[register("pool", &T_HSA_AMD_MEMORY_POOL_T, 0), register("size", &T_SIZE_T, 1), register("type", &T_HSA_AMD_MEMORY_TYPE_T, 2), register("flags", &T_UINT64_T, 3), register("memory_handle", &T_HSA_AMD_VMEM_ALLOC_HANDLE_T_PTR, 4)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_handle_release", symbol: Some("hsa_amd_vmem_handle_release"), domain: Domain::HSA_API, id: 2062, args: &[register("memory_handle", &T_HSA_AMD_VMEM_ALLOC_HANDLE_T, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_import_shareable_handle", symbol: Some("hsa_amd_vmem_import_shareable_handle"), domain: Domain::HSA_API, id: 2063, args: &[register("dmabuf_fd", &T_INT, 0), register("handle", &T_HSA_AMD_VMEM_ALLOC_HANDLE_T_PTR, 1)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_map", symbol: Some("hsa_amd_vmem_map"), domain: Domain::HSA_API, id: 2064, args: &[register("va", &T_VOID_PTR, 0), register("size", &T_SIZE_T, 1), register("in_offset", &T_SIZE_T, 2), register("memory_handle", &T_HSA_AMD_VMEM_ALLOC_HANDLE_T, 3), register("flags", &T_UINT64_T, 4)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_retain_alloc_handle", symbol: Some("hsa_amd_vmem_retain_alloc_handle"), domain: Domain::HSA_API, id: 2065, args: &[register("memory_handle", &T_HSA_AMD_VMEM_ALLOC_HANDLE_T_PTR, 0), register("addr", &T_VOID_PTR, 1)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_set_access", symbol: Some("hsa_amd_vmem_set_access"), domain: Domain::HSA_API, id: 2066, args: &[register("va", &T_VOID_PTR, 0), register("size", &T_SIZE_T, 1), register("desc", &T_CONST_HSA_AMD_MEMORY_ACCESS_DESC_T_PTR, 2), register("desc_cnt", &T_SIZE_T, 3)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_vmem_unmap", symbol: Some("hsa_amd_vmem_unmap"), domain: Domain::HSA_API, id: 2067, args: &[register("va", &T_VOID_PTR, 0), register("size", &T_SIZE_T, 1)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_enable_logging", symbol: Some("hsa_amd_enable_logging"), domain: Domain::HSA_API, id: 2068, args: &[register("flags", &T_UINT8_T_PTR, 0), register("file", &T_VOID_PTR, 1)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_queue_get_info", symbol: Some("hsa_amd_queue_get_info"), domain: Domain::HSA_API, id: 2069, args: &[register("queue", &T_HSA_QUEUE_T_PTR, 0), register("attribute", &T_HSA_QUEUE_INFO_ATTRIBUTE_T, 1), register("value", &T_VOID_PTR, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_signal_wait_all", symbol: Some("hsa_amd_signal_wait_all"), domain: Domain::HSA_API, id: 2070, args: &[register("signal_count", &T_UINT32_T, 0), register("signals", &T_HSA_SIGNAL_T_PTR, 1), register("conds", &T_HSA_SIGNAL_CONDITION_T_PTR, 2), register("values", &T_HSA_SIGNAL_VALUE_T_PTR, 3), register("timeout_hint", &T_UINT64_T, 4), register("wait_hint", &T_HSA_WAIT_STATE_T, 5), stack("satisfying_values", &T_HSA_SIGNAL_VALUE_T_PTR, 0)], ret: &T_UINT32_T },
+    Operation { name: "hsa_amd_vmem_address_reserve_align", symbol: Some("hsa_amd_vmem_address_reserve_align"), domain: Domain::HSA_API, id: 2071, args: &[register("va", &T_VOID_PTR_PTR, 0), register("size", &T_SIZE_T, 1), register("address", &T_UINT64_T, 2), register("alignment", &T_UINT64_T, 3), register("flags", &T_UINT64_T, 4)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ext_sampler_create_v2", symbol: Some("hsa_ext_sampler_create_v2"), domain: Domain::HSA_API, id: 2072, args: &[register("agent", &T_HSA_AGENT_T, 0), register("sampler_descriptor", &T_CONST_HSA_EXT_SAMPLER_DESCRIPTOR_V2_T_PTR, 1), register("sampler", &T_HSA_EXT_SAMPLER_T_PTR, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ven_amd_pcs_create", symbol: Some("hsa_ven_amd_pcs_create"), domain: Domain::HSA_API, id: 2073, args: &[register("agent", &T_HSA_AGENT_T, 0), register("method", &T_HSA_VEN_AMD_PCS_METHOD_KIND_T, 1), register("units", &T_HSA_VEN_AMD_PCS_UNITS_T, 2), register("interval", &T_SIZE_T, 3), register("latency", &T_SIZE_T, 4), register("buffer_size", &T_SIZE_T, 5), stack("data_ready_callback", &T_HSA_VEN_AMD_PCS_DATA_READY_CALLBACK_T, 0), stack("client_callback_data", &T_VOID_PTR, 1), stack("pc_sampling", &T_HSA_VEN_AMD_PCS_T_PTR, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ven_amd_pcs_create_from_id", symbol: Some("hsa_ven_amd_pcs_create_from_id"), domain: Domain::HSA_API, id: 2074, args: &[register("pcs_id", &T_UINT32_T, 0), register("agent", &T_HSA_AGENT_T, 1), register("method", &T_HSA_VEN_AMD_PCS_METHOD_KIND_T, 2), register("units", &T_HSA_VEN_AMD_PCS_UNITS_T, 3), register("interval", &T_SIZE_T, 4), register("latency", &T_SIZE_T, 5), stack("buffer_size", &T_SIZE_T, 0), stack("data_ready_callback", &T_HSA_VEN_AMD_PCS_DATA_READY_CALLBACK_T, 1), stack("client_callback_data", &T_VOID_PTR, 2), stack("pc_sampling", &T_HSA_VEN_AMD_PCS_T_PTR, 3)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ven_amd_pcs_destroy", symbol: Some("hsa_ven_amd_pcs_destroy"), domain: Domain::HSA_API, id: 2075, args: &[register("pc_sampling", &T_HSA_VEN_AMD_PCS_T, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ven_amd_pcs_flush", symbol: Some("hsa_ven_amd_pcs_flush"), domain: Domain::HSA_API, id: 2076, args: &[register("pc_sampling", &T_HSA_VEN_AMD_PCS_T, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ven_amd_pcs_iterate_configuration", symbol: Some("hsa_ven_amd_pcs_iterate_configuration"), domain: Domain::HSA_API, id: 2077, args: &[register("agent", &T_HSA_AGENT_T, 0), register("configuration_callback", &T_HSA_VEN_AMD_PCS_ITERATE_CONFIGURATION_CALLBACK_T, 1), register("callback_data", &T_VOID_PTR, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ven_amd_pcs_start", symbol: Some("hsa_ven_amd_pcs_start"), domain: Domain::HSA_API, id: 2078, args: &[register("pc_sampling", &T_HSA_VEN_AMD_PCS_T, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_ven_amd_pcs_stop", symbol: Some("hsa_ven_amd_pcs_stop"), domain: Domain::HSA_API, id: 2079, args: &[register("pc_sampling", &T_HSA_VEN_AMD_PCS_T, 0)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_ais_file_read", symbol: Some("hsa_amd_ais_file_read"), domain: Domain::HSA_API, id: 2080, args: &[register("handle", &T_HSA_AMD_AIS_FILE_HANDLE_T, 0), register("devicePtr", &T_VOID_PTR, 1), register("size", &T_UINT64_T, 2), register("file_offset", &T_INT64_T, 3), register("size_copied", &T_UINT64_T_PTR, 4), register("status", &T_INT32_T_PTR, 5)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_ais_file_write", symbol: Some("hsa_amd_ais_file_write"), domain: Domain::HSA_API, id: 2081, args: &[register("handle", &T_HSA_AMD_AIS_FILE_HANDLE_T, 0), register("devicePtr", &T_VOID_PTR, 1), register("size", &T_UINT64_T, 2), register("file_offset", &T_INT64_T, 3), register("size_copied", &T_UINT64_T_PTR, 4), register("status", &T_INT32_T_PTR, 5)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_memory_get_preferred_copy_engine", symbol: Some("hsa_amd_memory_get_preferred_copy_engine"), domain: Domain::HSA_API, id: 2082, args: &[register("dst_agent", &T_HSA_AGENT_T, 0), register("src_agent", &T_HSA_AGENT_T, 1), register("recommended_ids_mask", &T_UINT32_T_PTR, 2)], ret: &T_HSA_STATUS_T },
+    Operation { name: "hsa_amd_portable_export_dmabuf_v2", symbol: Some("hsa_amd_portable_export_dmabuf_v2"), domain: Domain::HSA_API, id: 2083, args: &[register("ptr", &T_CONST_VOID_PTR, 0), register("size", &T_SIZE_T, 1), register("dmabuf", &T_INT_PTR, 2), register("offset", &T_UINT64_T_PTR, 3), register("flags", &T_UINT64_T, 4)], ret: &T_HSA_STATUS_T },
     Operation { name: "__hipPopCallConfiguration", symbol: Some("__hipPopCallConfiguration"), domain: Domain::HIP_API, id: 1, args: &[register("gridDim", &T_DIM3_PTR, 0), register("blockDim", &T_DIM3_PTR, 1), register("sharedMem", &T_SIZE_T_PTR, 2), register("stream", &T_HIPSTREAM_T_PTR, 3)], ret: &T_HIPERROR_T },
     Operation { name: "__hipPushCallConfiguration", symbol: Some("__hipPushCallConfiguration"), domain: Domain::HIP_API, id: 2, args: &[register("gridDim", &T_DIM3, 0), register("blockDim", &T_DIM3, 2), register("sharedMem", &T_SIZE_T, 4), register("stream", &T_HIPSTREAM_T, 5)], ret: &T_HIPERROR_T },
     Operation { name: "hipArray3DCreate", symbol: Some("hipArray3DCreate"), domain: Domain::HIP_API, id: 3, args: &[register("array", &T_HIPARRAY_PTR_PTR, 0), register("pAllocateArray", &T_CONST_HIP_ARRAY3D_DESCRIPTOR_PTR, 1)], ret: &T_HIPERROR_T },

@@ -62,12 +62,12 @@ pub struct Table {
     all_enumerations: BTreeMap<String, Vec<(i64, String)>>,
     /// Values that have one name in one release and another in another.
     ambiguous: BTreeSet<(String, i64)>,
-    /// The next id of a function of a later release.
-    next: u16,
+    /// The next ids of functions of later releases, of HSA and of HIP.
+    next: BTreeMap<Domain, u16>,
 }
 
 impl Table {
-    /// Adds what HIP has in a later release. Ids are our own, since HIP's are others in each release; they
+    /// Adds what a later release has. Ids are our own, since HIP's and roctracer's are others in each release; they
     /// stay as they are when releases are added behind.
     pub fn add_later(&mut self, headers: &Headers, exports: &[String]) -> Result<()> {
         let known = |f: &Function, name: &str| f.name == name || f.symbol.as_deref() == Some(name);
@@ -75,20 +75,19 @@ impl Table {
         let mut later: Vec<&Declaration> = headers
             .functions
             .values()
-            .filter(|d| ours(&d.name) && domain(&d.name) == Domain::Hip)
-            .filter(|d| exported.contains(d.symbol.as_str()))
+            .filter(|d| ours(&d.name) && exported.contains(d.symbol.as_str()))
             .filter(|d| !self.functions.iter().any(|f| known(f, &d.name) || known(f, &d.symbol)))
             .collect();
         later.sort_by(|a, b| a.name.cmp(&b.name));
         for declaration in later {
-            let id = self.next;
-            self.next = id.checked_add(1).context("too many functions")?;
+            let next = self.next.entry(domain(&declaration.name)).or_insert(FIRST_LATER_ID);
+            let id = *next;
+            *next = id.checked_add(1).context("too many functions")?;
             self.functions.push(Function { id, ..function(headers, declaration, true)? });
         }
         self.functions.sort_by_key(|f| (f.domain, f.id));
-        let hip = headers.enumerations.iter().filter(|(name, _)| domain(name) == Domain::Hip);
-        for (name, values) in hip {
-            self.add_enumeration(name, values);
+        for (name, values) in enumerations(headers)? {
+            self.add_enumeration(&name, &values);
         }
         Ok(())
     }
@@ -163,7 +162,7 @@ pub fn table(headers: &Headers, hip: &[String], hsa: &[String]) -> Result<Table>
     }
     number(headers, &mut functions)?;
     functions.sort_by_key(|f| (f.domain, f.id));
-    let (ambiguous, next) = (BTreeSet::new(), FIRST_LATER_ID);
+    let (ambiguous, next) = Default::default();
     Ok(Table { functions, all_enumerations: enumerations(headers)?, ambiguous, next })
 }
 

@@ -6,7 +6,7 @@
 //! guessed from the text of a header, so macros, conditional compilation and typedefs need no care
 //! here. Debian packages: `libamdhip64-dev`, `libhsa-runtime-dev`, `clang-15` (or any later one;
 //! hipcc brings one) and `binutils`. `CLANG`, `HIP_LIBRARY` and `HSA_LIBRARY` override
-//! what is looked for. Functions of HIP that are new in later releases come from the roots of
+//! what is looked for. Functions that are new in later releases come from the roots of
 //! `cargo xtask rocm`.
 //!
 //! The output is checked in: neither building nor running roctap needs ROCm's headers.
@@ -44,8 +44,10 @@ pub fn run() -> Result<()> {
     for (release, word) in LATER {
         let root = rocm::files(release)?;
         let headers = clang::Headers::parse(Some(&root))?;
-        let hip = exports(&root.join(LIBRARIES).join("libamdhip64.so"))?;
-        table.add_later(&headers, &hip).with_context(|| format!("ROCm {release}"))?;
+        let libraries = root.join(LIBRARIES);
+        let mut symbols = exports(&libraries.join("libamdhip64.so"))?;
+        symbols.extend(exports(&libraries.join("libhsa-runtime64.so"))?);
+        table.add_later(&headers, &symbols).with_context(|| format!("ROCm {release}"))?;
         call_data.add(word, &headers).with_context(|| format!("ROCm {release}"))?;
     }
     let version = package_version("libamdhip64-dev").unwrap_or_else(|| "of unknown version".into());

@@ -11,13 +11,14 @@ mod events;
 pub mod open;
 
 use std::ptr;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use capi_common::hsa::{Functions, MOST_FUNCTIONS};
+use roctracer::error::Error;
 use roctracer::tracer::{Callback, Source, Wanted};
 use tracer_common::activity::Domain;
 use tracer_common::calls::{self, Call};
-use tracer_common::hsa_functions::{SLOT_COUNT, SLOTS, Slot};
+use tracer_common::hsa_functions::SLOTS;
 use tracer_hooks::Tables;
 use tracer_hooks::calls::{CallSink, Told};
 use tracer_records::api;
@@ -27,64 +28,61 @@ use crate::enabled::TRACER;
 use crate::gpu;
 use capi_sources::client_thread::{InCallback, next_id};
 use capi_sources::hsa::Client;
+use capi_sources::open::CallbackState;
 use events::Events;
-use open::{Called, THREADS};
-
-/// More than there are operations.
-const OPERATIONS: usize = 192;
+use open::THREADS;
 
 /// Calls of HSA.
 pub struct Calls {
-    /// By place in the runtime's tables.
-    recorded: [AtomicBool; SLOT_COUNT],
+    /// By operation. Which function that is, is known when the runtime is.
+    recorded: [AtomicBool; MOST_FUNCTIONS as usize],
     /// How many are.
     count: AtomicU32,
 }
 
 /// The one source of them.
-pub static CALLS: Calls =
-    Calls { recorded: [const { AtomicBool::new(false) }; SLOT_COUNT], count: AtomicU32::new(0) };
+pub static CALLS: Calls = Calls {
+    recorded: [const { AtomicBool::new(false) }; MOST_FUNCTIONS as usize],
+    count: AtomicU32::new(0),
+};
 
 /// The one source of events.
 pub static EVENTS: Events = Events::new(|| CALLS.follow_events(), || CALLS.begin());
 
-/// The operation of a function, of those that roctracer has an id for.
-fn op_of(function: &Slot) -> Option<usize> {
-    let op = api::by_name(function.name).filter(|op| op.domain == Domain::HSA_API)?;
-    Some(usize::from(op.id)).filter(|&op| op < OPERATIONS)
+/// The place of an operation's function in the runtime's tables.
+fn slot_of(op: u32) -> Option<usize> {
+    Functions::found().get(op).map(|function| function.slot)
 }
 
-/// Places of the runtime's tables, by operation.
-static SLOT_OF: LazyLock<[Option<usize>; OPERATIONS]> = LazyLock::new(|| {
-    let mut slots = [None; OPERATIONS];
-    for (slot, function) in SLOTS.iter().enumerate() {
-        if let Some(op) = op_of(function) {
-            slots[op] = Some(slot);
-        }
-    }
-    slots
-});
-
-fn slot_of(op: u32) -> Option<usize> {
-    SLOT_OF.get(op as usize).copied().flatten()
+/// The operation of a function.
+fn op_of(slot: usize) -> Option<u32> {
+    Functions::found().number_of_slot(slot)
 }
 
 impl Source for Calls {
     fn follow(&self, op: u32, wanted: Wanted) {
-        let Some(slot) = slot_of(op) else { return };
+        let Some(recorded) = self.recorded.get(op as usize) else { return };
         let now = wanted.callback || wanted.activity;
         // One at a time.
-        if self.recorded[slot].swap(now, Ordering::SeqCst) != now {
+        if recorded.swap(now, Ordering::SeqCst) != now {
             match now {
                 true => self.count.fetch_add(1, Ordering::Relaxed),
                 false => self.count.fetch_sub(1, Ordering::Relaxed),
             };
         }
         self.follows();
-        self.record(slot);
+        if let Some(slot) = slot_of(op) {
+            self.record(slot);
+        }
+    }
+
+    fn prepare(&self) -> Result<(), Error> {
+        Functions::find();
+        Ok(())
     }
 
     fn begin(&self) {
+        Functions::find();
         if self.any()
             && let Some(tables) = gpu::begin()
         {
@@ -113,18 +111,19 @@ impl Calls {
 
 impl Client for Calls {
     fn wish(&self, slot: usize) -> Option<calls::Wanted> {
-        let function = SLOTS.get(slot)?;
-        op_of(function).and_then(|_| api::capture::shim_call(function))
+        let operation = u16::try_from(op_of(slot)?).ok()?;
+        Some(calls::Wanted { operation, ..api::capture::shim_call(SLOTS.get(slot)?)? })
     }
 
     fn is_wanted(&self, slot: usize) -> bool {
-        let recorded = self.recorded.get(slot);
+        let recorded = op_of(slot).and_then(|op| self.recorded.get(op as usize));
         recorded.is_some_and(|recorded| recorded.load(Ordering::SeqCst)) || EVENTS.need(slot)
     }
 }
 
 /// The runtime initializes, and has these tables.
 pub fn runtime_begins(tables: Tables) {
+    Functions::find();
     if gpu::runtime_begins(tables) && CALLS.any() {
         CALLS.patch(&tables);
     }
@@ -153,17 +152,18 @@ impl CallSink for Calls {
             events::entered(slot, call, at);
         }
         let Some(Callback { function, argument }) = callback(op) else { return };
+        let Some(called) = Functions::found().get(op) else { return };
         let Some(inside) = InCallback::enter(at) else { return };
         let Some(open) = THREADS.find(at) else { return };
-        open.called = Called::Entered;
-        open.data.begin(call.correlation_id, op, &call.args, stack);
+        open.callback = CallbackState::Entered;
+        open.data.begin(call.correlation_id, called, &call.args, stack);
         open.data.set_phase_data(&raw mut open.phase_data);
         let data = ptr::from_ref(&open.data).cast();
         // SAFETY: the client's function, with the data of its domain.
         unsafe { function(Domain::HSA_API.0, op, data, argument) };
         drop(inside);
         if let Some(open) = THREADS.find(at) {
-            open.called = Called::Yes;
+            open.callback = CallbackState::Returned;
         }
     }
 
@@ -176,9 +176,9 @@ impl CallSink for Calls {
             events::left(slot, call, at);
         }
         let Some(open) = THREADS.find(at) else { return };
-        let called = open.called;
+        let state = open.callback;
         // Only who was told of the begin is told of the end.
-        if called == Called::Yes
+        if state == CallbackState::Returned
             && has_returned
             && let Some(Callback { function, argument }) = callback(op)
             && let Some(_inside) = InCallback::enter(at)
@@ -189,7 +189,7 @@ impl CallSink for Calls {
             unsafe { function(Domain::HSA_API.0, op, data, argument) };
         }
         // A callback that has thrown has kept the call from being made.
-        if called != Called::Entered {
+        if state != CallbackState::Entered {
             call_record::write(Domain::HSA_API, op, call.correlation_id, call.begin_ns);
         }
     }

@@ -2,22 +2,12 @@
 
 use super::data::Data;
 use capi_sources::calls_of_threads;
-use capi_sources::open::OfThreads;
-
-/// Whether the client's callback was called when a call began.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub enum Called {
-    #[default]
-    No,
-    /// It has not returned: it is being called, or was left by an exception.
-    Entered,
-    Yes,
-}
+use capi_sources::open::{CallbackState, OfThreads};
 
 /// What is kept of a call.
 #[derive(Default)]
 pub struct Kept {
-    pub called: Called,
+    pub callback: CallbackState,
     pub data: Data,
     /// The client's, from the begin to the end.
     pub phase_data: u64,
@@ -28,7 +18,7 @@ pub const THREADS: OfThreads<Kept> = calls_of_threads!(Kept);
 /// A call begins, whose frame is there; false if there is no memory.
 pub fn begin(at: usize, id: u64) -> bool {
     let kept = THREADS.begin(at, id);
-    kept.map(|kept| (kept.called, kept.phase_data) = (Called::No, 0)).is_some()
+    kept.map(|kept| (kept.callback, kept.phase_data) = (CallbackState::NotCalled, 0)).is_some()
 }
 
 /// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.

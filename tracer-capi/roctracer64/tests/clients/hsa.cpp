@@ -1,6 +1,7 @@
 // A client in C++11 without HIP: callbacks of HSA's functions that throw, disable and replace themselves, close the pool;
 // threads that end; a runtime that ends and begins again; a forked child.
 
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,12 +102,60 @@ template <typename Call> static bool throws(Call call) {
   return false;
 }
 
-int main() {
+static void expect_number(const char* name, uint32_t number) {
   uint32_t op = 0;
-  REQUIRE(roctracer_op_code(API, "hsa_system_get_info", &op, nullptr));
-  CHECK(op == INFO);
+  REQUIRE(roctracer_op_code(API, name, &op, nullptr));
+  CHECK(op == number);
+  CHECK(strcmp(roctracer_op_string(API, number, 0), name) == 0);
+}
+
+// Numbers are those of the release that is loaded, whose headers these are.
+static void expect_numbers_of_this_release() {
+  expect_number("hsa_system_get_info", INFO);
+  expect_number("hsa_amd_memory_async_copy", HSA_API_ID_hsa_amd_memory_async_copy);
+  expect_number("hsa_amd_memory_pool_get_info", HSA_API_ID_hsa_amd_memory_pool_get_info);
+  expect_number("hsa_amd_queue_cu_get_mask", HSA_API_ID_hsa_amd_queue_cu_get_mask);
+  expect_number("hsa_ext_image_get_capability", HSA_API_ID_hsa_ext_image_get_capability);
+  expect_number("hsa_ext_image_create_with_layout", HSA_API_ID_hsa_ext_image_create_with_layout);
+  CHECK(roctracer_op_string(API, HSA_API_ID_DISPATCH - 1, 0));
+  CHECK(!roctracer_op_string(API, HSA_API_ID_DISPATCH, 0));
+}
+
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 6
+static const uint32_t LATER = HSA_API_ID_hsa_amd_queue_get_info;
+static int value;
+
+static void count_later(uint32_t domain, uint32_t op, const void* data, void*) {
+  if (op != LATER) return;
+  auto api = static_cast<const hsa_api_data_t*>(data);
+  CHECK(domain == API && !api->args.hsa_amd_queue_get_info.queue && api->args.hsa_amd_queue_get_info.value == &value);
+  CHECK(api->args.hsa_amd_queue_get_info.attribute == HSA_AMD_QUEUE_INFO_AGENT);
+  if (api->phase == ACTIVITY_API_PHASE_ENTER) {
+    entered++;
+  } else {
+    CHECK(api->hsa_status_t_retval != HSA_STATUS_SUCCESS);
+    exited++;
+  }
+}
+
+// Functions that came after ROCm 5.2.3 are told, too.
+static void expect_later_functions_are_told() {
+  entered = exited = 0;
+  REQUIRE(roctracer_enable_domain_callback(API, count_later, nullptr));
+  hsa_amd_queue_get_info(nullptr, HSA_AMD_QUEUE_INFO_AGENT, &value);
+  REQUIRE(roctracer_disable_domain_callback(API));
+  hsa_amd_queue_get_info(nullptr, HSA_AMD_QUEUE_INFO_AGENT, &value);
+  CHECK(entered == 1 && exited == 1);
+}
+#else
+static void expect_later_functions_are_told() {}
+#endif
+
+int main() {
+  expect_numbers_of_this_release();
   HSA(hsa_init());
   expect_calls_are_told(100);
+  expect_later_functions_are_told();
   std::thread([] { expect_calls_are_told(100); }).join();
 
   // What it throws reaches the caller. At the begin, the function is not called then.

@@ -4,15 +4,13 @@ use std::sync::Once;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use capi_common::hsa::LIBRARY;
 use capi_common::loaded::Loaded;
 use roctracer::thread;
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported, contained};
 
 use super::client::Client;
 use super::delivery::Gpu;
-
-/// What the file of the HSA runtime is called, but for its version.
-const HSA: &[u8] = b"libhsa-runtime64.so";
 
 /// How long a runtime that is in use takes to be held, at most; else it is being initialized.
 const INITIALIZING: Duration = Duration::from_millis(100);
@@ -75,7 +73,7 @@ impl<C: Client> Gpu<C> {
 /// The tables of the HSA runtime that is loaded.
 #[expect(unsafe_code, reason = "addresses of the runtime's functions")]
 fn tables() -> Option<Result<Tables, Unsupported>> {
-    let runtime = Loaded::find(HSA)?;
+    let runtime = Loaded::find(LIBRARY)?;
     let function = |name| runtime.function(name).map(|function| function as usize);
     let core = function(c"hsa_agent_get_info")?;
     let extension = function(c"hsa_amd_coherency_get_type")?;

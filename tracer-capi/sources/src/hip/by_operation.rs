@@ -16,9 +16,10 @@ use roctracer::domains::MOST_HIP_FUNCTIONS;
 use roctracer::tracer::{Callback, CallbackFunction, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain};
 
-use super::client::{self, ApiData, Client, Kept, Told};
+use super::client::{self, ApiData, Client, Kept};
 use super::protocol::Protocol;
 use crate::client_thread::{InCallback, next_id};
+use crate::open::CallbackState;
 use capi_common::loaded::Loaded;
 
 /// `activity_sync_callback_t`, which returns the place for a call's arguments here.
@@ -164,11 +165,11 @@ unsafe extern "C-unwind" fn on_call<C: Client>(
     // Calls that a callback makes call none.
     let Some(inside) = InCallback::enter((&raw const op).addr()) else { return };
     // SAFETY: as above; HIP writes the phase.
-    let (told, begins) = unsafe { (&mut (*kept).told, (*kept).data.api.phase == ENTER) };
-    match (begins, *told) {
-        (true, Told::No) => *told = Told::Entered,
+    let (state, begins) = unsafe { (&mut (*kept).callback, (*kept).data.api.phase == ENTER) };
+    match (begins, *state) {
+        (true, CallbackState::NotCalled) => *state = CallbackState::Entered,
         // Only who was told of the begin is told of the end.
-        (false, Told::Yes) => {}
+        (false, CallbackState::Returned) => {}
         // HIP says once more that a call begins when it ends by an exception of the callback's.
         _ => return,
     }
@@ -176,5 +177,5 @@ unsafe extern "C-unwind" fn on_call<C: Client>(
     unsafe { function(Domain::HIP_API.0, op, data, argument) };
     drop(inside);
     // SAFETY: as above.
-    unsafe { (*kept).told = Told::Yes };
+    unsafe { (*kept).callback = CallbackState::Returned };
 }

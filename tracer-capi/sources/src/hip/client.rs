@@ -2,7 +2,7 @@
 
 use roctracer::tracer::Callback;
 
-use crate::open::{Call, Calls, OfThreads};
+use crate::open::{Call, CallbackState, Calls, OfThreads};
 
 /// Whose records they are: a library with an interface of its own. It is called on the threads that make calls.
 pub trait Client: Sized + 'static {
@@ -54,24 +54,15 @@ pub struct Kept<B> {
     /// First: runtimes of before ROCm 5.3.1 have a pointer to it.
     pub(super) data: Data,
     pub(super) op: u32,
-    pub(super) told: Told,
+    pub(super) callback: CallbackState,
     /// None if it is not recorded.
     pub(super) begin: Option<B>,
-}
-
-/// Whether the client's callback was called when a call began.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Told {
-    No,
-    /// It has not returned: it is being called, or was left by an exception.
-    Entered,
-    Yes,
 }
 
 impl<B> Default for Kept<B> {
     fn default() -> Self {
         let data = Data { words: [0; DATA_BYTES / 8] };
-        Self { data, op: 0, told: Told::No, begin: None }
+        Self { data, op: 0, callback: CallbackState::NotCalled, begin: None }
     }
 }
 
@@ -83,7 +74,7 @@ pub fn begin<'a, C: Client>(
     begin: Option<C::Begin>,
 ) -> Option<&'a mut Kept<C::Begin>> {
     let kept = &mut C::CALLS.own().begin(at, id)?.kept;
-    (kept.op, kept.told, kept.begin) = (op, Told::No, begin);
+    (kept.op, kept.callback, kept.begin) = (op, CallbackState::NotCalled, begin);
     Some(kept)
 }
 

@@ -58,12 +58,12 @@ impl Data {
     }
 
     /// `hsa_api_data_t`.
-    pub fn fill_hsa(&mut self, call: &ApiCall, op: &Operation) {
+    pub fn fill_hsa(&mut self, call: &ApiCall, function: &hsa::Function) {
+        let hsa::Function { operation: op, fields, .. } = function;
         self.begin(call);
         if !matches!(op.ret.kind, Kind::Void) {
             self.put(hsa::RESULT, &[call.ret, 0], 8);
         }
-        let fields = hsa::LAYOUT.functions.get(usize::from(op.id)).map_or(&[][..], Vec::as_slice);
         for (argument, field) in op.args.iter().zip(fields) {
             let is_followed = field.pointed_at.is_some() || argument.ty.name.contains("char");
             if !is_followed {
@@ -165,25 +165,25 @@ mod tests {
 
     #[test]
     fn arguments_of_hsa_are_where_roctracers_header_has_them() {
-        let op = api::by_name("hsa_signal_create").expect("known");
+        let function = hsa::function("hsa_signal_create").expect("known");
         let mut called = call(&[1, 2, 0x10, 0x20], [0x30, 0, 0], flag::OUT_VALUE);
         called.ret = 4097;
         let mut data = Data::new();
-        data.fill_hsa(&called, op);
+        data.fill_hsa(&called, function);
         // SAFETY: as large as a `hsa_api_data_t`.
         let read = unsafe { hsa::Data::at(data.address()) }.expect("not null");
         assert_eq!((read.correlation_id(), read.has_returned()), (77, true));
-        let hsa::Text { name, args, result } = read.text(op.id.into()).expect("known");
+        let hsa::Text { name, args, result } = read.text(function);
         assert_eq!(
             format!("{name}({args}) = {result}"),
             "hsa_signal_create(1, 2, 0x10, 0x20) = 4097"
         );
         // A string of the traced process.
-        let op = api::by_name("hsa_executable_get_symbol_by_name").expect("known");
-        data.fill_hsa(&call(&[1, 0x7fff_1000, 0x10, 0x20], [0; 3], 0), op);
+        let function = hsa::function("hsa_executable_get_symbol_by_name").expect("known");
+        data.fill_hsa(&call(&[1, 0x7fff_1000, 0x10, 0x20], [0; 3], 0), function);
         // SAFETY: as large as a `hsa_api_data_t`.
         let read = unsafe { hsa::Data::at(data.address()) }.expect("not null");
-        let args = read.text(op.id.into()).expect("known").args;
+        let args = read.text(function).args;
         assert_eq!(args, "{handle=1}, 0, 0x10, 0x20");
     }
 
@@ -219,6 +219,6 @@ mod tests {
                 }
             }
         }
-        assert!(hsa::LAYOUT.phase_data + 8 <= size_of::<[u64; WORDS]>());
+        assert!(*hsa::PHASE_DATA + 8 <= size_of::<[u64; WORDS]>());
     }
 }

@@ -121,6 +121,7 @@ struct Feeding<'a> {
     tables: &'a Tables,
     launched: &'a Launched,
     hip: Functions,
+    hsa: &'static hsa::Functions,
     /// The numbers of HIP's functions, by name; none where the trace has them.
     numbers: Option<HashMap<String, u32>>,
     data: Data,
@@ -142,6 +143,7 @@ impl<'a> Feeding<'a> {
             tables,
             launched,
             hip,
+            hsa: hsa::Functions::find(),
             numbers,
             data: Data::new(),
             strings: HashMap::new(),
@@ -170,7 +172,7 @@ impl<'a> Feeding<'a> {
                     Some(numbers) => *numbers.get(function.name)?,
                     None => self.hip.name(op).map(|_| op)?,
                 },
-                _ => Some(op).filter(|&op| (op as usize) < hsa::LAYOUT.functions.len())?,
+                _ => self.hsa.number_of(function.name)?,
             };
             Some((function, number))
         });
@@ -185,7 +187,7 @@ impl<'a> Feeding<'a> {
                 .then(|| self.launched.of((process_or_device, correlation_id)))
                 .flatten();
             record.bytes_or_name = launched.map_or(0, |dispatch| self.kernel(&dispatch));
-        } else {
+        } else if let Some(function) = self.hsa.get(number) {
             self.data.fill_hsa(call, function);
         }
         self.hand_call_over(&record, function.name)
