@@ -71,17 +71,4 @@ pub const LEFT_OUT: &[LeftOut] = &[
         releases: &["6", "7.2"],
         tests: &["root_names_that_are_no_text"],
     },
-    LeftOut {
-        why: "on a busy machine a call was now and then counted as lost since its entry was not seen; that was mended, and not tried since on this release",
-        releases: &["5.7"],
-        tests: &[
-            "root_redirected_functions_are_probed_where_the_user_chooses",
-            "root_uprobes_alone_leave_nothing_in_the_target",
-        ],
-    },
-    LeftOut {
-        why: "once, a thread's ring was full for long, for a reason not found yet; what was lost was counted",
-        releases: &["5.7"],
-        tests: &["root_attach_sees_every_kernel_with_its_call"],
-    },
 ];
