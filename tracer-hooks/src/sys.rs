@@ -25,7 +25,7 @@ pub use memory::{
     read_words, sealed_bytes, zeroed_slice,
 };
 pub use process::{at_exit, at_fork, getpid, is_confined, pid_in_proc};
-pub use spawning::{own_thread, spawn};
+pub use spawning::{name_thread, own_thread, spawn};
 pub use thread::{
     Uncancelled, block_signals, gettid, look_for_cancellation, look_for_tid,
     may_be_cancelled_anywhere, thread_mark, uncancelled, uninterrupted,

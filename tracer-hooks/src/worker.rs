@@ -70,10 +70,11 @@ pub fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
-extern "C" fn run(_: *mut c_void) -> *mut c_void {
+extern "C" fn run(name: *mut c_void) -> *mut c_void {
     IS_WORKER.set(true);
     sys::look_for_tid();
     sys::look_for_cancellation();
+    sys::name_thread(name);
     sys::own_thread();
     let mut pace = Pace::new();
     loop {

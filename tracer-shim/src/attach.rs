@@ -67,7 +67,8 @@ pub unsafe fn again(request: *mut Attach) {
 
 /// Starts a thread for what waits. Called by the worker.
 pub fn start_waiting() {
-    extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    extern "C" fn run(name: *mut c_void) -> *mut c_void {
+        sys::name_thread(name);
         let request = REQUEST.swap(ptr::null_mut(), Ordering::AcqRel);
         if !request.is_null() {
             // SAFETY: it was given to `again`.

@@ -280,6 +280,11 @@ pub fn exceed_the_callers() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Whether the calling thread may trace whatever process there is.
+pub fn can_trace_all() -> bool {
+    effective().contains(CapabilitySet::SYS_PTRACE)
+}
+
 /// Whether the calling thread has, or could have, any capability.
 pub fn has_any() -> bool {
     !held().permitted.is_empty()

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -111,6 +112,70 @@ static void* confined_reader(void* argument) {
   char byte;
   while (!stop) (void)!read(*(int*)argument, &byte, 1);
   return NULL;
+}
+
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+
+static void* waits(void* argument) {
+  pthread_mutex_lock(&held);
+  pthread_mutex_unlock(&held);
+  return argument;
+}
+
+// Each change of the user is made in every thread, and waited for: a signal of libc's that came to nothing would hang it.
+static void changes_user(void) {
+  pthread_t threads[4];
+  pthread_mutex_lock(&held);
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, waits, NULL);
+  puts("ready"), fflush(stdout);
+  for (; !stop; rounds++)
+    if (seteuid(geteuid())) fail("seteuid");
+  pthread_mutex_unlock(&held);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+}
+
+// Every millisecond a signal that all threads block and one reads: it ends the process wherever it is not blocked.
+static void reads_signals(void) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGRTMIN);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  int signals = signalfd(-1, &set, 0);
+  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+  struct itimerspec every = {{0, 1000000}, {0, 1000000}};
+  timer_t timer;
+  if (signals < 0 || timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &every, NULL)) fail("timer");
+  puts("ready"), fflush(stdout);
+  struct signalfd_siginfo information;
+  for (; !stop; rounds++)
+    if (read(signals, &information, sizeof information) < 0 && !stop) fail("signalfd");
+}
+
+// Writes a MiB into a pipe of 64 KiB, which is read when the file is there: how much is written is how much there is.
+static void transfers(const char* file) {
+  static char bytes[1 << 20];
+  int pipes[2];
+  if (pipe(pipes)) fail("pipe");
+  pid_t child = fork();
+  if (!child) {
+    close(pipes[1]);
+    while (access(file, F_OK)) usleep(1000);
+    while (read(pipes[0], bytes, sizeof bytes) > 0);
+    _exit(0);
+  }
+  puts("ready"), fflush(stdout);
+  if (write(pipes[1], bytes, sizeof bytes) != sizeof bytes) fail("write returned early");
+  close(pipes[1]);
+  waitpid(child, NULL, 0);
+  while (!stop) pause();
+}
+
+// Has no standard error, and writes to it all the same.
+static void writes_nowhere(void) {
+  puts("ready"), fflush(stdout);
+  close(2);
+  for (; !stop; rounds++)
+    if (write(2, "lost", 4) != -1 || errno != EBADF) fail("somebody's file is written to");
 }
 
 // Waits in one call all the time, on sockets that have timeouts: there a stop alone interrupts.
@@ -232,6 +297,14 @@ int main(int count, char** arguments) {
       ssize_t n = read(pipes[0], &byte, 1);
       if (n < 0 && !stop) fail("read was interrupted");
     }
+  } else if (!strcmp(mode, "user")) {
+    changes_user();
+  } else if (!strcmp(mode, "rtmin")) {
+    reads_signals();
+  } else if (!strncmp(mode, "transfer:", 9)) {
+    transfers(mode + 9);
+  } else if (!strcmp(mode, "closed")) {
+    writes_nowhere();
   } else if (!strncmp(mode, "timeout:", 8)) {
     puts("ready"), fflush(stdout);
     waits_on_sockets(mode + 8);

@@ -150,7 +150,11 @@ fn expect_left(pid: u32, most_maps: usize, before: &Census) {
 
 #[test]
 fn root_inject_into_every_kind_of_target() {
-    for mode in ["threads", "single", "signals", "epoll", "sleep", "futex", "read"] {
+    const MODES: [&str; 10] = [
+        "threads", "single", "signals", "epoll", "sleep", "futex", "read", "user", "rtmin",
+        "closed",
+    ];
+    for mode in MODES {
         let target = start(mode);
         for _ in 0..5 {
             let injected = loads(target.pid());
@@ -163,8 +167,7 @@ fn root_inject_into_every_kind_of_target() {
 /// In each of these calls on a socket with a timeout a stop alone is answered with EINTR.
 #[test]
 fn root_inject_interrupts_no_call() {
-    const CALLS: [&str; 9] =
-        ["read", "readv", "recvmsg", "accept", "accept4", "connect", "write", "writev", "sendmsg"];
+    const CALLS: [&str; 6] = ["read", "readv", "recvmsg", "accept", "accept4", "connect"];
     let on_sockets = CALLS.map(|call| format!("timeout:{call}"));
     // 2: nobody may use io_uring.
     let rings = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
@@ -180,6 +183,73 @@ fn root_inject_interrupts_no_call() {
         }
         end(target);
     }
+}
+
+/// In each of these calls a thread may have moved a part of its data, and a stop would have it return how much.
+#[test]
+fn root_inject_stops_nobody_who_moves_data() {
+    let held = |pid| matches!(load(pid), Err(InjectError::Held(why)) if why.contains("move data"));
+    for call in ["write", "writev", "sendmsg"] {
+        let target = start(&format!("timeout:{call}"));
+        wait_until("it waits", || held(target.pid()));
+        end(target);
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("read");
+    let target = start(&format!("transfer:{}", file.display()));
+    wait_until("it waits", || held(target.pid()));
+    fs::write(&file, "").expect("written");
+    wait_until("it has written all", || load(target.pid()).is_ok());
+    end(target);
+}
+
+/// Its C library was replaced since it began, as by an upgrade.
+#[test]
+fn root_inject_where_libc_was_replaced() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let own = directory.path().join("libc.so.6");
+    fs::copy("/lib/x86_64-linux-gnu/libc.so.6", &own).expect("copied");
+    let mut command = Command::new(built().join("target"));
+    let target = spawn(command.arg("threads").env("LD_LIBRARY_PATH", directory.path()));
+    fs::remove_file(&own).expect("removed");
+    let maps = fs::read_to_string(format!("/proc/{}/maps", target.pid())).expect("maps");
+    assert!(maps.contains("libc.so.6 (deleted)"), "{maps}");
+    let before = settled(target.pid());
+    for _ in 0..5 {
+        loads(target.pid());
+    }
+    // No block stays, as under an allocator that has met the thread.
+    expect_left(target.pid(), before.0 + 5 * 6 + 24, &before);
+    end(target);
+}
+
+/// It is stopped and continued all the time, as by cpulimit.
+#[test]
+fn root_inject_between_stops() {
+    let target = start("threads");
+    let pid = target.pid();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                for signal in [Signal::STOP, Signal::CONT] {
+                    send_signal(pid, signal);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        });
+        let mut times = 0;
+        wait_until("it got the library five times", || {
+            match load(pid) {
+                Ok(_) => times += 1,
+                Err(InjectError::Held(_) | InjectError::Late { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            times == 5
+        });
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    end(target);
 }
 
 /// What no thread of the process can do is tried once: each try stops one.

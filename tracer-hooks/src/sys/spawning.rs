@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "system calls")]
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::ptr;
 
 use super::process::is_confined;
@@ -11,15 +11,13 @@ use super::thread::all_signals;
 /// What a thread of ours has of its stack.
 const OWN_STACK_BYTES: usize = 512 << 10;
 
-/// Starts a thread named `name` with every signal blocked; false when that failed.
+/// Starts a thread with every signal blocked; false when that failed.
 ///
-/// It is detached; what it runs must live as long as the process. It is scheduled by itself: it may run
+/// It is detached; what it runs must live as long as the process. It is given its name, by which it calls itself
+/// ([`name_thread`]). It is scheduled by itself: it may run
 /// on every CPU that the kernel lets the process have, and neither waits for the thread that starts it
 /// nor goes before others as that may (`SCHED_FIFO`, one CPU, a nice value).
-pub fn spawn(
-    name: &'static core::ffi::CStr,
-    run: extern "C" fn(*mut c_void) -> *mut c_void,
-) -> bool {
+pub fn spawn(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     // SAFETY: every pointer is valid for its call; the attributes are destroyed after use; the
     // signal mask of the calling thread is restored.
     unsafe {
@@ -35,7 +33,8 @@ pub fn spawn(
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
         let mut thread: libc::pthread_t = 0;
         let mut create = |attributes: *const libc::pthread_attr_t| {
-            libc::pthread_create(&raw mut thread, attributes, run, ptr::null_mut())
+            let name = name.as_ptr().cast_mut().cast();
+            libc::pthread_create(&raw mut thread, attributes, run, name)
         };
         // By the one who starts it, before it runs: on the one CPU of a thread that is real time and does
         // not sleep it never would.
@@ -51,9 +50,6 @@ pub fn spawn(
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
-        if failed == 0 {
-            libc::pthread_setname_np(thread, name.as_ptr());
-        }
         failed == 0
     }
 }
@@ -94,6 +90,15 @@ unsafe fn own_schedule(attributes: *mut libc::pthread_attr_t) -> bool {
             && libc::pthread_attr_setschedparam(attributes, &raw const parameters) == 0
             && libc::pthread_attr_setaffinity_np(attributes, size_of_val(&cpus), &raw const cpus)
                 == 0
+    }
+}
+
+/// Names the calling thread, which [`spawn`] has started and given this. Not where it [is confined](is_confined): by whoever
+/// starts a thread it would be named through a file.
+pub fn name_thread(name: *mut c_void) {
+    if !is_confined() {
+        // SAFETY: the kernel reads the string, and refuses an address where there is none.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.expose_provenance(), 0u64, 0u64, 0u64) };
     }
 }
 

@@ -381,6 +381,18 @@ pub fn has_thread(pid: u32, name: &CStr) -> bool {
     comms.any(|comm| comm.trim_ascii_end() == name.to_bytes())
 }
 
+/// Whether a thread of process `pid` has seccomp filters.
+pub fn is_confined(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut statuses = tasks.filter_map(|task| foreign::text(&task.path().join("status")).ok());
+    statuses.any(|status| has_filters(&foreign::lossy(&status)))
+}
+
+/// Whether a thread has seccomp filters, by what the kernel tells of it.
+pub(crate) fn has_filters(status: &str) -> bool {
+    foreign::field(status, "Seccomp").is_some_and(|mode| mode != "0")
+}
+
 /// The name of a thread, or empty.
 pub fn thread_name(pid: u32, tid: u32) -> String {
     let path = format!("/proc/{pid}/task/{tid}/comm");

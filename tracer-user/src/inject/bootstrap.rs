@@ -84,6 +84,11 @@ pub mod state {
 /// not do at once is mostly never done.
 pub const NAP_NS: u64 = 100_000;
 const LONGER_NS: u32 = 2_000;
+/// The signals that the thread blocks, by which others know it: all but 33, for which the process's `setuid` would wait.
+/// The one that made it blocked all.
+pub const SIGNALS: u64 = !(1 << 32);
+/// Those that the ordinary thread blocks: all but 32 and 33, which glibc uses itself.
+const ORDINARY_SIGNALS: u64 = !(0b11 << 31);
 /// How many naps until the thread gives up, 60 s at least: for `go`, which a roctap without a CPU says late, and again
 /// for the end.
 const NAPS: u32 = 7_700;
@@ -106,6 +111,16 @@ global_asm!(
     "syscall",
     "test rax, rax",
     "jnz 90f",
+    // rt_sigprocmask(SIG_SETMASK, &SIGNALS, NULL, 8)
+    "movabs rax, {SIGNALS}",
+    "push rax",
+    "mov edi, 2",
+    "mov rsi, rsp",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "mov eax, 14",
+    "syscall",
+    "pop rax",
     "lea rbx, [rbx + {PAGE}]",
     // gettid, for libc's locks.
     "mov eax, 186",
@@ -113,21 +128,15 @@ global_asm!(
     "mov [rbx + {TID}], rax",
     "mov rcx, [rbx + {TID_SLOT}]",
     "mov [rcx], eax",
-    // memfd_create(MFD_CLOEXEC | MFD_ALLOW_SEALING)
     "lea rdi, [rbx + {MEMORY_NAME}]",
-    "mov esi, 3",
-    "mov eax, 319",
-    "syscall",
+    "call 96f",
     "mov [rbx + {MEMORY_FD}], rax",
     "test rax, rax",
     "js 80f",
     "cmp qword ptr [rbx + {ENTRY}], 0",
     "jne 20f",
-    // The same.
     "lea rdi, [rbx + {LIBRARY_NAME}]",
-    "mov esi, 3",
-    "mov eax, 319",
-    "syscall",
+    "call 96f",
     "mov [rbx + {LIBRARY_FD}], rax",
     "test rax, rax",
     "js 80f",
@@ -216,6 +225,27 @@ global_asm!(
     "syscall",
     "add qword ptr [rbx + {NAP} + 8], {LONGER_NS}",
     "ret",
+    // memfd_create(rdi, MFD_CLOEXEC | MFD_ALLOW_SEALING). Not 0 to 2: who has closed these may still write to them.
+    "96:",
+    "mov esi, 3",
+    "mov eax, 319",
+    "syscall",
+    "cmp rax, 2",
+    "ja 97f",
+    "mov r8, rax",
+    // fcntl(F_DUPFD_CLOEXEC, 3)
+    "mov rdi, rax",
+    "mov esi, 1030",
+    "mov edx, 3",
+    "mov eax, 72",
+    "syscall",
+    "mov r9, rax",
+    "mov rdi, r8",
+    "mov eax, 3",
+    "syscall",
+    "mov rax, r9",
+    "97:",
+    "ret",
     // The ordinary thread: void *payload(page).
     "50:",
     "push rbx",
@@ -224,6 +254,16 @@ global_asm!(
     "mov eax, 186",
     "syscall",
     "mov [rbx + {TID}], rax",
+    // rt_sigprocmask, as above
+    "movabs rax, {ORDINARY_SIGNALS}",
+    "push rax",
+    "mov edi, 2",
+    "mov rsi, rsp",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "mov eax, 14",
+    "syscall",
+    "pop rax",
     "lea rdi, [rbx + {PATH}]",
     // RTLD_NOW
     "mov esi, 2",
@@ -294,6 +334,8 @@ global_asm!(
     FAILED = const state::FAILED,
     GAVE_UP = const state::GAVE_UP,
     LONGER_NS = const LONGER_NS,
+    SIGNALS = const SIGNALS,
+    ORDINARY_SIGNALS = const ORDINARY_SIGNALS,
     NAPS = const NAPS,
 );
 

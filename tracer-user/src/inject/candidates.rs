@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::start::SIGNALS;
-use crate::foreign;
+use super::bootstrap::SIGNALS;
+use crate::{discover::has_filters, foreign};
 
 /// Threads that are looked at.
 const MAX_THREADS: usize = 4096;
@@ -26,6 +26,8 @@ enum Disturbance {
     Delayed,
     /// It waits in a system call that fails with EINTR, or that we repeat.
     Repeated,
+    /// It waits in a system call that may have moved a part of its data, and would return how much.
+    Shortened,
 }
 
 /// poll, select, nanosleep, wait4, futex, restart_syscall, clock_nanosleep, pselect6, ppoll: all of them
@@ -33,24 +35,45 @@ enum Disturbance {
 const RESUMED: [u64; 9] = [7, 23, 35, 61, 202, 219, 230, 270, 271];
 /// It is resumed, too, but not on a socket with a timeout.
 const READ: u64 = 0;
+/// write, pwrite64, writev, pwritev, pwritev2, sendto, sendmsg, sendmmsg, recvmmsg, sendfile, splice, tee, vmsplice,
+/// copy_file_range, fallocate, getrandom, io_getevents, io_pgetevents.
+const SHORTENED: [u64; 18] =
+    [1, 18, 20, 296, 328, 44, 46, 307, 299, 40, 275, 276, 278, 326, 285, 318, 208, 333];
+/// Calls that are shortened if an argument has such bits, and which: recvfrom and recvmsg with MSG_WAITALL,
+/// io_uring_enter that submits something.
+const SHORTENED_WITH: [(u64, usize, u64); 3] = [(45, 3, 0x100), (47, 2, 0x100), (426, 1, !0)];
 
 /// The threads of process `pid` that can be stopped, the best first: those without seccomp filters before others.
 pub fn of(pid: u32) -> Vec<Candidate> {
-    let mut found: Vec<((bool, Disturbance), Candidate)> = threads(pid)
-        .into_iter()
-        .take(MAX_THREADS)
-        .filter_map(|tid| {
-            let status = of_thread(pid, tid, "status")?;
-            let (inside, state) = of_status(&status)?;
-            let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
-            let call = of_thread(pid, tid, "syscall")?;
-            let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
-            let rank = (is_confined(&status), disturbance);
-            Some((rank, Candidate { tid, inside })).filter(|_| usable)
-        })
-        .collect();
+    let mut found: Vec<_> = ranked(pid).filter(|(rank, _)| !is_shortened(*rank)).collect();
     found.sort_by_key(|(rank, _)| *rank);
     found.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// Whether all threads of process `pid` that could be stopped move data in system calls, which would return short.
+pub fn all_move_data(pid: u32) -> bool {
+    let mut found = ranked(pid).map(|(rank, _)| is_shortened(rank)).peekable();
+    found.peek().is_some() && found.all(|shortened| shortened)
+}
+
+/// Whether a thread has seccomp filters, and how much it minds being stopped.
+type Rank = (bool, Disturbance);
+
+fn is_shortened((_, disturbance): Rank) -> bool {
+    disturbance == Disturbance::Shortened
+}
+
+/// The threads of process `pid` that are there to be stopped.
+fn ranked(pid: u32) -> impl Iterator<Item = (Rank, Candidate)> {
+    threads(pid).into_iter().take(MAX_THREADS).filter_map(move |tid| {
+        let status = of_thread(pid, tid, "status")?;
+        let (inside, state) = of_status(&status)?;
+        let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
+        let call = of_thread(pid, tid, "syscall")?;
+        let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
+        let rank = (has_filters(&status), disturbance);
+        Some((rank, Candidate { tid, inside })).filter(|_| usable)
+    })
 }
 
 /// The id here of a thread of process `pid`, by its id as its process sees it.
@@ -89,35 +112,39 @@ fn of_status(status: &str) -> Option<(u32, char)> {
 }
 
 /// Whether it is the new thread of another roctap, by the signals that it blocks: only that blocks so
-/// many and these, and it is not to be hindered.
+/// many and these, or all when it begins, and it is not to be hindered.
 fn is_ours(status: &str) -> bool {
     let blocked = foreign::field(status, "SigBlk");
     // The kernel leaves SIGKILL and SIGSTOP out.
-    let kept = SIGNALS & !(1 << 8 | 1 << 18);
-    blocked.is_some_and(|mask| u64::from_str_radix(mask, 16) == Ok(kept))
-}
-
-/// Whether the thread has seccomp filters.
-fn is_confined(status: &str) -> bool {
-    foreign::field(status, "Seccomp").is_some_and(|mode| mode != "0")
+    let kept = |signals: u64| signals & !(1 << 8 | 1 << 18);
+    let blocked = blocked.and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    blocked.is_some_and(|mask| mask == kept(SIGNALS) || mask == kept(!0))
 }
 
 /// Reads whatever `text` is as what the kernel says of a thread.
 pub fn fuzz(text: &str) {
-    let _ = (of_status(text), is_ours(text), is_confined(text), of_call(text, |_| true));
+    let _ = (of_status(text), is_ours(text), has_filters(text), of_call(text, |_| true));
 }
 
 /// By the kernel's line on a thread's system call: its number and arguments.
 fn of_call(line: &str, is_socket: impl Fn(u32) -> bool) -> Disturbance {
     let mut words = line.split_whitespace();
     let Some(Ok(number)) = words.next().map(str::parse) else { return Disturbance::Delayed };
-    let first =
-        words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    let number: u64 = number;
+    let arguments: Vec<Option<u64>> =
+        words.map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).take(6).collect();
+    let argument = |n: usize| arguments.get(n).copied().flatten();
     // The kernel looks at these bits alone.
-    let descriptor = first.map(|first| first as u32);
+    let descriptor = argument(0).map(|first| first as u32);
+    let has = |&(call, n, bits): &(u64, usize, u64)| {
+        call == number && argument(n).is_none_or(|word| word & bits != 0)
+    };
     match number {
         READ if !descriptor.is_none_or(is_socket) => Disturbance::Resumed,
         number if RESUMED.contains(&number) => Disturbance::Resumed,
+        number if SHORTENED.contains(&number) || SHORTENED_WITH.iter().any(has) => {
+            Disturbance::Shortened
+        }
         _ => Disturbance::Repeated,
     }
 }
@@ -140,6 +167,11 @@ mod tests {
         assert_eq!(of("0 0x5 0x6"), Disturbance::Resumed);
         assert_eq!(of("0 0x7 0x6"), Disturbance::Repeated);
         assert_eq!(of("0 7"), Disturbance::Repeated, "who knows");
+        assert_eq!(of("1 0x7 0x6 0x100000"), Disturbance::Shortened);
+        assert_eq!(of("45 0x7 0x6 0x8 0x0 0x0 0x0 0x7ff0 0x7ff1"), Disturbance::Repeated);
+        assert_eq!(of("45 0x7 0x6 0x8 0x100 0x0 0x0 0x7ff0 0x7ff1"), Disturbance::Shortened);
+        assert_eq!(of("426 0x7 0x0 0x1 0x1 0x0 0x0"), Disturbance::Repeated);
+        assert_eq!(of("426 0x7 0x3 0x1 0x1 0x0 0x0"), Disturbance::Shortened);
     }
 
     #[test]

@@ -72,9 +72,21 @@ pub enum Refusal {
     /// glibc's structures are not where they are expected.
     #[error("the structures of its dynamic linker are not as glibc's ({0})")]
     UnknownLinker(&'static str),
+    /// All threads that could be stopped move data.
+    #[error(
+        "its threads are in system calls that move data (write, send and the like), which would return early if one were stopped"
+    )]
+    MovesData,
     /// No thread can be used.
     #[error("none of its threads can be stopped for it: {0}")]
     NoThread(String),
+}
+
+impl Refusal {
+    /// Whether that may be over soon.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Traced { .. } | Self::Stopped(_) | Self::Frozen(_) | Self::MovesData)
+    }
 }
 
 /// A refusal, or a failure to find out.
@@ -103,6 +115,9 @@ pub enum InjectError {
     /// The helper tells why.
     #[error("{0}")]
     Refused(String),
+    /// The helper tells what it could wait for.
+    #[error("{0}")]
+    Held(String),
     /// The helper cannot be started.
     #[error("starting roctap's helper failed: {cause}")]
     Helper {

@@ -24,8 +24,8 @@ use tracer_common::tool;
 use super::{
     bootstrap::at,
     candidates::{self, Candidate},
-    error::{InjectError, Refusal},
-    refuse::{Feasible, HELPER},
+    error::{InjectError, Refusal, Refused},
+    refuse::{Feasible, HELPER, held_now},
     seccomp,
     start::{self, StartError, Started, ThreadStart},
     threads::Model,
@@ -46,6 +46,8 @@ const WORK_WITHIN: Duration = Duration::from_secs(60);
 const MOST_GIVEN_UP: usize = 16;
 /// How often roctap looks at the time.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// An answer begins so that tells what may be over soon.
+const HELD: &str = "held: ";
 /// How often a thread is looked for.
 const ATTEMPTS: usize = 20;
 /// How many threads are stopped, each time, that seccomp keeps from what is needed.
@@ -122,7 +124,11 @@ pub fn send(process: &Subject, task: &Task) -> Result<Done, InjectError> {
             _ => failed(std::io::Error::other(format!("it ended without an answer ({status})"))),
         });
     }
-    parse(&answer).ok_or(InjectError::Refused(answer.trim().to_owned()))
+    let answer = answer.trim();
+    parse(answer).ok_or_else(|| match answer.strip_prefix(HELD) {
+        Some(why) => InjectError::Held(why.to_owned()),
+        None => InjectError::Refused(answer.to_owned()),
+    })
 }
 
 /// All that a helper says; none if that takes too long.
@@ -191,7 +197,13 @@ pub fn helper(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
             let stopped_ns = stopped.as_nanos();
             format!("done {block} {block_bytes} {tid} {stays} {may_read} {stopped_ns}")
         }
-        Err(error) => format!("{error:#}"),
+        Err(error) => {
+            let passes = error.downcast_ref().is_some_and(|refused| match refused {
+                Refused::Refusal(refusal) => refusal.passes(),
+                _ => false,
+            });
+            format!("{}{error:#}", if passes { HELD } else { "" })
+        }
     };
     Ok(std::io::stdout().write_all(answer.as_bytes())?)
 }
@@ -247,7 +259,11 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
         }
         std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
     }
-    Err(Refusal::NoThread(reason).into())
+    // It may be held since it was looked at.
+    Err(match held_now(process) {
+        Some(held) => Refused::from(held).into(),
+        None => Refusal::NoThread(reason).into(),
+    })
 }
 
 /// Whether somebody reads what came of the task. A roctap that was killed wants nothing done any more.

@@ -83,6 +83,8 @@ pub fn is_libc(name: &str) -> bool {
 }
 
 fn part_of_libc(name: &str) -> Option<Part> {
+    // As the kernel calls one that was replaced since the process began.
+    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
     // Before 2.34 the files were called libc-2.31.so and so on.
     let is = |stem: &str, soname: &str| {
         name == soname || name.strip_prefix(stem).is_some_and(|rest| rest.starts_with("-2."))

@@ -8,6 +8,7 @@ use procfs::{
 };
 
 use super::{
+    candidates,
     error::{Refusal, Refused},
     frozen,
     libc::Libc,
@@ -78,11 +79,14 @@ impl Feasible {
     }
 }
 
-/// Why nothing can be put into a process now: it is stopped, frozen or traced, and may go on. None for what
-/// passes by itself.
+/// Why nothing can be put into a process now: it is stopped, frozen or traced, and may go on, or all of its threads move
+/// data. None for what passes by itself.
 pub fn held_now(process: &Subject) -> Option<Refusal> {
-    let looked = process.by_number(|pid| Ok::<_, Refused>(held(pid, &status(pid)?)));
-    let (refusal, brief) = looked.ok().flatten()?;
+    let look = |pid| {
+        let moves_data = || candidates::all_move_data(pid).then_some((Refusal::MovesData, false));
+        Ok::<_, Refused>(held(pid, &status(pid)?).or_else(moves_data))
+    };
+    let (refusal, brief) = process.by_number(look).ok().flatten()?;
     (!brief).then_some(refusal)
 }
 

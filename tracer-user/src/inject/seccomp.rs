@@ -60,7 +60,7 @@ const CALLS: [Call; 27] = [
     call("fstat", 5, [5, 0, 0, 0, 0, 0]),
     call("newfstatat", 262, [5, 0, 0, 0x1000, 0, 0]),
     call("fcntl", 72, [5, 1034, 0, 0, 0, 0]),
-    call("rt_sigprocmask", 14, [0; 6]),
+    call("rt_sigprocmask", 14, [2, 0, 0, 8, 0, 0]),
     optional("set_robust_list", 273, ANY),
     optional("rseq", 334, ANY),
     optional("madvise", 28, ANY),

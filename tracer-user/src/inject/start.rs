@@ -25,9 +25,8 @@ const SYS_MUNMAP: u64 = 11;
 const SYS_CLONE: u64 = 56;
 /// VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, CHILD_CLEARTID.
 const CLONE_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x20_0000;
-/// All signals but those that libc uses itself (32, 33; 34 in musl): a thread that blocked these would
-/// hang the process's `setuid`.
-pub const SIGNALS: u64 = !(0b111 << 31);
+/// While the thread is held it blocks all signals: one that came to it between two system calls would be lost.
+const HELD_SIGNALS: u64 = !0;
 
 /// What the new thread needs to be told.
 pub struct ThreadStart<'a> {
@@ -95,7 +94,7 @@ struct Saved {
 /// Makes `tracee`'s process start the thread.
 pub fn start(tracee: &mut Writable, plan: &ThreadStart<'_>) -> Result<Started, StartError> {
     let (saved, filters) = hold(tracee, plan.syscall, plan.calls)?;
-    tracee.set_signal_mask(SIGNALS)?;
+    tracee.set_signal_mask(HELD_SIGNALS)?;
     let started = make(tracee, plan, &saved.registers);
     put_back(tracee, &saved)?;
     Ok(Started { may_read: seccomp::may_read(&filters), ..started? })
@@ -109,7 +108,7 @@ pub fn unmap(
     bytes: u64,
 ) -> Result<(), StartError> {
     let (saved, _) = hold(tracee, syscall, &[])?;
-    tracee.set_signal_mask(SIGNALS)?;
+    tracee.set_signal_mask(HELD_SIGNALS)?;
     let result = call(tracee, &saved.registers, syscall, "munmap", SYS_MUNMAP, [block, bytes]);
     put_back(tracee, &saved)?;
     result.map(drop)
@@ -164,6 +163,7 @@ fn put_back(tracee: &mut Writable, saved: &Saved) -> Result<(), StepError> {
     let mut registers = saved.registers;
     repeat_wait(&mut registers, || tracee.may_restart());
     tracee.set_registers(&registers)?;
+    tracee.stop_again()?;
     mask
 }
 

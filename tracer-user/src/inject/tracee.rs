@@ -64,6 +64,8 @@ pub struct Writable {
     program: Vec<u8>,
     /// Opened when it has stopped: until then it may execute another program, which has other memory.
     memory: Option<File>,
+    /// A SIGSTOP came to it while it was held. It blocks all else.
+    was_to_stop: bool,
 }
 
 /// How long a thread that is to stop is waited for at most if it could stop, and gets no CPU.
@@ -281,7 +283,8 @@ pub fn repeat_wait(registers: &mut Registers, may_restart: impl FnOnce() -> bool
     // io_pgetevents, io_uring_enter
     const WAITING: [u64; 9] = [232, 281, 441, 128, 65, 220, 208, 333, 426];
     // On sockets with timeouts: read, readv, recvfrom, recvmsg, recvmmsg, accept, accept4, connect, write,
-    // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many.
+    // writev, sendto, sendmsg, sendmmsg. Those that have moved bytes return how many: who waits in such a call is not
+    // stopped (see [`super::candidates`]), but who runs may be on its way into one.
     const SOCKETS: [u64; 13] = [0, 19, 45, 47, 299, 43, 288, 42, 1, 20, 44, 46, 307];
     const RESTART_SYSCALL: u64 = 219;
     const EINTR: i64 = -4;
@@ -317,7 +320,7 @@ impl Writable {
     /// Begins to trace thread `tid` of a process, which goes on.
     pub fn seize(process: &Subject, tid: u32, program: &[u8]) -> Result<Self, StepError> {
         let program = program.to_owned();
-        Ok(Self { thread: Thread::seize(process, tid)?, program, memory: None })
+        Ok(Self { thread: Thread::seize(process, tid)?, program, memory: None, was_to_stop: false })
     }
 
     fn memory(&self) -> Result<&File, StepError> {
@@ -374,13 +377,33 @@ impl Writable {
         // Not by PTRACE_SINGLESTEP: its SIGTRAP, which is blocked, would cost the process its handler.
         for _ in 0..2 {
             self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
-            while self.thread.wait(None)? & 0xff != SYSCALL_STOP {
+            loop {
+                let stop = self.thread.wait(None)?;
+                if stop & 0xff == SYSCALL_STOP {
+                    break;
+                }
+                self.was_to_stop |= stop == libc::SIGSTOP;
                 self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
             }
         }
         // Only in this kind of stop the kernel looks, when the thread goes on, whether the registers
         // are those of a system call that is to be restarted.
         self.stop(None)
+    }
+
+    /// Sends it a SIGSTOP anew that came while it was held: it stops, with its process, when it is let go.
+    pub fn stop_again(&mut self) -> Result<(), StepError> {
+        if !core::mem::take(&mut self.was_to_stop) {
+            return Ok(());
+        }
+        // SAFETY: it takes numbers; a traced thread keeps its own.
+        match unsafe { libc::syscall(libc::SYS_tkill, self.thread.tid, libc::SIGSTOP) } {
+            0 => Ok(()),
+            _ => {
+                let (what, cause) = ("stopping it again", io::Error::last_os_error());
+                Err(StepError::Refused { what, cause })
+            }
+        }
     }
 
     /// Reads its memory.

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{discover::Subject, inject::Thread};
+use crate::{discover::Subject, inject::Thread, privileges};
 
 /// How long to wait for the child to stop: it may be in a system call that takes its time.
 const STOP_DEADLINE: Duration = Duration::from_millis(50);
@@ -30,9 +30,10 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Stops a process that has just begun, by its first thread.
+    /// Stops a process that has just begun, by its first thread. Only with CAP_SYS_PTRACE: traced by somebody without
+    /// that, a program that it executes just then would not get the rights of its set-user-id bit.
     pub fn of(process: &Arc<Subject>) -> Option<Self> {
-        Self::of_thread(process, process.pid())
+        privileges::can_trace_all().then(|| Self::of_thread(process, process.pid())).flatten()
     }
 
     /// Stops a thread of a process. None when it cannot be stopped: it is gone, may not be traced, is traced by

@@ -78,8 +78,10 @@ impl Prospect {
             .collect();
         let cannot_use_gpu = shims.iter().any(|(_, shim)| match shim.word(LIFE_WORD) {
             Some(shim_status::FORKED_OPEN) => true,
-            // A child of a raw `clone` does not know that it is one.
-            Some(shim_status::WORKING) => !discover::has_thread(pid, THREAD_NAME),
+            // A child of a raw `clone` does not know that it is one. In a confined process the thread has no name.
+            Some(shim_status::WORKING) => {
+                !discover::has_thread(pid, THREAD_NAME) && !discover::is_confined(pid)
+            }
             _ => false,
         });
         let loaded = shims.into_iter().find_map(|(file, shim)| LoadedShim::of(file, &shim));

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock::{self, Patience},
     discover::{self, SHIM_FILE_NAME, Subject},
-    inject::{self, Access, Entry, Handed, Injected, Request},
+    inject::{self, Access, Entry, Handed, InjectError, Injected, Request},
     record::{
         gpu_source::{Gpu, GpuSource},
         prospect::Prospect,
@@ -127,7 +127,7 @@ impl Session {
             }
             Ok(Outcome::Held(why)) => {
                 target.is_being_attached |= occasion == Occasion::Attaching;
-                let source = GpuSource::Held(why.to_string());
+                let source = GpuSource::Held(why.clone());
                 if target.gpu_source != source {
                     target.gpu_source = source;
                     let text = format!("process {pid}: no GPU times until it goes on: {why}");
@@ -194,7 +194,7 @@ impl Session {
 fn inject(process: &Subject, shim: &Shim, wanted: Layout, desk: &Desk) -> anyhow::Result<Outcome> {
     let looked_ns = clock::now_ns();
     if let Some(why) = inject::held_now(process) {
-        return Ok(Outcome::Held(why));
+        return Ok(Outcome::Held(why.to_string()));
     }
     let Some(prospect) = Prospect::of(process, Access::Write)? else { return Ok(Outcome::NotYet) };
     if prospect.cannot_use_gpu {
@@ -207,8 +207,22 @@ fn inject(process: &Subject, shim: &Shim, wanted: Layout, desk: &Desk) -> anyhow
     if layout != wanted {
         tracing::info!("process {}: its limits allow {layout:?}", process.pid());
     }
-    let stopped = inject_shim(process, shim, &prospect, layout, desk)?;
-    Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns: clock::now_ns() }))
+    match inject_shim(process, shim, &prospect, layout, desk) {
+        Ok(stopped) => {
+            let answered_ns = clock::now_ns();
+            Ok(Outcome::Recording(Recording { stopped, looked_ns, answered_ns }))
+        }
+        Err(error) => held_since(process, &error).map(Outcome::Held).ok_or(error),
+    }
+}
+
+/// What has held a process since it was looked at, and so was in the way.
+fn held_since(process: &Subject, error: &anyhow::Error) -> Option<String> {
+    match error.downcast_ref()? {
+        InjectError::Held(why) => Some(why.clone()),
+        InjectError::Late { .. } => inject::held_now(process).map(|why| why.to_string()),
+        _ => None,
+    }
 }
 
 /// Puts the shim in, which records then. For how long a thread was stopped.

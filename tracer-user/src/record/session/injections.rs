@@ -21,10 +21,7 @@ use anyhow::anyhow;
 use tracer_common::shim::Layout;
 
 use crate::{
-    discover::Subject,
-    foreign,
-    inject::{InjectError, Refusal},
-    probe::Attachment,
+    discover::Subject, foreign, inject::InjectError, probe::Attachment,
     record::connection::Connection,
 };
 
@@ -69,7 +66,7 @@ pub enum Outcome {
     /// The process has not loaded the HSA runtime, or has not initialized it.
     NotYet,
     /// It is stopped, frozen or traced, and may go on.
-    Held(Refusal),
+    Held(String),
     /// It is a forked child that cannot use its parent's GPU.
     Forked,
     /// Its shim records.

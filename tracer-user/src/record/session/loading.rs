@@ -14,7 +14,7 @@ use tracer_common::{activity::Domain, bpf::LoadRecord};
 use super::{Session, injections::Occasion};
 use crate::{
     clock,
-    discover::{self, Ended, Library, Loader, Runtime},
+    discover::{self, Ended, Library, Loader, Runtime, Subject},
     probe::Placing,
     record::{
         pause::Pause,
@@ -22,6 +22,12 @@ use crate::{
         target::{Seen, Target},
     },
 };
+
+/// Whether a library that a process maps can be called, as far as is known.
+fn may_be_called(process: &Subject, library: &Library) -> bool {
+    let looked = process.by_number(|pid| Ok::<_, Ended>(discover::may_be_called(pid, library)));
+    looked.unwrap_or(true)
+}
 
 impl Session {
     /// Has process `pid`'s dynamic linker tell what it loads. Where that cannot be, what is mapped is looked
@@ -65,11 +71,7 @@ impl Session {
             return;
         }
         let pause = Pause::of_thread(&subject, last.header.tid);
-        let may_be_called = |library: &&Library| {
-            let looked =
-                subject.by_number(|pid| Ok::<_, Ended>(discover::may_be_called(pid, library)));
-            looked.unwrap_or(true)
-        };
+        let may_be_called = |library: &&Library| may_be_called(&subject, library);
         // What is mapped at once is relocated one after the other, and called when all of it is.
         let in_time = pause.is_some()
             && match told {
@@ -134,6 +136,10 @@ impl Session {
                 |target: &Target| target.planned.keys().any(|id| id.has_inode_of(library.id));
             let again = self.processes.get(pid).is_some_and(again);
             let attached = self.attach(pid, &library);
+            // The probes are there: whoever cannot call it by now will find them.
+            let target = self.processes.get(pid);
+            let is_late = target.is_none_or(|target| may_be_called(&target.subject, &library));
+            let late = late.filter(|_| is_late);
             if library.runtime == Runtime::Hip
                 && has_other_hip
                 && !again
