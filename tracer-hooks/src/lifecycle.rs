@@ -21,7 +21,8 @@ use crate::{calls, patch, sys, worker};
 /// When the tables are patched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timing {
-    /// Inside of `hsa_init`, before the application has called anything.
+    /// Inside of `hsa_init`, before the application has called anything, by a tool of the runtime's: it will be told when
+    /// that closes.
     AtStart,
     /// While the application uses them, or may begin to: nobody will tell when the runtime closes.
     Live,

@@ -108,8 +108,7 @@ extern "C-unwind" fn rocprofiler_push_external_correlation_id(
     id: u64,
 ) -> u32 {
     answer::of(|| {
-        SDK.context(context)?.external.push(thread, id);
-        Ok(())
+        SDK.context(context)?.external.push(thread, id).then_some(()).ok_or(Status::Error)
     })
 }
 

@@ -64,6 +64,7 @@ unsafe extern "C-unwind" fn rocprofiler_configure_external_correlation_id_reques
         let numbers = match kinds.is_null() {
             true if count > 0 => return Err(Status::InvalidArgument),
             true => &[],
+            false if count == 0 => return Err(Status::InvalidArgument),
             // SAFETY: as the caller promises.
             false => unsafe { core::slice::from_raw_parts(kinds, count) },
         };

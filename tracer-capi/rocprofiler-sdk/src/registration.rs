@@ -17,7 +17,7 @@ use roctracer::pool::EXIT_WAIT;
 use tracer_common::loss::ShimLoss;
 use tracer_common::tool::state;
 use tracer_hooks::lock::{Guard, Lock};
-use tracer_hooks::{contained, sys};
+use tracer_hooks::{Timing, contained, sys};
 
 use crate::answer::{self, of, to};
 use crate::calls::{self, markers};
@@ -63,6 +63,9 @@ static INITIALIZATION: Lock<()> = Lock::new(());
 static IS_MISSED: AtomicBool = AtomicBool::new(false);
 /// The process exits: nothing begins any more.
 static EXITS: AtomicBool = AtomicBool::new(false);
+
+/// How many threads finalize a tool that wanted to be.
+static ITSELF: AtomicUsize = AtomicUsize::new(0);
 
 /// How long one of these is waited for: whoever has it may have been stopped, or may wait for who comes here.
 const WAIT_NS: u64 = 1_000_000_000;
@@ -118,6 +121,7 @@ fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
     fence(Ordering::SeqCst);
     if IS_MISSED.load(Ordering::Relaxed) {
         contained(sources::begin);
+        code_objects::tell_all(calls::is_in_hsa);
     }
     contained(markers::ask);
 }
@@ -283,7 +287,15 @@ fn initialize_all() {
 /// For any id.
 unsafe extern "C-unwind" fn finalize_itself(id: ClientId) {
     if !process::is_forked() {
+        ITSELF.fetch_add(1, Ordering::SeqCst);
+        let is_in_tools = IS_IN_TOOLS.replace(true);
+        // Also when a tool has thrown.
+        let ends = AtEnd(|| {
+            IS_IN_TOOLS.set(is_in_tools);
+            ITSELF.fetch_sub(1, Ordering::SeqCst);
+        });
         finalize_those(|client| (client.handle, client.own()) == (id.handle, id.handle));
+        drop(ends);
         calls::follow();
     }
 }
@@ -299,7 +311,9 @@ extern "C-unwind" fn at_exit() {
     }
     wait_until(|| SDK.initialized() != stage::DURING);
     late::tell(state::ENDS);
-    if finalize_all() || wait_until(|| SDK.finalized() == stage::OVER) {
+    let is_over = finalize_all() || wait_until(|| SDK.finalized() == stage::OVER);
+    wait_until(|| ITSELF.load(Ordering::SeqCst) == 0);
+    if is_over {
         late::end(state::ENDED);
     }
 }
@@ -496,8 +510,9 @@ unsafe extern "C-unwind" fn rocprofiler_set_api_table(
     let tables = unsafe { core::slice::from_raw_parts(tables, count as usize) };
     let (kinds, runtime, taken): (&[u32], _, _) = match name.to_bytes() {
         b"hsa" => {
+            // Nobody tells of its end, unless it loads this library as a tool as well.
             // SAFETY: as the caller promises; there is one.
-            unsafe { sources::runtime_begins(tables[0]) };
+            unsafe { sources::runtime_begins(tables[0], Timing::Unheld) };
             (&[table::HSA], Some(Runtime::Hsa), 0)
         }
         b"hip" => {

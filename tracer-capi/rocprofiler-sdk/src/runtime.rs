@@ -12,7 +12,7 @@ use core::ffi::{c_char, c_void};
 use capi_common::hip::LIBRARY;
 use capi_common::hsa_tools;
 use capi_common::loaded::Loaded;
-use tracer_hooks::contained;
+use tracer_hooks::{Timing, contained};
 
 use crate::records::{Initialization, Runtime};
 use crate::{intercept_tables, log, process, registration, runtimes, sources, work};
@@ -43,11 +43,14 @@ unsafe extern "C-unwind" fn OnLoad(
     // A tool may throw, on the program's thread.
     registration::initialize();
     // SAFETY: as the caller promises.
-    unsafe { sources::runtime_begins(table) };
+    unsafe { sources::runtime_begins(table, Timing::AtStart) };
     if !table.is_null() {
-        // SAFETY: as the caller promises. Its version is not known here.
-        unsafe { intercept_tables::tell(intercept_tables::table::HSA, 0, 0, table.cast_mut()) };
-        begins(Runtime::Hsa);
+        // Some runtimes have handed it over as well: tools would take their own functions for the runtime's.
+        if !runtimes::has_begun(Runtime::Hsa) {
+            // SAFETY: as the caller promises. Its version is not known here.
+            unsafe { intercept_tables::tell(intercept_tables::table::HSA, 0, 0, table.cast_mut()) };
+            begins(Runtime::Hsa);
+        }
         if Loaded::find(LIBRARY).is_some() && Loaded::find(REGISTER).is_none() {
             begins(Runtime::Hip);
         }

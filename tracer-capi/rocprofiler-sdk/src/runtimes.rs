@@ -71,6 +71,11 @@ pub fn begins(initialization: Initialization) {
     }
 }
 
+/// Whether a runtime has begun, and not ended.
+pub fn has_begun(runtime: Runtime) -> bool {
+    BEGUN[runtime as usize].load(Ordering::Relaxed) != 0
+}
+
 /// The HSA runtime has ended: the next one begins.
 pub fn hsa_ends() {
     BEGUN[Runtime::Hsa as usize].store(0, Ordering::Relaxed);

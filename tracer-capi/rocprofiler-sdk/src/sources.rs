@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use rocprofiler::kinds::Kind;
 use rocprofiler::status::Status;
 use tracer_hooks::abi::ApiTable;
-use tracer_hooks::{InstallError, Tables, contained};
+use tracer_hooks::{InstallError, Tables, Timing, contained};
 
 use crate::{calls, log, scratch, threads, work};
 
@@ -47,24 +47,24 @@ pub fn refused_to_callbacks(kind: Kind) -> Option<(Status, &'static str)> {
 pub fn begin() {
     threads::follow();
     if let Some(tables) = work::begin() {
-        calls::patch(&tables);
+        calls::begin_live(&tables);
         scratch::follow(&tables);
     }
     calls::follow();
 }
 
-/// The HSA runtime has begun, and has this table.
+/// The HSA runtime has begun, and has this table. [`Timing::AtStart`] where it has loaded this library as a tool.
 ///
 /// # Safety
 ///
 /// It is null or the runtime's own.
 #[expect(unsafe_code, reason = "the runtime's table")]
-pub unsafe fn runtime_begins(table: *const c_void) {
+pub unsafe fn runtime_begins(table: *const c_void, timing: Timing) {
     contained(|| {
         threads::follow();
         // SAFETY: as the caller promises.
         match unsafe { Tables::of(table.cast::<ApiTable>()) } {
-            Ok(tables) if work::runtime_begins(tables) => {
+            Ok(tables) if work::runtime_begins(tables, timing) => {
                 log::info(format_args!(
                     "calls and work are recorded through the HSA runtime's tables"
                 ));

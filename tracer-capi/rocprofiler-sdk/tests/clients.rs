@@ -174,6 +174,16 @@ main ends
     assert_eq!(said, expected);
 }
 
+/// By a thread of its own, while the process exits.
+#[test]
+fn the_exit_waits_for_a_tool_that_finalizes_itself() {
+    let clients = clients();
+    let slow = tool(&clients, "slow", &["-DFINALIZES_BESIDE"]);
+    let (said, complaints) = host(&clients, &[], &slow.display().to_string());
+    assert!(said.contains("main ends\n") && said.contains("finalize slow\n"), "{said}");
+    assert_eq!(complaints, "");
+}
+
 #[test]
 fn what_is_no_tool_is_named_and_the_program_goes_on() {
     let clients = clients();
@@ -292,9 +302,12 @@ fn callbacks_of_buffers_do_as_they_like() {
     with_roctx().run(Language::Cpp, "buffers").expect("it runs");
 }
 
-/// The callback of a runtime that begins calls roctx.
+/// The callback of a runtime that begins calls roctx; and HSA's table is told once, and that it is not known.
 #[cfg(feature = "v1")]
 #[test]
 fn callbacks_of_runtimes_call_no_others() {
-    with_roctx().run(Language::C, "runtimes").expect("it runs");
+    let said = with_roctx().run(Language::C, "runtimes").expect_err("it is not known").to_string();
+    let (ended, said) = said.split_once('\n').expect("lines");
+    assert!(ended.ends_with("exit status: 0"), "{ended}\n{said}");
+    assert!(said.lines().all(|line| line.ends_with("tables of this HSA runtime are not known")));
 }

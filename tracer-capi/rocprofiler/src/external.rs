@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_hooks::lock::{Guard, Lock};
 
-/// How long a thread waits for another one that gives or ends an id. One that does not come back from that is the last to
-/// be waited for: from then on there are no ids.
+/// How long a thread waits for another one that gives or ends an id. It goes without an id then, as does a handler of a
+/// signal that has interrupted its own thread in here.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Ids by thread, the innermost last.
@@ -27,15 +27,16 @@ impl Default for ExternalIds {
 
 impl ExternalIds {
     fn lock(&self) -> Option<Guard<'_, Stacks>> {
-        self.stacks.lock_or_lose(WAIT_NS)
+        self.stacks.lock_for(WAIT_NS)
     }
 
-    /// What a thread does from now on belongs to `id`.
-    pub fn push(&self, thread: u64, id: u64) {
-        if let Some(mut stacks) = self.lock() {
-            stacks.entry(thread).or_default().push(id);
-            self.any.store(true, Ordering::Relaxed);
-        }
+    /// What a thread does from now on belongs to `id`; false if it does not, since another thread did not come back in time.
+    #[must_use]
+    pub fn push(&self, thread: u64, id: u64) -> bool {
+        let Some(mut stacks) = self.lock() else { return false };
+        stacks.entry(thread).or_default().push(id);
+        self.any.store(true, Ordering::Relaxed);
+        true
     }
 
     /// It belongs to what it belonged to before. The id that ends, 0 if there was none.
@@ -77,12 +78,20 @@ mod tests {
     fn ids_are_the_threads_own_or_those_of_the_first_thread() {
         let ids = ExternalIds::default();
         assert_eq!((ids.innermost(1, 1), ids.pop(1)), (0, 0));
-        ids.push(1, 10);
-        ids.push(2, 20);
-        ids.push(2, 21);
+        assert!(ids.push(1, 10) && ids.push(2, 20) && ids.push(2, 21));
         assert_eq!([1, 2, 3].map(|thread| ids.innermost(thread, 1)), [10, 21, 10]);
         assert_eq!((ids.pop(2), ids.innermost(2, 1)), (21, 20));
         assert_eq!((ids.pop(2), ids.innermost(2, 1)), (20, 10));
         assert_eq!((ids.pop(1), ids.innermost(2, 1)), (10, 0));
+    }
+
+    #[test]
+    fn who_is_interrupted_in_here_goes_without_an_id_once() {
+        let ids = ExternalIds::default();
+        assert!(ids.push(1, 10));
+        let interrupted = ids.lock().expect("free");
+        assert_eq!((ids.innermost(1, 1), ids.push(1, 11), ids.pop(1)), (0, false, 0));
+        drop(interrupted);
+        assert_eq!((ids.innermost(1, 1), ids.push(1, 11), ids.pop(1)), (10, true, 11));
     }
 }

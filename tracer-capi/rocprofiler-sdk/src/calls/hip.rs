@@ -1,9 +1,12 @@
-//! Calls of HIP, as the runtime tells tracers of them: of ROCm before 6.0 all, and from then on those that pass through no
-//! table ([`super::tables`]), as those that the library makes of itself.
+//! Calls of HIP, as the runtime tells tracers of them: of ROCm before 6.0 all, and from then on those that were made before
+//! its tables were there ([`super::tables`]). Before a program uses graphs, such a HIP is told to tell no more: that of 7.2
+//! has it crash else, with any tracer, also one that does nothing.
 
+use core::array;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use capi_common::hip::Data;
 use capi_sources::calls_of_threads;
@@ -12,6 +15,7 @@ use capi_sources::open::OfThreads;
 use rocprofiler::kinds::Kind;
 use roctracer::timestamp_ns;
 use roctracer::tracer::{Callback, Wanted};
+use tracer_common::slots::{SLOT_COUNT, function};
 
 use super::callbacks::Callbacks;
 use super::operations::{OF_HIP, Operation};
@@ -35,7 +39,7 @@ impl Client for Calls {
 
     fn begin(op: u32) -> Option<Begun> {
         let operation = operation(op)?;
-        // The function in the table tells of it, and of what the library calls itself nobody does.
+        // The function in the table tells of it.
         if open::is_in_hip() {
             return None;
         }
@@ -92,6 +96,30 @@ unsafe extern "C-unwind" fn tell(
     }
 }
 
+/// HIP tells of no calls any more.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// By place in the tables.
+static USES_GRAPHS: LazyLock<[bool; SLOT_COUNT]> = LazyLock::new(|| {
+    array::from_fn(|slot| {
+        let begins = |with| function(slot).name.starts_with(with);
+        begins("hipGraphInstantiate") || begins("hipGraphLaunch")
+    })
+});
+
+/// Whether HIP is to be silent before a function runs, and is not yet.
+#[inline]
+pub fn need(slot: usize) -> bool {
+    !IS_SILENT.load(Ordering::Relaxed) && USES_GRAPHS.get(slot).copied().unwrap_or(false)
+}
+
+/// HIP has tables, and tells of no calls from now on: all pass through these.
+pub fn silence() {
+    if !IS_SILENT.swap(true, Ordering::Relaxed) {
+        super::follow_now();
+    }
+}
+
 /// Looks for the runtime, if any calls are wanted. An error is told by who follows.
 fn look() -> bool {
     let is_wanted = KINDS.into_iter().any(|kind| SDK.is_wanted(kind));
@@ -125,14 +153,13 @@ pub fn follow() {
     }
     payload::prepare_told();
     streams::prepare();
+    let is_told = !IS_SILENT.load(Ordering::Relaxed);
     for (op, operation) in (0..).zip(&*OF_HIP) {
         if let Some(operation) = operation {
             let has_stream = streams::are_followed(*operation);
-            let (callback, activity) = (operation.is_told(), operation.is_wanted());
-            hip::follow(
-                op,
-                Wanted { callback: callback || has_stream, activity: activity || has_stream },
-            );
+            let callback = is_told && (operation.is_told() || has_stream);
+            let activity = is_told && (operation.is_wanted() || has_stream);
+            hip::follow(op, Wanted { callback, activity });
         }
     }
 }

@@ -29,6 +29,7 @@ use capi_sources::hsa::Client as _;
 use rocprofiler::kinds::Kind;
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread;
+use tracer_common::slots;
 use tracer_hooks::Tables;
 use tracer_hooks::lock::Lock;
 
@@ -62,6 +63,14 @@ fn follow_now() {
             hip::follow();
             tables::Calls.record_all();
         }
+    }
+}
+
+/// A runtime that is in use is recorded from now on: no call is under way that HIP would tell of before its tables are there.
+pub fn begin_live(tables: &Tables) {
+    patch(tables);
+    if tracer_hooks::calls::in_place() & slots::tables::HIP != 0 {
+        hip::silence();
     }
 }
 

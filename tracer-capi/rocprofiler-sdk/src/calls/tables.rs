@@ -30,7 +30,7 @@ fn operation(slot: usize) -> Option<Operation> {
 
 /// Whether calls of a function are to be seen for something else that they tell of.
 fn is_needed(slot: usize) -> bool {
-    code_objects::need(slot) || memory::need(slot)
+    code_objects::need(slot) || memory::need(slot) || hip::need(slot)
 }
 
 impl Client for Calls {
@@ -50,6 +50,9 @@ impl Client for Calls {
 impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> Told {
         let slot = call.operation.into();
+        if hip::need(slot) {
+            hip::silence();
+        }
         let or = |told| if is_needed(slot) { Told::All } else { told };
         let Some(of) = operation(slot) else { return or(Told::Nothing) };
         call.correlation_id = next_id();

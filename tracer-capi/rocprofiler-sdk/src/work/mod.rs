@@ -20,7 +20,7 @@ use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread::own_ids;
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
-use tracer_hooks::{InstallError, Tables, contained};
+use tracer_hooks::{InstallError, Tables, Timing, contained};
 
 use self::callbacks::{Callbacks, Operation};
 use self::caller::Caller;
@@ -45,8 +45,8 @@ pub fn begin() -> Option<Tables> {
 }
 
 /// The runtime has begun, and has these tables; whether they are patched.
-pub fn runtime_begins(tables: Tables) -> bool {
-    GPU.runtime_begins(tables)
+pub fn runtime_begins(tables: Tables, timing: Timing) -> bool {
+    GPU.runtime_begins(tables, timing)
 }
 
 /// The runtime ends.

@@ -19,7 +19,8 @@ static const int of_roctap[] = {
     SYS_getrandom, SYS_getdents64,    SYS_lseek,      SYS_readlink,       SYS_mremap,    SYS_statx};
 static const int of_the_program[] = {SYS_rt_sigreturn, SYS_exit_group, SYS_process_vm_readv, SYS_sched_yield,
                                      SYS_ioctl,        SYS_brk,        SYS_rt_sigaction,     SYS_seccomp,
-                                     SYS_sched_getaffinity};
+                                     SYS_sched_getaffinity, SYS_mbind, SYS_get_mempolicy, SYS_set_mempolicy,
+                                     SYS_fallocate,    SYS_prlimit64};
 
 static int without = -1;
 

@@ -31,7 +31,7 @@ pub const PROGRAMS: [(&str, &[&str]); 5] = [
 /// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
 const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
 /// What the runtime of ROCm 7 says at the end of programs with several threads, untraced too.
-const OF_THE_RUNTIME: &str =
+pub const OF_THE_RUNTIME: &str =
     "Warning: Resource leak detected by SharedSignalPool, 2 Signals leaked.";
 
 /// What `cargo xtask test` has built, and the tool.

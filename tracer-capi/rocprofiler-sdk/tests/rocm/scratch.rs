@@ -16,15 +16,13 @@ pub const DISPATCHES: u64 = 7;
 /// more than 128 MiB.
 const FIRST_ONCE: u64 = 5;
 
-/// Runtimes tell of it since ROCm 6.1.
+/// Runtimes tell of it since ROCm 6.1: all but this machine's own. That of ROCm 5.7 in Debian is of 6.1.
 fn is_told() -> bool {
-    let release = std::env::var("ROCTAP_TEST_ROCM").unwrap_or_default();
-    let major = release.split('.').next().and_then(|major| major.parse::<u32>().ok());
-    major.is_some_and(|major| major >= 6)
+    std::env::var_os("ROCTAP_TEST_ROCM").is_some()
 }
 
 /// Every allocation is told once, by records and by callbacks, with the packet that it is for, and each that was for one
-/// dispatch is freed.
+/// dispatch is freed. Later runtimes tell also that they give what a queue has back, for more.
 pub fn expect_told(outcome: &Outcome) {
     assert_eq!(outcome.kernels.len() as u64, DISPATCHES + 1);
     let [recorded, told] = &outcome.scratch;
@@ -48,8 +46,9 @@ pub fn expect_told(outcome: &Outcome) {
         allocated.iter().filter(|one| one.flags == 0).map(|one| one.bytes).collect();
     assert!(main.is_sorted_by(|one, next| one < next), "{main:?}");
     let freed = of(told, FREE);
-    assert_eq!(freed.len() as u64, DISPATCHES - FIRST_ONCE);
-    assert!(freed.iter().all(|one| one.flags == ONCE && one.bytes == 0), "{freed:#?}");
+    let of_one = freed.iter().filter(|one| one.flags == ONCE).count();
+    assert_eq!(of_one as u64, DISPATCHES - FIRST_ONCE, "{freed:#?}");
+    assert!(freed.iter().all(|one| one.flags <= ONCE && one.bytes == 0), "{freed:#?}");
     for (kernel, one) in outcome.kernels.iter().flat_map(|k| told.iter().map(move |one| (k, one))) {
         assert_eq!((one.agent, one.queue), (kernel.agent, kernel.queue));
         // By the runtime's own thread.

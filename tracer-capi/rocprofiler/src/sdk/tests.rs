@@ -527,9 +527,9 @@ fn external_ids_are_those_of_each_context() {
         sdk.each(kind, services).map(|service| externals.of(service)).collect()
     };
     assert_eq!(ids(), [0, 0]);
-    sdk.context(second).expect("known").external.push(7, 70);
+    assert!(sdk.context(second).expect("known").external.push(7, 70));
     assert_eq!(ids(), [0, 70]);
-    sdk.context(first).expect("known").external.push(1, 10);
+    assert!(sdk.context(first).expect("known").external.push(1, 10));
     assert_eq!(ids(), [10, 70]);
 }
 

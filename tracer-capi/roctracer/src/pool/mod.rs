@@ -55,15 +55,19 @@ extern "C-unwind" fn at_exit() {
     flush_open(Instant::now() + EXIT_WAIT);
 }
 
-/// Delivers what was written into pools that nobody has closed, and waits no longer than until then.
-#[expect(unsafe_code, reason = "follows pointers to pools")]
+/// Delivers what was written into pools that nobody has closed, and waits no longer than until then. All are asked first:
+/// a callback that does not return holds up its own pool alone.
 pub fn flush_open(until: Instant) {
-    let mut next = &NEWEST;
+    pools().for_each(Pool::ask_to_flush);
+    pools().for_each(|pool| pool.flush_until(until));
+}
+
+/// All pools, the newest first.
+#[expect(unsafe_code, reason = "follows pointers to pools")]
+fn pools() -> impl Iterator<Item = &'static Pool> {
     // SAFETY: null, or a pool, which lives for ever. Acquire pairs with the Release of who has made it.
-    while let Some(pool) = unsafe { next.load(Ordering::Acquire).as_ref() } {
-        pool.flush_until(until);
-        next = &pool.older;
-    }
+    let at = |place: &AtomicPtr<Pool>| unsafe { place.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(at(&NEWEST), move |pool| at(&pool.older))
 }
 
 /// What a pool is made of.
@@ -314,6 +318,15 @@ impl Pool {
         }
     }
 
+    /// Has delivered what was written until now, if nobody has it just now, and waits for nothing.
+    fn ask_to_flush(&self) {
+        if self.process.is_this()
+            && let Ok(mut state) = self.state.try_lock()
+        {
+            self.ask_for_delivery(&mut state);
+        }
+    }
+
     /// Delivers what was written, and gives the memory back. When this returns the callback is not called any
     /// more; in the callback itself it returns at once, and the rest is done when the callback has returned.
     /// Of a pool that is closed already nothing happens.
@@ -470,9 +483,7 @@ impl Pool {
     /// Has delivered what was written until now, or waits until a time for that. Only asks for it on the pool's
     /// thread.
     fn wait_for_delivery(&self, mut state: MutexGuard<'_, State>, until: Option<Instant>) {
-        let written = state.handed + u64::from(!state.active.is_empty());
-        state.flush_to = state.flush_to.max(written);
-        self.work.notify_one();
+        let written = self.ask_for_delivery(&mut state);
         while state.delivered < written && !self.is_own_thread() {
             let Some(until) = until else {
                 state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -485,6 +496,14 @@ impl Pool {
             let waited = self.progress.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Asks for what was written until now: so many buffers, of those that were delivered and will be.
+    fn ask_for_delivery(&self, state: &mut State) -> u64 {
+        let written = state.handed + u64::from(!state.active.is_empty());
+        state.flush_to = state.flush_to.max(written);
+        self.work.notify_one();
+        written
     }
 
     /// What the pool's thread does.

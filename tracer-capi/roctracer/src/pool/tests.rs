@@ -531,6 +531,27 @@ fn forked_child_finds_a_closed_pool() {
     assert_eq!(seen.ids(), [1]);
 }
 
+/// What is in older pools does not wait for a callback that does not return.
+#[test]
+fn the_end_of_the_process_asks_all_pools_before_it_waits_for_one() {
+    let seen = Seen::default();
+    let older = pool(TEN, seen.consumer());
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let stuck = pool(
+        TEN,
+        Box::new(move |_| {
+            let _ = held.recv();
+        }),
+    );
+    older.write(&record(1)).expect("open");
+    stuck.write(&record(2)).expect("open");
+    flush_open(Instant::now() + Duration::from_millis(200));
+    until(|| seen.records().len() == 1);
+    drop(release);
+    stuck.close();
+    older.close();
+}
+
 /// A handler of a signal calls `exit` on a thread that writes.
 #[test]
 fn the_end_of_the_process_waits_for_no_lock() {

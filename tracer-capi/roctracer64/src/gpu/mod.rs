@@ -22,7 +22,7 @@ use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain, op};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Barrier, Copy, Dispatch};
-use tracer_hooks::{InstallError, Tables, sys};
+use tracer_hooks::{InstallError, Tables, Timing, sys};
 
 use crate::enabled::TRACER;
 use crate::{hip, hsa};
@@ -71,7 +71,7 @@ pub fn begin() -> Option<Tables> {
 /// The runtime initializes, and has these tables; whether they are patched.
 pub fn runtime_begins(tables: Tables) -> bool {
     look_for_hip();
-    GPU.runtime_begins(tables)
+    GPU.runtime_begins(tables, Timing::AtStart)
 }
 
 fn look_for_hip() {

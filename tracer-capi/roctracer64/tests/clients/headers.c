@@ -9,6 +9,6 @@ int main(void) {
   event.codeobj.unload = HSA_EVT_ID_CODEOBJ;
   return data.args.hipMalloc.size == 0 || HIP_OP_ID_DISPATCH != 0 || HIP_OP_ID_COPY != 1 ||
          HIP_OP_ID_BARRIER != 2 || HIP_OP_ID_NUMBER != 3 || HSA_OP_ID_RESERVED1 != 3 || HSA_OP_ID_NUMBER != 4 ||
-         event.codeobj.unload != 5 || HSA_EVT_ID_NUMBER != 6 || sizeof event != 72 || HSA_API_ID_NUMBER != 187 ||
-         HSA_API_ID_hsa_amd_queue_cu_get_mask != 172;
+         event.codeobj.unload != 5 || HSA_EVT_ID_NUMBER != 6 || sizeof event != 72 || HSA_API_ID_NUMBER < 187 ||
+         HSA_API_ID_hsa_amd_memory_async_copy != 140;
 }

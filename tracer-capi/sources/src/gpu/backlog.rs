@@ -54,8 +54,8 @@ impl<K: Copy + Ord, T> Backlog<K, T> {
         self.queues.retain(|_, queue| !queue.is_empty());
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.waiting == 0
+    pub fn len(&self) -> usize {
+        self.waiting
     }
 
     /// The number of the next one that comes.
@@ -84,10 +84,10 @@ mod tests {
             (item == 3).then_some(((), item))
         });
         assert_eq!(tried, [2, 3]);
-        assert!(!backlog.is_empty() && !backlog.has_reached(end));
+        assert!(backlog.len() > 0 && !backlog.has_reached(end));
         assert_eq!(backlog.add((), 4), None);
         backlog.try_again(|_| None);
-        assert!(backlog.is_empty() && backlog.has_reached(end));
+        assert!(backlog.len() == 0 && backlog.has_reached(end));
     }
 
     #[test]
@@ -114,6 +114,6 @@ mod tests {
             (item == 11).then_some((stuck, item))
         });
         assert_eq!(tried, [11, 14, 15]);
-        assert!(!backlog.is_empty() && backlog.has_reached(1) && !backlog.has_reached(2));
+        assert!(backlog.len() > 0 && backlog.has_reached(1) && !backlog.has_reached(2));
     }
 }

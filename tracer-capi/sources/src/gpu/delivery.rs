@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::mem::replace;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
@@ -54,6 +54,8 @@ pub struct Gpu<C: Client> {
     lost: [AtomicU64; ShimLoss::COUNT],
     /// How long a drain waits for work that a GPU does not end.
     longest: OnceLock<Duration>,
+    /// Operations that are done, and wait for room.
+    behind: AtomicUsize,
 }
 
 impl<C: Client> Gpu<C> {
@@ -69,6 +71,7 @@ impl<C: Client> Gpu<C> {
             progress: Progress::new(),
             lost: [const { AtomicU64::new(0) }; ShimLoss::COUNT],
             longest: OnceLock::new(),
+            behind: AtomicUsize::new(0),
         }
     }
 
@@ -127,8 +130,9 @@ impl<C: Client> Gpu<C> {
         })
     }
 
-    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time. What is
-    /// written may wait for callbacks: not on a thread that calls one. That of `whom` is waited for, that of another one
+    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time: what waits for
+    /// room by then counts as refused, since nobody waits longer at the end. What is written may wait for callbacks: not on
+    /// a thread that calls one. That of `whom` is waited for, that of another one
     /// no longer than a GPU, and so the thread itself while it does nothing. How many operations were waited for in vain.
     pub fn drain<W>(&self, whom: Option<&'static W>, until: Option<Instant>) -> usize {
         let Some(Some((process, worker))) = self.worker.get() else { return 0 };
@@ -151,6 +155,7 @@ impl<C: Client> Gpu<C> {
                 return left;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
+                self.told.refuse(self.behind.load(Ordering::Relaxed));
                 return 0;
             }
             let now_ns = sys::awake_ns();
@@ -198,9 +203,16 @@ impl<C: Client> Gpu<C> {
             for done in operations.finish_late(timestamp_ns()) {
                 self.write(done, &operations, &mut backlog);
             }
+            let before = backlog.len();
             backlog.try_again(|done| self.try_to_write(done, &operations));
+            let moves = backlog.len() < before;
+            self.behind.store(backlog.len(), Ordering::Relaxed);
             waiting.retain_mut(|Waiting { drain, numbers, end, until }| {
                 numbers.retain(|&number| operations.is_awaited(number));
+                if numbers.is_empty() && moves {
+                    // No GPU is waited for, and callbacks come back.
+                    *until = Instant::now() + self.longest();
+                }
                 let is_written =
                     numbers.is_empty() && backlog.has_reached(*end.get_or_insert(backlog.end()));
                 let is_over = is_written || Instant::now() >= *until;
@@ -213,7 +225,7 @@ impl<C: Client> Gpu<C> {
             if taken == AT_ONCE {
                 continue;
             }
-            if taken > 0 || !waiting.is_empty() || operations.any_done() || !backlog.is_empty() {
+            if taken > 0 || !waiting.is_empty() || operations.any_done() || backlog.len() > 0 {
                 park_timeout(PAUSE);
                 continue;
             }

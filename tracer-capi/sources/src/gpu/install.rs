@@ -28,9 +28,10 @@ impl<C: Client> Gpu<C> {
         (tracer_hooks::records(&tables) || self.install_live(tables)).then_some(tables)
     }
 
-    /// The runtime initializes, and has these tables; whether they are patched.
-    pub fn runtime_begins(&'static self, tables: Tables) -> bool {
-        self.client.is_wanted() && self.install(tables, Timing::AtStart)
+    /// The runtime initializes, and has these tables; whether they are patched. [`Timing::AtStart`] where it will tell that
+    /// it ends, too.
+    pub fn runtime_begins(&'static self, tables: Tables, timing: Timing) -> bool {
+        self.client.is_wanted() && self.install(tables, timing)
     }
 
     /// Installs in a runtime that may be in use, which is held meanwhile: by a thread of its own. The calling one may be

@@ -110,6 +110,11 @@ impl<C: Client> Told<C> {
         self.queue.is_empty()
     }
 
+    /// So many are not recorded any more, though they were taken.
+    pub fn refuse(&self, count: usize) {
+        self.refused.fetch_add(count, Ordering::Relaxed);
+    }
+
     pub fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
