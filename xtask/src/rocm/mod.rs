@@ -14,9 +14,9 @@ use clap::Args;
 use crate::run::{root as workspace, run};
 pub use bench::bench;
 pub use root::{Root, make};
-#[cfg(test)]
-pub use suite::LIBRARIES_QUICK;
 pub use suite::{Extent, LIBRARIES, QUICK_ON, sets};
+#[cfg(test)]
+pub use {left_out::LEFT_OUT, suite::LIBRARIES_QUICK};
 
 /// Options of `cargo xtask rocm`.
 #[derive(Args)]

@@ -101,8 +101,9 @@ pub fn sets(
     for binary in end_to_end_tests(&BINARIES)? {
         all.extend(tests(&binary, "root_")?);
     }
-    let mut named = LEFT_OUT.iter().flat_map(|left| left.tests).copied().chain(QUICK);
-    if let Some(unknown) = named.find(|name| !all.iter().any(|test| test == name)) {
+    let left_out = LEFT_OUT.iter().flat_map(|left| left.tests).copied();
+    let mut of_these = left_out.filter(|name| !name.contains("::")).chain(QUICK);
+    if let Some(unknown) = of_these.find(|name| !all.iter().any(|test| test == name)) {
         bail!("there is no test {unknown}");
     }
     all.retain(|test| extent == Extent::Whole || QUICK.contains(&test.as_str()));
@@ -130,16 +131,22 @@ pub fn sets(
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
         .run_by(runner.clone());
     // These compile and run programs there themselves. They were built for the unit tests already.
-    let of_libraries = match extent {
+    let named = |name: &str| format!(r"test(/\b{name}$/)");
+    let mut of_libraries = match extent {
         Extent::Whole => {
             let part = filter.map_or_else(String::new, |part| format!(" and test(~{part})"));
             format!("{LIBRARIES}{part}")
         }
-        Extent::Quick => {
-            let names = LIBRARIES_QUICK.map(|name| format!(r"test(/\b{name}$/)"));
-            format!("{LIBRARIES} and ({})", names.join(" or "))
-        }
+        Extent::Quick => format!("{LIBRARIES} and ({})", LIBRARIES_QUICK.map(named).join(" or ")),
     };
+    for left in LEFT_OUT {
+        for &test in left.tests.iter().filter(|test| left.has(test, &root.release)) {
+            if let Some((package, name)) = test.split_once("::") {
+                println!("not run: {test}: {}", left.why);
+                of_libraries += &format!(" and not (package({package}) and {})", named(name));
+            }
+        }
+    }
     let libraries = Nextest::new(&format!("libraries, {label}"), &[], &of_libraries)
         .at_once(TRACED_AT_ONCE)
         .in_environment(built.environment())
