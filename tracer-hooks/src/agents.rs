@@ -50,7 +50,7 @@ pub fn several_gpus() -> bool {
 }
 
 /// Kernels, each with the agent that it is loaded on, are all that there are.
-pub fn are_homes(mut homes: Vec<(u64, u64)>) {
+pub fn set_gpus_of_kernels(mut homes: Vec<(u64, u64)>) {
     homes.sort_unstable();
     if let Some(mut known) = HOMES.lock_for(WAIT_NS) {
         *known = homes;
@@ -70,7 +70,7 @@ pub fn learn_homes(homes: impl Iterator<Item = (u64, u64)>) {
 
 /// Forgets which agents kernels are loaded on.
 pub fn forget_homes() {
-    are_homes(Vec::new());
+    set_gpus_of_kernels(Vec::new());
 }
 
 /// The agent that a kernel is loaded on, if that is known.

@@ -23,7 +23,7 @@ pub fn first_use() {
 pub fn prepare() {
     agents::learn();
     if agents::several_gpus() {
-        agents::are_homes(symbols::homes_of_everything());
+        agents::set_gpus_of_kernels(symbols::homes_of_everything());
     }
 }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Most that exist at once: a bit of a word for each.
 pub const CAP: usize = 64;
-/// How many there are before anybody has run out of them.
+/// How many are made the first time that somebody has run out of them.
 const FIRST: usize = 8;
 
 /// The signals.

@@ -168,7 +168,7 @@ fn gone(work: &mut Guard<'_, Work>) {
     if !closes() {
         return;
     }
-    STATE.is_not_ready();
+    STATE.clear_ready();
     forget(work);
     agents::forget_homes();
     closed();
@@ -213,7 +213,7 @@ pub fn close() {
     if !closes() {
         return;
     }
-    STATE.is_not_ready();
+    STATE.clear_ready();
     // Without the lock, `forget` is called when another runtime is hooked.
     let Some(mut work) = locked else { return };
     let mut deadline = sys::now_ns() + CLOSE_WAIT_NS;

@@ -124,7 +124,7 @@ impl Copies {
         let sequence = record.sequence;
         let recorded = sink.copy(&mut record);
         if !recorded {
-            self.track.has_no_record(at, sequence);
+            self.track.forget_sequence(at, sequence);
         }
         recorded.then_some(sequence)
     }

@@ -20,9 +20,10 @@
 //!
 //! ```text
 //! lifecycle, worker               installed, at exit, forked; the one thread
-//! patch, hooks, calls             what is put into the tables, and what stands there
+//! patch, hooks                    what is put into the tables, and what stands there
 //! closing, recording              the runtime goes; a recording begins and ends
-//! announce, symbols               what is told of queues, agents and kernels
+//! calls                           functions that stand in front of the tables' entries
+//! announce, symbols, scratch      what is told of queues, agents, kernels and scratch memory
 //! harvest, relay                  completions
 //! contained, state                the frame around all that we do; what everybody shares
 //! registry, copies, queue         what is in flight
@@ -43,37 +44,37 @@
 pub mod abi;
 mod agents;
 mod announce;
-pub mod bells;
+mod bells;
 #[cfg(test)]
 mod bench;
 pub mod calls;
-pub mod clock;
-pub mod closing;
-pub mod collecting;
+mod clock;
+mod closing;
+mod collecting;
 mod contained;
-pub mod copies;
+mod copies;
 #[cfg(test)]
 mod fake;
-pub mod harvest;
+mod harvest;
 mod hooks;
-pub mod lifecycle;
+mod lifecycle;
 pub mod lock;
-pub mod marks;
+mod marks;
 pub mod newcomer;
 #[cfg(test)]
 mod orders;
-pub mod originals;
+mod originals;
 mod patch;
 pub mod phase;
-pub mod pool;
-pub mod queue;
-pub mod recording;
-pub mod registry;
-pub mod relay;
+mod pool;
+mod queue;
+mod recording;
+mod registry;
+mod relay;
 #[cfg(test)]
 mod relaying;
 mod reserved;
-pub mod runtime;
+mod runtime;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
@@ -86,9 +87,9 @@ mod symbols;
 pub mod sys;
 #[cfg(test)]
 mod testing;
-pub mod track;
-pub mod usual;
-pub mod view;
+mod track;
+mod usual;
+mod view;
 pub mod worker;
 
 pub use agents::device;

@@ -174,13 +174,13 @@ fn put_in_place(
     patch::save_and_patch(&tables, patched).map_err(InstallError::Unsupported)?;
     if !already {
         sys::pin(tables.address());
-        calls::tables_are_new();
+        calls::on_new_tables();
     }
     if timing == Timing::AtStart || !already {
         STATE.late.store(timing != Timing::AtStart, Ordering::Relaxed);
         match held {
             Some(_) => _ = STATE.becomes_ready(),
-            None => STATE.is_not_ready(),
+            None => STATE.clear_ready(),
         }
     }
     let _ = STATE.phase.apply(Event::Install);

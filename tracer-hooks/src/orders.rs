@@ -14,7 +14,7 @@ use tracer_common::loss::ShimLoss;
 use tracer_common::shim::{Agent, Barrier, Complete, Copy, Dispatch, Queue, Symbol, state};
 
 use crate::abi::{AmdSignal, SUCCESS};
-use crate::calls::{self, CallSink, Told};
+use crate::calls::{self, CallSink, Detail};
 use crate::closing;
 use crate::fake::{
     Fake, FakeQueue, Gates, OPEN, SIGNALS, USERS, WRONG, forever, handle, signal, the_dead_rest,
@@ -144,8 +144,8 @@ impl Sink for Recorder {
 }
 
 impl CallSink for Recorder {
-    fn begins(&self, _: &mut Call, _: usize) -> Told {
-        Told::End
+    fn begins(&self, _: &mut Call, _: usize) -> Detail {
+        Detail::End
     }
     fn ends(&self, _: &Call, _: usize) {}
 }

@@ -38,7 +38,7 @@ pub fn save_and_patch(tables: &Tables, patched: Patched) -> Result<(), Unsupport
             {
                 return Err(Unsupported::Covered);
             }
-            to.is_of(core, amd);
+            to.remember_tables(core, amd);
             // What is only called goes first, so that it is there when the first hook runs.
             $(pairs!(@save $table.$entry, $saved $(, $hook)?);)*
             $(pairs!(@patch $table.$entry, $saved $(, $hook)?);)*

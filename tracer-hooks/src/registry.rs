@@ -48,7 +48,7 @@ impl Registry {
     #[inline]
     pub fn find(&self, address: usize) -> Option<&'static Queue> {
         for at in Self::probe(address) {
-            // Acquire pairs with the Release in `insert`: the value was stored before the key.
+            // Acquire pairs with the Release in `add`: the value was stored before the key.
             match self.keys[at].load(Ordering::Acquire) {
                 0 => return None,
                 key if key == address => {

@@ -370,7 +370,7 @@ impl Runtime {
         known == addresses(tables.core, &tables.amd)
     }
 
-    pub(crate) fn is_of(&self, core: &abi::CoreTable, amd: &abi::AmdExtTable) {
+    pub(crate) fn remember_tables(&self, core: &abi::CoreTable, amd: &abi::AmdExtTable) {
         for (table, address) in self.tables.iter().zip(addresses(core, amd)) {
             // Pairs with the Acquire in `check_that_it_is_of`, and in `is_gone`.
             table.store(address, Ordering::Release);

@@ -132,7 +132,7 @@ impl State {
     }
 
     /// The runtime is about to be initialized, or gone.
-    pub fn is_not_ready(&self) {
+    pub fn clear_ready(&self) {
         // Release pairs with the Acquire in `is_ready`.
         self.ready.store(false, Ordering::Release);
     }

@@ -281,7 +281,7 @@ impl Track {
     }
 
     /// The entry at index `at` has no record: clears its sequence number. Does nothing if the entry is gone.
-    pub fn has_no_record(&self, at: u64, sequence: u64) {
+    pub fn forget_sequence(&self, at: u64, sequence: u64) {
         if let Some([_, _, place, _]) = self.slot(at) {
             let _ = place.compare_exchange(sequence, 0, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -23,7 +23,7 @@ pub fn signal(handle: u64) -> Option<&'static AmdSignal> {
     Some(unsafe { &*(handle as *const AmdSignal) })
 }
 
-/// Value of `kind` if the signal is a doorbell.
+/// Whether the signal is a doorbell.
 #[inline]
 pub fn is_doorbell(signal: &AmdSignal) -> bool {
     let kind = signal.kind.load(Ordering::Relaxed);

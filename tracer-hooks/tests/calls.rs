@@ -13,7 +13,7 @@ use tracer_common::hsa_layout::AmdExtLayout::{self, Before5_5, Of5_5, Since5_6};
 use tracer_common::slots::tables;
 use tracer_hooks::Tables;
 use tracer_hooks::abi::ApiTable;
-use tracer_hooks::calls::{self, CallSink, Told};
+use tracer_hooks::calls::{self, CallSink, Detail};
 use tracer_hooks::phase::Event;
 use tracer_hooks::state::STATE;
 
@@ -181,9 +181,9 @@ struct Sink {
 }
 
 impl CallSink for Sink {
-    fn begins(&self, call: &mut Call, _: usize) -> Told {
+    fn begins(&self, call: &mut Call, _: usize) -> Detail {
         call.correlation_id = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        Told::All
+        Detail::All
     }
 
     fn ends(&self, call: &Call, _: usize) {

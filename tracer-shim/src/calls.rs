@@ -3,7 +3,7 @@
 use tracer_common::calls::Call;
 use tracer_common::shim::{control, state};
 use tracer_common::slots::SLOT_COUNT;
-use tracer_hooks::calls::{CallSink, Told};
+use tracer_hooks::calls::{CallSink, Detail};
 use tracer_hooks::{InstallError, Tables, Timing, Unsupported};
 
 use crate::open_calls;
@@ -13,10 +13,10 @@ use crate::recorder::{RECORDER, begin_calls};
 pub struct Calls;
 
 impl CallSink for Calls {
-    fn begins(&self, call: &mut Call, at: usize) -> Told {
+    fn begins(&self, call: &mut Call, at: usize) -> Detail {
         let memory = RECORDER.memory();
         let is_recorded = memory.is_some_and(|memory| open_calls::begins(&memory, call, at));
-        if is_recorded { Told::End } else { Told::Nothing }
+        if is_recorded { Detail::End } else { Detail::Nothing }
     }
 
     fn ends(&self, call: &Call, at: usize) {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use roctap::shim::{Extent, Memory, Reader};
+use roctap::shim::{Extent, Reader, SharedMemory};
 use rustix::time::{ClockId, clock_gettime};
 use tracer_common::shim::{Layout, MEMORY_ENV, control};
 
@@ -64,7 +64,7 @@ struct Drain {
 }
 
 impl Drain {
-    fn start(memory: Memory) -> Self {
+    fn start(memory: SharedMemory) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let frames = Arc::new(AtomicU64::new(0));
         let (asked, taken) = (Arc::clone(&stop), Arc::clone(&frames));
@@ -106,7 +106,7 @@ fn start(places: &Places, kind: &Kind) -> anyhow::Result<Running> {
     let mut command = match kind {
         Kind::Untraced | Kind::Late(_) => private.command(&program)?,
         Kind::ShimAlone => {
-            let memory = Memory::create(Layout::DEFAULT)?;
+            let memory = SharedMemory::create(Layout::DEFAULT)?;
             let path =
                 format!("/proc/{}/fd/{}", std::process::id(), memory.descriptor().as_raw_fd());
             let mut command = private.command(&program)?;

@@ -17,7 +17,7 @@ use e2e::{Running, Signal, roctap_bin, send_signal, times, wait_for, wait_until}
 use roctap::{
     PROGRAM,
     discover::Subject,
-    inject::{Access, Entry, Handed, InjectError, Injected, Memory, Request, check, inject},
+    inject::{Access, Entry, Handed, InjectError, Injected, Request, TargetMemory, check, inject},
 };
 use tracer_common::shim::{ATTACH_AGAIN_FUNCTION, ATTACH_FUNCTION, Attach, attach_status};
 
@@ -68,8 +68,8 @@ fn subject(pid: u32) -> Subject {
     Subject::open(pid).expect("it lives")
 }
 
-fn memory(pid: u32) -> Memory {
-    Memory::open(pid, Access::Write).expect("it lives")
+fn memory(pid: u32) -> TargetMemory {
+    TargetMemory::open(pid, Access::Write).expect("it lives")
 }
 
 fn put_in(

@@ -83,7 +83,7 @@ impl CallUse {
 
     /// It enqueues an operation. Who has begun to want it meanwhile is told, too.
     pub fn share(&mut self, id: u64) -> Use {
-        self.services = self.services.and(SDK.wanting(KIND, None));
+        self.services = self.services.union(SDK.wanting(KIND, None));
         for service in SDK.each(KIND, self.services) {
             if !self.is_shared(service) {
                 self.shared.push(Arc::new(Retirement { id, service }));

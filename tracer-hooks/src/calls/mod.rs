@@ -26,7 +26,7 @@ use crate::originals::{self, Patched, Verdict};
 use crate::runtime::Tables;
 
 pub use hip::{follow as follow_hip, patch as patch_hip};
-pub use open::{CallSink, Told};
+pub use open::{CallSink, Detail};
 use open::{PLACES, Place, SINK};
 
 /// How often the HSA runtime's tables were made anew. HIP's are made once.
@@ -46,7 +46,7 @@ pub fn want(wishes: impl Iterator<Item = u64>, sink: &'static dyn CallSink) -> b
 }
 
 /// The runtime has made its tables anew: no thunk is in them.
-pub(crate) fn tables_are_new() {
+pub(crate) fn on_new_tables() {
     MADE.fetch_add(1, Ordering::AcqRel);
 }
 

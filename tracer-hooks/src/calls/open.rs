@@ -20,7 +20,7 @@ use crate::sys;
 /// `at` is an address in the call's stack frame: what lies below belongs to calls inside of it.
 pub trait CallSink: Sync {
     /// A call begins. Fills in the ids, and says what is to be told of it.
-    fn begins(&self, call: &mut Call, at: usize) -> Told;
+    fn begins(&self, call: &mut Call, at: usize) -> Detail;
 
     /// A call is over.
     fn ends(&self, call: &Call, at: usize);
@@ -36,9 +36,9 @@ pub trait CallSink: Sync {
     fn hip_is_patched(&self) {}
 }
 
-/// What a [`CallSink`] is told of a call that has begun.
+/// How much a [`CallSink`] is told of a call that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Detail {
     /// Nothing: it is not recorded.
     Nothing,
     /// When it [ends](CallSink::ends).
@@ -76,7 +76,7 @@ pub static SINK: OnceLock<&'static dyn CallSink> = OnceLock::new();
 pub struct Open {
     call: Call,
     out_arg: u8,
-    told: Told,
+    detail: Detail,
     /// Who is told.
     sink: Option<&'static dyn CallSink>,
 }
@@ -85,7 +85,7 @@ impl Open {
     /// Nobody has been told of it.
     #[inline]
     pub fn new() -> Self {
-        Self { call: Call::default(), out_arg: 0, told: Told::Nothing, sink: None }
+        Self { call: Call::default(), out_arg: 0, detail: Detail::Nothing, sink: None }
     }
 
     #[inline]
@@ -112,10 +112,10 @@ impl Open {
             self.out_arg = wanted.out_arg;
             call.begin_ns = sys::now_ns();
             let at = self.at();
-            self.told = sink.begins(&mut self.call, at);
-            self.sink = (self.told != Told::Nothing).then_some(sink);
+            self.detail = sink.begins(&mut self.call, at);
+            self.sink = (self.detail != Detail::Nothing).then_some(sink);
         });
-        if self.told == Told::All
+        if self.detail == Detail::All
             && let Some(sink) = self.sink
         {
             sink.entered(&self.call, stack, self.at());
@@ -156,7 +156,7 @@ impl Open {
     }
 
     fn tell_outside(&self, sink: &dyn CallSink) {
-        if self.told == Told::All && !STATE.phase.is_inert() {
+        if self.detail == Detail::All && !STATE.phase.is_inert() {
             sink.left(&self.call, self.at());
         }
     }

@@ -199,8 +199,8 @@ mod tests {
     static TOLD: Told = Told(Mutex::new(Vec::new()));
 
     impl CallSink for Told {
-        fn begins(&self, _: &mut Call, _: usize) -> calls::Told {
-            calls::Told::All
+        fn begins(&self, _: &mut Call, _: usize) -> calls::Detail {
+            calls::Detail::All
         }
 
         fn entered(&self, call: &Call, stack: &[u64], _: usize) {
@@ -279,7 +279,7 @@ mod cancelled {
 
     use super::*;
     use crate::calls::open::SINK;
-    use crate::calls::{CallSink, Told};
+    use crate::calls::{CallSink, Detail};
     use crate::phase::Event;
     use crate::sys;
     use crate::testing::alone;
@@ -310,10 +310,10 @@ mod cancelled {
     }
 
     impl CallSink for Waits {
-        fn begins(&self, _: &mut Call, _: usize) -> Told {
+        fn begins(&self, _: &mut Call, _: usize) -> Detail {
             self.begins.store(true, Ordering::Release);
             wait(&self.is_cancelled);
-            Told::End
+            Detail::End
         }
 
         fn ends(&self, call: &Call, _: usize) {

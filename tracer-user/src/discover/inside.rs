@@ -9,7 +9,7 @@ use std::{ops::Range, time::Duration};
 use super::{DiscoverError, Runtime, process};
 use crate::{
     clock::Patience,
-    foreign::{self, Access, Maps, Memory},
+    foreign::{self, Access, Maps, TargetMemory},
 };
 
 /// How much of a stack is looked at, bytes.
@@ -47,7 +47,7 @@ pub fn threads_inside(pid: u32) -> Result<Inside, DiscoverError> {
         .take(MAX_PIECES)
         .collect();
     let memory =
-        Memory::open(pid, Access::Read).map_err(|_| DiscoverError::NotPermitted { pid })?;
+        TargetMemory::open(pid, Access::Read).map_err(|_| DiscoverError::NotPermitted { pid })?;
     let tasks = process.tasks().map_err(|e| DiscoverError::proc(pid, "task", e))?;
     let mut inside = Inside::default();
     let mut patience = Patience::of(LOOK_FOR);
@@ -73,7 +73,7 @@ pub fn stack_pointer(state: &str) -> Option<u64> {
     u64::from_str_radix(field.strip_prefix("0x")?, 16).ok()
 }
 
-fn returns_into(memory: &Memory, sp: u64, code: &[Range<u64>]) -> bool {
+fn returns_into(memory: &TargetMemory, sp: u64, code: &[Range<u64>]) -> bool {
     let mut stack = vec![0; STACK_BYTES];
     // Less than asked for where the stack ends.
     let read = memory.read_at(&mut stack, sp).unwrap_or(0);

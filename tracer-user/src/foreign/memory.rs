@@ -33,7 +33,7 @@ const MOST_IDLE: usize = 4;
 /// The memory of a process, of the program that it executed when this was opened: when it executes another
 /// one, nothing can be read any more.
 #[derive(Debug)]
-pub struct Memory {
+pub struct TargetMemory {
     owner: Owner,
     /// `/proc/PID/mem`, which belongs to the memory and not to the process.
     file: fs::File,
@@ -60,7 +60,7 @@ struct Readers {
 static READERS: Mutex<Readers> =
     Mutex::new(Readers { idle: Vec::new(), ending: Vec::new(), budgets: Budgets::new() });
 
-impl Memory {
+impl TargetMemory {
     /// Opens that of process `pid`.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// As of [`Memory::read_at`], and when not all of it is there.
+    /// As of [`TargetMemory::read_at`], and when not all of it is there.
     pub fn read_exact_at(&self, bytes: &mut [u8], address: u64) -> io::Result<()> {
         let read = self.read_at(bytes, address)?;
         let rest = bytes.get_mut(read..).unwrap_or_default();
@@ -244,7 +244,7 @@ mod tests {
     fn as_much_as_is_there_is_read_and_written() {
         let long = vec![7u8; 3 * MOST_BYTES + 5];
         let address = |bytes: &[u8]| bytes.as_ptr() as u64;
-        let memory = Memory::open(std::process::id(), Access::Write).unwrap();
+        let memory = TargetMemory::open(std::process::id(), Access::Write).unwrap();
         let mut read = vec![0; long.len()];
         memory.read_exact_at(&mut read, address(&long)).unwrap();
         assert_eq!(read, long);
@@ -255,7 +255,7 @@ mod tests {
         let end = stack_end(std::process::id());
         assert_eq!(memory.read_at(&mut read, end - 100).unwrap(), 100);
         memory.read_exact_at(&mut read, end - 100).unwrap_err();
-        let to_read = Memory::open(std::process::id(), Access::Read).unwrap();
+        let to_read = TargetMemory::open(std::process::id(), Access::Read).unwrap();
         to_read.write_all_at(&[1], address(&read)).unwrap_err();
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
         let pid = child.id();
-        let memory = Memory::open(pid, Access::Read).unwrap();
+        let memory = TargetMemory::open(pid, Access::Read).unwrap();
         let stack = || stack_end(pid) - 100;
         let mut bytes = [0; 8];
         memory.read_exact_at(&mut bytes, stack()).unwrap();
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_was_given_up_is_replaced() {
-        let own = Memory::open(std::process::id(), Access::Read).unwrap();
+        let own = TargetMemory::open(std::process::id(), Access::Read).unwrap();
         let word = 5u64;
         let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
         read().unwrap();
@@ -298,7 +298,7 @@ mod tests {
     /// A page fault of a memory that is asked about may take its time: the others are asked meanwhile.
     #[test]
     fn nobody_waits_for_the_memory_that_another_one_reads() {
-        let own = Memory::open(std::process::id(), Access::Read).unwrap();
+        let own = TargetMemory::open(std::process::id(), Access::Read).unwrap();
         let word = 5u64;
         let read = || own.read_exact_at(&mut [0; 8], &raw const word as u64);
         read().unwrap();

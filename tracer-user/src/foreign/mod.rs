@@ -7,7 +7,7 @@
 //! - [`Contents`] reads an object file piece by piece, and no more than is allowed in all. Nothing is
 //!   mapped: a file that shrinks ends in an error;
 //! - [`text`] reads a file of `/proc`, up to a length, and [`maps`] what a process has mapped;
-//! - [`Memory`] reads and writes its memory, by a process that is given up if that takes too long; so is a
+//! - [`TargetMemory`] reads and writes its memory, by a process that is given up if that takes too long; so is a
 //!   target whose memory is slow again and again.
 //!
 //! What cannot be kept off: a file system can make whoever reads from it wait. The kernel keeps root out of
@@ -26,6 +26,6 @@ mod text;
 pub use contents::{Contents, Source, View};
 pub use file::{File, may_read};
 pub use maps::{Map, Maps};
-pub use memory::{Access, Memory};
+pub use memory::{Access, TargetMemory};
 pub use schedule::{Look, Silence};
 pub use text::{beginning, field, lossy, program, read as text, real_user};

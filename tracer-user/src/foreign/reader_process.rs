@@ -1,4 +1,4 @@
-//! The process that reads memory for [`super::Memory`], and may be lost by it.
+//! The process that reads memory for [`super::TargetMemory`], and may be lost by it.
 //!
 //! It is forked from roctap and executes nothing: it takes a request and an open `/proc/PID/mem` from a
 //! socket, reads or writes, answers, and ends when nobody is at the other end. It has no descriptors but

@@ -34,7 +34,7 @@ pub use helper::helper;
 pub use refuse::{HELPER, held_now};
 pub(crate) use tracee::Thread;
 
-pub use crate::foreign::{Access, Memory};
+pub use crate::foreign::{Access, TargetMemory};
 
 use std::{
     fs::File,
@@ -108,7 +108,7 @@ pub struct Request<'a> {
     /// In which process.
     pub process: &'a Subject,
     /// Its memory, to be written to: opened before what is given here was looked for in it.
-    pub memory: &'a Memory,
+    pub memory: &'a TargetMemory,
     /// What is called.
     pub entry: Entry<'a>,
     /// With what. The descriptor and the block are filled in here.
@@ -197,7 +197,7 @@ fn wait<R>(
 struct Newcomer<'a> {
     process: &'a Subject,
     started: Started,
-    memory: &'a Memory,
+    memory: &'a TargetMemory,
 }
 
 impl Newcomer<'_> {

@@ -6,7 +6,7 @@ use object::{Object as _, ObjectSymbol as _};
 
 use super::{
     Binary, Identity, KernelVersion, MappedFile, Mapping, PlanError, Planner, ProcessMemory,
-    Reached, getter::Made, symbolic::Memory,
+    Reached, getter::Made, symbolic::LoadedMemory,
 };
 use crate::discover::Function;
 
@@ -57,7 +57,7 @@ impl ProcessMemory for Echo<'_> {
 /// every function of `functions` leaves its table's address in a variable.
 fn make_tables(binary: &Binary, functions: &[Function]) {
     let Some(variables) = binary.segments().iter().find(|s| s.writable) else { return };
-    let loaded = Memory::new(binary, BTreeMap::new());
+    let loaded = LoadedMemory::new(binary, BTreeMap::new());
     for function in functions.iter().take(MAX_GETTERS) {
         if let Some(made) = Made::at_first_call(&loaded, function.address, variables.address) {
             made.entry(&loaded, 0);

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::symbolic::{Machine, Memory, Value, Way};
+use super::symbolic::{LoadedMemory, Machine, Value, Way};
 
 /// Instructions that are read of one getter, on all its ways together; HIP 7's has a thousand on one.
 const MAX_STEPS: usize = 1 << 15;
@@ -23,7 +23,7 @@ impl Made {
     /// What the first call of `getter` makes in a library that has just been `loaded`: the table whose
     /// address it leaves in the variable `pointer`, and returns. None if a way of it is not understood, or
     /// it makes one table or another.
-    pub fn at_first_call(loaded: &Memory<'_>, getter: u64, pointer: u64) -> Option<Self> {
+    pub fn at_first_call(loaded: &LoadedMemory<'_>, getter: u64, pointer: u64) -> Option<Self> {
         let (mut table, mut ways) = (None, Vec::new());
         let (mut next, mut steps) = (Some(Way::default()), MAX_STEPS);
         while let Some(way) = next {
@@ -40,7 +40,7 @@ impl Made {
             }
             ways.push(memory);
         }
-        let written: BTreeSet<u64> = ways.iter().flat_map(Memory::written).collect();
+        let written: BTreeSet<u64> = ways.iter().flat_map(LoadedMemory::written).collect();
         let agreed = |address| {
             let mut words = ways.iter().map(|memory| memory.word(address));
             let first = words.next().flatten();
@@ -51,7 +51,7 @@ impl Made {
     }
 
     /// The word at `offset` in the table, of a library that had been `loaded`.
-    pub fn entry(&self, loaded: &Memory<'_>, offset: u64) -> Value {
+    pub fn entry(&self, loaded: &LoadedMemory<'_>, offset: u64) -> Value {
         let address = self.table.wrapping_add(offset);
         self.words.get(&address).copied().unwrap_or_else(|| loaded.word(address))
     }

@@ -14,7 +14,7 @@ use super::{
     getter::Made,
     model::Slot,
     stub::Stub,
-    symbolic::{Machine, Memory, Value},
+    symbolic::{LoadedMemory, Machine, Value},
 };
 
 /// Relocations that are read; large libraries have some 100,000.
@@ -35,7 +35,7 @@ const MAX_GETTERS: usize = 8;
 
 /// The variables of a library that has just been loaded.
 pub(super) struct Initial<'a> {
-    memory: Memory<'a>,
+    memory: LoadedMemory<'a>,
     /// The tables that getters make of variables.
     made: RefCell<BTreeMap<(u64, u64), Option<Made>>>,
 }
@@ -44,7 +44,7 @@ impl<'a> Initial<'a> {
     /// Those of `binary`.
     pub fn of(binary: &'a Binary) -> Self {
         let dynamic = Dynamic::of(binary);
-        let mut memory = Memory::new(binary, dynamic.relocations(binary));
+        let mut memory = LoadedMemory::new(binary, dynamic.relocations(binary));
         let functions = dynamic.get(dynamic::INIT_ARRAY).map_or(0..0, |start| {
             let bytes = dynamic.get(dynamic::INIT_ARRAY_BYTES).unwrap_or(0).min(MAX_FUNCTIONS * 8);
             start..start.saturating_add(bytes)

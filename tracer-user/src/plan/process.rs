@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock, discover,
-    foreign::{Access, Map, Maps, Memory},
+    foreign::{Access, Map, Maps, TargetMemory},
 };
 
 /// A process whose memory can be read.
@@ -96,7 +96,7 @@ impl MappedFile {
     }
 }
 
-/// How long all reads of a look at a process may wait for its memory ([`Memory::waited`]). Waiting for a CPU does
+/// How long all reads of a look at a process may wait for its memory ([`TargetMemory::waited`]). Waiting for a CPU does
 /// not count.
 const LOOK_FOR: Duration = Duration::from_secs(3);
 /// How much longer a look may take by the clock, on a busy machine: the thread that looks has other work.
@@ -110,7 +110,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// long each read takes. So the reads of a look have limits together: see [`LiveProcess::wait_at_most`].
 pub struct LiveProcess {
     pid: u32,
-    memory: Memory,
+    memory: TargetMemory,
     /// How long reads may still wait for the memory, ns.
     left_ns: AtomicU64,
     /// The time from which on reads fail, ns of CLOCK_BOOTTIME.
@@ -129,7 +129,7 @@ impl LiveProcess {
     ///
     /// When there is none, or it may not be read (this needs the permission to trace it).
     pub fn open(pid: u32) -> Result<Self, PlanError> {
-        let memory = Memory::open(pid, Access::Read);
+        let memory = TargetMemory::open(pid, Access::Read);
         Self::with(memory.map_err(|cause| PlanError::Process { pid, cause })?, pid)
     }
 
@@ -138,7 +138,7 @@ impl LiveProcess {
     /// # Errors
     ///
     /// As of [`LiveProcess::open`].
-    pub fn with(memory: Memory, pid: u32) -> Result<Self, PlanError> {
+    pub fn with(memory: TargetMemory, pid: u32) -> Result<Self, PlanError> {
         let maps = Maps::of(pid).map_err(|cause| PlanError::Process { pid, cause })?;
         let mappings = maps.iter().map(Mapping::from).collect();
         let [left_ns, until_ns, left_pieces] = [0; 3].map(AtomicU64::new);
@@ -176,7 +176,7 @@ impl LiveProcess {
     }
 
     /// Its memory alone.
-    pub fn into_memory(self) -> Memory {
+    pub fn into_memory(self) -> TargetMemory {
         self.memory
     }
 }

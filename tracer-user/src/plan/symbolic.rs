@@ -30,14 +30,14 @@ const KEPT: [usize; 7] = [
 pub(super) type Value = Option<u64>;
 
 /// A library's variables at some time.
-pub(super) struct Memory<'a> {
+pub(super) struct LoadedMemory<'a> {
     pub binary: &'a Binary,
     /// An earlier state, which has the words that have not been written since. Without one, the file has them.
-    earlier: Option<&'a Memory<'a>>,
+    earlier: Option<&'a LoadedMemory<'a>>,
     words: BTreeMap<u64, Value>,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> LoadedMemory<'a> {
     /// The memory as the file has it, except for `words`.
     pub fn new(binary: &'a Binary, words: BTreeMap<u64, Value>) -> Self {
         Self { binary, earlier: None, words }
@@ -58,7 +58,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The addresses of the words that have been written since [`Memory::later`] made it.
+    /// The addresses of the words that have been written since [`LoadedMemory::later`] made it.
     pub fn written(&self) -> impl Iterator<Item = u64> {
         self.words.keys().copied()
     }
@@ -150,7 +150,7 @@ impl Way {
 
 /// The symbolic processor.
 pub(super) struct Machine<'a, 'b> {
-    memory: &'a mut Memory<'b>,
+    memory: &'a mut LoadedMemory<'b>,
     registers: [Value; 16],
     /// The lower and the upper half of each vector register.
     vectors: [[Value; 2]; 16],
@@ -165,7 +165,7 @@ pub(super) struct Machine<'a, 'b> {
 
 impl<'a, 'b> Machine<'a, 'b> {
     /// A processor that takes so many steps at most.
-    pub fn new(memory: &'a mut Memory<'b>, steps: usize) -> Self {
+    pub fn new(memory: &'a mut LoadedMemory<'b>, steps: usize) -> Self {
         Self {
             memory,
             registers: [None; 16],

@@ -22,7 +22,7 @@ use crate::{
     clock,
     discover::Subject,
     foreign,
-    shim::{BackupReader, Extent, Frame, Memory, Reader},
+    shim::{BackupReader, Extent, Frame, Reader, SharedMemory},
 };
 
 /// Why records are lost that were there.
@@ -90,7 +90,7 @@ impl Connection {
     ///
     /// The descriptor, when it cannot be.
     pub fn offered(
-        memory: Memory,
+        memory: SharedMemory,
         call_ids: Range<u64>,
         mut name: OwnedFd,
         backup: &BackupReader,
@@ -103,13 +103,13 @@ impl Connection {
     }
 
     /// A memory that was handed to process `pid`.
-    pub fn to(pid: u32, memory: Memory, call_ids: Range<u64>, backup: &BackupReader) -> Self {
+    pub fn to(pid: u32, memory: SharedMemory, call_ids: Range<u64>, backup: &BackupReader) -> Self {
         let mut connection = Self::new(memory, call_ids, Of::HandedTo(pid), backup);
         connection.threads = Threads::of(pid);
         connection
     }
 
-    fn new(memory: Memory, call_ids: Range<u64>, of: Of, backup: &BackupReader) -> Self {
+    fn new(memory: SharedMemory, call_ids: Range<u64>, of: Of, backup: &BackupReader) -> Self {
         let reader = Reader::new(memory);
         backup.watch(&reader);
         Self {
@@ -177,13 +177,13 @@ impl Connection {
     }
 
     /// The memory.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &SharedMemory {
         self.reader.memory()
     }
 
     /// The process executed another program at `time_ns`, and all that the old one wrote was read. The
     /// memory is the new one's if it was claimed later.
-    pub fn ended_at(&mut self, time_ns: u64) {
+    pub fn executed_at(&mut self, time_ns: u64) {
         if self.seen_ns.is_some_and(|seen| seen < time_ns) {
             self.gone = Some(Over::Executed);
             self.unread = 0;
@@ -415,7 +415,7 @@ mod tests {
         let backup = BackupReader::default();
         let name = fs::File::open("/dev/null").unwrap().into();
         let offer =
-            |name| Connection::offered(Memory::create(layout).unwrap(), 0..1, name, &backup);
+            |name| Connection::offered(SharedMemory::create(layout).unwrap(), 0..1, name, &backup);
         let mut old = offer(name).unwrap();
         let path = old.path().unwrap();
         let inode = |path| fs::metadata(path).unwrap().ino();
@@ -441,7 +441,7 @@ mod tests {
     fn offer() -> Connection {
         let layout = Layout { rings: 1, ring_bytes: 4096 };
         let name = fs::File::open("/dev/null").unwrap().into();
-        let memory = Memory::create(layout).unwrap();
+        let memory = SharedMemory::create(layout).unwrap();
         Connection::offered(memory, 0..1, name, &BackupReader::default()).map_err(|_| ()).unwrap()
     }
 

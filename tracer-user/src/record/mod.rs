@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if let Some(command) = options.command.first() {
         command::check(command)?;
     }
-    // First: what it takes to become the user is given up below.
+    // Before capabilities are given up: it takes some to become the user.
     let export = match &options.plugin {
         Some(plugin) => match Waiting::start(&options.output, plugin).context("the export")? {
             Some(export) => Some(export),
@@ -83,14 +83,14 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         },
         None => None,
     };
-    // First: what is meant are the processes that have these numbers now.
+    // As early as can be: what is meant are the processes that have these numbers now.
     let mut named: Vec<_> = options.pids.iter().map(|&pid| (pid, Subject::open(pid))).collect();
     if let [(_, Err(_))] = named[..]
         && let Some((_, Err(error))) = named.pop()
     {
         return Err(error.into());
     }
-    // First: the command has the rights and limits, and ignores the signals, as it would without roctap.
+    // Before rights, limits and signals are changed: the command has them as it would without roctap.
     let held = match options.command.as_slice() {
         [] => None,
         command => Some(Held::start(command)?),

@@ -10,7 +10,7 @@ use crate::{
     shown::{path, say},
 };
 
-/// A source that was asked for delivered nothing.
+/// A source that was asked for delivered nothing, or a process that was named is not traced.
 const NOTHING_DELIVERED: u8 = 3;
 
 /// What has become of the command that was recorded.

@@ -10,7 +10,7 @@ use tracer_common::{
 
 use crate::{
     discover::{self, PlannedFile, Runtime, Subject},
-    foreign::{Access, Memory},
+    foreign::{Access, TargetMemory},
     plan::{LiveProcess, Located, ProcessMemory as _},
     shim::dispatch_site_in,
 };
@@ -23,7 +23,7 @@ const LATE: &str = "reading its API tables and its shim takes too long";
 /// A process that has loaded the HSA runtime.
 pub struct Prospect {
     /// The memory in which all of this was found.
-    pub memory: Memory,
+    pub memory: TargetMemory,
     /// What the shim needs to know.
     pub attach: Attach,
     /// A shim that it has loaded already, that works and speaks our protocol. One that does not is left
@@ -49,7 +49,7 @@ impl Prospect {
         let libraries = discover::libraries(pid)?;
         let of = |runtime| libraries.iter().find(|library| library.runtime == runtime);
         let Some(hsa) = of(Runtime::Hsa) else { return Ok(None) };
-        let memory = Memory::open(pid, access)
+        let memory = TargetMemory::open(pid, access)
             .context("opening its memory (to write to another user's needs CAP_DAC_OVERRIDE)")?;
         let process = LiveProcess::with(memory, pid)?;
         let runtime = Located::find(&process, &hsa.open_path)?;

@@ -116,7 +116,8 @@ pub struct Target {
     pub is_recorded_from_start: bool,
     /// Where its GPU times come from.
     pub gpu_source: GpuSource,
-    /// It was being attached to when all threads that put shims in were busy: it gets its shim when one is free.
+    /// It was being attached to, and could not get its shim yet: the threads that put shims in were busy, none could be
+    /// started, or the process was held.
     pub is_being_attached: bool,
     /// When roctap looked last at what it maps.
     pub seen: Option<Seen>,

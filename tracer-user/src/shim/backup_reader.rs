@@ -55,12 +55,12 @@ mod tests {
     use tracer_common::shim::{Layout, control, kind};
 
     use super::*;
-    use crate::shim::{Extent, Frame, Memory};
+    use crate::shim::{Extent, Frame, SharedMemory};
 
     /// What the backup takes while the reader is at another ring comes with the same call.
     #[test]
     fn a_drain_takes_what_the_backup_took_meanwhile() {
-        let memory = Memory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
+        let memory = SharedMemory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         for ring in [0, 1] {
             memory.claim(ring, ring as u64 + 1);
@@ -86,7 +86,7 @@ mod tests {
     /// their order.
     #[test]
     fn a_reader_that_is_late_loses_nothing() {
-        let memory = Memory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
+        let memory = SharedMemory::create(Layout { rings: 2, ring_bytes: 4096 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         let mut reader = Reader::new(memory);
         let backup = BackupReader::default();

@@ -57,18 +57,18 @@ impl MemoryError {
 
 /// A shared memory, mapped. The peer is not trusted: it may write anything at any time, which is
 /// why all access is atomic. Dropping it unmaps it.
-pub struct Memory {
+pub struct SharedMemory {
     fd: OwnedFd,
     at: *const AtomicU64,
     layout: Layout,
 }
 
 // SAFETY: words that everybody reaches as atomics; the mapping belongs to no thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for SharedMemory {}
 
-impl Memory {
+impl SharedMemory {
     /// Creates a memory and its control block.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no reference to it outlives `self`.
         if let Err(error) = unsafe { munmap(self.at.cast_mut().cast(), self.layout.total_bytes()) }
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_memory_is_laid_out_as_the_shim_expects() {
         let layout = Layout { rings: 3, ring_bytes: 4096 };
-        let memory = Memory::create(layout).unwrap();
+        let memory = SharedMemory::create(layout).unwrap();
         assert_eq!(memory.words().len() * 8, layout.total_bytes());
         assert_eq!(memory.word(control::MAGIC).load(Ordering::Relaxed), shim::MAGIC);
         assert_eq!(memory.owner(), None);
@@ -361,7 +361,7 @@ mod tests {
                         && !tried.load(Ordering::Relaxed)
                     {}
                 });
-                match Memory::adopt(fd, layout) {
+                match SharedMemory::adopt(fd, layout) {
                     Ok(memory) => assert_eq!(memory.ring_dropped(0), 0),
                     Err(error) => assert!(error.to_string().contains("has resized it"), "{error}"),
                 }

@@ -7,5 +7,5 @@ mod reader;
 
 pub use backup_reader::BackupReader;
 pub use library::{Shim, ShimError, dispatch_site_in, file_of_ours};
-pub use memory::{Memory, MemoryError};
+pub use memory::{MemoryError, SharedMemory};
 pub use reader::{Extent, Frame, MOST_AT_ONCE, Reader, fuzz_ring};

@@ -20,7 +20,7 @@ use tracer_common::{
 };
 use zerocopy::{FromBytes, IntoBytes as _};
 
-use super::Memory;
+use super::SharedMemory;
 use crate::clock::{self, Patience};
 
 /// A record of the shim.
@@ -83,7 +83,7 @@ pub struct Reader {
 
 /// What a reader shares with its [`super::BackupReader`].
 pub(super) struct Shared {
-    pub(super) memory: Memory,
+    pub(super) memory: SharedMemory,
     taken: Mutex<Taken>,
 }
 
@@ -110,7 +110,7 @@ struct Taken {
 
 impl Taken {
     /// Takes what stands in the next `words` words of a ring, and what of a frame goes beyond them.
-    fn fill(&mut self, memory: &Memory, ring: usize, words: u64) {
+    fn fill(&mut self, memory: &SharedMemory, ring: usize, words: u64) {
         let owner = memory.ring_owner(ring).load(Ordering::Acquire) as u32;
         if owner == 0 || self.broken[ring] {
             return;
@@ -183,7 +183,7 @@ impl Shared {
 
 impl Reader {
     /// A reader of `memory`.
-    pub fn new(memory: Memory) -> Self {
+    pub fn new(memory: SharedMemory) -> Self {
         let taken = Mutex::new(Taken {
             waiting: Vec::new(),
             visited: false,
@@ -203,7 +203,7 @@ impl Reader {
     }
 
     /// The memory.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &SharedMemory {
         &self.shared.memory
     }
 
@@ -392,7 +392,7 @@ mod tests {
     fn everything_that_is_there_is_drained() {
         const FRAMES: u64 = PORTION;
         let layout = Layout { rings: 2, ring_bytes: 16 << 20 };
-        let mut reader = Reader::new(Memory::create(layout).unwrap());
+        let mut reader = Reader::new(SharedMemory::create(layout).unwrap());
         for ring in [0, 1] {
             reader.memory().claim(ring, ring as u64 + 1);
             let producer = reader.memory().producer(ring);
@@ -418,7 +418,7 @@ mod tests {
         const THREADS: usize = 64;
         const FIRST: usize = 1 + (16 << 10) / 4096;
         let call = [1; 15];
-        let mut reader = Reader::new(Memory::create(Layout::DEFAULT).unwrap());
+        let mut reader = Reader::new(SharedMemory::create(Layout::DEFAULT).unwrap());
         // Looking at a page is enough to create it.
         reader.drain(Extent::Everything, |_, _| {});
         reader.free_rings(|_| true, |_, _| {});
@@ -468,7 +468,7 @@ mod tests {
     /// closed reader.
     #[test]
     fn readers_that_are_late_have_their_rings_emptied() {
-        let memory = Memory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
+        let memory = SharedMemory::create(Layout { rings: 1, ring_bytes: 64 << 20 }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
         memory.claim(0, 7);
         let mut reader = Reader::new(memory);
@@ -509,9 +509,9 @@ mod tests {
     #[test]
     fn a_drain_has_an_end() {
         const BYTES: usize = 64 << 10;
-        let memory = Memory::create(Layout { rings: 2, ring_bytes: BYTES }).unwrap();
+        let memory = SharedMemory::create(Layout { rings: 2, ring_bytes: BYTES }).unwrap();
         memory.word(control::PID).store(1, Ordering::Relaxed);
-        let fill = |memory: &Memory| {
+        let fill = |memory: &SharedMemory| {
             for ring in [0, 1] {
                 while memory.producer(ring).push(kind::COMPLETE, [&[0; 3], &[]]) {}
             }
@@ -545,7 +545,7 @@ mod tests {
     /// read any more.
     #[test]
     fn readers_that_are_late_have_a_heartbeat() {
-        let memory = Memory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
+        let memory = SharedMemory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
         let mut reader = Reader::new(memory);
         let shared = Arc::clone(&reader.shared);
         let is_told = || {

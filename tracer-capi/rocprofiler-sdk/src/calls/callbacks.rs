@@ -16,7 +16,7 @@ use crate::{SDK, externals, process};
 
 /// How far tools have been told.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum CallbackState {
     /// Of nothing: the call was made in a callback, or has just begun.
     Nothing,
     /// A callback has not returned: it is being called, or was left by an exception.
@@ -44,7 +44,7 @@ pub struct Callbacks {
     services: Services,
     /// Of a call of HIP: who is told of its stream.
     pub streams: Option<streams::Told>,
-    state: Cell<Told>,
+    state: Cell<CallbackState>,
     externals: RefCell<Externals>,
     times: Cell<Option<Times>>,
     payload: UnsafeCell<Payload>,
@@ -77,7 +77,7 @@ impl Callbacks {
             told,
             services,
             streams,
-            state: Cell::new(Told::Nothing),
+            state: Cell::new(CallbackState::Nothing),
             externals: RefCell::default(),
             times: Cell::new(None),
             payload: UnsafeCell::new(Payload::new(operation.kind)),
@@ -86,7 +86,7 @@ impl Callbacks {
 
     /// The call begins, with arguments that `fill` writes down. Ids that callbacks give the thread count for it.
     pub fn enter(&self, correlation_id: u64, fill: impl FnOnce(&mut Payload)) {
-        self.state.set(Told::Entered);
+        self.state.set(CallbackState::Entered);
         let mut stream = 0;
         self.fill(|payload| {
             fill(payload);
@@ -102,7 +102,7 @@ impl Callbacks {
             streams.begin(stream, &self.externals.borrow());
         }
         self.externals.replace(externals::own().with(&answers));
-        self.state.set(Told::Begin);
+        self.state.set(CallbackState::Begin);
         let begin_ns = timestamp_ns();
         self.times.set(Some(Times { begin_ns, end_ns: 0 }));
     }
@@ -117,7 +117,7 @@ impl Callbacks {
     ) {
         let times = self.times.get().map(|times| Times { end_ns: timestamp_ns(), ..times });
         self.times.set(times);
-        if self.state.get() == Told::Begin && !process::is_forked() {
+        if self.state.get() == CallbackState::Begin && !process::is_forked() {
             if let Some(streams) = &self.streams {
                 streams.end(has_succeeded, &self.externals.borrow());
             }
@@ -128,7 +128,7 @@ impl Callbacks {
 
     /// Whether a callback was left by an exception at the begin: the call has not been made.
     pub fn were_left(&self) -> bool {
-        self.state.get() == Told::Entered
+        self.state.get() == CallbackState::Entered
     }
 
     /// When it was made, if tools were told of its begin and of its end.
@@ -138,7 +138,7 @@ impl Callbacks {
 
     /// The external ids that count for the call, if tools were told of its begin.
     pub fn externals(&self) -> Option<Externals> {
-        (self.state.get() == Told::Begin).then(|| self.externals.take())
+        (self.state.get() == CallbackState::Begin).then(|| self.externals.take())
     }
 
     /// The arguments of a call of HIP, and what it has returned, if that is known.

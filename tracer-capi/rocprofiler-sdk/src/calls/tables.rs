@@ -7,7 +7,7 @@ use capi_sources::hsa::Client;
 use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
 use tracer_common::slots;
-use tracer_hooks::calls::{self, CallSink, Told};
+use tracer_hooks::calls::{self, CallSink, Detail};
 use tracer_hooks::{Tables, contained};
 
 use super::callbacks::Callbacks;
@@ -48,22 +48,22 @@ impl Client for Calls {
 }
 
 impl CallSink for Calls {
-    fn begins(&self, call: &mut Call, at: usize) -> Told {
+    fn begins(&self, call: &mut Call, at: usize) -> Detail {
         let slot = call.operation.into();
         if hip::need(slot) {
             hip::silence();
         }
-        let or = |told| if is_needed(slot) { Told::All } else { told };
-        let Some(of) = operation(slot) else { return or(Told::Nothing) };
+        let or = |detail| if is_needed(slot) { Detail::All } else { detail };
+        let Some(of) = operation(slot) else { return or(Detail::Nothing) };
         call.correlation_id = next_id();
-        let Some(kept) = THREADS.begin(at, call.correlation_id) else { return Told::Nothing };
+        let Some(kept) = THREADS.begin(at, call.correlation_id) else { return Detail::Nothing };
         *kept = Begun::new(of, || streams::Told::of(of), || call.begin_ns);
         match kept {
-            Some(Begun { callbacks: Some(_), .. }) => Told::All,
-            Some(_) => or(Told::End),
+            Some(Begun { callbacks: Some(_), .. }) => Detail::All,
+            Some(_) => or(Detail::End),
             None => {
                 THREADS.end(at);
-                or(Told::Nothing)
+                or(Detail::Nothing)
             }
         }
     }

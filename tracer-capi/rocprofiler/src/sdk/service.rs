@@ -139,7 +139,7 @@ impl Services {
 
     /// These and those. Of tools that were finalized before others were configured there are none among these.
     #[must_use]
-    pub fn and(self, those: Self) -> Self {
+    pub fn union(self, those: Self) -> Self {
         match self.plan.cmp(&those.plan) {
             _ if those.is_empty() => self,
             _ if self.is_empty() => those,

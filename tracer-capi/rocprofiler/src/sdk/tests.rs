@@ -606,7 +606,7 @@ fn others_begin_when_all_have_ended() {
     assert_eq!(sdk.each(kind, now).map(Service::client).collect::<Vec<_>>(), [2]);
     assert_eq!(sdk.each(kind, before).count(), 0);
     assert!(sdk.those(kind, before, |_| true).is_empty());
-    assert_eq!((before.and(now), now.and(before)), (now, now));
+    assert_eq!((before.union(now), now.union(before)), (now, now));
     // Those of all plans.
     assert_eq!(sdk.each(kind, Services::all()).count(), 1);
 }

@@ -427,7 +427,7 @@ impl Pool {
             Held::Own(buffer) if state.phase == Phase::Open => ptr::from_ref(*buffer).cast_mut(),
             _ => ptr::null_mut(),
         };
-        // Pairs with the Acquire in `write_all`.
+        // Pairs with the Acquire in `write_in_turn`.
         self.open.store(open, Ordering::Release);
         let full = std::mem::replace(&mut state.active, next);
         if full.is_empty() {

@@ -110,7 +110,7 @@ struct Pools;
 
 /// Which pools records of an operation go into.
 #[derive(Clone, core::marker::Copy, Default)]
-struct Into {
+struct TargetPools {
     /// `HIP_OPS`.
     hip: Option<&'static Pool>,
     /// `HSA_OPS`.
@@ -131,13 +131,13 @@ fn of_hip(op: u32) -> Option<&'static Pool> {
 }
 
 /// The pools of an operation, if it is recorded at all.
-fn pools(op: u32) -> Option<Into> {
+fn pools(op: u32) -> Option<TargetPools> {
     let (hip, hsa) = (of_hip(op), TRACER.activity(Domain::HSA_OPS, op));
-    (hip.is_some() || hsa.is_some()).then_some(Into { hip, hsa, as_copy: None })
+    (hip.is_some() || hsa.is_some()).then_some(TargetPools { hip, hsa, as_copy: None })
 }
 
 impl Client for Pools {
-    type Kept = Into;
+    type Kept = TargetPools;
     type Caller = Calls;
     type Whom = ();
 
@@ -160,17 +160,17 @@ impl Client for Pools {
     }
 
     #[inline]
-    fn kernel(&self, _: &Dispatch) -> Option<Into> {
+    fn kernel(&self, _: &Dispatch) -> Option<TargetPools> {
         let (pools, as_copy) = (pools(op::DISPATCH), of_hip(op::COPY));
         let is_recorded = pools.is_some() || as_copy.is_some();
-        is_recorded.then(|| Into { as_copy, ..pools.unwrap_or_default() })
+        is_recorded.then(|| TargetPools { as_copy, ..pools.unwrap_or_default() })
     }
 
-    fn copy(&self, _: &Copy) -> Option<Into> {
+    fn copy(&self, _: &Copy) -> Option<TargetPools> {
         pools(op::COPY)
     }
 
-    fn barrier(&self, _: &Barrier) -> Option<Into> {
+    fn barrier(&self, _: &Barrier) -> Option<TargetPools> {
         pools(op::BARRIER)
     }
 

@@ -41,7 +41,7 @@ impl Data {
         }
     }
 
-    /// It has returned. `phase_data` is where the client may keep a number from the begin to the end.
+    /// It has returned.
     pub fn end(&mut self, result: u64) {
         self.set(PHASE..PHASE + 4, 1);
         self.set(RESULT..RESULT + 8, result);

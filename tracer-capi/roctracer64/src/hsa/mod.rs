@@ -20,7 +20,7 @@ use tracer_common::activity::Domain;
 use tracer_common::calls::{self, Call};
 use tracer_common::hsa_functions::SLOTS;
 use tracer_hooks::Tables;
-use tracer_hooks::calls::{CallSink, Told};
+use tracer_hooks::calls::{CallSink, Detail};
 use tracer_records::api;
 
 use crate::call_record;
@@ -134,13 +134,13 @@ fn callback(op: u32) -> Option<Callback> {
 }
 
 impl CallSink for Calls {
-    fn begins(&self, call: &mut Call, at: usize) -> Told {
+    fn begins(&self, call: &mut Call, at: usize) -> Detail {
         let op = call.operation.into();
         let wanted = TRACER.activity(Domain::HSA_API, op).is_some() || callback(op).is_some();
         call.correlation_id = if wanted { next_id() } else { 0 };
         let is_told = wanted && open::begin(at, call.correlation_id)
             || slot_of(op).is_some_and(|slot| EVENTS.need(slot));
-        if is_told { Told::All } else { Told::Nothing }
+        if is_told { Detail::All } else { Detail::Nothing }
     }
 
     fn ends(&self, _call: &Call, _at: usize) {}

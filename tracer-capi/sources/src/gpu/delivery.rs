@@ -24,7 +24,7 @@ use super::backlog::Backlog;
 use super::client::{Client, Done};
 use super::kernels::Kernels;
 use super::operations::Operations;
-use super::queue::{Drain, Event, MOST, Told};
+use super::queue::{Drain, Event, Events, MOST};
 use super::writing::Progress;
 
 /// Between two looks.
@@ -41,7 +41,7 @@ const AT_ONCE: usize = 1000;
 /// Work of GPUs for a client: one in a process.
 pub struct Gpu<C: Client> {
     pub(super) client: C,
-    pub(super) told: Told<C>,
+    pub(super) events: Events<C>,
     pub(super) kernels: &'static Kernels,
     /// The thread, if it could be started, and the process that has it.
     worker: OnceLock<Option<(Process, Thread)>>,
@@ -63,7 +63,7 @@ impl<C: Client> Gpu<C> {
     pub const fn new(client: C, kernels: &'static Kernels) -> Self {
         Self {
             client,
-            told: Told::new(MOST),
+            events: Events::new(MOST),
             kernels,
             worker: OnceLock::new(),
             starts: Lock::new(()),
@@ -96,7 +96,7 @@ impl<C: Client> Gpu<C> {
 
     /// Operations for which there was no room, because callbacks of the client's took too long.
     pub fn refused(&self) -> usize {
-        self.told.refused()
+        self.events.refused()
     }
 
     pub(super) fn count(&self, cause: ShimLoss, count: u64) {
@@ -180,12 +180,12 @@ impl<C: Client> Gpu<C> {
         let mut operations = Operations::<C>::default();
         let mut waiting: Vec<Waiting> = Vec::new();
         let mut backlog = Backlog::new(MOST);
-        let mut told = Taken::default();
+        let mut rest = Taken::default();
         loop {
             let (mut taken, now_ns) = (0, timestamp_ns());
             // Not until the queue is empty: a program may fill it as fast.
             while taken < AT_ONCE
-                && let Some(event) = self.told.next(&mut told)
+                && let Some(event) = self.events.next(&mut rest)
             {
                 taken += 1;
                 self.progress.step();
@@ -232,7 +232,7 @@ impl<C: Client> Gpu<C> {
             self.sleeps.store(true, Ordering::Relaxed);
             // Pairs with the fence in `wake`.
             fence(Ordering::SeqCst);
-            if self.told.is_empty() {
+            if self.events.is_empty() {
                 // What is never enqueued is to be forgotten.
                 if operations.any() { park_timeout(LONG_PAUSE) } else { park() }
             }
@@ -287,6 +287,6 @@ mod tests {
         let worker = Some((Process::this(), started.thread().clone()));
         assert!(GPU.worker.set(worker).is_ok());
         GPU.drain::<()>(None, None);
-        assert!(!GPU.told.is_empty());
+        assert!(!GPU.events.is_empty());
     }
 }

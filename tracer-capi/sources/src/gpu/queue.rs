@@ -65,7 +65,7 @@ pub enum Event<C: Client> {
 pub const MOST: usize = 1 << 19;
 
 /// A queue of what was told. Who finds no memory for it, or no room for an operation, tells nothing.
-pub struct Told<C: Client> {
+pub struct Events<C: Client> {
     queue: Queue<Event<C>>,
     operations: AtomicUsize,
     most: usize,
@@ -73,7 +73,7 @@ pub struct Told<C: Client> {
     refused: AtomicUsize,
 }
 
-impl<C: Client> Told<C> {
+impl<C: Client> Events<C> {
     pub const fn new(most: usize) -> Self {
         let (operations, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { queue: Queue::new(), operations, most, refused }
@@ -151,22 +151,22 @@ mod tests {
 
     #[test]
     fn operations_beyond_the_most_are_refused_until_some_are_taken() {
-        let told = Told::<Nobody>::new(2);
+        let events = Events::<Nobody>::new(2);
         let enqueue = |sequence| {
             let (work, caller) = (Work::Barrier, None);
-            told.enqueue(Enqueued { sequence, caller, work, agent: 0, queue_id: 0, kept: () })
+            events.enqueue(Enqueued { sequence, caller, work, agent: 0, queue_id: 0, kept: () })
         };
         assert!(enqueue(1) && enqueue(2) && !enqueue(3));
         // What belongs to those that are in it has room.
-        assert!(told.push(Event::NoTimes(1)));
+        assert!(events.push(Event::NoTimes(1)));
         let mut taken = Taken::default();
-        assert!(matches!(told.next(&mut taken), Some(Event::Enqueued(_))));
+        assert!(matches!(events.next(&mut taken), Some(Event::Enqueued(_))));
         assert!(enqueue(4) && !enqueue(5));
-        let numbers = std::iter::from_fn(|| told.next(&mut taken)).map(|event| match event {
+        let numbers = std::iter::from_fn(|| events.next(&mut taken)).map(|event| match event {
             Event::Enqueued(Enqueued { sequence, .. }) | Event::NoTimes(sequence) => sequence,
             _ => panic!("nothing else was pushed"),
         });
         assert_eq!(numbers.collect::<Vec<_>>(), [2, 1, 4]);
-        assert!(told.is_empty() && told.refused() == 2);
+        assert!(events.is_empty() && events.refused() == 2);
     }
 }

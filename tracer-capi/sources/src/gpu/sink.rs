@@ -83,13 +83,13 @@ impl<C: Client> Sink for Gpu<C> {
     }
 
     fn refused(&self, sequence: u64) {
-        self.told.push(Event::Refused(sequence));
+        self.events.push(Event::Refused(sequence));
     }
 
     #[inline]
     fn dispatch(&self, record: &mut Dispatch, by: Enqueuer) -> bool {
         let Some(kept) = self.client.kernel(record) else { return false };
-        self.told.enqueue(Enqueued {
+        self.events.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
             caller: self.caller(by),
             work: Work::Kernel(record.kernel_object),
@@ -101,7 +101,7 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn barrier(&self, record: &mut Barrier, by: Enqueuer) -> bool {
         let Some(kept) = self.client.barrier(record) else { return false };
-        self.told.enqueue(Enqueued {
+        self.events.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
             caller: self.caller(by),
             work: Work::Barrier,
@@ -114,7 +114,7 @@ impl<C: Client> Sink for Gpu<C> {
     fn copy(&self, record: &mut Copy) -> bool {
         let Some(kept) = self.client.copy(record) else { return false };
         let Copy { size_bytes: bytes, src_agent: from, dst_agent: to, .. } = *record;
-        self.told.enqueue(Enqueued {
+        self.events.enqueue(Enqueued {
             sequence: number(&mut record.sequence),
             caller: Some(self.client.caller()),
             work: Work::Copy { bytes, from, to },
@@ -128,7 +128,7 @@ impl<C: Client> Sink for Gpu<C> {
     #[inline]
     fn enqueued(&self, sequence: u64, by: Enqueuer) {
         if by == Enqueuer::Unknown {
-            self.told.push(Event::Launched {
+            self.events.push(Event::Launched {
                 sequence,
                 caller: self.client.caller(),
                 claim: Claim::Found,
@@ -141,7 +141,7 @@ impl<C: Client> Sink for Gpu<C> {
             (first.load(Ordering::Relaxed)..=last.load(Ordering::Relaxed)).contains(&sequence)
         });
         let claim = if is_ahead { Claim::Ahead } else { Claim::Certain };
-        self.told.push(Event::Launched { sequence, caller: self.client.caller(), claim });
+        self.events.push(Event::Launched { sequence, caller: self.client.caller(), claim });
     }
 
     fn has_enqueued(&self) {
@@ -158,7 +158,7 @@ impl<C: Client> Sink for Gpu<C> {
     }
 
     fn complete(&self, record: Complete) {
-        self.told.push(Event::Done(record));
+        self.events.push(Event::Done(record));
     }
 
     fn collected(&self) {
@@ -168,7 +168,7 @@ impl<C: Client> Sink for Gpu<C> {
     fn no_times(&self, sequence: u64, cause: ShimLoss) {
         if sequence != 0 {
             self.count(cause, 1);
-            self.told.push(Event::NoTimes(sequence));
+            self.events.push(Event::NoTimes(sequence));
             self.wake();
         }
     }
@@ -182,13 +182,13 @@ impl<C: Client> Sink for Gpu<C> {
             vector: record.vgpr_count,
             accumulation: record.accum_vgpr_count,
         });
-        self.told.push(Event::Symbol { address, since_ns, kernel });
+        self.events.push(Event::Symbol { address, since_ns, kernel });
         // Else they stay in the queue where nothing is recorded but calls.
         self.wake();
     }
 
     fn agent(&self, record: Agent) {
-        self.told.push(Event::Agent(record));
+        self.events.push(Event::Agent(record));
     }
 
     fn queue(&self, _record: Queue) {}
@@ -202,7 +202,7 @@ impl<C: Client> Sink for Gpu<C> {
 
     fn state(&self, state: u64) {
         if state == state::ACTIVE {
-            self.told.push(Event::Begins);
+            self.events.push(Event::Begins);
         }
     }
 

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::{
     super::{
         Class, FunctionPlan, KernelVersion, Planner, ProcessMemory, Reached, ReturnProbe, Slot,
-        fuzz_plan, getter::Made, stub::Stubs, symbolic::Memory,
+        fuzz_plan, getter::Made, stub::Stubs, symbolic::LoadedMemory,
     },
     image::{BIAS, CODE, DATA, DYNAMIC, Fake, Part, binary_with, library},
 };
@@ -498,7 +498,7 @@ proptest! {
         choices: [u64; 8],
     ) {
         let (binary, _) = binary_with(&parts(&wrapper(0), &random_getter(&ops)), &words());
-        let loaded = Memory::new(&binary, BTreeMap::new());
+        let loaded = LoadedMemory::new(&binary, BTreeMap::new());
         let said = Made::at_first_call(&loaded, GETTER, POINTER);
         let branches = ops.iter().filter(|op| matches!(op, Op::Branch(_))).count();
         let is_exact = |op: &Op| !matches!(op, Op::Branch(_) | Op::Half(..));

@@ -164,8 +164,7 @@ impl Session {
         }
     }
 
-    /// Adds a process, which may have the number of one that has ended. An error is not this process's: the
-    /// recording cannot go on.
+    /// Adds a process, which may have the number of one that has ended.
     pub(super) fn add_target(
         &mut self,
         subject: Arc<Subject>,

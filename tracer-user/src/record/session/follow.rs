@@ -89,7 +89,7 @@ impl Session {
             && self.processes.is_alive(pid)
         {
             self.recorder
-                .notice(&format!("process {pid}: some HSA functions are not probed: {error:#}"));
+                .notice(&format!("process {pid}: some functions are not probed: {error:#}"));
         }
         self.watch_loader(pid);
         Ok(())

@@ -255,7 +255,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
-    use crate::shim::{BackupReader, Memory};
+    use crate::shim::{BackupReader, SharedMemory};
 
     fn process() -> (Child, Arc<Subject>) {
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -332,7 +332,7 @@ mod tests {
         };
         injections.start(&subject, Occasion::Later, wait).unwrap();
         assert!(injections.take_prepared().is_empty());
-        let memory = Memory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
+        let memory = SharedMemory::create(Layout { rings: 1, ring_bytes: 4096 }).unwrap();
         let connection = Connection::to(subject.pid(), memory, 0..1, &BackupReader::default());
         injections.prepared(subject.pid(), Prepared { connection, site: Attachment::default() });
         let taken: Vec<u32> = injections.take_prepared().into_iter().map(|(pid, _)| pid).collect();

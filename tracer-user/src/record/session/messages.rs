@@ -14,7 +14,7 @@ use tracer_common::bpf::{MESSAGE_BYTES, MarkRecord, flag};
 use zerocopy::IntoBytes as _;
 
 use super::Session;
-use crate::foreign::{Access, Maps, Memory};
+use crate::foreign::{Access, Maps, TargetMemory};
 
 /// How long a process is looked at in all: it can pass any address, and unmap its pages.
 const LOOK_FOR: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ fn constant(pid: u32, address: u64) -> Option<(Vec<u8>, bool)> {
     }
     let room = (map.range.end - address).min(MESSAGE_BYTES as u64 - 1);
     let mut text = vec![0; room as usize];
-    let read = Memory::open(pid, Access::Read).ok()?.read_at(&mut text, address).ok()?;
+    let read = TargetMemory::open(pid, Access::Read).ok()?.read_at(&mut text, address).ok()?;
     text.truncate(read);
     match text.iter().position(|&byte| byte == 0) {
         Some(end) => {

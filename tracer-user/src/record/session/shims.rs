@@ -20,7 +20,7 @@ use crate::{
         room,
         select::Selection,
     },
-    shim::{BackupReader, Extent, Frame, Memory, MemoryError, Shim},
+    shim::{BackupReader, Extent, Frame, MemoryError, SharedMemory, Shim},
     trace::TraceError,
 };
 
@@ -104,8 +104,8 @@ impl Shims {
     /// A memory, with the ids of the calls that are recorded into it.
     fn create(
         &self,
-        memory: Result<Memory, MemoryError>,
-    ) -> Result<(Memory, Range<u64>), MemoryError> {
+        memory: Result<SharedMemory, MemoryError>,
+    ) -> Result<(SharedMemory, Range<u64>), MemoryError> {
         let memory = memory?;
         let index = self.made.replace(self.made.get() + 1) % NUMBERED;
         let first = FIRST_ID + (index << ID_BITS);
@@ -120,7 +120,7 @@ impl Shims {
             return Ok(());
         }
         while let Some(name) = self.names.pop() {
-            let memory = self.create(Memory::create(self.layout));
+            let memory = self.create(SharedMemory::create(self.layout));
             let (memory, call_ids) = match memory {
                 Ok(made) => made,
                 Err(error) => {
@@ -171,7 +171,7 @@ impl Shims {
         memory: OwnedFd,
         layout: Layout,
     ) -> Result<Connection, MemoryError> {
-        let (memory, call_ids) = self.create(Memory::adopt(memory, layout))?;
+        let (memory, call_ids) = self.create(SharedMemory::adopt(memory, layout))?;
         let connection = Connection::to(pid, memory, call_ids, &self.backup);
         // The shim looks whether it is read before it records.
         connection.beat();
@@ -349,7 +349,7 @@ impl Shims {
 /// Its program was replaced by another one: the calls that are open never return.
 fn executed(connection: &mut Connection, time_ns: u64, recorder: &mut Recorder) {
     let open = connection.open_calls();
-    connection.ended_at(time_ns);
+    connection.executed_at(time_ns);
     if connection.over() == Some(Over::Executed) {
         record_open(open, recorder);
     }
@@ -442,7 +442,7 @@ mod tests {
         let (mut shims, mut recorder) = (shims(1), recorder(dir.path()));
         claim(&shims.connections[0], 7);
         shims.drain(&mut recorder, |_, _| {}).unwrap();
-        let memory = Memory::create(shims.layout).unwrap();
+        let memory = SharedMemory::create(shims.layout).unwrap();
         let before = Connection::to(7, memory, 0..1, &shims.backup);
         claim(&before, 7);
         shims.add_ended(before, &mut recorder).unwrap();
