@@ -75,6 +75,11 @@ impl<T> Lock<T> {
         self.try_lock().or_else(|| self.wait(timeout_ns, || self.lose()))
     }
 
+    /// Whether the calling thread has it: a handler of a signal has interrupted it in here, and would wait for itself.
+    pub fn is_own(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !AWAITED == sys::thread_mark()
+    }
+
     /// Whether it is lost.
     pub fn is_lost(&self) -> bool {
         self.word.load(Ordering::Relaxed) == LOST

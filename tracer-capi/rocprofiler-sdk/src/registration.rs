@@ -6,13 +6,17 @@
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use capi_common::hsa_tools;
+use capi_sources::client_thread::InCallback;
 use rocprofiler::sdk::stage;
 use rocprofiler::status::{Result, Status};
+use rocprofiler::threads::CallbackThread;
 use roctracer::pool::EXIT_WAIT;
 use tracer_common::loss::ShimLoss;
 use tracer_common::tool::state;
@@ -160,7 +164,7 @@ pub fn begin_late(path: &CStr) -> core::result::Result<(), String> {
         return Err(if exits() { refused(OVER) } else { loaded.err().unwrap_or_else(otherwise) });
     }
     // The runtime is in use.
-    contained(sources::begin);
+    contained(sources::begin_late);
     code_objects::tell_all(calls::is_in_hsa);
     Ok(())
 }
@@ -312,7 +316,10 @@ extern "C-unwind" fn at_exit() {
     wait_until(|| SDK.initialized() != stage::DURING);
     late::tell(state::ENDS);
     let is_over = finalize_all() || wait_until(|| SDK.finalized() == stage::OVER);
-    wait_until(|| ITSELF.load(Ordering::SeqCst) == 0);
+    // In a callback it may be this thread that is waited for.
+    if !CallbackThread::is_any_current() && !InCallback::is_current() {
+        wait_until(|| ITSELF.load(Ordering::SeqCst) == 0);
+    }
     if is_over {
         late::end(state::ENDED);
     }
@@ -320,7 +327,9 @@ extern "C-unwind" fn at_exit() {
 
 /// Waits for another thread, which initializes tools or finalizes them, but not for ever; whether it has done so.
 fn wait_until(has_done: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + EXIT_WAIT;
+    /// However often the process is told that it exits.
+    static UNTIL: OnceLock<Instant> = OnceLock::new();
+    let until = *UNTIL.get_or_init(|| Instant::now() + 2 * EXIT_WAIT);
     while !has_done() && !IS_IN_TOOLS.get() && Instant::now() < until {
         sleep(LOOK);
     }
@@ -358,7 +367,6 @@ fn finalize_all() -> bool {
 /// Stops what tools have started, delivers what was written, and calls their functions, each once. Nothing of theirs is
 /// called after that.
 fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
-    let until = Instant::now() + EXIT_WAIT;
     let mut meant = Vec::new();
     for client in lock(&CLIENTS).iter_mut().flat_map(|clients| clients.iter_mut()) {
         if is_meant(client) {
@@ -367,7 +375,9 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
         }
     }
     meant.iter().for_each(|&(handle, ..)| SDK.end_contexts(handle));
-    let unfinished = work::drain(None, Some(until));
+    let unfinished = work::drain(None, Some(Instant::now() + EXIT_WAIT / 2));
+    // Callbacks that come back may have been behind for as long: what follows has time of its own.
+    let until = Instant::now() + EXIT_WAIT;
     if unfinished > 0 {
         log::warn(format_args!("lost {unfinished}: {}", ShimLoss::UNFINISHED.describe()));
     }
@@ -472,6 +482,10 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
         Ok(())
     });
     if forced == answer::SUCCESS {
+        // AMD's librocprofiler-register looks for tools in the environment, and among functions that the linker finds.
+        if hsa_tools::is_alone() {
+            hsa_tools::set_variable("ROCPROFILER_REGISTER_FORCE_LOAD", OsStr::new("1"));
+        }
         initialize();
         // The runtime may be in use already.
         of(|| {

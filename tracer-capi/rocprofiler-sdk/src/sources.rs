@@ -45,9 +45,18 @@ pub fn refused_to_callbacks(kind: Kind) -> Option<(Status, &'static str)> {
 /// Has what is wanted recorded from now on, in runtimes that may be in use. Where none is loaded, it is recorded from its
 /// begin on.
 pub fn begin() {
+    begin_with(calls::patch);
+}
+
+/// The same for a tool that was put into a running process.
+pub fn begin_late() {
+    begin_with(calls::patch_late);
+}
+
+fn begin_with(patch: impl FnOnce(&Tables)) {
     threads::follow();
     if let Some(tables) = work::begin() {
-        calls::begin_live(&tables);
+        patch(&tables);
         scratch::follow(&tables);
     }
     calls::follow();

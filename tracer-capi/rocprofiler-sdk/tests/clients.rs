@@ -213,6 +213,12 @@ fn a_forked_child_ends_without_finalizing() {
     assert_eq!(said.matches("finalize forks").count(), 1, "{said}");
 }
 
+/// Callback threads that were made before a fork are not in the child.
+#[test]
+fn a_forked_child_has_callback_threads_of_its_own() {
+    with_roctx().run(Language::C, "forks").expect("it runs");
+}
+
 /// A record of a call of roctx: kind, operation, ids, thread and times.
 type Call = [u64; 7];
 

@@ -384,14 +384,16 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Status::BufferBusy`] while it is being delivered; [`Status::BufferNotFound`] if it was destroyed before.
+    /// [`Status::BufferBusy`] while it is being delivered, or where there is something to deliver and a callback [does not
+    /// wait](CallbackThread::begin_wait); [`Status::BufferNotFound`] if it was destroyed before.
     pub fn destroy(&'static self) -> Result {
         let _uses = Uses::begin();
         let mut state = self.lock();
         if state.is_destroyed {
             return Err(Status::BufferNotFound);
         }
-        if state.delivered < state.handed {
+        let can_deliver = state.active.is_empty() || state.thread.begin_wait().is_some();
+        if state.delivered < state.handed || !can_deliver {
             return Err(Status::BufferBusy);
         }
         state.is_destroyed = true;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracer_hooks::lock::{Guard, Lock};
 
-/// How long a thread waits for another one that gives or ends an id. It goes without an id then, as does a handler of a
-/// signal that has interrupted its own thread in here.
+/// How long a thread waits for another one that gives or ends an id. One that does not come back from that is the last to
+/// be waited for: from then on there are no ids. A handler of a signal that has interrupted its own thread in here goes
+/// without one.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Ids by thread, the innermost last.
@@ -27,7 +28,8 @@ impl Default for ExternalIds {
 
 impl ExternalIds {
     fn lock(&self) -> Option<Guard<'_, Stacks>> {
-        self.stacks.lock_for(WAIT_NS)
+        let wait = || if self.stacks.is_own() { None } else { self.stacks.lock_or_lose(WAIT_NS) };
+        self.stacks.try_lock().or_else(wait)
     }
 
     /// What a thread does from now on belongs to `id`; false if it does not, since another thread did not come back in time.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use roctracer::thread;
+use roctracer::thread::{self, Process};
 
 use crate::callback::Calls;
 use crate::status::{Result, Status};
@@ -19,8 +19,9 @@ pub trait Deliver: Sync {
 }
 
 /// A thread that calls the callbacks of some buffers, one after the other.
-#[derive(Default)]
 pub struct CallbackThread {
+    /// Where it is: not in a child that is forked from that.
+    process: Process,
     ready: Mutex<Ready>,
     work: Condvar,
     /// It waits for another one.
@@ -54,9 +55,19 @@ impl CallbackThread {
     ///
     /// [`Status::Error`] if the system does not.
     pub fn start() -> Result<&'static Self> {
-        let this: &'static Self = Box::leak(Box::default());
+        let this: &'static Self = Box::leak(Box::new(Self {
+            process: Process::this(),
+            ready: Mutex::default(),
+            work: Condvar::new(),
+            waits: AtomicBool::new(false),
+        }));
         let started = thread::start_named("rocprofiler", || this.run());
         started.map(|_| this).map_err(|_| Status::Error)
+    }
+
+    /// Whether it is there: it was not started before a fork of which the calling thread is in the child.
+    pub fn is_there(&self) -> bool {
+        self.process.is_this()
     }
 
     /// Has what a buffer has handed over delivered.

@@ -96,7 +96,9 @@ unsafe extern "C-unwind" fn tell(
     }
 }
 
-/// HIP tells of no calls any more.
+/// HIP, which has tables, is to tell of no calls any more.
+static IS_TO_BE_SILENT: AtomicBool = AtomicBool::new(false);
+/// And does not.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// By place in the tables.
@@ -113,10 +115,11 @@ pub fn need(slot: usize) -> bool {
     !IS_SILENT.load(Ordering::Relaxed) && USES_GRAPHS.get(slot).copied().unwrap_or(false)
 }
 
-/// HIP has tables, and tells of no calls from now on: all pass through these.
+/// HIP has tables, and tells of no calls when this returns: they pass through these.
 pub fn silence() {
-    if !IS_SILENT.swap(true, Ordering::Relaxed) {
-        super::follow_now();
+    IS_TO_BE_SILENT.store(true, Ordering::Relaxed);
+    if super::follow_now() {
+        IS_SILENT.store(true, Ordering::Relaxed);
     }
 }
 
@@ -153,7 +156,7 @@ pub fn follow() {
     }
     payload::prepare_told();
     streams::prepare();
-    let is_told = !IS_SILENT.load(Ordering::Relaxed);
+    let is_told = !IS_TO_BE_SILENT.load(Ordering::Relaxed);
     for (op, operation) in (0..).zip(&*OF_HIP) {
         if let Some(operation) = operation {
             let has_stream = streams::are_followed(*operation);

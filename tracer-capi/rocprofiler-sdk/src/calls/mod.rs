@@ -44,7 +44,7 @@ const WAIT_NS: u64 = 1_000_000_000;
 pub fn follow() {
     let is_callback = CallbackThread::is_any_current() || InCallback::is_current();
     if is_callback && hip::may_wait() {
-        let start = || thread::start_named("rocprofiler", follow_now);
+        let start = || thread::start_named("rocprofiler", || _ = follow_now());
         // Without a thread what is recorded stays as it is.
         drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));
     } else {
@@ -52,22 +52,22 @@ pub fn follow() {
     }
 }
 
-/// Where another thread is here for long, it looks once more itself before it leaves.
-fn follow_now() {
+/// Where another thread is here for long, it looks once more itself before it leaves; false then.
+fn follow_now() -> bool {
     static ONE_AT_A_TIME: Lock<()> = Lock::new(());
     static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
     // Pairs with the exchange below: what is wanted by now is seen behind that.
     HAS_CHANGED.store(true, Ordering::Release);
-    if let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) {
-        while HAS_CHANGED.swap(false, Ordering::AcqRel) {
-            hip::follow();
-            tables::Calls.record_all();
-        }
+    let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) else { return false };
+    while HAS_CHANGED.swap(false, Ordering::AcqRel) {
+        hip::follow();
+        tables::Calls.record_all();
     }
+    true
 }
 
-/// A runtime that is in use is recorded from now on: no call is under way that HIP would tell of before its tables are there.
-pub fn begin_live(tables: &Tables) {
+/// As [`patch`], for a tool that comes when programs use the runtimes: graphs may be launched already.
+pub fn patch_late(tables: &Tables) {
     patch(tables);
     if tracer_hooks::calls::in_place() & slots::tables::HIP != 0 {
         hip::silence();

@@ -72,27 +72,38 @@ impl Sdk {
         if self.initialized() == stage::OVER {
             return Err(Status::ConfigurationLocked);
         }
-        let configuration = self.lock()?;
-        let thread = usize::try_from(thread).ok().and_then(|at| configuration.threads.get(at));
-        let thread = *thread.ok_or(Status::ThreadNotFound)?;
-        configuration.buffer(buffer)?.assign(thread);
+        let known = self.lock()?.threads.len();
+        let at = usize::try_from(thread).ok().filter(|&at| at < known);
+        let thread = self.callback_thread(at.ok_or(Status::ThreadNotFound)?)?;
+        self.lock()?.buffer(buffer)?.assign(thread);
         Ok(())
     }
 
-    /// A callback thread; the first one is started when it is asked for.
+    /// A callback thread; the first one is started when it is asked for, and anew those that were left behind by a fork.
     fn callback_thread(&self, id: usize) -> Result<&'static CallbackThread> {
         let known = || -> Result<_> { Ok(self.lock()?.threads.get(id).copied()) };
-        if known()?.is_none() && id == 0 {
-            self.start_thread()?;
+        match known()? {
+            None if id == 0 => _ = self.start_thread()?,
+            Some(thread) if !thread.is_there() => {
+                let started = self.start()?;
+                if let Some(place) = self.lock()?.threads.get_mut(id) {
+                    *place = started;
+                }
+            }
+            _ => {}
         }
         known()?.ok_or(Status::ThreadNotFound)
     }
 
-    /// Not under the lock: who watches threads is told.
     fn start_thread(&self) -> Result<u64> {
-        let started = self.watchers.around(ROCPROFILER_LIBRARY, CallbackThread::start)?;
+        let started = self.start()?;
         let mut configuration = self.lock()?;
         configuration.threads.push(started);
         Ok(configuration.threads.len() as u64 - 1)
+    }
+
+    /// Not under the lock: who watches threads is told.
+    fn start(&self) -> Result<&'static CallbackThread> {
+        self.watchers.around(ROCPROFILER_LIBRARY, CallbackThread::start)
     }
 }

@@ -84,10 +84,9 @@ fn look_for_hip() {
 extern "C-unwind" fn at_exit() {
     let mut unfinished = 0;
     if !Pool::is_any_of_their_threads() {
-        let until = Instant::now() + EXIT_WAIT;
-        unfinished = GPU.drain::<Pool>(None, Some(until));
+        unfinished = GPU.drain::<Pool>(None, Some(Instant::now() + EXIT_WAIT / 2));
         // The first pool may have been opened later than this was registered, and was looked at before.
-        pool::flush_open(until);
+        pool::flush_open(Instant::now() + EXIT_WAIT);
     }
     if !GPU.is_at_work() {
         return;

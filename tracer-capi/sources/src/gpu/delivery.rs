@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::mem::replace;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
@@ -54,8 +54,6 @@ pub struct Gpu<C: Client> {
     lost: [AtomicU64; ShimLoss::COUNT],
     /// How long a drain waits for work that a GPU does not end.
     longest: OnceLock<Duration>,
-    /// Operations that are done, and wait for room.
-    behind: AtomicUsize,
 }
 
 impl<C: Client> Gpu<C> {
@@ -71,7 +69,6 @@ impl<C: Client> Gpu<C> {
             progress: Progress::new(),
             lost: [const { AtomicU64::new(0) }; ShimLoss::COUNT],
             longest: OnceLock::new(),
-            behind: AtomicUsize::new(0),
         }
     }
 
@@ -130,18 +127,18 @@ impl<C: Client> Gpu<C> {
         })
     }
 
-    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time: what waits for
-    /// room by then counts as refused, since nobody waits longer at the end. What is written may wait for callbacks: not on
-    /// a thread that calls one. That of `whom` is waited for, that of another one
-    /// no longer than a GPU, and so the thread itself while it does nothing. How many operations were waited for in vain.
+    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time. What is
+    /// written may wait for callbacks: not on a thread that calls one. That of `whom` is waited for, that of another one
+    /// no longer than a GPU, and so the thread itself while it does nothing. How many operations were waited for in vain, now
+    /// or, at the end, ever.
     pub fn drain<W>(&self, whom: Option<&'static W>, until: Option<Instant>) -> usize {
         let Some(Some((process, worker))) = self.worker.get() else { return 0 };
         if !process.is_this() {
             return 0;
         }
         tracer_hooks::collect();
-        let drain = Arc::<Drain>::default();
-        if !self.told.push(Event::Drain(Arc::clone(&drain))) {
+        let drain = Arc::new(Drain::new(until.is_some()));
+        if !self.events.push(Event::Drain(Arc::clone(&drain))) {
             return 0;
         }
         self.sleeps.store(false, Ordering::Relaxed);
@@ -155,7 +152,6 @@ impl<C: Client> Gpu<C> {
                 return left;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
-                self.told.refuse(self.behind.load(Ordering::Relaxed));
                 return 0;
             }
             let now_ns = sys::awake_ns();
@@ -193,7 +189,7 @@ impl<C: Client> Gpu<C> {
                     waiting.push(Waiting {
                         drain,
                         numbers: operations.awaited().collect(),
-                        end: None,
+                        behind: None,
                         until: Instant::now() + self.longest(),
                     });
                 } else if let Some(done) = operations.take(event, now_ns) {
@@ -203,22 +199,22 @@ impl<C: Client> Gpu<C> {
             for done in operations.finish_late(timestamp_ns()) {
                 self.write(done, &operations, &mut backlog);
             }
-            let before = backlog.len();
             backlog.try_again(|done| self.try_to_write(done, &operations));
-            let moves = backlog.len() < before;
-            self.behind.store(backlog.len(), Ordering::Relaxed);
-            waiting.retain_mut(|Waiting { drain, numbers, end, until }| {
+            waiting.retain_mut(|Waiting { drain, numbers, behind, until }| {
                 numbers.retain(|&number| operations.is_awaited(number));
-                if numbers.is_empty() && moves {
-                    // No GPU is waited for, and callbacks come back.
-                    *until = Instant::now() + self.longest();
+                if numbers.is_empty() {
+                    let (end, before) = behind.get_or_insert((backlog.end(), usize::MAX));
+                    let left = backlog.before(*end);
+                    if left < replace(before, left) {
+                        // No GPU is waited for, and callbacks come back.
+                        *until = Instant::now() + self.longest();
+                    }
                 }
-                let is_written =
-                    numbers.is_empty() && backlog.has_reached(*end.get_or_insert(backlog.end()));
+                let is_written = matches!(behind, Some((_, 0)));
                 let is_over = is_written || Instant::now() >= *until;
                 if is_over {
                     numbers.iter().for_each(|&number| operations.give_up(number));
-                    drain.ends(numbers.len());
+                    drain.ends(if drain.is_last { operations.unfinished() } else { numbers.len() });
                 }
                 !is_over
             });
@@ -265,8 +261,8 @@ impl<C: Client> Gpu<C> {
 struct Waiting {
     drain: Arc<Drain>,
     numbers: HashSet<u64>,
-    /// How far the backlog is to be, once that is done which was under way.
-    end: Option<u64>,
+    /// Once that is done which was under way: how far the backlog is to be, and how many of it are before that.
+    behind: Option<(u64, usize)>,
     until: Instant,
 }
 

@@ -59,6 +59,8 @@ struct Operation<C: Client> {
     times: Option<(u64, u64, u64)>,
     /// Somebody has waited for it in vain.
     is_given_up: bool,
+    /// It was [counted](Operations::unfinished) as such.
+    is_counted: bool,
     /// It is not recorded, which was told before its thread has said that it has enqueued it.
     is_refused: bool,
 }
@@ -152,6 +154,7 @@ impl<C: Client> Operations<C> {
             caller: None,
             times: None,
             is_given_up: false,
+            is_counted: false,
             is_refused: false,
         })
     }
@@ -247,6 +250,15 @@ impl<C: Client> Operations<C> {
     /// Whether that one still is.
     pub fn is_awaited(&self, sequence: u64) -> bool {
         self.under_way.get(&sequence).is_some_and(Operation::is_awaited)
+    }
+
+    /// How many are under way that were waited for in vain, without those of which this was asked before.
+    pub fn unfinished(&mut self) -> usize {
+        let is_one = |operation: &&mut Operation<C>| {
+            operation.enqueued.is_some() && operation.is_given_up && !operation.is_counted
+        };
+        let found = self.under_way.values_mut().filter(is_one);
+        found.map(|operation| operation.is_counted = true).count()
     }
 
     /// It was waited for in vain.
@@ -482,6 +494,7 @@ mod tests {
         operations.take(kernel(1), 0);
         operations.take(kernel(2), 0);
         operations.give_up(1);
+        assert_eq!((operations.unfinished(), operations.unfinished()), (1, 0));
         assert_eq!(operations.awaited().collect::<Vec<_>>(), [2]);
         assert!(!operations.is_awaited(1) && operations.is_awaited(2) && !operations.is_awaited(3));
     }

@@ -110,11 +110,6 @@ impl<C: Client> Events<C> {
         self.queue.is_empty()
     }
 
-    /// So many are not recorded any more, though they were taken.
-    pub fn refuse(&self, count: usize) {
-        self.refused.fetch_add(count, Ordering::Relaxed);
-    }
-
     pub fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
@@ -123,12 +118,19 @@ impl<C: Client> Events<C> {
 /// Somebody waits for what is under way.
 #[derive(Default)]
 pub struct Drain {
+    /// Nobody waits after that: what was waited for in vain before counts, too.
+    pub is_last: bool,
     /// How many operations were waited for in vain, once it is over.
     left: Mutex<Option<usize>>,
     over: Condvar,
 }
 
 impl Drain {
+    /// Nobody has waited yet.
+    pub fn new(is_last: bool) -> Self {
+        Self { is_last, ..Self::default() }
+    }
+
     /// Waits until it is over, or until a time; how many operations were waited for in vain, if it is.
     pub fn wait_until(&self, until: Instant) -> Option<usize> {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
