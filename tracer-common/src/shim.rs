@@ -62,6 +62,8 @@ pub const ATTACH_AGAIN_FUNCTION: &str = "roctap_attach_again";
 pub const THREAD_NAME: &core::ffi::CStr = c"roctap-shim";
 /// The exported 64-bit word that holds one of [`shim_status`].
 pub const LIFE_WORD: &str = "ROCTAP_SHIM_LIFE";
+/// The exported 64-bit word that holds the id of the process, as that sees it, when [`shim_status::WORKING`] is told.
+pub const PROCESS_WORD: &str = "ROCTAP_SHIM_PROCESS";
 /// The exported 64-bit word that holds the [`VERSION`] of a shim's file.
 pub const PROTOCOL_WORD: &str = "ROCTAP_SHIM_PROTOCOL";
 /// Size of the control block in bytes.

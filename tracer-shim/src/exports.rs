@@ -18,6 +18,10 @@ pub static ROCTAP_SHIM_PROTOCOL: u64 = VERSION;
 #[unsafe(no_mangle)]
 pub static ROCTAP_SHIM_LIFE: AtomicU64 = AtomicU64::new(shim_status::NEW);
 
+/// The process in which it works, as that sees itself. A child of a raw `clone` has its parent's here.
+#[unsafe(no_mangle)]
+pub static ROCTAP_SHIM_PROCESS: AtomicU64 = AtomicU64::new(0);
+
 /// The probe site: fires for every sequence number on the thread that enqueued the operation. The low
 /// half of `own` is 0 when that may have been another thread; `call` is the innermost open call
 /// that we record, and the high half of `own` its operation. Where that is one of HIP, a frame says it instead.

@@ -259,6 +259,7 @@ impl Sink for Recorder {
     }
 
     fn called(&self) {
+        exports::ROCTAP_SHIM_PROCESS.store(sys::getpid().into(), Ordering::Relaxed);
         // roctap reads it from outside, which pairs with nothing; what it says was done before.
         exports::ROCTAP_SHIM_LIFE.store(shim_status::WORKING, Ordering::Release);
         // SAFETY: null, or what was a reference for ever in `when_called`.

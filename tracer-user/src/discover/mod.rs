@@ -20,7 +20,7 @@ pub use planned::{Changed, FileId, PlannedFile};
 pub use predict::{candidates, find_executable};
 pub use subject::{Ended, Subject};
 
-use std::{collections::BTreeMap, ffi::CStr, io, ops::Range, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, io, ops::Range, path::PathBuf, sync::Arc};
 
 use procfs::process::Process;
 use tracer_common::activity::Domain;
@@ -374,23 +374,16 @@ pub fn process_ids() -> Vec<u32> {
     all.flatten().filter_map(|process| u32::try_from(process.pid()).ok()).collect()
 }
 
-/// Whether process `pid` has a thread of that name.
-pub fn has_thread(pid: u32, name: &CStr) -> bool {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut comms = tasks.filter_map(|task| std::fs::read(task.path().join("comm")).ok());
-    comms.any(|comm| comm.trim_ascii_end() == name.to_bytes())
+/// The id of process `pid` as it sees itself.
+pub fn id_inside(pid: u32) -> Option<u32> {
+    let status = foreign::text(format!("/proc/{pid}/status").as_ref()).ok()?;
+    innermost_id(&foreign::lossy(&status))
 }
 
-/// Whether a thread of process `pid` has seccomp filters.
-pub fn is_confined(pid: u32) -> bool {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut statuses = tasks.filter_map(|task| foreign::text(&task.path().join("status")).ok());
-    statuses.any(|status| has_filters(&foreign::lossy(&status)))
-}
-
-/// Whether a thread has seccomp filters, by what the kernel tells of it.
-pub(crate) fn has_filters(status: &str) -> bool {
-    foreign::field(status, "Seccomp").is_some_and(|mode| mode != "0")
+/// The id of a process, or of a thread, as its process sees it, by what the kernel tells of it.
+pub(crate) fn innermost_id(status: &str) -> Option<u32> {
+    let ids = foreign::field(status, "NSpid").or_else(|| foreign::field(status, "Pid"))?;
+    ids.split_whitespace().next_back()?.parse().ok()
 }
 
 /// The name of a thread, or empty.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::bootstrap::SIGNALS;
-use crate::{discover::has_filters, foreign};
+use crate::{discover::innermost_id, foreign};
 
 /// Threads that are looked at.
 const MAX_THREADS: usize = 4096;
@@ -56,6 +56,12 @@ pub fn all_move_data(pid: u32) -> bool {
     found.peek().is_some() && found.all(|shortened| shortened)
 }
 
+/// Whether a thread moves data in a system call, which would return short.
+pub fn moves_data(pid: u32, tid: u32) -> bool {
+    let call = of_thread(pid, tid, "syscall");
+    call.is_some_and(|call| of_call(&call, |_| true) == Disturbance::Shortened)
+}
+
 /// Whether a thread has seccomp filters, and how much it minds being stopped.
 type Rank = (bool, Disturbance);
 
@@ -71,7 +77,7 @@ fn ranked(pid: u32) -> impl Iterator<Item = (Rank, Candidate)> {
         let usable = matches!(state, 'R' | 'S') && !is_ours(&status);
         let call = of_thread(pid, tid, "syscall")?;
         let disturbance = of_call(&call, |descriptor| is_socket(pid, descriptor));
-        let rank = (has_filters(&status), disturbance);
+        let rank = (is_confined(&status), disturbance);
         Some((rank, Candidate { tid, inside })).filter(|_| usable)
     })
 }
@@ -106,9 +112,7 @@ fn threads(pid: u32) -> Vec<u32> {
 
 /// The innermost of the thread's ids, and its state.
 fn of_status(status: &str) -> Option<(u32, char)> {
-    let ids = foreign::field(status, "NSpid").or_else(|| foreign::field(status, "Pid"))?;
-    let inside = ids.split_whitespace().next_back()?.parse().ok()?;
-    Some((inside, foreign::field(status, "State")?.chars().next()?))
+    Some((innermost_id(status)?, foreign::field(status, "State")?.chars().next()?))
 }
 
 /// Whether it is the new thread of another roctap, by the signals that it blocks: only that blocks so
@@ -121,9 +125,14 @@ fn is_ours(status: &str) -> bool {
     blocked.is_some_and(|mask| mask == kept(SIGNALS) || mask == kept(!0))
 }
 
+/// Whether the thread has seccomp filters.
+fn is_confined(status: &str) -> bool {
+    foreign::field(status, "Seccomp").is_some_and(|mode| mode != "0")
+}
+
 /// Reads whatever `text` is as what the kernel says of a thread.
 pub fn fuzz(text: &str) {
-    let _ = (of_status(text), is_ours(text), has_filters(text), of_call(text, |_| true));
+    let _ = (of_status(text), is_ours(text), is_confined(text), of_call(text, |_| true));
 }
 
 /// By the kernel's line on a thread's system call: its number and arguments.

@@ -260,7 +260,8 @@ fn work(process: &Subject, task: &Task) -> anyhow::Result<Done> {
         std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
     }
     // It may be held since it was looked at.
-    Err(match held_now(process) {
+    let moves_data = || candidates::all_move_data(process.pid()).then_some(Refusal::MovesData);
+    Err(match held_now(process).or_else(moves_data) {
         Some(held) => Refused::from(held).into(),
         None => Refusal::NoThread(reason).into(),
     })
@@ -312,6 +313,10 @@ fn on_thread(
     // Until all that is changed of a thread is put back, the new one included: dropped last.
     let _held = alarm::hold();
     let mut thread = Writable::seize(process, candidate.tid, &feasible.program)?;
+    // Others may have been tried before it.
+    if candidates::moves_data(process.pid(), candidate.tid) {
+        return Err(StartError::MovesData);
+    }
     let hurried = Hurried::new(candidate.tid);
     let started = match *task {
         Task::Unmap(block, block_bytes) => {

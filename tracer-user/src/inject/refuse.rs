@@ -8,7 +8,6 @@ use procfs::{
 };
 
 use super::{
-    candidates,
     error::{Refusal, Refused},
     frozen,
     libc::Libc,
@@ -79,14 +78,11 @@ impl Feasible {
     }
 }
 
-/// Why nothing can be put into a process now: it is stopped, frozen or traced, and may go on, or all of its threads move
-/// data. None for what passes by itself.
+/// Why nothing can be put into a process now: it is stopped, frozen or traced, and may go on. None for what
+/// passes by itself.
 pub fn held_now(process: &Subject) -> Option<Refusal> {
-    let look = |pid| {
-        let moves_data = || candidates::all_move_data(pid).then_some((Refusal::MovesData, false));
-        Ok::<_, Refused>(held(pid, &status(pid)?).or_else(moves_data))
-    };
-    let (refusal, brief) = process.by_number(look).ok().flatten()?;
+    let looked = process.by_number(|pid| Ok::<_, Refused>(held(pid, &status(pid)?)));
+    let (refusal, brief) = looked.ok().flatten()?;
     (!brief).then_some(refusal)
 }
 

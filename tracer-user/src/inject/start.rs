@@ -20,6 +20,9 @@ const STOP_WITHIN: Duration = Duration::from_millis(200);
 /// allocator.
 const STACK_BYTES: u64 = 128 << 10;
 
+/// How often a system call is made that is to be repeated.
+const MOST_REPEATS: usize = 100;
+
 const SYS_MMAP: u64 = 9;
 const SYS_MUNMAP: u64 = 11;
 const SYS_CLONE: u64 = 56;
@@ -72,6 +75,9 @@ pub enum StartError {
     /// The thread is where it must not be interrupted.
     #[error("the thread is in a restartable sequence")]
     Rseq,
+    /// It has begun to move data since it was chosen.
+    #[error("the thread is in a system call that moves data")]
+    MovesData,
     /// The process is confined.
     #[error("it is confined by seccomp, which does not allow {0}")]
     Seccomp(&'static str),
@@ -163,7 +169,6 @@ fn put_back(tracee: &mut Writable, saved: &Saved) -> Result<(), StepError> {
     let mut registers = saved.registers;
     repeat_wait(&mut registers, || tracee.may_restart());
     tracee.set_registers(&registers)?;
-    tracee.stop_again()?;
     mask
 }
 
@@ -283,12 +288,21 @@ fn run(
     registers.rdi = first;
     // What it waited in before is not to be restarted now.
     registers.orig_rax = u64::MAX;
-    tracee.set_registers(&registers)?;
-    // Without a deadline: `mmap` may wait for whoever changes the process's mappings, and a thread
-    // inside of a system call cannot be put back.
-    tracee.execute()?;
-    let result = tracee.registers()?.rax;
+    // `clone` is to be repeated where the process is to stop, or its cgroup to freeze.
+    const REPEAT: i64 = -513;
+    let mut result = REPEAT as u64;
+    for _ in 0..MOST_REPEATS {
+        tracee.set_registers(&registers)?;
+        // Without a deadline: `mmap` may wait for whoever changes the process's mappings, and a thread
+        // inside of a system call cannot be put back.
+        tracee.execute()?;
+        result = tracee.registers()?.rax;
+        if result as i64 != REPEAT {
+            break;
+        }
+    }
     match result as i64 {
+        REPEAT => Err(StartError::Step(StepError::Late(STOP_WITHIN))),
         -4095..0 => {
             let cause = std::io::Error::from_raw_os_error(-(result as i64) as i32);
             Err(StartError::Call { call: name, cause })

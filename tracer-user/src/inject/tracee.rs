@@ -64,8 +64,6 @@ pub struct Writable {
     program: Vec<u8>,
     /// Opened when it has stopped: until then it may execute another program, which has other memory.
     memory: Option<File>,
-    /// A SIGSTOP came to it while it was held. It blocks all else.
-    was_to_stop: bool,
 }
 
 /// How long a thread that is to stop is waited for at most if it could stop, and gets no CPU.
@@ -320,7 +318,7 @@ impl Writable {
     /// Begins to trace thread `tid` of a process, which goes on.
     pub fn seize(process: &Subject, tid: u32, program: &[u8]) -> Result<Self, StepError> {
         let program = program.to_owned();
-        Ok(Self { thread: Thread::seize(process, tid)?, program, memory: None, was_to_stop: false })
+        Ok(Self { thread: Thread::seize(process, tid)?, program, memory: None })
     }
 
     fn memory(&self) -> Result<&File, StepError> {
@@ -382,28 +380,14 @@ impl Writable {
                 if stop & 0xff == SYSCALL_STOP {
                     break;
                 }
-                self.was_to_stop |= stop == libc::SIGSTOP;
-                self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)?;
+                // All that it does not block: its process stops then, and it itself when it is let go.
+                let signal = if stop == libc::SIGSTOP { stop } else { 0 };
+                self.thread.resume("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, signal)?;
             }
         }
         // Only in this kind of stop the kernel looks, when the thread goes on, whether the registers
         // are those of a system call that is to be restarted.
         self.stop(None)
-    }
-
-    /// Sends it a SIGSTOP anew that came while it was held: it stops, with its process, when it is let go.
-    pub fn stop_again(&mut self) -> Result<(), StepError> {
-        if !core::mem::take(&mut self.was_to_stop) {
-            return Ok(());
-        }
-        // SAFETY: it takes numbers; a traced thread keeps its own.
-        match unsafe { libc::syscall(libc::SYS_tkill, self.thread.tid, libc::SIGSTOP) } {
-            0 => Ok(()),
-            _ => {
-                let (what, cause) = ("stopping it again", io::Error::last_os_error());
-                Err(StepError::Refused { what, cause })
-            }
-        }
     }
 
     /// Reads its memory.

@@ -75,6 +75,11 @@ mod tests {
     use super::*;
     use std::{ffi::CString, fs, os::unix::ffi::OsStrExt as _, path::Path, process::Command, ptr};
 
+    /// Whatever the capabilities of the tests.
+    fn of(process: &Arc<Subject>) -> Option<Pause> {
+        Pause::of_thread(process, process.pid())
+    }
+
     fn state(pid: u32) -> Option<char> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(") ")?.1.chars().next()
@@ -84,7 +89,7 @@ mod tests {
     fn a_process_stops_and_goes_on() {
         let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
         // Where tracing is forbidden altogether there is nothing to pause.
-        if let Some(pause) = Pause::of(&Arc::new(Subject::open(child.id()).unwrap())) {
+        if let Some(pause) = of(&Arc::new(Subject::open(child.id()).unwrap())) {
             assert_eq!(state(child.id()), Some('t'));
             drop(pause);
             assert_ne!(state(child.id()), Some('t'));
@@ -98,7 +103,7 @@ mod tests {
         let process = Arc::new(Subject::open(child.id()).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(Pause::of(&process).is_none());
+        assert!(of(&process).is_none());
     }
 
     /// Forks a process that starts another one with `input` as its standard input, and waits in `vfork`

@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use tracer_common::{
     hsa_layout::{self, Mismatch, TableVersion},
     shim::{
-        ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROTOCOL_WORD, THREAD_NAME, VERSION, shim_status,
+        ATTACH_AGAIN_FUNCTION, Attach, LIFE_WORD, PROCESS_WORD, PROTOCOL_WORD, VERSION, shim_status,
     },
 };
 
@@ -78,9 +78,10 @@ impl Prospect {
             .collect();
         let cannot_use_gpu = shims.iter().any(|(_, shim)| match shim.word(LIFE_WORD) {
             Some(shim_status::FORKED_OPEN) => true,
-            // A child of a raw `clone` does not know that it is one. In a confined process the thread has no name.
+            // A child of a raw `clone` does not know that it is one.
             Some(shim_status::WORKING) => {
-                !discover::has_thread(pid, THREAD_NAME) && !discover::is_confined(pid)
+                let own = discover::id_inside(pid).map(u64::from);
+                own.is_some() && shim.word(PROCESS_WORD) != own
             }
             _ => false,
         });
