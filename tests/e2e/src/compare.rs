@@ -145,7 +145,16 @@ fn aligned<'a>(
         pairs.iter().map(|(d, o)| off(d, o)).sum()
     };
     let best = laid.filter(|pairs| pairs.len() == seen.len()).min_by_key(sum);
-    best.unwrap_or_else(|| panic!("the GPU ran no such sequence as that from {first:?} on"))
+    best.unwrap_or_else(|| {
+        let times = |o: &&Operation| (o.index, o.start_ns, o.end_ns);
+        let near: Vec<_> = ran.iter().skip(begins.saturating_sub(2)).take(5).map(times).collect();
+        panic!(
+            "the GPU ran no such sequence of {} as that from {first:?} on, within {tolerance_ns} ns, {lost} not \
+             seen; but, by index and times, {near:?}, {} in all",
+            seen.len(),
+            ran.len()
+        )
+    })
 }
 
 /// What is lost is what nobody can have: packets that were under way when recording began or ended. They
