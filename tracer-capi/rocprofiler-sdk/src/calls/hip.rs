@@ -116,9 +116,9 @@ pub fn need(slot: usize) -> bool {
 }
 
 /// HIP has tables, and tells of no calls when this returns: they pass through these.
-pub fn silence() {
+pub fn silence(follow: impl FnOnce() -> bool) {
     IS_TO_BE_SILENT.store(true, Ordering::Relaxed);
-    if super::follow_now() {
+    if follow() {
         IS_SILENT.store(true, Ordering::Relaxed);
     }
 }

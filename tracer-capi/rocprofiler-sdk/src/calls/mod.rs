@@ -22,55 +22,34 @@ mod record;
 mod streams;
 mod tables;
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use capi_sources::client_thread::InCallback;
-use capi_sources::hsa::Client as _;
 use rocprofiler::kinds::Kind;
 use rocprofiler::threads::{CallbackThread, ROCPROFILER_LIBRARY};
 use roctracer::thread;
 use tracer_common::slots;
 use tracer_hooks::Tables;
-use tracer_hooks::lock::Lock;
 
 use crate::SDK;
 use crate::retirement::Use;
-
-/// How long one thread waits for another one that changes what is recorded.
-const WAIT_NS: u64 = 1_000_000_000;
 
 /// What is wanted has changed, or a runtime has been loaded. HIP 5.2 and before may wait for calls to end, and these for room
 /// in a buffer, or for a callback: no callback waits for that.
 pub fn follow() {
     let is_callback = CallbackThread::is_any_current() || InCallback::is_current();
     if is_callback && hip::may_wait() {
-        let start = || thread::start_named("rocprofiler", || _ = follow_now());
+        let start = || thread::start_named("rocprofiler", || _ = tables::follow_now());
         // Without a thread what is recorded stays as it is.
         drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));
     } else {
-        follow_now();
+        tables::follow_now();
     }
-}
-
-/// Where another thread is here for long, it looks once more itself before it leaves; false then.
-fn follow_now() -> bool {
-    static ONE_AT_A_TIME: Lock<()> = Lock::new(());
-    static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
-    // Pairs with the exchange below: what is wanted by now is seen behind that.
-    HAS_CHANGED.store(true, Ordering::Release);
-    let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) else { return false };
-    while HAS_CHANGED.swap(false, Ordering::AcqRel) {
-        hip::follow();
-        tables::Calls.record_all();
-    }
-    true
 }
 
 /// As [`patch`], for a tool that comes when programs use the runtimes: graphs may be launched already.
 pub fn patch_late(tables: &Tables) {
     patch(tables);
     if tracer_hooks::calls::in_place() & slots::tables::HIP != 0 {
-        hip::silence();
+        hip::silence(tables::follow_now);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Calls that pass through tables: of HSA, and of HIP since 6.0.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use capi_sources::client_thread::{InCallback, next_id};
 use capi_sources::hsa::Client;
@@ -8,6 +9,7 @@ use tracer_common::bpf::flag;
 use tracer_common::calls::{Call, Wanted};
 use tracer_common::slots;
 use tracer_hooks::calls::{self, CallSink, Detail};
+use tracer_hooks::lock::Lock;
 use tracer_hooks::{Tables, contained};
 
 use super::callbacks::Callbacks;
@@ -17,6 +19,9 @@ use super::payload::{self, Payload};
 use super::record::{self, Begun};
 use super::{hip, memory, streams};
 use crate::{code_objects, log};
+
+/// How long one thread waits for another one that changes what is recorded.
+const WAIT_NS: u64 = 1_000_000_000;
 
 /// Calls that pass through tables.
 pub struct Calls;
@@ -31,6 +36,21 @@ fn operation(slot: usize) -> Option<Operation> {
 /// Whether calls of a function are to be seen for something else that they tell of.
 fn is_needed(slot: usize) -> bool {
     code_objects::need(slot) || memory::need(slot) || hip::need(slot)
+}
+
+/// Follows what is wanted by now. Where another thread is here for long, it looks once more itself before it leaves: false
+/// then.
+pub fn follow_now() -> bool {
+    static ONE_AT_A_TIME: Lock<()> = Lock::new(());
+    static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
+    // Pairs with the exchange below: what is wanted by now is seen behind that.
+    HAS_CHANGED.store(true, Ordering::Release);
+    let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) else { return false };
+    while HAS_CHANGED.swap(false, Ordering::AcqRel) {
+        hip::follow();
+        Calls.record_all();
+    }
+    true
 }
 
 impl Client for Calls {
@@ -51,7 +71,7 @@ impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> Detail {
         let slot = call.operation.into();
         if hip::need(slot) {
-            hip::silence();
+            hip::silence(follow_now);
         }
         let or = |detail| if is_needed(slot) { Detail::All } else { detail };
         let Some(of) = operation(slot) else { return or(Detail::Nothing) };
