@@ -80,8 +80,8 @@ impl Prospect {
             Some(shim_status::FORKED_OPEN) => true,
             // A child of a raw `clone` does not know that it is one.
             Some(shim_status::WORKING) => {
-                let own = discover::id_inside(pid).map(u64::from);
-                own.is_some() && shim.word(PROCESS_WORD) != own
+                let ids = shim.word(PROCESS_WORD).zip(discover::id_inside(pid));
+                ids.is_some_and(|(of, own)| of != u64::from(own))
             }
             _ => false,
         });
