@@ -76,7 +76,7 @@ extern "C-unwind" fn rocprofiler_flush_buffer(id: u64) -> u32 {
             return Err(Status::Finalized);
         }
         let buffer = SDK.buffer(id)?;
-        work::drain(Some(buffer), None);
+        work::drain(buffer);
         buffer.flush(None);
         Ok(())
     })

@@ -124,7 +124,7 @@ fn initialize_those(tools: impl FnOnce() -> Vec<Found>) {
     drop(ends);
     fence(Ordering::SeqCst);
     if IS_MISSED.load(Ordering::Relaxed) {
-        contained(sources::begin);
+        contained(sources::begin_late);
         code_objects::tell_all(calls::is_in_hsa);
     }
     contained(markers::ask);
@@ -348,9 +348,9 @@ fn finalize_all() -> bool {
             SDK.end_finalization();
             IS_IN_TOOLS.set(is_in_tools);
         });
-        finalize_those(|_| true);
+        let behind = finalize_those(|_| true);
         let all = work::refused();
-        let refused = all - TOLD.swap(all, Ordering::Relaxed);
+        let refused = all - TOLD.swap(all, Ordering::Relaxed) + behind;
         if refused > 0 {
             log::warn(format_args!(
                 "{refused} operations of GPUs were not recorded, since a callback took too long"
@@ -365,8 +365,8 @@ fn finalize_all() -> bool {
 }
 
 /// Stops what tools have started, delivers what was written, and calls their functions, each once. Nothing of theirs is
-/// called after that.
-fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
+/// called after that. How many operations of GPUs waited for callbacks even then.
+fn finalize_those(is_meant: impl Fn(&Client) -> bool) -> usize {
     let mut meant = Vec::new();
     for client in lock(&CLIENTS).iter_mut().flat_map(|clients| clients.iter_mut()) {
         if is_meant(client) {
@@ -375,8 +375,8 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
         }
     }
     meant.iter().for_each(|&(handle, ..)| SDK.end_contexts(handle));
-    let unfinished = work::drain(None, Some(Instant::now() + EXIT_WAIT / 2));
-    // Callbacks that come back may have been behind for as long: what follows has time of its own.
+    let unfinished = work::drain_last();
+    // Callbacks that come back may have been behind for long: what follows has time of its own.
     let until = Instant::now() + EXIT_WAIT;
     if unfinished > 0 {
         log::warn(format_args!("lost {unfinished}: {}", ShimLoss::UNFINISHED.describe()));
@@ -397,6 +397,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
         }
     }
     code_objects::end(|service| meant.iter().any(|&(handle, ..)| handle == service.client()));
+    let mut behind = 0;
     for (handle, finalize, data) in meant {
         let left: Vec<_> = buffers(handle).filter(|one| !one.flush(Some(until))).collect();
         let is_late = !left.is_empty() && Instant::now() >= until;
@@ -407,6 +408,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
             ));
             stuck.push(handle);
         }
+        behind = behind.max(work::behind());
         if !silence(handle, until) && !stuck.contains(&handle) {
             log::warn(format_args!(
                 "a callback has not returned for {} s: its tool is finalized meanwhile",
@@ -428,6 +430,7 @@ fn finalize_those(is_meant: impl Fn(&Client) -> bool) {
             unsafe { finalize(data) };
         }
     }
+    behind
 }
 
 /// A tool is called no more. Waits for what is being called, until a time; whether it has returned.
@@ -489,7 +492,7 @@ unsafe extern "C-unwind" fn rocprofiler_force_configure(configure: Option<Config
         initialize();
         // The runtime may be in use already.
         of(|| {
-            sources::begin();
+            sources::begin_late();
             Ok(())
         });
         code_objects::tell_all(calls::is_in_hsa);

@@ -48,7 +48,7 @@ pub fn begin() {
     begin_with(calls::patch);
 }
 
-/// The same for a tool that was put into a running process.
+/// The same for a tool that comes when runtimes may be in use already.
 pub fn begin_late() {
     begin_with(calls::patch_late);
 }

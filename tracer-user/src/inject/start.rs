@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{
     bootstrap::{self, at},
-    seccomp,
+    frozen, seccomp,
     threads::{Block, Model, Threads},
     tracee::{Registers, StepError, Writable, repeat_wait},
 };
@@ -297,7 +297,8 @@ fn run(
         // inside of a system call cannot be put back.
         tracee.execute()?;
         result = tracee.registers()?.rax;
-        if result as i64 != REPEAT {
+        // Frozen, it would wait in there for as long.
+        if result as i64 != REPEAT || frozen::cgroup(tracee.tid()).is_some() {
             break;
         }
     }

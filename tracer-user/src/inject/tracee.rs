@@ -321,6 +321,11 @@ impl Writable {
         Ok(Self { thread: Thread::seize(process, tid)?, program, memory: None })
     }
 
+    /// Its id.
+    pub fn tid(&self) -> u32 {
+        self.thread.tid.cast_unsigned()
+    }
+
     fn memory(&self) -> Result<&File, StepError> {
         self.memory.as_ref().ok_or(StepError::Gone)
     }

@@ -96,10 +96,15 @@ unsafe extern "C-unwind" fn tell(
     }
 }
 
+/// How long one thread waits for another one that changes what is recorded.
+pub const WAIT_NS: u64 = 1_000_000_000;
+
 /// HIP, which has tables, is to tell of no calls any more.
 static IS_TO_BE_SILENT: AtomicBool = AtomicBool::new(false);
 /// And does not.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
+/// A thread that never came back kept somebody from that: nobody waits for it again.
+static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// By place in the tables.
 static USES_GRAPHS: LazyLock<[bool; SLOT_COUNT]> = LazyLock::new(|| {
@@ -116,11 +121,11 @@ pub fn need(slot: usize) -> bool {
 }
 
 /// HIP has tables, and tells of no calls when this returns: they pass through these.
-pub fn silence(follow: impl FnOnce() -> bool) {
+pub fn silence(follow: impl FnOnce(u64) -> bool) {
     IS_TO_BE_SILENT.store(true, Ordering::Relaxed);
-    if follow() {
-        IS_SILENT.store(true, Ordering::Relaxed);
-    }
+    let wait_ns = if IS_GIVEN_UP.load(Ordering::Relaxed) { 0 } else { WAIT_NS };
+    let is_done = if follow(wait_ns) { &IS_SILENT } else { &IS_GIVEN_UP };
+    is_done.store(true, Ordering::Relaxed);
 }
 
 /// Looks for the runtime, if any calls are wanted. An error is told by who follows.

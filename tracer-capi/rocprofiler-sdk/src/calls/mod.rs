@@ -37,11 +37,11 @@ use crate::retirement::Use;
 pub fn follow() {
     let is_callback = CallbackThread::is_any_current() || InCallback::is_current();
     if is_callback && hip::may_wait() {
-        let start = || thread::start_named("rocprofiler", || _ = tables::follow_now());
+        let start = || thread::start_named("rocprofiler", || _ = tables::follow_now(hip::WAIT_NS));
         // Without a thread what is recorded stays as it is.
         drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));
     } else {
-        tables::follow_now();
+        tables::follow_now(hip::WAIT_NS);
     }
 }
 

@@ -20,9 +20,6 @@ use super::record::{self, Begun};
 use super::{hip, memory, streams};
 use crate::{code_objects, log};
 
-/// How long one thread waits for another one that changes what is recorded.
-const WAIT_NS: u64 = 1_000_000_000;
-
 /// Calls that pass through tables.
 pub struct Calls;
 
@@ -40,12 +37,12 @@ fn is_needed(slot: usize) -> bool {
 
 /// Follows what is wanted by now. Where another thread is here for long, it looks once more itself before it leaves: false
 /// then.
-pub fn follow_now() -> bool {
+pub fn follow_now(wait_ns: u64) -> bool {
     static ONE_AT_A_TIME: Lock<()> = Lock::new(());
     static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
     // Pairs with the exchange below: what is wanted by now is seen behind that.
     HAS_CHANGED.store(true, Ordering::Release);
-    let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) else { return false };
+    let Some(_one) = ONE_AT_A_TIME.lock_for(wait_ns) else { return false };
     while HAS_CHANGED.swap(false, Ordering::AcqRel) {
         hip::follow();
         Calls.record_all();

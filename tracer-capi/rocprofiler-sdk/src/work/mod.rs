@@ -9,7 +9,6 @@ mod caller;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::Instant;
 
 use capi_sources::client_thread::next_id;
 use capi_sources::gpu::{Agents, Client, Done, Gpu, Work, Writing};
@@ -54,11 +53,22 @@ pub fn runtime_ends() {
     contained(tracer_hooks::close);
 }
 
-/// Waits until what has been enqueued until now is written, or a GPU has taken too long: for how many operations in vain. A
-/// callback, for which what is written may wait, waits until a time or not at all.
-pub fn drain(buffer: Option<&'static Buffer>, until: Option<Instant>) -> usize {
-    let may_wait = until.is_some() || !CallbackThread::is_any_current();
-    if may_wait { GPU.drain(buffer, until) } else { 0 }
+/// Waits until what has been enqueued until now is written, or a GPU has taken too long. A callback, for which what is
+/// written may wait, does not.
+pub fn drain(buffer: &'static Buffer) {
+    if !CallbackThread::is_any_current() {
+        GPU.drain(Some(buffer));
+    }
+}
+
+/// The same at the end, for some seconds at most, also in a callback: for how many operations in vain, ever.
+pub fn drain_last() -> usize {
+    GPU.drain_last()
+}
+
+/// Operations that are done and wait for callbacks.
+pub fn behind() -> usize {
+    GPU.behind()
 }
 
 /// Operations that could not be recorded, or told of, since callbacks took too long.

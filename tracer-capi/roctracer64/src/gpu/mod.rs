@@ -57,7 +57,7 @@ impl Source for Operations {
     /// Of both domains at once.
     fn drain(&self, pool: &'static Pool) {
         if self.domain == Domain::HIP_OPS {
-            GPU.drain(Some(pool), None);
+            GPU.drain(Some(pool));
         }
     }
 }
@@ -84,14 +84,14 @@ fn look_for_hip() {
 extern "C-unwind" fn at_exit() {
     let mut unfinished = 0;
     if !Pool::is_any_of_their_threads() {
-        unfinished = GPU.drain::<Pool>(None, Some(Instant::now() + EXIT_WAIT / 2));
+        unfinished = GPU.drain_last();
         // The first pool may have been opened later than this was registered, and was looked at before.
         pool::flush_open(Instant::now() + EXIT_WAIT);
     }
     if !GPU.is_at_work() {
         return;
     }
-    let refused = GPU.refused();
+    let refused = GPU.refused() + GPU.behind();
     if refused > 0 {
         let _ = writeln!(
             io::stderr(),

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::mem::replace;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, park, park_timeout};
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ use super::writing::Progress;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a drain waits for work that a GPU does not end, where the environment says nothing else.
 const DRAIN: Duration = Duration::from_secs(1);
+/// How long the last one waits, at least and at most.
+const LAST: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
 /// Between two looks while nothing is done.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// How long who waits does so before it looks what this thread does.
@@ -50,6 +52,8 @@ pub struct Gpu<C: Client> {
     /// It sleeps until it is woken.
     sleeps: AtomicBool,
     progress: Progress,
+    /// See [`Self::behind`].
+    behind: AtomicUsize,
     /// What the hooks could not record, by cause.
     lost: [AtomicU64; ShimLoss::COUNT],
     /// How long a drain waits for work that a GPU does not end.
@@ -67,6 +71,7 @@ impl<C: Client> Gpu<C> {
             starts: Lock::new(()),
             sleeps: AtomicBool::new(false),
             progress: Progress::new(),
+            behind: AtomicUsize::new(0),
             lost: [const { AtomicU64::new(0) }; ShimLoss::COUNT],
             longest: OnceLock::new(),
         }
@@ -94,6 +99,11 @@ impl<C: Client> Gpu<C> {
     /// Operations for which there was no room, because callbacks of the client's took too long.
     pub fn refused(&self) -> usize {
         self.events.refused()
+    }
+
+    /// Operations that are done and wait for callbacks of the client's.
+    pub fn behind(&self) -> usize {
+        self.behind.load(Ordering::Relaxed)
     }
 
     pub(super) fn count(&self, cause: ShimLoss, count: u64) {
@@ -127,11 +137,20 @@ impl<C: Client> Gpu<C> {
         })
     }
 
-    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long, or until a time. What is
-    /// written may wait for callbacks: not on a thread that calls one. That of `whom` is waited for, that of another one
-    /// no longer than a GPU, and so the thread itself while it does nothing. How many operations were waited for in vain, now
-    /// or, at the end, ever.
-    pub fn drain<W>(&self, whom: Option<&'static W>, until: Option<Instant>) -> usize {
+    /// Waits until what has been enqueued until now is recorded, or a GPU has taken too long. What is written may wait for
+    /// callbacks: not on a thread that calls one. That of `whom` is waited for, that of another one no longer than a GPU, and
+    /// so the thread itself while it does nothing.
+    pub fn drain<W>(&self, whom: Option<&'static W>) {
+        self.drain_until(whom, None);
+    }
+
+    /// The same at the end, where it waits for some seconds at most. How many operations were waited for in vain, ever.
+    pub fn drain_last(&self) -> usize {
+        let longest = (self.longest() + 2 * PATIENCE).clamp(LAST.0, LAST.1);
+        self.drain_until::<()>(None, Some(Instant::now() + longest))
+    }
+
+    fn drain_until<W>(&self, whom: Option<&'static W>, until: Option<Instant>) -> usize {
         let Some(Some((process, worker))) = self.worker.get() else { return 0 };
         if !process.is_this() {
             return 0;
@@ -151,9 +170,6 @@ impl<C: Client> Gpu<C> {
             if let Some(left) = drain.wait_until(Instant::now() + PATIENCE) {
                 return left;
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return 0;
-            }
             let now_ns = sys::awake_ns();
             let before = replace(&mut steps, self.progress.steps());
             if before != steps {
@@ -165,7 +181,8 @@ impl<C: Client> Gpu<C> {
                 Some(_) if !waits_for.is_null() => waited.look(now_ns) >= patience_ns,
                 _ => idle.look(now_ns) >= patience_ns,
             };
-            if is_over {
+            if is_over || until.is_some_and(|until| Instant::now() >= until) {
+                drain.abandon();
                 return 0;
             }
         }
@@ -200,6 +217,7 @@ impl<C: Client> Gpu<C> {
                 self.write(done, &operations, &mut backlog);
             }
             backlog.try_again(|done| self.try_to_write(done, &operations));
+            self.behind.store(backlog.len(), Ordering::Relaxed);
             waiting.retain_mut(|Waiting { drain, numbers, behind, until }| {
                 numbers.retain(|&number| operations.is_awaited(number));
                 if numbers.is_empty() {
@@ -214,7 +232,7 @@ impl<C: Client> Gpu<C> {
                 let is_over = is_written || Instant::now() >= *until;
                 if is_over {
                     numbers.iter().for_each(|&number| operations.give_up(number));
-                    drain.ends(if drain.is_last { operations.unfinished() } else { numbers.len() });
+                    drain.ends(|| operations.unfinished());
                 }
                 !is_over
             });
@@ -282,7 +300,7 @@ mod tests {
         let started = thread::start(stopped).expect("a thread");
         let worker = Some((Process::this(), started.thread().clone()));
         assert!(GPU.worker.set(worker).is_ok());
-        GPU.drain::<()>(None, None);
+        GPU.drain::<()>(None);
         assert!(!GPU.events.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! What is told of the work of GPUs: a queue, in which nobody waits.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -118,9 +118,9 @@ impl<C: Client> Events<C> {
 /// Somebody waits for what is under way.
 #[derive(Default)]
 pub struct Drain {
-    /// Nobody waits after that: what was waited for in vain before counts, too.
-    pub is_last: bool,
-    /// How many operations were waited for in vain, once it is over.
+    /// Nobody waits after that, and wants to know what was waited for in vain, ever.
+    is_last: AtomicBool,
+    /// How much that is, once it is over.
     left: Mutex<Option<usize>>,
     over: Condvar,
 }
@@ -128,10 +128,10 @@ pub struct Drain {
 impl Drain {
     /// Nobody has waited yet.
     pub fn new(is_last: bool) -> Self {
-        Self { is_last, ..Self::default() }
+        Self { is_last: AtomicBool::new(is_last), ..Self::default() }
     }
 
-    /// Waits until it is over, or until a time; how many operations were waited for in vain, if it is.
+    /// Waits until it is over, or until a time; how many operations were waited for in vain, if it is and was the last.
     pub fn wait_until(&self, until: Instant) -> Option<usize> {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let time = until.saturating_duration_since(Instant::now());
@@ -139,8 +139,14 @@ impl Drain {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Nobody waits for it any more.
+    pub fn abandon(&self) {
+        self.is_last.store(false, Ordering::Relaxed);
+    }
+
     /// It is over.
-    pub fn ends(&self, left: usize) {
+    pub fn ends(&self, unfinished: impl FnOnce() -> usize) {
+        let left = if self.is_last.load(Ordering::Relaxed) { unfinished() } else { 0 };
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         self.over.notify_all();
     }
