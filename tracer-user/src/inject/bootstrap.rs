@@ -111,16 +111,8 @@ global_asm!(
     "syscall",
     "test rax, rax",
     "jnz 90f",
-    // rt_sigprocmask(SIG_SETMASK, &SIGNALS, NULL, 8)
     "movabs rax, {SIGNALS}",
-    "push rax",
-    "mov edi, 2",
-    "mov rsi, rsp",
-    "xor edx, edx",
-    "mov r10d, 8",
-    "mov eax, 14",
-    "syscall",
-    "pop rax",
+    "call 94f",
     "lea rbx, [rbx + {PAGE}]",
     // gettid, for libc's locks.
     "mov eax, 186",
@@ -225,6 +217,17 @@ global_asm!(
     "syscall",
     "add qword ptr [rbx + {NAP} + 8], {LONGER_NS}",
     "ret",
+    // rt_sigprocmask(SIG_SETMASK, &rax, NULL, 8)
+    "94:",
+    "push rax",
+    "mov edi, 2",
+    "mov rsi, rsp",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "mov eax, 14",
+    "syscall",
+    "pop rax",
+    "ret",
     // memfd_create(rdi, MFD_CLOEXEC | MFD_ALLOW_SEALING), which is not to be 0 to 2: who has closed these may still write
     // to them. Those that it gets are closed when it has another one.
     "96:",
@@ -257,16 +260,8 @@ global_asm!(
     "mov eax, 186",
     "syscall",
     "mov [rbx + {TID}], rax",
-    // rt_sigprocmask, as above
     "movabs rax, {ORDINARY_SIGNALS}",
-    "push rax",
-    "mov edi, 2",
-    "mov rsi, rsp",
-    "xor edx, edx",
-    "mov r10d, 8",
-    "mov eax, 14",
-    "syscall",
-    "pop rax",
+    "call 94b",
     "lea rdi, [rbx + {PATH}]",
     // RTLD_NOW
     "mov esi, 2",
