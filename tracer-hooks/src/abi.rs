@@ -234,7 +234,8 @@ pub struct CoreTable {
     pub executable_destroy: Entry<ExecutableDestroy>,
     _l: [usize; 1],
     pub executable_freeze: Entry<ExecutableFreeze>,
-    _g: [usize; 6],
+    pub executable_get_info: Entry<GetInfo>,
+    _g: [usize; 5],
     pub executable_symbol_get_info: Entry<GetInfo>,
     _h: [usize; 4],
     pub system_get_major_extension_table: Entry<MajorExtensionTable>,
@@ -435,6 +436,10 @@ pub mod info {
     pub const AGENT_DEVICE: u32 = 17;
     /// `HSA_AMD_AGENT_INFO_DRIVER_NODE_ID`: u32.
     pub const AGENT_NODE: u32 = 0xA004;
+    /// `HSA_EXECUTABLE_INFO_STATE`: u32.
+    pub const EXECUTABLE_STATE: u32 = 2;
+    /// `HSA_EXECUTABLE_STATE_FROZEN`.
+    pub const FROZEN: u32 = 1;
     /// `HSA_EXECUTABLE_SYMBOL_INFO_TYPE`: u32.
     pub const SYMBOL_TYPE: u32 = 0;
     /// `HSA_EXECUTABLE_SYMBOL_INFO_NAME_LENGTH`: u32.
@@ -478,6 +483,7 @@ const _: () = {
     assert!(offset_of!(CoreTable, signal_subtract_screlease) == 552);
     assert!(offset_of!(CoreTable, executable_destroy) == 688);
     assert!(offset_of!(CoreTable, executable_freeze) == 704);
+    assert!(offset_of!(CoreTable, executable_get_info) == 712);
     assert!(offset_of!(CoreTable, executable_symbol_get_info) == 760);
     assert!(offset_of!(CoreTable, system_get_major_extension_table) == 800);
     assert!(offset_of!(CoreTable, signal_silent_store_relaxed) == 832);

@@ -30,6 +30,8 @@ pub struct Told {
     pub losses: [u64; ShimLoss::COUNT],
     pub state: u64,
     pub names: Vec<Vec<u8>>,
+    /// Since when the last of them is there, ns.
+    pub since_ns: u64,
 }
 
 /// Called for every dispatch that is recorded, under the queue's lock.
@@ -176,8 +178,10 @@ impl Sink for Recorder {
             "{record:?} twice"
         );
     }
-    fn symbol(&self, _: Symbol, name: &[u8]) {
-        self.told().names.push(name.to_vec());
+    fn symbol(&self, symbol: Symbol, name: &[u8]) {
+        let mut told = self.told();
+        told.names.push(name.to_vec());
+        told.since_ns = symbol.since_ns;
     }
     fn agent(&self, _: Agent) {}
     fn queue(&self, record: Queue) {

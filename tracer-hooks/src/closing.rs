@@ -28,8 +28,13 @@ static KEPT: Lock<Option<Hold>> = Lock::new(None);
 static EXITS: AtomicBool = AtomicBool::new(false);
 
 /// The process exits: a thread that shuts the runtime down from now on is probably the last user.
-pub fn exits() {
+pub fn begin_exit() {
     EXITS.store(true, Ordering::Relaxed);
+}
+
+/// Whether the process exits.
+pub fn exits() -> bool {
+    EXITS.load(Ordering::Relaxed)
 }
 
 /// How many threads shut the runtime down now, or are about to.
@@ -140,14 +145,15 @@ fn make_ready(work: &mut Guard<'_, Work>) {
     if sink.can_complete(sys::now_ns()) {
         work.round(&STATE, Look::Full);
     }
-    let exits = EXITS.load(Ordering::Relaxed);
-    let is_done = |queue: &Queue| queue.is(Stage::Free) || exits && queue.track.pending() == 0;
+    let is_done = |queue: &Queue| queue.is(Stage::Free) || exits() && queue.track.pending() == 0;
     if STATE.registry.objects().all(is_done) {
         // It probably is: the application has no queue left, or the process exits, where HIP 6 leaves the
         // queues of its streams. Debian's runtimes complain of each signal that is not destroyed.
         STATE.registry.objects().for_each(|queue| queue.release(&STATE.pool));
         STATE.copies.give_back(&STATE.pool);
         STATE.pool.destroy_idle(|signal| RUNTIME.destroy_signal(signal));
+        // The worker may have its turn before the runtime complains.
+        STATE.emptied_at.store(STATE.enqueued_ever(), Ordering::Relaxed);
     }
     if let Some(kept) = KEPT.try_lock().and_then(|mut kept| kept.take()) {
         kept.end();

@@ -66,6 +66,8 @@ pub enum In {
     Copy,
     /// Its times are asked for.
     CopyTime,
+    /// The runtime loses a user.
+    ShutDown,
     /// A table is to be changed; the test itself has it stop there.
     Patch,
 }
@@ -295,6 +297,14 @@ unsafe extern "C-unwind" fn symbol_info(
     }
     abi::SUCCESS
 }
+unsafe extern "C-unwind" fn executable_info(_: u64, attribute: u32, value: *mut c_void) -> Status {
+    assert_eq!(attribute, abi::info::EXECUTABLE_STATE);
+    // SAFETY: valid for 4 bytes.
+    unsafe { *value.cast::<u32>() = u32::from(IS_FROZEN.load(Ordering::Acquire)) };
+    abi::SUCCESS
+}
+/// Whether the executables are frozen.
+pub static IS_FROZEN: AtomicBool = AtomicBool::new(true);
 /// Executables that are loaded.
 pub static LOADED: AtomicU64 = AtomicU64::new(0);
 /// Kernels whose descriptor was asked for.
@@ -370,6 +380,7 @@ unsafe extern "C-unwind" fn init() -> Status {
 }
 unsafe extern "C-unwind" fn shut_down() -> Status {
     entered();
+    Stop::at(In::ShutDown);
     if USERS.fetch_sub(1, Ordering::AcqRel) == 1 {
         TABLES.get().expect("there").make_anew();
         OPEN.store(false, Ordering::Release);
@@ -620,6 +631,7 @@ impl Fake {
             core.signal_store_relaxed => store, core.signal_store_screlease => store,
             core.signal_subtract_screlease => subtract, core.executable_freeze => freeze,
             core.executable_destroy => executable_destroy,
+            core.executable_get_info => executable_info,
             core.executable_symbol_get_info => symbol_info,
             core.system_get_major_extension_table => loader,
             core.signal_wait_relaxed => wait, core.signal_wait_scacquire => wait,

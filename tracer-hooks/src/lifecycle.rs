@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::state;
 
-use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, exits, forget, one_user_less};
+use crate::closing::{CLOSE_WAIT_NS, EXIT_WAIT_NS, begin_exit, forget, one_user_less};
 use crate::contained::contained;
 use crate::harvest::{IfTaken, WORK, collect_now};
 use crate::originals::Patched;
@@ -226,7 +226,7 @@ pub fn collect() {
 /// This runs before the destructors of everything that was loaded before us, HIP and the runtime included.
 /// These may still launch work and wait for it, so this switches nothing off.
 extern "C-unwind" fn at_exit() {
-    exits();
+    begin_exit();
     contained(|| {
         let deadline = sys::now_ns() + EXIT_WAIT_NS;
         if !STATE.is_installed() {

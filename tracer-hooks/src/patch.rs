@@ -61,6 +61,7 @@ pub fn save_and_patch(tables: &Tables, patched: Patched) -> Result<(), Unsupport
         core.agent_get_info => agent_get_info;
         core.signal_destroy => signal_destroy;
         core.signal_subtract_screlease => subtract_screlease;
+        core.executable_get_info => executable_get_info;
         core.executable_symbol_get_info => symbol_get_info;
         core.system_get_major_extension_table => major_extension_table;
         core.executable_iterate_agent_symbols => iterate_agent_symbols;

@@ -290,6 +290,7 @@ pub struct Runtime {
     pub(crate) subtract_screlease: Entry<abi::SignalStore>,
     pub(crate) executable_destroy: Entry<abi::ExecutableDestroy>,
     pub(crate) executable_freeze: Entry<abi::ExecutableFreeze>,
+    pub(crate) executable_get_info: Entry<abi::GetInfo>,
     pub(crate) symbol_get_info: Entry<abi::GetInfo>,
     pub(crate) major_extension_table: Entry<abi::MajorExtensionTable>,
     pub(crate) iterate_agent_symbols: Entry<abi::IterateAgentSymbols>,
@@ -337,6 +338,7 @@ pub static RUNTIME: Runtime = Runtime {
     subtract_screlease: Entry::EMPTY,
     executable_destroy: Entry::EMPTY,
     executable_freeze: Entry::EMPTY,
+    executable_get_info: Entry::EMPTY,
     symbol_get_info: Entry::EMPTY,
     major_extension_table: Entry::EMPTY,
     iterate_agent_symbols: Entry::EMPTY,
@@ -546,6 +548,16 @@ impl Runtime {
             // about to be destroyed, or is being iterated over.
             unsafe { iterate(executable, agent, callback, (&raw mut each).cast()) };
         }
+    }
+
+    /// Whether an executable is frozen: what is not cannot be launched.
+    pub fn is_frozen(&self, executable: u64) -> Option<bool> {
+        let (attribute, mut state) = (abi::info::EXECUTABLE_STATE, 0u32);
+        // SAFETY: the attribute has 4 bytes; the executable is being iterated over.
+        let status = unsafe {
+            self.executable_get_info.get()?(executable, attribute, (&raw mut state).cast())
+        };
+        (status == abi::SUCCESS).then_some(state == abi::info::FROZEN)
     }
 
     /// A 4-byte attribute of a symbol.

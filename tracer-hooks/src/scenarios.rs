@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use tracer_common::loss::ShimLoss;
 use tracer_common::shim::state;
 
-use crate::abi::{AmdSignal, SUCCESS, packet_type};
+use crate::abi::{self, AmdSignal, SUCCESS, packet_type};
 use crate::bench::{Bench, Recorder, tables, unload, until, value};
 use crate::closing;
 use crate::fake::{
-    COMPLETED, CONVERTED, DESCRIBED, Fake, FakeQueue, Gates, KERNEL, LOADED, ON_DESCRIBE, OPEN,
-    SIGNALS, USERS, WRONG, converted_here, forever, handle, signal, the_dead_rest,
+    COMPLETED, CONVERTED, DESCRIBED, Fake, FakeQueue, Gates, IS_FROZEN, In, KERNEL, LOADED,
+    ON_DESCRIBE, OPEN, SIGNALS, Stop, USERS, WRONG, converted_here, forever, handle, signal,
+    the_dead_rest,
 };
 use crate::harvest::WORK;
 use crate::lifecycle::{self, InstallError, Timing};
@@ -23,6 +24,8 @@ use crate::relaying;
 use crate::runtime::{Tables, Unsupported};
 use crate::sink::Enqueuer;
 use crate::state::STATE;
+use crate::symbols::BEGAN_NS;
+use crate::sys;
 use crate::testing::Random;
 use crate::track;
 
@@ -117,9 +120,11 @@ fn the_whole_mechanism_over_a_fake_runtime() {
     copies(&bench);
     relaying::scenarios(&bench);
     forking(&bench);
+    nobody_needs_signals(&bench);
     closing(&bench);
     live(&bench);
     unloaded_while_we_come(&bench);
+    loaded_while_we_come(&bench);
     consumed_before_its_doorbell(&bench);
     closed_while_somebody_is_inside(&bench);
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
@@ -463,6 +468,36 @@ fn fork(child: impl FnOnce() -> u32) -> u32 {
     }
 }
 
+/// The last user leaves, and every signal of ours is destroyed before the runtime looks what is left.
+fn nobody_needs_signals(bench: &Bench) {
+    let Fake { core, .. } = bench.fake;
+    let queue = bench.queue(64, 8);
+    queue.dispatch(true, 0);
+    bench.check(&queue, 1);
+    queue.destroy();
+    let (init, shut_down) = (core.init.get(), core.shut_down.get());
+    // SAFETY: functions of the tables.
+    #[expect(unsafe_code, reason = "the runtime's functions")]
+    let called = |function: abi::ShutDown| unsafe { function() };
+    // It stays for the scenarios that follow.
+    assert_eq!(init.map(called), Some(SUCCESS));
+    let stop = Stop::new(In::ShutDown);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stop.arm();
+            shut_down.map(called)
+        });
+        until("the runtime is called", || stop.reached());
+        // It makes signals before it comes there.
+        for _ in 0..2 {
+            STATE.call_worker();
+            drop(bench.recorder.keep_worker());
+        }
+        assert_eq!(SIGNALS.load(Ordering::Relaxed), 0);
+        stop.release();
+    });
+}
+
 fn closing(bench: &Bench) {
     let queue = bench.queue(64, 8);
     let done = signal(1, true);
@@ -509,6 +544,31 @@ fn unloaded_while_we_come(bench: &Bench) {
     assert_eq!(recorder.told().names, [KERNEL], "told once");
     bench.switch(false);
     closing::close();
+}
+
+/// What is loaded while recording begins, and not frozen yet, is at its address since then: what was unloaded there
+/// meanwhile has run, too.
+fn loaded_while_we_come(bench: &Bench) {
+    let Bench { fake, recorder } = *bench;
+    let since_ns = |is_frozen| {
+        fake.renewed();
+        IS_FROZEN.store(is_frozen, Ordering::Release);
+        LOADED.store(1, Ordering::Release);
+        recorder.told().names.clear();
+        recorder.on.store(true, Ordering::Release);
+        let before_ns = sys::now_ns();
+        assert_eq!(lifecycle::install(live_tables(fake), recorder, Timing::Live), Ok(()));
+        until("its kernel", || recorder.told().names == [KERNEL]);
+        LOADED.store(0, Ordering::Release);
+        bench.switch(false);
+        closing::close();
+        (before_ns, recorder.told().since_ns, BEGAN_NS.load(Ordering::Relaxed))
+    };
+    let (_, since, began) = since_ns(true);
+    assert_eq!(since, began);
+    let (before, since, began) = since_ns(false);
+    assert!(before <= began && began < since, "{before} {began} {since}");
+    IS_FROZEN.store(true, Ordering::Release);
 }
 
 /// A thread that did not meet us yet rang for another one's packet: whose doorbell comes tells that it is

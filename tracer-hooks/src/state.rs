@@ -1,6 +1,6 @@
 //! The one state of the process: the tables are global, so is what patches them.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::OnceLock;
 
 use crate::collecting::Collecting;
@@ -12,6 +12,7 @@ use crate::queue::{Context, Rung};
 use crate::registry::Registry;
 use crate::sink::{Enqueuer, Sink};
 use crate::sys;
+use crate::track::Track;
 use crate::usual::Usual;
 
 /// How soundly the worker sleeps; value of [`State::sleep`].
@@ -44,6 +45,8 @@ pub struct State {
     pub sink: OnceLock<&'static dyn Sink>,
     /// Signals.
     pub pool: Pool,
+    /// How much had been enqueued when those were destroyed that nobody had: none are made until more is.
+    pub emptied_at: AtomicU64,
     /// Queues.
     pub registry: Registry,
     /// Copies.
@@ -81,6 +84,7 @@ impl State {
             late: AtomicBool::new(false),
             sink: OnceLock::new(),
             pool: Pool::new(),
+            emptied_at: AtomicU64::new(0),
             registry: Registry::new(),
             copies: Copies::new(),
             urgent: AtomicU32::new(0),
@@ -180,11 +184,18 @@ impl State {
         self.phase.looks_after()
     }
 
-    /// How much was ever enqueued that had a signal of the application.
+    /// How much was ever enqueued.
+    pub fn enqueued_ever(&self) -> u64 {
+        self.tracks().fold(0, |sum, track| sum.wrapping_add(track.pushed().0))
+    }
+
+    /// How much of it had a signal of the application.
     pub fn chained_ever(&self) -> u64 {
-        let queues = self.registry.objects().map(|queue| &queue.track);
-        let tracks = queues.chain([&self.copies.track]);
-        tracks.fold(0, |sum, track| sum.wrapping_add(track.pushed().1))
+        self.tracks().fold(0, |sum, track| sum.wrapping_add(track.pushed().1))
+    }
+
+    fn tracks(&self) -> impl Iterator<Item = &Track> {
+        self.registry.objects().map(|queue| &queue.track).chain([&self.copies.track])
     }
 
     /// Something was enqueued, maybe with a signal of the application: sees to it that the worker

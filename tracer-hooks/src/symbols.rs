@@ -36,7 +36,7 @@ struct Kernel {
 }
 
 /// When recording began, ns.
-static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
+pub static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Executables that were frozen since, while not everything has been looked at: their kernels are told by that, and are
 /// not those of before.
@@ -77,9 +77,8 @@ pub fn after_freezing(executable: u64, has_succeeded: bool) {
 
 fn of_executable(executable: u64) {
     let mut kernels = Vec::new();
-    let since_ns = sys::now_ns();
-    collect(executable, &gpus(), &mut kernels);
-    tell(kernels, since_ns, || Life::Held, &mut || {});
+    collect(executable, sys::now_ns(), &gpus(), &mut kernels);
+    tell(kernels, || Life::Held, &mut || {});
 }
 
 /// Tells the sink the kernels of an executable that is about to go, if nobody else has: what ran since
@@ -111,19 +110,22 @@ pub fn of_everything(between: &mut dyn FnMut()) {
     let gpus = gpus();
     let mut kernels = Vec::new();
     RUNTIME.loader().executables(|executable| {
+        // First: one that was frozen since recording began is found below.
+        let was_there = RUNTIME.is_frozen(executable) != Some(false);
         let frozen = FROZEN.lock_for(WAIT_NS);
-        let is_frozen = frozen.is_some_and(|frozen| {
+        let is_told = frozen.is_some_and(|frozen| {
             frozen.as_ref().is_some_and(|frozen| frozen.contains(&executable))
         });
-        if !is_frozen {
-            collect(executable, &gpus, &mut kernels);
+        if !is_told {
+            // What is not frozen has not run yet; what is unloaded by now may have, at the same address.
+            let since_ns = if was_there { BEGAN_NS.load(Ordering::Relaxed) } else { sys::now_ns() };
+            collect(executable, since_ns, &gpus, &mut kernels);
         }
     });
-    let since_ns = BEGAN_NS.load(Ordering::Relaxed);
     let is_allowed = MAY_READ.swap(false, Ordering::Relaxed);
     let may_read = || is_allowed || !sys::is_confined();
     let life = || if may_read() { Life::MayEnd } else { Life::Unknown };
-    tell(kernels, since_ns, life, between);
+    tell(kernels, life, between);
     // Pairs with the Acquires above: all that was loaded has been told.
     LOOKED.store(true, Ordering::Release);
     if let Some(mut frozen) = FROZEN.lock_for(WAIT_NS) {
@@ -141,10 +143,11 @@ fn gpus() -> Vec<u64> {
     gpus
 }
 
-fn collect(executable: u64, gpus: &[u64], kernels: &mut Vec<Kernel>) {
+/// Adds the kernels of an executable, which are there since then.
+fn collect(executable: u64, since_ns: u64, gpus: &[u64], kernels: &mut Vec<Kernel>) {
     for &agent in gpus {
         RUNTIME.agent_symbols(executable, agent, |symbol| {
-            if let Some(kernel) = kernel(symbol, agent) {
+            if let Some(kernel) = kernel(symbol, since_ns, agent) {
                 kept(sys::push(kernels, kernel));
             }
         });
@@ -165,7 +168,7 @@ fn kernel_object(symbol: u64) -> Option<u64> {
     RUNTIME.symbol_kernel_object(symbol).filter(|&k| k != 0)
 }
 
-fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
+fn kernel(symbol: u64, since_ns: u64, agent: u64) -> Option<Kernel> {
     let kernel_object = kernel_object(symbol)?;
     let mut name = RUNTIME.symbol_name(symbol)?;
     if name.ends_with(b".kd") {
@@ -174,6 +177,7 @@ fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
     name.truncate(MAX_NAME_BYTES);
     let record = Symbol {
         kernel_object,
+        since_ns,
         group_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_GROUP_BYTES).unwrap_or(0),
         private_bytes: RUNTIME.symbol_u32(symbol, info::SYMBOL_PRIVATE_BYTES).unwrap_or(0),
         ..Symbol::default()
@@ -185,7 +189,7 @@ fn kernel(symbol: u64, agent: u64) -> Option<Kernel> {
 /// the lives of executables.
 const AT_ONCE: usize = 32;
 
-fn tell(kernels: Vec<Kernel>, since_ns: u64, look: impl Fn() -> Life, between: &mut dyn FnMut()) {
+fn tell(kernels: Vec<Kernel>, look: impl Fn() -> Life, between: &mut dyn FnMut()) {
     let Some(&sink) = STATE.sink.get() else { return };
     if agents::several_gpus() {
         agents::learn_homes(kernels.iter().map(|k| (k.record.kernel_object, k.agent)));
@@ -201,7 +205,6 @@ fn tell(kernels: Vec<Kernel>, since_ns: u64, look: impl Fn() -> Life, between: &
         let registers = loader
             .kernel_descriptor(record.kernel_object, life)
             .map_or(Registers::default(), |d| Registers::of(&d, runtime::c_bytes(&target)));
-        record.since_ns = since_ns;
         record.vgpr_count = registers.vector;
         record.accum_vgpr_count = registers.accumulation;
         record.sgpr_count = registers.scalar;

@@ -195,20 +195,15 @@ fn doze(level: u32, ns: u64, pace: &Pace) {
     // Pairs with the fence in `State::wake_beyond`.
     fence(Ordering::SeqCst);
     let urgent = STATE.urgent.load(Ordering::Acquire) != pace.urgent;
-    let arrived =
-        urgent || (level == sleep::IDLE && (enqueued() != pace.seen || (STATE.active() && held())));
+    let arrived = urgent
+        || (level == sleep::IDLE
+            && (STATE.enqueued_ever() != pace.seen || (STATE.active() && held())));
     // Acquire pairs with the addition in `State::call_worker`.
     let called = STATE.calls.load(Ordering::Acquire) != pace.calls;
     if !arrived && !called {
         sys::futex_wait(&STATE.sleep, level, ns);
     }
     STATE.sleep.store(sleep::AWAKE, Ordering::Relaxed);
-}
-
-/// How much was ever enqueued.
-fn enqueued() -> u64 {
-    let tracks = STATE.registry.objects().map(|q| &q.track).chain([&STATE.copies.track]);
-    tracks.fold(0, |sum, track| sum.wrapping_add(track.pushed().0))
 }
 
 fn held() -> bool {
@@ -232,7 +227,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     // Acquire pairs with the addition in `State::urge`.
     pace.urgent = STATE.urgent.load(Ordering::Acquire);
     let before = pace.seen;
-    pace.seen = enqueued();
+    pace.seen = STATE.enqueued_ever();
     if pace.seen != before {
         pace.last_progress_ns = now;
     }
@@ -262,7 +257,8 @@ fn one_round(pace: &mut Pace) -> Pause {
         if round.held {
             retry();
         }
-        if pace.seen > 0 || any_queue() {
+        if pace.seen > STATE.emptied_at.load(Ordering::Relaxed) || any_queue() && !closing::exits()
+        {
             STATE.pool.top_up(TOP_UP, || RUNTIME.create_signal());
             STATE.pool.bells.top_up(|| RUNTIME.create_bell());
         }
@@ -307,7 +303,7 @@ fn without_lock(pace: &mut Pace, now: u64) -> Pause {
 
 /// The runtime is gone, or has not been there: only the sink is left to ask.
 fn without_runtime(pace: &mut Pace, now: u64) -> Pause {
-    pace.seen = enqueued();
+    pace.seen = STATE.enqueued_ever();
     // Acquire pairs with the addition in `State::urge`.
     pace.urgent = STATE.urgent.load(Ordering::Acquire);
     pace.wish = wish(now);

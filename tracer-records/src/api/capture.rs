@@ -219,13 +219,14 @@ pub fn is_called_by_shim(name: &str) -> bool {
 }
 
 /// Those that `tracer-hooks/src/runtime.rs` looks up.
-const SHIM_CALLS: [&str; 12] = [
+const SHIM_CALLS: [&str; 13] = [
     "hsa_init",
     "hsa_shut_down",
     "hsa_iterate_agents",
     "hsa_agent_get_info",
     "hsa_signal_destroy",
     "hsa_signal_subtract_screlease",
+    "hsa_executable_get_info",
     "hsa_executable_symbol_get_info",
     "hsa_system_get_major_extension_table",
     "hsa_executable_iterate_agent_symbols",
