@@ -47,8 +47,10 @@ signal_store!(store_relaxed store_screlease silent_store_relaxed silent_store_sc
 /// The calling thread has reserved packets of a queue.
 #[inline]
 fn has_reserved(queue: *const AmdQueue, packets: Range<u64>) {
+    // Before the phase: what is reserved between two recordings belongs to the first of them.
+    let epoch = STATE.epoch.load(Ordering::Acquire);
     if STATE.watches_doorbells() && !packets.is_empty() {
-        reserved::note(queue.addr(), packets);
+        reserved::note(queue.addr(), packets, epoch);
     }
 }
 

@@ -282,7 +282,7 @@ impl Queue {
         };
         let value = value as u64;
         let room = view::packets(amd).map_or(1, <[_]>::len);
-        let own = Own::of(self.address.load(Ordering::Relaxed), value, room);
+        let own = Own::of(self.address.load(Ordering::Relaxed), value, room, epoch);
         if producer.epoch != epoch {
             let before = producer.meet(epoch, amd, own.indices());
             self.asked.store(0, Ordering::Relaxed);
