@@ -92,21 +92,27 @@ impl Bells {
     /// The calling thread is going to sleep on one that is in flight; [`Bells::sleep_ends`] follows. Where
     /// it does not, the thread was lost in its sleep, and the signals stay.
     pub fn sleep_begins(&self) {
-        // Pairs with the load in `destroy_idle`: it comes before the thread looks whether its signal is
+        // Pairs with the load in `has_sleepers`: it comes before the thread looks whether its signal is
         // still in flight.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
     }
 
     /// It has slept.
     pub fn sleep_ends(&self) {
-        // Pairs with the load in `destroy_idle`: the signal was used before.
+        // Pairs with the load in `has_sleepers`: the signal was used before.
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a thread may sleep on one.
+    pub fn has_sleepers(&self) -> bool {
+        // Pairs with the additions above.
+        self.sleepers.load(Ordering::SeqCst) > 0
     }
 
     /// Calls `destroy` with all that nobody has, and forgets those; with none while somebody may sleep
     /// on one.
     pub fn destroy_idle(&self, destroy: impl Fn(u64)) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+        if self.has_sleepers() {
             return;
         }
         // Pairs with the Release in `give`.

@@ -6,6 +6,7 @@
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -175,7 +176,11 @@ fn entered() {
 }
 
 fn wrong_if(condition: bool) {
-    WRONG.fetch_add(u64::from(condition), Ordering::AcqRel);
+    if condition {
+        WRONG.fetch_add(1, Ordering::AcqRel);
+        // Shown when the test fails.
+        eprintln!("wrong: {}", Backtrace::force_capture());
+    }
 }
 
 unsafe extern "C-unwind" fn store(signal: u64, value: i64) {

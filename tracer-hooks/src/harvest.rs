@@ -189,11 +189,16 @@ impl Work {
             slept_on
         });
         let youngest = self.overtaken.iter().map(|overtaken| overtaken.waited.at_last_look()).min();
-        let rests = (!self.resting.is_empty()).then_some(0);
+        let rests = self.has_resting().then_some(0);
         round.resting_ns =
             rests.or(youngest).map(|waited_ns| waited_ns.clamp(REST_NS.0, REST_NS.1));
         state.pool.give(&mut self.returned);
         round
+    }
+
+    /// Whether a thread watches a signal of ours that has completed.
+    pub fn has_resting(&self) -> bool {
+        !self.resting.is_empty()
     }
 
     /// When the worker should look again for completions that it has to relay: how long the kernels up to

@@ -320,7 +320,7 @@ fn begun_again_while_a_kernel_ends(bench: &Bench) {
     const KERNELS: u64 = 1000;
     static GATE: AtomicBool = AtomicBool::new(false);
     static DONE: OnceLock<&'static AmdSignal> = OnceLock::new();
-    static RELAYED: AtomicBool = AtomicBool::new(false);
+    static RELAYED: OnceLock<bool> = OnceLock::new();
     fn described(number: u64) {
         if number == 0 {
             let before = COMPLETED.load(Ordering::Acquire);
@@ -328,7 +328,7 @@ fn begun_again_while_a_kernel_ends(bench: &Bench) {
             until("the kernel", || COMPLETED.load(Ordering::Acquire) > before);
         }
         if number == KERNELS - 1 {
-            RELAYED.store(DONE.get().is_some_and(|done| value(done) == 0), Ordering::Release);
+            assert_eq!(RELAYED.set(DONE.get().is_some_and(|done| value(done) == 0)), Ok(()));
         }
     }
     let mut queue = bench.fake.queue(64);
@@ -343,10 +343,10 @@ fn begun_again_while_a_kernel_ends(bench: &Bench) {
     DESCRIBED.store(0, Ordering::Release);
     *ON_DESCRIBE.lock().expect("whole") = Some(described);
     bench.recorder.on.store(true, Ordering::Release);
-    until("all kernels", || DESCRIBED.load(Ordering::Acquire) == KERNELS);
+    until("all kernels", || RELAYED.get().is_some());
     *ON_DESCRIBE.lock().expect("whole") = None;
     LOADED.store(0, Ordering::Release);
-    assert!(RELAYED.load(Ordering::Acquire));
+    assert_eq!(RELAYED.get(), Some(&true));
     bench.recorder.told().names.clear();
     queue.destroy();
 }
@@ -603,6 +603,8 @@ fn live(bench: &Bench) {
     let mut random = Random::new(77);
     for round in 0..6 {
         bench.fake.renewed();
+        // The GPU may still write the signal of a packet that it has passed.
+        let passed_before = recorder.lost(ShimLoss::PACKET_PASSED);
         let tables = live_tables(bench.fake);
         let queues = [bench.queue(256, round), bench.queue(64, round + 1)];
         let stop = AtomicBool::new(false);
@@ -629,7 +631,9 @@ fn live(bench: &Bench) {
                     until("both are recorded", || queues.iter().all(is_recorded));
                 }
                 bench.switch(false);
-                assert_eq!(SIGNALS.load(Ordering::Relaxed), 0, "no signals are kept");
+                let kept = SIGNALS.load(Ordering::Relaxed);
+                let passed = recorder.lost(ShimLoss::PACKET_PASSED) - passed_before;
+                assert!(kept <= passed as i64, "{kept} signals are kept, {passed} packets passed");
             }
             stop.store(true, Ordering::Release);
         });

@@ -252,7 +252,16 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.next_ask_ns = now + ASK_EVERY_NS;
         pace.wish = ask(now, Some(&mut work));
     }
-    recording::finish_draining();
+    if round.done > 0 || !STATE.phase.get().is_ending() {
+        pace.draining = Waited::since(now);
+    }
+    let patience = pace.patience(now);
+    // A thread that has just waited has one of our signals until it runs: it is destroyed with the others, unless the
+    // thread was lost in its sleep.
+    let is_used = work.has_resting() || STATE.pool.bells.has_sleepers();
+    if !is_used || patience == Patience::Ended {
+        recording::finish_draining();
+    }
     if STATE.active() && STATE.is_ready() {
         if round.held {
             retry();
@@ -265,10 +274,6 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
     // From here on the runtime may go.
     harvest::unlock(work, &STATE);
-    if round.done > 0 || !STATE.phase.get().is_ending() {
-        pace.draining = Waited::since(now);
-    }
-    let patience = pace.patience(now);
     let quiet = round.resting_ns.is_none() && !round.pending && !round.held;
     if pace.wish == Wish::Nothing && recording::let_go(patience) && quiet {
         return Pause::Idle(FOR_EVER_NS);
