@@ -7,15 +7,17 @@ use tracer_common::activity::{ActivityRecord, Domain};
 use crate::enabled::TRACER;
 
 /// A call of the calling thread has ended: it is recorded, if its activities are, behind the external id of the thread.
-pub fn write(domain: Domain, op: u32, correlation_id: u64, begin_ns: u64) {
+/// If it is not said when it has ended, it has ended now.
+pub fn write(domain: Domain, op: u32, correlation_id: u64, begin_ns: u64, end_ns: Option<u64>) {
     let Some(pool) = TRACER.activity(domain, op) else { return };
+    let end_ns = end_ns.unwrap_or_else(timestamp_ns);
     let ids = own_ids();
     let record = ActivityRecord {
         domain,
         op,
         correlation_id,
         begin_ns,
-        end_ns: timestamp_ns(),
+        end_ns,
         process_or_device: ids.process,
         thread_id: ids.thread,
         ..ActivityRecord::default()

@@ -6,7 +6,7 @@
 //! * [`deprecated`]: those of roctracer 4.0, in no header any more.
 //! * [`hip`], [`roctx`]: calls of HIP for callbacks and records, marks and ranges for callbacks.
 //! * [`hsa`], [`gpu`]: calls of HSA, and work of GPUs for records.
-//! * [`call_record`]: the record of a call.
+//! * [`table_calls`], [`call_record`]: calls that pass through the runtimes' tables, and the record of a call.
 //! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
 //! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
 //! * [`answer`]: status codes, and the text of a thread's last error.
@@ -31,6 +31,7 @@ mod names;
 mod pools;
 mod roctx;
 mod sources;
+mod table_calls;
 mod time;
 mod tool;
 mod versions;

@@ -8,12 +8,14 @@ use tracer_common::activity::Domain;
 use crate::enabled::TRACER;
 use crate::gpu::{HIP_OPS, HSA_OPS};
 use crate::roctx::MARKS;
+use crate::table_calls::{CALLS, Recorders};
 use crate::{hip, hsa};
 
 /// It, with those who follow it.
 pub fn tracer() -> &'static Tracer {
     static SET: Once = Once::new();
     SET.call_once(|| {
+        CALLS.set_recorders(Recorders { hip: &hip::tables::Hip, hsa: &hsa::Hsa });
         TRACER.set_source(Domain::HIP_API, &hip::Calls);
         TRACER.set_source(Domain::ROCTX, &MARKS);
         TRACER.set_source(Domain::HSA_API, &hsa::CALLS);

@@ -88,6 +88,12 @@ fn scene() -> Option<Scene> {
     Some(scene)
 }
 
+/// Programs with one thread.
+const PROGRAMS: [(&str, &[&str]); 4] =
+    [("basic", &[]), ("copies", &["512"]), ("graph", &["20"]), ("module", &[])];
+/// Arguments of `storm`: threads, streams, launches.
+const STORM: &[&str] = &["8", "4", "300"];
+
 /// How long packets of which no doorbell tells are held back, ms. None that is taken could be recorded.
 const BEYOND_DOORBELL: (&str, &str) = ("EMUGPU_BEYOND_DOORBELL_MS", "5000");
 
@@ -136,6 +142,30 @@ impl Scene {
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         let is_quiet = said.lines().all(|line| line == OF_THE_RUNTIME);
         assert!(output.status.success() && is_quiet, "{name}: {}\n{said}", output.status);
+    }
+
+    /// Every call of a program is told, by each way and by all at once.
+    fn expect_every_call(&self, program: &str, arguments: &[&str]) -> Outcome {
+        self.run("callbacks", program, arguments).expect_every_call(true, false);
+        self.run("activities", program, arguments).expect_every_call(false, true);
+        let both = self.run("both", program, arguments);
+        both.expect_every_call(true, true);
+        both
+    }
+
+    /// What GPUs did for a program, and by which calls.
+    fn expect_work(&self, program: &str, arguments: &[&str]) {
+        let outcome = self.run("gpu", program, arguments);
+        outcome.expect_every_call(false, true);
+        assert!(outcome.expect_all_work(HIP_OPS) > 5);
+        for work in &outcome.work {
+            let by_name = match work.op {
+                0 => work.call.contains("Launch"),
+                _ => work.call != "-",
+            };
+            assert!(by_name, "{program}: {work:?}");
+        }
+        self.run("hsa", program, arguments).expect_all_work(HSA_OPS);
     }
 
     fn run(&self, mode: &str, program: &str, arguments: &[&str]) -> Outcome {
@@ -357,21 +387,17 @@ impl Outcome {
 #[test]
 fn rocm_every_call_of_programs() {
     let Some(scene) = scene() else { return };
-    for (program, arguments) in [
-        ("basic", &[][..]),
-        ("copies", &["512"]),
-        ("graph", &["20"]),
-        ("module", &[]),
-        ("storm", &["8", "4", "300"]),
-    ] {
-        scene.run("callbacks", program, arguments).expect_every_call(true, false);
-        scene.run("activities", program, arguments).expect_every_call(false, true);
-        let both = scene.run("both", program, arguments);
-        both.expect_every_call(true, true);
-        if program == "storm" {
-            assert_eq!(both.told_launches, both.launches);
-        }
+    for (program, arguments) in PROGRAMS {
+        scene.expect_every_call(program, arguments);
     }
+}
+
+/// The same of one with 8 threads.
+#[test]
+fn rocm_every_call_of_threads() {
+    let Some(scene) = scene() else { return };
+    let both = scene.expect_every_call("storm", STORM);
+    assert_eq!(both.told_launches, both.launches);
 }
 
 /// Calls that a callback makes are recorded, and call no callback.
@@ -423,24 +449,8 @@ fn rocm_headers_in_c99() {
 #[test]
 fn rocm_work_of_gpus() {
     let Some(scene) = scene() else { return };
-    for (program, arguments) in [
-        ("basic", &[][..]),
-        ("copies", &["512"]),
-        ("graph", &["20"]),
-        ("module", &[]),
-        ("storm", &["8", "4", "300"]),
-    ] {
-        let outcome = scene.run("gpu", program, arguments);
-        outcome.expect_every_call(false, true);
-        assert!(outcome.expect_all_work(HIP_OPS) > 5);
-        for work in &outcome.work {
-            let by_name = match work.op {
-                0 => work.call.contains("Launch"),
-                _ => work.call != "-",
-            };
-            assert!(by_name, "{program}: {work:?}");
-        }
-        scene.run("hsa", program, arguments).expect_all_work(HSA_OPS);
+    for (program, arguments) in PROGRAMS {
+        scene.expect_work(program, arguments);
     }
     // A program of HSA's, which shuts the runtime down.
     assert!(scene.run("hsa", "hsa_direct", &[]).expect_all_work(HSA_OPS) > 5);
@@ -450,6 +460,13 @@ fn rocm_work_of_gpus() {
         let mode = if domain == HIP_OPS { "gpu" } else { "hsa" };
         assert!(scene.run_with(mode, program, &[], &tool).expect_all_work(domain) > 5);
     }
+}
+
+/// The same of a program with 8 threads.
+#[test]
+fn rocm_work_of_threads() {
+    let Some(scene) = scene() else { return };
+    scene.expect_work("storm", STORM);
 }
 
 /// Pools and operations that are enabled, disabled, flushed and closed while the GPU works; a kernel that does not end.
@@ -484,7 +501,7 @@ fn rocm_calls_of_hsa() {
     enabled.counts.remove("hsa_iterate_agents");
     enabled.expect_every_call_of("hsa", true, true);
     enabled.expect_all_work(HSA_OPS);
-    for (program, arguments) in [("basic", &[][..]), ("storm", &["8", "4", "300"])] {
+    for (program, arguments) in [("basic", &[][..]), ("storm", STORM)] {
         let outcome = scene.run("hsa_calls", program, arguments);
         let told = outcome.told["hsa_signal_store_screlease"];
         assert!(told.entered > 5, "{told:?}");

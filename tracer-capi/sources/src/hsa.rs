@@ -23,10 +23,15 @@ pub trait Client: CallSink + Sized {
 
     /// Has calls recorded that pass through these tables, as is wanted. Hooks are installed.
     fn patch(&'static self, tables: &Tables) {
-        let wish = |slot| self.wish(slot).map_or(0, Wanted::to_word);
-        calls::want((0..SLOT_COUNT).map(wish), self);
+        self.tell_wishes();
         contained(|| calls::patch(tables));
         self.record_all();
+    }
+
+    /// Has thunks put into tables that are patched from now on, for all functions whose calls may be wanted.
+    fn tell_wishes(&'static self) {
+        let wish = |slot| self.wish(slot).map_or(0, Wanted::to_word);
+        calls::want((0..SLOT_COUNT).map(wish), self);
     }
 
     /// What is wanted of all functions has changed.

@@ -68,13 +68,14 @@ const QUICK: [&str; 21] = [
 pub const LIBRARIES: &str = "(package(roctracer64) or package(roctracer-tool) or package(rocprofiler-sdk) or package(rocprofiler-sdk-1)) and test(rocm_)";
 
 /// Of these, what differs most between releases: in whichever module of a test binary they are.
-pub const LIBRARIES_QUICK: [&str; 10] = [
+pub const LIBRARIES_QUICK: [&str; 11] = [
     "rocm_callbacks_of_every_kernel_and_copy",
     "rocm_callbacks_of_hsa_that_do_as_they_like",
     "rocm_callbacks_that_do_as_they_like",
     "rocm_clients_like_profilers",
     "rocm_ends_of_programs",
     "rocm_every_call_of_programs",
+    "rocm_every_call_of_threads",
     "rocm_every_kernel_and_copy_of_programs",
     "rocm_programs_that_use_hip",
     "rocm_scratch_memory_is_told",

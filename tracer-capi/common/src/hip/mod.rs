@@ -48,6 +48,24 @@ impl Release {
     }
 }
 
+/// Functions that HIP 6 and 7 call otherwise, where they tell of calls, than in their tables. R0600 has the
+/// `hipDeviceProp_t` of ROCm 6 on, R0000 the one before.
+const RENAMED: [(&[u8], &[u8]); 2] = [
+    (b"hipGetDeviceProperties", b"hipGetDevicePropertiesR0000"),
+    (b"hipChooseDeviceR0600", b"hipChooseDevice"),
+];
+
+/// The name in the tables of a function by that under which HIP tells of it.
+pub fn in_tables(name: &[u8]) -> &[u8] {
+    RENAMED.iter().find(|(told, _)| *told == name).map_or(name, |&(_, in_tables)| in_tables)
+}
+
+/// Whether a function makes or launches a graph that can be launched. HIP 7.2 has programs that do so crash while any tracer
+/// is registered with it.
+pub fn uses_graphs(function: &str) -> bool {
+    ["hipGraphInstantiate", "hipGraphLaunch"].iter().any(|begin| function.starts_with(begin))
+}
+
 /// The arguments of a function in a release; none if it has none, or they are not known.
 pub fn fields(function: &str, release: Release) -> &'static [Field] {
     let all = &generated::FUNCTIONS;

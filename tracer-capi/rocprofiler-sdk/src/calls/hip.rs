@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-use capi_common::hip::Data;
+use capi_common::hip::{Data, uses_graphs};
 use capi_sources::calls_of_threads;
 use capi_sources::hip::{self, Client, Kept};
 use capi_sources::open::OfThreads;
@@ -107,12 +107,8 @@ static IS_SILENT: AtomicBool = AtomicBool::new(false);
 static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// By place in the tables.
-static USES_GRAPHS: LazyLock<[bool; SLOT_COUNT]> = LazyLock::new(|| {
-    array::from_fn(|slot| {
-        let begins = |with| function(slot).name.starts_with(with);
-        begins("hipGraphInstantiate") || begins("hipGraphLaunch")
-    })
-});
+static USES_GRAPHS: LazyLock<[bool; SLOT_COUNT]> =
+    LazyLock::new(|| array::from_fn(|slot| uses_graphs(function(slot).name)));
 
 /// Whether HIP is to be silent before a function runs, and is not yet.
 #[inline]

@@ -4,6 +4,7 @@ use std::array;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use capi_common::hip::in_tables;
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
 use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
@@ -18,13 +19,6 @@ const KINDS: [Kind; 5] = [
     Kind::HsaImageExtApi,
     Kind::HipRuntimeApi,
     Kind::HipCompilerApi,
-];
-
-/// Functions of HIP that some release calls otherwise than tools do. R0600 has the `hipDeviceProp_t` of ROCm 6 on, R0000
-/// the one before.
-const RENAMED: [(&[u8], &[u8]); 2] = [
-    (b"hipGetDeviceProperties", b"hipGetDevicePropertiesR0000"),
-    (b"hipChooseDeviceR0600", b"hipChooseDevice"),
 ];
 
 /// A function.
@@ -61,8 +55,7 @@ static BY_NAME: LazyLock<HashMap<&[u8], Operation>> = LazyLock::new(|| {
 });
 
 fn of_name(name: &[u8]) -> Option<Operation> {
-    let renamed = RENAMED.iter().find(|(theirs, _)| *theirs == name);
-    BY_NAME.get(renamed.map_or(name, |&(_, ours)| ours)).copied()
+    BY_NAME.get(in_tables(name)).copied()
 }
 
 /// Functions of HSA and of HIP, by place in tables. Those of later releases than the interface's are none of its operations.

@@ -28,7 +28,7 @@ use crate::enabled::TRACER;
 use crate::{hip, hsa};
 use wanted::{HAS_HIP, WANTED};
 
-pub use wanted::{CALLS_OF_HSA, want};
+pub use wanted::{CALLS_OF_HIP, CALLS_OF_HSA, want};
 
 /// Work of GPUs for pools.
 static GPU: Gpu<Pools> = Gpu::new(Pools, &KERNELS);
@@ -174,7 +174,7 @@ impl Client for Pools {
     }
 
     fn caller(&self) -> Calls {
-        Calls { hip: hip::innermost_id(), hsa: hsa::open::innermost_id() }
+        Calls { hip: hip::open::innermost_id(), hsa: hsa::open::innermost_id() }
     }
 
     /// A closed pool takes none. One that is full holds up, as its interface promises.

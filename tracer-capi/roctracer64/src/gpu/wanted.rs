@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What is wanted that passes through the runtime's tables: a bit for each operation of the two domains, 8 of each, and
-/// [`CALLS_OF_HSA`].
+/// What is wanted that passes through the runtime's tables: a bit for each operation of the two domains, 8 of each,
+/// [`CALLS_OF_HSA`] and [`CALLS_OF_HIP`].
 pub static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Of [`WANTED`].
 pub const CALLS_OF_HSA: u32 = 1;
+/// Of [`WANTED`]: those of HIP since 6.0, which are recorded while the hooks in the HSA runtime are there.
+pub const CALLS_OF_HIP: u32 = 2;
 /// HIP is loaded.
 pub static HAS_HIP: AtomicBool = AtomicBool::new(false);
 

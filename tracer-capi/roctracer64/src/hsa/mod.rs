@@ -4,33 +4,32 @@
 //! * [`data`]: their arguments and results, as callbacks get them.
 //! * [`events`]: what some of them have done.
 
-#![expect(unsafe_code, reason = "functions of the client's")]
-
 mod data;
 mod events;
 pub mod open;
 
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use capi_common::hsa::{Functions, MOST_FUNCTIONS};
+use capi_sources::hsa::Client;
+use capi_sources::open::OfThreads;
 use roctracer::error::Error;
-use roctracer::tracer::{Callback, Source, Wanted};
+use roctracer::tracer::{Source, Wanted};
 use tracer_common::activity::Domain;
+use tracer_common::bpf::flag;
 use tracer_common::calls::{self, Call};
 use tracer_common::hsa_functions::SLOTS;
 use tracer_hooks::Tables;
-use tracer_hooks::calls::{CallSink, Detail};
+use tracer_hooks::calls::Detail;
 use tracer_records::api;
 
-use crate::call_record;
-use crate::enabled::TRACER;
 use crate::gpu;
-use capi_sources::client_thread::{InCallback, next_id};
-use capi_sources::hsa::Client;
-use capi_sources::open::CallbackState;
+use crate::table_calls::{self, Ends, Kept, Recorder, Runtime};
+use data::Data;
 use events::Events;
-use open::THREADS;
+
+/// The HSA runtime.
+pub struct Hsa;
 
 /// Calls of HSA.
 pub struct Calls {
@@ -72,7 +71,7 @@ impl Source for Calls {
         }
         self.follows();
         if let Some(slot) = slot_of(op) {
-            self.record(slot);
+            table_calls::CALLS.record(slot);
         }
     }
 
@@ -86,7 +85,7 @@ impl Source for Calls {
         if self.any()
             && let Some(tables) = gpu::begin()
         {
-            CALLS.patch(&tables);
+            table_calls::CALLS.patch(&tables);
         }
     }
 }
@@ -105,19 +104,28 @@ impl Calls {
     /// What is wanted of events has changed.
     fn follow_events(&self) {
         self.follows();
-        self.record_all();
+        table_calls::CALLS.record_all();
     }
 }
 
-impl Client for Calls {
-    fn wish(&self, slot: usize) -> Option<calls::Wanted> {
-        let operation = u16::try_from(op_of(slot)?).ok()?;
-        Some(calls::Wanted { operation, ..api::capture::shim_call(SLOTS.get(slot)?)? })
+impl Runtime for Hsa {
+    const DOMAIN: Domain = Domain::HSA_API;
+    type Data = Data;
+    const THREADS: OfThreads<Kept<Data>> = open::THREADS;
+
+    fn op(call: &Call) -> u32 {
+        call.operation.into()
     }
 
-    fn is_wanted(&self, slot: usize) -> bool {
-        let recorded = op_of(slot).and_then(|op| self.recorded.get(op as usize));
-        recorded.is_some_and(|recorded| recorded.load(Ordering::SeqCst)) || EVENTS.need(slot)
+    fn begin(data: &mut Data, call: &Call, stack: &[u64], phase_data: *mut u64) {
+        if let Some(called) = Functions::found().get(Self::op(call)) {
+            data.begin(call.correlation_id, called, &call.args, stack);
+            data.set_phase_data(phase_data);
+        }
+    }
+
+    fn end(data: &mut Data, call: &Call) {
+        data.end(call.ret);
     }
 }
 
@@ -125,81 +133,49 @@ impl Client for Calls {
 pub fn runtime_begins(tables: Tables) {
     Functions::find();
     if gpu::runtime_begins(tables) && CALLS.any() {
-        CALLS.patch(&tables);
+        table_calls::CALLS.patch(&tables);
     }
 }
 
-fn callback(op: u32) -> Option<Callback> {
-    TRACER.callback(Domain::HSA_API, op)
+/// The place of the function that is called, if some event that is wanted is told by it.
+fn need_for_events(call: &Call) -> Option<usize> {
+    slot_of(Hsa::op(call)).filter(|&slot| EVENTS.need(slot))
 }
 
-impl CallSink for Calls {
+impl Recorder for Hsa {
+    fn wish(&self, slot: usize) -> Option<calls::Wanted> {
+        let operation = u16::try_from(op_of(slot)?).ok()?;
+        Some(calls::Wanted { operation, ..api::capture::shim_call(SLOTS.get(slot)?)? })
+    }
+
+    fn is_wanted(&self, slot: usize) -> bool {
+        let recorded = op_of(slot).and_then(|op| CALLS.recorded.get(op as usize));
+        recorded.is_some_and(|recorded| recorded.load(Ordering::SeqCst)) || EVENTS.need(slot)
+    }
+
     fn begins(&self, call: &mut Call, at: usize) -> Detail {
-        let op = call.operation.into();
-        let wanted = TRACER.activity(Domain::HSA_API, op).is_some() || callback(op).is_some();
-        call.correlation_id = if wanted { next_id() } else { 0 };
-        let is_told = wanted && open::begin(at, call.correlation_id)
-            || slot_of(op).is_some_and(|slot| EVENTS.need(slot));
-        if is_told { Detail::All } else { Detail::Nothing }
+        let detail = table_calls::begins::<Self>(call, at);
+        if need_for_events(call).is_some() { Detail::All } else { detail }
     }
 
-    fn ends(&self, _call: &Call, _at: usize) {}
-
-    /// The client's callback is called, unless the thread is in one.
     fn entered(&self, call: &Call, stack: &[u64], at: usize) {
-        let op = call.operation.into();
-        if let Some(slot) = slot_of(op).filter(|&slot| EVENTS.need(slot)) {
+        if let Some(slot) = need_for_events(call) {
             events::entered(slot, call, at);
         }
-        let Some(Callback { function, argument }) = callback(op) else { return };
-        let Some(called) = Functions::found().get(op) else { return };
-        let Some(inside) = InCallback::enter(at) else { return };
-        let Some(open) = THREADS.find(at) else { return };
-        open.callback = CallbackState::Entered;
-        open.data.begin(call.correlation_id, called, &call.args, stack);
-        open.data.set_phase_data(&raw mut open.phase_data);
-        let data = ptr::from_ref(&open.data).cast();
-        // SAFETY: the client's function, with the data of its domain.
-        unsafe { function(Domain::HSA_API.0, op, data, argument) };
-        drop(inside);
-        if let Some(open) = THREADS.find(at) {
-            open.callback = CallbackState::Returned;
-        }
+        table_calls::entered::<Self>(call, stack, at);
+    }
+
+    fn ends(&self, call: &Call, at: usize) {
+        table_calls::ends::<Self>(call, at);
     }
 
     fn left(&self, call: &Call, at: usize) {
-        // Also when the callback throws.
-        let _ended = Ends(at);
-        let op = call.operation.into();
-        let has_returned = call.flags & tracer_common::bpf::flag::ENTRY_ONLY == 0;
-        if let Some(slot) = slot_of(op).filter(|&slot| has_returned && EVENTS.need(slot)) {
+        // Whatever callbacks of events do.
+        let _ended = Ends::<Self>::of(at);
+        let has_returned = call.flags & flag::ENTRY_ONLY == 0;
+        if let Some(slot) = need_for_events(call).filter(|_| has_returned) {
             events::left(slot, call, at);
         }
-        let Some(open) = THREADS.find(at) else { return };
-        let state = open.callback;
-        // Only who was told of the begin is told of the end.
-        if state == CallbackState::Returned
-            && has_returned
-            && let Some(Callback { function, argument }) = callback(op)
-            && let Some(_inside) = InCallback::enter(at)
-        {
-            open.data.end(call.ret);
-            let data = ptr::from_ref(&open.data).cast();
-            // SAFETY: the client's function, with the data of its domain.
-            unsafe { function(Domain::HSA_API.0, op, data, argument) };
-        }
-        // A callback that has thrown has kept the call from being made.
-        if state != CallbackState::Entered {
-            call_record::write(Domain::HSA_API, op, call.correlation_id, call.begin_ns);
-        }
-    }
-}
-
-/// When it is dropped, the call whose frame is there has ended.
-struct Ends(usize);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        THREADS.end(self.0);
+        table_calls::left::<Self>(call, at);
     }
 }

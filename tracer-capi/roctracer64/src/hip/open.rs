@@ -1,0 +1,23 @@
+//! What is kept of the calls of HIP that a thread is in.
+
+use capi_sources::calls_of_threads;
+use capi_sources::hip;
+use capi_sources::open::{Calls, OfThreads};
+
+use super::data::Data;
+use crate::table_calls::Kept;
+
+/// Of a call that HIP tells of: when it began, ns of CLOCK_BOOTTIME, if it is recorded.
+pub type Begin = Option<u64>;
+
+/// Those that HIP tells of.
+pub const TOLD: OfThreads<hip::Kept<Begin>> = calls_of_threads!(hip::Kept<Option<u64>>);
+/// Those that pass through its tables.
+pub const IN_TABLES: OfThreads<Kept<Data>> = calls_of_threads!(Kept<Data>);
+
+/// The correlation id of the innermost call that the thread is in; 0 if it is in none that is traced.
+pub fn innermost_id() -> u64 {
+    let told = TOLD.known().map_or(0, Calls::innermost_id);
+    // A thread's later calls have higher ids.
+    IN_TABLES.innermost_id().max(told)
+}

@@ -1,0 +1,203 @@
+//! Calls that pass through HIP's dispatch tables, which it has since 6.0.
+//!
+//! HIP itself tells of calls as well, some of which do not pass there. Before a program uses graphs it is told to tell no more:
+//! HIP 7.2 has such programs crash while any tracer is registered, also one that does nothing.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use capi_common::hip::{in_tables, uses_graphs};
+use capi_sources::hip;
+use capi_sources::hsa::Client;
+use capi_sources::open::OfThreads;
+use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
+use roctracer::tracer::Wanted;
+use tracer_common::activity::Domain;
+use tracer_common::calls::{self as shim_calls, Call};
+use tracer_common::hip_functions::SLOTS;
+use tracer_common::slots;
+use tracer_hooks::calls::{self, Detail};
+use tracer_hooks::contained;
+use tracer_hooks::lock::Lock;
+
+use super::data::{Argument, Data, arguments};
+use super::open::IN_TABLES;
+use crate::gpu;
+use crate::table_calls::{self, CALLS, Kept, Recorder, Runtime};
+
+/// HIP, since 6.0.
+pub struct Hip;
+
+/// A function of HIP's.
+#[derive(Default)]
+struct Function {
+    /// Its id in the runtime that is loaded; none if HIP tells nobody of its calls, or alone.
+    op: Option<u16>,
+    /// What callbacks get of a call.
+    arguments: Vec<Argument>,
+    /// It makes or launches a graph that can be launched.
+    uses_graphs: bool,
+}
+
+/// The functions of the tables, in their order.
+static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
+/// What is wanted, by id.
+static WANTED: [AtomicBool; MOST_HIP_FUNCTIONS as usize] =
+    [const { AtomicBool::new(false) }; MOST_HIP_FUNCTIONS as usize];
+/// How many operations are.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// The program uses graphs: HIP tells of nothing any more.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+/// Held by who has HIP tell of something, or no more.
+static TELLING: Lock<()> = Lock::new(());
+/// How long one thread waits for another one that does so.
+const WAIT_NS: u64 = 1_000_000_000;
+
+const NOTHING: Wanted = Wanted { callback: false, activity: false };
+
+/// HIP is loaded, and has tables and ids for functions.
+pub fn know() {
+    FUNCTIONS.get_or_init(|| {
+        let told = |op| loaded_hip_function(op)?.to_str().ok();
+        let all = (0..MOST_HIP_FUNCTIONS).filter_map(|op| Some((op as u16, told(op)?)));
+        let by_name: HashMap<&[u8], (u16, &str)> =
+            all.map(|(op, told)| (in_tables(told.as_bytes()), (op, told))).collect();
+        let function = |name: &str| {
+            // HIP tells of a function for the default streams of threads as of the other one.
+            let plain = name.strip_suffix("_spt").unwrap_or(name);
+            let found = by_name.get(name.as_bytes()).or_else(|| by_name.get(plain.as_bytes()));
+            let function = found.and_then(|&(op, told)| {
+                let arguments = arguments(name, told)?;
+                Some(Function { op: Some(op), arguments, uses_graphs: uses_graphs(name) })
+            });
+            function.unwrap_or_default()
+        };
+        SLOTS.iter().map(|slot| function(slot.name)).collect()
+    });
+}
+
+fn have_tables() -> bool {
+    FUNCTIONS.get().is_some()
+}
+
+/// The function at a place among those of the tables.
+fn function(place: usize) -> Option<&'static Function> {
+    FUNCTIONS.get()?.get(place)
+}
+
+/// The slots of an operation.
+fn slots_of(op: u32) -> impl Iterator<Item = usize> {
+    let functions = slots::HIP.zip(FUNCTIONS.get().into_iter().flatten());
+    functions.filter(move |(_, its)| its.op.map(u32::from) == Some(op)).map(|(slot, _)| slot)
+}
+
+/// What is wanted of an operation has changed, or was asked for again.
+pub fn follow(op: u32, wanted: Wanted) {
+    let is_wanted = wanted.callback || wanted.activity;
+    let Some(its) = WANTED.get(op as usize) else { return };
+    // One at a time.
+    if its.swap(is_wanted, Ordering::SeqCst) != is_wanted {
+        match is_wanted {
+            true => COUNT.fetch_add(1, Ordering::Relaxed),
+            false => COUNT.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+    gpu::want(gpu::CALLS_OF_HIP, have_tables() && COUNT.load(Ordering::Relaxed) > 0);
+    let telling = TELLING.lock_or_lose(WAIT_NS);
+    hip::follow(op, if IS_SILENT.load(Ordering::Relaxed) { NOTHING } else { wanted });
+    drop(telling);
+    slots_of(op).for_each(|slot| CALLS.record(slot));
+}
+
+/// What was followed is to be found out from now on.
+pub fn begin() {
+    static IS_AT_WORK: AtomicBool = AtomicBool::new(false);
+    if !have_tables() {
+        return;
+    }
+    if !IS_AT_WORK.swap(true, Ordering::Relaxed) {
+        CALLS.tell_wishes();
+        CALLS.record_all();
+        contained(calls::patch_hip);
+    }
+    if COUNT.load(Ordering::Relaxed) > 0 {
+        gpu::begin();
+    }
+}
+
+/// HIP tells of a call. Whether that has passed through a function of ours, which tells of it, too. A thread may have come
+/// past its entry before our function was there: so HIP is asked as well.
+pub fn tell_of_this(op: u32) -> bool {
+    // HIP has made its tables by now.
+    calls::follow_hip();
+    IN_TABLES.innermost().is_some_and(|call| call.kept.is_of(op))
+}
+
+/// Whether a function uses graphs, before which HIP is to be silent and is not yet.
+fn needs_silence(place: usize) -> bool {
+    !IS_SILENT.load(Ordering::Relaxed) && function(place).is_some_and(|its| its.uses_graphs)
+}
+
+/// HIP tells of no calls any more when this returns.
+fn silence() {
+    let _telling = TELLING.lock_or_lose(WAIT_NS);
+    (0..MOST_HIP_FUNCTIONS).for_each(|op| hip::follow(op, NOTHING));
+    IS_SILENT.store(true, Ordering::Relaxed);
+}
+
+impl Recorder for Hip {
+    /// Its place stands for the operation, of which there may be several functions.
+    fn wish(&self, place: usize) -> Option<shim_calls::Wanted> {
+        let (domain, operation) = (Domain::HIP_API.0 as u8, place as u16);
+        function(place)?.op?;
+        Some(shim_calls::Wanted { domain, operation, ..shim_calls::Wanted::default() })
+    }
+
+    fn is_wanted(&self, place: usize) -> bool {
+        let op = function(place).and_then(|function| function.op);
+        let wanted = op.and_then(|op| WANTED.get(usize::from(op)));
+        wanted.is_some_and(|wanted| wanted.load(Ordering::SeqCst)) || needs_silence(place)
+    }
+
+    fn begins(&self, call: &mut Call, at: usize) -> Detail {
+        if needs_silence(call.operation.into()) {
+            silence();
+        }
+        table_calls::begins::<Self>(call, at)
+    }
+
+    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
+        table_calls::entered::<Self>(call, stack, at);
+    }
+
+    fn ends(&self, call: &Call, at: usize) {
+        table_calls::ends::<Self>(call, at);
+    }
+
+    fn left(&self, call: &Call, at: usize) {
+        table_calls::left::<Self>(call, at);
+    }
+}
+
+impl Runtime for Hip {
+    const DOMAIN: Domain = Domain::HIP_API;
+    type Data = Data;
+    const THREADS: OfThreads<Kept<Data>> = IN_TABLES;
+
+    fn op(call: &Call) -> u32 {
+        function(call.operation.into()).and_then(|function| function.op).map_or(0, u32::from)
+    }
+
+    fn begin(data: &mut Data, call: &Call, stack: &[u64], phase_data: *mut u64) {
+        data.begin(call.correlation_id, phase_data);
+        let function = function(call.operation.into());
+        for argument in function.into_iter().flat_map(|function| &function.arguments) {
+            data.set_argument(argument, &call.args, stack);
+        }
+    }
+
+    fn end(data: &mut Data, _call: &Call) {
+        data.end();
+    }
+}

@@ -1,0 +1,232 @@
+//! Calls that pass through the tables of the HSA runtime, and of HIP since 6.0: callbacks and records.
+
+#![expect(unsafe_code, reason = "functions of the client's")]
+
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::OnceLock;
+
+use capi_sources::client_thread::{InCallback, next_id};
+use capi_sources::hsa::Client;
+use capi_sources::open::{CallbackState, OfThreads};
+use roctracer::tracer::Callback;
+use tracer_common::activity::Domain;
+use tracer_common::bpf::flag;
+use tracer_common::calls::{self, Call};
+use tracer_common::slots;
+use tracer_hooks::calls::{CallSink, Detail};
+
+use crate::call_record;
+use crate::enabled::TRACER;
+
+/// A runtime with tables.
+pub trait Runtime: 'static {
+    /// The domain of its calls.
+    const DOMAIN: Domain;
+
+    /// What callbacks get of a call.
+    type Data: Default + 'static;
+
+    /// The calls of every thread: [`calls_of_threads`](capi_sources::calls_of_threads).
+    const THREADS: OfThreads<Kept<Self::Data>>;
+
+    /// The operation of a call.
+    fn op(call: &Call) -> u32;
+
+    /// A call begins, with these words of arguments on the stack. The client may keep a number at `phase_data` until it
+    /// has ended.
+    fn begin(data: &mut Self::Data, call: &Call, stack: &[u64], phase_data: *mut u64);
+
+    /// It has returned.
+    fn end(data: &mut Self::Data, call: &Call);
+}
+
+/// What is kept of a call.
+#[derive(Default)]
+pub struct Kept<D> {
+    op: u32,
+    callback: CallbackState,
+    /// Callbacks are told of it.
+    is_told: bool,
+    data: D,
+    /// The client's, from the begin to the end.
+    phase_data: u64,
+}
+
+impl<D> Kept<D> {
+    /// Whether it is a call of an operation.
+    pub fn is_of(&self, op: u32) -> bool {
+        self.op == op
+    }
+}
+
+fn callback<R: Runtime>(op: u32) -> Option<Callback> {
+    TRACER.callback(R::DOMAIN, op)
+}
+
+/// A call begins.
+pub fn begins<R: Runtime>(call: &mut Call, at: usize) -> Detail {
+    let op = R::op(call);
+    let is_told = callback::<R>(op).is_some();
+    if !is_told && TRACER.activity(R::DOMAIN, op).is_none() {
+        return Detail::Nothing;
+    }
+    call.correlation_id = next_id();
+    let Some(kept) = R::THREADS.begin(at, call.correlation_id) else { return Detail::Nothing };
+    (kept.op, kept.is_told) = (op, is_told);
+    (kept.callback, kept.phase_data) = (CallbackState::NotCalled, 0);
+    if is_told { Detail::All } else { Detail::End }
+}
+
+/// The client's callback is called, unless the thread is in one.
+pub fn entered<R: Runtime>(call: &Call, stack: &[u64], at: usize) {
+    let op = R::op(call);
+    let Some(Callback { function, argument }) = callback::<R>(op) else { return };
+    let Some(inside) = InCallback::enter(at) else { return };
+    let Some(kept) = R::THREADS.find(at).filter(|kept| kept.is_told) else { return };
+    R::begin(&mut kept.data, call, stack, &raw mut kept.phase_data);
+    kept.callback = CallbackState::Entered;
+    let data = ptr::from_ref(&kept.data).cast();
+    // SAFETY: the client's function, with the data of its domain.
+    unsafe { function(R::DOMAIN.0, op, data, argument) };
+    drop(inside);
+    if let Some(kept) = R::THREADS.find(at) {
+        kept.callback = CallbackState::Returned;
+    }
+}
+
+/// Here a call is over of which callbacks are not told.
+pub fn ends<R: Runtime>(call: &Call, at: usize) {
+    if R::THREADS.find(at).is_some_and(|kept| !kept.is_told) {
+        let _ended = Ends::<R>::of(at);
+        let op = R::op(call);
+        call_record::write(R::DOMAIN, op, call.correlation_id, call.begin_ns, Some(call.end_ns));
+    }
+}
+
+/// Here a call is over of which they are told.
+pub fn left<R: Runtime>(call: &Call, at: usize) {
+    // Also when the callback throws.
+    let _ended = Ends::<R>::of(at);
+    let op = R::op(call);
+    let Some(kept) = R::THREADS.find(at) else { return };
+    let state = kept.callback;
+    // Only who was told of the begin is told of the end.
+    if state == CallbackState::Returned
+        && call.flags & flag::ENTRY_ONLY == 0
+        && let Some(Callback { function, argument }) = callback::<R>(op)
+        && let Some(_inside) = InCallback::enter(at)
+    {
+        R::end(&mut kept.data, call);
+        let data = ptr::from_ref(&kept.data).cast();
+        // SAFETY: the client's function, with the data of its domain.
+        unsafe { function(R::DOMAIN.0, op, data, argument) };
+    }
+    // A callback that has thrown has kept the call from being made.
+    if state != CallbackState::Entered {
+        call_record::write(R::DOMAIN, op, call.correlation_id, call.begin_ns, None);
+    }
+}
+
+/// When it is dropped, the call whose frame is there has ended.
+pub struct Ends<R: Runtime>(usize, PhantomData<R>);
+
+impl<R: Runtime> Ends<R> {
+    /// The one whose frame is there.
+    pub fn of(at: usize) -> Self {
+        Self(at, PhantomData)
+    }
+}
+
+impl<R: Runtime> Drop for Ends<R> {
+    fn drop(&mut self) {
+        R::THREADS.end(self.0);
+    }
+}
+
+/// Who records calls of one runtime.
+pub trait Recorder: Sync {
+    /// What is recorded of a function's calls, by its place among those of the runtime's tables.
+    fn wish(&self, place: usize) -> Option<calls::Wanted>;
+
+    /// Whether calls of a function are to be recorded just now.
+    fn is_wanted(&self, place: usize) -> bool;
+
+    /// As [`CallSink::begins`], and so on.
+    fn begins(&self, call: &mut Call, at: usize) -> Detail;
+    /// See there.
+    fn entered(&self, call: &Call, stack: &[u64], at: usize);
+    /// See there.
+    fn ends(&self, call: &Call, at: usize);
+    /// See there.
+    fn left(&self, call: &Call, at: usize);
+}
+
+/// Calls of both runtimes.
+pub struct Calls {
+    recorders: OnceLock<Recorders>,
+}
+
+/// Who records them.
+pub struct Recorders {
+    pub hip: &'static dyn Recorder,
+    pub hsa: &'static dyn Recorder,
+}
+
+/// The one source of them.
+pub static CALLS: Calls = Calls { recorders: OnceLock::new() };
+
+impl Calls {
+    /// Once, and before anything is wanted.
+    pub fn set_recorders(&self, recorders: Recorders) {
+        let _ = self.recorders.set(recorders);
+    }
+
+    fn of(&self, call: &Call) -> Option<&'static dyn Recorder> {
+        let recorders = self.recorders.get()?;
+        let is_of_hip = u32::from(call.domain) == Domain::HIP_API.0;
+        Some(if is_of_hip { recorders.hip } else { recorders.hsa })
+    }
+
+    /// Who records the calls of a slot, and its place there.
+    fn of_slot(&self, slot: usize) -> Option<(&'static dyn Recorder, usize)> {
+        let recorders = self.recorders.get()?;
+        let of_hip = slot.checked_sub(slots::HIP.start);
+        Some(of_hip.map_or((recorders.hsa, slot), |place| (recorders.hip, place)))
+    }
+}
+
+impl Client for Calls {
+    fn wish(&self, slot: usize) -> Option<calls::Wanted> {
+        let (recorder, place) = self.of_slot(slot)?;
+        recorder.wish(place)
+    }
+
+    fn is_wanted(&self, slot: usize) -> bool {
+        self.of_slot(slot).is_some_and(|(recorder, place)| recorder.is_wanted(place))
+    }
+}
+
+impl CallSink for Calls {
+    fn begins(&self, call: &mut Call, at: usize) -> Detail {
+        self.of(call).map_or(Detail::Nothing, |recorder| recorder.begins(call, at))
+    }
+
+    fn ends(&self, call: &Call, at: usize) {
+        if let Some(recorder) = self.of(call) {
+            recorder.ends(call, at);
+        }
+    }
+
+    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
+        if let Some(recorder) = self.of(call) {
+            recorder.entered(call, stack, at);
+        }
+    }
+
+    fn left(&self, call: &Call, at: usize) {
+        if let Some(recorder) = self.of(call) {
+            recorder.left(call, at);
+        }
+    }
+}
