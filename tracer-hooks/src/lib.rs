@@ -26,13 +26,14 @@
 //! announce, symbols, scratch      what is told of queues, agents, kernels and scratch memory
 //! harvest, relay                  completions
 //! contained, state                the frame around all that we do; what everybody shares
-//! registry, copies, queue         what is in flight
+//! registry, copies, queue, producer
+//!                                 what is in flight
 //! clock                           from the GPUs' ticks to times, and by how much these can be off
 //! pool, bells, agents             signals of ours; GPUs, and which one a kernel is loaded on
 //! runtime                         the runtime's own functions, saved
 //! stubs                           where its code says that they are
-//! newcomer, originals, track, marks, collecting, reserved, usual, phase, lock, view, abi, sink, sys
-//!                                 what all are made of
+//! newcomer, originals, track, marks, collecting, reserved, usual, packets, phase, lock, view, abi, sink,
+//!     sys                         what all are made of
 //! ```
 //!
 //! Facts about the runtime are those of ROCm 5.2.3, read in its source and tried on it; on 5.7, 6.4 and 7.2
@@ -64,9 +65,11 @@ pub mod newcomer;
 #[cfg(test)]
 mod orders;
 mod originals;
+mod packets;
 mod patch;
 pub mod phase;
 mod pool;
+mod producer;
 mod queue;
 mod recording;
 mod registry;

@@ -21,7 +21,6 @@
 //! another thread may destroy the queue, before this one goes on. Every other thread that touches the queue
 //! holds [`Queue::outside`], for which the thread that destroys the queue waits.
 
-use core::ops::{Range, RangeInclusive};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tracer_common::loss::ShimLoss;
@@ -32,13 +31,14 @@ use crate::abi::{self, AmdQueue, Packet, packet_type};
 use crate::lock::{Guard, Lock};
 use crate::marks::Needed;
 use crate::phase::Machine;
-use crate::pool::{Batch, Pool};
+use crate::pool::Pool;
+use crate::producer::{NUMBERS, Number, Producer};
 use crate::reserved::Own;
 use crate::runtime::RUNTIME;
 use crate::sink::{Enqueuer, Sink};
 use crate::track::{Entry, Track};
 use crate::usual::Usual;
-use crate::{agents, sys, view};
+use crate::{agents, packets, sys, view};
 
 /// How long a doorbell waits for the queue's lock before it is rung as it is.
 pub const DOORBELL_WAIT_NS: u64 = 1_000_000_000;
@@ -100,45 +100,6 @@ struct Watch {
     /// For the producer's lock.
     locked: Waited<LOOK_NS>,
 }
-
-/// What the holder of the queue's lock works with.
-pub struct Producer {
-    /// The recording that the indices belong to. In any other they are stale.
-    epoch: u32,
-    /// The first packet that this recording instruments.
-    start: u64,
-    /// The GPU had consumed the packets below this one before the first doorbell of this recording.
-    consumed: u64,
-    /// The first packet that nobody has looked at.
-    next: u64,
-    /// Packets below this one were held back for too long: no doorbell is held back for them any more.
-    let_pass: u64,
-    /// Signals at hand.
-    cache: Batch,
-    /// One thread *finds* a packet as it goes through the queue, and its producer *rings for* it; these can
-    /// be two threads, in either order. The first leaves the packet's sequence number here, in the slot of
-    /// its index, and the second takes it. A number below `next` is of a packet that was found and whose own
-    /// doorbell, which tells who enqueued it, is to come. One from `next` on is of a packet that was rung for
-    /// and is to be found.
-    numbers: Vec<Number>,
-}
-
-/// The sequence number of a packet, left for whoever comes second.
-#[derive(Clone, Copy)]
-struct Number {
-    index: u64,
-    sequence: u64,
-    /// When it was rung for, or found.
-    time_ns: u64,
-}
-
-impl Number {
-    const NONE: Self = Self { index: u64::MAX, sequence: 0, time_ns: 0 };
-}
-
-/// Slots of [`Producer::numbers`]: how far the producers of a queue can be apart. One that is not
-/// scheduled for 100 ms can be thousands of packets behind.
-const NUMBERS: usize = 16384;
 
 /// What a sink is told of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,15 +168,7 @@ impl Queue {
             track: Track::new(),
             held: AtomicBool::new(false),
             asked: AtomicU64::new(0),
-            producer: Lock::new(Producer {
-                epoch: 0,
-                start: 0,
-                consumed: 0,
-                next: 0,
-                let_pass: 0,
-                cache: Batch::new(),
-                numbers: Vec::new(),
-            }),
+            producer: Lock::new(Producer::new()),
             outside: Lock::new(Watch { held: Waited::since(0), next: 0, locked: Waited::since(0) }),
         }
     }
@@ -302,7 +255,9 @@ impl Queue {
         for index in own.indices() {
             let claimed = if index < found_before {
                 producer.take_number(index).map(|number| number.sequence)
-            } else if index >= producer.next && (index == value || is_published(amd, index)) {
+            } else if index >= producer.next
+                && (index == value || packets::is_published(amd, index))
+            {
                 // Another producer has yet to publish its packet below ours. The doorbell for that one will
                 // find ours too.
                 let time_ns = sys::now_ns();
@@ -518,7 +473,7 @@ impl Queue {
         Found { first, enqueue_ns, own, reserved }: Found,
         rung: &mut Rung,
     ) -> Option<()> {
-        if let Some(dependencies) = packet.0.get(dependencies(first)) {
+        if let Some(dependencies) = packet.0.get(packets::dependencies(first)) {
             // The packet processor waits for these signals, and cannot relay them.
             for dependency in dependencies {
                 let dependency = dependency.load(Ordering::Relaxed);
@@ -533,17 +488,21 @@ impl Queue {
         if self.agent.load(Ordering::Relaxed) == 0
             && !self.is_placed_by(packet, first, context.sink)
         {
-            if is_operation(first, original) {
+            if packets::is_operation(first, original) {
                 context.sink.lost(ShimLoss::BEFORE_ATTACH, 1);
             }
             return None;
         }
         let sequence = match first as u8 {
             packet_type::DISPATCH => {
-                let mut record = self.dispatch_record(packet, first, original);
-                record.enqueue_ns = enqueue_ns;
-                record.packet_index = producer.next;
-                record.sequence = number;
+                let mut record = Dispatch {
+                    sequence: number,
+                    enqueue_ns,
+                    queue_id: self.id.load(Ordering::Relaxed),
+                    packet_index: producer.next,
+                    agent: self.agent.load(Ordering::Relaxed),
+                    ..packets::dispatch(packet, first, original)
+                };
                 context.sink.dispatch(&mut record, by).then_some(record.sequence)
             }
             packet_type::BARRIER_AND | packet_type::BARRIER_OR => {
@@ -578,10 +537,10 @@ impl Queue {
                 producer.keep_number(Number { index, sequence, time_ns: enqueue_ns });
             }
         }
-        let replaceable = may_replace(original);
+        let replaceable = packets::may_replace(original);
         // Threads may sleep on the application's signal. They are made to sleep on ours, so that has to raise
         // an interrupt too.
-        let rings = replaceable && original_rings(original);
+        let rings = replaceable && packets::rings(original);
         let bell = rings.then(|| context.pool.bells.take()).flatten();
         if bell.is_none() && producer.cache.is_empty() {
             context.pool.take(&mut producer.cache, || RUNTIME.create_signal());
@@ -650,71 +609,12 @@ impl Queue {
             });
         }
     }
-
-    fn dispatch_record(&self, packet: &Packet, first: u64, original: u64) -> Dispatch {
-        let word = |i: usize| packet.0.get(i).map_or(0, |w| w.load(Ordering::Relaxed));
-        let (second, third, fourth) = (word(1), word(2), word(3));
-        Dispatch {
-            sequence: 0,
-            enqueue_ns: 0,
-            kernel_object: word(4),
-            queue_id: self.id.load(Ordering::Relaxed),
-            packet_index: 0,
-            agent: self.agent.load(Ordering::Relaxed),
-            grid: [(second >> 32) as u32, third as u32, (third >> 32) as u32],
-            workgroup: [(first >> 32) as u16, (first >> 48) as u16, second as u16],
-            header: first as u16,
-            private_bytes: fourth as u32,
-            group_bytes: (fourth >> 32) as u32,
-            flags: if original != 0 { packet_flag::HAD_SIGNAL } else { 0 },
-            symbols: 0,
-            reserved: 0,
-        }
-    }
 }
 
 impl Default for Queue {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Whether the packet at `index`, which is not consumed, is published.
-fn is_published(amd: &'static AmdQueue, index: u64) -> bool {
-    let packet =
-        view::packets(amd).and_then(|packets| packets.get(index as usize & (packets.len() - 1)));
-    packet.is_some_and(|packet| packet.0[0].load(Ordering::Acquire) as u8 != packet_type::INVALID)
-}
-
-/// Whether a published packet is one that is recorded.
-fn is_operation(first: u64, original: u64) -> bool {
-    match first as u8 {
-        packet_type::DISPATCH => true,
-        packet_type::BARRIER_AND | packet_type::BARRIER_OR => original != 0,
-        _ => false,
-    }
-}
-
-/// Which words of a packet are signals that it waits for.
-fn dependencies(first: u64) -> Range<usize> {
-    match first as u8 {
-        packet_type::BARRIER_AND | packet_type::BARRIER_OR => 1..6,
-        packet_type::VENDOR if (first >> 16) as u8 == abi::VENDOR_BARRIER_VALUE => 1..2,
-        _ => 0..0,
-    }
-}
-
-/// Whether the GPU raises an interrupt when it completes the application's signal.
-fn original_rings(original: u64) -> bool {
-    view::signal(original).is_some_and(|s| s.event_mailbox.load(Ordering::Relaxed) != 0)
-}
-
-/// Whether a packet's completion signal may be replaced by one of ours: there is none, or it is an
-/// ordinary signal that can be decremented for it.
-fn may_replace(original: u64) -> bool {
-    original == 0
-        || view::signal(original)
-            .is_some_and(|s| s.kind.load(Ordering::Relaxed) == abi::signal_kind::USER)
 }
 
 /// Why a queue's packets are looked at.
@@ -738,75 +638,4 @@ struct Found {
     own: bool,
     /// The number that its producer has reserved, if that rang before the packet was found.
     reserved: Option<Number>,
-}
-
-impl Producer {
-    /// Takes the number that was kept for the packet at `index`.
-    fn take_number(&mut self, index: u64) -> Option<Number> {
-        let slot = self.numbers.get_mut(index as usize % NUMBERS)?;
-        (slot.index == index).then(|| core::mem::replace(slot, Number::NONE))
-    }
-
-    /// Keeps the number of a packet.
-    fn keep_number(&mut self, number: Number) {
-        if self.numbers.is_empty() && self.numbers.try_reserve_exact(NUMBERS).is_ok() {
-            self.numbers.resize(NUMBERS, Number::NONE);
-        }
-        if let Some(slot) = self.numbers.get_mut(number.index as usize % NUMBERS) {
-            *slot = number;
-        }
-    }
-
-    fn begin(&mut self, epoch: u32, at: u64) {
-        self.epoch = epoch;
-        self.start = at;
-        self.consumed = 0;
-        self.next = at;
-        self.let_pass = 0;
-        self.numbers.fill(Number::NONE);
-    }
-
-    /// The first doorbell of this recording on a queue that existed before. Other threads may publish and
-    /// ring for the packets that they have reserved, and the GPU may consume them, at any moment: recording
-    /// begins behind those. It begins with the caller's own packets if they are the last reserved ones, which
-    /// no other doorbell covers. Returns how many operations before that are in the queue, or may become
-    /// some: they are left as they are.
-    fn meet(&mut self, epoch: u32, amd: &'static AmdQueue, own: RangeInclusive<u64>) -> u64 {
-        let read = amd.read_dispatch_id.load(Ordering::Acquire);
-        let write = amd.write_dispatch_id.load(Ordering::Acquire);
-        let start = if own.end().wrapping_add(1) == write { *own.start() } else { write };
-        self.begin(epoch, start);
-        self.consumed = read.min(start);
-        let Some(packets) = view::packets(amd) else { return 0 };
-        let first = read.max(start.saturating_sub(packets.len() as u64));
-        let before = (first..start).filter(|&index| {
-            packets.get(index as usize & (packets.len() - 1)).is_some_and(|packet| {
-                let first = packet.0[0].load(Ordering::Acquire);
-                // The slot of a packet that is not published, or that the GPU has just taken, counts as well.
-                first as u8 == packet_type::INVALID
-                    || is_operation(first, packet.0[7].load(Ordering::Relaxed))
-            })
-        });
-        before.count() as u64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_packet_processor_waits_for() {
-        let header = |kind: u8, format: u64| u64::from(kind) | 1 << 8 | format << 16;
-        for (kind, format, words) in [
-            (packet_type::BARRIER_AND, 0, 1..6),
-            (packet_type::BARRIER_OR, 0, 1..6),
-            // `hsa_amd_barrier_value_packet_t`; others of the vendor's, a dispatch of two dimensions.
-            (packet_type::VENDOR, 2, 1..2),
-            (packet_type::VENDOR, 1, 0..0),
-            (packet_type::DISPATCH, 2, 0..0),
-        ] {
-            assert_eq!(dependencies(header(kind, format)), words, "{kind} {format}");
-        }
-    }
 }
