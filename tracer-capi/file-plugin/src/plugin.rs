@@ -142,6 +142,9 @@ impl Plugin {
         }
     }
 
+    /// # Safety
+    ///
+    /// As of [`Plugin::call`].
     unsafe fn mark(&mut self, record: &ActivityRecord, data: *const c_void) -> Result<(), Error> {
         // SAFETY: as the caller promises.
         let data = unsafe { data.cast::<MarkData>().as_ref() }.ok_or(Error::NoSuchCall)?;
@@ -159,6 +162,9 @@ impl Plugin {
         Ok(self.output.line(File::Roctx, line)?)
     }
 
+    /// # Safety
+    ///
+    /// As of [`Plugin::call`].
     unsafe fn hsa_call(
         &mut self,
         record: &ActivityRecord,
@@ -176,6 +182,9 @@ impl Plugin {
         Ok(self.output.line(File::HsaApi, line)?)
     }
 
+    /// # Safety
+    ///
+    /// As of [`Plugin::call`].
     unsafe fn hip_call(
         &mut self,
         record: &ActivityRecord,

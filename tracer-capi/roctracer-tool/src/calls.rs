@@ -42,6 +42,9 @@ pub unsafe extern "C-unwind" fn on_hip(
     errno::kept(|| contained(|| unsafe { hip_call(state::active()?, op, data) }));
 }
 
+/// # Safety
+///
+/// `data` is a `hip_api_data_t`.
 unsafe fn hip_call(tool: &Tool, op: u32, data: *const c_void) -> Option<()> {
     let now_ns = tool.roctracer.now_ns();
     // SAFETY: as the caller promises.
@@ -77,6 +80,9 @@ pub unsafe extern "C-unwind" fn on_hsa(
     errno::kept(|| contained(|| unsafe { hsa_call(state::active()?, op, data) }));
 }
 
+/// # Safety
+///
+/// `data` is a `hsa_api_data_t`.
 unsafe fn hsa_call(tool: &Tool, op: u32, data: *const c_void) -> Option<()> {
     let now_ns = tool.roctracer.now_ns();
     // SAFETY: as the caller promises.
@@ -109,6 +115,9 @@ pub unsafe extern "C-unwind" fn on_mark(
     errno::kept(|| contained(|| unsafe { mark(op, data) }));
 }
 
+/// # Safety
+///
+/// `data` is a `roctx_api_data_t`.
 unsafe fn mark(op: u32, data: *const c_void) -> Option<()> {
     let time_ns = state::roctracer()?.now_ns();
     // SAFETY: as the caller promises.
@@ -129,6 +138,9 @@ unsafe fn mark(op: u32, data: *const c_void) -> Option<()> {
     None
 }
 
+/// # Safety
+///
+/// The string of `data` is there.
 unsafe fn write_mark(tool: &Tool, op: u32, time_ns: u64, thread_id: u32, data: &marks::Data) {
     let record = ActivityRecord { thread_id, ..record(tool, Domain::ROCTX, op, 0, time_ns, 0) };
     // SAFETY: as the caller promises.
