@@ -36,6 +36,9 @@ struct Found {
     info: Option<Info>,
 }
 
+/// # Safety
+///
+/// `found` is what [`agents`] has given the runtime.
 unsafe extern "C" fn visit(agent: u64, found: *mut c_void) -> c_int {
     /// `HSA_AGENT_INFO_DEVICE`.
     const DEVICE: u32 = 17;

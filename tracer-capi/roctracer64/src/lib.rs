@@ -7,6 +7,7 @@
 //! * [`hip`], [`roctx`]: calls of HIP for callbacks and records, marks and ranges for callbacks.
 //! * [`hsa`], [`gpu`]: calls of HSA, and work of GPUs for records.
 //! * [`table_calls`], [`call_record`]: calls that pass through the runtimes' tables, and the record of a call.
+//! * [`operations`]: those of a domain of which anything is wanted.
 //! * [`sources`], [`enabled`]: what clients have enabled, with those who follow it, and without.
 //! * [`tool`]: what the HSA runtime calls in a library that it loads as a tool.
 //! * [`answer`]: status codes, and the text of a thread's last error.
@@ -28,6 +29,7 @@ mod gpu;
 mod hip;
 mod hsa;
 mod names;
+mod operations;
 mod pools;
 mod roctx;
 mod sources;

@@ -20,7 +20,7 @@ use crate::call_record;
 use crate::enabled::TRACER;
 
 /// A runtime with tables.
-pub trait Runtime: 'static {
+pub trait Runtime: Sync + 'static {
     /// The domain of its calls.
     const DOMAIN: Domain;
 
@@ -30,8 +30,23 @@ pub trait Runtime: 'static {
     /// The calls of every thread: [`calls_of_threads`](capi_sources::calls_of_threads).
     const THREADS: OfThreads<Kept<Self::Data>>;
 
+    /// What is recorded of a function's calls, by its place among those of the runtime's tables.
+    fn wish(place: usize) -> Option<calls::Wanted>;
+
+    /// Whether calls of a function are to be recorded just now.
+    fn is_wanted(place: usize) -> bool;
+
     /// The operation of a call.
     fn op(call: &Call) -> u32;
+
+    /// A function is called. Whether [`Runtime::event_begins`] and [`Runtime::event_ends`] are wanted.
+    fn comes(call: &Call) -> bool;
+
+    /// The call begins. The thread is in nothing of ours.
+    fn event_begins(_call: &Call, _at: usize) {}
+
+    /// It has ended.
+    fn event_ends(_call: &Call, _at: usize) {}
 
     /// A call begins, with these words of arguments on the stack. The client may keep a number at `phase_data` until it
     /// has ended.
@@ -64,22 +79,8 @@ fn callback<R: Runtime>(op: u32) -> Option<Callback> {
     TRACER.callback(R::DOMAIN, op)
 }
 
-/// A call begins.
-pub fn begins<R: Runtime>(call: &mut Call, at: usize) -> Detail {
-    let op = R::op(call);
-    let is_told = callback::<R>(op).is_some();
-    if !is_told && TRACER.activity(R::DOMAIN, op).is_none() {
-        return Detail::Nothing;
-    }
-    call.correlation_id = next_id();
-    let Some(kept) = R::THREADS.begin(at, call.correlation_id) else { return Detail::Nothing };
-    (kept.op, kept.is_told) = (op, is_told);
-    (kept.callback, kept.phase_data) = (CallbackState::NotCalled, 0);
-    if is_told { Detail::All } else { Detail::End }
-}
-
-/// The client's callback is called, unless the thread is in one.
-pub fn entered<R: Runtime>(call: &Call, stack: &[u64], at: usize) {
+/// A call begins: the client's callback is called, unless the thread is in one.
+fn call_back<R: Runtime>(call: &Call, stack: &[u64], at: usize) {
     let op = R::op(call);
     let Some(Callback { function, argument }) = callback::<R>(op) else { return };
     let Some(inside) = InCallback::enter(at) else { return };
@@ -95,45 +96,11 @@ pub fn entered<R: Runtime>(call: &Call, stack: &[u64], at: usize) {
     }
 }
 
-/// Here a call is over of which callbacks are not told.
-pub fn ends<R: Runtime>(call: &Call, at: usize) {
-    if R::THREADS.find(at).is_some_and(|kept| !kept.is_told) {
-        let _ended = Ends::<R>::of(at);
-        let op = R::op(call);
-        call_record::write(R::DOMAIN, op, call.correlation_id, call.begin_ns, Some(call.end_ns));
-    }
-}
-
-/// Here a call is over of which they are told.
-pub fn left<R: Runtime>(call: &Call, at: usize) {
-    // Also when the callback throws.
-    let _ended = Ends::<R>::of(at);
-    let op = R::op(call);
-    let Some(kept) = R::THREADS.find(at) else { return };
-    let state = kept.callback;
-    // Only who was told of the begin is told of the end.
-    if state == CallbackState::Returned
-        && call.flags & flag::ENTRY_ONLY == 0
-        && let Some(Callback { function, argument }) = callback::<R>(op)
-        && let Some(_inside) = InCallback::enter(at)
-    {
-        R::end(&mut kept.data, call);
-        let data = ptr::from_ref(&kept.data).cast();
-        // SAFETY: the client's function, with the data of its domain.
-        unsafe { function(R::DOMAIN.0, op, data, argument) };
-    }
-    // A callback that has thrown has kept the call from being made.
-    if state != CallbackState::Entered {
-        call_record::write(R::DOMAIN, op, call.correlation_id, call.begin_ns, None);
-    }
-}
-
 /// When it is dropped, the call whose frame is there has ended.
-pub struct Ends<R: Runtime>(usize, PhantomData<R>);
+struct Ends<R: Runtime>(usize, PhantomData<R>);
 
 impl<R: Runtime> Ends<R> {
-    /// The one whose frame is there.
-    pub fn of(at: usize) -> Self {
+    fn of(at: usize) -> Self {
         Self(at, PhantomData)
     }
 }
@@ -144,22 +111,77 @@ impl<R: Runtime> Drop for Ends<R> {
     }
 }
 
-/// Who records calls of one runtime.
+/// Who records calls of one runtime: see [`Client`] and [`CallSink`].
 pub trait Recorder: Sync {
-    /// What is recorded of a function's calls, by its place among those of the runtime's tables.
     fn wish(&self, place: usize) -> Option<calls::Wanted>;
-
-    /// Whether calls of a function are to be recorded just now.
     fn is_wanted(&self, place: usize) -> bool;
-
-    /// As [`CallSink::begins`], and so on.
     fn begins(&self, call: &mut Call, at: usize) -> Detail;
-    /// See there.
     fn entered(&self, call: &Call, stack: &[u64], at: usize);
-    /// See there.
     fn ends(&self, call: &Call, at: usize);
-    /// See there.
     fn left(&self, call: &Call, at: usize);
+}
+
+impl<R: Runtime> Recorder for R {
+    fn wish(&self, place: usize) -> Option<calls::Wanted> {
+        R::wish(place)
+    }
+
+    fn is_wanted(&self, place: usize) -> bool {
+        R::is_wanted(place)
+    }
+
+    fn begins(&self, call: &mut Call, at: usize) -> Detail {
+        let or = if R::comes(call) { Detail::All } else { Detail::Nothing };
+        let op = R::op(call);
+        let is_told = callback::<R>(op).is_some();
+        if !is_told && TRACER.activity(R::DOMAIN, op).is_none() {
+            return or;
+        }
+        call.correlation_id = next_id();
+        let Some(kept) = R::THREADS.begin(at, call.correlation_id) else { return or };
+        (kept.op, kept.is_told) = (op, is_told);
+        (kept.callback, kept.phase_data) = (CallbackState::NotCalled, 0);
+        if is_told || or == Detail::All { Detail::All } else { Detail::End }
+    }
+
+    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
+        R::event_begins(call, at);
+        call_back::<R>(call, stack, at);
+    }
+
+    /// Here a call is over of which callbacks are not told.
+    fn ends(&self, call: &Call, at: usize) {
+        if R::THREADS.find(at).is_some_and(|kept| !kept.is_told) {
+            let _ended = Ends::<R>::of(at);
+            let (op, end_ns) = (R::op(call), Some(call.end_ns));
+            call_record::write(R::DOMAIN, op, call.correlation_id, call.begin_ns, end_ns);
+        }
+    }
+
+    /// Here a call is over of which they are told.
+    fn left(&self, call: &Call, at: usize) {
+        // Also when a callback throws.
+        let _ended = Ends::<R>::of(at);
+        R::event_ends(call, at);
+        let op = R::op(call);
+        let Some(kept) = R::THREADS.find(at) else { return };
+        let state = kept.callback;
+        // Only who was told of the begin is told of the end.
+        if state == CallbackState::Returned
+            && call.flags & flag::ENTRY_ONLY == 0
+            && let Some(Callback { function, argument }) = callback::<R>(op)
+            && let Some(_inside) = InCallback::enter(at)
+        {
+            R::end(&mut kept.data, call);
+            let data = ptr::from_ref(&kept.data).cast();
+            // SAFETY: the client's function, with the data of its domain.
+            unsafe { function(R::DOMAIN.0, op, data, argument) };
+        }
+        // A callback that has thrown has kept the call from being made.
+        if state != CallbackState::Entered {
+            call_record::write(R::DOMAIN, op, call.correlation_id, call.begin_ns, None);
+        }
+    }
 }
 
 /// Calls of both runtimes.

@@ -96,16 +96,6 @@ unsafe extern "C-unwind" fn tell(
     }
 }
 
-/// How long one thread waits for another one that changes what is recorded.
-pub const WAIT_NS: u64 = 1_000_000_000;
-
-/// HIP, which has tables, is to tell of no calls any more.
-static IS_TO_BE_SILENT: AtomicBool = AtomicBool::new(false);
-/// And does not.
-static IS_SILENT: AtomicBool = AtomicBool::new(false);
-/// A thread that never came back kept somebody from that: nobody waits for it again.
-static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
-
 /// By place in the tables.
 static USES_GRAPHS: LazyLock<[bool; SLOT_COUNT]> =
     LazyLock::new(|| array::from_fn(|slot| uses_graphs(function(slot).name)));
@@ -113,15 +103,7 @@ static USES_GRAPHS: LazyLock<[bool; SLOT_COUNT]> =
 /// Whether HIP is to be silent before a function runs, and is not yet.
 #[inline]
 pub fn need(slot: usize) -> bool {
-    !IS_SILENT.load(Ordering::Relaxed) && USES_GRAPHS.get(slot).copied().unwrap_or(false)
-}
-
-/// HIP has tables, and tells of no calls when this returns: they pass through these.
-pub fn silence(follow: impl FnOnce(u64) -> bool) {
-    IS_TO_BE_SILENT.store(true, Ordering::Relaxed);
-    let wait_ns = if IS_GIVEN_UP.load(Ordering::Relaxed) { 0 } else { WAIT_NS };
-    let is_done = if follow(wait_ns) { &IS_SILENT } else { &IS_GIVEN_UP };
-    is_done.store(true, Ordering::Relaxed);
+    !hip::is_silent() && USES_GRAPHS.get(slot).copied().unwrap_or(false)
 }
 
 /// Looks for the runtime, if any calls are wanted. An error is told by who follows.
@@ -157,12 +139,11 @@ pub fn follow() {
     }
     payload::prepare_told();
     streams::prepare();
-    let is_told = !IS_TO_BE_SILENT.load(Ordering::Relaxed);
     for (op, operation) in (0..).zip(&*OF_HIP) {
         if let Some(operation) = operation {
             let has_stream = streams::are_followed(*operation);
-            let callback = is_told && (operation.is_told() || has_stream);
-            let activity = is_told && (operation.is_wanted() || has_stream);
+            let callback = operation.is_told() || has_stream;
+            let activity = operation.is_wanted() || has_stream;
             hip::follow(op, Wanted { callback, activity });
         }
     }

@@ -37,11 +37,11 @@ use crate::retirement::Use;
 pub fn follow() {
     let is_callback = CallbackThread::is_any_current() || InCallback::is_current();
     if is_callback && hip::may_wait() {
-        let start = || thread::start_named("rocprofiler", || _ = tables::follow_now(hip::WAIT_NS));
+        let start = || thread::start_named("rocprofiler", tables::follow_now);
         // Without a thread what is recorded stays as it is.
         drop(SDK.watchers.around(ROCPROFILER_LIBRARY, start));
     } else {
-        tables::follow_now(hip::WAIT_NS);
+        tables::follow_now();
     }
 }
 
@@ -49,7 +49,7 @@ pub fn follow() {
 pub fn patch_late(tables: &Tables) {
     patch(tables);
     if tracer_hooks::calls::in_place() & slots::tables::HIP != 0 {
-        hip::silence(tables::follow_now);
+        capi_sources::hip::silence();
     }
 }
 

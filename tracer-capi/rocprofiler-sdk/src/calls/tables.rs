@@ -35,19 +35,20 @@ fn is_needed(slot: usize) -> bool {
     code_objects::need(slot) || memory::need(slot) || hip::need(slot)
 }
 
-/// Follows what is wanted by now. Where another thread is here for long, it looks once more itself before it leaves: false
-/// then.
-pub fn follow_now(wait_ns: u64) -> bool {
+/// How long one thread waits for another one that changes what is recorded.
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// Follows what is wanted by now. Where another thread is here for long, it looks once more itself before it leaves.
+pub fn follow_now() {
     static ONE_AT_A_TIME: Lock<()> = Lock::new(());
     static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
     // Pairs with the exchange below: what is wanted by now is seen behind that.
     HAS_CHANGED.store(true, Ordering::Release);
-    let Some(_one) = ONE_AT_A_TIME.lock_for(wait_ns) else { return false };
+    let Some(_one) = ONE_AT_A_TIME.lock_for(WAIT_NS) else { return };
     while HAS_CHANGED.swap(false, Ordering::AcqRel) {
         hip::follow();
         Calls.record_all();
     }
-    true
 }
 
 impl Client for Calls {
@@ -68,7 +69,7 @@ impl CallSink for Calls {
     fn begins(&self, call: &mut Call, at: usize) -> Detail {
         let slot = call.operation.into();
         if hip::need(slot) {
-            hip::silence(follow_now);
+            capi_sources::hip::silence();
         }
         let or = |detail| if is_needed(slot) { Detail::All } else { detail };
         let Some(of) = operation(slot) else { return or(Detail::Nothing) };

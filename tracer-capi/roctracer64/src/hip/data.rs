@@ -31,9 +31,10 @@ pub struct Argument {
 
 /// The arguments of a function of the tables, of which HIP tells by another name; `None` if they are not known for sure.
 pub fn arguments(function: &str, told: &str) -> Option<Vec<Argument>> {
-    let of_table = || fields(function, Release::Later);
-    let fields = Some(fields(told, Release::Later)).filter(|fields| !fields.is_empty());
-    let fields = fields.unwrap_or_else(of_table);
+    let fields = match fields(told, Release::Later) {
+        [] => fields(function, Release::Later),
+        known => known,
+    };
     let passed = api::by_name(function).map_or(&[][..], |operation| operation.args);
     // HIP has arguments of some functions not told.
     if fields.is_empty() {
@@ -81,9 +82,10 @@ impl Data {
     }
 
     fn set(&mut self, bytes: Range<usize>, words: &[u64]) {
-        let to = self.0.get_mut(bytes).into_iter().flatten();
-        let from = words.iter().flat_map(|word| word.to_le_bytes());
-        to.zip(from).for_each(|(to, from)| *to = from);
+        let to = self.0.get_mut(bytes).unwrap_or_default();
+        for (to, word) in to.chunks_mut(size_of::<u64>()).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+        }
     }
 }
 

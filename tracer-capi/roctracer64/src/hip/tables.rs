@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use capi_common::hip::{in_tables, uses_graphs};
 use capi_sources::hip;
@@ -17,14 +17,14 @@ use tracer_common::activity::Domain;
 use tracer_common::calls::{self as shim_calls, Call};
 use tracer_common::hip_functions::SLOTS;
 use tracer_common::slots;
-use tracer_hooks::calls::{self, Detail};
+use tracer_hooks::calls;
 use tracer_hooks::contained;
-use tracer_hooks::lock::Lock;
 
 use super::data::{Argument, Data, arguments};
 use super::open::IN_TABLES;
 use crate::gpu;
-use crate::table_calls::{self, CALLS, Kept, Recorder, Runtime};
+use crate::operations::Operations;
+use crate::table_calls::{CALLS, Kept, Runtime};
 
 /// HIP, since 6.0.
 pub struct Hip;
@@ -43,19 +43,7 @@ struct Function {
 /// The functions of the tables, in their order.
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
 /// What is wanted, by id.
-static WANTED: [AtomicBool; MOST_HIP_FUNCTIONS as usize] =
-    [const { AtomicBool::new(false) }; MOST_HIP_FUNCTIONS as usize];
-/// How many operations are.
-static COUNT: AtomicU32 = AtomicU32::new(0);
-/// The program uses graphs: HIP tells of nothing any more.
-static IS_SILENT: AtomicBool = AtomicBool::new(false);
-/// Held by who has HIP tell of something, or no more.
-static TELLING: Lock<()> = Lock::new(());
-/// How long one thread waits for another one that does so.
-const WAIT_NS: u64 = 1_000_000_000;
-
-const NOTHING: Wanted = Wanted { callback: false, activity: false };
-
+static WANTED: Operations<{ MOST_HIP_FUNCTIONS as usize }> = Operations::new();
 /// HIP is loaded, and has tables and ids for functions.
 pub fn know() {
     FUNCTIONS.get_or_init(|| {
@@ -94,19 +82,9 @@ fn slots_of(op: u32) -> impl Iterator<Item = usize> {
 
 /// What is wanted of an operation has changed, or was asked for again.
 pub fn follow(op: u32, wanted: Wanted) {
-    let is_wanted = wanted.callback || wanted.activity;
-    let Some(its) = WANTED.get(op as usize) else { return };
-    // One at a time.
-    if its.swap(is_wanted, Ordering::SeqCst) != is_wanted {
-        match is_wanted {
-            true => COUNT.fetch_add(1, Ordering::Relaxed),
-            false => COUNT.fetch_sub(1, Ordering::Relaxed),
-        };
-    }
-    gpu::want(gpu::CALLS_OF_HIP, have_tables() && COUNT.load(Ordering::Relaxed) > 0);
-    let telling = TELLING.lock_or_lose(WAIT_NS);
-    hip::follow(op, if IS_SILENT.load(Ordering::Relaxed) { NOTHING } else { wanted });
-    drop(telling);
+    WANTED.set(op, wanted);
+    gpu::want(gpu::CALLS_OF_HIP, have_tables() && WANTED.any());
+    hip::follow(op, wanted);
     slots_of(op).for_each(|slot| CALLS.record(slot));
 }
 
@@ -121,7 +99,7 @@ pub fn begin() {
         CALLS.record_all();
         contained(calls::patch_hip);
     }
-    if COUNT.load(Ordering::Relaxed) > 0 {
+    if WANTED.any() {
         gpu::begin();
     }
 }
@@ -136,54 +114,32 @@ pub fn tell_of_this(op: u32) -> bool {
 
 /// Whether a function uses graphs, before which HIP is to be silent and is not yet.
 fn needs_silence(place: usize) -> bool {
-    !IS_SILENT.load(Ordering::Relaxed) && function(place).is_some_and(|its| its.uses_graphs)
-}
-
-/// HIP tells of no calls any more when this returns.
-fn silence() {
-    let _telling = TELLING.lock_or_lose(WAIT_NS);
-    (0..MOST_HIP_FUNCTIONS).for_each(|op| hip::follow(op, NOTHING));
-    IS_SILENT.store(true, Ordering::Relaxed);
-}
-
-impl Recorder for Hip {
-    /// Its place stands for the operation, of which there may be several functions.
-    fn wish(&self, place: usize) -> Option<shim_calls::Wanted> {
-        let (domain, operation) = (Domain::HIP_API.0 as u8, place as u16);
-        function(place)?.op?;
-        Some(shim_calls::Wanted { domain, operation, ..shim_calls::Wanted::default() })
-    }
-
-    fn is_wanted(&self, place: usize) -> bool {
-        let op = function(place).and_then(|function| function.op);
-        let wanted = op.and_then(|op| WANTED.get(usize::from(op)));
-        wanted.is_some_and(|wanted| wanted.load(Ordering::SeqCst)) || needs_silence(place)
-    }
-
-    fn begins(&self, call: &mut Call, at: usize) -> Detail {
-        if needs_silence(call.operation.into()) {
-            silence();
-        }
-        table_calls::begins::<Self>(call, at)
-    }
-
-    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
-        table_calls::entered::<Self>(call, stack, at);
-    }
-
-    fn ends(&self, call: &Call, at: usize) {
-        table_calls::ends::<Self>(call, at);
-    }
-
-    fn left(&self, call: &Call, at: usize) {
-        table_calls::left::<Self>(call, at);
-    }
+    !hip::is_silent() && function(place).is_some_and(|its| its.uses_graphs)
 }
 
 impl Runtime for Hip {
     const DOMAIN: Domain = Domain::HIP_API;
     type Data = Data;
     const THREADS: OfThreads<Kept<Data>> = IN_TABLES;
+
+    /// Its place stands for the operation, of which there may be several functions.
+    fn wish(place: usize) -> Option<shim_calls::Wanted> {
+        let (domain, operation) = (Domain::HIP_API.0 as u8, place as u16);
+        function(place)?.op?;
+        Some(shim_calls::Wanted { domain, operation, ..shim_calls::Wanted::default() })
+    }
+
+    fn is_wanted(place: usize) -> bool {
+        let op = function(place).and_then(|function| function.op);
+        op.is_some_and(|op| WANTED.has(op.into())) || needs_silence(place)
+    }
+
+    fn comes(call: &Call) -> bool {
+        if needs_silence(call.operation.into()) {
+            hip::silence();
+        }
+        false
+    }
 
     fn op(call: &Call) -> u32 {
         function(call.operation.into()).and_then(|function| function.op).map_or(0, u32::from)

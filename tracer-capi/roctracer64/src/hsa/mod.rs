@@ -8,8 +8,6 @@ mod data;
 mod events;
 pub mod open;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
 use capi_common::hsa::{Functions, MOST_FUNCTIONS};
 use capi_sources::hsa::Client;
 use capi_sources::open::OfThreads;
@@ -20,11 +18,11 @@ use tracer_common::bpf::flag;
 use tracer_common::calls::{self, Call};
 use tracer_common::hsa_functions::SLOTS;
 use tracer_hooks::Tables;
-use tracer_hooks::calls::Detail;
 use tracer_records::api;
 
 use crate::gpu;
-use crate::table_calls::{self, Ends, Kept, Recorder, Runtime};
+use crate::operations::Operations;
+use crate::table_calls::{self, Kept, Runtime};
 use data::Data;
 use events::Events;
 
@@ -33,17 +31,12 @@ pub struct Hsa;
 
 /// Calls of HSA.
 pub struct Calls {
-    /// By operation. Which function that is, is known when the runtime is.
-    recorded: [AtomicBool; MOST_FUNCTIONS as usize],
-    /// How many are.
-    count: AtomicU32,
+    /// Which function an operation is, is known when the runtime is.
+    wanted: Operations<{ MOST_FUNCTIONS as usize }>,
 }
 
 /// The one source of them.
-pub static CALLS: Calls = Calls {
-    recorded: [const { AtomicBool::new(false) }; MOST_FUNCTIONS as usize],
-    count: AtomicU32::new(0),
-};
+pub static CALLS: Calls = Calls { wanted: Operations::new() };
 
 /// The one source of events.
 pub static EVENTS: Events = Events::new(|| CALLS.follow_events(), || CALLS.begin());
@@ -60,15 +53,7 @@ fn op_of(slot: usize) -> Option<u32> {
 
 impl Source for Calls {
     fn follow(&self, op: u32, wanted: Wanted) {
-        let Some(recorded) = self.recorded.get(op as usize) else { return };
-        let now = wanted.callback || wanted.activity;
-        // One at a time.
-        if recorded.swap(now, Ordering::SeqCst) != now {
-            match now {
-                true => self.count.fetch_add(1, Ordering::Relaxed),
-                false => self.count.fetch_sub(1, Ordering::Relaxed),
-            };
-        }
+        self.wanted.set(op, wanted);
         self.follows();
         if let Some(slot) = slot_of(op) {
             table_calls::CALLS.record(slot);
@@ -93,7 +78,7 @@ impl Source for Calls {
 impl Calls {
     /// Whether anything is wanted that calls tell of.
     fn any(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0 || EVENTS.any()
+        self.wanted.any() || EVENTS.any()
     }
 
     /// What is wanted has changed.
@@ -113,8 +98,34 @@ impl Runtime for Hsa {
     type Data = Data;
     const THREADS: OfThreads<Kept<Data>> = open::THREADS;
 
+    fn wish(slot: usize) -> Option<calls::Wanted> {
+        let operation = u16::try_from(op_of(slot)?).ok()?;
+        Some(calls::Wanted { operation, ..api::capture::shim_call(SLOTS.get(slot)?)? })
+    }
+
+    fn is_wanted(slot: usize) -> bool {
+        op_of(slot).is_some_and(|op| CALLS.wanted.has(op)) || EVENTS.need(slot)
+    }
+
     fn op(call: &Call) -> u32 {
         call.operation.into()
+    }
+
+    fn comes(call: &Call) -> bool {
+        need_for_events(call).is_some()
+    }
+
+    fn event_begins(call: &Call, at: usize) {
+        if let Some(slot) = need_for_events(call) {
+            events::entered(slot, call, at);
+        }
+    }
+
+    fn event_ends(call: &Call, at: usize) {
+        let has_returned = call.flags & flag::ENTRY_ONLY == 0;
+        if let Some(slot) = need_for_events(call).filter(|_| has_returned) {
+            events::left(slot, call, at);
+        }
     }
 
     fn begin(data: &mut Data, call: &Call, stack: &[u64], phase_data: *mut u64) {
@@ -140,42 +151,4 @@ pub fn runtime_begins(tables: Tables) {
 /// The place of the function that is called, if some event that is wanted is told by it.
 fn need_for_events(call: &Call) -> Option<usize> {
     slot_of(Hsa::op(call)).filter(|&slot| EVENTS.need(slot))
-}
-
-impl Recorder for Hsa {
-    fn wish(&self, slot: usize) -> Option<calls::Wanted> {
-        let operation = u16::try_from(op_of(slot)?).ok()?;
-        Some(calls::Wanted { operation, ..api::capture::shim_call(SLOTS.get(slot)?)? })
-    }
-
-    fn is_wanted(&self, slot: usize) -> bool {
-        let recorded = op_of(slot).and_then(|op| CALLS.recorded.get(op as usize));
-        recorded.is_some_and(|recorded| recorded.load(Ordering::SeqCst)) || EVENTS.need(slot)
-    }
-
-    fn begins(&self, call: &mut Call, at: usize) -> Detail {
-        let detail = table_calls::begins::<Self>(call, at);
-        if need_for_events(call).is_some() { Detail::All } else { detail }
-    }
-
-    fn entered(&self, call: &Call, stack: &[u64], at: usize) {
-        if let Some(slot) = need_for_events(call) {
-            events::entered(slot, call, at);
-        }
-        table_calls::entered::<Self>(call, stack, at);
-    }
-
-    fn ends(&self, call: &Call, at: usize) {
-        table_calls::ends::<Self>(call, at);
-    }
-
-    fn left(&self, call: &Call, at: usize) {
-        // Whatever callbacks of events do.
-        let _ended = Ends::<Self>::of(at);
-        let has_returned = call.flags & flag::ENTRY_ONLY == 0;
-        if let Some(slot) = need_for_events(call).filter(|_| has_returned) {
-            events::left(slot, call, at);
-        }
-        table_calls::left::<Self>(call, at);
-    }
 }

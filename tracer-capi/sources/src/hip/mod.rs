@@ -13,4 +13,4 @@ mod protocol;
 mod runtime;
 
 pub use client::{Client, Kept, innermost, innermost_id};
-pub use runtime::{follow, has_tables, look, waits};
+pub use runtime::{follow, has_tables, is_silent, look, silence, waits};

@@ -4,10 +4,12 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use roctracer::domains::set_hip_functions;
+use roctracer::domains::{MOST_HIP_FUNCTIONS, set_hip_functions};
 use roctracer::error::Error;
 use roctracer::tracer::Wanted;
+use tracer_hooks::lock::Lock;
 
 use super::by_operation::ByOperation;
 use super::client::Client;
@@ -18,6 +20,12 @@ use capi_common::loaded::Loaded;
 
 /// What was found: a runtime, or one of a release that is not known.
 static RUNTIME: OnceLock<Result<Box<dyn Protocol>, Error>> = OnceLock::new();
+/// Held by who has it tell of something, or no more.
+static TELLING: Lock<()> = Lock::new(());
+/// How long one thread waits for another one that does so. One that never came back is waited for once.
+const WAIT_NS: u64 = 1_000_000_000;
+/// It tells of nothing any more.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Looks for the runtime that is loaded, unless one was found; whether there is one. It stays loaded from then on.
 ///
@@ -39,11 +47,30 @@ pub fn look<C: Client>() -> Result<bool, Error> {
 }
 
 /// What is wanted of an operation has changed, or was asked for again. One at a time. Nothing happens before a runtime
-/// was found.
+/// was found, nor when it is to be silent.
 pub fn follow(op: u32, wanted: Wanted) {
-    if let Some(Ok(runtime)) = RUNTIME.get() {
+    let _telling = TELLING.lock_or_lose(WAIT_NS);
+    if let Some(Ok(runtime)) = RUNTIME.get()
+        && !is_silent()
+    {
         runtime.follow(op, wanted);
     }
+}
+
+/// The runtime, which has tables, tells of no calls any more when this returns: they pass through these.
+pub fn silence() {
+    const NOTHING: Wanted = Wanted { callback: false, activity: false };
+    let _telling = TELLING.lock_or_lose(WAIT_NS);
+    if let Some(Ok(runtime)) = RUNTIME.get() {
+        (0..MOST_HIP_FUNCTIONS).for_each(|op| runtime.follow(op, NOTHING));
+    }
+    IS_SILENT.store(true, Ordering::Relaxed);
+}
+
+/// Whether that was called.
+#[inline]
+pub fn is_silent() -> bool {
+    IS_SILENT.load(Ordering::Relaxed)
 }
 
 /// Whether [`follow`] may wait for calls to end.

@@ -1,0 +1,41 @@
+//! Operations of a domain of which anything is wanted.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use roctracer::tracer::Wanted;
+
+/// They, of as many as there can be.
+pub struct Operations<const MOST: usize> {
+    wanted: [AtomicBool; MOST],
+    /// How many are.
+    count: AtomicU32,
+}
+
+impl<const MOST: usize> Operations<MOST> {
+    /// None.
+    pub const fn new() -> Self {
+        Self { wanted: [const { AtomicBool::new(false) }; MOST], count: AtomicU32::new(0) }
+    }
+
+    /// What is wanted of one has changed, or was asked for again. One at a time.
+    pub fn set(&self, op: u32, wanted: Wanted) {
+        let Some(its) = self.wanted.get(op as usize) else { return };
+        let now = wanted.callback || wanted.activity;
+        if its.swap(now, Ordering::SeqCst) != now {
+            match now {
+                true => self.count.fetch_add(1, Ordering::Relaxed),
+                false => self.count.fetch_sub(1, Ordering::Relaxed),
+            };
+        }
+    }
+
+    /// Whether anything is wanted of one.
+    pub fn has(&self, op: u32) -> bool {
+        self.wanted.get(op as usize).is_some_and(|its| its.load(Ordering::SeqCst))
+    }
+
+    /// Whether anything is wanted of any.
+    pub fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+}
