@@ -9,7 +9,7 @@ use crate::{
     abi,
     artifacts::{TRACED, build_release, end_to_end_tests, tests},
     run::{root as workspace, show_quoted},
-    test::nextest::{Nextest, TRACED_AT_ONCE},
+    test::nextest::{Nextest, TRACED_AT_ONCE, untraced_at_once},
 };
 
 /// The major release that `cargo xtask test` runs the most telling tests on, beside this machine's own: of
@@ -149,7 +149,7 @@ pub fn sets(
         }
     }
     let libraries = Nextest::new(&format!("libraries, {label}"), &[], &of_libraries)
-        .at_once(TRACED_AT_ONCE)
+        .at_once(untraced_at_once())
         .in_environment(built.environment())
         .in_environment([("ROCTAP_TEST_ROCM", root.release.clone().into())])
         .in_environment([("ROCTAP_TEST_INSIDE", runner)])

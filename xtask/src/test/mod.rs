@@ -19,7 +19,7 @@ use crate::{
     run::{cargo, output, root, run},
     setup,
 };
-use nextest::{Nextest, TRACED_AT_ONCE};
+use nextest::{Nextest, TRACED_AT_ONCE, untraced_at_once};
 use outcome::Set;
 use report::Report;
 use row::Row;
@@ -166,14 +166,14 @@ fn checks(report: &mut Report) -> Option<abi::Variable> {
 /// The tests of the packages that need no root, with all checks that are there without optimisation: also in the libraries
 /// that clients use. Those on the ROCm runtime are [`traced`]'s.
 fn unit_tests() -> Nextest {
-    Nextest::new("unit tests", &[], "not test(rocm_)")
+    Nextest::new("unit tests", &[], "not test(rocm_)").at_once(untraced_at_once())
 }
 
 /// The ring of the shared memory, and a callback that is exchanged with its argument, under every
-/// interleaving that loom finds.
+/// interleaving that loom finds. Not optimised: building takes longer than running.
 fn loom() -> Nextest {
     Nextest::new("loom", &["tracer-common", "roctracer", "rocprofiler"], "test(loom_tests)")
-        .with(&["--release", "--lib"])
+        .with(&["--lib"])
         .built_in(root().join("target/loom"))
         .in_environment([("RUSTFLAGS", PathBuf::from("--cfg loom"))])
 }
@@ -197,7 +197,7 @@ fn traced(
     vec![
         // These two were built for the unit tests already.
         set("plans for ROCm's libraries", &[], "package(roctap) and test(rocm_)"),
-        set("libraries in HIP programs", &[], rocm::LIBRARIES),
+        set("libraries in HIP programs", &[], rocm::LIBRARIES).at_once(untraced_at_once()),
         optimised("ROCm on the emulated GPU", "package(emulated-gpu) and test(rocm_)"),
         optimised("the shim in ROCm", "package(tracer-shim) and test(rocm_)"),
         optimised("end to end", "package(e2e) and test(root_)"),

@@ -1,6 +1,6 @@
 //! Sets of tests that cargo-nextest builds and runs.
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command, thread, time::Duration};
 
 use anyhow::{Context as _, bail};
 use capi_build::link::LIBRARIES_VARIABLE;
@@ -23,6 +23,12 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// How many tests run at once that trace: each mostly waits for its programs. Those that see every process, or keep a CPU
 /// for themselves, run alone: `.config/nextest.toml` has them.
 pub const TRACED_AT_ONCE: usize = 2;
+
+/// How many tests run at once that trace nothing from outside. One more than there are CPUs: some of them wait for seconds
+/// until something is given up.
+pub fn untraced_at_once() -> usize {
+    thread::available_parallelism().map_or(2, usize::from) + 1
+}
 
 /// Tests of some packages.
 pub struct Nextest {
