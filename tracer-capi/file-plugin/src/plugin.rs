@@ -74,7 +74,7 @@ pub struct Plugin {
     output: Output,
     kernels: Kernels,
     /// None before the first call, unless HIP was there at the begin.
-    hip: Option<Functions>,
+    hip: Option<&'static Functions>,
     /// The same of HSA.
     hsa: Option<&'static hsa::Functions>,
     /// What has no place in the files, of which was told: domain and operation.
@@ -104,7 +104,7 @@ impl Plugin {
             output,
             kernels: Kernels::default(),
             // Now, if it is there: in a call the dynamic linker might be waited for.
-            hip: Some(Functions::find()).filter(Functions::are_loaded),
+            hip: Some(Functions::find()).filter(|hip| hip.are_loaded()),
             hsa: Some(hsa::Functions::find()).filter(|hsa| hsa.are_loaded()),
             left_out: BTreeSet::new(),
         };
@@ -193,13 +193,14 @@ impl Plugin {
         // SAFETY: as the caller promises.
         let data = unsafe { hip::Data::at(data) }.ok_or(Error::NoSuchCall)?;
         let hip = self.hip.get_or_insert_with(Functions::find);
-        let name = hip.name(record.op).ok_or(Error::NoSuchCall)?;
-        let args = arguments(data, hip::fields(&name, hip.release()));
+        let name = hip.name(record.op).and_then(|name| name.to_str().ok());
+        let name = name.ok_or(Error::NoSuchCall)?;
+        let args = arguments(data, hip::fields(name, hip.release()));
         // SAFETY: as the caller promises.
         let kernel = unsafe { string(name_of(record)) };
         let kernel = kernel.map(|symbol| self.kernels.names(symbol).of_call(self.truncate_names));
         let call = call_of(record, data.correlation_id());
-        let line = HipCall { call, name: &name, args: &args, result: "", kernel };
+        let line = HipCall { call, name, args: &args, result: "", kernel };
         Ok(self.output.line(File::HipApi, line)?)
     }
 

@@ -1,15 +1,13 @@
 //! Domains, their operations, and the names of those.
 //!
 //! Ids and names of functions are those of the runtimes that are loaded, which differ between releases. Until one is
-//! loaded, they are those of ROCm 5.2.3's headers ([`tracer_records::api`]).
+//! loaded, they are those of ROCm 5.2.3's headers.
 
-use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::OnceLock;
 
-use capi_common::hsa::{self, Functions};
+use capi_common::{hip, hsa};
 use tracer_common::activity::Domain;
-use tracer_records::{api, commands};
+use tracer_records::commands;
 
 use crate::error::Error;
 
@@ -21,28 +19,6 @@ const HSA_EVENTS: [&str; 6] = ["ALLOCATE", "DEVICE", "MEMCOPY", "SUBMIT", "KSYMB
 const HIP_OPS: u32 = 3;
 /// Operations of `ROCTX` (`roctx_api_id_t`).
 const ROCTX: u32 = 5;
-/// One past `HIP_API_ID_LAST`. The ids begin with 1, 0 being none.
-const HIP_API_END: u32 = 334;
-/// More functions than HIP has in any release.
-pub const MOST_HIP_FUNCTIONS: u32 = 1024;
-/// The functions of the HIP runtime that is loaded, by id.
-static LOADED_HIP: OnceLock<HipFunctions> = OnceLock::new();
-
-/// Names by id; none where an id is no function's.
-type HipFunctions = Vec<Option<&'static CStr>>;
-
-/// HIP is loaded, and has these functions; what `name` says of ids below [`MOST_HIP_FUNCTIONS`]. Once.
-pub fn set_hip_functions(name: impl Fn(u32) -> Option<&'static CStr>) {
-    let mut functions: HipFunctions = (0..MOST_HIP_FUNCTIONS).map(name).collect();
-    let end = functions.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-    functions.truncate(end);
-    let _ = LOADED_HIP.set(functions);
-}
-
-/// The name of a function of HIP, if that is loaded: [`operation_name`] for C.
-pub fn loaded_hip_function(op: u32) -> Option<&'static CStr> {
-    *LOADED_HIP.get()?.get(op as usize)?
-}
 
 /// The operations of a domain.
 ///
@@ -52,10 +28,11 @@ pub fn loaded_hip_function(op: u32) -> Option<&'static CStr> {
 pub fn operations(domain: Domain) -> Result<Range<u32>, Error> {
     Ok(match domain {
         // After the functions comes `HSA_API_ID_DISPATCH`, which is none.
-        Domain::HSA_API => 0..Functions::found().count() + 1,
+        Domain::HSA_API => 0..hsa::Functions::found().count() + 1,
         Domain::HSA_OPS => 0..HSA_OPS.len() as u32,
         Domain::HIP_OPS => 0..HIP_OPS,
-        Domain::HIP_API => 1..LOADED_HIP.get().map_or(HIP_API_END, |hip| hip.len() as u32),
+        // The ids begin with 1, 0 being none.
+        Domain::HIP_API => 1..hip::Functions::found().end(),
         Domain::EXT_API => 0..0,
         Domain::ROCTX => 0..ROCTX,
         Domain::HSA_EVT => 0..HSA_EVENTS.len() as u32,
@@ -71,7 +48,7 @@ pub fn operations(domain: Domain) -> Result<Range<u32>, Error> {
 pub fn all_operations(domain: Domain) -> Result<Range<u32>, Error> {
     Ok(match domain {
         Domain::HSA_API => 0..hsa::MOST_FUNCTIONS,
-        Domain::HIP_API => 1..MOST_HIP_FUNCTIONS,
+        Domain::HIP_API => 1..hip::MOST_FUNCTIONS,
         domain => operations(domain)?,
     })
 }
@@ -107,27 +84,17 @@ pub fn operation_of(domain: Domain, name: &str) -> Result<u32, Error> {
     if !matches!(domain, Domain::HSA_API | Domain::HIP_API) {
         return Err(Error::LimitedDomain { domain: domain.0 });
     }
-    let invalid = || Error::InvalidName { name: name.into(), domain: domain.0 };
-    if domain == Domain::HSA_API {
-        return Functions::found().number_of(name).ok_or_else(invalid);
-    }
-    if let Some(hip) = LOADED_HIP.get() {
-        let is_it = |function: &Option<&CStr>| {
-            function.is_some_and(|its| its.to_bytes() == name.as_bytes())
-        };
-        return hip.iter().position(is_it).map(|op| op as u32).ok_or_else(invalid);
-    }
-    api::by_name(name)
-        .filter(|op| op.domain == domain && op.name == name)
-        .map(|op| u32::from(op.id))
-        // Functions that roctracer has no id for have one of ours, which its clients do not know.
-        .filter(|op| operations(domain).is_ok_and(|operations| operations.contains(op)))
-        .ok_or_else(invalid)
+    let number = if domain == Domain::HSA_API {
+        hsa::Functions::found().number_of(name)
+    } else {
+        hip::Functions::found().all().find(|&(_, its)| its == name).map(|(number, _)| number)
+    };
+    number.ok_or_else(|| Error::InvalidName { name: name.into(), domain: domain.0 })
 }
 
-/// The names of all operations, in no order; some more than once. Of HIP's functions, those of ROCm 5.2.3.
+/// The names of all operations but HIP's functions, in no order; some more than once.
 pub fn all_names() -> impl Iterator<Item = &'static str> {
-    let named = [Domain::HIP_API, Domain::HSA_OPS, Domain::HSA_EVT, Domain::EXT_API];
+    let named = [Domain::HSA_OPS, Domain::HSA_EVT, Domain::EXT_API];
     let of = |domain| {
         let ops = operations(domain).unwrap_or_default();
         ops.start..ops.end.max(1)
@@ -141,13 +108,9 @@ pub fn all_names() -> impl Iterator<Item = &'static str> {
 
 fn function_name(domain: Domain, op: u32) -> Option<&'static str> {
     if domain == Domain::HSA_API {
-        return Functions::found().get(op).map(|function| function.operation.name);
+        return hsa::Functions::found().get(op).map(|function| function.operation.name);
     }
-    if LOADED_HIP.get().is_some() {
-        return loaded_hip_function(op)?.to_str().ok();
-    }
-    operations(domain).ok().filter(|operations| operations.contains(&op))?;
-    Some(api::by_id(domain, u16::try_from(op).ok()?)?.name)
+    hip::Functions::found().name(op)?.to_str().ok()
 }
 
 #[cfg(test)]
@@ -172,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_there_is_not() {
-        for op in [0, HIP_API_END, 1024, u32::MAX] {
+        for op in [0, 334, 1024, u32::MAX] {
             assert_eq!(operation_name(Domain::HIP_API, op, 0), Err(Error::InvalidArgument));
         }
         // `HSA_API_ID_DISPATCH` is no function.

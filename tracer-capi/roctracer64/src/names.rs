@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::LazyLock;
 
 use capi_common::hsa::Functions;
-use roctracer::domains::{all_names, loaded_hip_function, operation_name, operation_of};
+use roctracer::domains::{all_names, operation_name, operation_of};
 use roctracer::error::{self, Error};
 use roctracer::tracer::TransitionFunction;
 use tracer_common::activity::Domain;
@@ -18,7 +18,7 @@ use crate::answer;
 use crate::hip;
 use crate::sources::tracer;
 
-/// All names that are known without a runtime, for C.
+/// All names but those of HIP's functions, for C.
 static NAMES: LazyLock<HashMap<&'static str, CString>> = LazyLock::new(|| {
     all_names().filter_map(|name| Some((name, CString::new(name).ok()?))).collect()
 });
@@ -47,8 +47,9 @@ extern "C-unwind" fn roctracer_op_string(domain: u32, op: u32, kind: u32) -> *co
     let name = answer::guarded(|| {
         look_for(Domain(domain));
         let name = operation_name(Domain(domain), op, kind)?;
-        if let (Domain::HIP_API, Some(name)) = (Domain(domain), loaded_hip_function(op)) {
-            return Ok(name.as_ptr());
+        if Domain(domain) == Domain::HIP_API {
+            let name = capi_common::hip::Functions::found().name(op);
+            return name.map(CStr::as_ptr).ok_or(Error::Internal);
         }
         NAMES.get(name).map(|name| name.as_ptr()).ok_or(Error::Internal)
     });

@@ -12,7 +12,7 @@ mod table;
 mod text;
 
 pub use data::Data;
-pub use runtime::{Functions, LIBRARY};
+pub use runtime::{Functions, LIBRARY, MOST_FUNCTIONS};
 pub use table::{Copy, Field, Function, Kind};
 pub use text::arguments;
 

@@ -4,8 +4,8 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::transmute;
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{LazyLock, OnceLock};
 
 use tracer_common::activity::Domain;
 use tracer_records::api;
@@ -17,31 +17,59 @@ use crate::loaded::Loaded;
 pub const LIBRARY: &[u8] = b"libamdhip64.so";
 
 /// More functions than HIP has in any release.
-const MOST_FUNCTIONS: u32 = 1024;
+pub const MOST_FUNCTIONS: u32 = 1024;
 
-type Name = unsafe extern "C" fn(u32) -> *const c_char;
-
-/// The functions of the HIP runtime that the process has loaded; if it has none, those of ROCm 5.2.3's headers.
+/// The functions of a release by their numbers.
 #[derive(Debug)]
 pub struct Functions {
-    loaded: Option<Name>,
+    /// None where a number is no function's.
+    names: Vec<Option<&'static CStr>>,
     release: Release,
+    are_loaded: bool,
 }
 
+static FIRST: LazyLock<Functions> =
+    LazyLock::new(|| Functions::of(of_headers, Release::First, false));
+static LOADED: OnceLock<Functions> = OnceLock::new();
+
 impl Functions {
-    /// Those that count in this process now.
-    pub fn find() -> Self {
-        let of_headers = Self { loaded: None, release: Release::First };
-        let Some(library) = Loaded::find(LIBRARY) else { return of_headers };
-        let Some(name) = library.function(c"hipApiName") else { return of_headers };
-        let release = Release::of(|name| library.function(name).is_some());
-        // SAFETY: a function of this type, by its name.
-        Self { loaded: Some(unsafe { transmute::<*mut c_void, Name>(name) }), release }
+    /// Those that count in this process: of the runtime that it has loaded; if it has none, of ROCm 5.2.3's headers. The
+    /// dynamic linker may be waited for.
+    pub fn find() -> &'static Self {
+        type Name = unsafe extern "C" fn(u32) -> *const c_char;
+        if LOADED.get().is_none()
+            && let Some(library) = Loaded::find(LIBRARY)
+            && let Some(name) = library.function(c"hipApiName")
+        {
+            // SAFETY: a function of this type, by its name.
+            let name = unsafe { transmute::<*mut c_void, Name>(name) };
+            let named = |op| {
+                // SAFETY: HIP's function takes any number, and returns a string that stays.
+                let name = unsafe { CStr::from_ptr(name(op)) };
+                Some(name).filter(|&name| name != c"unknown")
+            };
+            let release = Release::of(|name| library.function(name).is_some());
+            // Of two threads one is the first.
+            let _ = LOADED.set(Self::of(named, release, true));
+        }
+        Self::found()
+    }
+
+    /// What [`Functions::find`] has found.
+    pub fn found() -> &'static Self {
+        LOADED.get().unwrap_or_else(|| &FIRST)
+    }
+
+    fn of(name: impl Fn(u32) -> Option<&'static CStr>, release: Release, are_loaded: bool) -> Self {
+        let mut names: Vec<_> = (0..MOST_FUNCTIONS).map(name).collect();
+        let end = names.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        names.truncate(end);
+        Self { names, release, are_loaded }
     }
 
     /// Whether they are those of a runtime that is loaded.
     pub fn are_loaded(&self) -> bool {
-        self.loaded.is_some()
+        self.are_loaded
     }
 
     /// The release, which says where arguments are.
@@ -49,30 +77,28 @@ impl Functions {
         self.release
     }
 
-    /// The name of a function. A runtime has one for any number; the headers have not.
-    pub fn name(&self, op: u32) -> Option<Cow<'static, str>> {
-        match self.loaded {
-            // SAFETY: HIP's function takes any number, and returns a string that stays.
-            Some(name) => Some(unsafe { CStr::from_ptr(name(op)) }.to_string_lossy()),
-            None => of_headers(op).map(Cow::Borrowed),
-        }
+    /// One past the last number.
+    pub fn end(&self) -> u32 {
+        self.names.len() as u32
     }
 
-    /// The numbers of all functions.
-    pub fn numbers(&self) -> HashMap<Cow<'static, str>, u32> {
-        // A number that is no function's has a name that is none either.
-        let is_function = |name: &str| name.starts_with("hip") || name.starts_with("__hip");
-        (0..MOST_FUNCTIONS)
-            .filter_map(|op| Some((self.name(op)?, op)))
-            .filter(|(name, _)| is_function(name))
-            .collect()
+    /// The name of a function, by its number.
+    pub fn name(&self, number: u32) -> Option<&'static CStr> {
+        *self.names.get(number as usize)?
+    }
+
+    /// The numbers and names of all.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &'static str)> {
+        let names = self.names.iter().map(|name| name.and_then(|name| name.to_str().ok()));
+        (0..).zip(names).filter_map(|(number, name)| Some((number, name?)))
     }
 }
 
 /// Larger ids are ours, of functions that the headers have no number for.
-fn of_headers(op: u32) -> Option<&'static str> {
-    let id = u16::try_from(op).ok().filter(|_| op < MOST_FUNCTIONS)?;
-    api::by_id(Domain::HIP_API, id).map(|function| function.name)
+fn of_headers(op: u32) -> Option<&'static CStr> {
+    let function = api::by_id(Domain::HIP_API, u16::try_from(op).ok()?)?;
+    // Once for each function.
+    CString::new(function.name).ok().map(|name| &*Box::leak(name.into_boxed_c_str()))
 }
 
 #[cfg(test)]
@@ -83,14 +109,16 @@ mod tests {
     fn without_a_runtime_the_headers_count() {
         let functions = Functions::find();
         assert!(!functions.are_loaded() && functions.release() == Release::First);
-        let numbers = functions.numbers();
-        assert!(numbers.len() > 300, "{}", numbers.len());
-        for (name, op) in &numbers {
-            assert_eq!(functions.name(*op).as_ref(), Some(name));
+        // `HIP_API_ID_LAST` is one less.
+        assert_eq!(functions.end(), 334);
+        let all: Vec<_> = functions.all().collect();
+        assert_eq!(all.len(), 329);
+        for &(number, name) in &all {
+            assert_eq!(functions.name(number).map(CStr::to_bytes), Some(name.as_bytes()));
         }
-        assert!(numbers.contains_key("hipLaunchKernel"));
-        for op in [MOST_FUNCTIONS, 2048, u32::MAX] {
-            assert_eq!(functions.name(op), None);
+        assert!(all.contains(&(107, "hipLaunchKernel")));
+        for number in [0, 334, MOST_FUNCTIONS, u32::MAX] {
+            assert_eq!(functions.name(number), None);
         }
     }
 }

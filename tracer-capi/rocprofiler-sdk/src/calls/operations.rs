@@ -4,10 +4,9 @@ use std::array;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use capi_common::hip::in_tables;
+use capi_common::hip::{Functions, in_tables};
 use rocprofiler::kinds::Kind;
 use rocprofiler::sdk::{Service, Services};
-use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 use tracer_common::slots::{SLOT_COUNT, function};
 
 use crate::{SDK, layout};
@@ -65,8 +64,9 @@ pub static OF_TABLES: LazyLock<[Option<Operation>; SLOT_COUNT]> =
 /// Functions of HIP, by the ids that the runtime that is loaded has for them when it tells of calls: it was found before
 /// anybody looks here.
 pub static OF_HIP: LazyLock<Vec<Option<Operation>>> = LazyLock::new(|| {
-    let of = |op| loaded_hip_function(op).and_then(|name| of_name(name.to_bytes()));
-    (0..MOST_HIP_FUNCTIONS).map(of).collect()
+    let functions = Functions::found();
+    let of = |op| functions.name(op).and_then(|name| of_name(name.to_bytes()));
+    (0..functions.end()).map(of).collect()
 });
 
 #[cfg(test)]

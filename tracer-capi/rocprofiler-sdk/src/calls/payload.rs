@@ -7,7 +7,6 @@ use capi_common::hip::{self, Data, Field, Functions, Kind as FieldKind, Release}
 use capi_common::{errno, memory};
 use rocprofiler::arguments::{Argument, Class, arguments};
 use rocprofiler::kinds::Kind;
-use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 
 use super::operations::{OF_HIP, Operation};
 use crate::layout::{HSA_CALL, call_data};
@@ -174,13 +173,13 @@ struct Copied {
 /// By the ids that the runtime that is loaded has for functions. Its arguments are those that tools know as long as there are
 /// as many, each of the same size: a later release may change them.
 static OF_OPERATIONS: LazyLock<Vec<Vec<Copied>>> = LazyLock::new(|| {
-    let release = Functions::find().release();
+    let functions = Functions::find();
     let of = |op: u32| {
         let operation = OF_HIP.get(op as usize).copied().flatten()?;
-        let name = loaded_hip_function(op)?.to_str().ok()?;
-        Some(told(name, operation, release))
+        let name = functions.name(op)?.to_str().ok()?;
+        Some(told(name, operation, functions.release()))
     };
-    (0..MOST_HIP_FUNCTIONS).map(|op| of(op).unwrap_or_default()).collect()
+    (0..functions.end()).map(|op| of(op).unwrap_or_default()).collect()
 });
 
 /// Whether HIP tells the argument at a place among all, by the id that it has for the function.

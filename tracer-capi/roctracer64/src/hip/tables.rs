@@ -7,11 +7,10 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use capi_common::hip::{in_tables, uses_graphs};
+use capi_common::hip::{Functions, MOST_FUNCTIONS, in_tables, uses_graphs};
 use capi_sources::hip;
 use capi_sources::hsa::Client;
 use capi_sources::open::OfThreads;
-use roctracer::domains::{MOST_HIP_FUNCTIONS, loaded_hip_function};
 use roctracer::tracer::Wanted;
 use tracer_common::activity::Domain;
 use tracer_common::calls::{self as shim_calls, Call};
@@ -43,14 +42,13 @@ struct Function {
 /// The functions of the tables, in their order.
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
 /// What is wanted, by id.
-static WANTED: Operations<{ MOST_HIP_FUNCTIONS as usize }> = Operations::new();
+static WANTED: Operations<{ MOST_FUNCTIONS as usize }> = Operations::new();
 /// HIP is loaded, and has tables and ids for functions.
 pub fn know() {
     FUNCTIONS.get_or_init(|| {
-        let told = |op| loaded_hip_function(op)?.to_str().ok();
-        let all = (0..MOST_HIP_FUNCTIONS).filter_map(|op| Some((op as u16, told(op)?)));
-        let by_name: HashMap<&[u8], (u16, &str)> =
-            all.map(|(op, told)| (in_tables(told.as_bytes()), (op, told))).collect();
+        let entry =
+            |(op, told): (u32, &'static str)| (in_tables(told.as_bytes()), (op as u16, told));
+        let by_name: HashMap<&[u8], (u16, &str)> = Functions::found().all().map(entry).collect();
         let function = |name: &str| {
             // HIP tells of a function for the default streams of threads as of the other one.
             let plain = name.strip_suffix("_spt").unwrap_or(name);

@@ -12,7 +12,7 @@ use core::ptr;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use roctracer::domains::MOST_HIP_FUNCTIONS;
+use capi_common::hip::MOST_FUNCTIONS;
 use roctracer::tracer::{Callback, CallbackFunction, Wanted};
 use tracer_common::activity::{ActivityRecord, Domain};
 
@@ -61,7 +61,7 @@ impl ByOperation {
                 register_activity: transmute::<*mut c_void, RegisterActivity>(activity),
                 on_call: on_call::<C>,
                 on_activity: on_activity::<C>,
-                followed: (0..MOST_HIP_FUNCTIONS).map(|_| AtomicU8::new(0)).collect(),
+                followed: (0..MOST_FUNCTIONS).map(|_| AtomicU8::new(0)).collect(),
             })
         }
     }

@@ -11,7 +11,6 @@ use core::marker::PhantomData;
 use core::mem::{self, offset_of, size_of, transmute};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use roctracer::domains::{MOST_HIP_FUNCTIONS, operations};
 use roctracer::tracer::{Callback, Wanted};
 use tracer_common::activity::Domain;
 use tracer_hooks::contained;
@@ -19,6 +18,7 @@ use tracer_hooks::contained;
 use super::client::{self, Client};
 use super::protocol::Protocol;
 use crate::client_thread::{InCallback, next_id};
+use capi_common::hip::{Functions, MOST_FUNCTIONS};
 use capi_common::loaded::Loaded;
 
 /// Domain, operation, and the frame of a call or null. It returns whether that is traced: 0 or −1.
@@ -85,7 +85,7 @@ impl OneFunction {
             true => (report::<C, SINCE_6>, END_OF_7),
             false => (report::<C, UNTIL_5>, END_OF_5),
         };
-        if operations(Domain::HIP_API).ok()?.end > end {
+        if Functions::found().end() > end {
             return None;
         }
         Some(Self {
@@ -93,7 +93,7 @@ impl OneFunction {
             register: unsafe { transmute::<*mut c_void, Register>(register) },
             report,
             is_since_6,
-            followed: (0..MOST_HIP_FUNCTIONS).map(|_| AtomicBool::new(false)).collect(),
+            followed: (0..MOST_FUNCTIONS).map(|_| AtomicBool::new(false)).collect(),
             count: AtomicU32::new(0),
         })
     }

@@ -1,12 +1,8 @@
 //! The HIP runtime of the process, and how it tells of calls.
 
-#![expect(unsafe_code, reason = "calls a function of a library that is loaded")]
-
-use core::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use roctracer::domains::{MOST_HIP_FUNCTIONS, set_hip_functions};
 use roctracer::error::Error;
 use roctracer::tracer::Wanted;
 use tracer_hooks::lock::Lock;
@@ -15,7 +11,7 @@ use super::by_operation::ByOperation;
 use super::client::Client;
 use super::one_function::OneFunction;
 use super::protocol::Protocol;
-use capi_common::hip::LIBRARY;
+use capi_common::hip::{Functions, LIBRARY, MOST_FUNCTIONS};
 use capi_common::loaded::Loaded;
 
 /// What was found: a runtime, or one of a release that is not known.
@@ -36,7 +32,7 @@ pub fn look<C: Client>() -> Result<bool, Error> {
     if RUNTIME.get().is_none()
         && let Some(library) = Loaded::find(LIBRARY)
     {
-        set_functions(&library);
+        Functions::find();
         let found = protocol::<C>(&library).ok_or_else(|| Error::UnknownRuntime {
             library: library.path().to_string_lossy().into_owned(),
             latest: "ROCm 7.2",
@@ -62,7 +58,7 @@ pub fn silence() {
     const NOTHING: Wanted = Wanted { callback: false, activity: false };
     let _telling = TELLING.lock_or_lose(WAIT_NS);
     if let Some(Ok(runtime)) = RUNTIME.get() {
-        (0..MOST_HIP_FUNCTIONS).for_each(|op| runtime.follow(op, NOTHING));
+        (0..MOST_FUNCTIONS).for_each(|op| runtime.follow(op, NOTHING));
     }
     IS_SILENT.store(true, Ordering::Relaxed);
 }
@@ -88,17 +84,4 @@ fn protocol<C: Client>(library: &Loaded) -> Option<Box<dyn Protocol>> {
         Some(found) => Box::new(found),
         None => Box::new(OneFunction::of::<C>(library)?),
     })
-}
-
-/// Takes ids and names of functions from the library, which has one of its own for that.
-fn set_functions(library: &Loaded) {
-    type Name = unsafe extern "C" fn(u32) -> *const c_char;
-    let Some(found) = library.function(c"hipApiName") else { return };
-    // SAFETY: a function of this type, by its name.
-    let name = unsafe { core::mem::transmute::<*mut c_void, Name>(found) };
-    set_hip_functions(|op| {
-        // SAFETY: HIP's function, which takes any number, and returns a string that stays.
-        let name = unsafe { CStr::from_ptr(name(op)) };
-        Some(name).filter(|&name| name != c"unknown")
-    });
 }

@@ -120,10 +120,10 @@ struct Feeding<'a> {
     plugin: &'a Plugin,
     tables: &'a Tables,
     launched: &'a Launched,
-    hip: Functions,
+    hip: &'static Functions,
     hsa: &'static hsa::Functions,
     /// The numbers of HIP's functions, by name; none where the trace has them.
-    numbers: Option<HashMap<String, u32>>,
+    numbers: Option<HashMap<&'static str, u32>>,
     data: Data,
     /// Strings that records point at.
     strings: HashMap<StringId, CString>,
@@ -135,9 +135,8 @@ struct Feeding<'a> {
 impl<'a> Feeding<'a> {
     fn new(plugin: &'a Plugin, tables: &'a Tables, launched: &'a Launched) -> Self {
         let hip = Functions::find();
-        let numbers = hip
-            .are_loaded()
-            .then(|| hip.numbers().into_iter().map(|(name, op)| (name.into_owned(), op)).collect());
+        let numbers =
+            hip.are_loaded().then(|| hip.all().map(|(number, name)| (name, number)).collect());
         Self {
             plugin,
             tables,
