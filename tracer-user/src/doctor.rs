@@ -8,7 +8,7 @@ use crate::{
     inject,
     plan::{Binary, FunctionPlan, LiveProcess, Planner, ProcessMemory},
     privileges::{self, Need},
-    probe::{self, Placing},
+    probe,
     record::{GpuSource, Prospect},
     shown::{self, line, print},
     trial::{self, Works},
@@ -137,17 +137,11 @@ fn kernel(findings: &mut Findings) {
     };
     match trial {
         Ok(Works { placing, load }) => {
-            let (finding, more) = match placing {
-                Placing::Multi | Placing::Event => (Finding::Good, ""),
-                Placing::Single => {
-                    (Finding::Limited, "; few functions by default, and removing them takes long")
-                }
-            };
             let meaning = format!(
-                "the BPF programs were loaded in {} ms, a probe was placed and a call recorded; probes: {placing}{more}",
+                "the BPF programs were loaded in {} ms, a probe was placed and a call recorded; probes: {placing}",
                 load.as_millis()
             );
-            findings.line(&finding, &kernel, &meaning);
+            findings.line(&Finding::Good, &kernel, &meaning);
         }
         Err(why) => findings.line(&Finding::Bad, &kernel, &why),
     }

@@ -5,7 +5,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use roctap::{doctor, export, inject, probe, probes, record, report, shown, tool};
+use roctap::{doctor, export, inject, probes, record, report, shown, tool};
 use tracing_subscriber::EnvFilter;
 
 /// Traces AMD ROCm programs: API calls and GPU work, joined
@@ -83,8 +83,6 @@ fn helper() -> Option<ExitCode> {
     let result = if first == record::HOLD {
         // Comes back only when the command cannot be run.
         record::hold(&arguments.collect::<Vec<_>>())
-    } else if first == probe::REMOVE {
-        probe::remove(&arguments.collect::<Vec<_>>())
     } else if first == inject::HELPER {
         inject::helper(&arguments.collect::<Vec<_>>())
     } else if first == export::plugin::HOST {

@@ -10,8 +10,6 @@ pub enum Placing {
     Multi,
     /// All of a file by one tracefs event.
     Event,
-    /// One perf event each: removing one takes the kernel some 25 ms.
-    Single,
 }
 
 impl fmt::Display for Placing {
@@ -19,7 +17,6 @@ impl fmt::Display for Placing {
         f.write_str(match self {
             Self::Multi => "all of a library at once (uprobe_multi)",
             Self::Event => "all of a library at once (tracefs event)",
-            Self::Single => "one by one (perf events)",
         })
     }
 }

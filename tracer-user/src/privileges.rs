@@ -57,9 +57,6 @@ pub fn needs_of(placing: Placing) -> Option<Need> {
         Placing::Event => {
             "open perf events, by which this kernel places probes (or set kernel.perf_event_paranoid to 2)"
         }
-        Placing::Single => {
-            "place probes one by one, since this kernel has no uprobe_multi and tracefs cannot be written (root can, and who has CAP_DAC_OVERRIDE)"
-        }
     };
     Some(Need { name: "CAP_SYS_ADMIN", purpose, capability: CapabilitySet::SYS_ADMIN })
 }

@@ -1,4 +1,4 @@
-//! This program, which runs itself as its own helper (`__hold`, `__inject`, `__remove-probes`, `__plugin`).
+//! This program, which runs itself as its own helper (`__hold`, `__inject`, `__plugin`).
 
 use std::{path::PathBuf, sync::OnceLock};
 

@@ -19,9 +19,6 @@ use crate::{
     target::Target,
 };
 
-/// Functions that are probed one by one: more would take minutes to remove.
-const SINGLE: usize = 10;
-
 /// Measures and prints.
 pub fn run(places: &Places, rounds: u32) -> anyhow::Result<()> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -69,7 +66,7 @@ fn methods(places: &Places, rounds: u32) -> anyhow::Result<()> {
         "methods: ms for the probes of functions of libamdhip64, entries and returns; median (quartiles)",
         &["method", "functions", "load", "place", "remove", "place + remove, a function"],
     );
-    for placing in [Placing::Multi, Placing::Event, Placing::Single] {
+    for placing in [Placing::Multi, Placing::Event] {
         let Ok(times) = Times::of(placing, &private, target.pid(), rounds) else {
             table.row([placing.to_string(), "none: the kernel has it not".to_owned()]);
             continue;
@@ -96,10 +93,7 @@ struct Times {
 impl Times {
     fn of(placing: Placing, private: &Private, pid: u32, rounds: u32) -> anyhow::Result<Self> {
         let library = private.library(pid, Runtime::Hip)?;
-        let mut sites: Vec<Site> = sites::all(pid, &library)?;
-        if placing == Placing::Single {
-            sites.truncate(SINGLE);
-        }
+        let sites: Vec<Site> = sites::all(pid, &library)?;
         let mut times = Self { functions: sites.len(), ..Self::default() };
         for _ in 0..rounds {
             let settings =

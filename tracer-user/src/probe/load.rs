@@ -242,7 +242,7 @@ impl Programs {
                 let index = self.numbers.of_capture(capture);
                 ("CAPTURES", index.to_ne_bytes().to_vec(), index)
             }
-            Placing::Event | Placing::Single => {
+            Placing::Event => {
                 let index = self.numbers.of_file(file);
                 let place = Place { file: index.into(), offset };
                 ("PLACES", place.as_bytes().to_vec(), index)

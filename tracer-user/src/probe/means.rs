@@ -14,27 +14,20 @@ pub(super) enum Means {
         sessions: bool,
     },
     Event(Events),
-    Single,
 }
 
 impl Means {
-    /// Those of `placing`, else of the best way that the kernel has and that is allowed.
+    /// Those of `placing`, else of the best way that the kernel has.
     ///
     /// # Errors
     ///
     /// When that cannot be used.
     pub fn of(placing: Option<Placing>) -> Result<Self, ProbeError> {
-        let best = || Self::multi().or_else(|_| Self::event());
-        let Some(placing) = placing else {
-            return Ok(best().unwrap_or_else(|error| {
-                tracing::warn!("probes are placed one by one: {error}");
-                Self::Single
-            }));
-        };
+        let best = if sys::has_uprobe_multi() { Placing::Multi } else { Placing::Event };
+        let placing = placing.unwrap_or(best);
         let means = match placing {
             Placing::Multi => Self::multi(),
             Placing::Event => Self::event(),
-            Placing::Single => Ok(Self::Single),
         };
         means.map_err(|cause| ProbeError::Placing { placing, cause })
     }
@@ -72,7 +65,6 @@ impl Means {
         match self {
             Self::Multi { .. } => Placing::Multi,
             Self::Event(_) => Placing::Event,
-            Self::Single => Placing::Single,
         }
     }
 }

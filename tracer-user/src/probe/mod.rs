@@ -15,7 +15,6 @@ mod messages;
 mod numbers;
 mod place;
 mod reader;
-mod removal;
 mod structures;
 mod sys;
 mod tracefs;
@@ -26,7 +25,6 @@ pub use load::{Follow, Programs, Settings, built};
 pub use log::Log;
 pub use place::{Attachment, Site, Whose};
 pub use reader::Reader;
-pub use removal::{REMOVE, hand_over, remove};
 
 use std::path::PathBuf;
 
@@ -74,18 +72,6 @@ pub enum ProbeError {
         what: String,
         /// How it failed. Part of the message, hence no `source`.
         cause: libbpf_rs::Error,
-    },
-    /// Too many descriptors would be needed.
-    #[error(
-        "placing {probes} probes one by one takes {needed} descriptors, and this process may open {free} more: choose fewer functions with --include, raise the hard limit (`ulimit -Hn`), or run as root, who can use tracefs"
-    )]
-    Descriptors {
-        /// How many probes.
-        probes: usize,
-        /// Descriptors for them.
-        needed: u64,
-        /// How many there can be beside those that are open.
-        free: u64,
     },
     /// The thread that drains the rings could not be started.
     #[error("starting the thread that drains the rings failed: {cause}")]

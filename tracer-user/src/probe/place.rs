@@ -5,17 +5,11 @@ use std::{
     fmt,
     os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
-use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
-use rustix::{
-    fs::{Mode, OFlags, fstat, open},
-    process::{Resource, getrlimit},
-};
+use libbpf_rs::{Link, UprobeMultiOpts};
+use rustix::fs::{Mode, OFlags, fstat, open};
 use tracer_common::bpf::{Capture, Cookie};
 
 use super::{
@@ -27,11 +21,6 @@ use crate::{
     discover::{FileId, PlannedFile},
     program,
 };
-
-/// Descriptors of a probe that is placed alone: the event's and the link's.
-const DESCRIPTORS: u64 = 2;
-/// Descriptors that are left for what else a recording opens.
-const SPARE_DESCRIPTORS: u64 = 64;
 
 /// A place to probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,24 +75,6 @@ impl Attachment {
                 scope.spawn(move || drop(attachment));
             }
         });
-    }
-
-    /// Removes probes one after the other until all are gone or it is to stop; what is left. Whoever ends
-    /// while the kernel removes one leaves it behind.
-    pub fn remove_until(mut self, stop: &AtomicBool) -> Self {
-        for probes in [&mut self.entries, &mut self.returns] {
-            while !stop.load(Ordering::Relaxed) && probes.pop().is_some() {}
-        }
-        self
-    }
-
-    /// The probes of several as those of one.
-    pub fn together(attachments: impl IntoIterator<Item = Self>) -> Self {
-        attachments.into_iter().fold(Self::default(), |mut all, mut one| {
-            all.entries.append(&mut one.entries);
-            all.returns.append(&mut one.returns);
-            all
-        })
     }
 
     /// How many links there are.
@@ -266,9 +237,6 @@ impl Programs {
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        if let Means::Single = self.means {
-            check_descriptors(sites)?;
-        }
         let mut placed = Attachment::default();
         for (path, all) in by_file(path, sites) {
             let returning: Vec<&Site> =
@@ -310,8 +278,8 @@ impl Programs {
             file_offset,
             capture: Capture::default(),
         };
-        let entries = self.attach_sites(Program::Dispatch, whose.into(), path, &[&site])?;
-        Ok(Attachment { entries, returns: Vec::new() })
+        let placed = self.attach_sites(Program::Dispatch, whose.into(), path, &[&site])?;
+        Ok(Attachment { entries: Vec::from_iter(placed), returns: Vec::new() })
     }
 
     /// Probes the functions by which a process rings doorbells and destroys signals, to see its
@@ -332,8 +300,8 @@ impl Programs {
             let sites: Vec<&Site> = sites.iter().collect();
             self.attach_sites(program, whose, path, &sites)
         };
-        let mut entries = attach(Program::Doorbell, doorbells)?;
-        entries.extend(attach(Program::SignalEnd, ends)?);
+        let placed = [attach(Program::Doorbell, doorbells)?, attach(Program::SignalEnd, ends)?];
+        let entries = placed.into_iter().flatten().collect();
         Ok(Attachment { entries, returns: Vec::new() })
     }
 
@@ -350,8 +318,8 @@ impl Programs {
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
         let sites: Vec<&Site> = sites.iter().collect();
-        let entries = self.attach_sites(Program::LibrariesChange, whose.into(), path, &sites)?;
-        Ok(Attachment { entries, returns: Vec::new() })
+        let placed = self.attach_sites(Program::LibrariesChange, whose.into(), path, &sites)?;
+        Ok(Attachment { entries: Vec::from_iter(placed), returns: Vec::new() })
     }
 
     fn attach_sites(
@@ -360,9 +328,9 @@ impl Programs {
         whose: Whose,
         path: &Path,
         sites: &[&Site],
-    ) -> Result<Vec<Placed>, ProbeError> {
+    ) -> Result<Option<Placed>, ProbeError> {
         if sites.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let failed = |cause| ProbeError::Attach {
             path: path.to_owned(),
@@ -380,14 +348,14 @@ impl Programs {
                 self.track(whose.pid())?;
                 Cookie::TRACED
             }
-            Means::Multi { .. } | Means::Single => whose.pid(),
+            Means::Multi { .. } => whose.pid(),
         };
         let cookie = |site: &&Site| match program.captures() {
             true => self.cookie(own, probed.id, site.file_offset, site.capture),
             false => Ok(Cookie { pid: own, index: 0 }),
         };
         let cookies = sites.iter().map(cookie).collect::<Result<Vec<Cookie>, _>>()?;
-        self.place(program, &probed, sites, &cookies).map_err(failed)
+        self.place(program, &probed, sites, &cookies).map(Some).map_err(failed)
     }
 
     fn place(
@@ -396,7 +364,7 @@ impl Programs {
         probed: &Probed,
         sites: &[&Site],
         cookies: &[Cookie],
-    ) -> libbpf_rs::Result<Vec<Placed>> {
+    ) -> libbpf_rs::Result<Placed> {
         let program = self.program(which.name());
         let retprobe = which.is_return();
         match &self.means {
@@ -410,7 +378,7 @@ impl Programs {
                 };
                 let (pid, path) = (probed.whose.told(), probed.path());
                 let link = program.attach_uprobe_multi_with_opts(pid, path, "", options)?;
-                Ok(vec![link.into()])
+                Ok(link.into())
             }
             Means::Event(events) => {
                 let wanted = Wanted {
@@ -423,19 +391,7 @@ impl Programs {
                     cookie: cookies.first().copied().unwrap_or_default(),
                 };
                 let (part, event) = events.part_in(wanted, probed.whose.told())?;
-                Ok(vec![Placed::Member { _part: part, _event: event }])
-            }
-            Means::Single => {
-                let each = sites.iter().zip(cookies);
-                each.map(|(site, cookie)| {
-                    let options =
-                        UprobeOpts { cookie: cookie.to_u64(), retprobe, ..Default::default() };
-                    let (pid, offset) = (probed.whose.told(), site.file_offset as usize);
-                    let link =
-                        program.attach_uprobe_with_opts(pid, probed.path(), offset, options)?;
-                    Ok(link.into())
-                })
-                .collect()
+                Ok(Placed::Member { _part: part, _event: event })
             }
         }
     }
@@ -449,14 +405,4 @@ fn by_file<'a>(path: &Path, sites: &'a [Site]) -> BTreeMap<PathBuf, Vec<&'a Site
         files.entry(file).or_default().push(site);
     }
     files
-}
-
-/// Checks that there can be as many descriptors as probes that are placed one by one take.
-fn check_descriptors(sites: &[Site]) -> Result<(), ProbeError> {
-    let probes = sites.iter().map(|site| 2 - usize::from(site.capture.entry_only != 0)).sum();
-    let needed = DESCRIPTORS * probes as u64;
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64;
-    let free = limit.saturating_sub(open + SPARE_DESCRIPTORS);
-    if needed <= free { Ok(()) } else { Err(ProbeError::Descriptors { probes, needed, free }) }
 }

@@ -4,7 +4,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
 };
 
 use libbpf_rs::libbpf_sys as bpf;
@@ -128,23 +128,6 @@ fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf::bpf_prog_info> {
     let result =
         unsafe { bpf::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) };
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(info) }
-}
-
-/// Lets a descriptor of this process outlive `execve`.
-///
-/// # Errors
-///
-/// When it is not open.
-pub fn inherit(fd: RawFd) -> io::Result<()> {
-    // SAFETY: used in this call alone; if it is closed meanwhile, that is an error.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    Ok(rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?)
-}
-
-/// Closes an inherited descriptor.
-pub fn close(fd: RawFd) {
-    // SAFETY: nothing else in a process that was started for this has it.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
 /// What the programs need of a kernel, and since when Linux has it, in the order in which it came.

@@ -1,13 +1,6 @@
-//! Removing probes on threads, while the recording goes on: the kernel takes its time. What is left at the
-//! end is handed to a process ([`crate::probe::hand_over`]).
+//! Removing probes on threads, while the recording goes on: the kernel takes its time.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
-};
+use std::thread::JoinHandle;
 
 use crate::probe::Attachment;
 
@@ -17,10 +10,8 @@ pub enum Removal {
     Entries(JoinHandle<Attachment>),
     /// No new call is seen; calls that were open may return.
     Waiting(Attachment),
-    /// The return probes are.
-    Returns(JoinHandle<()>),
-    /// All are, of a process that has ended, until this says stop; what comes back is left.
-    OfTheDead(JoinHandle<Attachment>, Arc<AtomicBool>),
+    /// What was left is.
+    Last(JoinHandle<()>),
 }
 
 impl Removal {
@@ -34,10 +25,8 @@ impl Removal {
 
     /// Removes the probes of a process that has ended: meanwhile, or at once if that is not possible.
     pub fn of_the_dead(probes: Vec<Attachment>) -> Option<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (seen, probes) = (Arc::clone(&stop), Attachment::together(probes));
-        let thread = std::thread::Builder::new().spawn(move || probes.remove_until(&seen));
-        thread.ok().map(|thread| Self::OfTheDead(thread, stop))
+        let thread = std::thread::Builder::new().spawn(move || drop(probes));
+        thread.ok().map(Self::Last)
     }
 
     /// Goes on as far as it can; `may_end` tells whether no call is open. None when all is done.
@@ -45,10 +34,9 @@ impl Removal {
         match self {
             Self::Entries(thread) if thread.is_finished() => thread.join().ok().map(Self::Waiting),
             Self::Waiting(returns) if may_end() => {
-                Some(Self::Returns(std::thread::spawn(move || drop(returns))))
+                Some(Self::Last(std::thread::spawn(move || drop(returns))))
             }
-            Self::Returns(thread) if thread.is_finished() => None,
-            Self::OfTheDead(thread, _) if thread.is_finished() => None,
+            Self::Last(thread) if thread.is_finished() => None,
             other => Some(other),
         }
     }
@@ -58,11 +46,7 @@ impl Removal {
         match self {
             Self::Entries(thread) => thread.join().ok(),
             Self::Waiting(returns) => Some(returns),
-            Self::OfTheDead(thread, stop) => {
-                stop.store(true, Ordering::Relaxed);
-                thread.join().ok()
-            }
-            Self::Returns(thread) => {
+            Self::Last(thread) => {
                 let _ = thread.join();
                 None
             }

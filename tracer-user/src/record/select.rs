@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::HashMap, path::PathBuf};
 
-use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobSet, GlobSetBuilder};
 use tracer_common::{
     activity::Domain,
     bpf::Capture,
@@ -24,7 +24,7 @@ use crate::{
         Binary, Followed, FunctionPlan, HipServed, PlanError, Planner, Probed, ProcessMemory,
         Reached, Redirected, ReturnProbe, Tables,
     },
-    probe::{Placing, Site},
+    probe::Site,
 };
 
 /// First operation id for functions that the operation table does not know: those of other
@@ -35,26 +35,6 @@ const FIRST_FOREIGN_ID: u16 = 0x8000;
 const DOORBELLS: [&str; 2] = ["hsa_signal_store_relaxed", "hsa_signal_store_screlease"];
 /// The one that ends signals.
 const SIGNAL_END: &str = "hsa_signal_destroy";
-
-/// The most telling functions: launches, copies, memory, waits; probed by default where each probe
-/// takes long to be removed.
-const FEW: [&str; 15] = [
-    "hip{,Module,Ext,ExtModule}LaunchKernel",
-    "hip{LaunchCooperativeKernel,GraphLaunch}",
-    "hipMem{cpy,cpyAsync,cpyWithStream,set,setAsync}",
-    "hipMemcpy{HtoD,DtoH,DtoD}{,Async}",
-    "hip{Malloc,Free}{,Async}",
-    "hip{HostMalloc,HostFree}",
-    "hip{Device,Stream,Event}Synchronize",
-    "hip{StreamWaitEvent,EventRecord}",
-    "hipModuleLoad{,Data}",
-    "hsa_{init,shut_down}",
-    "hsa_queue_{create,destroy}",
-    "hsa_amd_memory_pool_{allocate,free}",
-    "hsa_{amd_memory_async_copy,memory_copy}",
-    "hsa_signal_wait_{relaxed,scacquire}",
-    "roctx*",
-];
 
 /// Why the functions of a library could not be chosen.
 #[derive(Debug, thiserror::Error)]
@@ -111,8 +91,6 @@ pub struct Selection {
     include: Option<Patterns>,
     exclude: Patterns,
     allow_slow: bool,
-    /// Without --include the functions of [`FEW`] alone.
-    few: Option<Patterns>,
     /// The functions of a library were looked at.
     has_chosen: Cell<bool>,
     /// Processes may have the shim, which records calls.
@@ -138,12 +116,6 @@ impl Patterns {
         Ok(Self { set: builder.build()?, globs })
     }
 
-    /// Those that match [`FEW`].
-    fn few() -> Result<Self, globset::Error> {
-        let globs = FEW.map(|glob| GlobBuilder::new(glob).empty_alternates(true).build());
-        Self::new(globs.into_iter().collect::<Result<Vec<_>, _>>()?)
-    }
-
     fn matches(&self, name: &str) -> bool {
         let matching = self.set.matches(name);
         matching.iter().for_each(|&index| self.globs[index].1.set(true));
@@ -162,18 +134,15 @@ impl Selection {
     /// # Errors
     ///
     /// When the globs are too large together.
-    pub fn new(options: &Options, shim: bool, placing: Placing) -> Result<Self, globset::Error> {
+    pub fn new(options: &Options, shim: bool) -> Result<Self, globset::Error> {
         let include = (!options.include.is_empty())
             .then(|| Patterns::new(options.include.iter().cloned()))
             .transpose()?;
-        let few =
-            (placing == Placing::Single && include.is_none()).then(Patterns::few).transpose()?;
         Ok(Self {
             apis: options.api.clone(),
             include,
             exclude: Patterns::new(options.exclude.iter().cloned())?,
             allow_slow: options.allow_slow,
-            few,
             has_chosen: Cell::new(false),
             shim,
             redirected: options.redirected,
@@ -187,17 +156,11 @@ impl Selection {
         self.apis.iter().any(|api| api.runtime() == runtime)
     }
 
-    /// Whether the most telling functions alone are probed, because each probe costs much time.
-    pub fn is_few(&self) -> bool {
-        self.few.is_some()
-    }
-
     fn accepts(&self, runtime: Runtime, name: &str) -> bool {
         if !runtime.owns_symbol(name) || !self.apis.contains(&Api::of(runtime, name)) {
             return false;
         }
-        let include = self.include.as_ref().or(self.few.as_ref());
-        let included = include.is_none_or(|globs| globs.matches(name));
+        let included = self.include.as_ref().is_none_or(|globs| globs.matches(name));
         // Asked in any case: it may be that nothing has this name.
         let excluded = self.exclude.matches(name);
         included && !excluded
@@ -465,7 +428,7 @@ mod tests {
         let line = ["roctap", "--include", "hipMal*", "--include", "hipmalloc", "--exclude"];
         let line = line.into_iter().chain(["hsa_*", "--exclude", "hipMallocHost"]);
         let options = Line::parse_from(line).options;
-        let selection = Selection::new(&options, false, Placing::Multi).unwrap();
+        let selection = Selection::new(&options, false).unwrap();
         assert!(selection.accepts(Runtime::Hip, "hipMalloc"));
         assert!(!selection.accepts(Runtime::Hip, "hipMallocHost"));
         // Of an API that was not asked for.

@@ -15,7 +15,7 @@ use e2e::{
 use roctap::plan::KernelVersion;
 
 /// The ways to place probes.
-const METHODS: [&str; 3] = ["multi", "event", "single"];
+const METHODS: [&str; 2] = ["multi", "event"];
 
 fn kernel() -> KernelVersion {
     KernelVersion::running().expect("a version")

@@ -25,7 +25,7 @@ const PARTS: [(&[&str], &str); 2] =
     [(&["dac_override", "perfmon"], "CAP_BPF"), (&["dac_override", "bpf"], "CAP_PERFMON")];
 
 /// `CAP_SYS_ADMIN` stands for `CAP_BPF` and `CAP_PERFMON`, which were parts of it.
-const NEEDS: [Needs; 6] = [
+const NEEDS: [Needs; 4] = [
     Needs { method: "multi", paranoid: 2, enough: &["bpf", "perfmon"], lacking: &PARTS },
     Needs { method: "multi", paranoid: DEBIANS, enough: &["bpf", "perfmon"], lacking: &PARTS },
     Needs {
@@ -42,18 +42,6 @@ const NEEDS: [Needs; 6] = [
             (&["bpf", "perfmon", "dac_override"], "CAP_SYS_ADMIN"),
             (&["bpf", "perfmon", "sys_admin"], "CAP_DAC_OVERRIDE"),
         ],
-    },
-    Needs {
-        method: "single",
-        paranoid: 2,
-        enough: &["sys_admin"],
-        lacking: &[(&["bpf", "perfmon"], "CAP_SYS_ADMIN")],
-    },
-    Needs {
-        method: "single",
-        paranoid: DEBIANS,
-        enough: &["sys_admin"],
-        lacking: &[(&["bpf", "perfmon"], "CAP_SYS_ADMIN")],
     },
 ];
 
@@ -169,9 +157,7 @@ fn root_kernel_doctor_says_what_works() {
             let what = format!("{capabilities:?} at {value}: {ran:#?}\n{doctor:#?}");
             assert_eq!(ran.code, doctor.code, "{what}");
             assert_eq!(doctor.code == Some(0), !doctor.stdout.contains("MISSING"), "{what}");
-            // Where probes are placed one by one, it is limited.
-            let works = ["ok       kernel", "limited  kernel"];
-            let works = works.iter().any(|line| doctor.stdout.starts_with(line));
+            let works = doctor.stdout.starts_with("ok       kernel");
             assert_eq!(doctor.code == Some(0), works, "{what}");
             outcomes[usize::from(doctor.code == Some(0))] += 1;
         }

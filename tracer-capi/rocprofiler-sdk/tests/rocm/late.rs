@@ -327,7 +327,7 @@ fn rocm_what_cannot_be_put_in_is_refused() {
     let Some(mut late) = Late::start(&[("WATCH_KINDS", KERNELS)], false) else { return };
     let missing = late.refused(Path::new("/nowhere/libtool.so"));
     assert!(missing.contains("/nowhere/libtool.so cannot be loaded"), "{missing}");
-    let other = late.refused(&late.scene.apps.join("libstopping.so"));
+    let other = late.refused(&late.scene.apps.join("libhsa_late.so"));
     assert!(other.contains("has no function rocprofiler_configure"), "{other}");
     let roctap = late.put_in();
     late.records();

@@ -2,7 +2,6 @@
 
 use std::{collections::HashSet, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use tracer_common::bpf::flag;
 use tracer_common::loss::BpfLoss;
 
@@ -10,9 +9,8 @@ use super::Session;
 use crate::{
     clock::{self, Patience},
     privileges,
-    probe::{self, Attachment},
+    probe::Attachment,
     record::{connection::Connection, options::Options, outcome, stop::Stop},
-    shown::say,
     trace,
 };
 
@@ -87,7 +85,6 @@ impl Session {
         self.recorder.last_notices(&mut notices);
         self.recorder.finish()?;
         outcome.print(&notices);
-        hand_over(self.probes.close())?;
         Ok(outcome.exit_code())
     }
 
@@ -96,8 +93,8 @@ impl Session {
         let attached = self.processes.iter_mut().flat_map(|(_, t)| {
             t.attached.values_mut().chain(t.covered.values_mut()).chain(&mut t.doorbells)
         });
-        let entries = attached.map(Attachment::take_entries).collect();
-        self.probes.remove(entries);
+        let entries: Vec<_> = attached.map(Attachment::take_entries).collect();
+        Attachment::remove_all(entries);
         self.drain_all()
     }
 
@@ -105,8 +102,8 @@ impl Session {
     /// whole record: the whole one counts. One that was being entered is open only when no program runs any more.
     fn remove_returns(&mut self) -> anyhow::Result<()> {
         let mut open = self.probes.open_calls();
-        let probes = self.processes.iter_mut().flat_map(|(_, t)| t.take_probes()).collect();
-        self.probes.remove(probes);
+        let probes: Vec<_> = self.processes.iter_mut().flat_map(|(_, t)| t.take_probes()).collect();
+        Attachment::remove_all(probes);
         self.probes.end()?;
         let mut recorded = HashSet::new();
         let records = self.probes.take_all();
@@ -179,16 +176,4 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// Has another process remove the probes that were not, and says so.
-fn hand_over(left: Vec<Attachment>) -> anyhow::Result<()> {
-    let count: usize = left.iter().map(Attachment::links).sum();
-    if count > 0 {
-        let helper = probe::hand_over(left).context("starting the process that removes probes")?;
-        say(&format!(
-            "{count} probes are being removed one by one, by process {helper}: this kernel takes its time for each, and calls of the probed functions stay slow until then"
-        ));
-    }
-    Ok(())
 }

@@ -15,7 +15,6 @@ use super::{Session, injections::Occasion};
 use crate::{
     clock,
     discover::{self, Ended, Library, Loader, Runtime, Subject},
-    probe::Placing,
     record::{
         pause::Pause,
         removal::Removal,
@@ -33,9 +32,6 @@ impl Session {
     /// Has process `pid`'s dynamic linker tell what it loads. Where that cannot be, what is mapped is looked
     /// through now and then.
     pub(super) fn watch_loader(&mut self, pid: u32) {
-        if self.probes.placing() == Placing::Single {
-            return;
-        }
         let Some(target) = self.processes.get_mut(pid) else { return };
         let placed = self.plans.loader(&target.subject, &mut self.recorder).and_then(|found| {
             let is_known = |loader: &Arc<Loader>| {

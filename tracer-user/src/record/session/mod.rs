@@ -86,9 +86,9 @@ impl Session {
         let backup = BackupReader::default();
         let mut probes = Probes::load(options, &backup)?;
         let shim = options.gpu.wants_shim().then(Shim::find).transpose()?;
-        let selection = Selection::new(options, shim.is_some(), probes.placing())?;
+        let selection = Selection::new(options, shim.is_some())?;
         let shims = Shims::open(options, shim, command, &selection, backup)?;
-        let plans = Plans::new(selection, probes.placing());
+        let plans = Plans::new(selection);
         probes.follow()?;
         // Last, so that a failure above leaves no file behind.
         let existing = if options.force { Existing::Replace } else { Existing::Refuse };

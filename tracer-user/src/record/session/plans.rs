@@ -8,7 +8,6 @@ use super::recorder::Recorder;
 use crate::{
     discover::{self, FileId, Library, Loader, Runtime, Subject},
     plan::{Followed, LiveProcess, ProcessMemory},
-    probe::Placing,
     record::{
         select::{Doorbells, Selection},
         target::Planned,
@@ -65,7 +64,6 @@ impl<T> Kept<T> {
 /// Plans, and what they are made by.
 pub struct Plans {
     selection: Selection,
-    placing: Placing,
     libraries: Kept<Planned>,
     doorbells: Kept<Doorbells>,
     loaders: Kept<Loader>,
@@ -73,10 +71,10 @@ pub struct Plans {
 
 impl Plans {
     /// Nothing is planned yet.
-    pub fn new(selection: Selection, placing: Placing) -> Self {
+    pub fn new(selection: Selection) -> Self {
         let (libraries, doorbells) = (Kept(BTreeMap::new()), Kept(BTreeMap::new()));
         let loaders = Kept(BTreeMap::new());
-        Self { selection, placing, libraries, doorbells, loaders }
+        Self { selection, libraries, doorbells, loaders }
     }
 
     /// Whether any function of the runtime is to be probed.
@@ -141,13 +139,6 @@ impl Plans {
         if !selected.dear.is_empty() {
             let names = selected.dear.join(", ");
             recorder.write_notice(&format!("{path}: a probe costs 16 µs a call at {names}"));
-        }
-        if self.placing == Placing::Single {
-            let functions = counted(selected.sites.len(), "function");
-            recorder.notice(&format!(
-                "{path}: probes are placed and removed one by one here: {functions}{}; root, who can use tracefs, has them all at once",
-                if self.selection.is_few() { ", the most telling, are probed (--include '*' for all)" } else { "" }
-            ));
         }
         if !selected.impossible.is_empty() {
             let names = selected.impossible.join(", ");

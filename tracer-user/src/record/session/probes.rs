@@ -26,8 +26,6 @@ pub struct Probes {
     reader: Reader,
     #[cfg(feature = "bpf-log")]
     log: crate::probe::Log,
-    /// Probes that are removed by another process when all is done.
-    left: Vec<Attachment>,
 }
 
 impl Probes {
@@ -51,7 +49,6 @@ impl Probes {
             programs,
             life: Attachment::default(),
             reader,
-            left: Vec::new(),
         })
     }
 
@@ -147,20 +144,6 @@ impl Probes {
     /// All probes are gone.
     pub fn end(&mut self) -> Result<(), ProbeError> {
         self.programs.set_phase(phase::ENDED)
-    }
-
-    /// Removes probes; where that takes the kernel long, later and by another process.
-    pub fn remove(&mut self, probes: Vec<Attachment>) {
-        match self.placing() {
-            Placing::Single => self.left.extend(probes),
-            Placing::Multi | Placing::Event => Attachment::remove_all(probes),
-        }
-    }
-
-    /// The end of all: what is left to be removed.
-    pub fn close(self) -> Vec<Attachment> {
-        drop(self.life);
-        self.left
     }
 
     /// The next batch of records: see [`Reader::take`].

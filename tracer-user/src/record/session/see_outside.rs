@@ -8,7 +8,7 @@ use super::{Session, injections::Occasion};
 use crate::{
     clock,
     discover::{Library, Runtime},
-    probe::{Attachment, Placing},
+    probe::Attachment,
     record::{
         connection::Connection,
         gpu_source::{Gpu, GpuSource},
@@ -49,9 +49,7 @@ impl Session {
 
     fn is_unseen(&self, target: &Target) -> bool {
         let may_be_seen = match target.gpu_source {
-            GpuSource::Uprobes(_) => true,
-            // Not with probes that take long to remove: they would stay although the shim knows the runtime.
-            GpuSource::AtStart => self.probes.placing() != Placing::Single,
+            GpuSource::Uprobes(_) | GpuSource::AtStart => true,
             _ => false,
         };
         may_be_seen && target.doorbells.is_none()

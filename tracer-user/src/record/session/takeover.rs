@@ -11,7 +11,6 @@ use tracer_common::{activity::Domain, bpf::ApiRecord, slots::tables};
 use super::Session;
 use crate::{
     discover::{self, FileId, Runtime},
-    probe::Placing,
     record::{connection::Connection, removal::Removal, target::Target},
 };
 
@@ -36,9 +35,6 @@ impl Session {
         for (pid, tables) in self.shims.iter_mut().filter_map(Connection::takes_calls) {
             if let Some(target) = self.processes.get_mut(pid) {
                 target.calls_by_shim |= tables;
-                if self.probes.placing() == Placing::Single {
-                    continue; // Removing them would take longer than most recordings.
-                }
                 let going = take_covered(target, tables);
                 target.removals.extend(going);
                 tracing::info!("process {pid}: the shim records calls; their probes go");
@@ -70,7 +66,7 @@ impl Session {
     pub(super) fn cover_again(&mut self, pid: u32) -> anyhow::Result<()> {
         let Some(target) = self.processes.get_mut(pid) else { return Ok(()) };
         let removed = std::mem::replace(&mut target.calls_by_shim, 0);
-        if removed == 0 || self.probes.placing() == Placing::Single {
+        if removed == 0 {
             return Ok(());
         }
         let libraries: Vec<FileId> = target.attached.keys().copied().collect();
