@@ -124,7 +124,7 @@ fn added_ns(
 ) -> Result<f64, CalibrateError> {
     let entry_only = u8::from(returns == Returns::NotProbed);
     let capture = Capture { entry_only, ..Capture::default() };
-    let site = Site { symbol: "roctap's own".to_owned(), file: None, file_offset, capture };
+    let site = Site { symbol: "roctap's own".to_owned(), file_offset, capture };
     let plain = call_ns(function);
     let _probes =
         programs.attach_floor(std::process::id(), Path::new("/proc/self/exe"), &[site])?;

@@ -15,7 +15,7 @@ use crate::{
     discover::{self, FileId, Image, Library, Runtime, Subject},
     plan::{
         Binary, Class, FunctionPlan, LiveProcess, Planner, Probed, ProcessMemory, Reached,
-        Redirected, ReturnProbe, Tables,
+        ReturnProbe,
     },
     privileges,
     shown::{self, clean},
@@ -47,10 +47,6 @@ pub struct Options {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
-    /// Where functions are probed that another tool has redirected in the process
-    #[arg(long, value_enum, default_value_t, requires = "pid")]
-    redirected: Redirected,
-
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -64,7 +60,7 @@ const NO_CLASS: &str = "none";
 struct Row {
     symbol: String,
     aliases: Vec<String>,
-    /// Offset in the library's file, in the other tool's for a `wrapper`; none where no probe can be.
+    /// Offset in the library's file; none where no probe can be.
     site: Option<u64>,
     /// The same from the function's entry.
     moved_by: u64,
@@ -73,10 +69,9 @@ struct Row {
     /// Entry and return probe together, ns a call; entry alone where there is no return probe.
     expected_ns: Option<u32>,
     return_probe: bool,
-    /// What is probed: the `exported` function, the `implementation` behind it, only its `stub`, or
-    /// another tool's `wrapper`.
+    /// What is probed: the `exported` function, the `implementation` behind it, or only its `stub`.
     reached: &'static str,
-    /// Where that tool has redirected the function to: a file, or anonymous memory.
+    /// Where another tool has redirected the function to: a file, or anonymous memory.
     redirected_to: Option<String>,
     notes: Vec<String>,
 }
@@ -103,9 +98,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let costs = Costs::measure();
     privileges::keep_for_looking();
     let plans = match (&options.library, options.pid) {
-        (_, Some(pid)) => {
-            Subject::open(pid)?.by_number(|pid| plan_process(pid, options.redirected))?
-        }
+        (_, Some(pid)) => Subject::open(pid)?.by_number(plan_process)?,
         (Some(path), None) => vec![plan_file(path)?],
         (None, None) => bail!("name a library or a process"),
     };
@@ -129,16 +122,13 @@ fn identity(path: &Path) -> anyhow::Result<FileId> {
 }
 
 /// The libraries of a running process.
-fn plan_process(
-    pid: u32,
-    redirected: Redirected,
-) -> anyhow::Result<Vec<(PathBuf, Vec<FunctionPlan>)>> {
+fn plan_process(pid: u32) -> anyhow::Result<Vec<(PathBuf, Vec<FunctionPlan>)>> {
     let libraries = discover::libraries(pid)?;
     if libraries.is_empty() {
         bail!("process {pid} maps neither libamdhip64 nor libhsa-runtime64");
     }
     let process = LiveProcess::open(pid)?;
-    libraries.iter().map(|library| plan(library, Some(&process), redirected)).collect()
+    libraries.iter().map(|library| plan(library, Some(&process))).collect()
 }
 
 /// A library on disk. Its API is told by its name, else by what it exports.
@@ -161,13 +151,12 @@ fn plan_file(path: &Path) -> anyhow::Result<(PathBuf, Vec<FunctionPlan>)> {
     };
     let (path, open_path) = (path.to_owned(), path.canonicalize()?);
     let library = Library { runtime, path, open_path, id, held: None };
-    plan(&library, None, Redirected::default())
+    plan(&library, None)
 }
 
 fn plan(
     library: &Library,
     process: Option<&dyn ProcessMemory>,
-    redirected: Redirected,
 ) -> anyhow::Result<(PathBuf, Vec<FunctionPlan>)> {
     let owned = |name: &str| library.runtime.owns_symbol(name);
     let functions = Image::open(&library.open_path)?.functions(owned)?;
@@ -176,8 +165,7 @@ fn plan(
         bail!("{path}: exports no function of the {api} API; stripped, or another library?");
     }
     let binary = Binary::open(&library.open_path)?;
-    let tables = Tables { process, redirected };
-    let plans = Planner::for_running_kernel().plan_live(&binary, &functions, tables);
+    let plans = Planner::for_running_kernel().plan_library(&binary, &functions, process);
     Ok((library.path.clone(), plans))
 }
 
@@ -214,7 +202,6 @@ fn row(plan: FunctionPlan, costs: &Costs) -> Row {
             let reached = match probed {
                 Probed::Stub => "stub",
                 Probed::Implementation { .. } => "implementation",
-                Probed::Wrapper { .. } => "wrapper",
             };
             (reached, Some(target.to_string()))
         }

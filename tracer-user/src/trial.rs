@@ -62,7 +62,6 @@ pub fn run(placing: Option<Placing>, preallocate: Option<bool>) -> Result<Works,
     let mut reader = Reader::new(&programs)?;
     let site = Site {
         symbol: "roctap's own".to_owned(),
-        file: None,
         file_offset: calibrate::file_offset(probed as *const () as u64)?,
         capture: Capture::default(),
     };

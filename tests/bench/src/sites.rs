@@ -43,5 +43,5 @@ fn site(library: &Library, plan: FunctionPlan) -> Option<Site> {
     if place.return_probe != ReturnProbe::Allowed {
         capture.entry_only = 1;
     }
-    Some(Site { capture, file: None, file_offset: place.file_offset, symbol: plan.symbol })
+    Some(Site { capture, file_offset: place.file_offset, symbol: plan.symbol })
 }

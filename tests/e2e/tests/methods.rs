@@ -100,7 +100,6 @@ fn root_kernel_a_call_that_was_entered_before_its_probe_inside_of_another() {
     let probe = |function: extern "C" fn(u64) -> u64, operation| -> Attachment {
         let site = Site {
             symbol: format!("function {operation}"),
-            file: None,
             file_offset: file_offset(function as *const () as u64).expect("mapped"),
             capture: Capture { operation, ..Capture::default() },
         };

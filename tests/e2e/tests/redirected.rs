@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use e2e::{Ran, Recorded, Running, Scene, app, run};
-use roctap::discover::Image;
 use serde_json::Value;
 use tracer_common::{bpf::flag, calls::FIRST_ID};
 use tracer_records::model::ApiCall;
@@ -26,9 +25,9 @@ fn finish(target: Running) {
 }
 
 /// What `roctap probes` says of the functions that the tool has redirected, by name.
-fn probes(scene: &Scene, target: &Running, redirected: &str) -> BTreeMap<String, Value> {
+fn probes(scene: &Scene, target: &Running) -> BTreeMap<String, Value> {
     let pid = target.pid().to_string();
-    let options = ["probes", "-p", &pid, "--format", "json", "--redirected", redirected];
+    let options = ["probes", "-p", &pid, "--format", "json"];
     let ran = run(&mut scene.roctap(&options)).expect(0);
     let plans: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let functions = plans[0]["functions"].as_array().expect("functions").iter();
@@ -92,51 +91,22 @@ fn record(
 }
 
 #[test]
-fn root_redirected_functions_are_probed_where_the_user_chooses() {
+fn root_redirected_functions_are_probed_behind_the_other_tool() {
     let scene = Scene::default();
     let (target, file) = start(&scene);
     let tool = file.display().to_string();
-
-    let rows = probes(&scene, &target, "wrapper");
-    let exported = Image::open(&file).expect("the tool");
-    let wrappers = exported.functions(|name| name.starts_with("wrapped_")).expect("symbols");
-    for name in ["signal_create", "signal_destroy"] {
-        let row = &rows[&format!("hsa_{name}")];
-        assert_eq!((&row["reached"], &row["redirected_to"]), (&"wrapper".into(), &tool[..].into()));
-        let wrapper = wrappers.iter().find(|f| f.name == format!("wrapped_{name}"));
-        let begin = row["site"].as_u64().expect("a site") - row["moved_by"].as_u64().expect("one");
-        assert_eq!(begin, wrapper.expect("exported").file_offset);
-        assert_eq!(row["class"], "emulated");
-    }
-    for (name, why) in [
-        ("hsa_signal_wait_scacquire", "the wrapper is not probed: it has no cheap site"),
-        ("hsa_system_get_info", "the wrapper is not probed: it is in anonymous memory"),
-    ] {
-        let row = &rows[name];
-        assert_eq!((&row["reached"], &row["notes"][0]), (&"implementation".into(), &why.into()));
-    }
-    for row in probes(&scene, &target, "implementation").values() {
+    let rows = probes(&scene, &target);
+    for row in rows.values() {
         assert_eq!(row["reached"], "implementation", "{row}");
     }
-
-    let ran = record(&scene, &target, &["--gpu", "uprobes", "--redirected", "wrapper"], |_| true);
-    expect_all_calls(&scene.trace(), target.pid(), |_| true);
-    let others = "(--redirected implementation";
-    ran.complains(&["2 functions, hsa_signal_create", &tool, "wrapper there is probed", others]);
-    ran.complains(&["hsa_signal_wait_", &tool, "no cheap site", "the implementation in"]);
-    ran.complains(&["hsa_system_get_info has", "anonymous memory", "the implementation in"]);
+    assert_eq!(rows["hsa_signal_create"]["redirected_to"], tool);
+    assert_eq!(rows["hsa_system_get_info"]["redirected_to"], "anonymous memory");
 
     // Only a slow probe reaches the implementation of hsa_signal_create.
     let ran = record(&scene, &target, &["--gpu", "uprobes", "--allow-slow"], |_| true);
     expect_all_calls(&scene.trace(), target.pid(), |_| true);
-    ran.complains(&["hsa_signal_create", &tool, "the implementation in", "(--redirected wrapper"]);
-
-    // The very file that is mapped is probed, whatever has become of its name.
-    std::fs::write(scene.path("other"), "another").expect("written");
-    std::fs::rename(scene.path("other"), &file).expect("replaced");
-    let ran = record(&scene, &target, &["--gpu", "uprobes", "--redirected", "wrapper"], |_| true);
-    expect_all_calls(&scene.trace(), target.pid(), |_| true);
-    ran.complains(&["2 functions, hsa_signal_create", &tool, "wrapper there is probed"]);
+    ran.complains(&["functions, hsa_signal_create among them", &tool, "is probed"]);
+    ran.complains(&["hsa_system_get_info has", "anonymous memory", "the implementation in"]);
     finish(target);
 }
 
@@ -145,27 +115,18 @@ fn root_redirected_functions_are_probed_where_the_user_chooses() {
 fn root_redirected_functions_are_recorded_by_the_shim_where_it_is() {
     let scene = Scene::default();
     let (target, _) = start(&scene);
-    for _ in 0..2 {
-        for choice in ["wrapper", "implementation"] {
-            let by_shim: fn(&ApiCall) -> bool = |call| call.record.correlation_id >= FIRST_ID;
-            let ran = record(&scene, &target, &["--redirected", choice], by_shim);
-            let trace = scene.trace();
-            expect_all_calls(&trace, target.pid(), by_shim);
-            let main = || trace.calls.iter().filter(|c| c.record.thread_id == target.pid());
-            let last = main().filter(|c| !by_shim(c)).map(|c| c.record.begin_ns).max();
-            let first = main().filter(|c| by_shim(c)).map(|c| c.record.begin_ns).min();
-            assert!(last < first, "each call once");
-            assert!(!trace.dispatches.is_empty(), "{ran:?}");
-            // What the shim leaves behind is no other tool.
-            assert!(!ran.stderr.contains("libroctap_shim"), "{ran:?}");
-        }
+    for _ in 0..3 {
+        let by_shim: fn(&ApiCall) -> bool = |call| call.record.correlation_id >= FIRST_ID;
+        let ran = record(&scene, &target, &[], by_shim);
+        let trace = scene.trace();
+        expect_all_calls(&trace, target.pid(), by_shim);
+        let main = || trace.calls.iter().filter(|c| c.record.thread_id == target.pid());
+        let last = main().filter(|c| !by_shim(c)).map(|c| c.record.begin_ns).max();
+        let first = main().filter(|c| by_shim(c)).map(|c| c.record.begin_ns).min();
+        assert!(last < first, "each call once");
+        assert!(!trace.dispatches.is_empty(), "{ran:?}");
+        // What the shim leaves behind is no other tool.
+        assert!(!ran.stderr.contains("libroctap_shim"), "{ran:?}");
     }
     finish(target);
-}
-
-#[test]
-fn root_redirected_is_a_choice_for_running_processes() {
-    let scene = Scene::default();
-    let mut record = scene.record(&["--redirected", "wrapper", "--"]);
-    run(record.arg(app("plain"))).expect(2).complains(&["--redirected", "cannot be used with"]);
 }

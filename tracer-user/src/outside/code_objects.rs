@@ -324,7 +324,7 @@ mod tests {
     use std::{cell::Cell, ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
     use super::*;
-    use crate::plan::{Binary, LiveProcess, Mapping, PlanError};
+    use crate::plan::{LiveProcess, Mapping};
     use proptest::prelude::*;
 
     proptest! {
@@ -392,10 +392,6 @@ mod tests {
 
         fn mappings(&self) -> &[Mapping] {
             self.process.mappings()
-        }
-
-        fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError> {
-            self.process.open(mapping)
         }
     }
 

@@ -6,10 +6,7 @@ use std::{
     ffi::{OsStr, OsString},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
@@ -23,10 +20,7 @@ use object::{
 };
 
 use super::unwind::Unwind;
-use crate::{
-    discover::PlannedFile,
-    foreign::{Contents, File, Source as _},
-};
+use crate::foreign::{Contents, File, Source as _};
 
 /// Segments that are considered; libraries have four to six.
 const MAX_SEGMENTS: usize = 64;
@@ -82,13 +76,6 @@ pub enum PlanError {
     },
 }
 
-impl PlanError {
-    /// There is no file at `path`, or none that can be opened.
-    pub(super) fn not_found(path: &Path) -> Self {
-        Self::Open { path: path.to_owned(), cause: std::io::ErrorKind::NotFound.into() }
-    }
-}
-
 /// A loadable segment with contents in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
@@ -141,8 +128,6 @@ pub struct Binary {
     /// The file's own name: `path` may be a link, or lead through `/proc/PID/map_files`.
     name: OsString,
     identity: Option<Identity>,
-    /// What `path` leads to, where that is a descriptor of ours.
-    held: Option<Arc<PlannedFile>>,
     segments: Vec<Segment>,
     /// Address and size of the dynamic section.
     dynamic: Option<(u64, u64)>,
@@ -171,21 +156,6 @@ impl Binary {
         Ok(Self { name, ..Self::new(Source::File(file), path, Some(identity), layout) })
     }
 
-    /// Opens a file that is held: it can be planned as long as its plans are there.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Binary::open`].
-    pub(super) fn of(held: PlannedFile) -> Result<Self, PlanError> {
-        let binary = Self::open(&held.path())?;
-        Ok(Self { held: Some(Arc::new(held)), ..binary })
-    }
-
-    /// The file, if it is held.
-    pub(super) fn held(&self) -> Option<Arc<PlannedFile>> {
-        self.held.clone()
-    }
-
     /// A library in memory, known by `path`.
     ///
     /// # Errors
@@ -207,7 +177,6 @@ impl Binary {
             path: path.to_owned(),
             name: file_name(path),
             identity,
-            held: None,
             segments,
             dynamic,
             unwind,

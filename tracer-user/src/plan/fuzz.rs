@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, io, path::Path};
 use object::{Object as _, ObjectSymbol as _};
 
 use super::{
-    Binary, Identity, KernelVersion, MappedFile, Mapping, PlanError, Planner, ProcessMemory,
-    Reached, getter::Made, symbolic::LoadedMemory,
+    Binary, Identity, KernelVersion, MappedFile, Mapping, Planner, ProcessMemory, Reached,
+    getter::Made, symbolic::LoadedMemory,
 };
 use crate::discover::Function;
 
@@ -46,10 +46,6 @@ impl ProcessMemory for Echo<'_> {
 
     fn mappings(&self) -> &[Mapping] {
         &self.mappings
-    }
-
-    fn open(&self, _mapping: &Mapping) -> Result<Binary, PlanError> {
-        Binary::from_bytes(self.bytes.to_vec(), Path::new("other"), None)
     }
 }
 

@@ -33,7 +33,7 @@
 //!
 //! Exported functions that only pass the call on (all of `hsa_*`, most of HIP 6 and 7's) are followed
 //! to their implementations through the process's live table, or the one that the file makes when it is
-//! loaded or first called, and planned there; or, where another tool has put a wrapper of its own into the table and the user so chooses ([`Redirected`]), at that.
+//! loaded or first called, and planned there.
 
 mod binary;
 mod branches;
@@ -51,7 +51,6 @@ mod switch;
 mod symbolic;
 mod tables;
 mod unwind;
-mod wrapper;
 
 #[cfg(test)]
 mod tests;
@@ -63,21 +62,16 @@ pub use hip_served::HipServed;
 pub use kernel::{Class, KernelVersion, Refusal, classify, dispatch_site};
 pub use live::{LocateError, Located};
 pub use model::{
-    FunctionPlan, NoWrapper, NotMoved, Note, OutsideCode, Probed, Reached, ReturnProbe, Site, Slot,
-    Stop,
+    FunctionPlan, NotMoved, Note, OutsideCode, Probed, Reached, ReturnProbe, Site, Slot, Stop,
 };
 pub use process::{LiveProcess, MappedFile, Mapping, ProcessMemory};
-pub use tables::{Followed, Redirected, Tables};
+pub use tables::Followed;
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use process::Leads;
 use stub::Stub;
 use tables::Live;
-use wrapper::Wrappers;
 
 use tracer_records::api::capture::CALLS_BACK;
 
@@ -142,27 +136,15 @@ impl Planner {
         functions: &[Function],
         process: Option<&dyn ProcessMemory>,
     ) -> Vec<FunctionPlan> {
-        self.plan_live(binary, functions, Tables { process, ..Tables::default() })
-    }
-
-    /// As [`Planner::plan_library`]. Plans whose sites are in other files come behind those of the library.
-    pub fn plan_live(
-        &self,
-        binary: &Binary,
-        functions: &[Function],
-        tables: Tables<'_>,
-    ) -> Vec<FunctionPlan> {
-        let live = Live::new(binary, tables);
-        let stubs = functions.iter().filter_map(|f| live.stub(f.address));
-        let mut wrappers = live.wrappers(stubs);
+        let live = Live::new(binary, process);
         let mut by_address: BTreeMap<u64, FunctionPlan> = BTreeMap::new();
-        let mut by_site: BTreeMap<(Option<PathBuf>, u64), FunctionPlan> = BTreeMap::new();
+        let mut by_site: BTreeMap<u64, FunctionPlan> = BTreeMap::new();
         let mut without = Vec::new();
         for function in functions {
             let plan = match by_address.get(&function.address) {
                 Some(plan) => FunctionPlan { symbol: function.name.clone(), ..plan.clone() },
                 None => {
-                    let plan = self.plan_exported(binary, function, &live, wrappers.as_mut());
+                    let plan = self.plan_exported(binary, function, &live);
                     by_address.insert(function.address, plan.clone());
                     plan
                 }
@@ -171,8 +153,7 @@ impl Planner {
                 without.push(plan);
                 continue;
             };
-            let place = (plan.other_file().map(PathBuf::from), site.file_offset);
-            match by_site.entry(place) {
+            match by_site.entry(site.file_offset) {
                 Entry::Occupied(mut planned) => planned.get_mut().aliases.push(plan.symbol),
                 Entry::Vacant(free) => {
                     free.insert(plan);
@@ -182,13 +163,7 @@ impl Planner {
         by_site.into_values().chain(without).map(name).collect()
     }
 
-    fn plan_exported(
-        &self,
-        binary: &Binary,
-        function: &Function,
-        live: &Live<'_>,
-        wrappers: Option<&mut Wrappers<'_>>,
-    ) -> FunctionPlan {
+    fn plan_exported(&self, binary: &Binary, function: &Function, live: &Live<'_>) -> FunctionPlan {
         let Some(stub) = live.stub(function.address) else {
             return self.plan_function(binary, function);
         };
@@ -197,15 +172,6 @@ impl Planner {
             Leads::Outside(target) => target,
             Leads::Inside(address) => return self.plan_behind(binary, function, stub, Ok(address)),
             Leads::Nowhere(reason) => return self.plan_behind(binary, function, stub, Err(reason)),
-        };
-        let wrapper = wrappers.filter(|_| !target.is_shim()).map(|wrappers| {
-            wrappers
-                .plan(slot, &target, |file, address| self.plan_at(file, &function.name, address, 0))
-        });
-        let why_not = match wrapper {
-            Some(Ok(plan)) => return plan,
-            Some(Err(why)) => Some(why),
-            None => None,
         };
         let initial = live.follow_initial(stub).ok_or("the file does not tell where its entry led");
         let mut plan = self.plan_behind(binary, function, stub, initial);
@@ -217,7 +183,6 @@ impl Planner {
                 _ => Probed::Stub,
             };
             plan.reached = Reached::Redirected { target, slot, probed };
-            plan.notes.extend(why_not.map(Note::NoWrapper));
         }
         plan
     }

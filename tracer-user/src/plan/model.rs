@@ -1,13 +1,9 @@
 //! What a plan says.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt, path::PathBuf};
 
 use super::kernel::{Class, Refusal};
-use crate::discover::{PlannedFile, SHIM_FILE_NAME};
+use crate::discover::SHIM_FILE_NAME;
 
 /// Where to probe one function, and what is to be known about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,22 +27,6 @@ impl FunctionPlan {
         std::iter::once(&self.symbol).chain(&self.aliases).map(String::as_str)
     }
 
-    /// The file that the site is in, where that is not the library: a path by which it can be opened.
-    pub fn other_file(&self) -> Option<&Path> {
-        match &self.reached {
-            Reached::Redirected { probed: Probed::Wrapper { file, .. }, .. } => Some(file),
-            _ => None,
-        }
-    }
-
-    /// That file, if it is held.
-    pub fn other_file_held(&self) -> Option<Arc<PlannedFile>> {
-        match &self.reached {
-            Reached::Redirected { probed: Probed::Wrapper { held, .. }, .. } => held.clone(),
-            _ => None,
-        }
-    }
-
     /// Whether there is a site and it is of a cheap class.
     pub fn is_cheap(&self) -> bool {
         self.site.as_ref().is_some_and(|site| site.class.is_cheap())
@@ -56,7 +36,7 @@ impl FunctionPlan {
 /// A place for a probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
-    /// Offset of the probed instruction in the library's file, or in that of [`FunctionPlan::other_file`].
+    /// Offset of the probed instruction in the library's file.
     pub file_offset: u64,
     /// The same from the entry of the function.
     pub function_offset: u64,
@@ -125,13 +105,6 @@ pub enum Probed {
         /// Where in the library's file it begins.
         file_offset: u64,
     },
-    /// The other tool's function.
-    Wrapper {
-        /// Path by which this process can open the file that it is in.
-        file: PathBuf,
-        /// That file, which `file` leads to; none of one in memory.
-        held: Option<Arc<PlannedFile>>,
-    },
 }
 
 /// Where a stub finds the address that it jumps to. Addresses are those of the image.
@@ -156,8 +129,6 @@ pub enum Slot {
 pub struct OutsideCode {
     /// The file that is mapped there; none for anonymous memory.
     pub path: Option<PathBuf>,
-    /// Offset in that file; none for anonymous memory.
-    pub file_offset: Option<u64>,
     /// Address in the process.
     pub address: u64,
 }
@@ -178,26 +149,6 @@ impl fmt::Display for OutsideCode {
             None => f.write_str("anonymous memory"),
         }
     }
-}
-
-/// Why a wrapper is not probed, although that was asked for.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NoWrapper {
-    /// It is in no file.
-    #[error("it is in anonymous memory")]
-    Anonymous,
-    /// Its file is no library that can be read.
-    #[error("{0}")]
-    Unreadable(String),
-    /// It is not in code of its file.
-    #[error("it is not in executable contents of its file")]
-    NotCode,
-    /// Other entries lead to it too: a probe could not tell whose call it sees.
-    #[error("it serves several functions")]
-    Shared,
-    /// Only a probe that is single-stepped, or none, can be placed there.
-    #[error("it has no cheap site")]
-    NotCheap,
 }
 
 /// Something that a plan's reader should know.
@@ -237,9 +188,6 @@ pub enum Note {
     /// The stub's table could not be followed.
     #[error("the stub was not followed: {0}")]
     NotFollowed(&'static str),
-    /// The function is not probed at its wrapper.
-    #[error("the wrapper is not probed: {0}")]
-    NoWrapper(NoWrapper),
 }
 
 /// What a search for a cheap site ended at.

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
@@ -13,7 +13,7 @@ use super::{
     model::{OutsideCode, Slot},
 };
 use crate::{
-    clock, discover,
+    clock,
     foreign::{Access, Map, Maps, TargetMemory},
 };
 
@@ -46,13 +46,6 @@ pub trait ProcessMemory {
         let holds = |m: &&Mapping| m.executable && m.start <= address && address < m.end;
         self.mappings().iter().find(holds)
     }
-
-    /// Opens the very file that is behind one of its mappings.
-    ///
-    /// # Errors
-    ///
-    /// When there is none, or it cannot be read or is no x86-64 ELF file with code in it.
-    fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError>;
 }
 
 /// A range of a process's memory.
@@ -109,7 +102,6 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A process, through `/proc/PID/mem` and `/proc/PID/maps`. The process decides how long its lists are, and how
 /// long each read takes. So the reads of a look have limits together: see [`LiveProcess::wait_at_most`].
 pub struct LiveProcess {
-    pid: u32,
     memory: TargetMemory,
     /// How long reads may still wait for the memory, ns.
     left_ns: AtomicU64,
@@ -143,7 +135,7 @@ impl LiveProcess {
         let mappings = maps.iter().map(Mapping::from).collect();
         let [left_ns, until_ns, left_pieces] = [0; 3].map(AtomicU64::new);
         let cut_short = AtomicBool::new(false);
-        let process = Self { pid, memory, left_ns, until_ns, left_pieces, cut_short, mappings };
+        let process = Self { memory, left_ns, until_ns, left_pieces, cut_short, mappings };
         process.wait_at_most(LOOK_FOR);
         Ok(process)
     }
@@ -221,24 +213,6 @@ impl ProcessMemory for LiveProcess {
 
     fn mappings(&self) -> &[Mapping] {
         &self.mappings
-    }
-
-    fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError> {
-        let Some(MappedFile { path, identity }) = &mapping.file else {
-            return Err(PlanError::not_found(Path::new("anonymous memory")));
-        };
-        let map = Map {
-            range: mapping.start..mapping.end,
-            writable: false, // Not known, and not used.
-            executable: mapping.executable,
-            offset: mapping.file_offset,
-            device: (identity.device_major, identity.device_minor),
-            inode: identity.inode,
-            path: Some(path),
-        };
-        let file =
-            discover::File::mapped(self.pid, &map).ok_or_else(|| PlanError::not_found(path))?;
-        Binary::of(file.file)
     }
 }
 
@@ -322,8 +296,7 @@ impl<'a> Loaded<'a> {
             );
         }
         let path = mapping.file.as_ref().map(|file| file.path.clone());
-        let file_offset = offset.filter(|_| path.is_some());
-        Leads::Outside(OutsideCode { path, file_offset, address })
+        Leads::Outside(OutsideCode { path, address })
     }
 }
 

@@ -2,51 +2,28 @@
 
 use std::cell::OnceCell;
 
-use clap::ValueEnum;
-
 use super::{
     binary::Binary,
     initial::Initial,
     model::Slot,
     process::{Leads, Loaded, ProcessMemory},
     stub::{Stub, Stubs},
-    wrapper::Wrappers,
 };
 use crate::discover::Function;
-
-/// Where functions are probed whose table entries another tool has redirected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum Redirected {
-    /// At the library's own function, behind the other tool: the calls that it passes on, as it does.
-    #[default]
-    Implementation,
-    /// At the other tool's function, which the table leads to: the calls as the program makes them; the
-    /// implementation where that tool's function cannot be probed cheaply.
-    Wrapper,
-}
-
-/// The tables that the stubs of a library are followed through.
-#[derive(Clone, Copy, Default)]
-pub struct Tables<'a> {
-    /// The process that is to be probed; none when it does not run yet.
-    pub process: Option<&'a dyn ProcessMemory>,
-    /// Where functions are probed whose entry is redirected in `process`.
-    pub redirected: Redirected,
-}
 
 /// A library's tables: those of the process, and those that its file makes.
 pub(super) struct Live<'a> {
     binary: &'a Binary,
-    tables: Tables<'a>,
     stubs: Stubs<'a>,
     process: Option<Loaded<'a>>,
     initial: OnceCell<Initial<'a>>,
 }
 
 impl<'a> Live<'a> {
-    pub fn new(binary: &'a Binary, tables: Tables<'a>) -> Self {
-        let process = tables.process.and_then(|process| Loaded::find(process, binary));
-        Self { binary, tables, stubs: Stubs::new(binary), process, initial: OnceCell::new() }
+    /// Those of `process`, if it is given and has mapped the library.
+    pub fn new(binary: &'a Binary, process: Option<&'a dyn ProcessMemory>) -> Self {
+        let process = process.and_then(|process| Loaded::find(process, binary));
+        Self { binary, stubs: Stubs::new(binary), process, initial: OnceCell::new() }
     }
 
     /// What the exported function at `address` is, if it is a stub.
@@ -69,17 +46,6 @@ impl<'a> Live<'a> {
     /// Follows a stub through the table as the file makes it: nobody has redirected anything there.
     pub fn follow_initial(&self, stub: Stub) -> Option<u64> {
         self.initial.get_or_init(|| Initial::of(self.binary)).follow(stub)
-    }
-
-    /// The wrappers behind the entries of `stubs`, where those are to be probed.
-    pub fn wrappers(&self, stubs: impl IntoIterator<Item = Stub>) -> Option<Wrappers<'a>> {
-        let (Some(process), Some(loaded), Redirected::Wrapper) =
-            (self.tables.process, &self.process, self.tables.redirected)
-        else {
-            return None;
-        };
-        let leads = stubs.into_iter().map(|stub| (stub.slot, loaded.follow(stub.slot)));
-        Some(Wrappers::new(process, leads))
     }
 }
 
@@ -104,7 +70,7 @@ impl Followed {
         functions: &[Function],
         process: Option<&dyn ProcessMemory>,
     ) -> Self {
-        let live = Live::new(&binary, Tables::default());
+        let live = Live::new(&binary, None);
         let loaded = process.and_then(|process| Loaded::find(process, &binary));
         let stubs = functions.iter().filter_map(|f| live.stub(f.address));
         let led = stubs.map(|stub| {

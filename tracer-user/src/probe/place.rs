@@ -1,10 +1,9 @@
 //! Placing probes: attaching the programs to functions of a file in one process.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     os::fd::{AsRawFd as _, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -17,19 +16,14 @@ use super::{
     events::{Event, Wanted},
     means::Means,
 };
-use crate::{
-    discover::{FileId, PlannedFile},
-    program,
-};
+use crate::{discover::FileId, program};
 
 /// A place to probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
     /// The function.
     pub symbol: String,
-    /// The file that the site is in, where that is not the library.
-    pub file: Option<Arc<PlannedFile>>,
-    /// Offset in the file of the probed instruction.
+    /// Offset in the library's file of the probed instruction.
     pub file_offset: u64,
     /// What is captured of the function's calls.
     pub capture: Capture,
@@ -207,7 +201,7 @@ impl Programs {
         Ok(Attachment { entries: links, returns: Vec::new() })
     }
 
-    /// Probes `sites` of the library at `path`, and of the other files that they name, in a process.
+    /// Probes `sites` of the library at `path` in a process.
     ///
     /// # Errors
     ///
@@ -222,11 +216,9 @@ impl Programs {
         if !matches!(self.means, Means::Multi { sessions: true }) {
             return self.attach_pair([Program::Entry, Program::Return], whose, path, sites);
         }
-        let mut returns = Vec::new();
-        for (path, all) in by_file(path, sites) {
-            returns.extend(self.attach_sites(Program::Call, whose, &path, &all)?);
-        }
-        Ok(Attachment { entries: Vec::new(), returns })
+        let all: Vec<&Site> = sites.iter().collect();
+        let placed = self.attach_sites(Program::Call, whose, path, &all)?;
+        Ok(Attachment { entries: Vec::new(), returns: Vec::from_iter(placed) })
     }
 
     /// Attaches the entry program to all sites and the return program to those that have one.
@@ -237,14 +229,12 @@ impl Programs {
         path: &Path,
         sites: &[Site],
     ) -> Result<Attachment, ProbeError> {
-        let mut placed = Attachment::default();
-        for (path, all) in by_file(path, sites) {
-            let returning: Vec<&Site> =
-                all.iter().copied().filter(|s| s.capture.entry_only == 0).collect();
-            placed.returns.extend(self.attach_sites(exit, whose, &path, &returning)?);
-            placed.entries.extend(self.attach_sites(enter, whose, &path, &all)?);
-        }
-        Ok(placed)
+        let all: Vec<&Site> = sites.iter().collect();
+        let returning: Vec<&Site> =
+            sites.iter().filter(|site| site.capture.entry_only == 0).collect();
+        let returns = Vec::from_iter(self.attach_sites(exit, whose, path, &returning)?);
+        let entries = Vec::from_iter(self.attach_sites(enter, whose, path, &all)?);
+        Ok(Attachment { entries, returns })
     }
 
     /// Probes `sites` with programs that do nothing: what the kernel alone costs, to measure against.
@@ -274,7 +264,6 @@ impl Programs {
     ) -> Result<Attachment, ProbeError> {
         let site = Site {
             symbol: tracer_common::shim::DISPATCH_SITE.to_owned(),
-            file: None,
             file_offset,
             capture: Capture::default(),
         };
@@ -395,14 +384,4 @@ impl Programs {
             }
         }
     }
-}
-
-/// Sites by the files that they are in: `path`, if they name none.
-fn by_file<'a>(path: &Path, sites: &'a [Site]) -> BTreeMap<PathBuf, Vec<&'a Site>> {
-    let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
-    for site in sites {
-        let file = site.file.as_ref().map_or_else(|| path.to_owned(), |file| file.path());
-        files.entry(file).or_default().push(site);
-    }
-    files
 }

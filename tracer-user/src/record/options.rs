@@ -8,7 +8,7 @@ use globset::Glob;
 use tracer_records::api;
 
 use super::gpu_source::Gpu;
-use crate::{discover::Runtime, join::Mode, plan::Redirected, probe::Placing};
+use crate::{discover::Runtime, join::Mode, probe::Placing};
 
 /// An API whose calls can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -103,10 +103,6 @@ pub struct Options {
     /// Probe also functions at which the kernel must single-step, at about 16 µs a call
     #[arg(long)]
     pub allow_slow: bool,
-
-    /// Where functions are probed that another tool has redirected in a running process
-    #[arg(long, value_enum, default_value_t, conflicts_with = "command")]
-    pub redirected: Redirected,
 
     /// Where GPU times come from
     #[arg(long, value_enum, default_value_t)]

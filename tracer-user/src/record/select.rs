@@ -22,7 +22,7 @@ use crate::{
     discover::{Changed, ElfError, Image, Library, PlannedFile, Runtime},
     plan::{
         Binary, Followed, FunctionPlan, HipServed, PlanError, Planner, Probed, ProcessMemory,
-        Reached, Redirected, ReturnProbe, Tables,
+        Reached, ReturnProbe,
     },
     probe::Site,
 };
@@ -95,7 +95,6 @@ pub struct Selection {
     has_chosen: Cell<bool>,
     /// Processes may have the shim, which records calls.
     shim: bool,
-    redirected: Redirected,
     planner: Planner,
     foreign: HashMap<(Domain, String), u16>,
 }
@@ -145,7 +144,6 @@ impl Selection {
             allow_slow: options.allow_slow,
             has_chosen: Cell::new(false),
             shim,
-            redirected: options.redirected,
             planner: Planner::for_running_kernel(),
             foreign: HashMap::new(),
         })
@@ -220,11 +218,6 @@ impl Selection {
         if self.shim && names.all(|name| table(name) == first) { first } else { 0 }
     }
 
-    /// Whether a plan for a library depends on the process that it is made for.
-    pub fn is_by_process(&self) -> bool {
-        self.redirected == Redirected::Wrapper
-    }
-
     /// The places to probe in a library. Stubs are followed through the tables of `process` if that has
     /// loaded it, else through those that the file makes.
     ///
@@ -240,8 +233,7 @@ impl Selection {
         let runtime = library.runtime;
         self.has_chosen.set(true);
         let accepts = |name: &str| self.accepts(runtime, name);
-        let (plans, followed, served) =
-            self.plans(library, file, process, self.redirected, accepts)?;
+        let (plans, followed, served) = self.plans(library, file, process, accepts)?;
         let mut selected = Selected {
             followed,
             sites: Vec::new(),
@@ -280,10 +272,9 @@ impl Selection {
             };
             let site = plan.site.filter(|site| is_function && site.class.is_cheap())?;
             let (file_offset, capture) = (site.file_offset, Capture::default());
-            Some(Site { symbol: plan.symbol, file: None, file_offset, capture })
+            Some(Site { symbol: plan.symbol, file_offset, capture })
         };
-        let (plans, followed, _) =
-            self.plans(library, &file, process, Redirected::Implementation, wanted)?;
+        let (plans, followed, _) = self.plans(library, &file, process, wanted)?;
         let sites = plans.into_iter().filter_map(site);
         let (ends, stores) = sites.partition(|site| site.symbol == SIGNAL_END);
         Ok(Doorbells { file, followed, stores, ends })
@@ -296,7 +287,6 @@ impl Selection {
         library: &Library,
         file: &PlannedFile,
         process: Option<&dyn ProcessMemory>,
-        redirected: Redirected,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<(Vec<FunctionPlan>, Followed, HipServed), SelectError> {
         let changed = |cause| SelectError::Changed { path: library.path.clone(), cause };
@@ -312,8 +302,7 @@ impl Selection {
             let with_examples = |name: &str| EXAMPLES.contains(&name) || wanted(name);
             served = HipServed::of(&binary, &image.functions(with_examples)?);
         }
-        let tables = Tables { process, redirected };
-        let plans = self.planner.plan_live(&binary, &functions, tables);
+        let plans = self.planner.plan_library(&binary, &functions, process);
         let followed = Followed::new(binary, &functions, process);
         file.check().map_err(changed)?;
         Ok((plans, followed, served))
@@ -361,12 +350,7 @@ impl Selection {
             // What the shim calls in such a call it records.
             capture.shim_calls = 1;
         }
-        selected.sites.push(Site {
-            capture,
-            file: plan.other_file_held(),
-            file_offset: site.file_offset,
-            symbol: plan.symbol,
-        });
+        selected.sites.push(Site { capture, file_offset: site.file_offset, symbol: plan.symbol });
         Ok(())
     }
 

@@ -55,26 +55,20 @@ pub struct Planned {
     pub file: PlannedFile,
     /// Where its stubs led: the plan holds where they lead there too.
     pub followed: Followed,
-    /// Where, in its file and others.
+    /// Where in its file.
     pub sites: Vec<Site>,
     /// The tables of the functions that only the shim can record, because probes there would be slow.
     pub left_to_shim: Vec<u8>,
 }
 
 impl Planned {
-    /// Whether probes are in files that another tool brought into the process.
-    fn has_wrappers(&self) -> bool {
-        self.sites.iter().any(|site| site.file.is_some())
-    }
-
-    /// Whether all its files are as they were when they were planned: to be asked when probes are in place.
+    /// Whether its file is as it was when it was planned: to be asked when probes are in place.
     ///
     /// # Errors
     ///
-    /// When one is not.
+    /// When it is not.
     pub fn check(&self) -> Result<(), Changed> {
-        let others = self.sites.iter().filter_map(|site| site.file.as_deref());
-        others.chain([&self.file]).try_for_each(PlannedFile::check)
+        self.file.check()
     }
 }
 
@@ -271,7 +265,7 @@ impl Target {
     pub fn forget_stale(&mut self) {
         self.refused.clear();
         self.beside_shim.clear();
-        let is_stale = |planned: &Planned| planned.has_wrappers() || planned.check().is_err();
+        let is_stale = |planned: &Planned| planned.check().is_err();
         let stale: Vec<FileId> =
             self.planned.iter().filter(|(_, p)| is_stale(p)).map(|(&id, _)| id).collect();
         stale.into_iter().for_each(|id| self.forget(id));

@@ -45,7 +45,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
             "root_outside_packets_of_four_producers",
             "root_outside_short_programs_whose_shim_is_helpless",
             "root_outside_times_of_packets_with_signals",
-            "root_redirected_functions_are_probed_where_the_user_chooses",
+            "root_redirected_functions_are_probed_behind_the_other_tool",
             "root_shim_and_probes_record_the_same_calls",
         ],
     },

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, path::Path};
 
-use super::super::{Binary, Identity, MappedFile, Mapping, PlanError, ProcessMemory};
+use super::super::{Binary, Identity, MappedFile, Mapping, ProcessMemory};
 use crate::discover::Function;
 
 /// Where code begins, in the file and in the image.
@@ -156,8 +156,6 @@ fn fde(frames: &mut Vec<u8>, address: u64, size: u32, instructions: &[u8]) {
 pub struct Fake {
     pub words: BTreeMap<u64, u64>,
     pub mappings: Vec<Mapping>,
-    /// The other library's file.
-    pub other: Vec<u8>,
 }
 
 /// Where the other library's code is.
@@ -192,7 +190,7 @@ impl Fake {
             ours(DATA, 0xc000, false),
             other,
         ];
-        Self { words: words.iter().copied().collect(), mappings, other: Vec::new() }
+        Self { words: words.iter().copied().collect(), mappings }
     }
 }
 
@@ -206,10 +204,5 @@ impl ProcessMemory for Fake {
 
     fn mappings(&self) -> &[Mapping] {
         &self.mappings
-    }
-
-    fn open(&self, mapping: &Mapping) -> Result<Binary, PlanError> {
-        assert_eq!(mapping.start, OTHER);
-        Binary::from_bytes(self.other.clone(), Path::new(OTHER_PATH), None)
     }
 }

@@ -1,15 +1,10 @@
-//! Entries that another tool has redirected: its wrapper or the implementation.
+//! Entries that another tool has redirected.
 
 use std::path::Path;
 
 use super::{
-    super::{
-        Binary, Class, Followed, FunctionPlan, KernelVersion, NoWrapper, Note, Planner, Probed,
-        Reached, Redirected, Slot, Tables,
-    },
-    image::{
-        BIAS, CODE, DATA, Fake, OTHER, OTHER_OFFSET, OTHER_PATH, PATH, Part, binary_with, library,
-    },
+    super::{Binary, Followed, FunctionPlan, KernelVersion, Note, Planner, Probed, Reached, Slot},
+    image::{BIAS, CODE, DATA, Fake, OTHER, PATH, Part, binary_with},
 };
 use crate::discover::Function;
 
@@ -38,15 +33,9 @@ fn slot(entry: u64) -> Slot {
     Slot::Table { pointer: POINTER, offset: entry * 8 }
 }
 
-/// The process whose table has these entries, and whose other library has `wrapper` at [`OTHER`].
-fn process(first: u64, second: u64, wrapper: Part) -> Fake {
-    let entries = [(BIAS + POINTER, TABLE), (TABLE, first), (TABLE + 8, second)];
-    let before = Part::new(&[0xcc; (OTHER_OFFSET - CODE) as usize]);
-    Fake { other: library(&[before, wrapper], &[]).0, ..Fake::new(&entries) }
-}
-
-fn wrapper() -> Part {
-    Part::framed(BODY, FRAME)
+/// The process whose table has these entries.
+fn process(first: u64, second: u64) -> Fake {
+    Fake::new(&[(BIAS + POINTER, TABLE), (TABLE, first), (TABLE + 8, second)])
 }
 
 /// The library with `hsa_first` and `hsa_second`; its file tells where its table leads, or not.
@@ -66,10 +55,10 @@ fn file(told: bool) -> (Binary, Vec<Function>) {
 }
 
 /// Plans them in `process`.
-fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<FunctionPlan> {
+fn plan(process: &Fake, told: bool) -> Vec<FunctionPlan> {
     let (binary, functions) = file(told);
-    let tables = Tables { process: Some(process), redirected };
-    let mut plans = Planner::new(KernelVersion::new(6, 18)).plan_live(&binary, &functions, tables);
+    let planner = Planner::new(KernelVersion::new(6, 18));
+    let mut plans = planner.plan_library(&binary, &functions, Some(process));
     plans.sort_by(|a, b| a.symbol.cmp(&b.symbol));
     assert_eq!(plans.len(), 2, "{plans:?}");
     plans
@@ -79,7 +68,7 @@ fn plan(process: &Fake, told: bool, redirected: Redirected) -> Vec<FunctionPlan>
 fn probed(plans: &[FunctionPlan]) -> (Probed, u64, &[Note]) {
     let second = &plans[1];
     let behind = Reached::Implementation { file_offset: SECOND, slot: slot(1) };
-    assert_eq!((&second.reached, second.other_file()), (&behind, None));
+    assert_eq!(second.reached, behind);
     let first = &plans[0];
     let Reached::Redirected { target, slot: from, probed } = &first.reached else {
         panic!("{first:?}");
@@ -93,84 +82,33 @@ const IMPLEMENTATION: Probed = Probed::Implementation { file_offset: FIRST };
 
 #[test]
 fn the_implementation_is_known_from_the_file() {
-    let process = process(OTHER, BIAS + SECOND, wrapper());
-    let plans = plan(&process, true, Redirected::Implementation);
+    let process = process(OTHER, BIAS + SECOND);
+    let plans = plan(&process, true);
     assert_eq!(probed(&plans), (IMPLEMENTATION, FIRST, &[][..]));
-    assert_eq!(plans[0].other_file(), None);
     // Where that does not tell, there is the stub, which is dear.
-    let plans = plan(&process, false, Redirected::Implementation);
+    let plans = plan(&process, false);
     let (probed, at, notes) = probed(&plans);
     assert_eq!((probed, at), (Probed::Stub, CODE));
     assert!(notes.iter().any(|note| matches!(note, Note::NotFollowed(_))), "{notes:?}");
 }
 
 #[test]
-fn the_wrapper_is_planned_in_its_own_file() {
-    let process = process(OTHER, BIAS + SECOND, wrapper());
-    for told in [false, true] {
-        let plans = plan(&process, told, Redirected::Wrapper);
-        let there = Probed::Wrapper { file: OTHER_PATH.into(), held: None };
-        assert_eq!(probed(&plans), (there, OTHER_OFFSET, &[][..]));
-        assert_eq!(plans[0].other_file(), Some(Path::new(OTHER_PATH)));
-        assert_eq!(plans[0].site.as_ref().unwrap().class, Class::Emulated);
-    }
-}
-
-#[test]
-fn a_wrapper_that_cannot_be_probed_is_told_and_the_implementation_taken() {
-    let expect = |process: &Fake, reason: fn(&NoWrapper) -> bool| {
-        let plans = plan(process, true, Redirected::Wrapper);
-        let (probed, at, notes) = probed(&plans);
-        assert_eq!((probed, at), (IMPLEMENTATION, FIRST));
-        assert!(matches!(notes, [Note::NoWrapper(why)] if reason(why)), "{notes:?}");
-    };
-    let mut anonymous = process(OTHER, BIAS + SECOND, wrapper());
-    for mapping in anonymous.mappings.iter_mut().filter(|m| m.start == OTHER) {
-        mapping.file = None;
-    }
-    expect(&anonymous, |why| *why == NoWrapper::Anonymous);
-    let mut no_library = process(OTHER, BIAS + SECOND, wrapper());
-    no_library.other = b"#!/bin/sh".to_vec();
-    expect(&no_library, |why| matches!(why, NoWrapper::Unreadable(_)));
-    // `xor %eax,%eax; ret`.
-    let dear = process(OTHER, BIAS + SECOND, Part::new(&[0x31, 0xc0, 0xc3]));
-    expect(&dear, |why| *why == NoWrapper::NotCheap);
-    // Past the end of its code.
-    let mut short = process(OTHER, BIAS + SECOND, wrapper());
-    for mapping in short.mappings.iter_mut().filter(|m| m.start == OTHER) {
-        mapping.file_offset = 0x10_0000;
-    }
-    expect(&short, |why| *why == NoWrapper::NotCode);
-}
-
-#[test]
-fn a_wrapper_of_several_functions_is_none() {
-    let process = process(OTHER, OTHER, wrapper());
-    for (plan, at) in plan(&process, true, Redirected::Wrapper).iter().zip([FIRST, SECOND]) {
-        assert_eq!(plan.site.as_ref().unwrap().file_offset, at);
-        assert_eq!(plan.notes, [Note::NoWrapper(NoWrapper::Shared)]);
-    }
-}
-
-#[test]
 fn our_own_shim_has_redirected_nothing() {
-    let mut process = process(OTHER, BIAS + SECOND, wrapper());
+    let mut process = process(OTHER, BIAS + SECOND);
     for mapping in process.mappings.iter_mut().filter(|m| m.start == OTHER) {
         let file = mapping.file.as_mut().unwrap();
         file.path = "/memfd:libroctap_shim.so (deleted)".into();
     }
-    for redirected in [Redirected::Implementation, Redirected::Wrapper] {
-        let plans = plan(&process, true, redirected);
-        let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
-        assert_eq!((&plans[0].reached, &plans[0].notes), (&behind, &vec![]));
-    }
+    let plans = plan(&process, true);
+    let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
+    assert_eq!((&plans[0].reached, &plans[0].notes), (&behind, &vec![]));
 }
 
 #[test]
 fn a_process_without_the_library_has_no_say() {
-    let mut process = process(OTHER, OTHER, wrapper());
+    let mut process = process(OTHER, OTHER);
     process.mappings.retain(|m| m.file.as_ref().is_none_or(|f| f.path != Path::new(PATH)));
-    let plans = plan(&process, true, Redirected::Wrapper);
+    let plans = plan(&process, true);
     let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
     assert_eq!(plans[0].reached, behind);
 }
@@ -178,24 +116,24 @@ fn a_process_without_the_library_has_no_say() {
 /// What is probed is the file's, and others have it mapped: a process does not choose the place.
 #[test]
 fn an_entry_that_leads_into_a_function_leads_nowhere() {
-    let process = process(BIAS + FIRST + 1, BIAS + SECOND, wrapper());
-    let plans = plan(&process, true, Redirected::Implementation);
+    let process = process(BIAS + FIRST + 1, BIAS + SECOND);
+    let plans = plan(&process, true);
     let behind = Reached::Implementation { file_offset: FIRST, slot: slot(0) };
     assert_eq!(plans[0].reached, behind);
-    let plans = plan(&process, false, Redirected::Implementation);
+    let plans = plan(&process, false);
     assert_eq!(plans[0].reached, Reached::Stub { slot: slot(0) });
 }
 
 /// Whoever has the file mapped chooses where his own table leads, and for nobody else.
 #[test]
 fn a_plan_holds_where_the_tables_lead_to_the_same_places() {
-    let usual = process(BIAS + FIRST, BIAS + SECOND, wrapper());
+    let usual = process(BIAS + FIRST, BIAS + SECOND);
     let (binary, functions) = file(true);
     let followed = Followed::new(binary, &functions, Some(&usual));
     assert!(followed.holds_in(Some(&usual)) && followed.holds_in(None));
     for (first, second) in [(FIRST, FIRST), (SECOND, FIRST)] {
-        let other = process(BIAS + first, BIAS + second, wrapper());
+        let other = process(BIAS + first, BIAS + second);
         assert!(!followed.holds_in(Some(&other)));
     }
-    assert!(!followed.holds_in(Some(&process(OTHER, BIAS + SECOND, wrapper()))));
+    assert!(!followed.holds_in(Some(&process(OTHER, BIAS + SECOND))));
 }

@@ -99,9 +99,7 @@ impl Plans {
             return Ok(planned);
         }
         let planned = Arc::new(self.plan(subject, library, recorder)?);
-        if !self.selection.is_by_process() {
-            self.libraries.remember(library.id, &planned);
-        }
+        self.libraries.remember(library.id, &planned);
         Ok(planned)
     }
 

@@ -123,7 +123,6 @@ impl Probes {
     pub fn place_loader(&self, subject: &Subject, loader: &Loader) -> anyhow::Result<Attachment> {
         let site = |&file_offset: &u64| Site {
             symbol: "_dl_debug_state".to_owned(),
-            file: None,
             file_offset,
             capture: Capture::default(),
         };

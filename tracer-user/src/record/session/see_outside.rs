@@ -48,10 +48,7 @@ impl Session {
     }
 
     fn is_unseen(&self, target: &Target) -> bool {
-        let may_be_seen = match target.gpu_source {
-            GpuSource::Uprobes(_) | GpuSource::AtStart => true,
-            _ => false,
-        };
+        let may_be_seen = matches!(target.gpu_source, GpuSource::Uprobes(_) | GpuSource::AtStart);
         may_be_seen && target.doorbells.is_none()
     }
 
