@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 use command::{Held, Running};
 use progress::Progress;
@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         command => Some(Held::start(command)?),
     };
     let stop = Stop::install()?;
-    raise_limits();
+    raise_limits()?;
     let rights =
         Recording::begin(Recorded { injects: options.gpu.wants_shim(), starts: held.is_some() });
     // What is larger than it may be cannot be written, like to a full disk, and does not end the program. The signal is
@@ -122,13 +122,23 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Descriptors of the programs, their maps and what else a recording opens, beside those of each CPU.
+const LEAST_DESCRIPTORS: u64 = 128;
+/// The same of a CPU, for its ring.
+const DESCRIPTORS_OF_A_CPU: u64 = 2;
+
 /// Each process that is followed needs descriptors, and address space for its rings.
-fn raise_limits() {
+///
+/// # Errors
+///
+/// Where there are too few descriptors even for the first one.
+fn raise_limits() -> anyhow::Result<()> {
     for resource in [Resource::Nofile, Resource::As, Resource::Data, Resource::Fsize] {
         let limit = getrlimit(resource);
         // How large a trace may be stays as it is; a shared memory may be larger.
         let stays = resource == Resource::Fsize;
-        let raised = [None, limit.maximum].map(|maximum| {
+        let most = if resource == Resource::Nofile { most_descriptors() } else { None };
+        let raised = [most, limit.maximum].map(|maximum| {
             let current = if stays { limit.current } else { maximum };
             Rlimit { current, maximum }
         });
@@ -136,6 +146,19 @@ fn raise_limits() {
             tracing::debug!("keeping the limit {resource:?}: {limit:?}");
         }
     }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let needed = LEAST_DESCRIPTORS + DESCRIPTORS_OF_A_CPU * cpus;
+    let may = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    ensure!(
+        may >= needed,
+        "roctap may open {may} descriptors, and a recording takes {needed}: raise the hard limit (`ulimit -Hn`)"
+    );
+    Ok(())
+}
+
+/// No process may have a higher limit of descriptors, nor none.
+fn most_descriptors() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/fs/nr_open").ok()?.trim().parse().ok()
 }
 
 /// A mistake on the command line that clap cannot see.

@@ -1,6 +1,27 @@
 //! What is out of bounds, and what is plainly wrong: one clear message, and nothing is placed.
 
-use e2e::{Scene, app, run};
+use e2e::{Scene, app, roctap_bin, run};
+
+/// Whoever may raise it, by CAP_SYS_RESOURCE, is not kept by it; others are told.
+#[test]
+fn root_kernel_a_low_limit_of_descriptors() {
+    let scene = Scene::default();
+    let mut shell = scene.command("sh");
+    shell.args(["-c", "ulimit -n 16; exec \"$@\"", "sh"]).arg(roctap_bin());
+    shell.args(["record", "--gpu=off", "--api=hsa", "-o"]).arg(scene.trace_path());
+    let ran = run(shell.arg("--").arg(app("hsa_direct")).args(["s", "2"]));
+    if ran.code == Some(1) {
+        let raised = run(scene.command("sh").args(["-c", "ulimit -n 16; ulimit -Hn 17"]));
+        assert_ne!(raised.code, Some(0), "root may raise it");
+        ran.complains(&["may open 16 descriptors", "ulimit -Hn"]);
+        assert!(!scene.trace_path().exists());
+        return;
+    }
+    ran.expect(0);
+    let trace = scene.trace();
+    trace.expect_complete();
+    assert!(!trace.calls.is_empty());
+}
 
 #[test]
 fn root_kernel_wrong_inputs() {
