@@ -217,6 +217,40 @@ static void waits_on_sockets(const char* call) {
   }
 }
 
+static volatile char dispatch = SYSCALL_DISPATCH_FILTER_ALLOW;
+
+static void on_system_call(int s) {
+  (void)s;
+  dispatch = SYSCALL_DISPATCH_FILTER_ALLOW;
+  fail("a system call was handed to the program");
+}
+
+static void on_end(int s) {
+  // The return of a handler is a system call.
+  dispatch = SYSCALL_DISPATCH_FILTER_ALLOW;
+  on_term(s);
+}
+
+static void* waits_for_the_end(void* nothing) {
+  while (!stop) usleep(10000);
+  return nothing;
+}
+
+// Has the kernel hand all system calls of this thread to the program, as Wine does with those of Windows' code.
+static void handles_system_calls(int others) {
+  pthread_t other;
+  if (others) pthread_create(&other, NULL, waits_for_the_end, NULL);
+  struct sigaction call = {.sa_handler = on_system_call}, end = {.sa_handler = on_end};
+  sigaction(SIGSYS, &call, NULL);
+  sigaction(SIGTERM, &end, NULL);
+  if (prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0, 0, &dispatch)) fail("prctl");
+  puts("ready"), fflush(stdout);
+  dispatch = SYSCALL_DISPATCH_FILTER_BLOCK;
+  while (!stop) rounds++;
+  dispatch = SYSCALL_DISPATCH_FILTER_ALLOW;
+  if (others) pthread_join(other, NULL);
+}
+
 int main(int count, char** arguments) {
   const char* mode = count > 1 ? arguments[1] : "threads";
   // Without SA_RESTART: it ends what waits.
@@ -299,6 +333,8 @@ int main(int count, char** arguments) {
     }
   } else if (!strcmp(mode, "user")) {
     changes_user();
+  } else if (!strcmp(mode, "dispatched") || !strcmp(mode, "dispatches")) {
+    handles_system_calls(!strcmp(mode, "dispatches"));
   } else if (!strcmp(mode, "rtmin")) {
     reads_signals();
   } else if (!strncmp(mode, "transfer:", 9)) {

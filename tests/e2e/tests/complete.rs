@@ -552,6 +552,26 @@ fn root_more_processes_at_once_than_there_are_memories() {
     }
 }
 
+/// Each child makes one call. Those whose calls are missing are told of.
+#[test]
+fn root_children_that_end_at_once_are_told_of() {
+    const CHILDREN: usize = 50;
+    let scene = Scene::default();
+    let number = CHILDREN.to_string();
+    let ran = scene.record_app(&["--gpu", "off"], "brief_children", &[&number]).expect(0);
+    let trace = scene.trace();
+    let recorded = trace.call_counts()["hipGetErrorName"] as usize;
+    let told = |what: &str| {
+        let number = ran.stderr.split_once(what).map(|(_, rest)| rest.split([';', '\n']).next());
+        number.flatten().map_or(0, |number| number.parse::<usize>().expect("a number"))
+    };
+    let late = told("child processes that were forked with ROCm loaded: ");
+    let missed = told("forked with ROCm loaded and ended before they had probes: ");
+    // The parent makes one, too.
+    assert!(recorded + late + missed > CHILDREN, "{recorded} {late} {missed}: {ran:#?}");
+    assert!(!ran.stderr.contains("nothing was lost"), "{ran:#?}");
+}
+
 #[test]
 fn root_no_follow_leaves_children_alone() {
     let scene = Scene::default();

@@ -459,6 +459,33 @@ fn root_inject_refuses_what_it_must_not_touch() {
     }
 }
 
+/// A thread of another origin than the sanitizer's `pthread_create` would fault at its first `mmap`.
+#[test]
+fn root_inject_leaves_programs_with_sanitizers_alone() {
+    let program = built().join("sanitized");
+    let mut cc = Command::new("cc");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("inject/target.c");
+    e2e::compile(cc.args(["-fsanitize=thread", "-pthread"]).arg(source), &program);
+    // Its runtime wants fewer random bits in addresses than some kernels give.
+    let mut command = Command::new("setarch");
+    let target = spawn(command.arg("--addr-no-randomize").arg(&program).arg("sleep"));
+    let error = load(target.pid()).expect_err("refused").to_string();
+    assert!(error.contains("ThreadSanitizer"), "{error}");
+    end(target);
+}
+
+/// System calls of ours would be handed to the program as well: another thread makes them, or none.
+#[test]
+fn root_inject_where_the_program_handles_its_system_calls() {
+    let target = start("dispatches");
+    loads(target.pid());
+    end(target);
+    let target = start("dispatched");
+    let error = load(target.pid()).expect_err("refused").to_string();
+    assert!(error.contains("Syscall User Dispatch"), "{error}");
+    end(target);
+}
+
 #[test]
 fn root_inject_fails_cleanly() {
     let target = start("threads");

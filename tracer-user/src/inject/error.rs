@@ -72,6 +72,11 @@ pub enum Refusal {
     /// glibc's structures are not where they are expected.
     #[error("the structures of its dynamic linker are not as glibc's ({0})")]
     UnknownLinker(&'static str),
+    /// A sanitizer keeps state of each thread.
+    #[error(
+        "it is built with {0}, which does not survive threads that it has not seen start; start it with roctap record instead, or record from outside (--gpu uprobes)"
+    )]
+    Sanitizer(&'static str),
     /// All threads that could be stopped move data.
     #[error(
         "its threads are in system calls that move data (write, send and the like), which would return early if one were stopped"

@@ -218,6 +218,12 @@ fn outlive_roctap() {
         signal_hook::consts::SIGTERM,
         signal_hook::consts::SIGHUP,
         signal_hook::consts::SIGQUIT,
+        signal_hook::consts::SIGUSR1,
+        signal_hook::consts::SIGUSR2,
+        signal_hook::consts::SIGVTALRM,
+        signal_hook::consts::SIGPROF,
+        signal_hook::consts::SIGXCPU,
+        signal_hook::consts::SIGIO,
     ] {
         let nothing = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let _ = signal_hook::flag::register(signal, nothing);

@@ -48,7 +48,7 @@ use zerocopy::IntoBytes as _;
 
 use crate::{
     clock,
-    discover::Subject,
+    discover::{Ended, Subject},
     foreign::{Look, Silence},
 };
 use bootstrap::{at, go, state};
@@ -222,7 +222,7 @@ impl Newcomer<'_> {
             .map_err(|cause| InjectError::Reach { what, cause })
     }
 
-    /// Looks until `seen` sees something; none when the time is over.
+    /// Looks until `seen` sees something; none when the time is over, or the process.
     fn wait<R>(&self, within: Duration, seen: impl Fn() -> Option<R>) -> Option<R> {
         let pid = self.process.pid();
         let mut known: Option<(u64, u32)> = None;
@@ -232,7 +232,16 @@ impl Newcomer<'_> {
             known = same.or_else(|| Some((inside, candidates::named_inside(pid, inside)?)));
             Look::at(pid, known?.1)
         };
-        wait(within, look, seen)
+        let ended = || (!self.process.is_alive()).then_some(None);
+        wait(within, look, || seen().map(Some).or_else(ended)).flatten()
+    }
+
+    /// What has not happened in time: the process may have ended.
+    fn late(&self, what: &'static str, within: Duration) -> InjectError {
+        match self.process.by_number(|_| Ok::<_, Ended>(())) {
+            Err(ended) => ended.into(),
+            Ok(()) => InjectError::Late { what, within },
+        }
     }
 
     fn bring_in<T>(
@@ -245,10 +254,7 @@ impl Newcomer<'_> {
         match ready {
             Some(state::READY) => {}
             Some(_) => return Err(self.failure(request.entry)),
-            None => {
-                let what = "the new thread's first step";
-                return Err(InjectError::Late { what, within: READY_WITHIN });
-            }
+            None => return Err(self.late("the new thread's first step", READY_WITHIN)),
         }
         let memory_fd = self.word(at::MEMORY_FD).unwrap_or(u64::MAX);
         let memory = self.take(memory_fd)?;
@@ -281,10 +287,7 @@ impl Newcomer<'_> {
         match answer {
             Some(Some(status)) => Ok((prepared, status)),
             Some(None) => Err(self.failure(request.entry)),
-            None => Err(InjectError::Late {
-                what: "the answer of what was put into it",
-                within: ANSWER_WITHIN,
-            }),
+            None => Err(self.late("the answer of what was put into it", ANSWER_WITHIN)),
         }
     }
 

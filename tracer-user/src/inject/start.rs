@@ -75,6 +75,9 @@ pub enum StartError {
     /// The thread is where it must not be interrupted.
     #[error("the thread is in a restartable sequence")]
     Rseq,
+    /// It hands its system calls to the program.
+    #[error("the program handles its system calls itself (Syscall User Dispatch)")]
+    Dispatched,
     /// It has begun to move data since it was chosen.
     #[error("the thread is in a system call that moves data")]
     MovesData,
@@ -145,6 +148,9 @@ fn look(
     let registers = tracee.registers()?;
     if tracee.in_rseq(registers.rip) {
         return Err(StartError::Rseq);
+    }
+    if tracee.dispatches_syscalls() {
+        return Err(StartError::Dispatched);
     }
     let filters = tracee.seccomp_filters()?;
     let filters = filters.ok_or(StartError::Seccomp("anything (strict mode)"))?;

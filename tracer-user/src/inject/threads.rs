@@ -26,6 +26,13 @@ const MAX_LIBRARIES: usize = 4096;
 const LINK_MAP_BYTES: usize = 0x600;
 /// How often the libraries are read again.
 const ATTEMPTS: u64 = 20;
+/// Sanitizers by a function of their runtimes. They make the state of a thread where it is created by `pthread_create`; on
+/// any other thread the first function that they intercept, `mmap` or `malloc`, faults.
+const SANITIZERS: [(&str, &str); 3] = [
+    ("__tsan_init", "ThreadSanitizer"),
+    ("__msan_init", "MemorySanitizer"),
+    ("__hwasan_init", "HWAddressSanitizer"),
+];
 /// Largest static thread-local storage, bytes, of all libraries together.
 const MAX_STATIC_BYTES: u64 = 64 << 20;
 /// How long allocators may be looked for.
@@ -80,6 +87,7 @@ impl Threads {
         let mut attempts = 0;
         loop {
             match Self::read_once(pid, process, auxv) {
+                read @ Err(Refused::Refusal(Refusal::Sanitizer(_))) => return read,
                 Err(_) if attempts < ATTEMPTS => attempts += 1,
                 read => return read,
             }
@@ -93,7 +101,7 @@ impl Threads {
         auxv: &BTreeMap<u64, u64>,
     ) -> Result<Self, Refused> {
         let Storage { modules, images } = Storage::read(process, auxv)?;
-        let foreign_allocator = has_foreign_allocator(pid, process, &images);
+        let foreign_allocator = has_foreign_allocator(pid, process, &images)?;
         Ok(Self::of(modules, foreign_allocator))
     }
 
@@ -324,25 +332,38 @@ fn r_debug(process: &dyn ProcessMemory, auxv: &BTreeMap<u64, u64>) -> Option<u64
     None
 }
 
-/// Whether a library whose thread-local variables begin as at one of `images` exports `malloc`, and is
-/// not libc; true too when looking takes too long.
-fn has_foreign_allocator(pid: u32, process: &LiveProcess, images: &[u64]) -> bool {
+/// Whether a library whose thread-local variables begin as at one of `images` exports `malloc`, and is not libc; true too
+/// when looking takes too long.
+///
+/// # Errors
+///
+/// [`Refusal::Sanitizer`] where one of them is a sanitizer's.
+fn has_foreign_allocator(pid: u32, process: &LiveProcess, images: &[u64]) -> Result<bool, Refusal> {
+    let sanitizer = |function: &str| SANITIZERS.into_iter().find(|&(init, _)| init == function);
     let mut patience = Patience::of(ALLOCATORS_WITHIN);
-    let mut seen = BTreeSet::new();
-    images.iter().any(|&image| {
+    let (mut seen, mut is_foreign) = (BTreeSet::new(), false);
+    for &image in images {
         let mut mappings = process.mappings().iter();
-        let Some(mapping) = mappings.find(|m| m.start <= image && image < m.end) else {
-            return false;
-        };
+        let Some(mapping) = mappings.find(|m| m.start <= image && image < m.end) else { continue };
         let name = mapping.file.as_ref().and_then(|file| file.path.file_name());
         if name.is_some_and(|name| is_libc(&name.to_string_lossy())) || !seen.insert(mapping.start)
         {
-            return false;
+            continue;
+        }
+        if patience.has_ended() {
+            return Ok(true);
         }
         let path = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
-        let exports = || Image::open(path.as_ref())?.functions(|name| name == "malloc");
-        exports().is_ok_and(|found| !found.is_empty()) || patience.has_ended()
-    })
+        let is_meant = |name: &str| name == "malloc" || sanitizer(name).is_some();
+        let exported = Image::open(path.as_ref()).and_then(|image| image.functions(is_meant));
+        for function in exported.unwrap_or_default() {
+            match sanitizer(&function.name) {
+                Some((_, name)) => return Err(Refusal::Sanitizer(name)),
+                None => is_foreign = true,
+            }
+        }
+    }
+    Ok(is_foreign)
 }
 
 /// Where in a library's `struct link_map` its thread-local storage is described: four words that are

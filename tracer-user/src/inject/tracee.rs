@@ -34,6 +34,9 @@ pub enum StepError {
     /// The thread did not stop in time.
     #[error("the thread did not stop within {} ms", .0.as_millis())]
     Late(Duration),
+    /// What it executed for us has raised a signal.
+    #[error("signal {0} came of what it was to execute")]
+    Faulted(i32),
     /// The thread ended.
     #[error("the thread ended")]
     Gone,
@@ -47,6 +50,10 @@ impl From<Ended> for StepError {
         Self::Gone
     }
 }
+
+/// Signals that the kernel sends a thread for what it executes, whether it blocks them or not.
+const SYNCHRONOUS: [libc::c_int; 6] =
+    [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 
 /// A thread of another process that is traced: stopped and let go, no more. Dropping it lets it go on if it
 /// is stopped. If it is not, it could be waited for without an end: the kernel lets it go when the thread
@@ -76,6 +83,7 @@ const GETSIGMASK: libc::c_uint = 0x420a;
 const SETSIGMASK: libc::c_uint = 0x420b;
 const SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
 const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+const GET_SYSCALL_USER_DISPATCH: libc::c_uint = 0x4211;
 
 fn ptrace(
     what: &'static str,
@@ -375,7 +383,18 @@ impl Writable {
         self.thread.request("PTRACE_SETSIGMASK", SETSIGMASK, 8, (&raw mut mask).cast())
     }
 
-    /// Executes the `syscall` instruction that it is at, and stops behind it.
+    /// Whether its system calls are handed to the program itself (Syscall User Dispatch), but for those of some code: ours
+    /// would be as well. A kernel before 6.4 does not tell.
+    pub fn dispatches_syscalls(&mut self) -> bool {
+        // struct ptrace_sud_config: mode, selector, offset, length.
+        let mut configuration = [0u64; 4];
+        let data = (&raw mut configuration).cast();
+        let asked = self.thread.request("dispatch", GET_SYSCALL_USER_DISPATCH, 32, data);
+        asked.is_ok() && configuration[0] != 0
+    }
+
+    /// Executes the `syscall` instruction that it is at, and stops behind it. If something else comes of that, it has
+    /// stopped somewhere, to be put back.
     pub fn execute(&mut self) -> Result<(), StepError> {
         // Not by PTRACE_SINGLESTEP: its SIGTRAP, which is blocked, would cost the process its handler.
         for _ in 0..2 {
@@ -384,6 +403,11 @@ impl Writable {
                 let stop = self.thread.wait(None)?;
                 if stop & 0xff == SYSCALL_STOP {
                     break;
+                }
+                // It blocks all signals: this one is of what it has executed. It does not go on from there.
+                if SYNCHRONOUS.contains(&stop) {
+                    self.stop(None)?;
+                    return Err(StepError::Faulted(stop));
                 }
                 // All that it does not block: its process stops then, and it itself when it is let go.
                 let signal = if stop == libc::SIGSTOP { stop } else { 0 };

@@ -130,11 +130,13 @@ impl Joiner {
         }
     }
 
-    /// GPU work of process `pid` is recorded from `time_ns` on; its calls were recorded before that.
+    /// GPU work of process `pid` is recorded from `time_ns` on; its calls were recorded before that, and what was seen of its
+    /// GPU work from outside.
     pub fn gpu_from(&mut self, pid: u32, time_ns: u64) {
         let process = self.process(pid);
         process.gpu_from_ns = time_ns;
-        process.early_launches += core::mem::take(&mut process.launches);
+        let launches = core::mem::take(&mut process.launches);
+        process.early_launches += launches.saturating_sub(core::mem::take(&mut process.dispatches));
     }
 
     /// No GPU work is recorded that is enqueued later than `time_ns`.

@@ -3,7 +3,10 @@
 
 use std::{fs, path::Path};
 
-use procfs::process::{Limit, LimitValue, Process, Status};
+use procfs::{
+    Current as _, LoadAverage,
+    process::{Limit, LimitValue, Limits, Process, Status},
+};
 use tracer_common::shim::Layout;
 
 use crate::{
@@ -26,6 +29,8 @@ const STACK: u64 = 2 << 20;
 const DESCRIPTORS: u64 = 2;
 /// Threads at once.
 const THREADS: u64 = 2;
+/// Mappings of the shim: its library, its memory, stacks, and what the C library allocates for three threads.
+const MAPPINGS: u64 = 24;
 /// What is written of the shim's memory beside its rings: its library, stacks, packets in flight, and signals.
 const WRITTEN: u64 = 16 << 20;
 /// So many threads, of all processes of a cgroup, may have rings that are written, if the process has fewer at that moment.
@@ -52,6 +57,7 @@ pub struct Tight {
 type Whose = (&'static str, &'static str);
 const OF_PROCESS: Whose = ("its limit", " (prlimit --pid)");
 const OF_GROUP: Whose = ("its cgroup's limit", "");
+const OF_SYSTEM: Whose = ("the system's limit", " (sysctl)");
 
 fn shown(count: u64, unit: &str) -> String {
     if unit.is_empty() { count.to_string() } else { format!("{} {unit}", count >> 20) }
@@ -150,23 +156,48 @@ fn limits(pid: u32) -> procfs::ProcResult<Vec<Left>> {
         needed,
         rings,
     };
+    let counted = |whose, name, left: Option<u64>, needed| {
+        left.map(|left| Left { whose, name, unit: "", left, needed, rings: Rings::None })
+    };
     let writers = Rings::Written(status.threads.max(WRITERS));
     let all = [
         of("RLIMIT_AS", space, ALLOCATIONS + stacks, Rings::All),
         of("RLIMIT_DATA", data, stacks, Rings::None),
         of("RLIMIT_MEMLOCK", lockable, stacks, Rings::All),
-        descriptors.map(|left| Left {
-            whose: OF_PROCESS,
-            name: "RLIMIT_NOFILE",
-            unit: "",
-            left,
-            needed: DESCRIPTORS,
-            rings: Rings::None,
-        }),
+        counted(OF_PROCESS, "RLIMIT_NOFILE", descriptors, DESCRIPTORS),
+        counted(OF_PROCESS, "RLIMIT_NPROC", users_threads_left(&limits, &status), THREADS),
+        counted(OF_SYSTEM, "vm.max_map_count", mappings_left(pid), MAPPINGS),
         least(pid, "memory", memory_left).map(|left| of_group(left, "MiB", WRITTEN, writers)),
         least(pid, "pids", threads_left).map(|left| of_group(left, "", THREADS, Rings::None)),
     ];
     Ok(all.into_iter().flatten().collect())
+}
+
+/// The threads that the user of a process may still start: RLIMIT_NPROC counts those of all of the user's processes. None
+/// where there is no limit, as for root.
+fn users_threads_left(limits: &Limits, status: &Status) -> Option<u64> {
+    const EXEMPT: u64 = 1 << 21 | 1 << 24; // CAP_SYS_ADMIN, CAP_SYS_RESOURCE
+    let LimitValue::Value(limit) = limits.max_processes.soft_limit else { return None };
+    if status.ruid == 0 || status.capeff & EXEMPT != 0 {
+        return None;
+    }
+    // Counting is needed only where all threads that there are would not fit.
+    let all = LoadAverage::current().map_or(u64::MAX, |load| u64::from(load.max));
+    if limit.saturating_sub(all) >= THREADS * PARTS {
+        return None;
+    }
+    let processes = procfs::process::all_processes().ok()?;
+    let all = processes.filter_map(|process| process.ok()?.status().ok());
+    let own = all.filter(|other| other.ruid == status.ruid).map(|other| other.threads);
+    Some(limit.saturating_sub(own.sum()))
+}
+
+/// The mappings that a process may still make.
+fn mappings_left(pid: u32) -> Option<u64> {
+    let most = number(Path::new("/proc/sys/vm"), "max_map_count")?;
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let mapped = maps.iter().filter(|&&byte| byte == b'\n').count();
+    Some(most.saturating_sub(mapped as u64))
 }
 
 /// A limit of a cgroup, and what is left of it.

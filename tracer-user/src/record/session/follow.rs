@@ -163,7 +163,13 @@ impl Session {
             self.probes.forget(child);
             return Ok(());
         };
+        // A forked child has its parent's libraries; one that shares its memory executes another program first.
+        let has_rocm = born.shares_memory == 0 && !parent.planned.is_empty();
         let Some(subject) = subject else {
+            if has_rocm {
+                self.departed.was_late = true;
+                self.following.was_too_late();
+            }
             let (attached_ns, command) = (clock::now_ns(), parent.command.clone());
             self.recorder.process(child, Process { command, attached_ns, ..Process::default() });
             self.following.leaves(child, parent, self.probes.ask());
@@ -200,6 +206,9 @@ impl Session {
             let late = Duration::from_nanos(stopped_ns.saturating_sub(born.time_ns));
             self.departed.was_late = true;
             self.following.was_late(late);
+        } else if has_rocm && !subject.is_alive() {
+            self.departed.was_late = true;
+            self.following.was_too_late();
         }
         Ok(())
     }

@@ -43,6 +43,8 @@ pub struct Following {
     /// Forked children with ROCm loaded, and for how long one of them ran without probes, at most.
     late_children: u64,
     longest_late: Duration,
+    /// Those that had ended before they could have any.
+    missed_children: u64,
     /// Processes that got a shim when they called ROCm: forked children, and others that did not load it at
     /// their start.
     late_shims: BTreeSet<u32>,
@@ -58,7 +60,15 @@ impl Following {
     pub fn new(wanted: bool) -> Self {
         let (longest_late, late_shims) = (Duration::ZERO, BTreeSet::new());
         let left = BTreeMap::new();
-        Self { wanted, late_children: 0, longest_late, late_shims, early_launches: 0, left }
+        Self {
+            wanted,
+            late_children: 0,
+            missed_children: 0,
+            longest_late,
+            late_shims,
+            early_launches: 0,
+            left,
+        }
     }
 
     /// Child `pid` has ended, whose own children are followed all the same.
@@ -83,6 +93,11 @@ impl Following {
         self.longest_late = self.longest_late.max(late);
     }
 
+    /// A child with ROCm loaded had ended before it was followed.
+    pub fn was_too_late(&mut self) {
+        self.missed_children += 1;
+    }
+
     /// A process gets its shim when it calls ROCm.
     pub fn has_late_shim(&mut self, pid: u32) {
         self.late_shims.insert(pid);
@@ -103,6 +118,12 @@ impl Following {
                 "child processes that were forked with ROCm loaded: {}; they ran for up to {:.1} ms before they had their probes, and calls in that time are not in the trace",
                 self.late_children,
                 self.longest_late.as_secs_f64() * 1e3
+            ));
+        }
+        if self.missed_children > 0 {
+            notices.push(format!(
+                "child processes that were forked with ROCm loaded and ended before they had probes: {}; what they called is not in the trace",
+                self.missed_children
             ));
         }
         let early = self.early_launches;
