@@ -1,4 +1,4 @@
-//! What tests of the whole mechanism share: a sink that keeps what it is told, and a fake runtime that is hooked.
+//! A harness for tests of the whole mechanism: a sink that keeps the calls that it receives, and a hooked fake runtime.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ pub struct Told {
     pub packets: BTreeMap<(u64, u64), u64>,
     pub copies: BTreeMap<u64, Copy>,
     pub completed: BTreeMap<u64, Complete>,
-    /// Who enqueued what has a number; whoever claims it later is its caller.
+    /// By sequence number: the enqueuer of the operation, or the caller that claimed it later.
     pub enqueuers: BTreeMap<u64, Enqueuer>,
     pub fired: u64,
     pub queues: Vec<Queue>,
     pub losses: [u64; ShimLoss::COUNT],
     pub state: u64,
     pub names: Vec<Vec<u8>>,
-    /// Since when the last of them is there, ns.
+    /// The time since which the last of them has been loaded, ns.
     pub since_ns: u64,
 }
 
@@ -43,16 +43,16 @@ pub struct Recorder {
     /// When it is not on, it will not be before something is installed again.
     pub attached: AtomicBool,
     count: AtomicU64,
-    /// By how much times can be off.
+    /// The bound of the error of times.
     error_ns: AtomicU64,
-    /// Whose executable goes as soon as a recording has begun.
+    /// The fake runtime that destroys its executable as soon as a recording has begun.
     pub unloads: Mutex<Option<&'static Fake>>,
     /// In a forked child: 1, and 2 more if the runtime was open.
     pub forked: AtomicU32,
     on_dispatch: OnceLock<OnDispatch>,
-    /// Who takes it keeps the worker from its work.
+    /// A test that takes this lock keeps the worker from its work.
     worker: Mutex<()>,
-    /// The worker wants it.
+    /// The worker waits for that lock.
     worker_waits: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ impl Recorder {
         recorder
     }
 
-    /// From now on, and once.
+    /// Calls `call` for every dispatch from now on. May be called once.
     pub fn on_dispatch(&self, call: impl Fn(&Dispatch) + Send + Sync + 'static) {
         assert!(self.on_dispatch.set(Box::new(call)).is_ok());
     }
@@ -199,7 +199,7 @@ impl Sink for Recorder {
         }
     }
     fn housekeeping(&self, _: u64) -> bool {
-        // Whoever collects comes here, too.
+        // Threads that collect call this too.
         if !WORK.is_taken() {
             self.worker_waits.store(true, Ordering::Release);
             let _worker = self.worker.lock().expect("whole");

@@ -1,8 +1,8 @@
 //! The clocks of the GPUs: from their ticks to ns of CLOCK_BOOTTIME.
 //!
-//! The runtime converts by the line through two pairs of readings of both clocks, its first and its latest
-//! (ROCr's `GpuAgent::TranslateTime`, the same in 5.2.3 and 6.2). Who takes a pair can be interrupted
-//! between the two clocks, the driver as well; then the line is wrong by as much until the next pair is
+//! The runtime converts by the line through two pairs of readings of both clocks, its first and its latest (ROCr's
+//! `GpuAgent::TranslateTime`, the same in 5.2.3 and 6.2). The thread that takes a pair can be interrupted between the
+//! two clocks, in the driver as well. The line is then wrong by the length of the interruption until the next pair is
 //! taken, and nobody is told. So we take readings of our own, and convert by those.
 //!
 //! No function that all releases export reads a GPU's counter. But the runtime takes a new pair when it is
@@ -27,28 +27,29 @@ const AHEAD_NS: u64 = 1_000_000_000;
 const EXTRAPOLATED_NS: f64 = 62_500_000.0;
 /// A reading of both clocks that is more than twice as wide as the tightest one is taken again, up to so many times.
 const TRIES: u32 = 8;
-/// A reading is a tick whose time, as the runtime converts it, is within this of the time when the runtime was asked.
+/// A tick counts as a reading if its time, as the runtime converts it, is within this of the time when the runtime was
+/// asked.
 const NEAR_NS: u64 = 1_000;
-/// So often readings are taken anew until a time can be converted with them.
+/// The number of times that readings are taken anew until a time can be converted with them.
 const ATTEMPTS: u32 = 4;
-/// So many steps are taken to find such a tick. Each leaves a few hundredths of the distance.
+/// The number of steps that are taken to find such a tick. Each leaves a few hundredths of the distance.
 const STEPS: u32 = 16;
 /// A tick that no counter reaches: six years at 100 MHz. From 4 MHz on its time fits into 63 bits.
 const FARTHEST: u64 = 1 << 55;
-/// The second reading is taken at most so much later than the first: then ticks of before the first can be converted.
+/// The second reading is taken at most this long after the first: then ticks of before the first can be converted.
 const APART_NS: u64 = 500_000;
 /// The first search comes from much later ticks. It ends at one whose time is less than this after now.
 const SOON_NS: i64 = 1_000_000_000;
-/// So many readings are kept; the older they are, the farther they are apart.
+/// The number of readings that are kept; the older they are, the farther they are apart.
 const KEPT: usize = 64;
-/// The line for ticks beyond the last reading goes through that one and the one so many readings before it.
+/// The line for ticks beyond the last reading goes through that reading and the one this many before it.
 const BASE: usize = 16;
 /// Agents with a clock.
 const CLOCKS: usize = 64;
 
-/// What shows both clocks.
+/// A source of both clocks.
 trait Source {
-    /// What the runtime makes of `ticks`.
+    /// The time to which the runtime converts `ticks`.
     fn runtime_ns(&self, ticks: u64) -> Option<u64>;
     /// Ns of CLOCK_BOOTTIME.
     fn now_ns(&self) -> u64;
@@ -93,7 +94,7 @@ struct Time {
     error_ns: u64,
 }
 
-/// What is known of one GPU's clock.
+/// The readings of one GPU's clock.
 struct Clock {
     /// In the order of their ticks, and of their times.
     readings: Vec<Reading>,
@@ -187,7 +188,7 @@ impl Clock {
         source.runtime_ns(ticks.wrapping_add(ahead))?;
         for _ in 0..STEPS {
             let ns = source.runtime_ns(ticks)?;
-            // Every time: whoever converts may have had a new pair taken meanwhile.
+            // At each step, for another thread that converts may have made the runtime take a new pair meanwhile.
             let after = source.now_ns();
             let off_ns = between(ns, before);
             if off_ns.abs() <= NEAR_NS as f64 {
@@ -239,12 +240,12 @@ impl Clock {
         self.beyond_ns(ticks) > (between(last.ns, first.ns) / 4.0).min(EXTRAPOLATED_NS)
     }
 
-    /// How long after the last reading the counter shows `ticks`, ns.
+    /// The time from the last reading until the counter shows `ticks`, ns.
     fn beyond_ns(&self, ticks: u64) -> f64 {
         self.readings.last().map_or(0.0, |last| between(ticks, last.ticks) * self.rate)
     }
 
-    /// Two readings by which is converted what is `at`, as `of` readings.
+    /// The two readings by which the tick or time `at` is converted; `of` says which of the two `at` is.
     fn around(&self, at: u64, of: fn(&Reading) -> u64) -> Option<(Reading, Reading)> {
         let readings = &self.readings[..];
         let [first, .., last] = readings else { return None };
@@ -279,8 +280,8 @@ impl Clock {
         Some(Time { ns, error_ns: error_ns as u64 + 1 })
     }
 
-    /// The times of what ran from tick to tick, by readings that are taken where they are needed. Where who takes them
-    /// is interrupted again and again, it is tried again.
+    /// The begin and end of an operation whose ticks these are, by readings that are taken where they are needed. If
+    /// the thread that takes them is interrupted, it tries again, [`ATTEMPTS`] times in all.
     fn times(&mut self, source: &impl Source, ticks: Times) -> Option<(Time, Time)> {
         (0..ATTEMPTS).find_map(|_| {
             if self.is_too_old(ticks.end) {
@@ -290,7 +291,7 @@ impl Clock {
         })
     }
 
-    /// What the counter showed at `ns`, nearly.
+    /// The ticks that the counter showed at `ns`, nearly.
     fn ticks(&self, ns: u64) -> Option<u64> {
         let (a, b) = self.around(ns, |reading| reading.ns)?;
         let way = between(ns, b.ns) * between(b.ticks, a.ticks) / between(b.ns, a.ns);
@@ -329,8 +330,9 @@ impl Clocks {
         Self { clocks: Vec::new(), error_ns: 0, epoch: 0, ahead_ns: None }
     }
 
-    /// How far the runtime's clock is ahead of ours. In a time namespace it is the process's or the machine's, as the
-    /// driver has it: which of them, `shown` tells, what the runtime makes of a moment not long ago.
+    /// By how much the runtime's clock is ahead of ours. In a time namespace the runtime's clock is the process's or
+    /// the machine's, depending on the driver. `shown`, the time to which the runtime converts a moment not long ago,
+    /// tells which of them it is.
     fn ahead_ns(&mut self, shown: impl FnOnce() -> Option<u64>) -> Option<u64> {
         if self.ahead_ns.is_none() {
             let process_ns = sys::ahead_ns();
@@ -340,7 +342,7 @@ impl Clocks {
         self.ahead_ns
     }
 
-    /// What is converted from now on is of this recording.
+    /// Times that are converted from now on belong to this recording.
     pub fn recording(&mut self, epoch: u32) {
         if core::mem::replace(&mut self.epoch, epoch) != epoch {
             self.error_ns = 0;
@@ -428,7 +430,7 @@ impl Clocks {
         Some((times, most.filter(|_| same)))
     }
 
-    /// What tells one line of the runtime's from the next, for all agents.
+    /// A number that changes whenever the runtime's line for any agent does.
     fn runtimes_lines(&mut self) -> u64 {
         self.with_clock().fold(0, |sum, (agent, clock)| {
             let last = clock.readings.last();
@@ -468,9 +470,9 @@ mod tests {
         first: Option<(u64, u64)>,
         last: (u64, u64),
         random: Random,
-        /// Of so many pairs one is interrupted.
+        /// One of this many pairs is interrupted.
         interrupted: u64,
-        /// For so long at most, ns.
+        /// The longest interruption, ns.
         longest_ns: u64,
         pairs: u64,
     }
@@ -501,7 +503,7 @@ mod tests {
             self.now_ns += ns;
         }
 
-        /// What the counter shows at `ns`.
+        /// The ticks that the counter shows at `ns`.
         fn ticks(&self, ns: u64) -> u64 {
             777_000_000 + (u128::from(ns) * u128::from(self.rate) / 1024) as u64
         }

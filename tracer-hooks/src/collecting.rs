@@ -1,17 +1,17 @@
-//! What threads that have waited for the GPU tell the holder of [`crate::harvest::WORK`], which records what has
-//! completed.
+//! The messages between threads that have waited for the GPU and the holder of [`crate::harvest::WORK`], which records
+//! the completed operations.
 //!
-//! A thread that finds the lock taken asks the holder to look once more, and mostly goes on: to hold up many threads,
-//! one after the other, would cost the program more than a record is worth. It waits only if the holder has been at
-//! it for long. The holder may be reading a clock for the first time, which takes half a millisecond, or may not be
-//! scheduled; if the process ended by `_exit` meanwhile, all would be lost that is not recorded.
+//! A thread that finds the lock taken asks the holder to look once more, and mostly goes on: holding up many threads,
+//! one after the other, would cost the program more than a record is worth. The thread waits only if the holder has
+//! been collecting for long. The holder may be reading a clock for the first time, which takes half a millisecond, or
+//! may not be scheduled; if the process ended by `_exit` meanwhile, everything that is not recorded would be lost.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// The holder mostly needs a few microseconds; more than this is long.
 const LONG_NS: u64 = 50_000;
 
-/// What these threads tell the holder, and the holder them.
+/// The requests of these threads to the holder, and its state.
 pub struct Collecting {
     asked: AtomicBool,
     began_ns: AtomicU64,

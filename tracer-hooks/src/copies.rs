@@ -49,7 +49,7 @@ pub struct Ticket {
     pub signal: u64,
     /// Where it is in [`Copies::track`].
     at: u64,
-    /// What is being requested.
+    /// The copy that is being requested.
     record: shim::Copy,
 }
 
@@ -67,9 +67,9 @@ impl Copies {
 
     /// Takes a signal for a copy that is about to be requested; `None`: request it as it is.
     ///
-    /// From here on it is in flight, before the runtime is asked: the application's signal is relayed
-    /// whatever becomes of the thread, which waits for nothing any more, and whoever ends a recording
-    /// sees that the signal is used.
+    /// From here on the copy is in flight, before the runtime is asked: the application's signal is relayed whatever
+    /// becomes of the thread, which waits for nothing any more, and the thread that ends a recording sees that the
+    /// signal is used.
     pub fn begin(
         &self,
         context: &Context<'_>,
@@ -81,10 +81,10 @@ impl Copies {
             return None;
         }
         let epoch = context.recording()?;
-        // Acquire pairs with the swap below: who finds the epoch there has his copy timed.
+        // Acquire pairs with the swap below: the runtime times the copies of a thread that finds the epoch there.
         if self.profiled.load(Ordering::Acquire) != epoch {
             sys::uninterrupted(|| RUNTIME.profile_copies());
-            // Pairs with the swap in `release`: who ends the recording sees that copies are timed for it.
+            // Pairs with the swap in `release`: the thread that ends the recording sees that copies are timed for it.
             self.profiled.swap(epoch, Ordering::AcqRel);
         }
         let Some(sequence) = context.sink.reserve(record.enqueue_ns) else {
@@ -95,7 +95,7 @@ impl Copies {
             context.sink.lost(ShimLoss::LEFT_ALONE, 1);
             return None;
         };
-        // Under the lock: whoever ends the recording empties the cache after this.
+        // Under the lock: the thread that ends the recording empties the cache after this.
         context.recording()?;
         let rings = amd.event_mailbox.load(Ordering::Relaxed) != 0;
         let bell = rings.then(|| context.pool.bells.take()).flatten();
@@ -214,7 +214,7 @@ impl Answers {
 
     fn put(&self, signal: u64, times: Option<Times>) {
         let Some(mut next) = self.lock.lock_or_lose(WAIT_NS) else { return };
-        // Under the lock, which can be lost: whoever set it beside another would wait for that one.
+        // Under the lock, which can be lost: a thread that set it beside another would wait for that one.
         if !self.used()
             && let Some(fresh) = sys::zeroed_slice(ANSWERS)
         {

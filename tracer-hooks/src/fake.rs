@@ -40,7 +40,7 @@ pub static OPEN: AtomicBool = AtomicBool::new(true);
 pub static WRONG: AtomicU64 = AtomicU64::new(0);
 /// The tables, which the runtime makes anew when it goes.
 static TABLES: OnceLock<&'static Fake> = OnceLock::new();
-/// What the runtime knows of as a signal, and has not destroyed.
+/// The signals that the runtime has created and not destroyed.
 static OURS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 /// Signals that went with the runtime.
 static WENT: Mutex<Vec<u64>> = Mutex::new(Vec::new());
@@ -63,9 +63,9 @@ pub enum In {
     Create,
     /// A copy is asked for.
     CopyAsked,
-    /// It is done, and its caller has not been told.
+    /// The copy is done, and its caller has not been told.
     Copy,
-    /// Its times are asked for.
+    /// The copy's times are asked for.
     CopyTime,
     /// The runtime loses a user.
     ShutDown,
@@ -452,7 +452,7 @@ unsafe extern "C-unwind" fn executable_destroy(_: u64) -> Status {
 unsafe extern "C-unwind" fn freeze(_: u64, _: *const c_char) -> Status {
     abi::SUCCESS
 }
-/// A queue or a table on a page of its own, so that whoever touches it is found out.
+/// A queue or a table on a page of its own, so that a thread that touches it is found out.
 fn fresh_page<T>() -> &'static mut T {
     const { assert!(size_of::<T>() <= 4096) };
     // SAFETY: a fresh mapping of a page of zeros, which are valid for both.
@@ -550,7 +550,7 @@ unsafe extern "C-unwind" fn copy(
 
 /// The runtime's tables.
 pub struct Fake {
-    /// What `OnLoad` gets.
+    /// The table that `OnLoad` receives.
     pub root: &'static ApiTable,
     /// The core table.
     pub core: &'static CoreTable,
@@ -574,8 +574,8 @@ impl Fake {
         self
     }
 
-    /// The memory of signals goes, with those that were not destroyed, which are counted: whoever looks
-    /// at them finds nonsense.
+    /// The memory of signals goes, with those that were not destroyed, which are counted: a thread that looks at them
+    /// finds nonsense.
     pub fn gone(&self) -> i64 {
         let left = core::mem::take(&mut *OURS.lock().expect("whole"));
         SIGNALS.store(0, Ordering::Relaxed);
@@ -683,7 +683,7 @@ pub struct FakeQueue {
     stop: Arc<AtomicBool>,
 }
 
-/// What every packet's kernel needs to begin, by packet index; nothing when not listed.
+/// The gate that a packet's kernel needs to begin, by packet index; a packet that is not listed needs none.
 pub type Gates = Arc<Mutex<BTreeMap<u64, &'static AtomicBool>>>;
 
 impl FakeQueue {
@@ -755,7 +755,7 @@ fn packets(amd: &'static AmdQueue) -> &'static [Packet] {
     crate::view::packets(amd).expect("valid")
 }
 
-/// What the hardware does when a packet is done.
+/// Completes a packet's signal as the hardware does.
 fn complete(signal: &AmdSignal, start: u64, end: u64) {
     signal.start_ts.store(start + TICKS, Ordering::Relaxed);
     signal.end_ts.store(end + TICKS, Ordering::Relaxed);

@@ -21,12 +21,11 @@ use crate::state::State;
 use crate::track::{Entry, Fate, Found, Look, Seen, Track};
 use crate::{sys, view};
 
-/// How long an overtaken packet's signal is watched. If the GPU still writes it, that write is only late: it
-/// does not wait for other work.
+/// The time for which an overtaken packet's signal is watched. If the GPU still writes the signal, that write is only
+/// late: it does not wait for other work.
 const WATCH_NS: u64 = 10_000_000_000;
-/// Shortest and longest time until the worker looks again, if it has nothing else to do, at packets that were
-/// overtaken: as long as the youngest of them has been watched. At signals that rest it looks after the
-/// shortest.
+/// Shortest and longest time until the worker, if it has nothing else to do, looks again at packets that were
+/// overtaken: as long as the youngest of them has been watched. At signals that rest it looks again after the shortest.
 const REST_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 /// Most overtaken packets that are watched at once.
 const WATCHES: usize = 1024;
@@ -35,13 +34,13 @@ const WATCHES: usize = 1024;
 pub const COLLECT_WAIT_NS: u64 = 10_000_000;
 /// Threads that launch do not collect more often, whatever is in flight.
 const HELP_EVERY_NS: u64 = 200_000;
-/// How often, at most, a thread that collects looks for others that ask it to, before it goes on.
+/// Number of times, at most, that a thread that collects looks for others that ask it to, before it goes on.
 const LOOKS_FOR_OTHERS: u32 = 3;
 
 /// The right to look at what is in flight and to call the runtime for it.
 pub static WORK: Lock<Work> = Lock::new(Work::new());
 
-/// What the holder of [`WORK`] works with.
+/// The data that the holder of [`WORK`] works with.
 pub struct Work {
     /// Signals to give back to the pool.
     returned: Batch,
@@ -57,11 +56,11 @@ pub struct Work {
 struct Overtaken {
     queue: &'static Queue,
     entry: Entry,
-    /// How long it has been watched, without times in which the process stood still.
+    /// The time for which it has been watched, without times in which the process stood still.
     waited: Waited<{ 2 * REST_NS.1 }>,
 }
 
-/// What a thread does if it cannot collect because another one holds [`WORK`].
+/// The choice of a thread that cannot collect because another one holds [`WORK`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IfTaken {
     /// Goes on: the holder looks again for it.
@@ -123,7 +122,7 @@ pub fn unlock(mut work: Guard<'static, Work>, state: &'static State) {
     }
 }
 
-/// What one round of looking found.
+/// The result of one round of looking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Round {
     /// Operations that completed.
@@ -349,7 +348,7 @@ impl Work {
         queue.becomes(Stage::Free);
     }
 
-    /// The runtime shuts down, or has: forgets what is in flight, and touches nothing of the runtime's. The
+    /// The runtime shuts down, or has: forgets everything that is in flight, and touches nothing of the runtime's. The
     /// signals in flight are not used again: the GPU may still write them.
     pub fn forget(&mut self, state: &'static State) {
         let Some(&sink) = state.sink.get() else { return };
@@ -463,7 +462,7 @@ fn recycle(signal: u64) {
     if let Some(signal) = view::signal(signal) {
         signal.start_ts.store(0, Ordering::Relaxed);
         signal.end_ts.store(0, Ordering::Relaxed);
-        // Pairs with the Acquire of whoever waits for it next: the times are 0 before.
+        // Pairs with the Acquire of the thread that waits for the signal next: it finds the times at 0.
         signal.value.store(1, Ordering::Release);
     }
 }

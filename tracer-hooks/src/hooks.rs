@@ -26,7 +26,7 @@ use crate::state::{STATE, sleep};
 use crate::track::Track;
 use crate::{agents, announce, calls, reserved, symbols, sys, view};
 
-/// How long a queue that is being destroyed is given to complete what it was given.
+/// The time that a queue that is being destroyed is given to complete its packets.
 const DESTROY_WAIT_NS: u64 = 20_000_000;
 
 macro_rules! signal_store {
@@ -160,7 +160,7 @@ fn relay_while(wait: Wait, itself: impl Fn(u64) -> i64) -> i64 {
     value
 }
 
-/// Has what completed recorded, where the sink wants that of whoever has waited for the GPU.
+/// Collects completions for a thread that has waited for the GPU, if the sink wants that.
 fn collect(if_taken: IfTaken) {
     if STATE.sink.get().is_some_and(|sink| sink.waiters_collect()) {
         harvest::collect_now(&STATE, if_taken);
@@ -344,8 +344,8 @@ pub unsafe extern "C-unwind" fn queue_destroy(queue: *const AmdQueue) -> Status 
     status
 }
 
-/// Has what a queue has completed collected, waiting a little for the rest. Relays it, too: that the
-/// worker comes is likely, not certain.
+/// Collects the completions of a queue, waiting a little for those that are missing. Relays them, too: that the worker
+/// comes is likely, not certain.
 fn settle(queue: &'static Queue) {
     let deadline = sys::now_ns() + DESTROY_WAIT_NS;
     while !queue.track.is_empty() && STATE.is_installed() {

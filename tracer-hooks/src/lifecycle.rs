@@ -21,10 +21,10 @@ use crate::{calls, patch, sys, worker};
 /// When the tables are patched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timing {
-    /// Inside of `hsa_init`, before the application has called anything, by a tool of the runtime's: it will be told when
-    /// that closes.
+    /// Inside of `hsa_init`, by a tool of the runtime's, before the application has called anything: the runtime will
+    /// tell the tool when it closes.
     AtStart,
-    /// While the application uses them, or may begin to: nobody will tell when the runtime closes.
+    /// While the application uses the tables, or may begin to: nobody will tell us when the runtime closes.
     Live,
     /// As [`Timing::Live`], by a thread that may be inside of `hsa_init`: if it opened the runtime, it would
     /// wait for itself.
@@ -118,7 +118,7 @@ pub fn records(tables: &Tables) -> bool {
     switching.is_some() && STATE.active() && RUNTIME.has(tables) && !RUNTIME.is_gone()
 }
 
-/// What every recording needs: a process that is not a forked child, and the worker.
+/// Prepares what every recording needs: a process that is not a forked child, and the worker.
 ///
 /// # Errors
 ///
@@ -268,7 +268,7 @@ pub fn finish() {
         if let Some(work) = &mut work
             && sink.can_complete(sys::now_ns())
         {
-            // What has completed since the worker looked last.
+            // The operations that have completed since the worker looked last.
             work.round(&STATE, Look::Full);
         }
         let unfinished = in_flight();

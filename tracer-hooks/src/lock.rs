@@ -1,11 +1,10 @@
 //! A mutual exclusion that never waits for ever.
 //!
-//! Whoever waits belongs to the traced process, so every acquisition has a bound and every caller a
-//! plan for not getting it: the doorbell is then rung as the application asked and the packets go
-//! unrecorded. The bound is far above any delay that a healthy machine produces; it exists for the
-//! thread that left by `siglongjmp`, or was stopped by a debugger, inside. Where threads of the program
-//! wait again and again, the first that waits in vain is the last ([`Lock::lock_or_lose`]): what the
-//! lock guards is left alone from then on.
+//! A thread that waits belongs to the traced process, so every acquisition has a bound and every caller a plan for not
+//! getting the lock: the doorbell is then rung as the application asked and the packets go unrecorded. The bound is far
+//! above any delay that a healthy machine produces; it exists for the thread that left by `siglongjmp`, or was stopped
+//! by a debugger, while it held the lock. Where threads of the program wait again and again, the first that waits in
+//! vain is the last ([`Lock::lock_or_lose`]): the value behind the lock is left alone from then on.
 
 #![expect(unsafe_code, reason = "a lock owns a cell")]
 
@@ -24,7 +23,8 @@ const AWAITED: u32 = 1 << 31;
 /// Its owner never came back: nobody gets it any more.
 const LOST: u32 = u32::MAX;
 
-/// How often whoever waits looks: when the machine stood still, so did the owner.
+/// Longest sleep of a waiting thread between two looks, and the most that counts of one: when the machine stood still,
+/// so did the owner.
 const LOOK_NS: u64 = 20_000_000;
 
 /// A value behind a lock.
@@ -56,7 +56,7 @@ impl<T> Lock<T> {
         self.becomes(FREE, sys::thread_mark()).then(|| Guard(self))
     }
 
-    /// Whether somebody has it, or has lost it.
+    /// Whether a thread has it, or it is lost.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
@@ -68,7 +68,7 @@ impl<T> Lock<T> {
         self.try_lock().or_else(|| self.wait(timeout_ns, || true))
     }
 
-    /// As [`Lock::lock_for`], and whoever waits in vain is the last to wait: the lock counts as lost from
+    /// As [`Lock::lock_for`], but the first thread that waits in vain is the last to wait: the lock counts as lost from
     /// then on, nobody gets it, and nobody waits for it.
     #[inline]
     pub fn lock_or_lose(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
@@ -113,8 +113,8 @@ impl<T> Lock<T> {
                 // From here on the lock is taken as awaited, so that its release wakes the next waiter.
                 FREE if self.becomes(FREE, me | AWAITED) => return Some(Guard(self)),
                 FREE => continue,
-                // A signal handler that has interrupted the owner, or was left by `siglongjmp`: whoever
-                // waited would wait for himself.
+                // A signal handler that has interrupted the owner, or was left by `siglongjmp`: the thread would wait
+                // for itself.
                 own if own & !AWAITED == me => left_ns = 0,
                 _ if spins > 0 => {
                     spins -= 1;
@@ -178,7 +178,7 @@ mod tests {
         let lock = Lock::new(7);
         let owner = lock.lock_or_lose(LONG_NS).expect("free");
         std::thread::scope(|scope| {
-            // Whoever waits already is told.
+            // The threads that wait already are told.
             let others: Vec<_> =
                 (0..3).map(|_| scope.spawn(|| lock.lock_for(LONG_NS).is_none())).collect();
             assert!(lock.lock_or_lose(1_000_000).is_none() && lock.is_lost());

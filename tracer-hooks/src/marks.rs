@@ -1,5 +1,5 @@
-//! What threads tell the worker about single signals: which ones a waiting thread watches and relays itself,
-//! and which ones something needs that cannot relay.
+//! The marks that threads set for the worker on single signals: on those that a waiting thread watches and relays
+//! itself, and on those for which something waits that cannot relay.
 //!
 //! Both are small tables that may forget: they decide when the worker relays a signal, never whether.
 

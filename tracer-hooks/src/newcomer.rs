@@ -1,4 +1,4 @@
-//! What roctap's thread, which it has put into the process, came with: a block of memory, and a request in it.
+//! The block of memory, and the request in it, with which the thread that roctap puts into the process comes.
 
 #![expect(unsafe_code, reason = "the caller's addresses")]
 
@@ -8,10 +8,10 @@ use tracer_common::shim::Attach;
 
 use crate::sys;
 
-/// How long the thread that came with the block may take to end; else the block stays for ever.
+/// The time that the thread that came with the block may take to end; if it takes longer, the block stays for ever.
 const THREAD_ENDS_NS: u64 = 10_000_000_000;
 
-/// Tells the status; whoever asked reads it from outside.
+/// Writes the status, which roctap reads from outside.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Whatever may happen to a process and to a recording of it, in every order, over the fake runtime.
+//! Everything that may happen to a process and to a recording of it, in every order, over the fake runtime.
 //!
 //! There is one state in a process and no way back from its end, so each walk has a process of its
 //! own: this test starts itself.
@@ -33,7 +33,7 @@ const WALK: &str = "ROCTAP_TEST_WALK";
 /// Steps of a walk at random.
 const STEPS: usize = 120;
 
-/// What may happen.
+/// A thing that may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Attach,
@@ -70,7 +70,7 @@ const NOTHING: u32 = 0;
 const LATER: u32 = 1;
 const RECORD: u32 = 2;
 
-/// What is recorded is of no interest here, only that it ends.
+/// Only the end of the recording matters here: records are dropped.
 struct Recorder {
     wish: AtomicU32,
     state: AtomicU64,
@@ -223,7 +223,7 @@ impl World {
         self.check();
     }
 
-    /// What holds after every step.
+    /// Checks what holds after every step.
     fn check(&self) {
         assert_eq!(WRONG.load(Ordering::Acquire), 0);
         assert!(the_dead_rest());
@@ -294,7 +294,7 @@ impl World {
         self.running.push(done);
     }
 
-    /// Every kernel ends, and whoever waits learns of it once.
+    /// Every kernel ends, and each thread that waits learns of it once.
     fn run(&mut self) {
         self.gate.store(true, Ordering::Release);
         let value = |signal: &AmdSignal| signal.value.load(Ordering::Acquire);
@@ -320,7 +320,7 @@ impl World {
         let last = self.users == 1;
         let _alone = last.then(|| self.in_use.write().expect("whole"));
         if last && let Some(mut queue) = self.queue.take() {
-            // What runs goes with the runtime, and nobody may wait for it.
+            // Running kernels go with the runtime, and nobody may wait for them.
             queue.halt();
             self.running.clear();
             self.gates.lock().expect("whole").clear();

@@ -1,11 +1,11 @@
 //! Whether a function of ours may be put into an entry of the runtime's tables.
 //!
-//! Other tools do what we do: they save what stands in an entry and put a function of theirs there
-//! that calls it. One that came after us calls us. If we saved its function as the original and put ours
-//! there once more, the two would call each other without end. So **what stands in an entry is saved as
-//! its original only if nobody there can have us below**: we have never been in the entry; or it
-//! holds the runtime's own function, beneath which there is nobody; or tables that were made anew
-//! hold what was beneath us before. What is left alone we are part of already, through the other tool.
+//! Other tools do what we do: they save the function that stands in an entry and put a function of theirs there that
+//! calls it. One that came after us calls us. If we saved its function as the original and put ours there once more,
+//! the two would call each other without end. So **the function in an entry is saved as its original only if nobody
+//! there can have us below**: we have never been in the entry; or it holds the runtime's own function, beneath which
+//! there is nobody; or tables that were made anew hold the function that was beneath us before. An entry that is left
+//! alone reaches us already, through the other tool.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,19 +20,19 @@ pub enum Patched {
     Already,
 }
 
-/// What is to be done with an entry.
+/// The way in which an entry is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// What it holds is its original, and ours may be put there.
+    /// The function in it is its original, and ours may be put there.
     Ours,
-    /// Nothing: ours is in it, or another tool's that leads to ours.
+    /// Nothing is done: ours is in it, or another tool's that leads to ours.
     Leave,
-    /// Nothing: another tool's function is in it that may lead to ours, or not.
+    /// Nothing is done: another tool's function is in it that may lead to ours, or not.
     Covered,
 }
 
-/// What is to be done with `entry`, which holds `current`, to put `ours` there; `saved` is the original
-/// that we have had there, 0 for none.
+/// The verdict on `entry`, which holds `current`, before `ours` is put there; `saved` is the original that we have had
+/// there, 0 for none.
 pub fn verdict(
     entry: &AtomicUsize,
     current: usize,

@@ -1,4 +1,4 @@
-//! AQL packets: what is read of them.
+//! The reading of AQL packets.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -51,8 +51,8 @@ pub fn may_replace(original: u64) -> bool {
             .is_some_and(|s| s.kind.load(Ordering::Relaxed) == abi::signal_kind::USER)
 }
 
-/// What a dispatch says of itself. The sequence number, the time, the queue, the place there and the agent are still to be
-/// filled in.
+/// The dispatch that a packet describes. The sequence number, the time, the queue, the place there and the agent are
+/// still to be filled in.
 #[inline]
 pub fn dispatch(packet: &Packet, first: u64, original: u64) -> Dispatch {
     let word = |i: usize| packet.0.get(i).map_or(0, |w| w.load(Ordering::Relaxed));

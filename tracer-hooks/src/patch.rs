@@ -104,14 +104,14 @@ pub fn save_and_patch(tables: &Tables, patched: Patched) -> Result<(), Unsupport
 }
 
 impl<F: Copy> Entry<F> {
-    /// What is to be done with this entry of a table, whose original we call, or have called, as
-    /// `saved`, to put `hook` there; 0 for none.
+    /// The verdict on this entry of a table, whose original we call, or have called, as `saved`, before `hook` is put
+    /// there; `hook` is 0 if none is.
     fn verdict(&self, saved: &Self, hook: usize, patched: Patched) -> Verdict {
         let current = calls::beneath(self.address());
         originals::verdict(&self.0, current, hook, saved.address(), patched)
     }
 
-    /// Saves what this entry of a table leads to, if nobody who calls us can be below.
+    /// Saves the function that this entry of a table leads to, if nobody who calls us can be below.
     fn save(&self, saved: &Self, patched: Patched) {
         if self.verdict(saved, 0, patched) == Verdict::Ours {
             saved.set(calls::beneath(self.address()));

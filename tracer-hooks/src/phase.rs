@@ -1,4 +1,4 @@
-//! What the hooks do: one word for the process, and the one table of how it changes.
+//! The phase of the hooks: one word for the process, and the one table of its changes.
 //!
 //! ```text
 //!   ┌──────┐ Install  ┌─────────┐ Begin  ┌────────┐ End  ┌──────────┐
@@ -13,12 +13,12 @@
 //!   every phase but INERT ──Finish──► ENDED,  ──Fork──► INERT
 //! ```
 //!
-//! A change that the table does not list is refused, whoever asks. So whoever acts on a change acts
-//! only when [`Machine::apply`] made it, and two who want the same one cannot both have made it.
+//! A change that the table does not list is refused. A thread acts on a change only if its own [`Machine::apply`] made
+//! it, and of two threads that want the same change only one makes it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// What the hooks do.
+/// A phase of the hooks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Phase {
@@ -42,7 +42,7 @@ pub enum Phase {
     Inert = 7,
 }
 
-/// What happens.
+/// An event that changes the phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The hooks have been put into the tables of a runtime that is open.
@@ -104,7 +104,7 @@ impl Phase {
         matches!(self, Self::Draining | Self::Settling)
     }
 
-    /// What is in flight is looked after: completions are relayed.
+    /// Whether completions of operations in flight are relayed.
     pub const fn relays(self) -> bool {
         self.is_installed() || matches!(self, Self::Ended)
     }

@@ -1,12 +1,11 @@
 //! The pool of GPU-only signals that packets without a signal get, and packets with one instead.
 //!
 //! Signals are made in blocks by the worker thread, ahead of need; a queue takes them in batches.
-//! An empty pool grows on the spot up to [`CAP`], beyond which packets go out as they are; whoever launches looks for
-//! completions itself before that ([`Pool::is_short`]). All are
-//! destroyed when nothing is recorded any more: the runtime of Debian 12 (asserts enabled) prints
-//! "Resource leak detected by SharedSignalPool" into the target's stderr for each one forgotten. Those
-//! that somebody has, or that the GPU may still write, are left alone all the same: the runtime would give
-//! them to somebody else.
+//! An empty pool grows on the spot up to [`CAP`], beyond which packets go out as they are; before that, the thread that
+//! launches looks for completions itself ([`Pool::is_short`]). The pool destroys its signals when nothing is recorded
+//! any more: the runtime of Debian 12 (asserts enabled) prints "Resource leak detected by SharedSignalPool" into the
+//! target's stderr for each one forgotten. Signals that a thread has, or that the GPU may still write, are left alone
+//! all the same: the runtime would give them to somebody else.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +21,7 @@ pub const BATCH: usize = 64;
 pub const LOW: usize = 1024;
 /// How many are made at once on the spot.
 const ON_THE_SPOT: usize = 256;
-/// How long anybody waits for the pool's lock.
+/// Longest wait of a thread for the pool's lock.
 const WAIT_NS: u64 = 1_000_000_000;
 
 /// Signals at hand, in fixed memory: where a doorbell rings nothing is allocated.
@@ -81,7 +80,7 @@ impl Default for Batch {
     }
 }
 
-/// The pool. Whoever takes a signal is handed one of value 1 without times.
+/// The pool. A thread that takes a signal gets one of value 1 without times.
 ///
 /// A thread that never comes back from here takes the pool with it: no packet gets a signal any more.
 pub struct Pool {
@@ -212,8 +211,8 @@ impl Pool {
         self.bells.forget();
     }
 
-    /// Calls `destroy` with every signal that nobody has. The others stay, also those that a thread has
-    /// which never came back, for it may: no packet may ever carry a signal that does not exist.
+    /// Calls `destroy` with every signal that nobody has. The others stay, also those of a thread that never came back,
+    /// for it may: no packet may ever carry a signal that does not exist.
     pub fn destroy_idle(&self, destroy: impl Fn(u64)) {
         let Some(mut inner) = self.lock() else { return };
         let Inner { all, free } = &mut *inner;
@@ -320,7 +319,7 @@ mod tests {
         assert!(!pool.is_short());
     }
 
-    /// What a thread took that never comes back stays, and is not counted on.
+    /// A signal that was taken by a thread that never comes back stays, and is not counted on.
     #[test]
     fn what_somebody_has_is_not_destroyed_with_the_rest() {
         let pool = Pool::new();

@@ -1,4 +1,4 @@
-//! What the threads that ring for a queue's packets leave each other.
+//! The state that threads that ring for a queue's packets share.
 
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use crate::abi::{AmdQueue, packet_type};
 use crate::pool::Batch;
 use crate::{packets, view};
 
-/// What the holder of the queue's lock works with.
+/// The data that the holder of the queue's lock works with.
 pub struct Producer {
     /// The recording that the indices belong to. In any other they are stale.
     pub epoch: u32,
@@ -29,7 +29,7 @@ pub struct Producer {
     numbers: Vec<Number>,
 }
 
-/// The sequence number of a packet, left for whoever comes second.
+/// The sequence number of a packet, left for the thread that comes second.
 #[derive(Clone, Copy)]
 pub struct Number {
     /// The packet's.

@@ -40,21 +40,21 @@ use crate::track::{Entry, Track};
 use crate::usual::Usual;
 use crate::{agents, packets, sys, view};
 
-/// How long a doorbell waits for the queue's lock before it is rung as it is.
+/// The time that a doorbell waits for the queue's lock before it is rung as it is.
 pub const DOORBELL_WAIT_NS: u64 = 1_000_000_000;
-/// How long a doorbell is held back at most for a packet that nobody publishes.
+/// Longest time that a doorbell is held back for a packet that nobody publishes.
 pub const HELD_LONGEST_NS: u64 = 3_000_000_000;
-/// How long the worker waits for a queue's lock, after it has found it taken for [`DOORBELL_WAIT_NS`].
+/// The time that the worker waits for a queue's lock, after it has found it taken for [`DOORBELL_WAIT_NS`].
 const LAST_WAIT_NS: u64 = 200_000_000;
-/// How long a thread that destroys a queue waits until the worker is out of it: microseconds, if the worker
+/// The time that a thread that destroys a queue waits until the worker has left the queue: microseconds, if the worker
 /// has a CPU.
 const OUTSIDE_WAIT_NS: u64 = 10_000_000_000;
-/// How long it waits then for threads that ring. These do not touch the queue after they have rung.
+/// The time that it then waits for threads that ring. These do not touch the queue after they have rung.
 const INSIDE_WAIT_NS: u64 = 200_000_000;
 /// The most that counts of the time between two looks of the worker.
 const LOOK_NS: u64 = 20_000_000;
 
-/// What a [`Queue`] object, which is used again and again, stands for.
+/// The stage of a [`Queue`] object, which stands for one queue after another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Stage {
@@ -92,7 +92,7 @@ pub struct Queue {
     outside: Lock<Watch>,
 }
 
-/// How long the worker has waited.
+/// The waits of the worker.
 struct Watch {
     /// For packet `next`, for which a doorbell is held back.
     held: Waited<LOOK_NS>,
@@ -101,7 +101,7 @@ struct Watch {
     locked: Waited<LOOK_NS>,
 }
 
-/// What a sink is told of a queue.
+/// The change of a queue that a sink is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existence {
     /// It was created, or existed when recording began.
@@ -110,7 +110,7 @@ pub enum Existence {
     Ends,
 }
 
-/// What ringing a doorbell did.
+/// The result of ringing a doorbell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rung {
     /// Sequence numbers given, first and last.
@@ -119,7 +119,7 @@ pub struct Rung {
     pub recorded: bool,
     /// Of `sequences`, those of the caller's own packets, first and last.
     pub own: Option<(u64, u64)>,
-    /// Who has enqueued the others.
+    /// The enqueuer of the others.
     pub others: Enqueuer,
     /// The numbers of the caller's own packets that another thread has found, or will find.
     pub claimed: Vec<u64>,
@@ -131,7 +131,7 @@ pub struct Rung {
     pub needed: bool,
 }
 
-/// What instrumenting needs besides the queue.
+/// The parts of the process's state that instrumenting needs besides the queue.
 pub struct Context<'a> {
     /// Receives the records.
     pub sink: &'a dyn Sink,
@@ -173,10 +173,10 @@ impl Queue {
         }
     }
 
-    /// What it stands for.
+    /// Its stage.
     pub fn stage(&self) -> Stage {
-        // Acquire pairs with the Release in `becomes`: whoever finds it live finds its address and its
-        // agent, and whoever finds it free finds that nobody uses it.
+        // Acquire pairs with the Release in `becomes`: a thread that finds the object live finds its address and its
+        // agent, and a thread that finds it free finds that nobody uses it.
         match self.stage.load(Ordering::Acquire) {
             stage if stage == Stage::Live as u32 => Stage::Live,
             stage if stage == Stage::Closing as u32 => Stage::Closing,
@@ -192,13 +192,13 @@ impl Queue {
         self.stage.load(Ordering::Acquire) == stage as u32
     }
 
-    /// Has it stand for something else.
+    /// Changes its stage.
     pub fn becomes(&self, stage: Stage) {
         // Release pairs with the Acquire in `stage` and `is`.
         self.stage.store(stage as u32, Ordering::Release);
     }
 
-    /// The runtime's queue, while this one is live. See the module for who may ask, and until when.
+    /// The runtime's queue, while this one is live. The module says which threads may ask, and until when.
     fn amd(&self) -> Option<&'static AmdQueue> {
         self.is(Stage::Live).then(|| view::queue(self.address.load(Ordering::Relaxed))).flatten()
     }
@@ -593,7 +593,7 @@ impl Queue {
         self.agent.load(Ordering::Relaxed) != 0
     }
 
-    /// Tells `sink` of the queue, unless it is not known yet whose it is.
+    /// Tells `sink` of the queue, unless its agent is not known yet.
     pub fn tell(&self, sink: &dyn Sink, existence: Existence) {
         let agent = self.agent.load(Ordering::Relaxed);
         if agent != 0 {

@@ -18,7 +18,7 @@ pub const SWITCH_WAIT_NS: u64 = 1_000_000_000;
 /// Signals that are made before a live queue needs the first.
 const FIRST_SIGNALS: usize = 512;
 
-/// Held by whoever begins or ends a recording.
+/// The lock of the thread that begins or ends a recording.
 pub static SWITCH: Lock<()> = Lock::new(());
 
 /// Whether the sink wants to record. Only an answer that was given under [`SWITCH`] may be acted on: an
@@ -108,7 +108,7 @@ pub fn let_go(patience: Patience) -> bool {
             false
         }
         (Phase::Draining | Phase::Settling, Patience::Ended) => {
-            // It is looked after as before, but whoever reads need not wait for it.
+            // It is looked after as before, but the reader need not wait for it.
             if !sink.housekeeping(sys::now_ns()) {
                 sink.lost(ShimLoss::UNFINISHED, in_flight());
                 sink.state(state::DORMANT);
@@ -132,7 +132,7 @@ pub fn finish_draining() {
         return;
     }
     let Some(&sink) = STATE.sink.get() else { return };
-    // Whoever reads stops when it sees the new state.
+    // The reader stops when it sees the new state.
     if sink.housekeeping(sys::now_ns()) {
         return;
     }

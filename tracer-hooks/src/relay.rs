@@ -6,13 +6,13 @@
 //! Only a signal that nobody else knows keeps them. The price is that the application's signal is
 //! decremented after ours.
 //!
-//! **Whoever waits relays.** A thread that waits for a signal of the application's through the tables
-//! waits for ours in its place, in the same way: it spins where the runtime would spin, and sleeps in
-//! the runtime's own wait, until the GPU's interrupt, where that would sleep. Then it claims the entry
-//! and relays it. No other thread has to be woken for that, or to look. It holds no lock: if it is stopped
-//! or lost between claim and decrement, that one entry is not relayed.
+//! **The waiting thread relays.** A thread that waits for a signal of the application's through the tables waits for
+//! ours in its place, in the same way: it spins where the runtime would spin, and where the runtime would sleep, it
+//! sleeps in the runtime's own wait, until the GPU's interrupt. Then it claims the entry and relays it. No other thread
+//! has to be woken for that, or to look. It holds no lock: if it is stopped or lost between claim and decrement, that
+//! one entry is not relayed.
 //!
-//! The worker relays what no thread waits for in this way.
+//! The worker relays the entries that no thread waits for in this way.
 
 use core::sync::atomic::Ordering;
 
@@ -23,8 +23,7 @@ use crate::state::State;
 use crate::track::{Seen, Track};
 use crate::{sys, view};
 
-/// How long a wait that may sleep spins first. As the runtime: "a few times bigger than null kernel
-/// latency".
+/// Time that a wait that may sleep spins first. As the runtime: "a few times bigger than null kernel latency".
 const SPIN_NS: u64 = 200_000;
 /// Shortest and longest sleep on one of our signals before the thread looks around. Between these it sleeps
 /// as long as it has waited already.
@@ -32,16 +31,16 @@ const SLEEP_NS: (u64, u64) = (10_000_000, 100_000_000);
 /// Shortest and longest sleep between looks at a signal that raises no interrupt. The runtime always takes
 /// the shortest.
 const NAP_NS: (u64, u64) = (20_000, 500_000);
-/// A thread counts as watching a signal for so much longer than it has announced to wait.
+/// A thread counts as watching a signal for this much longer than it has announced to wait.
 const GRACE_NS: u64 = 50_000_000;
-/// How long a thread waits for the application's signal itself before it looks around.
+/// Time that a thread waits for the application's signal itself before it looks around.
 const SLICE_NS: u64 = 1_000_000_000;
-/// After so long a waiting thread relays everything, in place of a worker that may have been stopped.
+/// After this time a waiting thread relays everything, in place of a worker that may have been stopped.
 const STAND_IN_NS: u64 = 5_000_000;
-/// How long a thread spins before it looks around, and announces anew that it watches the signal.
+/// Time that a thread spins before it looks around, and announces anew that it watches the signal.
 const SPINNING_NS: u64 = 5_000_000;
 
-/// Whose entries a track has.
+/// The kind of the entries of a track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
     /// Packets of a queue.
@@ -151,7 +150,7 @@ pub fn before_load(state: &'static State, original: u64) -> bool {
         && find(state, original).is_some_and(|(of, seen)| relay(state, of, &seen))
 }
 
-/// Relays everything of `track` that has completed; the worker may be busy elsewhere, or stopped.
+/// Relays everything of `track` that has completed, since the worker may be busy elsewhere, or stopped.
 pub fn everything_of(state: &State, of: Of, track: &Track) {
     if track.chained() {
         for seen in track.open().filter(|seen| seen.entry.original != 0) {
@@ -165,14 +164,14 @@ pub fn everything(state: &'static State) {
     tracks(state).for_each(|(of, track)| everything_of(state, of, track));
 }
 
-/// What the application waits for.
+/// A wait of the application.
 #[derive(Clone, Copy)]
 pub struct Wait {
     /// Its signal.
     pub signal: u64,
     /// `hsa_signal_condition_t`.
     pub condition: u32,
-    /// What the value is compared with.
+    /// The number that the value is compared with.
     pub compare: i64,
     /// ns; all ones: no end.
     pub timeout: u64,
@@ -197,7 +196,7 @@ struct After {
     /// Until this is dropped, and for a limited time, the signal of the entry is not used again, so
     /// that it can be slept on.
     watching: Option<Watching<'static>>,
-    /// When it was last announced that it is watched.
+    /// When the thread last announced that it watches the signal.
     said_ns: u64,
 }
 

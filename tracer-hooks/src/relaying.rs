@@ -1,4 +1,5 @@
-//! Tests of relaying: whoever waits does it, each entry once, and whoever is lost takes no other with him.
+//! Tests of relaying: the thread that waits relays, each entry once, and a thread that is lost takes no other entry
+//! with it.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +33,7 @@ fn begin(state: &'static State, original: &AmdSignal, compare: i64) -> crate::re
     wait.begin(state).expect("it relays")
 }
 
-/// A state of the test's own, without a worker: what is relayed is relayed by whoever waits.
+/// A state of the test's own, without a worker: only waiting threads relay.
 pub fn active() -> &'static State {
     let state = forever(State::new());
     for event in [Event::Install, Event::Begin] {
@@ -128,7 +129,7 @@ fn each_entry_is_relayed_once_whoever_does_it() {
                                 if seen.is_open() {
                                     return crate::track::Fate::Pending;
                                 }
-                                // As good as new, for whoever still looks at it.
+                                // As good as new, for a thread that still looks at it.
                                 ours.value.store(1, Ordering::Release);
                                 crate::track::Fate::Done
                             }
@@ -148,8 +149,8 @@ fn each_entry_is_relayed_once_whoever_does_it() {
     }
 }
 
-/// Whoever is lost between claim and decrement takes that entry with him and no other, and whoever is
-/// stopped there for long does no harm to what comes into its slot.
+/// A thread that is lost between claim and decrement takes that entry with it and no other, and a thread that is
+/// stopped there for long does no harm to the entry that comes into its slot.
 #[test]
 fn who_is_lost_while_relaying_takes_one_entry_with_him() {
     let state = active();
@@ -275,7 +276,7 @@ fn nobody_but_the_waiter(bench: &Bench) {
                 gate.store(true, Ordering::Release);
             });
             assert_eq!(original.end_ts.load(Ordering::Relaxed) - fake::TICKS, 2, "its times");
-            // Who asks again and again relays too.
+            // A thread that asks again and again relays too.
             let again = signal(1, mailbox);
             queue.dispatch(true, handle(again));
             until("a query", || load_through(bench, again) == 0);
@@ -291,7 +292,7 @@ fn nobody_but_the_waiter(bench: &Bench) {
     drop(lost);
 }
 
-/// Three packets with one signal, with and without somebody who asks for less than all.
+/// Three packets with one signal, with and without a thread that waits for less than all.
 fn a_count_of_three(bench: &Bench) {
     for state in [wait_state::ACTIVE, wait_state::BLOCKED] {
         let (queue, gate) = gated(bench, 64);

@@ -41,7 +41,7 @@ pub fn note(queue: usize, packets: Range<u64>, epoch: u32) {
 pub struct Own {
     first: u64,
     last: u64,
-    /// Who has enqueued the other packets that the thread finds.
+    /// The enqueuer of the other packets that the thread finds.
     pub others: Enqueuer,
 }
 

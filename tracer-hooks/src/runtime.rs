@@ -18,7 +18,7 @@ use crate::originals::Patched;
 use crate::stubs::{self, Library};
 use crate::{sys, view};
 
-/// What is wrong with a runtime's tables; nothing was changed.
+/// The reason for which a runtime's tables are refused; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsupported {
     /// A table is missing, or its layout is not known: see [`hsa_layout`].
@@ -72,7 +72,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// What `OnLoad` receives.
+    /// The tables that `OnLoad` receives.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Tables {
         unsafe { Self::at(core, amd) }
     }
 
-    /// The tables at two addresses that somebody found out.
+    /// The tables at two addresses that the caller has found out.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ fn addresses(core: &abi::CoreTable, amd: &abi::AmdExtTable) -> [usize; 2] {
 ///
 /// # Safety
 ///
-/// What can be read there lives as long as the process.
+/// As much as can be read there lives as long as the process.
 unsafe fn readable(address: usize) -> Option<&'static Version> {
     if !sys::is_readable(address, size_of::<Version>()) {
         return None;
@@ -460,7 +460,7 @@ impl Runtime {
         }
     }
 
-    /// What the runtime makes of a tick of `agent`'s, ns of its own clock.
+    /// The time, in ns of the runtime's own clock, to which the runtime converts a tick of `agent`'s.
     pub fn tick_ns(&self, agent: u64, tick: u64) -> Option<u64> {
         let convert = self.convert_tick.get()?;
         let mut ns = 0;
@@ -647,7 +647,7 @@ impl abi::LoaderTable {
     }
 }
 
-/// What is known of an executable's life while its kernels are looked at.
+/// The lifetime of an executable while its kernels are looked at, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Life {
     /// The calling thread is in a call on it, so that nobody destroys it.

@@ -191,8 +191,8 @@ fn a_doorbell_before_its_packet(bench: &Bench) {
     queue.destroy();
 }
 
-/// What a thread has reserved, in whichever way, is its own where it rings once for several; what another one has
-/// reserved is found, and claimed by that one.
+/// Packets that a thread has reserved, in whichever way, are its own where it rings once for several; a packet that
+/// another thread has reserved is found, and that thread claims it.
 fn packets_of_whom(bench: &Bench) {
     let mut queue = bench.fake.queue(64);
     let (amd, core) = (queue.amd, queue.core());
@@ -251,7 +251,7 @@ fn packets_of_whom(bench: &Bench) {
     queue.ring(15);
     publish(others);
     std::thread::scope(|scope| scope.spawn(|| queue.ring(others)).join()).expect("it");
-    // Who rings for a packet counts as its producer, here another thread than the one that reserved it.
+    // A thread that rings for a packet counts as its producer, here another thread than the one that reserved it.
     assert_eq!(enqueuers(13..16), [Caller; 3]);
     queue.start(11, &Gates::default());
     bench.check(&queue, 16);
@@ -274,7 +274,7 @@ fn begun_again_with_several(bench: &Bench) {
     queue.destroy();
 }
 
-/// Nobody but who launches gives signals back: it does so before there are none.
+/// Nobody gives signals back but the thread that launches: it does so before there are none.
 fn launched_while_the_worker_is_elsewhere(bench: &Bench) {
     const LAUNCHES: u64 = track::CAPACITY as u64 * 3 / 2;
     let queue = bench.queue(1024, 13);
@@ -351,8 +351,8 @@ fn begun_again_while_a_kernel_ends(bench: &Bench) {
     queue.destroy();
 }
 
-/// What a runtime left that could not be put away at its end, because a thread stood still in our code,
-/// is never looked at again.
+/// Operations that a runtime left, and that could not be put away at its end because a thread stood still in our code,
+/// are never looked at again.
 fn closed_while_somebody_is_inside(bench: &Bench) {
     let Bench { fake, recorder } = *bench;
     fake.renewed();
@@ -530,8 +530,8 @@ fn live_tables(fake: &'static Fake) -> Tables {
     tables.expect("known")
 }
 
-/// What ran since recording began has its name, even if its executable goes before everything that is
-/// loaded has been looked at. What goes later was known by then.
+/// A kernel that ran since recording began has its name, even if its executable goes before everything that is loaded
+/// has been looked at. Kernels of an executable that goes later are known by then.
 fn unloaded_while_we_come(bench: &Bench) {
     let Bench { fake, recorder } = *bench;
     fake.renewed();
@@ -546,8 +546,8 @@ fn unloaded_while_we_come(bench: &Bench) {
     closing::close();
 }
 
-/// What is loaded while recording begins, and not frozen yet, is at its address since then: what was unloaded there
-/// meanwhile has run, too.
+/// An executable that is loaded while recording begins, and not frozen yet, has its address only from then on: one that
+/// was unloaded there meanwhile may have run, too.
 fn loaded_while_we_come(bench: &Bench) {
     let Bench { fake, recorder } = *bench;
     let since_ns = |is_frozen| {
@@ -571,8 +571,8 @@ fn loaded_while_we_come(bench: &Bench) {
     IS_FROZEN.store(true, Ordering::Release);
 }
 
-/// A thread that did not meet us yet rang for another one's packet: whose doorbell comes tells that it is
-/// not recorded.
+/// A thread that did not meet us yet rang for another thread's packet: that thread's own doorbell tells that the packet
+/// is not recorded.
 fn consumed_before_its_doorbell(bench: &Bench) {
     let Bench { fake, recorder } = *bench;
     fake.renewed();

@@ -278,8 +278,8 @@ fn no_doorbell_is_held_back_for_ever() {
     });
 }
 
-/// What ran unrecorded after its doorbell was held back for as long as may be is counted when the recording ends,
-/// though nobody rings in that queue any more.
+/// A packet that ran unrecorded, after its doorbell was held back for the longest time, is counted when the recording
+/// ends, though nobody rings in that queue any more.
 #[test]
 fn what_was_let_pass_is_counted_at_the_end() {
     alone("schedules::what_was_let_pass_is_counted_at_the_end", || {
@@ -421,9 +421,8 @@ fn a_signal_whose_times_are_asked_for_is_watched() {
     });
 }
 
-/// A thread stops for ever where it has the copies' lock, while another one has its copy under way.
-/// A thread of the program that has waited collects what has completed, and never comes back: what nobody
-/// waits for in a hook is relayed all the same.
+/// A thread of the program that has waited collects completions, and never comes back: those that nobody waits for in a
+/// hook are relayed all the same.
 #[test]
 fn completions_are_relayed_when_whoever_collected_is_lost() {
     alone("schedules::completions_are_relayed_when_whoever_collected_is_lost", || {
@@ -439,6 +438,7 @@ fn completions_are_relayed_when_whoever_collected_is_lost() {
     });
 }
 
+/// A thread stops for ever where it has the copies' lock, while another one has its copy under way.
 #[test]
 fn copies_go_on_when_their_lock_is_lost() {
     alone("schedules::copies_go_on_when_their_lock_is_lost", || {

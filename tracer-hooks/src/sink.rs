@@ -1,4 +1,4 @@
-//! What the mechanism tells whoever embeds it.
+//! The interface by which the mechanism tells its embedder of what it records.
 
 use core::ffi::CStr;
 
@@ -16,7 +16,7 @@ pub enum Wish {
     Nothing,
 }
 
-/// What is left of a recording that has ended.
+/// The state of a recording that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remains {
     /// Operations whose completions are still to be written.
@@ -25,7 +25,7 @@ pub enum Remains {
     Nothing,
 }
 
-/// What the runtime was in a process that was forked.
+/// The state of the runtime in a process that was forked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtFork {
     /// Open, or it is not known: its child cannot use the GPU.
@@ -34,7 +34,7 @@ pub enum AtFork {
     Closed,
 }
 
-/// Who enqueued an operation.
+/// The thread that enqueued an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Enqueuer {
     /// The calling thread.
@@ -52,12 +52,13 @@ pub enum Enqueuer {
 /// wait or call the HSA runtime. Records come without a sequence number where one is to be filled
 /// in: the sink numbers them.
 pub trait Sink: Sync {
-    /// What the worker is called: roctap knows its shim's by that.
+    /// The name of the worker: roctap knows its shim's by that.
     fn thread_name(&self) -> &'static CStr {
         THREAD_NAME
     }
 
-    /// The worker is created by this function, which says whether it was: on a thread that installs, which holds no lock.
+    /// Calls `create`, which creates the worker, and returns whether it was created. Called on a thread that installs,
+    /// which holds no lock.
     fn creates_worker(&self, create: &mut dyn FnMut() -> bool) -> bool {
         create()
     }
@@ -65,9 +66,8 @@ pub trait Sink: Sync {
     /// Whether to record, asked by the worker a few times a second.
     fn wanted(&self, now_ns: u64) -> Wish;
 
-    /// Asked by the worker instead of recording, when [`Wish::Nothing`] was the answer: gives up what
-    /// it records into, unless what remains belongs there. True when there is nothing left to give up, or
-    /// to ask about.
+    /// Asked by the worker instead of recording, when [`Wish::Nothing`] was the answer: gives up the memory that it
+    /// records into, unless the remains belong there. True when there is nothing left to give up, or to ask about.
     fn let_go(&self, remains: Remains) -> bool;
 
     /// The worker has begun, or has been called by [`crate::call_worker`].
@@ -80,7 +80,7 @@ pub trait Sink: Sync {
     /// thread.
     fn reserve(&self, now_ns: u64) -> Option<u64>;
 
-    /// What a number was reserved for is not recorded after all.
+    /// The operation that a number was reserved for is not recorded after all.
     fn refused(&self, _sequence: u64) {}
 
     /// A kernel is being enqueued. Fills in the sequence number, unless one was reserved, and takes
@@ -97,16 +97,16 @@ pub trait Sink: Sync {
     /// ours is held.
     fn enqueued(&self, sequence: u64, by: Enqueuer);
 
-    /// The calling thread has enqueued the operation of this number, which another thread tells of, or has told of
-    /// with another enqueuer, or an unknown one. No lock of ours is held.
+    /// The calling thread has enqueued the operation of this number, which another thread reports, or has reported with
+    /// another or an unknown enqueuer. No lock of ours is held.
     fn claimed(&self, sequence: u64);
 
     /// Operations that were taken have been enqueued by the calling thread, or others than its own have been found by it,
     /// which [`Sink::enqueued`] has told. The thread is in nothing of ours: this may wait, call the runtime, and throw.
     fn has_enqueued(&self) {}
 
-    /// Whether a thread that has waited for the GPU, or looked, has what completed told of before it goes on: the
-    /// process may end by `_exit`, and what was told by then is kept.
+    /// Whether a thread that has waited for the GPU, or looked, reports the completed operations before it goes on: the
+    /// process may end by `_exit`, and only what was reported by then is kept.
     fn waiters_collect(&self) -> bool {
         true
     }
@@ -117,11 +117,11 @@ pub trait Sink: Sync {
     /// An operation completed. Called on any thread; with the tables, on one at a time. [`Sink::collected`] follows.
     fn complete(&self, record: Complete);
 
-    /// All that was found complete in one look has been told of.
+    /// Every operation that was found complete in one look has been reported.
     fn collected(&self) {}
 
-    /// Of the operation of this number no completion will be told: it was lost for this cause, which is counted as well. 0
-    /// is the number of one that was not recorded. Called like [`Sink::complete`].
+    /// The operation of this number will have no completion: it was lost for this cause, which is counted as well. 0 is
+    /// the number of an operation that was not recorded. Called like [`Sink::complete`].
     fn no_times(&self, _sequence: u64, _cause: ShimLoss) {}
 
     /// No time that is told from here on, or was since recording began, is off by more than `error_ns`, as
@@ -146,6 +146,7 @@ pub trait Sink: Sync {
     /// The mechanism is now active or dormant (one of [`tracer_common::shim::state`]).
     fn state(&self, state: u64);
 
-    /// Called by whoever looks at what is in flight, and by the worker after each of its rounds; true to be called again soon.
+    /// Called by each thread that looks at what is in flight, and by the worker after each of its rounds; true to be
+    /// called again soon.
     fn housekeeping(&self, now_ns: u64) -> bool;
 }

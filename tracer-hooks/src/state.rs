@@ -27,7 +27,7 @@ pub mod sleep {
 
 /// Everything that the hooks and the worker share.
 pub struct State {
-    /// What the hooks do.
+    /// The phase of the hooks.
     pub phase: Machine,
     /// Something of ours has failed: never begin to record again.
     broken: AtomicBool,
@@ -41,11 +41,12 @@ pub struct State {
     ready: AtomicBool,
     /// The tables were patched live: nobody tells us when the runtime shuts down.
     pub late: AtomicBool,
-    /// Whoever embeds us.
+    /// The embedder's sink.
     pub sink: OnceLock<&'static dyn Sink>,
     /// Signals.
     pub pool: Pool,
-    /// How much had been enqueued when those were destroyed that nobody had: none are made until more is.
+    /// The count of operations enqueued at the time when the idle signals were destroyed: none are made until more are
+    /// enqueued.
     pub emptied_at: AtomicU64,
     /// Queues.
     pub registry: Registry,
@@ -53,18 +54,18 @@ pub struct State {
     pub copies: Copies,
     /// Counts what the worker is to look at at once; see [`State::urge`].
     pub urgent: AtomicU32,
-    /// Much of what completed lately nobody relayed but the worker: all that is in flight counts as
-    /// urgent.
+    /// Many operations that completed lately were relayed by the worker and not by a waiting thread: everything in
+    /// flight counts as urgent.
     pub prompt: AtomicBool,
-    /// What was collected that had a signal of the application, between two looks of the worker's.
+    /// Completions with a signal of the application that were collected between two looks of the worker.
     pub collected: AtomicUsize,
-    /// What threads of the application ask the one that collects.
+    /// The requests of the application's threads to the one that collects.
     pub collecting: Collecting,
-    /// What waiting threads look after themselves.
+    /// The signals that waiting threads watch themselves.
     pub watched: Watched,
-    /// What something needs that cannot look.
+    /// The signals for which something waits that cannot relay them.
     pub needed: Needed,
-    /// What kernels usually take.
+    /// The times that kernels usually take.
     pub usual: Usual,
 }
 
@@ -153,7 +154,7 @@ impl State {
         self.phase.watches_doorbells()
     }
 
-    /// What instrumenting needs, once there is a sink.
+    /// The context that instrumenting needs, once there is a sink.
     #[inline]
     pub fn context(&'static self) -> Option<Context<'static>> {
         let sink = *self.sink.get()?;
@@ -161,7 +162,7 @@ impl State {
         Some(Context { sink, pool, phase, epoch, needed })
     }
 
-    /// What follows a doorbell outside of the queue's lock.
+    /// Wakes the worker and tells the sink, after a doorbell and outside of the queue's lock.
     #[inline]
     pub fn has_rung(&self, rung: Rung, sink: &dyn Sink) {
         if rung.tracked {
@@ -178,18 +179,18 @@ impl State {
         rung.claimed.into_iter().for_each(|sequence| sink.claimed(sequence));
     }
 
-    /// Whether something may be in flight whose completion is to be relayed by whoever waits for it.
+    /// Whether an operation may be in flight whose completion the thread that waits for it is to relay.
     #[inline]
     pub fn relays(&self) -> bool {
         self.phase.looks_after()
     }
 
-    /// How much was ever enqueued.
+    /// The number of operations ever enqueued.
     pub fn enqueued_ever(&self) -> u64 {
         self.tracks().fold(0, |sum, track| sum.wrapping_add(track.pushed().0))
     }
 
-    /// How much of it had a signal of the application.
+    /// The number of those that had a signal of the application.
     pub fn chained_ever(&self) -> u64 {
         self.tracks().fold(0, |sum, track| sum.wrapping_add(track.pushed().1))
     }

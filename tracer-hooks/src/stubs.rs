@@ -1,4 +1,4 @@
-//! Where the exported functions of the HSA runtime say that their entries of its tables are.
+//! The places of the HSA runtime's exported functions in its tables, as their code tells them.
 //!
 //! All but a few are stubs, of one of two shapes (5.2.3 to 7.2.4), which end in a jump through a table:
 //!
@@ -55,7 +55,7 @@ struct Jump {
     offset: i32,
 }
 
-/// What is in `rax`.
+/// The content of `rax`.
 #[derive(Clone, Copy)]
 enum Rax {
     Nothing,

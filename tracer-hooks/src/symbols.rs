@@ -19,8 +19,8 @@ use crate::{agents, sys};
 /// No seccomp filter that was there when somebody looked keeps this process from reading its memory with care.
 static MAY_READ: AtomicBool = AtomicBool::new(false);
 
-/// Somebody who has looked just now says whether seccomp filters allow `process_vm_readv`: that holds for one recording.
-/// Without it, `process_vm_readv` is called where there are none.
+/// Called by code that has just looked whether seccomp filters allow `process_vm_readv`: the answer holds for one
+/// recording. Without a call, `process_vm_readv` is used only where there are no filters.
 pub fn may_read(allowed: bool) {
     MAY_READ.store(allowed, Ordering::Relaxed);
 }
@@ -81,7 +81,7 @@ fn of_executable(executable: u64) {
     tell(kernels, || Life::Held, &mut || {});
 }
 
-/// Tells the sink the kernels of an executable that is about to go, if nobody else has: what ran since
+/// Tells the sink the kernels of an executable that is about to go, if nobody else has: a kernel that ran since
 /// recording began has a name even if it is gone by the time that everything is looked at.
 pub fn before_destroying(executable: u64) {
     if STATE.watches_doorbells() && STATE.is_ready() && !LOOKED.load(Ordering::Acquire) {
@@ -117,7 +117,8 @@ pub fn of_everything(between: &mut dyn FnMut()) {
             frozen.as_ref().is_some_and(|frozen| frozen.contains(&executable))
         });
         if !is_told {
-            // What is not frozen has not run yet; what is unloaded by now may have, at the same address.
+            // An executable that is not frozen has not run yet; one that was unloaded meanwhile may have, at the same
+            // address.
             let since_ns = if was_there { BEGAN_NS.load(Ordering::Relaxed) } else { sys::now_ns() };
             collect(executable, since_ns, &gpus, &mut kernels);
         }
@@ -154,7 +155,7 @@ fn collect(executable: u64, since_ns: u64, gpus: &[u64], kernels: &mut Vec<Kerne
     }
 }
 
-/// Counts what the process had no memory for.
+/// Counts a loss if the process had no memory to keep something.
 fn kept(kept: bool) {
     if !kept && let Some(sink) = STATE.sink.get() {
         sink.lost(ShimLoss::NO_MEMORY, 1);

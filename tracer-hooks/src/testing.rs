@@ -1,4 +1,4 @@
-//! What tests share.
+//! Helpers of the tests.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ pub mod cancelled {
 
     pub const DEFERRED: c_int = 0;
     pub const ASYNCHRONOUS: c_int = 1;
-    /// What a cancelled thread returns.
+    /// The value that a cancelled thread returns.
     pub const CANCELED: usize = usize::MAX;
 
     pub type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;

@@ -11,7 +11,7 @@
 //! the entry for ever, not just its slot: a thread that was stopped between finding and claiming, for
 //! however long, never claims an entry that came into the slot later.
 //!
-//! What pairs with what:
+//! The pairs of atomic accesses:
 //! - `head` and `tail` count entries and never wrap. The Release store of `tail` in [`Track::push`] pairs
 //!   with every Acquire load of it: the entries before it are written. The Release stores of `head` pair
 //!   with the Acquire load in [`Track::used`]: the slots before it are read, and may be written again.
@@ -75,7 +75,7 @@ unsafe impl sys::Zeroed for Slot {}
 /// An entry as a thread has read it. It keeps meaning this entry, whatever its slot holds later.
 #[derive(Clone, Copy)]
 pub struct Seen {
-    /// What was read.
+    /// The entry as it was read.
     pub entry: Entry,
     /// The slot's last word, as it is while the entry is open.
     word: u64,
@@ -118,7 +118,7 @@ struct ByProducer {
     tail: AtomicU64,
     /// Entries with an original, ever pushed.
     chained: AtomicU64,
-    /// What `head` was when it was last read.
+    /// The value of `head` when the producer last read it.
     head_seen: AtomicU64,
 }
 
@@ -140,7 +140,7 @@ fn place(original: u64) -> usize {
     ((original >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % RECENT
 }
 
-/// What became of an entry, as the consumer's closure says.
+/// The fate of an entry, as the consumer's closure says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// Still in flight.
@@ -159,7 +159,7 @@ pub enum Look {
     Full,
 }
 
-/// What a harvest found.
+/// The result of a harvest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
     /// Entries that were done.
@@ -314,7 +314,7 @@ impl Track {
         let word = slot[3].load(Ordering::Acquire);
         let fits = word & !(word::BARRIER | u64::from(u16::MAX) << word::USUAL) == open;
         let seen = self.read(at).filter(|_| fits)?;
-        // What was read is this entry's only if it was still open afterwards.
+        // The words that were read are this entry's only if it was still open afterwards.
         fence(Ordering::Acquire);
         (seen.word == word && seen.is_open()).then_some(seen)
     }

@@ -1,4 +1,4 @@
-//! How long kernels usually run, so that the worker need not look before they can be done.
+//! The times that kernels usually run, so that the worker need not look before they can be done.
 //!
 //! It is a guess, from nothing but the last times. A wrong one costs a look too many, or the worker relays a
 //! completion some per cent later, if no thread that waits for it does.
@@ -25,7 +25,7 @@ impl Usual {
         (hash as usize % (KEYS - 1) + 1) as u16
     }
 
-    /// How long kernels of this key usually run, ns; 0 when unknown.
+    /// The time that kernels of this key usually run, ns; 0 when unknown.
     pub fn ns(&self, key: u16) -> u64 {
         self.0.get(usize::from(key)).map_or(0, |mean| u64::from(mean.load(Ordering::Relaxed)))
     }

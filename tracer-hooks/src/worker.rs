@@ -1,12 +1,11 @@
 //! The one thread: collects completions, keeps the pool filled, begins and ends recording.
 //!
-//! How it waits decides what we cost. Whoever waits for a completion relays it himself
-//! ([`crate::relay`]), so what completed is collected in batches, and nobody is late for it: a look
-//! every 200 µs to 5 ms, by how much there is. What something needs that cannot look (the GPU, a handler
-//! of the runtime's) is relayed by this thread; it looks when that is due by what the kernels before it
-//! usually take, and then after growing parts of the time by which it is overdue. With nothing in flight
-//! the thread sleeps, and asks a few times a second whether somebody records. When nobody does or will,
-//! it sleeps until it is called.
+//! The way that it waits decides what we cost. A thread that waits for a completion relays it itself
+//! ([`crate::relay`]), so completions are collected in batches, and nobody is late for it: a look every 200 µs to 5 ms,
+//! by how many there are. A completion that something needs that cannot look (the GPU, a handler of the runtime's) is
+//! relayed by the worker: it looks when the kernel is due, by what the kernels before it usually take, and then after
+//! growing parts of the time by which it is overdue. With nothing in flight the worker sleeps, and asks the sink a few
+//! times a second whether somebody records. When nobody does or will, it sleeps until it is called.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_void};
@@ -29,7 +28,7 @@ use crate::track::Look;
 
 /// How often the sink is asked whether to record.
 const ASK_EVERY_NS: u64 = 50_000_000;
-/// How long a recording that has ended waits for the next of its operations to complete.
+/// The time that a recording that has ended waits for the next of its operations to complete.
 const PATIENCE_NS: u64 = 300_000_000;
 /// Until somebody calls.
 const FOR_EVER_NS: u64 = u64::MAX;
@@ -37,7 +36,7 @@ const FOR_EVER_NS: u64 = u64::MAX;
 const FULL_LOOK_EVERY_NS: u64 = 2_000_000;
 /// And at least once in this time, however long its last look took: some completions are found by no other look.
 const FULL_LOOK_AT_LEAST_NS: u64 = 500_000_000;
-/// How long the worker waits for another thread that collects completions.
+/// The time that the worker waits for another thread that collects completions.
 const COLLECTED_WITHIN_NS: u64 = 1_000_000;
 /// Signals made in one round.
 const TOP_UP: usize = 128;
@@ -48,10 +47,10 @@ const BATCH: u64 = 64;
 /// Shortest and longest time between looks at something that is overdue: its part by which it is.
 const OVERDUE_NS: (u64, u64) = (15_000, 2_000_000);
 const OVERDUE_SHARE: u64 = 8;
-/// Where something was in flight, something will be again: so long we keep looking by ourselves, so that
-/// whoever enqueues it need not wake us. Waking costs the enqueueing thread 5 to 30 µs.
+/// Where something was in flight, something will be again: for this time we keep looking by ourselves, so that the
+/// thread that enqueues it need not wake us. Waking costs the enqueueing thread 5 to 30 µs.
 const LINGER_NS: u64 = 50_000_000;
-/// How long after the worker relayed something everything is relayed by it promptly.
+/// The time, after the worker has relayed something, for which it relays everything promptly.
 const PROMPT_NS: u64 = 100_000_000;
 /// The part of what completed that the worker has to relay for that, in 256ths.
 const PROMPT_SHARE: usize = 64;
@@ -65,7 +64,7 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is the worker. What it finds enqueued another thread has enqueued.
+/// Whether the calling thread is the worker. Packets that the worker finds were enqueued by other threads.
 pub fn is_worker() -> bool {
     IS_WORKER.get()
 }
@@ -89,31 +88,31 @@ extern "C" fn run(name: *mut c_void) -> *mut c_void {
 /// How to wait for the next round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pause {
-    /// Whoever enqueues something that this thread is to relay wakes us.
+    /// A thread that enqueues something that the worker is to relay wakes it.
     Slow(u64),
-    /// Whoever enqueues anything wakes us.
+    /// A thread that enqueues anything wakes it.
     Idle(u64),
 }
 
 struct Pace {
     last_progress_ns: u64,
     last_look_ns: u64,
-    /// What there is from one completion to the next.
+    /// The mean time from one completion to the next.
     each_ns: u64,
     last_relayed_ns: u64,
     /// Of what completed lately with a signal of the application, what this thread relayed, in 256ths.
     relayed_share: usize,
-    /// How long a recording that has ended has waited for the next of its operations.
+    /// The time for which a recording that has ended has waited for the next of its operations.
     draining: Waited,
     next_ask_ns: u64,
     next_full_ns: u64,
-    /// What had been enqueued before the last look.
+    /// The count of operations enqueued before the last look.
     seen: u64,
     /// [`crate::state::State::urgent`] before the last look.
     urgent: u32,
     /// How often the worker had been called before the last look.
     calls: u32,
-    /// What the sink last said.
+    /// The sink's last answer.
     wish: Wish,
 }
 
@@ -234,7 +233,7 @@ fn one_round(pace: &mut Pace) -> Pause {
     let Some(mut work) = WORK.lock_for(COLLECTED_WITHIN_NS) else {
         return without_lock(pace, now);
     };
-    // Again: whoever closes the runtime does so under this lock.
+    // Asked again: the thread that closes the runtime does so under this lock.
     if !STATE.phase.get().relays() {
         drop(work);
         return without_runtime(pace, now);
@@ -256,8 +255,8 @@ fn one_round(pace: &mut Pace) -> Pause {
         pace.draining = Waited::since(now);
     }
     let patience = pace.patience(now);
-    // A thread that has just waited has one of our signals until it runs: it is destroyed with the others, unless the
-    // thread was lost in its sleep.
+    // A thread that has just waited uses one of our signals until it runs. The worker waits for that, so that the
+    // signal is destroyed with the others, but not for a thread that was lost in its sleep.
     let is_used = work.has_resting() || STATE.pool.bells.has_sleepers();
     if !is_used || patience == Patience::Ended {
         recording::finish_draining();
@@ -287,8 +286,8 @@ fn one_round(pace: &mut Pace) -> Pause {
     }
 }
 
-/// Somebody else has the lock of the work: whoever collects has it for microseconds, or was stopped at that,
-/// or lost. Relaying and ringing take no lock; nothing is recorded meanwhile.
+/// Another thread has the lock of the work: a thread that collects has it for microseconds, unless it was stopped or
+/// lost meanwhile. Relaying and ringing take no lock; nothing is recorded meanwhile.
 fn without_lock(pace: &mut Pace, now: u64) -> Pause {
     closing::without_lock(|| {
         relay::everything(&STATE);

@@ -4,9 +4,9 @@
 //! [`follow`] looks again when the process goes on to use the HSA runtime, as HIP does at its first call that
 //! needs a GPU.
 //!
-//! Nothing of HIP is called. Its exported functions say where the tables are, and which entry is whose
-//! ([`tracer_common::hip_wrappers`]); where one is not as they are known, its calls are left to others. So are
-//! those of all of them where several HIP libraries are loaded, of which each has tables of its own.
+//! This code calls nothing of HIP. The exported functions of HIP say where the tables are, and which entry belongs to
+//! which function ([`tracer_common::hip_wrappers`]). Calls of a function whose code is not as known are left to other
+//! sources, and so are all calls of HIP where several HIP libraries are loaded, each of which has tables of its own.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::lock::Lock;
 use crate::state::STATE;
 use crate::sys;
 
-/// What the file's name begins with.
+/// The beginning of the file's name.
 const NAME: &[u8] = b"libamdhip64";
 /// Entries of a table that is believed, at most.
 const MAX_ENTRIES: usize = 4 * SLOT_COUNT;
@@ -31,7 +31,7 @@ const MADE_ONCE: u32 = 1;
 
 /// The tables in which functions of ours are, as they were wanted last: bits of [`tables`].
 static IN_PLACE: AtomicU8 = AtomicU8::new(0);
-/// Those that are wanted and were not made yet.
+/// The tables that are wanted and that HIP had not made yet.
 static AWAITED: AtomicU8 = AtomicU8::new(0);
 /// HIP, as [`patch`] found it last.
 static FOUND: Lock<Option<Library>> = Lock::new(None);
@@ -54,8 +54,8 @@ pub fn patch() {
     found.iter().for_each(Library::cover);
 }
 
-/// As [`patch`], where tables were not made when that was called; tells the sink of new ones. It takes no lock of the
-/// dynamic linker's: whoever calls a runtime may have others.
+/// As [`patch`], for tables that HIP had not made when that was called; tells the sink of new ones. Takes no lock of
+/// the dynamic linker's: a thread that calls a runtime may hold others.
 pub fn follow() {
     if AWAITED.load(Ordering::Relaxed) == 0 {
         return;

@@ -32,8 +32,8 @@ use open::{PLACES, Place, SINK};
 /// How often the HSA runtime's tables were made anew. HIP's are made once.
 static MADE: AtomicU32 = AtomicU32::new(1);
 
-/// Says which calls are to be recorded whenever we record, as [`Wanted`] words by slot, and who is
-/// told. True if there are any.
+/// Sets the calls that are to be recorded whenever we record, as [`Wanted`] words by slot, and the sink that receives
+/// them. True if there are any.
 pub fn want(wishes: impl Iterator<Item = u64>, sink: &'static dyn CallSink) -> bool {
     SINK.get_or_init(|| sink);
     let mut any = false;
@@ -81,7 +81,7 @@ fn patch_table(
         if place.wish.load(Ordering::Relaxed) == 0 || function.name == LEFT_OUT {
             continue;
         }
-        // SAFETY: the table is as long as its version says, as whoever accepted it has seen, and made of
+        // SAFETY: the table is as long as its version says, as the code that accepted it has checked, and made of
         // words, which others may call through at any time.
         let entry = unsafe { &*ptr::from_ref(table).byte_add(offset).cast::<AtomicUsize>() };
         place.cover(entry, thunks::address(slot), MADE.load(Ordering::Acquire));
@@ -92,7 +92,7 @@ impl Place {
     /// Puts `thunk` into `entry`, if what is there can be its original. The table is the `made`th of its kind.
     fn cover(&self, entry: &AtomicUsize, thunk: usize, made: u32) {
         loop {
-            // Acquire pairs with the store of whoever put a function there, us or another tool.
+            // Acquire pairs with the store by which we or another tool put a function there.
             let current = entry.load(Ordering::Acquire);
             if current == 0 {
                 return;
@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-/// What an entry of the HSA runtime's tables leads to behind our thunk, if that stands there.
+/// The function that an entry of the HSA runtime's tables leads to behind our thunk, if the thunk stands there.
 pub(crate) fn beneath(address: usize) -> usize {
     let mut slots = slots::HSA;
     let slot = slots.find(|&slot| thunks::address(slot) == address && address != 0);

@@ -1,4 +1,4 @@
-//! A call that passes through one of the thunks, and who is told of it.
+//! A call that passes through one of the thunks, and the sink that receives it.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::sys;
 /// [`begins`](CallSink::begins) and [`ends`](CallSink::ends) are no cancellation points.
 /// `at` is an address in the call's stack frame: what lies below belongs to calls inside of it.
 pub trait CallSink: Sync {
-    /// A call begins. Fills in the ids, and says what is to be told of it.
+    /// A call begins. Fills in the ids, and returns how much the sink wants to hear of the call.
     fn begins(&self, call: &mut Call, at: usize) -> Detail;
 
     /// A call is over.
@@ -36,26 +36,26 @@ pub trait CallSink: Sync {
     fn hip_is_patched(&self) {}
 }
 
-/// How much a [`CallSink`] is told of a call that has begun.
+/// How much of a call that has begun the [`CallSink`] wants to hear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
     /// Nothing: it is not recorded.
     Nothing,
     /// When it [ends](CallSink::ends).
     End,
-    /// That, and when it was [entered](CallSink::entered) and [left](CallSink::left).
+    /// As [`Detail::End`], and when it was [entered](CallSink::entered) and [left](CallSink::left).
     All,
 }
 
 /// An entry of a table.
 pub struct Place {
-    /// What is recorded now: a [`Wanted`] word.
+    /// The parts of the call that are recorded now: a [`Wanted`] word.
     pub wanted: AtomicU64,
-    /// What is to be recorded whenever we record.
+    /// The parts that are to be recorded whenever we record.
     pub wish: AtomicU64,
     /// The function that stood in the entry; 0 while the thunk has not been there.
     pub original: AtomicUsize,
-    /// What the count of tables that the HSA runtime made was when the thunk was put there.
+    /// The count of tables that the HSA runtime had made when the thunk was put there.
     pub made: AtomicU32,
 }
 
@@ -69,7 +69,7 @@ pub static PLACES: [Place; SLOT_COUNT] = [const {
     }
 }; SLOT_COUNT];
 
-/// Who is told.
+/// The sink that receives the calls.
 pub static SINK: OnceLock<&'static dyn CallSink> = OnceLock::new();
 
 /// A call that a thunk is making. Dropped by an exception that leaves the call, too.
@@ -77,12 +77,12 @@ pub struct Open {
     call: Call,
     out_arg: u8,
     detail: Detail,
-    /// Who is told.
+    /// The sink that receives this call.
     sink: Option<&'static dyn CallSink>,
 }
 
 impl Open {
-    /// Nobody has been told of it.
+    /// A call that no sink has received.
     #[inline]
     pub fn new() -> Self {
         Self { call: Call::default(), out_arg: 0, detail: Detail::Nothing, sink: None }

@@ -25,8 +25,8 @@ pub fn pin(address: usize) -> bool {
 
 /// Opens the library that holds `address`, which is in use, once more: its handle and where it begins.
 fn open(address: usize, flags: c_int) -> Option<(*mut c_void, usize)> {
-    // SAFETY: `info` and `map` are valid for writes. What is found is a link map, whose name lives as
-    // long as it, which is until `dlclose`: whoever calls us makes sure that the library is in use.
+    // SAFETY: `info` and `map` are valid for writes. The call finds a link map, whose name lives as long as it, which
+    // is until `dlclose`: the caller makes sure that the library is in use.
     unsafe {
         let mut info: libc::Dl_info = core::mem::zeroed();
         let mut map = ptr::null_mut();
@@ -44,7 +44,7 @@ fn open(address: usize, flags: c_int) -> Option<(*mut c_void, usize)> {
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags;
         let handle = libc::dlmopen(namespace, name, flags);
         if handle.is_null() {
-            // What it has left for `dlerror` is not the program's.
+            // The message that it has left for `dlerror` is not the program's.
             libc::dlerror();
         }
         (handle == map).then_some((handle, info.dli_fbase as usize))
@@ -75,7 +75,7 @@ impl Extent {
     }
 }
 
-/// Where the one library is whose file's name begins like this, and goes on with a version (`.so.6`) or with what
+/// The extent of the one library whose file's name begins like this, and goes on with a version (`.so.6`) or with what
 /// makes it unique (`-0a1b2c3d.so.6`); none if none is loaded, or several are.
 pub fn the_only_library(beginning: &[u8]) -> Option<Extent> {
     struct Found<'a> {

@@ -22,10 +22,10 @@ pub fn is_confined() -> bool {
     line(STATUS, b"Seccomp:", |value| Some(value != "0")).unwrap_or(true)
 }
 
-/// What the kernel tells of the calling thread.
+/// The kernel's file on the calling thread.
 const STATUS: &CStr = c"/proc/thread-self/status";
 
-/// What the line of a file of the kernel's says that begins with `name`.
+/// The value, as `understand` reads it, of the line that begins with `name` in a file of the kernel's.
 pub(super) fn line<T>(
     path: &CStr,
     name: &[u8],

@@ -8,7 +8,7 @@ use core::ptr;
 use super::process::is_confined;
 use super::thread::all_signals;
 
-/// What a thread of ours has of its stack.
+/// The part of its stack that a thread of ours has for itself.
 const OWN_STACK_BYTES: usize = 512 << 10;
 
 /// Starts a thread with every signal blocked; false when that failed.
@@ -36,8 +36,8 @@ pub fn spawn(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut c_void
             let name = name.as_ptr().cast_mut().cast();
             libc::pthread_create(&raw mut thread, attributes, run, name)
         };
-        // By the one who starts it, before it runs: on the one CPU of a thread that is real time and does
-        // not sleep it never would.
+        // The thread that starts it sets this, before it runs: on the one CPU of a thread that is real time and does
+        // not sleep it would never run.
         let mut failed = match !is_confined() && own_schedule(&raw mut attributes) {
             true => create(&raw const attributes),
             false => libc::EPERM,
@@ -93,8 +93,8 @@ unsafe fn own_schedule(attributes: *mut libc::pthread_attr_t) -> bool {
     }
 }
 
-/// Names the calling thread, which [`spawn`] has started and given this. Not where it [is confined](is_confined): by whoever
-/// starts a thread it would be named through a file.
+/// Names the calling thread, which [`spawn`] has started and given this. Not where it [is confined](is_confined). The
+/// starting thread could name it only through a file.
 pub fn name_thread(name: *mut c_void) {
     if !is_confined() {
         // SAFETY: the kernel reads the string, and refuses an address where there is none.
@@ -102,9 +102,9 @@ pub fn name_thread(name: *mut c_void) {
     }
 }
 
-/// Makes the calling thread one of its own, where that is allowed: with the nice value 0, where it would have
-/// that of the one that started it, and timed sleeps that end when they should, to which the default slack
-/// of 50 µs would be added. Not where it [is confined](is_confined).
+/// Gives the calling thread a schedule of its own, where that is allowed: the nice value 0 in place of its starter's,
+/// and timed sleeps that end when they should, to which the default slack of 50 µs would be added. Not where it [is
+/// confined](is_confined).
 pub fn own_thread() {
     if is_confined() {
         return;
@@ -167,7 +167,7 @@ mod tests {
             // SAFETY: of this thread alone, which is a test's.
             unsafe {
                 let parameters: libc::sched_param = core::mem::zeroed();
-                // What needs no privilege.
+                // A policy that needs no privilege.
                 assert_eq!(
                     libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters),
                     0
